@@ -1,0 +1,26 @@
+# What every target of the project compiles with. Flags that are a choice (sanitizers, optimisation)
+# belong to the presets.
+add_library(ddprun_options INTERFACE)
+target_compile_features(ddprun_options INTERFACE cxx_std_20)
+target_include_directories(ddprun_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_compile_options(
+  ddprun_options
+  INTERFACE -Wall
+            -Wextra
+            -Wpedantic
+            -Wshadow
+            -Wconversion
+            -Wno-sign-conversion
+            -Wnon-virtual-dtor
+            -Woverloaded-virtual
+            -Wold-style-cast
+            -Werror=return-type
+            -Werror=switch)
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${PROJECT_BINARY_DIR}/generated/ddprun_version.hpp @ONLY)
+
+# Asio in one shape everywhere: std::coroutine awaitables, no deprecated names, its headers as system headers.
+# One target so that the installed libraries can use it without exporting it.
+add_library(ddprun_asio INTERFACE)
+target_link_libraries(ddprun_asio INTERFACE Boost::headers Threads::Threads)
+target_compile_definitions(ddprun_asio INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_COROUTINE)

@@ -1,0 +1,8 @@
+message(STATUS "ddprun ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE} build with ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+message(STATUS "  Boost     ${Boost_VERSION}")
+message(STATUS "  spdlog    ${spdlog_VERSION}")
+message(STATUS "  json      ${nlohmann_json_VERSION}")
+message(STATUS "  CLI11     ${CLI11_VERSION}")
+message(STATUS "  OpenBLAS  ${OPENBLAS_VERSION}")
+message(STATUS "  tests     ${BUILD_TESTING}, benchmarks ${DDPRUN_BENCH}, fuzz targets ${DDPRUN_FUZZ}")
+message(STATUS "  backends  host, in_process")

@@ -1,0 +1,65 @@
+// What is to be launched on this node, checked and complete: the agent does what stands here and
+// asks nobody. Plain data, made once by make_plan() and not changed afterwards.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+/// Where a worker's stream goes.
+enum class StreamTarget {
+  console,  ///< the launcher's own stream, with the prefix
+  file,     ///< the log folder only
+  tee,      ///< both
+};
+
+/// What differs from one worker of the node to the next.
+struct WorkerPlan {
+  int local_rank = 0;
+  std::vector<std::string>
+      arguments;  ///< program first; macros replaced, program resolved to a path
+  std::vector<std::pair<std::string, std::string>>
+      environment;  ///< beyond WorkerEnv: OMP_NUM_THREADS, ...
+  StreamTarget standard_output = StreamTarget::console;
+  StreamTarget standard_error = StreamTarget::console;
+  bool is_shown = true;   ///< false: --local_ranks_filter keeps it off the console
+  std::vector<int> cpus;  ///< --numa_binding: CPUs to run on; empty: any
+
+  bool operator==(const WorkerPlan&) const = default;
+};
+
+/// Which exit code ddprun ends with when the workers failed.
+enum class ExitCodePolicy {
+  torchrun,  ///< 1
+  worker,    ///< the root cause's own: its exit code, or 128 plus its signal
+};
+
+struct LaunchPlan {
+  std::string program;  ///< as typed, for reports
+  std::string run_id;
+  std::string role = "default";
+  std::vector<WorkerPlan> workers;  ///< by local rank
+
+  std::string store_host = "127.0.0.1";  ///< address to bind and MASTER_ADDR
+  std::uint16_t store_port = 0;          ///< 0: the kernel chooses
+
+  int max_restarts = 0;
+  std::vector<int> signals_to_handle;                  ///< end the run in an orderly way
+  std::chrono::milliseconds shutdown_timeout{30'000};  ///< from the first signal to SIGKILL
+  ExitCodePolicy exit_code = ExitCodePolicy::torchrun;
+
+  /// Holds attempt folders with a folder per rank; absent: nothing is kept but error files in a
+  /// temporary folder.
+  std::optional<std::filesystem::path> log_dir;
+  std::optional<std::filesystem::path> events_file;
+
+  bool operator==(const LaunchPlan&) const = default;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,85 @@
+// The worker processes of one attempt on this node: started together, watched, stopped together,
+// and nothing of them left when it is over. Runs on the agent's one thread (the thread that forks
+// must live as long as the workers: the parent-death signal is tied to it).
+#pragma once
+
+#include "launcher/process/containment.hpp"
+#include "launcher/process/output_router.hpp"
+#include "launcher/report/event.hpp"
+#include "rendezvous/control/control_page.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+/// One process to start.
+struct WorkerSpec {
+  int rank = 0;
+  int local_rank = 0;
+  std::vector<std::string> arguments;              ///< program (a path) first
+  std::map<std::string, std::string> environment;  ///< laid over the agent's own
+  std::vector<int> cpus;                           ///< affinity; empty: the agent's
+  StreamSpec standard_output;
+  StreamSpec standard_error;
+  std::filesystem::path error_file;  ///< read after a failure; may be missing
+};
+
+/// What next() tells.
+struct NothingLeft {};  ///< every worker has ended and been reaped
+struct Woken {};        ///< wake() was called
+using WorkerNews = std::variant<WorkerDying, WorkerExited, WorkersKilled, NothingLeft, Woken>;
+
+class WorkerGroup {
+ public:
+  /// `page` has a slot for each local rank; `containment` and `router` outlive the group.
+  WorkerGroup(boost::asio::any_io_executor executor, int attempt, Containment& containment,
+              OutputRouter& router, control::ControlPage page);
+  ~WorkerGroup();  ///< kills what is left
+
+  /// Starts all and returns when each is past exec, in order of local rank; or stops those already
+  /// started and returns why one could not be started.
+  std::variant<std::vector<WorkerStarted>, WorkerNotStarted> start(
+      const std::vector<WorkerSpec>& workers);
+
+  /// The next thing that happens. WorkerDying comes at most once for a worker and before its
+  /// WorkerExited, as soon as the kernel knows; WorkerExited exactly once, after its output has
+  /// been read to the end (or 1 s after its death if a descendant keeps the pipe open).
+  boost::asio::awaitable<WorkerNews> next();
+
+  /// Ends a next() that is waiting.
+  void wake();
+
+  /// Sends `signal` to each live worker's process group.
+  void forward(int signal);
+
+  /// Asks all to stop: `signal` and SIGCONT to each process group now, SIGKILL to all that is left
+  /// after `grace`. What ends from now on is marked was_stopped, unless its death had been noticed
+  /// before. A second call with a shorter grace shortens it.
+  void stop(int signal, std::chrono::milliseconds grace);
+
+  /// Ranks of the workers that have not ended.
+  std::vector<int> running() const;
+
+  /// Marks the attempt aborted for the workers' runtimes, naming the culprit.
+  void abort(int rank, const std::string& reason);
+
+  /// After NothingLeft: kills descendants that outlived their workers (other sessions included) and
+  /// returns their pids once they are gone, at most 1 s later.
+  boost::asio::awaitable<std::vector<pid_t>> sweep();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,150 @@
+// What happened in a run, as plain values: the agent reports each to the sinks (console, JSON
+// lines, a vector in tests), which therefore cannot disagree. Words as in docs/architecture.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+/// The run begins; the store is ready.
+struct RunStarted {
+  std::string run_id;
+  std::string program;
+  int local_world_size = 0;
+  std::string store;  ///< host:port
+
+  bool operator==(const RunStarted&) const = default;
+};
+
+/// An attempt's workers are about to be started.
+struct AttemptStarted {
+  int attempt = 0;
+  int restarts_left = 0;
+
+  bool operator==(const AttemptStarted&) const = default;
+};
+
+/// A worker is past exec.
+struct WorkerStarted {
+  int attempt = 0;
+  int rank = 0;
+  pid_t pid = 0;
+
+  bool operator==(const WorkerStarted&) const = default;
+};
+
+/// A worker could not be started; never counted as a crash.
+struct WorkerNotStarted {
+  int attempt = 0;
+  int rank = 0;
+  std::string step;     ///< "exec", "chdir", ...
+  std::string message;  ///< path, reason and hint
+
+  bool operator==(const WorkerNotStarted&) const = default;
+};
+
+/// How a worker ended.
+struct WorkerExited {
+  int attempt = 0;
+  int rank = 0;
+  int local_rank = 0;
+  pid_t pid = 0;
+  int exit_code = 0;              ///< meaningful if signal is 0
+  int signal = 0;                 ///< the signal that ended it, or 0
+  bool was_stopped = false;       ///< the agent had asked it to stop before it ended: not a cause
+  bool is_out_of_memory = false;  ///< the kernel's out-of-memory killer did it
+  std::int64_t peak_memory_bytes = 0;
+  double ran_seconds = 0;  ///< from start to end
+  std::optional<std::filesystem::path> core_file;
+  std::string error_message;            ///< from its error file, or empty
+  std::string error_traceback;          ///< from its error file, or empty
+  std::vector<std::string> last_lines;  ///< of its standard error, oldest first
+
+  bool failed() const { return signal != 0 || exit_code != 0; }
+  bool operator==(const WorkerExited&) const = default;
+};
+
+/// A worker's death was noticed before the kernel had reaped it.
+struct WorkerDying {
+  int attempt = 0;
+  int rank = 0;
+  double after_start_seconds = 0;
+
+  bool operator==(const WorkerDying&) const = default;
+};
+
+/// The agent stops the remaining workers.
+struct WorkersStopping {
+  int attempt = 0;
+  std::string reason;
+  std::vector<int> ranks;  ///< those still running
+
+  bool operator==(const WorkersStopping&) const = default;
+};
+
+/// Workers ignored the signal for the whole grace time and are killed.
+struct WorkersKilled {
+  int attempt = 0;
+  std::string reason;
+  std::vector<int> ranks;
+
+  bool operator==(const WorkersKilled&) const = default;
+};
+
+/// All workers of an attempt have ended and another attempt follows.
+struct RestartDecided {
+  int next_attempt = 0;
+  std::string reason;
+  std::chrono::milliseconds delay{0};  ///< back-off
+
+  bool operator==(const RestartDecided&) const = default;
+};
+
+/// A signal reached the agent.
+struct SignalReceived {
+  int signal = 0;
+  std::string action;  ///< "stopping the workers", "forwarded", ...
+
+  bool operator==(const SignalReceived&) const = default;
+};
+
+/// Somebody should look; the run goes on.
+struct Warning {
+  std::string message;
+
+  bool operator==(const Warning&) const = default;
+};
+
+enum class RunResult { succeeded, failed, not_started, interrupted };
+
+/// The run is over: everything the final report needs.
+struct RunFinished {
+  RunResult result = RunResult::succeeded;
+  int exit_code = 0;
+  int attempts = 0;
+  std::string reason;
+  std::vector<WorkerExited> failures;  ///< of the last attempt, root cause first, then by time
+
+  bool operator==(const RunFinished&) const = default;
+};
+
+using Event = std::variant<RunStarted, AttemptStarted, WorkerStarted, WorkerNotStarted, WorkerDying,
+                           WorkerExited, WorkersStopping, WorkersKilled, RestartDecided,
+                           SignalReceived, Warning, RunFinished>;
+
+/// Takes events in the order in which they happen, on the agent's thread. Must not throw and must
+/// not block for long.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  virtual void take(const Event& event, std::chrono::system_clock::time_point when) = 0;
+};
+
+}  // namespace ddprun

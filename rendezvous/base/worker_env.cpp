@@ -1,0 +1,128 @@
+#include <ddprun/error.hpp>
+#include <ddprun/worker_env.hpp>
+
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+
+namespace ddprun {
+
+namespace {
+
+/// Collects the values and all that is wrong with them, so that one message can name every mistake.
+class Reader {
+ public:
+  explicit Reader(const EnvironmentLookup& lookup) : lookup_(lookup) {}
+
+  int integer(const std::string& name, int least, int most, std::optional<int> if_absent = {}) {
+    const auto text = lookup_(name);
+    if (!text) {
+      if (!if_absent) problem(name + " is not set");
+      return if_absent.value_or(least);
+    }
+    int value = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+    if (error != std::errc() || end != text->data() + text->size()) {
+      problem(name + "='" + *text + "' is not an integer");
+      return least;
+    }
+    if (value < least || value > most) {
+      problem(name + "=" + *text + " is not within " + std::to_string(least) + ".." +
+              std::to_string(most));
+      return least;
+    }
+    return value;
+  }
+
+  std::string text(const std::string& name, const std::string& if_absent) {
+    return lookup_(name).value_or(if_absent);
+  }
+
+  void problem(const std::string& what) { problems_ += (problems_.empty() ? "" : "; ") + what; }
+
+  const std::string& problems() const { return problems_; }
+
+ private:
+  const EnvironmentLookup& lookup_;
+  std::string problems_;
+};
+
+constexpr int kMost = std::numeric_limits<int>::max();
+constexpr int kPortMost = 65535;
+
+}  // namespace
+
+std::map<std::string, std::string> to_environment(const WorkerEnv& env) {
+  std::map<std::string, std::string> variables = {
+      {"RANK", std::to_string(env.rank)},
+      {"WORLD_SIZE", std::to_string(env.world_size)},
+      {"LOCAL_RANK", std::to_string(env.local_rank)},
+      {"LOCAL_WORLD_SIZE", std::to_string(env.local_world_size)},
+      {"GROUP_RANK", std::to_string(env.node_rank)},
+      {"GROUP_WORLD_SIZE", std::to_string(env.node_count)},
+      {"ROLE_RANK", std::to_string(env.role_rank)},
+      {"ROLE_WORLD_SIZE", std::to_string(env.role_world_size)},
+      {"ROLE_NAME", env.role_name},
+      {"MASTER_ADDR", env.master_addr},
+      {"MASTER_PORT", std::to_string(env.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(env.restart_count)},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(env.max_restarts)},
+      {"TORCHELASTIC_RUN_ID", env.run_id},
+      // PyTorch compares with the text "True".
+      {"TORCHELASTIC_USE_AGENT_STORE", env.use_agent_store ? "True" : "False"},
+      {"TORCHELASTIC_ERROR_FILE", env.error_file},
+  };
+  if (env.control_page_fd) variables["DDPRUN_CONTROL_FD"] = std::to_string(*env.control_page_fd);
+  return variables;
+}
+
+WorkerEnv from_environment(const EnvironmentLookup& lookup) {
+  if (!lookup("RANK") && !lookup("WORLD_SIZE")) return {};
+  Reader reader(lookup);
+  WorkerEnv env;
+  env.world_size = reader.integer("WORLD_SIZE", 1, kMost);
+  env.rank = reader.integer("RANK", 0, kMost);
+  // Programs that set only what PyTorch's env:// needs are taken to be one node.
+  env.local_world_size = reader.integer("LOCAL_WORLD_SIZE", 1, kMost, env.world_size);
+  env.local_rank = reader.integer("LOCAL_RANK", 0, kMost, env.rank);
+  env.node_rank = reader.integer("GROUP_RANK", 0, kMost, 0);
+  env.node_count = reader.integer("GROUP_WORLD_SIZE", 1, kMost, 1);
+  env.role_rank = reader.integer("ROLE_RANK", 0, kMost, env.rank);
+  env.role_world_size = reader.integer("ROLE_WORLD_SIZE", 1, kMost, env.world_size);
+  env.role_name = reader.text("ROLE_NAME", env.role_name);
+  env.master_addr = reader.text("MASTER_ADDR", env.master_addr);
+  std::optional<int> no_port_needed;
+  if (env.world_size == 1) no_port_needed = 0;
+  env.master_port =
+      static_cast<std::uint16_t>(reader.integer("MASTER_PORT", 0, kPortMost, no_port_needed));
+  env.restart_count = reader.integer("TORCHELASTIC_RESTART_COUNT", 0, kMost, 0);
+  env.max_restarts = reader.integer("TORCHELASTIC_MAX_RESTARTS", 0, kMost, 0);
+  env.run_id = reader.text("TORCHELASTIC_RUN_ID", env.run_id);
+  env.use_agent_store = reader.text("TORCHELASTIC_USE_AGENT_STORE", "False") == "True";
+  env.error_file = reader.text("TORCHELASTIC_ERROR_FILE", "");
+  if (lookup("DDPRUN_CONTROL_FD"))
+    env.control_page_fd = reader.integer("DDPRUN_CONTROL_FD", 0, kMost);
+  if (env.rank >= env.world_size) {
+    reader.problem("RANK=" + std::to_string(env.rank) +
+                   " is not below WORLD_SIZE=" + std::to_string(env.world_size));
+  }
+  if (env.local_rank >= env.local_world_size) {
+    reader.problem("LOCAL_RANK=" + std::to_string(env.local_rank) +
+                   " is not below LOCAL_WORLD_SIZE=" + std::to_string(env.local_world_size));
+  }
+  if (!reader.problems().empty()) {
+    throw Error(Errc::usage, "worker environment: " + reader.problems() +
+                                 " (start the program with ddprun, which sets it)");
+  }
+  return env;
+}
+
+WorkerEnv from_process_environment() {
+  return from_environment([](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return value;
+  });
+}
+
+}  // namespace ddprun

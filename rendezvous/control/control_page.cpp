@@ -1,0 +1,266 @@
+#include "rendezvous/control/control_page.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun::control {
+
+namespace {
+
+constexpr std::uint64_t kMagic = 0x6464'7072'756e'0001;  // "ddprun" and the layout's version
+constexpr std::size_t kReasonBytes = 200;
+constexpr std::size_t kFutexesPerWait = 128;  // FUTEX_WAITV_MAX
+// Before Linux 5.16 there is no futex_waitv: fall back to looking this often. The pidfd still tells
+// of each death.
+constexpr auto kFallbackPeriod = std::chrono::milliseconds(5);
+
+using Word = std::atomic<std::uint32_t>;
+static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
+
+void futex_wake_all(const Word& word) noexcept {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+timespec to_timespec(Deadline deadline) {
+  const auto since_epoch = deadline.time().time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
+  return {.tv_sec = static_cast<time_t>(seconds.count()),
+          .tv_nsec = static_cast<long>(std::chrono::nanoseconds(since_epoch - seconds).count())};
+}
+
+}  // namespace
+
+struct ControlPage::Layout {
+  struct alignas(64) Slot {
+    pthread_mutex_t life;  // robust, process-shared, held by the worker's main thread until it ends
+    Word phase;            // a WorkerPhase
+    std::atomic<std::int32_t> exit_status;
+    std::atomic<std::int32_t> pid;
+
+    /// glibc keeps the futex word of a mutex first: owner's thread id, FUTEX_WAITERS,
+    /// FUTEX_OWNER_DIED.
+    Word& life_word() { return *reinterpret_cast<Word*>(&life); }
+    bool has_announced() const { return phase.load(std::memory_order_acquire) != 0; }
+    bool is_dead() {
+      return has_announced() &&
+             (life_word().load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
+    }
+  };
+
+  std::uint64_t magic;
+  std::int32_t local_world_size;
+  Word change_count;  // futex: counts announcements and wake() calls
+  Word abort_claim;   // who sets it writes the record
+  Word abort_word;    // futex: the record is complete
+  std::int32_t abort_rank;
+  std::array<char, kReasonBytes + 1> abort_reason;
+
+  Slot& slot(int local_rank) {
+    return reinterpret_cast<Slot*>(reinterpret_cast<char*>(this) + slots_offset())[local_rank];
+  }
+  static constexpr std::size_t slots_offset() { return (sizeof(Layout) + 63) / 64 * 64; }
+  static std::size_t bytes(int local_world_size) {
+    return slots_offset() + static_cast<std::size_t>(local_world_size) * sizeof(Slot);
+  }
+
+  void note_change() noexcept {
+    change_count.fetch_add(1, std::memory_order_release);
+    futex_wake_all(change_count);
+  }
+
+  /// Gathers what to sleep on: the change counter and the life of each worker that is alive.
+  /// Returns how many, or nothing if some worker's death is news. Workers beyond what one call can
+  /// watch are left to their pidfds.
+  std::optional<unsigned> collect_waits(const bool* known_dead, std::uint32_t changes_seen,
+                                        std::array<futex_waitv, kFutexesPerWait>& waits) {
+    unsigned count = 0;
+    auto add = [&](const Word& word, std::uint32_t expected) {
+      waits[count++] = {.val = expected,
+                        .uaddr = reinterpret_cast<std::uintptr_t>(&word),
+                        .flags = FUTEX_32,
+                        .__reserved = 0};
+    };
+    add(change_count, changes_seen);
+    for (int i = 0; i < local_world_size && count < kFutexesPerWait; ++i) {
+      if (known_dead[i] || !slot(i).has_announced()) continue;
+      // The kernel wakes a dead owner's waiters only if the bit is set.
+      const std::uint32_t before =
+          slot(i).life_word().fetch_or(FUTEX_WAITERS, std::memory_order_acq_rel);
+      if ((before & FUTEX_OWNER_DIED) != 0) return std::nullopt;
+      add(slot(i).life_word(), before | FUTEX_WAITERS);
+    }
+    return count;
+  }
+};
+
+ControlPage ControlPage::create(int local_world_size) {
+  if (local_world_size < 1 || local_world_size > kLocalWorkersMax) {
+    throw Error(Errc::usage, "control page: " + std::to_string(local_world_size) +
+                                 " workers on one node (1 to " + std::to_string(kLocalWorkersMax) +
+                                 " are possible)");
+  }
+  const std::size_t bytes = Layout::bytes(local_world_size);
+  const int fd = ::memfd_create("ddprun-control", MFD_CLOEXEC);
+  if (fd < 0) throw_system_error("control page: memfd_create", errno);
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    const int error = errno;
+    ::close(fd);
+    throw_system_error("control page: ftruncate to " + std::to_string(bytes) + " bytes", error);
+  }
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    ::close(fd);
+    throw_system_error("control page: mmap", error);
+  }
+  ControlPage page(fd, static_cast<Layout*>(memory), bytes);
+  page.layout_->magic = kMagic;
+  page.layout_->local_world_size = local_world_size;
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  for (int i = 0; i < local_world_size; ++i)
+    pthread_mutex_init(&page.layout_->slot(i).life, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  return page;
+}
+
+ControlPage ControlPage::attach(int fd, int local_rank) {
+  const std::string thing = "control page (descriptor " + std::to_string(fd) + ")";
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw_system_error(thing, errno);
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  if (!S_ISREG(status.st_mode) || bytes < Layout::slots_offset()) {
+    throw Error(Errc::usage, thing + ": not a control page (is DDPRUN_CONTROL_FD stale?)");
+  }
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) throw_system_error(thing + ": mmap", errno);
+  auto* layout = static_cast<Layout*>(memory);
+  const bool is_page = layout->magic == kMagic && layout->local_world_size >= 1 &&
+                       layout->local_world_size <= kLocalWorkersMax &&
+                       bytes >= Layout::bytes(layout->local_world_size);
+  if (!is_page || local_rank < 0 || local_rank >= layout->local_world_size) {
+    ::munmap(memory, bytes);
+    throw Error(Errc::usage,
+                is_page ? thing + ": no slot for local rank " + std::to_string(local_rank)
+                        : thing + ": made by another version of ddprun, or not a control page");
+  }
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return ControlPage(fd, layout, bytes);
+}
+
+ControlPage::ControlPage(ControlPage&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      layout_(std::exchange(other.layout_, nullptr)),
+      bytes_(other.bytes_) {}
+
+ControlPage& ControlPage::operator=(ControlPage&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(layout_, other.layout_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+ControlPage::~ControlPage() {
+  if (layout_ != nullptr) ::munmap(layout_, bytes_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+int ControlPage::local_world_size() const {
+  return layout_->local_world_size;
+}
+
+void ControlPage::announce_alive(int local_rank) {
+  Layout::Slot& slot = layout_->slot(local_rank);
+  const int error = pthread_mutex_trylock(&slot.life);
+  if (error != 0) {
+    throw Error(Errc::usage,
+                "control page: local rank " + std::to_string(local_rank) +
+                    " was already announced (is the environment shared by two programs?)");
+  }
+  slot.pid.store(::getpid());
+  slot.phase.store(static_cast<std::uint32_t>(WorkerPhase::alive), std::memory_order_release);
+  layout_->note_change();
+}
+
+void ControlPage::announce_exit(int local_rank, int exit_status) noexcept {
+  Layout::Slot& slot = layout_->slot(local_rank);
+  // A forked child runs its parent's exit handlers; it does not speak for the worker.
+  if (slot.pid.load() != ::getpid()) return;
+  slot.exit_status.store(exit_status);
+  slot.phase.store(static_cast<std::uint32_t>(WorkerPhase::exiting), std::memory_order_release);
+  layout_->note_change();
+}
+
+WorkerPhase ControlPage::phase(int local_rank) const {
+  return static_cast<WorkerPhase>(layout_->slot(local_rank).phase.load(std::memory_order_acquire));
+}
+
+int ControlPage::exit_status(int local_rank) const {
+  return layout_->slot(local_rank).exit_status.load();
+}
+
+bool ControlPage::is_dead(int local_rank) const {
+  return layout_->slot(local_rank).is_dead();
+}
+
+std::uint32_t ControlPage::changes() const noexcept {
+  return layout_->change_count.load(std::memory_order_acquire);
+}
+
+void ControlPage::wait_for_change(std::uint32_t changes_seen, const bool* known_dead,
+                                  Deadline deadline) const {
+  std::array<futex_waitv, kFutexesPerWait> waits;
+  const auto count = layout_->collect_waits(known_dead, changes_seen, waits);
+  if (!count) return;
+  timespec until = to_timespec(deadline);
+  const long result = ::syscall(SYS_futex_waitv, waits.data(), *count, 0,
+                                deadline.is_never() ? nullptr : &until, CLOCK_MONOTONIC);
+  if (result < 0 && errno == ENOSYS) {
+    timespec period{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kFallbackPeriod).count()};
+    ::syscall(SYS_futex, &layout_->change_count, FUTEX_WAIT, changes_seen, &period, nullptr, 0);
+  }
+}
+
+void ControlPage::wake() const noexcept {
+  layout_->note_change();
+}
+
+void ControlPage::abort(const AbortRecord& record) noexcept {
+  if (layout_->abort_claim.exchange(1) != 0) return;
+  layout_->abort_rank = record.rank;
+  const std::size_t length = std::min(record.reason.size(), kReasonBytes);
+  std::memcpy(layout_->abort_reason.data(), record.reason.data(), length);
+  layout_->abort_reason[length] = '\0';
+  layout_->abort_word.store(1, std::memory_order_release);
+  futex_wake_all(layout_->abort_word);
+}
+
+bool ControlPage::is_aborted() const noexcept {
+  return layout_->abort_word.load(std::memory_order_acquire) != 0;
+}
+
+const std::atomic<std::uint32_t>& ControlPage::abort_word() const noexcept {
+  return layout_->abort_word;
+}
+
+std::optional<AbortRecord> ControlPage::abort_record() const {
+  if (!is_aborted()) return std::nullopt;
+  return AbortRecord{.rank = layout_->abort_rank, .reason = layout_->abort_reason.data()};
+}
+
+}  // namespace ddprun::control

@@ -1,0 +1,108 @@
+// A page of shared memory between an agent and the workers of one attempt: who is alive, who is
+// about to exit with which status, and whether the attempt has been aborted. The agent creates it
+// as a memfd (no name, so nothing can leak) and the workers inherit it; a new attempt gets a new
+// page, so an old attempt's writes reach nobody.
+//
+// Why it exists: the kernel tells of a process' death (pidfd, SIGCHLD, closed sockets) only after
+// it has torn down the memory, some 70 ms for each GiB. The robust futex list is processed before
+// that, so a robust mutex held for life by the worker's main thread tells of the death within a
+// millisecond.
+//
+// Everything here is lock-free and may be called from any thread unless it says otherwise.
+#pragma once
+
+#include <ddprun/deadline.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace ddprun::control {
+
+inline constexpr int kLocalWorkersMax =
+    1024;  ///< far above the cores of any node; bounds the page's size
+
+/// What a worker has said of itself.
+enum class WorkerPhase : std::uint32_t {
+  silent = 0,   ///< it does not link the runtime, or has not got there yet
+  alive = 1,    ///< holds its robust mutex
+  exiting = 2,  ///< called exit() with `exit_status`; its memory may still be being torn down
+};
+
+/// Why an attempt is over for all its workers.
+struct AbortRecord {
+  int rank = -1;       ///< rank of the worker that failed; -1 if none is to blame
+  std::string reason;  ///< one line, at most 200 bytes
+
+  bool operator==(const AbortRecord&) const = default;
+};
+
+/// A mapping of the page. Move-only; unmapping does not change what the page says.
+class ControlPage {
+ public:
+  /// The agent's side: a new page for `local_world_size` workers. The descriptor is close-on-exec.
+  static ControlPage create(int local_world_size);
+
+  /// The worker's side: maps an inherited descriptor and takes it over. Throws Error{Errc::usage}
+  /// if it is not a control page of this version or has no slot for `local_rank`.
+  static ControlPage attach(int fd, int local_rank);
+
+  ControlPage(ControlPage&& other) noexcept;
+  ControlPage& operator=(ControlPage&& other) noexcept;
+  ~ControlPage();
+
+  int fd() const { return fd_; }
+  int local_world_size() const;
+
+  /// Worker: from now on this thread's end is the worker's death. To be called once, by the main
+  /// thread.
+  void announce_alive(int local_rank);
+
+  /// Worker: the process leaves by exit() with this status. Safe in an atexit or on_exit handler.
+  void announce_exit(int local_rank, int exit_status) noexcept;
+
+  WorkerPhase phase(int local_rank) const;
+
+  /// The status given to announce_exit; meaningful in phase exiting.
+  int exit_status(int local_rank) const;
+
+  /// True once the worker was alive and its main thread has ended.
+  bool is_dead(int local_rank) const;
+
+  /// How many announcements and wake() calls there have been. Read it before looking at phases and
+  /// deaths.
+  std::uint32_t changes() const noexcept;
+
+  /// Agent: blocks until changes() differs from `changes_seen`, a worker that is alive and not in
+  /// `known_dead` (local_world_size() entries) dies, or the deadline passes. May also return for no
+  /// reason.
+  void wait_for_change(std::uint32_t changes_seen, const bool* known_dead, Deadline deadline) const;
+
+  /// Ends a wait_for_change() of another thread.
+  void wake() const noexcept;
+
+  /// Ends the attempt for everybody. The first call wins; later ones change nothing. Wakes all
+  /// futex waiters of abort_word().
+  void abort(const AbortRecord& record) noexcept;
+
+  bool is_aborted() const noexcept;
+
+  /// 0 until the attempt is aborted. A shared futex: whoever sleeps on a word of his own sleeps on
+  /// this one too.
+  const std::atomic<std::uint32_t>& abort_word() const noexcept;
+
+  std::optional<AbortRecord> abort_record() const;
+
+ private:
+  struct Layout;
+  ControlPage(int fd, Layout* layout, std::size_t bytes)
+      : fd_(fd), layout_(layout), bytes_(bytes) {}
+
+  int fd_ = -1;
+  Layout* layout_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace ddprun::control

@@ -1,0 +1,46 @@
+// A point in time by which something must have happened. It is made once, at the edge, and passed
+// down: a layer never starts a duration anew. It remembers what was allowed so that errors can say
+// so. Any thread may use it.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace ddprun {
+
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Duration = Clock::duration;
+
+  /// `allowed` from now on. A negative duration has already passed.
+  static Deadline after(Duration allowed);
+
+  /// No limit. For waits that another mechanism is sure to end.
+  static Deadline never();
+
+  bool is_never() const { return time_ == Clock::time_point::max(); }
+  bool passed() const { return Clock::now() >= time_; }
+
+  /// Time left, at least zero; Duration::max() if there is no limit.
+  Duration remaining() const;
+
+  /// Time left in whole milliseconds, rounded up, for poll(2) and its like: -1 if there is no
+  /// limit.
+  int remaining_poll_milliseconds() const;
+
+  Clock::time_point time() const { return time_; }
+  Duration elapsed() const { return Clock::now() - start_; }
+  Duration allowed() const;
+
+  /// "after 3.2 s (3.0 s allowed)", for error messages.
+  std::string describe() const;
+
+ private:
+  Deadline(Clock::time_point start, Clock::time_point time) : start_(start), time_(time) {}
+
+  Clock::time_point start_;
+  Clock::time_point time_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,62 @@
+// The main of every test program. Beyond running the tests it checks that they left nothing behind:
+// no child process, no open descriptor, no file in the temporary folder (TMPDIR, which is the
+// program's own while it runs).
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::set<std::string> open_descriptors() {
+  std::set<std::string> open;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd", error)) {
+    const auto target = fs::read_symlink(entry.path(), error);
+    if (error || target.string().find("/proc/") == 0) continue;
+    open.insert(entry.path().filename().string() + " -> " + target.string());
+  }
+  return open;
+}
+
+int complain(const std::string& what) {
+  std::fprintf(stderr, "left behind: %s\n", what.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  doctest::Context context(argc, argv);
+  std::string folder = (fs::temp_directory_path() / "ddprun-test-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) {
+    std::perror("mkdtemp");
+    return 1;
+  }
+  ::setenv("TMPDIR", folder.c_str(), 1);
+  const auto open_before = open_descriptors();
+
+  int result = context.run();
+
+  // A child that a test killed but has not reaped counts as left behind, too.
+  const pid_t child = ::waitpid(-1, nullptr, WNOHANG);
+  if (child >= 0 || errno != ECHILD) result |= complain("a child process");
+  for (const auto& descriptor : open_descriptors()) {
+    if (!open_before.contains(descriptor)) result |= complain("descriptor " + descriptor);
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    result |= complain("file " + entry.path().string());
+  }
+  fs::remove_all(folder);
+  return result;
+}

@@ -1,0 +1,125 @@
+#include "rendezvous/control/control_page.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <csignal>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using ddprun::Deadline;
+using ddprun::control::AbortRecord;
+using ddprun::control::ControlPage;
+using ddprun::control::WorkerPhase;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Forks a worker that announces itself and then does what `then` says.
+pid_t fork_worker(const ControlPage& page, int local_rank, void (*then)(ControlPage&, int)) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    auto mine = ControlPage::attach(::dup(page.fd()), local_rank);
+    mine.announce_alive(local_rank);
+    then(mine, local_rank);
+    ::pause();
+    ::_exit(0);
+  }
+  return pid;
+}
+
+template <typename Condition>
+bool wait_until(const ControlPage& page, Condition condition) {
+  const auto deadline = Deadline::after(20s);
+  const std::array<bool, 4> none_known{};
+  while (true) {
+    const auto changes = page.changes();
+    if (condition()) return true;
+    if (deadline.passed()) return false;
+    page.wait_for_change(changes, none_known.data(), deadline);
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("control page") {
+  TEST_CASE("a killed worker is known to be dead before it has been reaped") {
+    const auto page = ControlPage::create(2);
+    const pid_t pid = fork_worker(page, 1, [](ControlPage&, int) {});
+    CHECK(wait_until(page, [&] { return page.phase(1) == WorkerPhase::alive; }));
+    CHECK_FALSE(page.is_dead(1));
+    ::kill(pid, SIGKILL);
+    CHECK(wait_until(page, [&] { return page.is_dead(1); }));
+    CHECK_FALSE(page.is_dead(0));
+    CHECK(page.phase(0) == WorkerPhase::silent);
+    CHECK(::waitpid(pid, nullptr, 0) == pid);
+  }
+
+  TEST_CASE("an announced exit carries its status") {
+    const auto page = ControlPage::create(1);
+    const pid_t pid =
+        fork_worker(page, 0, [](ControlPage& mine, int rank) { mine.announce_exit(rank, 7); });
+    CHECK(wait_until(page, [&] { return page.phase(0) == WorkerPhase::exiting; }));
+    CHECK(page.exit_status(0) == 7);
+    ::kill(pid, SIGKILL);
+    CHECK(::waitpid(pid, nullptr, 0) == pid);
+  }
+
+  TEST_CASE("a forked child does not speak for the worker") {
+    auto page = ControlPage::create(1);
+    page.announce_alive(0);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      page.announce_exit(0, 3);
+      ::_exit(0);
+    }
+    CHECK(::waitpid(pid, nullptr, 0) == pid);
+    CHECK(page.phase(0) == WorkerPhase::alive);
+    CHECK_FALSE(page.is_dead(0));
+  }
+
+  TEST_CASE("a local rank can be announced once only") {
+    auto page = ControlPage::create(1);
+    page.announce_alive(0);
+    CHECK_THROWS_AS(page.announce_alive(0), ddprun::Error);
+  }
+
+  TEST_CASE("the first abort wins and its reason is cut to the bound") {
+    auto page = ControlPage::create(1);
+    CHECK_FALSE(page.abort_record());
+    page.abort({.rank = 3, .reason = std::string(1000, 'x')});
+    page.abort({.rank = 4, .reason = "later"});
+    CHECK(page.is_aborted());
+    CHECK(page.abort_word().load() != 0);
+    CHECK(page.abort_record() == AbortRecord{.rank = 3, .reason = std::string(200, 'x')});
+  }
+
+  TEST_CASE("wake ends a wait, also one that begins later") {
+    const auto page = ControlPage::create(1);
+    const bool none_known = false;
+    const auto changes = page.changes();
+    std::thread waker([&] { page.wake(); });
+    while (page.changes() == changes)
+      page.wait_for_change(changes, &none_known, Deadline::after(20s));
+    waker.join();
+    page.wait_for_change(changes, &none_known, Deadline::never());
+    CHECK(page.changes() != changes);
+  }
+
+  TEST_CASE("what is not a control page is refused") {
+    CHECK_THROWS_AS(ControlPage::create(0), ddprun::Error);
+    CHECK_THROWS_AS(ControlPage::create(1025), ddprun::Error);
+    CHECK_THROWS_AS(ControlPage::attach(-1, 0), ddprun::Error);
+    const int null = ::open("/dev/null", O_RDWR);
+    CHECK_THROWS_AS(ControlPage::attach(null, 0), ddprun::Error);
+    ::close(null);
+    const auto page = ControlPage::create(2);
+    const int copy = ::dup(page.fd());
+    CHECK_THROWS_AS(ControlPage::attach(copy, 2), ddprun::Error);
+    ::close(copy);
+  }
+}

@@ -1,0 +1,91 @@
+#include <ddprun/error.hpp>
+#include <ddprun/worker_env.hpp>
+
+#include <doctest/doctest.h>
+
+using ddprun::EnvironmentLookup;
+using ddprun::Error;
+using ddprun::WorkerEnv;
+
+namespace {
+
+EnvironmentLookup lookup_in(const std::map<std::string, std::string>& variables) {
+  return [variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+std::string problem_with(const std::map<std::string, std::string>& variables) {
+  try {
+    ddprun::from_environment(lookup_in(variables));
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == ddprun::Errc::usage);
+    return error.what();
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("worker env") {
+  TEST_CASE("what to_environment writes from_environment reads") {
+    const WorkerEnv env{.rank = 5,
+                        .world_size = 8,
+                        .local_rank = 1,
+                        .local_world_size = 4,
+                        .node_rank = 1,
+                        .node_count = 2,
+                        .role_rank = 3,
+                        .role_world_size = 6,
+                        .role_name = "a role",
+                        .master_addr = "::1",
+                        .master_port = 65535,
+                        .restart_count = 2,
+                        .max_restarts = 3,
+                        .run_id = "run 7",
+                        .use_agent_store = true,
+                        .error_file = "/tmp/an error.json",
+                        .control_page_fd = 12};
+    CHECK(ddprun::from_environment(lookup_in(to_environment(env))) == env);
+    CHECK(ddprun::from_environment(lookup_in(to_environment(WorkerEnv{}))) == WorkerEnv{});
+  }
+
+  TEST_CASE("a program started alone is rank 0 of 1") {
+    CHECK(ddprun::from_environment(lookup_in({})) == WorkerEnv{});
+    CHECK_FALSE(ddprun::from_environment(lookup_in({})).is_launched());
+  }
+
+  TEST_CASE("the four variables of env:// are enough, as one node") {
+    const auto env = ddprun::from_environment(lookup_in(
+        {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}}));
+    CHECK(env.local_rank == 1);
+    CHECK(env.local_world_size == 2);
+    CHECK(env.master_addr == "node0");
+    CHECK_FALSE(env.use_agent_store);
+  }
+
+  TEST_CASE("every problem is named in one message") {
+    const auto message = problem_with({{"RANK", "two"}, {"LOCAL_RANK", "-1"}, {"WORLD_SIZE", "2"}});
+    CHECK(contains(message, "RANK='two' is not an integer"));
+    CHECK(contains(message, "LOCAL_RANK=-1 is not within"));
+    CHECK(contains(message, "MASTER_PORT is not set"));
+    CHECK(contains(message, "start the program with ddprun"));
+  }
+
+  TEST_CASE(
+      "numbers with trailing text, ranks beyond the world and ports beyond 65535 are refused") {
+    CHECK(contains(problem_with({{"RANK", "0x"}, {"WORLD_SIZE", "1"}}), "RANK='0x'"));
+    CHECK(contains(problem_with({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "1"}}),
+                   "not below WORLD_SIZE"));
+    CHECK(contains(problem_with({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "65536"}}),
+                   "0..65535"));
+    CHECK(contains(problem_with({{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}), "WORLD_SIZE"));
+    CHECK(contains(problem_with({{"RANK", "0"}}), "WORLD_SIZE is not set"));
+  }
+}

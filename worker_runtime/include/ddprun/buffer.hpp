@@ -1,0 +1,88 @@
+// What collectives move: typed, non-owning views of memory. Plain values; any thread may use them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ddprun {
+
+enum class DataType : std::uint8_t {
+  float32,
+  float64,
+  float16,   ///< IEEE 754 binary16
+  bfloat16,  ///< the upper half of a float32
+  int32,
+  int64,
+  uint8,
+};
+
+/// Bytes of one element.
+constexpr std::size_t size_of(DataType type) {
+  switch (type) {
+    case DataType::float64:
+    case DataType::int64:
+      return 8;
+    case DataType::float32:
+    case DataType::int32:
+      return 4;
+    case DataType::float16:
+    case DataType::bfloat16:
+      return 2;
+    case DataType::uint8:
+      return 1;
+  }
+  return 0;
+}
+
+/// "float32" and so on.
+const char* to_string(DataType type) noexcept;
+
+/// How collectives combine elements. Half types are combined in float32 and rounded once; average
+/// divides the sum by the number of ranks (integers: rounded towards zero).
+enum class ReduceOp : std::uint8_t { sum, average, product, min, max };
+
+const char* to_string(ReduceOp op) noexcept;
+
+/// Where memory lives.
+struct Device {
+  enum class Kind : std::uint8_t { cpu, cuda };
+  Kind kind = Kind::cpu;
+  int index = 0;
+
+  bool operator==(const Device&) const = default;
+};
+
+/// `elements` elements of `type` at `data`, which somebody else owns and keeps valid until the Work
+/// that uses it is done.
+struct Buffer {
+  void* data = nullptr;
+  std::size_t elements = 0;
+  DataType type = DataType::float32;
+  Device device = {};
+
+  std::size_t bytes() const { return elements * size_of(type); }
+
+  /// `count` elements from element `first` on.
+  Buffer slice(std::size_t first, std::size_t count) const {
+    return {static_cast<std::byte*>(data) + first * size_of(type), count, type, device};
+  }
+};
+
+/// Memory on the CPU as a Buffer.
+inline Buffer as_buffer(float* data, std::size_t elements) {
+  return {data, elements, DataType::float32};
+}
+inline Buffer as_buffer(double* data, std::size_t elements) {
+  return {data, elements, DataType::float64};
+}
+inline Buffer as_buffer(std::int32_t* data, std::size_t elements) {
+  return {data, elements, DataType::int32};
+}
+inline Buffer as_buffer(std::int64_t* data, std::size_t elements) {
+  return {data, elements, DataType::int64};
+}
+inline Buffer as_buffer(std::uint8_t* data, std::size_t elements) {
+  return {data, elements, DataType::uint8};
+}
+
+}  // namespace ddprun

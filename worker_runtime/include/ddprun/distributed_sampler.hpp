@@ -1,0 +1,49 @@
+// Which samples a worker sees in an epoch, index for index as PyTorch's
+// torch.utils.data.DistributedSampler with the same arguments. Pure functions of their arguments;
+// any thread may call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ddprun {
+
+/// A permutation of 0..n-1, equal to torch.randperm(n) after torch.manual_seed(seed) on the CPU,
+/// for n below kPermutationMax.
+std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed);
+
+/// Above this size PyTorch draws differently between versions: larger data sets are refused.
+inline constexpr std::int64_t kPermutationMax = 0xffff'ffff / 20;
+
+struct SamplerOptions {
+  bool shuffle = true;
+  std::uint64_t seed = 0;  ///< the same on every rank
+  bool drop_last =
+      false;  ///< drop the tail rather than repeat samples from the front to make it even
+};
+
+class DistributedSampler {
+ public:
+  /// Throws Error{Errc::usage} if `rank` is not within 0..world_size-1 or `samples` is negative or
+  /// too large.
+  DistributedSampler(std::int64_t samples, int world_size, int rank, SamplerOptions options = {});
+
+  /// Samples per rank and epoch.
+  std::int64_t size() const;
+
+  /// This rank's indices in `epoch`, which is mixed into the seed.
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+
+  /// The order over all ranks, padded or cut to size() * world_size; rank r has every world_size-th
+  /// from r on.
+  std::vector<std::int64_t> global_order(std::int64_t epoch) const;
+
+ private:
+  std::int64_t samples_;
+  int world_size_;
+  int rank_;
+  SamplerOptions options_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,153 @@
+// The ranks that do collectives together. Every rank must call the same collectives in the same
+// order with the same element counts and types; a rank that does otherwise is detected and named
+// (Errc::usage) where the backend can see it. Collectives are asynchronous: they return a Work at
+// once and are carried out in call order by the group's communication thread. One thread at a time
+// may call a group; Work handles may be used by any thread.
+#pragma once
+
+#include <ddprun/buffer.hpp>
+#include <ddprun/deadline.hpp>
+#include <ddprun/error.hpp>
+#include <ddprun/log.hpp>
+#include <ddprun/worker_env.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// Another worker failed, so this collective cannot end. Sticky: every later call of the group
+/// throws it again.
+class PeerFailed : public Error {
+ public:
+  PeerFailed(int rank, const std::string& message) : Error(Errc::remote, message), rank_(rank) {}
+
+  /// The rank that failed, -1 if unknown.
+  int rank() const noexcept { return rank_; }
+
+ private:
+  int rank_;
+};
+
+/// A collective under way. A value handle: copies mean the same collective. Dropping it does not
+/// cancel anything.
+class Work {
+ public:
+  /// A Work that is already done.
+  Work();
+
+  bool is_done() const;
+
+  /// Blocks until the collective has ended on this rank: its buffers may then be read and reused.
+  /// Throws what it failed with (PeerFailed, Errc::timeout when the group's collective_timeout or
+  /// `deadline` passed, ...).
+  void wait(Deadline deadline = Deadline::never()) const;
+
+  struct State;
+  explicit Work(std::shared_ptr<State> state);
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// One finished collective, for traces. Times are of the steady clock.
+struct CollectiveRecord {
+  std::string name;        ///< "all_reduce"
+  std::size_t bytes = 0;   ///< bytes of this rank's input
+  std::uint64_t sequence;  ///< position in the group's call order, from 0
+  Deadline::Clock::time_point queued;
+  Deadline::Clock::time_point started;
+  Deadline::Clock::time_point ended;
+};
+
+struct GroupOptions {
+  /// "auto", "host" or another name of available_backends().
+  std::string backend = "auto";
+  /// Tells groups of the same store apart.
+  std::string name = "default";
+  /// For all ranks to meet at construction.
+  Deadline::Duration join_timeout = std::chrono::minutes(5);
+  /// For one collective, from its start on this rank. PyTorch's Gloo default is the same.
+  Deadline::Duration collective_timeout = std::chrono::minutes(30);
+  /// Called by the communication thread after each collective, if set.
+  std::function<void(const CollectiveRecord&)> on_collective;
+  Log log;
+};
+
+/// A backend and why it cannot be used here; an empty reason means that it can.
+struct BackendInfo {
+  std::string name;
+  std::string unavailable_reason;
+};
+
+std::vector<BackendInfo> available_backends();
+
+/// A value handle: copies mean the same group. The group ends with its last copy; that blocks until
+/// the works that were started have ended or failed.
+class ProcessGroup {
+ public:
+  /// Meets the other workers of `env` through its store and blocks until all are there, at most
+  /// join_timeout.
+  static ProcessGroup create(const WorkerEnv& env, const GroupOptions& options = {});
+
+  /// A group whose ranks are threads of this process: element r of the result is rank r's handle.
+  /// No store is needed.
+  static std::vector<ProcessGroup> create_in_process(int size, const GroupOptions& options = {});
+
+  int rank() const;
+  int size() const;
+  const std::string& backend() const;
+
+  /// Memory in which this group's collectives are fastest, zeroed and 64-byte aligned. Freed with
+  /// the last copy of the returned pointer, which keeps the group's memory, not its threads, alive.
+  std::shared_ptr<void> allocate(std::size_t bytes);
+
+  /// Before: each rank's own values. After: on every rank the combination over all ranks, bit for
+  /// bit the same everywhere, each element combined once and in rank order.
+  Work all_reduce(Buffer buffer, ReduceOp op = ReduceOp::sum);
+
+  /// After: every rank has root's values.
+  Work broadcast(Buffer buffer, int root);
+
+  /// `output` has size() times as many elements as `input`; after: rank r's input at output[r * n].
+  Work all_gather(Buffer input, Buffer output);
+
+  /// `input` has size() times as many elements as `output`; after: rank r has the combination of
+  /// all ranks' input[r * n .. (r + 1) * n).
+  Work reduce_scatter(Buffer input, Buffer output, ReduceOp op = ReduceOp::sum);
+
+  /// After: root's buffer holds the combination; other ranks' buffers are unchanged.
+  Work reduce(Buffer buffer, int root, ReduceOp op = ReduceOp::sum);
+
+  /// As all_gather, but only root's output is written; elsewhere `output` is ignored.
+  Work gather(Buffer input, Buffer output, int root);
+
+  /// Rank r gets root's input[r * n ..]; elsewhere than on root `input` is ignored.
+  Work scatter(Buffer input, Buffer output, int root);
+
+  /// Both have size() * n elements; after: rank s's input[r * n ..] is at rank r's output[s * n
+  /// ..].
+  Work all_to_all(Buffer input, Buffer output);
+
+  /// Matching: the k-th send from a to b with tag t meets the k-th recv of b from a with tag t.
+  Work send(Buffer buffer, int to, int tag = 0);
+  Work recv(Buffer buffer, int from, int tag = 0);
+
+  /// Ends on no rank before all ranks have called it.
+  Work barrier();
+
+  /// Makes every pending and later collective of this rank fail with `reason`. Thread-safe.
+  void abort(const std::string& reason);
+
+  class Impl;
+  explicit ProcessGroup(std::shared_ptr<Impl> impl);
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun
