@@ -10,7 +10,8 @@
 namespace ddprun {
 
 /// A permutation of 0..n-1, equal to torch.randperm(n) after torch.manual_seed(seed) on the CPU,
-/// for n below kPermutationMax.
+/// for n below kPermutationMax. Only the lower 32 bits of the seed count, as there. Throws
+/// Error{Errc::usage} for an n out of range.
 std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed);
 
 /// Above this size PyTorch draws differently between versions: larger data sets are refused.
@@ -32,7 +33,8 @@ class DistributedSampler {
   /// Samples per rank and epoch.
   std::int64_t size() const;
 
-  /// This rank's indices in `epoch`, which is mixed into the seed.
+  /// This rank's indices in `epoch`, which is added to the seed: seed 0 in epoch 5 is seed 5 in
+  /// epoch 0. Throws Error{Errc::usage} if the sum is beyond 64 bits.
   std::vector<std::int64_t> indices(std::int64_t epoch) const;
 
   /// The order over all ranks, padded or cut to size() * world_size; rank r has every world_size-th
@@ -40,6 +42,9 @@ class DistributedSampler {
   std::vector<std::int64_t> global_order(std::int64_t epoch) const;
 
  private:
+  std::vector<std::int64_t> every(std::int64_t stride, std::int64_t first, std::int64_t count,
+                                  std::int64_t epoch) const;
+
   std::int64_t samples_;
   int world_size_;
   int rank_;
