@@ -72,7 +72,10 @@ std::map<std::string, std::string> to_environment(const WorkerEnv& env) {
       {"TORCHELASTIC_USE_AGENT_STORE", env.use_agent_store ? "True" : "False"},
       {"TORCHELASTIC_ERROR_FILE", env.error_file},
   };
-  if (env.control_page_fd) variables["DDPRUN_CONTROL_FD"] = std::to_string(*env.control_page_fd);
+  if (env.control_page_fd) {
+    variables["DDPRUN_CONTROL_FD"] = std::to_string(*env.control_page_fd);
+    variables["DDPRUN_CONTROL_SLOT"] = std::to_string(env.control_page_slot);
+  }
   return variables;
 }
 
@@ -100,8 +103,10 @@ WorkerEnv from_environment(const EnvironmentLookup& lookup) {
   env.run_id = reader.text("TORCHELASTIC_RUN_ID", env.run_id);
   env.use_agent_store = reader.text("TORCHELASTIC_USE_AGENT_STORE", "False") == "True";
   env.error_file = reader.text("TORCHELASTIC_ERROR_FILE", "");
-  if (lookup("DDPRUN_CONTROL_FD"))
+  if (lookup("DDPRUN_CONTROL_FD")) {
     env.control_page_fd = reader.integer("DDPRUN_CONTROL_FD", 0, kMost);
+    env.control_page_slot = reader.integer("DDPRUN_CONTROL_SLOT", 0, kMost, env.local_rank);
+  }
   if (env.rank >= env.world_size) {
     reader.problem("RANK=" + std::to_string(env.rank) +
                    " is not below WORLD_SIZE=" + std::to_string(env.world_size));

@@ -31,8 +31,10 @@ struct WorkerEnv {
   bool use_agent_store =
       false;               ///< TORCHELASTIC_USE_AGENT_STORE: the agent hosts the store ("True")
   std::string error_file;  ///< TORCHELASTIC_ERROR_FILE: where to describe a failure; empty: nowhere
-  std::optional<int>
-      control_page_fd;  ///< DDPRUN_CONTROL_FD: inherited descriptor of the control page
+  /// DDPRUN_CONTROL_FD: inherited descriptor of the page of memory shared with the agent.
+  std::optional<int> control_page_fd;
+  /// DDPRUN_CONTROL_SLOT: this worker's slot there; LOCAL_RANK may be virtual.
+  int control_page_slot = 0;
 
   /// True if an agent started this process, in contrast to a program started by hand.
   bool is_launched() const { return use_agent_store; }
