@@ -1,0 +1,197 @@
+// The style guide as a test: what a machine can check of docs/style.md over the whole source tree.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kColumnsMax = 100;
+constexpr std::size_t kLinesMax = 400;
+
+const std::vector<std::string> kSourceFolders = {"launcher", "rendezvous", "worker_runtime",
+                                                 "trainers", "tests"};
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Paths below the source root with one of the endings.
+std::vector<fs::path> files_with(const std::vector<std::string>& endings) {
+  std::vector<fs::path> files;
+  for (const auto& folder : kSourceFolders) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(DDPRUN_SOURCE_DIR) / folder)) {
+      if (!entry.is_regular_file()) continue;
+      const auto ending = entry.path().extension().string();
+      if (std::find(endings.begin(), endings.end(), ending) != endings.end()) {
+        files.push_back(fs::relative(entry.path(), DDPRUN_SOURCE_DIR));
+      }
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+const std::vector<fs::path>& source_files() {
+  static const auto files = files_with({".cpp", ".hpp", ".cu", ".cuh"});
+  return files;
+}
+
+fs::path in_tree(const fs::path& file) {
+  return fs::path(DDPRUN_SOURCE_DIR) / file;
+}
+
+bool starts_with_any(const std::string& text, const std::vector<std::string>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const std::string& prefix) { return text.rfind(prefix, 0) == 0; });
+}
+
+/// Which folders a folder may include from: the arrows of docs/architecture.md.
+struct Arrow {
+  std::string from;
+  std::vector<std::string> to;
+};
+
+const std::vector<Arrow> kArrows = {
+    {"rendezvous/include/", {}},
+    {"rendezvous/base/", {"rendezvous/base/"}},
+    {"rendezvous/control/", {"rendezvous/base/", "rendezvous/control/"}},
+    {"rendezvous/wire/", {"rendezvous/base/", "rendezvous/wire/"}},
+    {"rendezvous/store/", {"rendezvous/base/", "rendezvous/wire/", "rendezvous/store/"}},
+    {"launcher/cli/", {"rendezvous/base/", "launcher/cli/"}},
+    {"launcher/plan/", {"rendezvous/base/", "launcher/cli/", "launcher/plan/"}},
+    {"launcher/report/", {"rendezvous/base/", "launcher/plan/", "launcher/report/"}},
+    {"launcher/process/",
+     {"rendezvous/base/", "rendezvous/control/", "launcher/plan/", "launcher/report/",
+      "launcher/process/"}},
+    {"launcher/agent/",
+     {"rendezvous/", "launcher/plan/", "launcher/process/", "launcher/report/", "launcher/agent/"}},
+    {"launcher/main.cpp", {"rendezvous/", "launcher/"}},
+    {"worker_runtime/include/", {}},
+    {"worker_runtime/collectives/", {"worker_runtime/collectives/"}},
+    {"worker_runtime/backends/",
+     {"rendezvous/control/", "worker_runtime/collectives/", "worker_runtime/backends/"}},
+    {"worker_runtime/group/",
+     {"rendezvous/control/", "worker_runtime/collectives/", "worker_runtime/backends/",
+      "worker_runtime/group/"}},
+    {"worker_runtime/ddp/", {"worker_runtime/ddp/"}},
+    {"worker_runtime/data/", {"worker_runtime/data/"}},
+    {"worker_runtime/worker/", {"rendezvous/control/", "worker_runtime/worker/"}},
+    {"trainers/trainer/", {"trainers/trainer/"}},
+};
+
+}  // namespace
+
+TEST_SUITE("tidy") {
+  TEST_CASE("no line is longer than 100 columns and no file longer than 400 lines") {
+    for (const auto& file : source_files()) {
+      const auto lines = lines_of(read(in_tree(file)));
+      CHECK_MESSAGE(lines.size() <= kLinesMax, file.string(), " has ", lines.size(), " lines");
+      for (std::size_t i = 0; i < lines.size(); ++i) {
+        CHECK_MESSAGE(lines[i].size() <= kColumnsMax, file.string(), ":", i + 1);
+      }
+    }
+  }
+
+  TEST_CASE("words that stand for unfinished work or bad manners do not occur") {
+    // Written in two parts so that this file does not name them itself.
+    const std::vector<std::string> banned = {
+        "TO"
+        "DO",
+        "FIX"
+        "ME",
+        "std::"
+        "endl",
+        "sleep"
+        "_for(",
+        "std::"
+        "exit(",
+        "using namespace "
+        "std;"};
+    for (const auto& file : source_files()) {
+      const auto text = read(in_tree(file));
+      for (const auto& word : banned) {
+        CHECK_MESSAGE(text.find(word) == std::string::npos, file.string(), " contains ", word);
+      }
+    }
+  }
+
+  TEST_CASE("headers are guarded by pragma once and begin by saying what they are for") {
+    for (const auto& file : source_files()) {
+      if (file.extension() != ".hpp") continue;
+      const auto text = read(in_tree(file));
+      CHECK_MESSAGE(text.find("#pragma once") != std::string::npos, file.string());
+      CHECK_MESSAGE(text.rfind("//", 0) == 0, file.string(), " has no opening comment");
+    }
+  }
+
+  TEST_CASE("the preprocessor decides nothing outside the places for optional libraries") {
+    const std::regex conditional("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b");
+    for (const auto& file : source_files()) {
+      if (starts_with_any(file.string(), {"worker_runtime/cuda/", "worker_runtime/backends/"}))
+        continue;
+      for (const auto& line : lines_of(read(in_tree(file)))) {
+        CHECK_MESSAGE(!std::regex_search(line, conditional), file.string(), ": ", line);
+      }
+    }
+  }
+
+  TEST_CASE("modules include only what the architecture allows") {
+    const std::regex include("^#include \"([^\"]+)\"");
+    for (const auto& file : source_files()) {
+      const auto arrow = std::find_if(kArrows.begin(), kArrows.end(), [&](const Arrow& candidate) {
+        return file.string().rfind(candidate.from, 0) == 0;
+      });
+      if (file.string().rfind("tests/", 0) == 0) continue;
+      REQUIRE_MESSAGE(arrow != kArrows.end(), file.string(),
+                      " is in no folder of the architecture");
+      for (const auto& line : lines_of(read(in_tree(file)))) {
+        std::smatch match;
+        if (!std::regex_search(line, match, include) || match[1] == "ddprun_version.hpp") continue;
+        CHECK_MESSAGE(starts_with_any(match[1], arrow->to), file.string(), " includes ",
+                      match[1].str());
+      }
+    }
+  }
+
+  TEST_CASE("every source file is named in a CMakeLists.txt") {
+    std::string lists;
+    for (const auto& file : files_with({".txt"})) {
+      if (file.filename() == "CMakeLists.txt") lists += read(in_tree(file));
+    }
+    for (const auto& file : source_files()) {
+      if (file.extension() == ".hpp") continue;
+      CHECK_MESSAGE(lists.find(file.filename().string()) != std::string::npos, file.string());
+    }
+  }
+
+  TEST_CASE("the changelog names this version first and its entries are list items") {
+    const auto lines = lines_of(read(in_tree("CHANGELOG.md")));
+    REQUIRE(lines.size() > 3);
+    CHECK(lines[0] == "# Changelog");
+    CHECK(lines[2].rfind("## " DDPRUN_VERSION, 0) == 0);
+    for (std::size_t i = 3; i < lines.size(); ++i) {
+      if (!lines[i].empty())
+        CHECK_MESSAGE(starts_with_any(lines[i], {"- ", "  ", "## "}), lines[i]);
+    }
+  }
+}
