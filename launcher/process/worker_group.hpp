@@ -28,6 +28,7 @@ struct WorkerSpec {
   int local_rank = 0;
   std::vector<std::string> arguments;              ///< program (a path) first
   std::map<std::string, std::string> environment;  ///< laid over the agent's own
+  std::filesystem::path folder;                    ///< to run in; empty: the agent's
   std::vector<int> cpus;                           ///< affinity; empty: the agent's
   StreamSpec standard_output;
   StreamSpec standard_error;
@@ -41,9 +42,10 @@ using WorkerNews = std::variant<WorkerDying, WorkerExited, WorkersKilled, Nothin
 
 class WorkerGroup {
  public:
-  /// `page` has a slot for each local rank; `containment` and `router` outlive the group.
+  /// `page` has a slot for each local rank; workers inherit its descriptor under the same number.
+  /// `containment` and `router` outlive the group.
   WorkerGroup(boost::asio::any_io_executor executor, int attempt, Containment& containment,
-              OutputRouter& router, control::ControlPage page);
+              OutputRouter& router, control::ControlPage page, Log log = {});
   ~WorkerGroup();  ///< kills what is left
 
   /// Starts all and returns when each is past exec, in order of local rank; or stops those already
@@ -79,7 +81,7 @@ class WorkerGroup {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  ///< shared with the coroutines that watch the workers
 };
 
 }  // namespace ddprun

@@ -1,0 +1,70 @@
+// Keeps together everything a run starts, so that nothing of it can survive: neither grandchildren
+// in sessions of their own, nor anything at all when the agent itself is killed.
+//
+// Two ways. A cgroup of the run's own, where one can be had: membership is inherited by every fork
+// and the kernel kills all members at once. Otherwise a marker: a random word in the environment of
+// each worker, which descendants inherit and by which they are found in /proc; and the agent
+// becomes the parent of orphans (child subreaper), which finds those that cleared their
+// environment.
+//
+// The guardian is a small process that outlives the agent by as long as it takes to kill the rest.
+// It is forked in the constructor, which must therefore run before the program has other threads.
+#pragma once
+
+#include <ddprun/deadline.hpp>
+#include <ddprun/log.hpp>
+
+#include <memory>
+#include <string>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+/// How descendants are found again.
+enum class ContainmentMode {
+  automatic,  ///< a cgroup if one can be had, else the marker
+  cgroup,     ///< a cgroup; the constructor throws Error{Errc::system} if none can be had
+  marker,     ///< the marker, even where a cgroup can be had
+};
+
+class Containment {
+ public:
+  /// Forks the guardian. Throws Error{Errc::system} if that cannot be done.
+  explicit Containment(ContainmentMode mode = ContainmentMode::automatic, Log log = {});
+
+  /// Kills what is left (waiting at most 1 s), removes the cgroup and ends the guardian.
+  ~Containment();
+
+  Containment(const Containment&) = delete;
+  Containment& operator=(const Containment&) = delete;
+
+  /// ContainmentMode::cgroup or ContainmentMode::marker.
+  ContainmentMode mode() const;
+
+  /// What every worker's environment must contain.
+  std::pair<std::string, std::string> marker() const;
+
+  /// A descriptor of the cgroup's directory to start workers in, or -1.
+  int cgroup_fd() const;
+
+  /// The processes of the run that live now. Does not block.
+  std::vector<pid_t> members() const;
+
+  /// Sends SIGKILL to every member, at once where there is a cgroup. Does not wait.
+  void kill() const noexcept;
+
+  /// Kills until no member is left or the deadline has passed, blocking; returns the pids it met.
+  std::vector<pid_t> kill_until_none(Deadline deadline) const;
+
+  /// Takes the exit status of orphans that have become the agent's children; `own` are the
+  /// children whose status somebody else takes. Only the marker mode has orphans to reap.
+  void reap_orphans(const std::vector<pid_t>& own) const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun
