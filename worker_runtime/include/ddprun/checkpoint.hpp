@@ -5,13 +5,17 @@
 
 #include <ddprun/log.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace ddprun {
@@ -24,34 +28,67 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
-/// A directory of checkpoints of one run, named by step.
+/// Copies an array (std::vector, std::span, ...) into section `name` as it is in memory, replacing
+/// what was there.
+template <std::ranges::contiguous_range Range>
+void put_section(Checkpoint& checkpoint, const std::string& name, const Range& values) {
+  static_assert(std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>);
+  const auto bytes = std::as_bytes(std::span(values));
+  checkpoint.sections[name].assign(bytes.begin(), bytes.end());
+}
+
+/// Copies section `name` to `bytes`. Throws Error{Errc::usage} if it is missing or has another
+/// size.
+void get_section(const Checkpoint& checkpoint, const std::string& name, std::span<std::byte> bytes);
+
+/// The same for an array, which must have as many elements as were put.
+template <std::ranges::contiguous_range Range>
+void get_section(const Checkpoint& checkpoint, const std::string& name, Range&& values) {
+  static_assert(std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values));
+  get_section(checkpoint, name, bytes);
+}
+
+class WriterLock;
+
+/// A directory of checkpoints of one run, named by step. Any number of processes may read; from its
+/// first save() on an object is the directory's only writer (a copy counts as the same object).
 class CheckpointDirectory {
  public:
   struct Options {
     /// Older ones are deleted after a new one is safely there. At least 2, so that a damaged newest
     /// has a predecessor.
     std::size_t keep = 3;
+    /// How long the first save() waits for another writer to end. A killed worker keeps its place
+    /// until the kernel has taken its memory apart, and its successor may be there before.
+    std::chrono::milliseconds takeover_timeout = std::chrono::seconds(10);
     Log log = {};
   };
 
   /// Creates the directory if it is missing and removes temporary files that dead writers left.
+  /// Throws Error{Errc::system} if that is not possible, Errc::usage for a `keep` below 2.
   explicit CheckpointDirectory(std::filesystem::path path);
   CheckpointDirectory(std::filesystem::path path, Options options);
 
   /// Durable when it returns. Throws Error{Errc::system} naming the file (disk full, ...); earlier
-  /// checkpoints are untouched then and no temporary file is left.
+  /// checkpoints are untouched then and no temporary file is left. Throws Error{Errc::usage} naming
+  /// the other writer if there is one that does not end within takeover_timeout.
   void save(const Checkpoint& checkpoint);
 
-  /// The newest undamaged one; each damaged one on the way is logged with its reason. Nothing if
-  /// there is none.
+  /// The one with the highest step that is undamaged; each damaged one on the way is logged with
+  /// its reason. Nothing if there is none.
   std::optional<Checkpoint> load_newest() const;
 
   /// Steps of the files that are there, ascending, damaged ones included.
   std::vector<std::int64_t> steps() const;
 
  private:
+  void remove_leftovers() const;
+  void remove_older_than(std::int64_t newest) const;
+
   std::filesystem::path path_;
   Options options_;
+  std::shared_ptr<WriterLock> lock_;  // shared so that a directory object can be copied
 };
 
 }  // namespace ddprun

@@ -1,0 +1,273 @@
+#include "tests/support/temporary_folder.hpp"
+#include "worker_runtime/data/checkpoint_file.hpp"
+#include <ddprun/checkpoint.hpp>
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sys/stat.h>
+
+namespace fs = std::filesystem;
+using ddprun::Checkpoint;
+using ddprun::CheckpointDirectory;
+using ddprun::Error;
+using ddprun::test::TemporaryFolder;
+
+namespace {
+
+Checkpoint sample(std::int64_t step) {
+  Checkpoint checkpoint{.step = step, .sections = {}};
+  put_section(checkpoint, "parameters", std::array{1.5f, -2.0f, static_cast<float>(step)});
+  put_section(checkpoint, "sampler", std::array<std::int64_t, 2>{step, 7});
+  put_section(checkpoint, "empty", std::vector<float>{});
+  return checkpoint;
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_file(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+/// A directory that keeps what it logs.
+struct Fixture {
+  TemporaryFolder folder;
+  std::vector<std::string> lines;
+  CheckpointDirectory directory{folder.path(),
+                                {.keep = 3, .log = [this](ddprun::LogLevel, std::string_view line) {
+                                   lines.emplace_back(line);
+                                 }}};
+
+  fs::path file(const std::string& name) const { return folder.path() / name; }
+
+  /// Whether `bytes` in place of the newest checkpoint are noticed, and the one before is loaded.
+  bool is_refused(const std::string& bytes) {
+    write_file(file("step_000000000002.ckpt"), bytes);
+    lines.clear();
+    return directory.load_newest() == sample(1) && lines.size() == 1;
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("checkpoint") {
+  TEST_CASE_FIXTURE(Fixture, "what was saved is loaded") {
+    CHECK_FALSE(directory.load_newest());
+    directory.save(sample(1));
+    CHECK(directory.load_newest() == sample(1));
+    directory.save(sample(20));
+    CHECK(directory.load_newest() == sample(20));
+    CHECK(directory.steps() == std::vector<std::int64_t>{1, 20});
+    CHECK(lines.empty());
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a checkpoint without sections is one") {
+    directory.save({.step = 0, .sections = {}});
+    CHECK(directory.load_newest() == Checkpoint{});
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "the example of docs/checkpoint.md is byte for byte what is written") {
+    Checkpoint checkpoint{.step = 258, .sections = {}};
+    put_section(checkpoint, "a", std::array<std::uint8_t, 2>{0xff, 0xfe});
+    directory.save(checkpoint);
+    std::string hex;
+    for (const char byte : read_file(file("step_000000000258.ckpt"))) {
+      constexpr const char* kDigits = "0123456789abcdef";
+      hex += kDigits[(byte >> 4) & 15];
+      hex += kDigits[byte & 15];
+    }
+    CHECK(hex ==
+          "44445052554e434b010000000100000002010000000000003300000000000000"
+          "01000000020000000000000061fffedc00a5d4");
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a save of the same step replaces it") {
+    directory.save(sample(5));
+    auto other = sample(5);
+    put_section(other, "parameters", std::array{0.0f});
+    directory.save(other);
+    CHECK(directory.load_newest() == other);
+    CHECK(directory.steps() == std::vector<std::int64_t>{5});
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "as many as asked for are kept") {
+    for (std::int64_t step = 1; step <= 6; ++step) directory.save(sample(step));
+    CHECK(directory.steps() == std::vector<std::int64_t>{4, 5, 6});
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "damaged ones beyond the newest are not counted as kept") {
+    for (const char* name : {"step_000000000008.ckpt", "step_000000000009.ckpt"}) {
+      write_file(file(name), "damaged");
+    }
+    for (std::int64_t step = 1; step <= 4; ++step) directory.save(sample(step));
+    CHECK(directory.steps() == std::vector<std::int64_t>{2, 3, 4, 8, 9});
+    CHECK(directory.load_newest() == sample(4));
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "each flipped byte is noticed") {
+    directory.save(sample(1));
+    directory.save(sample(2));
+    const auto good = read_file(file("step_000000000002.ckpt"));
+    for (std::size_t i = 0; i < good.size(); ++i) {
+      for (const int mask : {0x01, 0x80, 0xff}) {
+        CAPTURE(i);
+        auto bytes = good;
+        bytes[i] = static_cast<char>(bytes[i] ^ mask);
+        CHECK(is_refused(bytes));
+      }
+    }
+    CHECK_FALSE(is_refused(good));
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "each truncation and each addition is noticed") {
+    directory.save(sample(1));
+    directory.save(sample(2));
+    const auto good = read_file(file("step_000000000002.ckpt"));
+    for (std::size_t bytes = 0; bytes < good.size(); ++bytes) {
+      CAPTURE(bytes);
+      CHECK(is_refused(good.substr(0, bytes)));
+    }
+    CHECK(is_refused(good + '\0'));
+    CHECK(is_refused(good + good));
+    CHECK(is_refused(std::string(good.size(), '\0')));
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a section that claims more bytes than there are allocates nothing") {
+    directory.save(sample(1));
+    directory.save(sample(2));
+    const auto good = read_file(file("step_000000000002.ckpt"));
+    auto bytes = good;
+    std::memset(bytes.data() + 32 + 4, 0xff, 8);  // the first section's content bytes
+    CHECK(is_refused(bytes));
+    CHECK(lines[0].find("a section claims more bytes than there are") != std::string::npos);
+    bytes = good;
+    std::memset(bytes.data() + 32, 0xff, 4);  // its name bytes
+    CHECK(is_refused(bytes));
+    bytes = good;
+    std::memset(bytes.data() + 12, 0xff, 4);  // the number of sections
+    CHECK(is_refused(bytes));
+    CHECK(lines[0].find("4294967295 sections, at most 4096") != std::string::npos);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "the reason of a fall-back is logged with the file") {
+    directory.save(sample(1));
+    CHECK(is_refused("hello, this is not a checkpoint at all"));
+    CHECK(lines[0] == "checkpoint " + file("step_000000000002.ckpt").string() +
+                          " cannot be used: it does not begin as a checkpoint does; trying the "
+                          "one before it");
+    CHECK(is_refused(read_file(file("step_000000000001.ckpt"))));
+    CHECK(lines[0].find("it holds step 1") != std::string::npos);
+    CHECK(is_refused("short"));
+    CHECK(lines[0].find("it has 5 bytes, too few") != std::string::npos);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a directory or a FIFO of a checkpoint's name is passed over") {
+    directory.save(sample(1));
+    fs::create_directory(file("step_000000000002.ckpt"));
+    REQUIRE(::mkfifo(file("step_000000000003.ckpt").c_str(), 0600) == 0);
+    CHECK(directory.load_newest() == sample(1));
+    CHECK(lines.size() == 2);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "files of other names are nobody's business") {
+    for (const char* name : {"step_1.ckpt", "step_00000000000x.ckpt", "step_.ckpt", "notes.txt",
+                             "step_99999999999999999999.ckpt", "step_-00000000001.ckpt"}) {
+      write_file(file(name), "foreign");
+    }
+    directory.save(sample(1));
+    CHECK(directory.steps() == std::vector<std::int64_t>{1});
+    CHECK(fs::exists(file("notes.txt")));
+  }
+
+  TEST_CASE("leftovers of a dead writer are removed, its checkpoints are not") {
+    const TemporaryFolder folder;
+    CheckpointDirectory(folder.path()).save(sample(1));
+    const auto leftover = folder.path() / "step_000000000002.ckpt.4711.12.tmp";
+    write_file(leftover, "half a check");
+    const CheckpointDirectory directory(folder.path());
+    CHECK_FALSE(fs::exists(leftover));
+    CHECK(directory.load_newest() == sample(1));
+  }
+
+  TEST_CASE("a live writer's temporary file is left alone") {
+    const TemporaryFolder folder;
+    CheckpointDirectory writer(folder.path());
+    writer.save(sample(1));
+    const auto temporary = folder.path() / "step_000000000002.ckpt.4711.12.tmp";
+    write_file(temporary, "half a check");
+    const CheckpointDirectory reader(folder.path());
+    CHECK(fs::exists(temporary));
+    CHECK(reader.load_newest() == sample(1));
+  }
+
+  TEST_CASE("a second writer is refused while the first one lives") {
+    const TemporaryFolder folder;
+    CheckpointDirectory second(folder.path());
+    {
+      CheckpointDirectory first(folder.path());
+      first.save(sample(1));
+      CHECK_THROWS_WITH_AS(second.save(sample(2)),
+                           ("checkpoint directory " + folder.path().string() +
+                            " is being written by this process already: give each run its own")
+                               .c_str(),
+                           Error);
+      auto copy = first;
+      copy.save(sample(3));
+    }
+    second.save(sample(4));
+    CHECK(second.steps() == std::vector<std::int64_t>{1, 3, 4});
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "checkpoints beyond the bounds are refused") {
+    CHECK_THROWS_WITH_AS(directory.save({.step = -1, .sections = {}}),
+                         "checkpoint: step -1 is negative", Error);
+    Checkpoint checkpoint;
+    checkpoint.sections[std::string(ddprun::kSectionNameBytesMax, 'n')] = {};
+    CHECK_NOTHROW(directory.save(checkpoint));
+    checkpoint.sections[std::string(ddprun::kSectionNameBytesMax + 1, 'n')] = {};
+    CHECK_THROWS_AS(directory.save(checkpoint), Error);
+    checkpoint.sections.clear();
+    for (std::size_t i = 0; i < ddprun::kCheckpointSectionsMax; ++i) {
+      checkpoint.sections[std::to_string(i)] = {};
+    }
+    directory.save(checkpoint);
+    CHECK(directory.load_newest() == checkpoint);
+    checkpoint.sections["one more"] = {};
+    CHECK_THROWS_WITH_AS(directory.save(checkpoint),
+                         "checkpoint: 4097 sections, at most 4096 are possible", Error);
+  }
+
+  TEST_CASE("fewer than two are never kept") {
+    const TemporaryFolder folder;
+    CHECK_THROWS_AS(CheckpointDirectory(folder.path(), {.keep = 1}), Error);
+  }
+
+  TEST_CASE("the directory is made with its parents") {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "a" / "b";
+    CheckpointDirectory(path).save(sample(1));
+    CHECK(CheckpointDirectory(path / "").load_newest() == sample(1));
+    write_file(folder.path() / "file", "");
+    CHECK_THROWS_AS(CheckpointDirectory(folder.path() / "file"), Error);
+  }
+
+  TEST_CASE("sections give back the arrays that were put") {
+    const auto checkpoint = sample(3);
+    std::array<float, 3> parameters{};
+    get_section(checkpoint, "parameters", parameters);
+    CHECK(parameters == std::array{1.5f, -2.0f, 3.0f});
+    std::vector<float> short_by_one(2);
+    CHECK_THROWS_WITH_AS(get_section(checkpoint, "parameters", short_by_one),
+                         "checkpoint of step 3: section \"parameters\" has 12 bytes, expected 8",
+                         Error);
+    CHECK_THROWS_WITH_AS(get_section(checkpoint, "optimizer", parameters),
+                         "checkpoint of step 3 has no section \"optimizer\"", Error);
+  }
+}

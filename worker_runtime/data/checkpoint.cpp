@@ -1,0 +1,220 @@
+#include "worker_runtime/data/checkpoint_file.hpp"
+#include "worker_runtime/data/writer_lock.hpp"
+#include <ddprun/checkpoint.hpp>
+#include <ddprun/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <fcntl.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kPrefix = "step_";
+constexpr std::string_view kSuffix = ".ckpt";
+constexpr std::string_view kTemporarySuffix = ".tmp";
+
+// Enough zeros that file names sort by step.
+std::string file_name(std::int64_t step) {
+  char digits[24];
+  std::snprintf(digits, sizeof digits, "%012lld", static_cast<long long>(step));
+  return std::string(kPrefix) + digits + std::string(kSuffix);
+}
+
+std::optional<std::int64_t> step_of(const std::string& name) {
+  const auto digits_end = name.size() - std::min(name.size(), kSuffix.size());
+  if (!name.starts_with(kPrefix) || digits_end <= kPrefix.size()) return std::nullopt;
+  std::int64_t step = 0;
+  for (const char digit : name.substr(kPrefix.size(), digits_end - kPrefix.size())) {
+    if (digit < '0' || digit > '9' || __builtin_mul_overflow(step, 10, &step) ||
+        __builtin_add_overflow(step, digit - '0', &step)) {
+      return std::nullopt;
+    }
+  }
+  // Other spellings of the number would be files that no save replaces.
+  return name == file_name(step) ? std::optional(step) : std::nullopt;
+}
+
+bool is_temporary(const std::string& name) {
+  return name.starts_with(kPrefix) && name.ends_with(kTemporarySuffix);
+}
+
+/// A name that no other save, of this life or another, ever uses.
+std::string temporary_name(std::int64_t step) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return file_name(step) + "." + std::to_string(::getpid()) + "." + std::to_string(now) +
+         std::string(kTemporarySuffix);
+}
+
+std::vector<std::string> names_in(const fs::path& directory) {
+  std::error_code error;
+  fs::directory_iterator entries(directory, error);
+  if (error) throw_system_error("checkpoint directory " + directory.string(), error.value());
+  std::vector<std::string> names;
+  for (const auto& entry : entries) names.push_back(entry.path().filename().string());
+  return names;
+}
+
+class File {
+ public:
+  File(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { close(); }
+
+  int fd() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+  int close() { return is_open() ? ::close(std::exchange(fd_, -1)) : 0; }
+
+ private:
+  int fd_;
+};
+
+/// Makes the names in `directory` durable.
+void sync_directory(const fs::path& directory) {
+  const File file(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY);
+  // EINVAL: a file system that has no such thing, for which renaming is all there is.
+  if (!file.is_open() || (::fsync(file.fd()) != 0 && errno != EINVAL)) {
+    throw_system_error("flushing directory " + directory.string(), errno);
+  }
+}
+
+void create_durably(const fs::path& directory) {
+  std::error_code error;
+  if (directory.empty() || fs::is_directory(directory, error)) return;
+  create_durably(directory.parent_path());
+  fs::create_directory(directory, error);
+  if (error) throw_system_error("creating directory " + directory.string(), error.value());
+  sync_directory(directory.parent_path());
+}
+
+/// Writes and flushes a new file; none is left behind if that fails.
+void write_durably(const fs::path& path, const Checkpoint& checkpoint) {
+  File file(path, O_WRONLY | O_CREAT | O_EXCL);
+  if (!file.is_open()) throw_system_error("creating " + path.string(), errno);
+  try {
+    write_checkpoint(file.fd(), checkpoint);
+    if (::fsync(file.fd()) != 0) throw_system_error("flushing", errno);
+    if (file.close() != 0) throw_system_error("closing", errno);
+  } catch (const Error& error) {
+    ::unlink(path.c_str());
+    throw Error(error.code(), "saving " + path.string() + ": " + error.what() +
+                                  "; earlier checkpoints are untouched");
+  }
+}
+
+std::variant<Checkpoint, CheckpointDamage> load(const fs::path& path, std::int64_t step) {
+  // Not blocking, so that a FIFO of that name is refused rather than waited for.
+  const File file(path, O_RDONLY | O_NONBLOCK);
+  if (!file.is_open()) {
+    return CheckpointDamage{"opening: " + std::generic_category().message(errno)};
+  }
+  auto result = read_checkpoint(file.fd());
+  if (const auto* checkpoint = std::get_if<Checkpoint>(&result)) {
+    if (checkpoint->step != step) {
+      return CheckpointDamage{"it holds step " + std::to_string(checkpoint->step)};
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void get_section(const Checkpoint& checkpoint, const std::string& name,
+                 std::span<std::byte> bytes) {
+  const auto section = checkpoint.sections.find(name);
+  if (section == checkpoint.sections.end()) {
+    throw Error(Errc::usage, "checkpoint of step " + std::to_string(checkpoint.step) +
+                                 " has no section \"" + name + "\"");
+  }
+  if (section->second.size() != bytes.size()) {
+    throw Error(Errc::usage, "checkpoint of step " + std::to_string(checkpoint.step) +
+                                 ": section \"" + name + "\" has " +
+                                 std::to_string(section->second.size()) + " bytes, expected " +
+                                 std::to_string(bytes.size()));
+  }
+  std::copy(section->second.begin(), section->second.end(), bytes.begin());
+}
+
+CheckpointDirectory::CheckpointDirectory(fs::path path)
+    : CheckpointDirectory(std::move(path), Options{}) {}
+
+CheckpointDirectory::CheckpointDirectory(fs::path path, Options options)
+    : path_(std::move(path)), options_(std::move(options)) {
+  if (options_.keep < 2) {
+    throw Error(Errc::usage, "checkpoints to keep: " + std::to_string(options_.keep) +
+                                 ", must be at least 2 so that a damaged one has a predecessor");
+  }
+  create_durably(path_);
+  remove_leftovers();
+}
+
+void CheckpointDirectory::remove_leftovers() const {
+  const auto names = names_in(path_);
+  // In this order: what is in the list belongs to a writer that holds the lock, or to a dead one.
+  if (WriterLock::is_held(path_)) return;
+  for (const auto& name : names) {
+    if (!is_temporary(name)) continue;
+    write_log(options_.log, LogLevel::info, "removing " + (path_ / name).string() + ": unfinished");
+    ::unlink((path_ / name).c_str());
+  }
+}
+
+void CheckpointDirectory::save(const Checkpoint& checkpoint) {
+  check_checkpoint(checkpoint);
+  if (!lock_) {
+    remove_leftovers();
+    lock_ = std::make_shared<WriterLock>(path_, Deadline::after(options_.takeover_timeout));
+  }
+  const auto temporary = path_ / temporary_name(checkpoint.step);
+  const auto path = path_ / file_name(checkpoint.step);
+  write_durably(temporary, checkpoint);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    throw_system_error("renaming " + temporary.string() + " to " + path.string(), error);
+  }
+  sync_directory(path_);
+  remove_older_than(checkpoint.step);
+}
+
+void CheckpointDirectory::remove_older_than(std::int64_t newest) const {
+  // What is beyond `newest` is damaged, or this run would have begun there: it does not count.
+  auto kept = steps();
+  std::erase_if(kept, [newest](std::int64_t step) { return step > newest; });
+  for (std::size_t i = 0; i + options_.keep < kept.size(); ++i) {
+    ::unlink((path_ / file_name(kept[i])).c_str());
+  }
+}
+
+std::optional<Checkpoint> CheckpointDirectory::load_newest() const {
+  auto newest_last = steps();
+  for (; !newest_last.empty(); newest_last.pop_back()) {
+    const auto path = path_ / file_name(newest_last.back());
+    auto result = load(path, newest_last.back());
+    if (auto* checkpoint = std::get_if<Checkpoint>(&result)) return std::move(*checkpoint);
+    write_log(options_.log, LogLevel::warn,
+              "checkpoint " + path.string() + " cannot be used: " +
+                  std::get<CheckpointDamage>(result).reason + "; trying the one before it");
+  }
+  return std::nullopt;
+}
+
+std::vector<std::int64_t> CheckpointDirectory::steps() const {
+  std::vector<std::int64_t> steps;
+  for (const auto& name : names_in(path_)) {
+    if (const auto step = step_of(name)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+}  // namespace ddprun
