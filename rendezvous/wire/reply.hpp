@@ -1,0 +1,59 @@
+// The replies of the TCPStore protocol as values, the same in all dialects. No I/O.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun::wire {
+
+/// Replies of one byte. Equal numbers mean different things to different requests.
+enum class Answer : std::uint8_t {
+  ready = 0,             ///< CHECK: all keys exist; WAIT, BARRIER: go on
+  not_ready = 1,         ///< CHECK: a key is missing
+  wait_cancelled = 1,    ///< CANCEL_WAIT
+  watch_registered = 3,  ///< WATCH_KEY
+};
+
+/// What happened to a watched key. Wire numbers: never renumber.
+enum class Change : std::uint8_t { updated = 0, created = 1, deleted = 2, appended = 4 };
+
+struct Nonce {  ///< PING
+  std::uint32_t value = 0;
+  bool operator==(const Nonce&) const = default;
+};
+struct Number {  ///< ADD, GETNUMKEYS, DELETE_KEY, QUEUE_LEN
+  std::int64_t value = 0;
+  bool operator==(const Number&) const = default;
+};
+struct Value {  ///< GET, COMPARE_SET
+  std::string value;
+  bool operator==(const Value&) const = default;
+};
+struct Values {  ///< MULTI_GET: back to back, without a count
+  std::vector<std::string> values;
+  bool operator==(const Values&) const = default;
+};
+struct Popped {  ///< QUEUE_POP: `value` is sent only if there was one
+  std::int64_t length_before = 0;
+  std::string value;
+  bool operator==(const Popped&) const = default;
+};
+struct Keys {  ///< LIST_KEYS
+  std::vector<std::string> keys;
+  bool operator==(const Keys&) const = default;
+};
+struct KeyChanged {  ///< to those who watch the key
+  Change change = Change::updated;
+  std::string key, before, after;
+  bool operator==(const KeyChanged&) const = default;
+};
+
+using Reply = std::variant<Answer, Nonce, Number, Value, Values, Popped, Keys, KeyChanged>;
+
+/// Adds the bytes of `reply` to `out`.
+void append_reply(std::string& out, const Reply& reply);
+
+}  // namespace ddprun::wire

@@ -1,0 +1,76 @@
+// Bytes to requests, as they come: a request may arrive in any number of pieces, and one piece may
+// hold many. Never throws on what a peer sends and never takes memory for a length that the peer
+// has only announced. One parser per connection; no I/O.
+#pragma once
+
+#include "rendezvous/wire/operations.hpp"
+#include "rendezvous/wire/request.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::wire {
+
+class RequestParser {
+ public:
+  /// Takes bytes off the front of `input` up to the end of the next request. Nothing if there are
+  /// not enough bytes yet (all were taken and are kept) or if the input is malformed.
+  std::optional<Request> next(std::string_view& input);
+
+  /// Once true nothing more can be read: the connection must be closed.
+  bool is_malformed() const { return !problem_.empty(); }
+
+  /// What is wrong with the input, for the operator; empty if nothing is.
+  const std::string& problem() const { return problem_; }
+
+  Dialect dialect() const { return dialect_; }
+
+  /// Memory held for a request of which a part is missing.
+  std::size_t held_bytes() const { return held_bytes_; }
+
+  /// The fields of a request while it is being read.
+  struct Parts {
+    std::array<std::string, kFieldsMax> strings;
+    std::size_t string_count = 0;
+    std::vector<std::string> list;  ///< keys, or keys and values in turn
+    std::int64_t number = 0;
+  };
+
+ private:
+  // Each of these returns false if more bytes are needed, or the input is malformed.
+  bool read_greeting(std::string_view& input);
+  bool read_code(std::string_view& input);
+  bool read_field(Field field, std::string_view& input);
+  bool read_string(std::string& out, std::size_t bytes_max, const char* what,
+                   std::string_view& input);
+  bool read_list(std::size_t strings_per_item, std::string_view& input);
+  bool read_number(std::size_t bytes, std::string_view& input);
+
+  bool begin(std::uint8_t code);
+  bool fail(std::string problem);
+  Request finish();
+
+  Dialect dialect_ = Dialect::undecided;
+  bool has_zero_byte_ = false;  ///< the first byte was 0: VALIDATE or a legacy SET
+  std::string problem_;
+
+  std::optional<std::size_t> operation_;  ///< row of kOperations; nothing between two requests
+  std::size_t field_ = 0;                 ///< index of the field being read
+  Parts parts_;
+  std::size_t announced_bytes_ = 0;  ///< strings of this request so far, by their lengths
+  std::size_t held_bytes_ = 0;
+
+  std::optional<std::size_t> length_;       ///< of the string being read, once known
+  std::optional<std::size_t> list_length_;  ///< strings in the list being read, once known
+  std::string list_item_;
+
+  std::array<char, 8> number_{};  ///< the bytes so far of the integer being read
+  std::size_t number_bytes_ = 0;
+};
+
+}  // namespace ddprun::wire
