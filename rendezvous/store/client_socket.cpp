@@ -1,0 +1,138 @@
+#include "rendezvous/store/client_socket.hpp"
+
+#include <netdb.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun {
+
+std::string Transfer::describe() const {
+  switch (end) {
+    case End::done:
+      return "done";
+    case End::timed_out:
+      return "no answer";
+    case End::closed_by_peer:
+      return "the server closed the connection";
+    case End::broken:
+      return "the connection broke: " + std::generic_category().message(error_number);
+  }
+  return "unknown";
+}
+
+ClientSocket::ClientSocket(ClientSocket&& other) noexcept {
+  *this = std::move(other);
+}
+
+ClientSocket& ClientSocket::operator=(ClientSocket&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(buffer_, other.buffer_);
+  std::swap(begin_, other.begin_);
+  std::swap(end_, other.end_);
+  return *this;
+}
+
+std::string ClientSocket::connect(const StoreEndpoint& endpoint, Deadline deadline) {
+  close();
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int unknown =
+      ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+  if (unknown != 0) return "cannot look up " + endpoint.host + ": " + ::gai_strerror(unknown);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+
+  int error = 0;
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    fd_ = ::socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd_ < 0) {
+      error = errno;
+      continue;
+    }
+    error = ::connect(fd_, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+      socklen_t length = sizeof error;
+      if (!wait_for(POLLOUT, deadline).is_done()) {
+        error = ETIMEDOUT;
+      } else if (::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
+        error = errno;
+      }
+    }
+    if (error == 0) {
+      const int on = 1;
+      ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      return {};
+    }
+    close();
+  }
+  return std::generic_category().message(error);
+}
+
+void ClientSocket::close() noexcept {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  begin_ = end_ = 0;
+}
+
+Transfer ClientSocket::send(std::string_view bytes, Deadline deadline) {
+  while (true) {
+    const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+      return {.end = Transfer::End::broken, .error_number = errno};
+    }
+    bytes.remove_prefix(sent < 0 ? 0 : static_cast<std::size_t>(sent));
+    if (bytes.empty()) return {};
+    const Transfer writable = wait_for(POLLOUT, deadline);
+    if (!writable.is_done()) return writable;
+  }
+}
+
+Transfer ClientSocket::receive(char* bytes, std::size_t count, Deadline deadline) {
+  while (true) {
+    const std::size_t taken = std::min(count, end_ - begin_);
+    std::copy_n(buffer_.data() + begin_, taken, bytes);
+    begin_ += taken;
+    bytes += taken;
+    count -= taken;
+    if (count == 0) return {};
+    // The answer has hardly ever come when it is first asked for, so wait before looking.
+    const Transfer readable = wait_for(POLLIN, deadline);
+    if (!readable.is_done()) return readable;
+    const bool is_large = count >= kBufferBytes;
+    const ssize_t received =
+        ::recv(fd_, is_large ? bytes : buffer_.data(), is_large ? count : kBufferBytes, 0);
+    if (received == 0) return {.end = Transfer::End::closed_by_peer, .error_number = 0};
+    if (received < 0) {
+      if (errno == EAGAIN || errno == EINTR) continue;
+      return {.end = Transfer::End::broken, .error_number = errno};
+    }
+    if (is_large) {
+      bytes += received;
+      count -= static_cast<std::size_t>(received);
+    } else {
+      begin_ = 0;
+      end_ = static_cast<std::size_t>(received);
+    }
+  }
+}
+
+Transfer ClientSocket::wait_for(short events, Deadline deadline) const {
+  while (true) {
+    pollfd wanted{.fd = fd_, .events = events, .revents = 0};
+    const int ready = ::poll(&wanted, 1, deadline.remaining_poll_milliseconds());
+    if (ready > 0) return {};
+    if (ready == 0) return {.end = Transfer::End::timed_out, .error_number = 0};
+    if (errno != EINTR) return {.end = Transfer::End::broken, .error_number = errno};
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,56 @@
+// A blocking TCP connection whose every operation has a deadline. Knows nothing of the protocol.
+// For one thread at a time.
+#pragma once
+
+#include <ddprun/deadline.hpp>
+#include <ddprun/store.hpp>
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+/// How a transfer ended.
+struct Transfer {
+  enum class End { done, timed_out, closed_by_peer, broken } end = End::done;
+  int error_number = 0;  ///< if broken
+
+  bool is_done() const { return end == End::done; }
+
+  /// "the connection was closed by the server" and so on.
+  std::string describe() const;
+};
+
+class ClientSocket {
+ public:
+  ClientSocket() = default;
+  ClientSocket(ClientSocket&& other) noexcept;
+  ClientSocket& operator=(ClientSocket&& other) noexcept;
+  ~ClientSocket() { close(); }
+
+  /// Tries each address of the endpoint once. Returns what went wrong with the last, empty if it
+  /// is connected. The look-up of a name is the resolver's and not subject to the deadline.
+  std::string connect(const StoreEndpoint& endpoint, Deadline deadline);
+
+  bool is_open() const { return fd_ >= 0; }
+  void close() noexcept;
+
+  Transfer send(std::string_view bytes, Deadline deadline);
+
+  /// Exactly `count` bytes.
+  Transfer receive(char* bytes, std::size_t count, Deadline deadline);
+
+ private:
+  static constexpr std::size_t kBufferBytes = 4096;  ///< a whole reply of the usual size
+
+  Transfer wait_for(short events, Deadline deadline) const;
+
+  int fd_ = -1;
+  std::array<char, kBufferBytes> buffer_;  ///< received and not yet asked for: [begin_, end_)
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
+
+}  // namespace ddprun

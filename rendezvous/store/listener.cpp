@@ -1,0 +1,145 @@
+#include "rendezvous/store/listener.hpp"
+
+#include "rendezvous/base/endpoint.hpp"
+#include <ddprun/error.hpp>
+
+#include <netdb.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <netinet/in.h>
+#include <set>
+#include <sstream>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Addresses look_up(const StoreEndpoint& endpoint) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error =
+      ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+  if (error != 0) {
+    throw Error(Errc::usage, "store at " + to_string(endpoint) + ": cannot look up " +
+                                 endpoint.host + ": " + ::gai_strerror(error));
+  }
+  return {found, &::freeaddrinfo};
+}
+
+std::uint16_t bound_port(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+/// The listening socket, or -1 and errno.
+int try_listen(const addrinfo& address) {
+  const int fd = ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const int on = 1;
+  const int off = 0;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  // "::" then takes IPv4 connections too.
+  if (address.ai_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (::bind(fd, address.ai_addr, address.ai_addrlen) == 0 && ::listen(fd, SOMAXCONN) == 0) {
+    return fd;
+  }
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return -1;
+}
+
+[[noreturn]] void explain(const StoreEndpoint& endpoint, int error) {
+  const std::string thing = "store at " + to_string(endpoint) + ": ";
+  if (error == EADDRINUSE) {
+    const auto holder = find_port_holder(endpoint.port);
+    throw Error(Errc::system, thing + "port " + std::to_string(endpoint.port) + " is in use by " +
+                                  holder.value_or("a process that cannot be seen from here") +
+                                  " (choose another, or 0 to let the kernel choose)");
+  }
+  if (error == EADDRNOTAVAIL) {
+    throw Error(Errc::usage, thing + endpoint.host + " is not an address of this machine");
+  }
+  throw_system_error(thing + "cannot listen", error);
+}
+
+/// Inodes of the sockets that listen on `port`, from a table in the form of /proc/net/tcp.
+void collect_inodes(const char* table, std::uint16_t port, std::set<std::string>& inodes) {
+  constexpr std::string_view kListening = "0A";
+  std::ifstream lines(table);
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string slot, local, remote, state, queues, timer, retransmits, uid, timeout, inode;
+    words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >>
+        inode;
+    const auto colon = local.rfind(':');
+    if (state != kListening || colon == std::string::npos) continue;
+    unsigned local_port = 0;
+    std::from_chars(local.data() + colon + 1, local.data() + local.size(), local_port, 16);
+    if (local_port == port) inodes.insert("socket:[" + inode + "]");
+  }
+}
+
+bool holds_one_of(const fs::path& process, const std::set<std::string>& inodes) {
+  std::error_code error;
+  for (fs::directory_iterator entry(process / "fd", error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code unreadable;
+    if (inodes.contains(fs::read_symlink(entry->path(), unreadable).string())) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Listener open_listener(const StoreEndpoint& endpoint) {
+  const Addresses addresses = look_up(endpoint);
+  int error = EADDRNOTAVAIL;
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    const int fd = try_listen(*address);
+    if (fd >= 0) return {.fd = fd, .family = address->ai_family, .port = bound_port(fd)};
+    // A port in use says more than an address family that the machine lacks.
+    if (error != EADDRINUSE) error = errno;
+  }
+  explain(endpoint, error);
+}
+
+std::optional<std::string> find_port_holder(std::uint16_t port) {
+  std::set<std::string> inodes;
+  collect_inodes("/proc/net/tcp", port, inodes);
+  collect_inodes("/proc/net/tcp6", port, inodes);
+  if (inodes.empty()) return std::nullopt;
+  std::error_code error;
+  for (fs::directory_iterator entry("/proc", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string pid = entry->path().filename().string();
+    if (!std::all_of(pid.begin(), pid.end(), [](char c) { return c >= '0' && c <= '9'; })) continue;
+    if (!holds_one_of(entry->path(), inodes)) continue;
+    std::string name;
+    std::getline(std::ifstream(entry->path() / "comm"), name);
+    return "process " + pid + " (" + name + ")";
+  }
+  return std::nullopt;
+}
+
+}  // namespace ddprun

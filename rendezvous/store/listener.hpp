@@ -1,0 +1,27 @@
+// A listening TCP socket, and who is in the way if it cannot be had. Plain system calls; blocks
+// only for the look-up of a name.
+#pragma once
+
+#include <ddprun/store.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace ddprun {
+
+struct Listener {
+  int fd = -1;  ///< non-blocking, close-on-exec; the caller closes it
+  int family = 0;
+  std::uint16_t port = 0;
+};
+
+/// Binds and listens. Throws Error{Errc::usage} if the host is no address of this machine,
+/// Error{Errc::system} if the port cannot be had, naming its holder where that is known.
+Listener open_listener(const StoreEndpoint& endpoint);
+
+/// The process that listens on `port`, as "process 4711 (redis-server)". Nothing if /proc does not
+/// tell: the process is another user's, or in another container.
+std::optional<std::string> find_port_holder(std::uint16_t port);
+
+}  // namespace ddprun

@@ -1,0 +1,128 @@
+#include "rendezvous/store/store_connection.hpp"
+
+#include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/wire/limits.hpp"
+#include "rendezvous/wire/reply.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// A server that is about to start takes milliseconds; one that is not there is asked twice a
+// second.
+constexpr Deadline::Duration kFirstPause = 10ms;
+constexpr Deadline::Duration kPauseMax = 500ms;
+
+/// How long the server may take to confirm that a wait is cancelled: no more than a busy server's
+/// answer to anything else.
+constexpr Deadline::Duration kCancelAllowed = 5s;
+
+constexpr auto kReady = static_cast<std::uint8_t>(wire::Answer::ready);
+constexpr auto kCancelled = static_cast<std::uint8_t>(wire::Answer::wait_cancelled);
+
+}  // namespace
+
+StoreConnection StoreConnection::connect(const StoreEndpoint& endpoint, Deadline deadline) {
+  StoreConnection connection(endpoint);
+  auto pause = kFirstPause;
+  for (int attempts = 1;; ++attempts) {
+    std::string problem = connection.socket_.connect(endpoint, deadline);
+    if (problem.empty()) problem = connection.greet(deadline);
+    if (problem.empty()) return connection;
+    connection.socket_.close();
+    if (deadline.passed()) {
+      throw Error(Errc::timeout,
+                  "store at " + to_string(endpoint) + ": cannot connect: " + problem + " (" +
+                      std::to_string(attempts) + (attempts == 1 ? " attempt) " : " attempts) ") +
+                      deadline.describe());
+    }
+    std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
+    pause = std::min(2 * pause, kPauseMax);
+  }
+}
+
+/// Says who we are and checks that the other side is a store. Returns what is wrong with it.
+std::string StoreConnection::greet(Deadline deadline) {
+  const auto nonce = static_cast<std::uint32_t>(::getpid());
+  std::string greeting;
+  wire::append_validate(greeting);
+  wire::append_request(greeting, wire::Ping{nonce}, wire::Dialect::modern);
+  char answer[sizeof nonce];
+  Transfer transfer = socket_.send(greeting, deadline);
+  if (transfer.is_done()) transfer = socket_.receive(answer, sizeof answer, deadline);
+  if (!transfer.is_done()) return "greeting: " + transfer.describe();
+  if (wire::load_integer<std::uint32_t>(answer) != nonce) return "what listens there is no store";
+  return {};
+}
+
+void StoreConnection::send(const wire::Request& request, const StoreCall& call) {
+  if (!socket_.is_open()) fail(Errc::closed, call, "the connection was closed by an earlier error");
+  outgoing_.clear();
+  wire::append_request(outgoing_, request, wire::Dialect::modern);
+  check(socket_.send(outgoing_, call.deadline), call);
+  if (outgoing_.capacity() > wire::kKeyBytesMax) outgoing_ = std::string();
+}
+
+std::string StoreConnection::receive_string(const StoreCall& call) {
+  const auto length = receive_integer<std::uint64_t>(call);
+  if (length > wire::kValueBytesMax) {
+    fail_protocol(call, "the answer has " + std::to_string(length) + " bytes (at most " +
+                            std::to_string(wire::kValueBytesMax) + ")");
+  }
+  std::string bytes(static_cast<std::size_t>(length), '\0');
+  receive(bytes.data(), bytes.size(), call);
+  return bytes;
+}
+
+void StoreConnection::receive_end_of_wait(const StoreCall& call) {
+  char answer = 0;
+  const Transfer transfer = socket_.receive(&answer, 1, call.deadline);
+  if (transfer.end != Transfer::End::timed_out) {
+    check(transfer, call);
+    if (static_cast<std::uint8_t>(answer) != kReady) fail_protocol(call, "a wait was not ended");
+    return;
+  }
+  const StoreCall cancel{call.operation, call.key, Deadline::after(kCancelAllowed)};
+  send(wire::CancelWait{}, cancel);
+  // What was waited for may have come while the cancellation was on its way.
+  const auto first = receive_integer<std::uint8_t>(cancel);
+  if (first == kReady) {
+    if (receive_integer<std::uint8_t>(cancel) == kCancelled) return;
+    fail_protocol(call, "a wait was not cancelled");
+  }
+  if (first != kCancelled) fail_protocol(call, "a wait was not cancelled");
+  throw Error(Errc::timeout, "store at " + to_string(endpoint_) + ": " + call.operation + " " +
+                                 std::string(call.key) + ": not there " + call.deadline.describe());
+}
+
+void StoreConnection::receive(char* bytes, std::size_t count, const StoreCall& call) {
+  check(socket_.receive(bytes, count, call.deadline), call);
+}
+
+void StoreConnection::check(const Transfer& transfer, const StoreCall& call) {
+  if (transfer.is_done()) return;
+  fail(transfer.end == Transfer::End::timed_out ? Errc::timeout : Errc::network, call,
+       transfer.describe());
+}
+
+void StoreConnection::fail_protocol(const StoreCall& call, const std::string& what) {
+  fail(Errc::protocol, call, what);
+}
+
+void StoreConnection::fail(Errc code, const StoreCall& call, const std::string& what) {
+  socket_.close();
+  throw Error(code, "store at " + to_string(endpoint_) + ": " + call.operation +
+                        (call.key.empty() ? "" : " " + std::string(call.key)) + ": " + what + " " +
+                        call.deadline.describe());
+}
+
+}  // namespace ddprun

@@ -1,0 +1,351 @@
+#include "rendezvous/store/store_server.hpp"
+
+#include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/store/listener.hpp"
+#include "rendezvous/store/store_table.hpp"
+#include "rendezvous/wire/request_parser.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <system_error>
+#include <unistd.h>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+/// Most requests have less than 100 bytes, so this is about large values: enough for few calls, and
+/// little enough for the others not to wait.
+constexpr std::size_t kReadBytes = 64 * 1024;
+
+/// Time to wait when there is no descriptor or memory for another connection: nothing else tells
+/// that there is one again.
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+
+/// Each client's connection. The coroutine that serves it and the server share it: either may be
+/// the first to find that it is over.
+struct Session {
+  Session(const asio::any_io_executor& executor, const tcp& protocol, int fd, ClientId client)
+      : socket(executor, protocol, fd), id(client) {}
+
+  tcp::socket socket;
+  ClientId id;
+  wire::RequestParser parser;
+  std::string replies;            ///< of which the client has not taken all yet
+  std::size_t taken_bytes = 0;    ///< of replies, from the front
+  std::size_t counted_bytes = 0;  ///< its part of Impl::session_bytes_
+
+  bool is_open() const { return socket.is_open(); }
+  std::size_t unread_bytes() const { return replies.size() - taken_bytes; }
+};
+
+std::string describe_peer(const tcp::socket& socket) {
+  boost::system::error_code error;
+  const auto peer = socket.remote_endpoint(error);
+  if (error) return "a client";
+  return "client " + to_string({.host = peer.address().to_string(), .port = peer.port()});
+}
+
+}  // namespace
+
+class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::any_io_executor executor, StoreServerOptions options)
+      : executor_(std::move(executor)),
+        options_(std::move(options)),
+        endpoint_{.host = options_.address, .port = options_.port},
+        table_(options_.limits),
+        acceptor_(executor_) {
+    const Listener listener = open_listener(endpoint_);
+    protocol_ = listener.family == AF_INET6 ? tcp::v6() : tcp::v4();
+    endpoint_.port = listener.port;
+    acceptor_.assign(protocol_, listener.fd);
+  }
+
+  const StoreEndpoint& endpoint() const { return endpoint_; }
+
+  void start() { asio::co_spawn(executor_, accept_clients(shared_from_this()), asio::detached); }
+
+  void new_attempt() {
+    while (acceptor_.is_open()) {
+      const int fd = accept_one();
+      if (fd < 0) break;
+      ::close(fd);
+    }
+    close_all();
+  }
+
+  void stop() {
+    boost::system::error_code ignored;
+    acceptor_.close(ignored);
+    close_all();
+  }
+
+  StoreServerStats stats() const {
+    StoreServerStats stats = counts_;
+    stats.connections = sessions_.size();
+    stats.keys = table_.number_of_keys();
+    stats.waits = table_.number_of_waits();
+    stats.bytes = table_.bytes() + session_bytes_;
+    return stats;
+  }
+
+ private:
+  using SessionPointer = std::shared_ptr<Session>;
+
+  static asio::awaitable<void> accept_clients(std::shared_ptr<Impl> self);
+  static asio::awaitable<void> serve(std::shared_ptr<Impl> self, SessionPointer session);
+
+  bool accept_waiting();
+  int accept_one() {
+    return ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  }
+  void admit(int fd);
+
+  void read(Session& session);
+  void carry_out(Session& session, std::string_view input);
+  void deliver(std::vector<Delivery> replies);
+  void write(Session& session);
+  void count_bytes(Session& session);
+
+  void close(Session& session);
+  void close_all();
+  void close_for(Session& session, std::uint64_t& count, const std::string& why);
+  void warn(std::uint64_t& count, const std::string& what);
+
+  asio::any_io_executor executor_;
+  StoreServerOptions options_;
+  StoreEndpoint endpoint_;
+  StoreTable table_;
+  tcp protocol_ = tcp::v4();
+  tcp::acceptor acceptor_;
+  std::unordered_map<ClientId, SessionPointer> sessions_;
+  ClientId last_client_ = 0;
+  std::size_t session_bytes_ = 0;  ///< half-received requests and unread replies
+  std::vector<ClientId> replied_;  ///< clients that got a reply since the last write, with repeats
+  StoreServerStats counts_;
+  std::array<char, kReadBytes> buffer_;  ///< what has just been read; shared by all sessions
+};
+
+asio::awaitable<void> StoreServer::Impl::accept_clients(std::shared_ptr<Impl> self) {
+  asio::steady_timer pause(self->executor_);
+  while (self->acceptor_.is_open()) {
+    co_await self->acceptor_.async_wait(tcp::acceptor::wait_read, kAwait);
+    if (!self->acceptor_.is_open()) break;
+    if (self->accept_waiting()) continue;
+    pause.expires_after(kAcceptPause);
+    co_await pause.async_wait(kAwait);
+  }
+}
+
+/// False if the operating system has no room for another connection now.
+bool StoreServer::Impl::accept_waiting() {
+  while (true) {
+    const int fd = accept_one();
+    if (fd >= 0) {
+      admit(fd);
+      continue;
+    }
+    switch (errno) {
+      case EAGAIN:
+        return true;
+      case EMFILE:
+      case ENFILE:
+      case ENOBUFS:
+      case ENOMEM:
+        warn(counts_.accept_failures,
+             "cannot accept a connection: " + std::generic_category().message(errno) +
+                 " (see ulimit -n); trying again");
+        return false;
+      default:  // the connection broke while it waited
+        break;
+    }
+  }
+}
+
+void StoreServer::Impl::admit(int fd) {
+  if (sessions_.size() >= options_.limits.connections_max) {
+    ::close(fd);
+    return warn(counts_.over_connections,
+                "refused a connection: there are " + std::to_string(sessions_.size()) +
+                    " (at most " + std::to_string(options_.limits.connections_max) + ")");
+  }
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  auto session = std::make_shared<Session>(executor_, protocol_, fd, ++last_client_);
+  sessions_.emplace(session->id, session);
+  asio::co_spawn(executor_, serve(shared_from_this(), std::move(session)), asio::detached);
+}
+
+asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, SessionPointer session) {
+  while (session->is_open()) {
+    // Who does not read its replies is not read from either.
+    const bool is_writing = session->unread_bytes() > 0;
+    const auto direction = is_writing ? tcp::socket::wait_write : tcp::socket::wait_read;
+    const auto [error] = co_await session->socket.async_wait(direction, kAwait);
+    if (!session->is_open()) break;
+    if (error == asio::error::operation_aborted) continue;  // by write(): there is more to send
+    if (error) {
+      self->close(*session);
+    } else if (is_writing) {
+      self->write(*session);
+      self->count_bytes(*session);
+    } else {
+      self->read(*session);
+    }
+  }
+}
+
+void StoreServer::Impl::read(Session& session) {
+  const ssize_t bytes =
+      ::recv(session.socket.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+  if (bytes > 0) return carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)});
+  if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) close(session);
+}
+
+void StoreServer::Impl::carry_out(Session& session, std::string_view input) {
+  while (auto request = session.parser.next(input)) {
+    StoreOutcome outcome = table_.apply(session.id, std::move(*request), session.parser.dialect());
+    deliver(std::move(outcome.replies));
+    if (!session.is_open()) break;
+    if (!outcome.refusal.empty()) {
+      close_for(session, counts_.refused, outcome.refusal);
+      break;
+    }
+  }
+  for (const ClientId client : std::exchange(replied_, {})) {
+    const auto found = sessions_.find(client);
+    if (found == sessions_.end()) continue;
+    write(*found->second);
+    count_bytes(*found->second);
+  }
+  if (!session.is_open()) return;
+  if (session.parser.is_malformed()) {
+    return close_for(session, counts_.malformed, session.parser.problem());
+  }
+  count_bytes(session);
+  if (table_.bytes() + session_bytes_ > options_.limits.bytes_max) {
+    close_for(session, counts_.refused,
+              "the store is full (" + std::to_string(options_.limits.bytes_max) +
+                  " bytes at most, half-received requests included)");
+  }
+}
+
+void StoreServer::Impl::deliver(std::vector<Delivery> replies) {
+  for (const auto& [client, reply] : replies) {
+    const auto found = sessions_.find(client);
+    if (found == sessions_.end()) continue;
+    Session& session = *found->second;
+    wire::append_reply(session.replies, reply);
+    replied_.push_back(client);
+    if (session.unread_bytes() > options_.limits.unread_bytes_max + kReadBytes) {
+      close_for(session, counts_.slow_readers,
+                "has not read " + std::to_string(session.unread_bytes()) +
+                    " bytes of replies (at most " +
+                    std::to_string(options_.limits.unread_bytes_max) + ")");
+    }
+  }
+}
+
+/// Sends as much as the connection takes now; serve() sends the rest when it takes more.
+void StoreServer::Impl::write(Session& session) {
+  if (session.unread_bytes() == 0 || !session.is_open()) return;
+  const ssize_t sent =
+      ::send(session.socket.native_handle(), session.replies.data() + session.taken_bytes,
+             session.unread_bytes(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent < 0 && errno != EAGAIN && errno != EINTR) return close(session);
+  session.taken_bytes += sent < 0 ? 0 : static_cast<std::size_t>(sent);
+  if (session.unread_bytes() == 0) {
+    // A large reply's memory is given back, a small one's serves the next.
+    if (session.replies.capacity() > kReadBytes) session.replies = std::string();
+    session.replies.clear();
+    session.taken_bytes = 0;
+  } else {
+    boost::system::error_code ignored;
+    session.socket.cancel(ignored);  // ends the wait for more to read
+  }
+}
+
+void StoreServer::Impl::count_bytes(Session& session) {
+  if (!session.is_open()) return;
+  const std::size_t bytes = session.parser.held_bytes() + session.unread_bytes();
+  session_bytes_ = session_bytes_ - session.counted_bytes + bytes;
+  session.counted_bytes = bytes;
+}
+
+void StoreServer::Impl::close(Session& session) {
+  table_.drop(session.id);
+  session_bytes_ -= std::exchange(session.counted_bytes, 0);
+  boost::system::error_code ignored;
+  session.socket.close(ignored);
+  sessions_.erase(session.id);  // last: may end the session's life
+}
+
+void StoreServer::Impl::close_all() {
+  boost::system::error_code ignored;
+  for (const auto& [client, session] : sessions_) session->socket.close(ignored);
+  sessions_.clear();
+  session_bytes_ = 0;
+  table_.clear();
+}
+
+void StoreServer::Impl::close_for(Session& session, std::uint64_t& count, const std::string& why) {
+  warn(count, describe_peer(session.socket) + " " + why + "; its connection was closed");
+  close(session);
+}
+
+void StoreServer::Impl::warn(std::uint64_t& count, const std::string& what) {
+  // Once for each power of two, so that nobody can fill a disk with them.
+  if (!std::has_single_bit(++count)) return;
+  const std::string times = count == 1 ? "" : " (number " + std::to_string(count) + " of its kind)";
+  write_log(options_.log, LogLevel::warn, "store at " + to_string(endpoint_) + ": " + what + times);
+}
+
+StoreServer::StoreServer(asio::any_io_executor executor, StoreServerOptions options)
+    : impl_(std::make_shared<Impl>(std::move(executor), std::move(options))) {}
+
+StoreServer::~StoreServer() {
+  stop();
+}
+
+const StoreEndpoint& StoreServer::endpoint() const {
+  return impl_->endpoint();
+}
+
+void StoreServer::start() {
+  impl_->start();
+}
+
+void StoreServer::new_attempt() {
+  impl_->new_attempt();
+}
+
+void StoreServer::stop() {
+  impl_->stop();
+}
+
+StoreServerStats StoreServer::stats() const {
+  return impl_->stats();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,316 @@
+#include "rendezvous/store/store_table.hpp"
+
+#include "rendezvous/wire/limits.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+using wire::Answer;
+using wire::Change;
+
+// Memory of a node beyond its strings: hash table, string objects, and a deque's first block.
+constexpr std::size_t kValueOverhead = 128;
+constexpr std::size_t kQueueOverhead = 704;
+constexpr std::size_t kQueuedOverhead = sizeof(std::string);
+
+std::size_t bytes_of_value(const std::string& key, const std::string& value) {
+  return key.size() + value.size() + kValueOverhead;
+}
+
+}  // namespace
+
+/// What each request does. Lives for one request.
+struct StoreTable::Apply {
+  StoreTable& table;
+  ClientId client;
+  StoreOutcome outcome = {};
+
+  void operator()(wire::Ping& ping) { reply(wire::Nonce{ping.nonce}); }
+
+  void operator()(wire::Set& set) { put(set.key, std::move(set.value), Change::updated); }
+
+  void operator()(wire::CompareSet& swap) {
+    const auto found = table.values_.find(swap.key);
+    if (found == table.values_.end() && !swap.expected.empty()) {
+      // PyTorch's rule: nothing is stored, yet the answer is what the client expected.
+      reply(wire::Value{std::move(swap.expected)});
+    } else if (found != table.values_.end() && found->second != swap.expected) {
+      reply(wire::Value{found->second});
+    } else if (put(swap.key, swap.desired, Change::updated)) {
+      reply(wire::Value{std::move(swap.desired)});
+    }
+  }
+
+  void operator()(wire::Get& get) { reply(wire::Value{table.value_or_empty(get.key)}); }
+
+  void operator()(wire::Add& add) {
+    const auto sum = increase(add.key, add.delta);
+    if (!sum) return;
+    reply(wire::Number{*sum});
+    wake(table.waiting_.barrier_opened(add.key));
+  }
+
+  void operator()(wire::Check& check) {
+    reply(table.has_all(check.keys) ? Answer::ready : Answer::not_ready);
+  }
+
+  void operator()(wire::Wait& wait) {
+    auto& keys = wait.keys;
+    std::erase_if(keys, [&](const std::string& key) { return table.has(key); });
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    if (keys.empty()) {
+      reply(Answer::ready);
+    } else if (may_wait()) {
+      if (!table.waiting_.wait(client, std::move(keys))) refuse_wait();
+    }
+  }
+
+  void operator()(wire::NumberOfKeys&) { reply(number(table.values_.size())); }
+
+  void operator()(wire::WatchKey& watch) {
+    if (!table.waiting_.watch(client, watch.key)) return refuse_wait();
+    reply(Answer::watch_registered);
+  }
+
+  void operator()(wire::DeleteKey& erase) {
+    auto node = table.values_.extract(erase.key);
+    if (!node.empty()) {
+      table.bytes_ -= bytes_of_value(node.key(), node.mapped());
+      tell_watchers(Change::deleted, erase.key, node.mapped(), "");
+    }
+    reply(number(node.empty() ? 0 : 1));
+  }
+
+  void operator()(wire::Append& append) {
+    std::string value = table.value_or_empty(append.key) + append.bytes;
+    if (value.size() > wire::kValueBytesMax) {
+      return refuse("APPEND to " + append.key + " would make its value " +
+                    std::to_string(value.size()) + " bytes long (at most " +
+                    std::to_string(wire::kValueBytesMax) + ")");
+    }
+    put(append.key, std::move(value), Change::appended);
+  }
+
+  void operator()(wire::MultiGet& get) {
+    std::size_t bytes = 0;
+    for (const auto& key : get.keys) {
+      const auto found = table.values_.find(key);
+      bytes += sizeof(std::uint64_t) + (found == table.values_.end() ? 0 : found->second.size());
+    }
+    if (is_too_long("MULTI_GET", bytes)) return;
+    wire::Values values;
+    values.values.reserve(get.keys.size());
+    for (const auto& key : get.keys) values.values.push_back(table.value_or_empty(key));
+    reply(std::move(values));
+  }
+
+  void operator()(wire::MultiSet& set) {
+    for (auto& [key, value] : set.pairs) {
+      if (!put(key, std::move(value), Change::updated)) return;
+    }
+  }
+
+  void operator()(wire::CancelWait&) {
+    table.waiting_.cancel(client);
+    reply(Answer::wait_cancelled);
+  }
+
+  void operator()(wire::QueuePush& push) {
+    const auto found = table.queues_.find(push.key);
+    const bool is_new = found == table.queues_.end();
+    const std::size_t bytes =
+        push.value.size() + kQueuedOverhead + (is_new ? push.key.size() + kQueueOverhead : 0);
+    if (!table.fits(bytes)) return refuse_bytes();
+    table.bytes_ += bytes;
+    table.queues_[push.key].push_back(std::move(push.value));
+    // One value can serve one client only.
+    wake(table.waiting_.key_created(push.key, 1));
+  }
+
+  void operator()(wire::QueuePop& pop) {
+    const auto found = table.queues_.find(pop.key);
+    if (found == table.queues_.end()) return reply(wire::Popped{});
+    auto& queue = found->second;
+    wire::Popped popped{.length_before = static_cast<std::int64_t>(queue.size()),
+                        .value = std::move(queue.front())};
+    queue.pop_front();
+    table.bytes_ -= popped.value.size() + kQueuedOverhead;
+    if (queue.empty()) {
+      table.bytes_ -= pop.key.size() + kQueueOverhead;
+      table.queues_.erase(found);
+    }
+    reply(std::move(popped));
+  }
+
+  void operator()(wire::QueueLength& length) {
+    const auto found = table.queues_.find(length.key);
+    reply(number(found == table.queues_.end() ? 0 : found->second.size()));
+  }
+
+  void operator()(wire::ListKeys&) {
+    std::size_t bytes = 0;
+    for (const auto& [key, value] : table.values_) bytes += key.size() + sizeof(std::uint64_t);
+    if (is_too_long("LIST_KEYS", bytes)) return;
+    wire::Keys keys;
+    keys.keys.reserve(table.values_.size());
+    for (const auto& [key, value] : table.values_) keys.keys.push_back(key);
+    reply(std::move(keys));
+  }
+
+  void operator()(wire::Barrier& barrier) {
+    if (!may_wait()) return;
+    const auto arrived = increase(barrier.key, 1);
+    if (!arrived) return;
+    if (*arrived >= barrier.world_size) {
+      reply(Answer::ready);
+      wake(table.waiting_.barrier_opened(barrier.key));
+    } else if (!table.waiting_.wait_at_barrier(client, barrier.key)) {
+      refuse_wait();
+    }
+  }
+
+  // What the requests have in common.
+
+  /// Stores a value and wakes those who wait for the key; false if it was refused.
+  bool store(const std::string& key, std::string value, Change change_of_old);
+
+  /// Adds to a counter, which is stored as text; nothing if it was refused.
+  std::optional<std::int64_t> increase(const std::string& key, std::int64_t delta);
+
+  /// Stores a value that no barrier's client has counted, which ends the barrier.
+  bool put(const std::string& key, std::string value, Change change_of_old) {
+    if (!store(key, std::move(value), change_of_old)) return false;
+    wake(table.waiting_.barrier_opened(key));
+    return true;
+  }
+
+  void tell_watchers(Change change, const std::string& key, const std::string& before,
+                     const std::string& after);
+
+  static wire::Number number(std::size_t value) {
+    return wire::Number{static_cast<std::int64_t>(value)};
+  }
+
+  void reply(wire::Reply reply) { outcome.replies.push_back({client, std::move(reply)}); }
+
+  void wake(const std::vector<ClientId>& clients) {
+    for (const ClientId woken : clients) outcome.replies.push_back({woken, Answer::ready});
+  }
+
+  void refuse(std::string why) { outcome.refusal = std::move(why); }
+
+  void refuse_bytes() {
+    refuse("the store is full (" + std::to_string(table.limits_.bytes_max) + " bytes at most)");
+  }
+
+  void refuse_wait() {
+    refuse("the store has too many waits and watches (" + std::to_string(table.limits_.waits_max) +
+           " at most)");
+  }
+
+  /// A second wait would make the answers ambiguous; no client sends one.
+  bool may_wait() {
+    if (table.waiting_.is_waiting(client)) refuse("began a second wait before the first was over");
+    return outcome.refusal.empty();
+  }
+
+  bool is_too_long(const char* operation, std::size_t reply_bytes) {
+    if (reply_bytes <= table.limits_.unread_bytes_max) return false;
+    refuse(std::string(operation) + " asks for " + std::to_string(reply_bytes) +
+           " bytes (at most " + std::to_string(table.limits_.unread_bytes_max) + ")");
+    return true;
+  }
+};
+
+bool StoreTable::Apply::store(const std::string& key, std::string value, Change change_of_old) {
+  const auto found = table.values_.find(key);
+  const bool is_new = found == table.values_.end();
+  const std::size_t old_bytes = is_new ? 0 : bytes_of_value(key, found->second);
+  const std::size_t new_bytes = bytes_of_value(key, value);
+  if (new_bytes > old_bytes && !table.fits(new_bytes - old_bytes)) {
+    refuse_bytes();
+    return false;
+  }
+  table.bytes_ = table.bytes_ - old_bytes + new_bytes;
+  if (is_new) {
+    tell_watchers(Change::created, key, "", value);
+    table.values_.emplace(key, std::move(value));
+    wake(table.waiting_.key_created(key));
+  } else {
+    tell_watchers(change_of_old, key, found->second, value);
+    found->second = std::move(value);
+  }
+  return true;
+}
+
+std::optional<std::int64_t> StoreTable::Apply::increase(const std::string& key,
+                                                        std::int64_t delta) {
+  const auto found = table.values_.find(key);
+  const auto before = found == table.values_.end() ? 0 : parse_counter(found->second);
+  if (!before) {
+    refuse("adds to " + key + ", whose value is not a number");
+    return std::nullopt;
+  }
+  // Unsigned, because the protocol's counters wrap around.
+  const auto after = static_cast<std::int64_t>(static_cast<std::uint64_t>(*before) +
+                                               static_cast<std::uint64_t>(delta));
+  if (!store(key, std::to_string(after), Change::updated)) return std::nullopt;
+  return after;
+}
+
+void StoreTable::Apply::tell_watchers(Change change, const std::string& key,
+                                      const std::string& before, const std::string& after) {
+  const auto* watchers = table.waiting_.watchers(key);
+  if (watchers == nullptr) return;
+  for (const ClientId watcher : *watchers) {
+    outcome.replies.push_back({watcher, wire::KeyChanged{change, key, before, after}});
+  }
+}
+
+StoreOutcome StoreTable::apply(ClientId client, wire::Request request, wire::Dialect dialect) {
+  // Legacy clients cannot cancel a wait: one that has timed out just sends its next request, and
+  // would take a late answer to the wait for the answer to that.
+  if (dialect == wire::Dialect::legacy) waiting_.cancel(client);
+  Apply apply{*this, client};
+  std::visit(apply, request);
+  return std::move(apply.outcome);
+}
+
+void StoreTable::clear() {
+  values_.clear();
+  queues_.clear();
+  waiting_.clear();
+  bytes_ = 0;
+}
+
+bool StoreTable::has(const std::string& key) const {
+  return values_.contains(key) || (!queues_.empty() && queues_.contains(key));
+}
+
+bool StoreTable::has_all(const std::vector<std::string>& keys) const {
+  return std::all_of(keys.begin(), keys.end(), [&](const auto& key) { return has(key); });
+}
+
+std::string StoreTable::value_or_empty(const std::string& key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? std::string() : found->second;
+}
+
+std::optional<std::int64_t> parse_counter(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\n\v\f\r"), text.size()));
+  // strtoll takes a sign of either kind, from_chars only a minus.
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,80 @@
+// What the store holds and what each request does to it: keys, values, queues, and the clients that
+// wait. Pure: no I/O, no clock, no thread; the replies to send are the return value. The server
+// (store_server.hpp) moves the bytes.
+#pragma once
+
+#include "rendezvous/store/store_limits.hpp"
+#include "rendezvous/store/waiting_clients.hpp"
+#include "rendezvous/wire/reply.hpp"
+#include "rendezvous/wire/request.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace ddprun {
+
+/// A reply and the client that must get it. Replies to one client are in the order to be sent.
+struct Delivery {
+  ClientId client = 0;
+  wire::Reply reply;
+
+  bool operator==(const Delivery&) const = default;
+};
+
+struct StoreOutcome {
+  std::vector<Delivery> replies;  ///< to the caller and to the clients whose wait is over
+
+  /// Why the caller's connection must be closed, for the operator; empty if it goes on. The request
+  /// then has had no effect, except that of a MULTI_SET up to the refused pair.
+  std::string refusal;
+
+  bool operator==(const StoreOutcome&) const = default;
+};
+
+class StoreTable {
+ public:
+  explicit StoreTable(const StoreLimits& limits) : limits_(limits), waiting_(limits.waits_max) {}
+
+  /// Carries out one request of a client.
+  StoreOutcome apply(ClientId client, wire::Request request, wire::Dialect dialect);
+
+  /// Forgets a client: nobody waits or watches in its name any more.
+  void drop(ClientId client) { waiting_.drop(client); }
+
+  /// Forgets everything.
+  void clear();
+
+  std::size_t number_of_keys() const { return values_.size(); }
+  std::size_t number_of_waits() const { return waiting_.size(); }
+
+  /// Memory held, about.
+  std::size_t bytes() const { return bytes_ + waiting_.bytes(); }
+
+ private:
+  struct Apply;
+
+  bool has(const std::string& key) const;
+  bool has_all(const std::vector<std::string>& keys) const;
+  std::string value_or_empty(const std::string& key) const;
+  bool fits(std::size_t additional_bytes) const {
+    return bytes() + additional_bytes <= limits_.bytes_max;
+  }
+
+  StoreLimits limits_;
+  std::unordered_map<std::string, std::string> values_;
+  std::unordered_map<std::string, std::deque<std::string>> queues_;  ///< none of them empty
+  WaitingClients waiting_;
+  std::size_t bytes_ = 0;  ///< of values_ and queues_
+};
+
+/// The value of a counter as C's strtoll reads it: blanks in front and junk behind are allowed.
+/// Nothing if there is no number or it is out of range.
+std::optional<std::int64_t> parse_counter(std::string_view text);
+
+}  // namespace ddprun

@@ -1,0 +1,114 @@
+#include "rendezvous/store/waiting_clients.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+/// A pair is kept twice, by key and by client, in nodes of hash tables.
+std::size_t bytes_of_pair(const std::string& key) {
+  constexpr std::size_t kOverhead = 192;
+  return 2 * key.size() + kOverhead;
+}
+
+}  // namespace
+
+bool WaitingClients::wait(ClientId client, std::vector<std::string> keys) {
+  if (!has_room(keys.size())) return false;
+  for (const auto& key : keys) add(by_key_, key, client);
+  const std::size_t missing = keys.size();
+  pending_[client] = {.keys_missing = missing, .keys = std::move(keys), .is_at_barrier = false};
+  return true;
+}
+
+bool WaitingClients::wait_at_barrier(ClientId client, const std::string& key) {
+  if (!has_room(1)) return false;
+  add(at_barrier_, key, client);
+  pending_[client] = {.keys_missing = 1, .keys = {key}, .is_at_barrier = true};
+  return true;
+}
+
+bool WaitingClients::watch(ClientId client, const std::string& key) {
+  if (!has_room(1)) return false;
+  auto& keys = watched_[client];
+  if (std::find(keys.begin(), keys.end(), key) != keys.end()) return true;
+  keys.push_back(key);
+  add(watching_, key, client);
+  return true;
+}
+
+std::vector<ClientId> WaitingClients::key_created(const std::string& key, std::size_t clients_max) {
+  return by_key_.empty() ? std::vector<ClientId>() : tell(by_key_, key, clients_max);
+}
+
+std::vector<ClientId> WaitingClients::barrier_opened(const std::string& key) {
+  return at_barrier_.empty() ? std::vector<ClientId>() : tell(at_barrier_, key, SIZE_MAX);
+}
+
+const std::vector<ClientId>* WaitingClients::watchers(const std::string& key) const {
+  if (watching_.empty()) return nullptr;
+  const auto found = watching_.find(key);
+  return found == watching_.end() ? nullptr : &found->second;
+}
+
+void WaitingClients::cancel(ClientId client) {
+  const auto found = pending_.find(client);
+  if (found == pending_.end()) return;
+  const Pending pending = std::move(found->second);
+  pending_.erase(found);
+  for (const auto& key : pending.keys) {
+    remove(pending.is_at_barrier ? at_barrier_ : by_key_, key, client);
+  }
+}
+
+void WaitingClients::drop(ClientId client) {
+  cancel(client);
+  const auto found = watched_.find(client);
+  if (found == watched_.end()) return;
+  const auto keys = std::move(found->second);
+  watched_.erase(found);
+  for (const auto& key : keys) remove(watching_, key, client);
+}
+
+void WaitingClients::clear() {
+  *this = WaitingClients(pairs_max_);
+}
+
+void WaitingClients::add(Index& index, const std::string& key, ClientId client) {
+  index[key].push_back(client);
+  ++pairs_;
+  bytes_ += bytes_of_pair(key);
+}
+
+void WaitingClients::remove(Index& index, const std::string& key, ClientId client) {
+  const auto found = index.find(key);
+  if (found == index.end()) return;
+  const std::size_t removed = std::erase(found->second, client);
+  pairs_ -= removed;
+  bytes_ -= removed * bytes_of_pair(key);
+  if (found->second.empty()) index.erase(found);
+}
+
+std::vector<ClientId> WaitingClients::tell(Index& index, const std::string& key,
+                                           std::size_t clients_max) {
+  const auto found = index.find(key);
+  if (found == index.end()) return {};
+  auto& clients = found->second;
+  const std::size_t told = std::min(clients_max, clients.size());
+  std::vector<ClientId> over;
+  for (std::size_t i = 0; i < told; ++i) {
+    const auto pending = pending_.find(clients[i]);
+    if (--pending->second.keys_missing > 0) continue;
+    pending_.erase(pending);
+    over.push_back(clients[i]);
+  }
+  pairs_ -= told;
+  bytes_ -= told * bytes_of_pair(key);
+  clients.erase(clients.begin(), clients.begin() + static_cast<std::ptrdiff_t>(told));
+  if (clients.empty()) index.erase(found);
+  return over;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,79 @@
+// Which clients wait for which keys, and which watch them. The part of the store's table that knows
+// nothing of values. Pure; no thread of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace ddprun {
+
+/// A connection of the store's server. Never used twice.
+using ClientId = std::uint64_t;
+
+/// A client has at most one pending wait: for a set of keys, or at a barrier. It may watch any
+/// number of keys besides.
+class WaitingClients {
+ public:
+  explicit WaitingClients(std::size_t pairs_max) : pairs_max_(pairs_max) {}
+
+  bool is_waiting(ClientId client) const { return pending_.contains(client); }
+
+  // Each returns false, and changes nothing, if there would be more than pairs_max pairs of a
+  // client and a key.
+  /// `keys` must be sorted, distinct and missing; the wait is over when each has been created.
+  bool wait(ClientId client, std::vector<std::string> keys);
+  bool wait_at_barrier(ClientId client, const std::string& key);
+  bool watch(ClientId client, const std::string& key);
+
+  /// Clients whose wait is over because `key` came into being. At most `clients_max` of those that
+  /// wait for the key are told, the first to wait first.
+  std::vector<ClientId> key_created(const std::string& key, std::size_t clients_max = SIZE_MAX);
+
+  /// Clients who waited at the barrier `key`; their wait is over.
+  std::vector<ClientId> barrier_opened(const std::string& key);
+
+  /// Those who watch `key`, or nullptr.
+  const std::vector<ClientId>* watchers(const std::string& key) const;
+
+  /// Ends the pending wait of `client`, if any.
+  void cancel(ClientId client);
+
+  /// Ends the pending wait of `client` and all its watches.
+  void drop(ClientId client);
+
+  void clear();
+
+  /// Pairs of a client and a key.
+  std::size_t size() const { return pairs_; }
+
+  /// Memory held, about.
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  using Index = std::unordered_map<std::string, std::vector<ClientId>>;
+
+  struct Pending {
+    std::size_t keys_missing = 0;
+    std::vector<std::string> keys;  ///< all, also those created since
+    bool is_at_barrier = false;
+  };
+
+  void add(Index& index, const std::string& key, ClientId client);
+  void remove(Index& index, const std::string& key, ClientId client);
+  std::vector<ClientId> tell(Index& index, const std::string& key, std::size_t clients_max);
+  bool has_room(std::size_t pairs) const { return pairs_max_ - pairs_ >= pairs; }
+
+  std::size_t pairs_max_;
+  Index by_key_;
+  Index at_barrier_;
+  Index watching_;
+  std::unordered_map<ClientId, Pending> pending_;
+  std::unordered_map<ClientId, std::vector<std::string>> watched_;
+  std::size_t pairs_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace ddprun
