@@ -1,0 +1,127 @@
+#include "tests/support/test_store.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+using ddprun::Deadline;
+using ddprun::Errc;
+using ddprun::Error;
+using ddprun::Store;
+using ddprun::test::TestStore;
+using namespace std::chrono_literals;
+
+namespace {
+
+Deadline soon() {
+  return Deadline::after(20s);
+}
+
+/// The error that `action` ends with; the test fails if it does not.
+template <typename Action>
+Error error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  FAIL("no error");
+  return {Errc::internal, ""};
+}
+
+bool contains(const Error& error, const std::string& text) {
+  return std::string(error.what()).find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("store client") {
+  TEST_CASE("every operation does what its description says") {
+    TestStore server;
+    Store store = server.connect();
+    const std::vector<std::string> both = {"a", "b"};
+
+    store.set("a", "1", soon());
+    CHECK(store.get("a", soon()) == "1");
+    CHECK(store.try_get("b", soon()) == std::nullopt);
+    CHECK_FALSE(store.check(both, soon()));
+    CHECK(store.compare_set("b", "", "new", soon()) == "new");
+    CHECK(store.compare_set("b", "old", "newer", soon()) == "new");
+    CHECK(store.check(both, soon()));
+    store.wait(both, soon());
+    CHECK(store.add("n", 5, soon()) == 5);
+    CHECK(store.add("n", -7, soon()) == -2);
+    CHECK(store.get("n", soon()) == "-2");
+    store.append("b", "!", soon());
+    CHECK(store.multi_get(both, soon()) == std::vector<std::string>{"1", "new!"});
+    store.multi_set(both, std::vector<std::string>{"", "2"}, soon());
+    CHECK(store.try_get("a", soon()) == "");
+    CHECK(store.number_of_keys(soon()) == 3);
+    CHECK(store.erase("n", soon()));
+    CHECK_FALSE(store.erase("n", soon()));
+    auto keys = store.list_keys(soon());
+    std::sort(keys.begin(), keys.end());
+    CHECK(keys == both);
+    store.queue_push("q", "first", soon());
+    store.queue_push("q", "second", soon());
+    CHECK(store.queue_length("q", soon()) == 2);
+    CHECK(store.queue_pop("q", soon()) == "first");
+    CHECK(store.queue_pop("q", soon()) == "second");
+    CHECK(store.queue_length("q", soon()) == 0);
+    store.barrier("alone", 1, soon());
+  }
+
+  TEST_CASE("a get waits until another client has set the key") {
+    TestStore server;
+    Store waiting = server.connect();
+    std::string value;
+    std::thread thread([&] { value = waiting.get("late", soon()); });
+    CHECK(server.wait_until([](const auto& stats) { return stats.waits == 1; }));
+    server.connect().set("late", "here", soon());
+    thread.join();
+    CHECK(value == "here");
+  }
+
+  TEST_CASE("a wait that times out names the key and leaves the store usable") {
+    TestStore server;
+    Store store = server.connect();
+    const auto error = error_of([&] {
+      store.wait(std::vector<std::string>{"never", "ever"}, Deadline::after(10ms));
+    });
+    CHECK(error.code() == Errc::timeout);
+    CHECK(contains(error, "store at 127.0.0.1:" + std::to_string(server.endpoint().port)));
+    CHECK(contains(error, "wait for never, ever: not there after 0.0 s (0.0 s allowed)"));
+    CHECK(server.stats().waits == 0);
+    store.set("never", "now", soon());
+    CHECK(store.get("never", soon()) == "now");
+  }
+
+  TEST_CASE("binary values of any size up to the limit come back as they were") {
+    TestStore server;
+    Store store = server.connect();
+    std::string value(8 * 1024 * 1024, '\0');
+    for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(i * 31);
+    store.set("large", value, soon());
+    CHECK(store.get("large", soon()) == value);
+    value.push_back('x');
+    CHECK(error_of([&] { store.set("large", value, soon()); }).code() == Errc::usage);
+    CHECK(error_of([&] { store.get(std::string(8192, 'k'), soon()); }).code() == Errc::usage);
+    CHECK(store.number_of_keys(soon()) == 1);
+  }
+
+  TEST_CASE("a prefix keeps the keys of two parties apart") {
+    TestStore server;
+    Store plain = server.connect();
+    Store prefixed = plain.with_prefix("p", soon());
+    Store nested = prefixed.with_prefix("q", soon());
+    plain.set("k", "plain", soon());
+    prefixed.set("k", "prefixed", soon());
+    nested.set("k", "nested", soon());
+    CHECK(prefixed.get("k", soon()) == "prefixed");
+    CHECK(plain.get("p/q/k", soon()) == "nested");
+    CHECK(nested.list_keys(soon()) == std::vector<std::string>{"k"});
+  }
+}
