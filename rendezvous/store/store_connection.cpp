@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <thread>
+#include <poll.h>
 #include <unistd.h>
 #include <utility>
 
@@ -25,6 +25,9 @@ constexpr Deadline::Duration kPauseMax = 500ms;
 /// How long the server may take to confirm that a wait is cancelled: no more than a busy server's
 /// answer to anything else.
 constexpr Deadline::Duration kCancelAllowed = 5s;
+
+/// Lengths and counts included, so a little less than the server would take.
+constexpr std::size_t kRequestBytesMax = wire::kRequestBytesMax;
 
 constexpr auto kReady = static_cast<std::uint8_t>(wire::Answer::ready);
 constexpr auto kCancelled = static_cast<std::uint8_t>(wire::Answer::wait_cancelled);
@@ -45,7 +48,8 @@ StoreConnection StoreConnection::connect(const StoreEndpoint& endpoint, Deadline
                       std::to_string(attempts) + (attempts == 1 ? " attempt) " : " attempts) ") +
                       deadline.describe());
     }
-    std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
+    ::poll(nullptr, 0,
+           Deadline::after(std::min(pause, deadline.remaining())).remaining_poll_milliseconds());
     pause = std::min(2 * pause, kPauseMax);
   }
 }
@@ -68,6 +72,11 @@ void StoreConnection::send(const wire::Request& request, const StoreCall& call) 
   if (!socket_.is_open()) fail(Errc::closed, call, "the connection was closed by an earlier error");
   outgoing_.clear();
   wire::append_request(outgoing_, request, wire::Dialect::modern);
+  if (outgoing_.size() > kRequestBytesMax) {
+    throw Error(Errc::usage, "store: " + std::string(call.operation) + " of " +
+                                 std::to_string(outgoing_.size()) + " bytes in one call (at most " +
+                                 std::to_string(kRequestBytesMax) + ")");
+  }
   check(socket_.send(outgoing_, call.deadline), call);
   if (outgoing_.capacity() > wire::kKeyBytesMax) outgoing_ = std::string();
 }
