@@ -1,0 +1,35 @@
+// From the arguments and the environment to LaunchOptions, by argparse's rules, which torchrun's
+// users know: options end at the program's name, abbreviations of long options work while they are
+// unambiguous, an argument beats a PET_ variable, a variable beats the default.
+#pragma once
+
+#include "launcher/cli/launch_options.hpp"
+#include <ddprun/worker_env.hpp>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+/// --help or --version: the text to print on standard output before ending with 0.
+struct HelpText {
+  std::string text;
+};
+
+/// The command line cannot be obeyed: a line for each problem. Exit code 2.
+struct UsageProblem {
+  std::vector<std::string> problems;
+};
+
+using CommandLine = std::variant<LaunchOptions, HelpText, UsageProblem>;
+
+/// `arguments` without ddprun's own name; `columns` is the width for the help text. Never throws
+/// on account of what it reads.
+CommandLine parse_command_line(const std::vector<std::string>& arguments,
+                               const EnvironmentLookup& environment, int columns = 80);
+
+/// The problems as lines for standard error.
+std::string describe(const UsageProblem& problem);
+
+}  // namespace ddprun

@@ -1,0 +1,66 @@
+#include "launcher/cli/help_text.hpp"
+
+#include "ddprun_version.hpp"
+#include "launcher/cli/option_table.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+
+namespace ddprun {
+
+namespace {
+
+// Below this words are broken off too often; above it lines are too long to read.
+constexpr int kColumnsMin = 40;
+constexpr int kColumnsMax = 100;
+
+constexpr const char* kOpening =
+    "Usage: ddprun [options] PROGRAM [arguments of the program]\n"
+    "\n"
+    "Starts PROGRAM as several workers on this machine, connects them through a store, and starts "
+    "them anew when one fails.\n"
+    "\n"
+    "PROGRAM is a Python script (its name ends in .py) or anything that can be executed, looked "
+    "for in the current folder, in PATH and beside ddprun. In its arguments ${local_rank} stands "
+    "for the worker's local rank and $$ for a dollar sign.\n"
+    "\n"
+    "Names of options may be abbreviated and written with dashes or underscores. Most options "
+    "take their default from a variable PET_NAME, as PET_MAX_RESTARTS.\n";
+
+void add_wrapped(std::string& text, const std::string& paragraph, int columns) {
+  for (const auto& line : wrap_text(paragraph, columns)) text += line + "\n";
+}
+
+std::string heading(const OptionEntry& entry) {
+  std::string text = "  ";
+  if (entry.short_name != 0) text += std::string("-") + entry.short_name + ", ";
+  text += "--" + std::string(entry.name);
+  if (!entry.is_flag()) text += " " + std::string(entry.value_name);
+  return text;
+}
+
+}  // namespace
+
+std::string help_text(int columns) {
+  columns = std::clamp(columns, kColumnsMin, kColumnsMax);
+  std::string text;
+  add_wrapped(text, kOpening, columns);
+  const OptionEntry* last = nullptr;
+  for (const auto& entry : option_table()) {
+    if (last == nullptr || last->group != entry.group) {
+      text += (last == nullptr ? "" : "\n") + std::string(title_of(entry.group)) + ":\n";
+    }
+    last = &entry;
+    add_wrapped(text, heading(entry), columns);
+    auto help = "      " + std::string(entry.help);
+    if (!entry.default_text.empty()) help += " (default: " + std::string(entry.default_text) + ")";
+    add_wrapped(text, help, columns);
+  }
+  return text;
+}
+
+std::string version_text() {
+  return std::string("ddprun ") + kVersion + "\n";
+}
+
+}  // namespace ddprun

@@ -1,0 +1,124 @@
+// The command line as typed values: what the operator asked for, each option checked on its own but
+// not yet against the others or this machine. Plain data; the names are those of the options.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// --nnodes: from `least` to `most` nodes.
+struct NodeRange {
+  int least = 1;
+  int most = 1;
+
+  bool operator==(const NodeRange&) const = default;
+};
+
+/// --nproc_per_node: a number, or how to find it.
+struct WorkerCount {
+  enum class Kind {
+    number,
+    automatic,  ///< one for each GPU if there are GPUs, else for each CPU
+    cpu,        ///< one for each CPU this process may run on
+    gpu,        ///< one for each visible GPU
+  };
+  Kind kind = Kind::number;
+  int number = 1;  ///< meaningful for Kind::number
+
+  bool operator==(const WorkerCount&) const = default;
+};
+
+/// Bits of --redirects and --tee: 1 standard output, 2 standard error.
+struct StreamChoice {
+  int for_all = 0;  ///< for ranks that `by_local_rank` does not name
+  std::map<int, int> by_local_rank;
+
+  int of(int local_rank) const {
+    const auto found = by_local_rank.find(local_rank);
+    return found == by_local_rank.end() ? for_all : found->second;
+  }
+  bool operator==(const StreamChoice&) const = default;
+};
+
+/// --rdzv_endpoint; port 0 if none was given.
+struct RendezvousEndpoint {
+  std::string host;
+  std::uint16_t port = 0;
+
+  bool operator==(const RendezvousEndpoint&) const = default;
+};
+
+enum class NumaBinding {
+  none,
+  node,          ///< all CPUs of the worker's NUMA node
+  socket,        ///< all CPUs of that node's socket
+  exclusive,     ///< cores of the node that no other worker has
+  core_complex,  ///< CPUs of the node that share a last-level cache
+};
+
+/// Which exit code ddprun ends with when the workers failed.
+enum class ExitCodePolicy {
+  torchrun,  ///< 1
+  worker,    ///< the root cause's own: its exit code, or 128 plus its signal
+};
+
+struct LaunchOptions {
+  std::string program;                         ///< as typed
+  std::vector<std::string> program_arguments;  ///< everything after it, untouched
+
+  // What runs, and how often.
+  WorkerCount nproc_per_node;
+  bool module = false;
+  bool no_python = false;
+  bool run_path = false;
+  bool use_env = false;
+  bool pass_local_rank = false;
+  bool virtual_local_rank = false;
+  NumaBinding numa_binding = NumaBinding::none;
+  std::string omp_num_threads;  ///< a number, "auto", or empty
+  std::string role = "default";
+  std::string start_method = "spawn";
+
+  // Failure and end.
+  int max_restarts = 0;
+  std::chrono::milliseconds monitor_interval{100};
+  std::vector<int> signals_to_handle = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+  std::chrono::milliseconds shutdown_timeout{30'000};
+  ExitCodePolicy exit_code = ExitCodePolicy::torchrun;
+
+  // Output.
+  std::string log_dir;
+  StreamChoice redirects;
+  StreamChoice tee;
+  std::vector<int> local_ranks_filter;  ///< empty: all
+  std::string duplicate_stdout_filters;
+  std::string duplicate_stderr_filters;
+  std::string logs_specs;
+  std::string event_log_handler = "null";
+  std::string events;
+
+  // Nodes and rendezvous.
+  NodeRange nnodes;
+  bool standalone = false;
+  std::string rdzv_backend = "static";
+  RendezvousEndpoint rdzv_endpoint;
+  std::string rdzv_id;  ///< empty: a random one
+  std::map<std::string, std::string> rdzv_conf;
+  int node_rank = 0;
+  std::string master_addr;
+  std::optional<std::uint16_t> master_port;
+  std::string local_addr;
+
+  bool dry_run = false;
+
+  bool operator==(const LaunchOptions&) const = default;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,189 @@
+#include "launcher/cli/option_values.hpp"
+
+#include "rendezvous/base/signal_name.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <csignal>
+
+namespace ddprun {
+
+namespace {
+
+// No machine comes near; keeps a slip of the finger from becoming a billion processes or map
+// entries.
+constexpr int kLocalRankMax = 1023;
+constexpr int kNodesMax = 1'000'000;
+constexpr double kSecondsMax = 365.0 * 24 * 3600;
+
+std::optional<int> whole_number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<int> number_within(std::string_view text, int least, int most) {
+  const auto value = whole_number(text);
+  if (!value || *value < least || *value > most) return std::nullopt;
+  return value;
+}
+
+/// Signals that cannot be handled, or that ddprun itself lives by.
+bool is_reserved(int signal) {
+  const std::vector<int> reserved = {SIGKILL, SIGSTOP, SIGCHLD, SIGSEGV, SIGBUS,
+                                     SIGILL,  SIGFPE,  SIGABRT, SIGPIPE, SIGCONT};
+  return std::find(reserved.begin(), reserved.end(), signal) != reserved.end();
+}
+
+}  // namespace
+
+Parsed<int> parse_integer(const std::string& text, int least, int most) {
+  if (const auto value = number_within(text, least, most)) return *value;
+  return ValueProblem{"is not an integer from " + std::to_string(least) + " to " +
+                      std::to_string(most)};
+}
+
+Parsed<std::chrono::milliseconds> parse_seconds(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0) ||
+      value > kSecondsMax) {
+    return ValueProblem{"is not a number of seconds from 0 to 31536000 (a year)"};
+  }
+  return std::chrono::milliseconds(std::llround(value * 1000));
+}
+
+Parsed<bool> parse_switch(const std::string& text) {
+  if (const auto value = whole_number(text)) return *value != 0;
+  return ValueProblem{"is not an integer (0 for off, 1 for on)"};
+}
+
+Parsed<std::string> parse_word(const std::string& text, const std::vector<std::string>& words) {
+  if (std::find(words.begin(), words.end(), text) != words.end()) return text;
+  const auto nearest = nearest_word(text, words);
+  return ValueProblem{"is none of " + join(words, ", ") +
+                      (nearest.empty() ? "" : "; did you mean " + nearest + "?")};
+}
+
+Parsed<NodeRange> parse_node_range(const std::string& text) {
+  const auto parts = split(text, ':');
+  const auto least = number_within(parts.front(), 1, kNodesMax);
+  const auto most = number_within(parts.back(), 1, kNodesMax);
+  if (parts.size() > 2 || !least || !most) {
+    return ValueProblem{"is neither a number of nodes nor MIN:MAX (from 1 to 1000000)"};
+  }
+  if (*least > *most) return ValueProblem{"has a minimum above its maximum"};
+  return NodeRange{*least, *most};
+}
+
+Parsed<WorkerCount> parse_worker_count(const std::string& text) {
+  using Kind = WorkerCount::Kind;
+  if (text == "auto") return WorkerCount{Kind::automatic, 0};
+  if (text == "cpu") return WorkerCount{Kind::cpu, 0};
+  if (text == "gpu" || text == "cuda") return WorkerCount{Kind::gpu, 0};
+  if (const auto number = number_within(text, 1, kLocalRankMax + 1)) {
+    return WorkerCount{Kind::number, *number};
+  }
+  return ValueProblem{"is neither a number from 1 to 1024 nor auto, cpu or gpu"};
+}
+
+Parsed<StreamChoice> parse_stream_choice(const std::string& text) {
+  const ValueProblem problem{
+      "is neither 0 (none), 1 (stdout), 2 (stderr), 3 (both) nor a map like 0:3,1:1"};
+  StreamChoice choice;
+  if (text.find(':') == std::string::npos) {
+    const auto bits = number_within(text, 0, 3);
+    if (!bits) return problem;
+    choice.for_all = *bits;
+    return choice;
+  }
+  for (const auto& entry : split(text, ',')) {
+    const auto parts = split(entry, ':');
+    if (parts.size() != 2) return problem;
+    const auto local_rank = number_within(parts[0], 0, kLocalRankMax);
+    const auto bits = number_within(parts[1], 0, 3);
+    if (!local_rank || !bits) return problem;
+    if (!choice.by_local_rank.emplace(*local_rank, *bits).second) {
+      return ValueProblem{"names local rank " + parts[0] + " twice"};
+    }
+  }
+  return choice;
+}
+
+Parsed<std::vector<int>> parse_local_ranks(const std::string& text) {
+  std::vector<int> ranks;
+  if (text.empty()) return ranks;
+  for (const auto& part : split(text, ',')) {
+    const auto rank = number_within(part, 0, kLocalRankMax);
+    if (!rank) return ValueProblem{"is not a list of local ranks like 0,3"};
+    ranks.push_back(*rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+Parsed<std::vector<int>> parse_signals(const std::string& text) {
+  std::vector<int> signals;
+  for (const auto& name : split(text, ',')) {
+    const auto number = signal_number(name);
+    if (!number) {
+      const auto nearest = nearest_word(name, signal_names());
+      return ValueProblem{"names '" + name + "', which is no signal" +
+                          (nearest.empty() ? "" : "; did you mean " + nearest + "?")};
+    }
+    if (is_reserved(*number)) {
+      return ValueProblem{"names " + signal_name(*number) + ", which cannot be handled"};
+    }
+    if (std::find(signals.begin(), signals.end(), *number) == signals.end()) {
+      signals.push_back(*number);
+    }
+  }
+  return signals;
+}
+
+Parsed<RendezvousEndpoint> parse_endpoint(const std::string& text) {
+  const auto colons = std::count(text.begin(), text.end(), ':');
+  std::string host = text;
+  std::string port;
+  if (!text.empty() && text.front() == '[') {
+    const auto end = text.find(']');
+    if (end == std::string::npos) return ValueProblem{"has a '[' without its ']'"};
+    host = text.substr(1, end - 1);
+    port = text.substr(end + 1);
+    if (!port.empty() && port.front() != ':') return ValueProblem{"is not [address]:port"};
+  } else if (colons == 1) {
+    host = text.substr(0, text.find(':'));
+    port = text.substr(text.find(':'));
+  }
+  if (host.empty() && !text.empty()) return ValueProblem{"names no host"};
+  if (port.empty()) return RendezvousEndpoint{host, 0};
+  const auto number = number_within(std::string_view(port).substr(1), 0, 65535);
+  if (!number) return ValueProblem{"has a port that is not an integer from 0 to 65535"};
+  return RendezvousEndpoint{host, static_cast<std::uint16_t>(*number)};
+}
+
+Parsed<std::map<std::string, std::string>> parse_key_values(const std::string& text) {
+  std::string_view inside = text;
+  if (inside.size() >= 2 && (inside.front() == '\'' || inside.front() == '"') &&
+      inside.back() == inside.front()) {
+    inside = inside.substr(1, inside.size() - 2);
+  }
+  std::map<std::string, std::string> values;
+  if (inside.empty()) return values;
+  for (const auto& entry : split(inside, ',')) {
+    const auto equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return ValueProblem{"is not a list like key=value,key=value: '" + entry + "'"};
+    }
+    if (!values.emplace(entry.substr(0, equals), entry.substr(equals + 1)).second) {
+      return ValueProblem{"names '" + entry.substr(0, equals) + "' twice"};
+    }
+  }
+  return values;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,53 @@
+// The forms that values of options take, as text from the command line, an environment variable or
+// a file. Each function gives the value or says what is wrong with the text; none throws.
+#pragma once
+
+#include "launcher/cli/launch_options.hpp"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+/// Why a text is no value of an option, e.g. "is not an integer from 0 to 65535".
+struct ValueProblem {
+  std::string text;
+};
+
+template <typename T>
+using Parsed = std::variant<T, ValueProblem>;
+
+Parsed<int> parse_integer(const std::string& text, int least, int most);
+
+/// Seconds as a decimal number, not negative, at most a year.
+Parsed<std::chrono::milliseconds> parse_seconds(const std::string& text);
+
+/// A flag in an environment variable: an integer, non-zero means on.
+Parsed<bool> parse_switch(const std::string& text);
+
+/// One of the words, or the problem with the nearest of them.
+Parsed<std::string> parse_word(const std::string& text, const std::vector<std::string>& words);
+
+/// "N" or "MIN:MAX".
+Parsed<NodeRange> parse_node_range(const std::string& text);
+
+/// "N", "auto", "cpu" or "gpu".
+Parsed<WorkerCount> parse_worker_count(const std::string& text);
+
+/// "0" to "3", or a map from local rank to that: "0:3,12:1".
+Parsed<StreamChoice> parse_stream_choice(const std::string& text);
+
+/// "0,3,12"; empty text gives none.
+Parsed<std::vector<int>> parse_local_ranks(const std::string& text);
+
+/// "SIGTERM,INT"; each can be handled and none is needed by ddprun itself.
+Parsed<std::vector<int>> parse_signals(const std::string& text);
+
+/// "host", "host:port", "[v6]:port" or a bare IPv6 address.
+Parsed<RendezvousEndpoint> parse_endpoint(const std::string& text);
+
+/// "key=value,key=value"; quotes around the whole are taken off, as scripts often leave them there.
+Parsed<std::map<std::string, std::string>> parse_key_values(const std::string& text);
+
+}  // namespace ddprun
