@@ -2,6 +2,8 @@
 // asks nobody. Plain data, made once by make_plan() and not changed afterwards.
 #pragma once
 
+#include "launcher/cli/launch_options.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -12,7 +14,8 @@
 
 namespace ddprun {
 
-/// Where a worker's stream goes.
+/// Where a worker's stream goes. Without a log folder there are no files: `file` is nowhere and
+/// `tee` is the console.
 enum class StreamTarget {
   console,  ///< the launcher's own stream, with the prefix
   file,     ///< the log folder only
@@ -25,7 +28,7 @@ struct WorkerPlan {
   std::vector<std::string>
       arguments;  ///< program first; macros replaced, program resolved to a path
   std::vector<std::pair<std::string, std::string>>
-      environment;  ///< beyond WorkerEnv: OMP_NUM_THREADS, ...
+      environment;  ///< laid over WorkerEnv's variables: OMP_NUM_THREADS, ...
   StreamTarget standard_output = StreamTarget::console;
   StreamTarget standard_error = StreamTarget::console;
   bool is_shown = true;   ///< false: --local_ranks_filter keeps it off the console
@@ -34,15 +37,10 @@ struct WorkerPlan {
   bool operator==(const WorkerPlan&) const = default;
 };
 
-/// Which exit code ddprun ends with when the workers failed.
-enum class ExitCodePolicy {
-  torchrun,  ///< 1
-  worker,    ///< the root cause's own: its exit code, or 128 plus its signal
-};
-
 struct LaunchPlan {
   std::string program;  ///< as typed, for reports
   std::string run_id;
+  std::string run_folder_name;  ///< the run's folder in log_dir; no other run has it
   std::string role = "default";
   std::vector<WorkerPlan> workers;  ///< by local rank
 
@@ -58,6 +56,9 @@ struct LaunchPlan {
   /// temporary folder.
   std::optional<std::filesystem::path> log_dir;
   std::optional<std::filesystem::path> events_file;
+
+  /// What the operator should be told once: a default that may surprise, an option without effect.
+  std::vector<std::string> notes;
 
   bool operator==(const LaunchPlan&) const = default;
 };

@@ -1,0 +1,44 @@
+// What a plan needs to know of this machine and this process, gathered once and in one place, so
+// that everything after it is pure and can be tested on machines that do not exist.
+#pragma once
+
+#include "launcher/plan/numa.hpp"
+#include <ddprun/worker_env.hpp>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// What stands at a path.
+enum class FileKind { missing, folder, not_executable, executable };
+
+struct HostFacts {
+  std::vector<int> cpus;  ///< this process may run on
+  int installed_gpus = 0;
+
+  std::filesystem::path working_directory;
+  std::filesystem::path program_directory;    ///< where ddprun itself lies
+  std::filesystem::path temporary_directory;  ///< TMPDIR or /tmp
+  std::string random_name;                    ///< eight letters and digits, new for each run
+  std::string random_run_id;                  ///< a UUID, new for each run
+
+  EnvironmentLookup environment;
+  std::function<FileKind(const std::filesystem::path&)> look_at;
+  /// `gpu_nodes` is that of all installed GPUs. A function because it takes a dozen file reads for
+  /// each CPU and few runs need it.
+  std::function<NumaTopology()> read_topology;
+};
+
+/// The facts of this process. What cannot be read is left empty; throws only if there is no working
+/// directory.
+HostFacts gather_host_facts(const EnvironmentLookup& environment);
+
+/// The GPUs that a CUDA program started here would see, as entries of CUDA_VISIBLE_DEVICES. Like
+/// CUDA, stops at the first entry that is no GPU.
+std::vector<std::string> visible_gpus(const std::optional<std::string>& cuda_visible_devices,
+                                      int installed);
+
+}  // namespace ddprun

@@ -1,0 +1,13 @@
+// Macros in the program's arguments, by the rules of Python's string.Template.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+/// Replaces ${local_rank} and $local_rank by the number and $$ by a dollar sign. Other names and
+/// stray dollar signs stay as they are.
+std::string expand_macros(std::string_view text, int local_rank);
+
+}  // namespace ddprun

@@ -1,0 +1,230 @@
+#include "launcher/plan/make_plan.hpp"
+
+#include "launcher/plan/log_layout.hpp"
+#include "launcher/plan/macros.hpp"
+#include "launcher/plan/resolve_program.hpp"
+#include "launcher/plan/single_node.hpp"
+#include "rendezvous/base/signal_name.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+
+namespace ddprun {
+
+namespace {
+
+// The control page has a slot for each worker of a node, and this many slots.
+constexpr int kWorkersMax = 1024;
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// Makes one plan; its functions fill in the plan and collect the problems.
+class Planner {
+ public:
+  Planner(const LaunchOptions& options, const HostFacts& facts)
+      : options_(options),
+        facts_(facts),
+        gpus_(visible_gpus(facts.environment("CUDA_VISIBLE_DEVICES"), facts.installed_gpus)) {}
+
+  std::variant<LaunchPlan, UsageProblem> make() {
+    check_single_node(options_, problems_, plan_.notes);
+    copy_settings();
+    choose_log_folder();
+    count_workers();
+    check_local_ranks();
+    choose_command();
+    choose_threads();
+    for (int local_rank = 0; local_rank < workers_; ++local_rank) add_worker(local_rank);
+    bind_to_cpus();
+    if (!problems_.empty()) return UsageProblem{problems_};
+    return plan_;
+  }
+
+ private:
+  void copy_settings() {
+    const auto store = store_address(options_);
+    plan_.program = options_.program;
+    plan_.run_id = options_.rdzv_id.empty() ? facts_.random_run_id : options_.rdzv_id;
+    plan_.run_folder_name = run_folder_name(plan_.run_id, facts_.random_name);
+    plan_.role = options_.role;
+    plan_.store_host = store.host;
+    plan_.store_port = store.port;
+    plan_.max_restarts = options_.max_restarts;
+    plan_.signals_to_handle = options_.signals_to_handle;
+    plan_.shutdown_timeout = options_.shutdown_timeout;
+    plan_.exit_code = options_.exit_code;
+    if (!options_.events.empty()) plan_.events_file = options_.events;
+  }
+
+  void choose_log_folder() {
+    const auto writes = [](const StreamChoice& choice) {
+      return choice.for_all != 0 ||
+             std::any_of(choice.by_local_rank.begin(), choice.by_local_rank.end(),
+                         [](const auto& entry) { return entry.second != 0; });
+    };
+    if (options_.log_dir == "/dev/null") return;
+    if (!options_.log_dir.empty()) {
+      plan_.log_dir = facts_.working_directory / options_.log_dir;
+    } else if (writes(options_.redirects) || writes(options_.tee)) {
+      plan_.log_dir = facts_.temporary_directory / ("ddprun_" + facts_.random_name);
+    }
+  }
+
+  void count_workers() {
+    using Kind = WorkerCount::Kind;
+    const auto& wanted = options_.nproc_per_node;
+    const int gpus = static_cast<int>(gpus_.size());
+    const int cpus = static_cast<int>(facts_.cpus.size());
+    workers_ = wanted.number;
+    if (wanted.kind == Kind::gpu) workers_ = gpus;
+    if (wanted.kind == Kind::cpu) workers_ = cpus;
+    if (wanted.kind == Kind::automatic) workers_ = gpus > 0 ? gpus : cpus;
+    if (wanted.kind == Kind::gpu && gpus == 0) {
+      const auto visible = facts_.environment("CUDA_VISIBLE_DEVICES");
+      const auto reason = facts_.installed_gpus == 0
+                              ? std::string("no NVIDIA GPU was found")
+                              : "CUDA_VISIBLE_DEVICES=" + visible.value_or("") +
+                                    " leaves none of the " + std::to_string(facts_.installed_gpus) +
+                                    " GPUs visible";
+      problem("--nproc_per_node=gpu: " + reason);
+    } else if (workers_ == 0) {
+      problem("--nproc_per_node: the number of CPUs cannot be read; give a number");
+    }
+    if (workers_ > kWorkersMax) {
+      problem("--nproc_per_node: " + std::to_string(workers_) + " workers are more than the " +
+              std::to_string(kWorkersMax) + " that one node may have");
+      workers_ = 0;
+    }
+    if (options_.virtual_local_rank && !gpus_.empty() && workers_ > gpus) {
+      problem("--virtual_local_rank: " + std::to_string(workers_) + " workers cannot each have " +
+              "one of " + std::to_string(gpus) + " visible GPUs");
+    }
+  }
+
+  void check_local_ranks() {
+    if (workers_ == 0) return;
+    const auto check = [this](const std::string& option, int local_rank) {
+      if (local_rank < workers_) return;
+      problem("--" + option + ": there is no local rank " + std::to_string(local_rank) + " among " +
+              std::to_string(workers_) + " workers (0 to " + std::to_string(workers_ - 1) + ")");
+    };
+    for (const auto& [rank, bits] : options_.redirects.by_local_rank) check("redirects", rank);
+    for (const auto& [rank, bits] : options_.tee.by_local_rank) check("tee", rank);
+    for (const int rank : options_.local_ranks_filter) check("local_ranks_filter", rank);
+  }
+
+  void choose_command() {
+    if (options_.module && options_.no_python) {
+      problem("--module and --no_python exclude each other: a module is run by Python");
+      return;
+    }
+    auto resolved = resolve_program(options_, facts_);
+    if (const auto* text = std::get_if<std::string>(&resolved)) return problem(*text);
+    command_ = std::get<std::vector<std::string>>(resolved);
+  }
+
+  void choose_threads() {
+    if (options_.omp_num_threads == "auto") {
+      const int share = static_cast<int>(facts_.cpus.size()) / std::max(workers_, 1);
+      threads_ = std::to_string(std::max(share, 1));
+    } else if (!options_.omp_num_threads.empty()) {
+      threads_ = options_.omp_num_threads;
+    } else if (workers_ > 1 && !facts_.environment("OMP_NUM_THREADS")) {
+      threads_ = "1";
+      plan_.notes.emplace_back(
+          "OMP_NUM_THREADS is set to 1 for each worker; --omp_num_threads changes that");
+    }
+  }
+
+  void add_worker(int local_rank) {
+    WorkerPlan worker;
+    worker.local_rank = local_rank;
+    worker.arguments = command_;
+    if (options_.pass_local_rank) {
+      worker.arguments.push_back("--local_rank=" + std::to_string(local_rank));
+    }
+    for (const auto& argument : options_.program_arguments) {
+      worker.arguments.push_back(expand_macros(argument, local_rank));
+    }
+    worker.environment = environment_of(local_rank);
+    worker.standard_output = target_of(local_rank, 1);
+    worker.standard_error = target_of(local_rank, 2);
+    const auto& shown = options_.local_ranks_filter;
+    worker.is_shown =
+        shown.empty() || std::find(shown.begin(), shown.end(), local_rank) != shown.end();
+    plan_.workers.push_back(std::move(worker));
+  }
+
+  Environment environment_of(int local_rank) const {
+    std::vector<std::string> signals;
+    for (const int signal : options_.signals_to_handle) signals.push_back(signal_name(signal));
+    Environment environment = {{"TORCHELASTIC_SIGNALS_TO_HANDLE", join(signals, ",")}};
+    // Only the present name of this switch: PyTorch since 2.2 warns of the old one.
+    if (!facts_.environment("TORCH_NCCL_ASYNC_ERROR_HANDLING")) {
+      environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+    }
+    if (!threads_.empty()) environment.emplace_back("OMP_NUM_THREADS", threads_);
+    if (options_.virtual_local_rank) {
+      const auto index = static_cast<std::size_t>(local_rank);
+      environment.emplace_back("LOCAL_RANK", "0");
+      environment.emplace_back("CUDA_VISIBLE_DEVICES",
+                               index < gpus_.size() ? gpus_[index] : std::to_string(local_rank));
+    }
+    return environment;
+  }
+
+  StreamTarget target_of(int local_rank, int bit) const {
+    if ((options_.tee.of(local_rank) & bit) != 0) return StreamTarget::tee;
+    if ((options_.redirects.of(local_rank) & bit) != 0) return StreamTarget::file;
+    return StreamTarget::console;
+  }
+
+  void bind_to_cpus() {
+    if (options_.numa_binding == NumaBinding::none || workers_ == 0) return;
+    auto topology = facts_.read_topology();
+    topology.gpu_nodes = nodes_of_visible(topology.gpu_nodes);
+    const auto bound = bind_workers(topology, options_.numa_binding, workers_);
+    if (const auto* text = std::get_if<std::string>(&bound)) {
+      return problem("--numa_binding: " + *text);
+    }
+    const auto& cpus = std::get<std::vector<std::vector<int>>>(bound);
+    for (std::size_t i = 0; i < cpus.size(); ++i) {
+      plan_.workers[i].cpus = cpus[i];
+      plan_.notes.push_back("local rank " + std::to_string(i) + " is bound to CPUs " +
+                            format_cpu_list(cpus[i]));
+    }
+  }
+
+  /// From the nodes of the installed GPUs to those of the visible ones.
+  std::vector<int> nodes_of_visible(const std::vector<int>& installed) const {
+    std::vector<int> nodes;
+    for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
+      const auto index = std::find_if(installed.begin(), installed.end(), [&](const int& node) {
+        return std::to_string(&node - installed.data()) == gpus_[gpu];
+      });
+      // A GPU named by UUID: which one that is only the driver knows.
+      nodes.push_back(index == installed.end() ? -1 : *index);
+    }
+    return nodes;
+  }
+
+  void problem(const std::string& text) { problems_.push_back(text); }
+
+  const LaunchOptions& options_;
+  const HostFacts& facts_;
+  const std::vector<std::string> gpus_;
+  int workers_ = 0;
+  std::vector<std::string> command_;
+  std::string threads_;  // OMP_NUM_THREADS; empty: inherited
+  LaunchPlan plan_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+std::variant<LaunchPlan, UsageProblem> make_plan(const LaunchOptions& options,
+                                                 const HostFacts& facts) {
+  return Planner(options, facts).make();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,17 @@
+// From what the operator asked for and what the machine is to what will be done. Pure.
+#pragma once
+
+#include "launcher/cli/command_line.hpp"
+#include "launcher/cli/launch_options.hpp"
+#include "launcher/plan/host_facts.hpp"
+#include "launcher/plan/launch_plan.hpp"
+
+#include <variant>
+
+namespace ddprun {
+
+/// The complete plan, or everything that stands against it.
+std::variant<LaunchPlan, UsageProblem> make_plan(const LaunchOptions& options,
+                                                 const HostFacts& facts);
+
+}  // namespace ddprun

@@ -1,0 +1,114 @@
+#include "launcher/plan/resolve_program.hpp"
+
+#include "rendezvous/base/text.hpp"
+
+#include <optional>
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> path_folders(const HostFacts& facts) {
+  std::vector<fs::path> folders;
+  for (const auto& folder : split(facts.environment("PATH").value_or("/usr/bin:/bin"), ':')) {
+    // An empty entry means the working directory, as it does for the shell.
+    folders.push_back(folder.empty() ? facts.working_directory : fs::path(folder));
+  }
+  return folders;
+}
+
+std::optional<fs::path> find_in(const std::vector<fs::path>& folders, const std::string& name,
+                                const HostFacts& facts) {
+  for (const auto& folder : folders) {
+    if (facts.look_at(folder / name) == FileKind::executable) return folder / name;
+  }
+  return std::nullopt;
+}
+
+/// What keeps a file from being executed; empty if nothing does.
+std::string obstacle(FileKind kind, const std::string& name) {
+  switch (kind) {
+    case FileKind::executable:
+      return {};
+    case FileKind::missing:
+      return "no such file";
+    case FileKind::folder:
+      return "is a folder, not a program";
+    case FileKind::not_executable:
+      return "is not executable (chmod +x " + name + "; Python scripts end in .py)";
+  }
+  return {};
+}
+
+std::variant<std::vector<std::string>, std::string> find_executable(const std::string& name,
+                                                                    const HostFacts& facts) {
+  if (name.find('/') != std::string::npos) {
+    const auto problem = obstacle(facts.look_at(facts.working_directory / name), name);
+    if (!problem.empty()) return name + ": " + problem;
+    return std::vector<std::string>{name};
+  }
+  auto folders = path_folders(facts);
+  folders.insert(folders.begin(), facts.working_directory);
+  folders.push_back(facts.program_directory);
+  if (const auto found = find_in(folders, name, facts)) {
+    return std::vector<std::string>{found->string()};
+  }
+  std::string problem = name + ": not found; looked in the current folder (" +
+                        facts.working_directory.string() + "), in PATH and beside ddprun (" +
+                        facts.program_directory.string() + ")";
+  const auto here = facts.look_at(facts.working_directory / name);
+  if (here != FileKind::missing) problem += "; ./" + name + " " + obstacle(here, name);
+  if (facts.look_at(facts.working_directory / (name + ".py")) != FileKind::missing) {
+    problem += "; did you mean " + name + ".py?";
+  }
+  return problem;
+}
+
+std::variant<std::vector<std::string>, std::string> find_python(const HostFacts& facts) {
+  const auto chosen = facts.environment("PYTHON_EXEC").value_or("");
+  const auto name = chosen.empty() ? std::string("python3") : chosen;
+  const std::string where = chosen.empty() ? "" : " (PYTHON_EXEC)";
+  if (name.find('/') != std::string::npos) {
+    const auto problem = obstacle(facts.look_at(facts.working_directory / name), name);
+    if (!problem.empty()) return name + where + ": " + problem;
+    return std::vector<std::string>{name};
+  }
+  if (const auto found = find_in(path_folders(facts), name, facts)) {
+    return std::vector<std::string>{found->string()};
+  }
+  return name + where + ": not found in PATH; set PYTHON_EXEC to the interpreter to use";
+}
+
+bool is_script(const std::string& name) {
+  return name.size() > 3 && name.substr(name.size() - 3) == ".py";
+}
+
+}  // namespace
+
+std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
+                                                                    const HostFacts& facts) {
+  const auto& name = options.program;
+  if (name.empty()) return std::string("the name of the program is empty");
+  if (!options.module && (options.no_python || !is_script(name))) {
+    return find_executable(name, facts);
+  }
+  if (!options.module) {
+    const auto kind = facts.look_at(facts.working_directory / name);
+    if (kind == FileKind::missing) {
+      return name + ": no such file in " + facts.working_directory.string();
+    }
+    if (kind == FileKind::folder) return name + ": is a folder, not a script";
+  }
+  auto command = find_python(facts);
+  if (auto* words = std::get_if<std::vector<std::string>>(&command)) {
+    // Unbuffered, or a worker's last words before a crash would be lost.
+    words->emplace_back("-u");
+    if (options.module) words->emplace_back("-m");
+    words->push_back(name);
+  }
+  return command;
+}
+
+}  // namespace ddprun

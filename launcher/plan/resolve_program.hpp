@@ -1,0 +1,25 @@
+// Which file is run when the operator says `train.py`, `trainer` or `./trainer`. Pure, given the
+// view of the file system in HostFacts.
+#pragma once
+
+#include "launcher/cli/launch_options.hpp"
+#include "launcher/plan/host_facts.hpp"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+/// The beginning of a worker's command line, e.g. {"/usr/bin/python3", "-u", "train.py"}; or what
+/// was looked for and where.
+///
+/// A name with a slash is that file. A script (.py) without a slash is in the working directory, as
+/// for Python. Any other bare name is looked for in the working directory first, because that is
+/// where torchrun's users expect their programs; then in PATH, so that an activated environment
+/// decides as it does in a shell; and last beside ddprun, where a build and an installation keep
+/// the programs that come with it, which thus never hide the user's.
+std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
+                                                                    const HostFacts& facts);
+
+}  // namespace ddprun

@@ -1,0 +1,29 @@
+// What the options about nodes and rendezvous mean on one node, and which of them cannot be obeyed
+// there: those are refused, never ignored. Pure.
+#pragma once
+
+#include "launcher/cli/launch_options.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// Where the store listens.
+struct StoreAddress {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;  ///< 0: the kernel chooses
+
+  bool operator==(const StoreAddress&) const = default;
+};
+
+/// Appends to `problems` what cannot be done on one node or at all, and to `notes` what has no
+/// effect.
+void check_single_node(const LaunchOptions& options, std::vector<std::string>& problems,
+                       std::vector<std::string>& notes);
+
+/// torchrun's order of precedence: --standalone, then the options of the backend.
+StoreAddress store_address(const LaunchOptions& options);
+
+}  // namespace ddprun
