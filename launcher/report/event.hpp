@@ -18,7 +18,8 @@ struct RunStarted {
   std::string run_id;
   std::string program;
   int local_world_size = 0;
-  std::string store;  ///< host:port
+  std::string store;                 ///< host:port
+  std::filesystem::path log_folder;  ///< of the run; empty: nothing is kept
 
   bool operator==(const RunStarted&) const = default;
 };
@@ -66,6 +67,7 @@ struct WorkerExited {
   std::string error_message;            ///< from its error file, or empty
   std::string error_traceback;          ///< from its error file, or empty
   std::vector<std::string> last_lines;  ///< of its standard error, oldest first
+  std::filesystem::path log_folder;     ///< of this worker in this attempt; empty: none is kept
 
   bool failed() const { return signal != 0 || exit_code != 0; }
   bool operator==(const WorkerExited&) const = default;
@@ -115,6 +117,13 @@ struct SignalReceived {
   bool operator==(const SignalReceived&) const = default;
 };
 
+/// Worth telling once; nothing is wrong.
+struct Note {
+  std::string message;
+
+  bool operator==(const Note&) const = default;
+};
+
 /// Somebody should look; the run goes on.
 struct Warning {
   std::string message;
@@ -137,7 +146,7 @@ struct RunFinished {
 
 using Event = std::variant<RunStarted, AttemptStarted, WorkerStarted, WorkerNotStarted, WorkerDying,
                            WorkerExited, WorkersStopping, WorkersKilled, RestartDecided,
-                           SignalReceived, Warning, RunFinished>;
+                           SignalReceived, Note, Warning, RunFinished>;
 
 /// Takes events in the order in which they happen, on the agent's thread. Must not throw and must
 /// not block for long.

@@ -1,0 +1,131 @@
+#include "launcher/report/console_sink.hpp"
+
+#include "launcher/report/event_text.hpp"
+#include "launcher/report/final_report.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <spdlog/pattern_formatter.h>
+
+#include <cerrno>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace {
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warn:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+/// "33" and its like: what a terminal needs to show the level in color.
+const char* color_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return "36";
+    case LogLevel::info:
+      return "32";
+    case LogLevel::warn:
+      return "33";
+    case LogLevel::error:
+      return "31";
+  }
+  return "0";
+}
+
+}  // namespace
+
+/// spdlog's formatting without its sinks: those write on their own terms.
+class ConsoleSink::Formatter {
+ public:
+  Formatter() : formatter_("%Y-%m-%d %H:%M:%S.%e %^%-7l%$ %v") {}
+
+  std::string format(LogLevel level, bool is_colored, const std::string& message,
+                     std::chrono::system_clock::time_point when) {
+    const spdlog::details::log_msg line(when, spdlog::source_loc{}, "", spdlog_level(level),
+                                        message);
+    spdlog::memory_buf_t buffer;
+    formatter_.format(line, buffer);
+    std::string text(buffer.data(), buffer.size());
+    if (!is_colored) return text;
+    text.insert(line.color_range_end, "\x1b[0m");
+    text.insert(line.color_range_start, std::string("\x1b[") + color_of(level) + "m");
+    return text;
+  }
+
+ private:
+  spdlog::pattern_formatter formatter_;
+};
+
+ConsoleSink::ConsoleSink(const ConsoleSettings& settings, ConsoleWriter write)
+    : settings_(settings), write_(std::move(write)), formatter_(std::make_unique<Formatter>()) {}
+
+ConsoleSink::~ConsoleSink() = default;
+
+void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point when) {
+  if (const auto* started = std::get_if<RunStarted>(&event)) program_ = started->program;
+  if (std::holds_alternative<AttemptStarted>(event)) {
+    ends_.clear();
+    stopped_.clear();
+  }
+  if (const auto* worker = std::get_if<WorkerExited>(&event)) {
+    ends_[worker->rank] = when;
+    if (worker->was_stopped) stopped_[worker->rank] = *worker;
+  }
+  const auto line = line_for(event);
+  if (line.level >= settings_.level) {
+    std::string message = "node " + std::to_string(settings_.node_rank);
+    if (line.attempt >= 0) message += ", attempt " + std::to_string(line.attempt);
+    // One event is one line, whatever a reason or an error message may hold.
+    auto text = printable(line.message);
+    for (auto& letter : text) letter = letter == '\n' ? ' ' : letter;
+    write_(formatter_->format(line.level, settings_.is_colored, message + ": " + text, when));
+  }
+  const auto* finished = std::get_if<RunFinished>(&event);
+  if (finished == nullptr || finished->result != RunResult::failed) return;
+  std::vector<int> stopped;
+  for (const auto& [rank, worker] : stopped_) stopped.push_back(rank);
+  write_(final_report(*finished, {.program = program_, .ends = ends_, .stopped = stopped},
+                      settings_.columns));
+}
+
+std::optional<LogLevel> parse_log_level(std::string_view name) {
+  std::string lower;
+  for (const char letter : name) {
+    lower += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  if (lower == "debug" || lower == "notset" || lower == "trace") return LogLevel::debug;
+  if (lower == "info") return LogLevel::info;
+  if (lower == "warn" || lower == "warning") return LogLevel::warn;
+  if (lower == "error" || lower == "critical" || lower == "fatal") return LogLevel::error;
+  return std::nullopt;
+}
+
+int terminal_columns(int fd, int if_none) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return if_none;
+  return size.ws_col;
+}
+
+ConsoleWriter descriptor_writer(int fd) {
+  return [fd](std::string_view text) {
+    while (!text.empty()) {
+      const auto written = ::write(fd, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return;
+      text.remove_prefix(static_cast<std::size_t>(written));
+    }
+  };
+}
+
+}  // namespace ddprun

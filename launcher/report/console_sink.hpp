@@ -1,0 +1,58 @@
+// Events as lines on standard error: time, level, node_rank, attempt, message; and the final report
+// when a run did not succeed. A healthy run prints one or two lines. One thread.
+#pragma once
+
+#include "launcher/report/event.hpp"
+#include <ddprun/log.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+struct ConsoleSettings {
+  LogLevel level = LogLevel::info;  ///< what is less serious is not shown
+  int node_rank = 0;
+  int columns = 80;         ///< width of the final report
+  bool is_colored = false;  ///< levels in color
+};
+
+/// Takes whole lines, each ending with a newline. Must not throw.
+using ConsoleWriter = std::function<void(std::string_view)>;
+
+class ConsoleSink : public EventSink {
+ public:
+  /// `write` decides where the lines go, so that they can share the workers' way to the console
+  /// and never block on a stopped terminal.
+  ConsoleSink(const ConsoleSettings& settings, ConsoleWriter write);
+  ~ConsoleSink() override;
+
+  void take(const Event& event, std::chrono::system_clock::time_point when) override;
+
+ private:
+  class Formatter;
+
+  ConsoleSettings settings_;
+  ConsoleWriter write_;
+  std::unique_ptr<Formatter> formatter_;
+  std::string program_;
+  /// When each worker of the last attempt ended, by rank.
+  std::map<int, std::chrono::system_clock::time_point> ends_;
+  std::map<int, WorkerExited> stopped_;  ///< workers of the last attempt that ddprun stopped
+};
+
+/// The level that LOGLEVEL names in any case ("DEBUG", "warning", ...); nothing if it names none.
+/// Python's CRITICAL is error here.
+std::optional<LogLevel> parse_log_level(std::string_view name);
+
+/// Columns of the terminal behind `fd`; `if_none` if it is not a terminal.
+int terminal_columns(int fd, int if_none);
+
+/// A writer to a file descriptor that drops what it does not take.
+ConsoleWriter descriptor_writer(int fd);
+
+}  // namespace ddprun

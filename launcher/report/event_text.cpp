@@ -1,0 +1,135 @@
+#include "launcher/report/event_text.hpp"
+
+#include "rendezvous/base/signal_name.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace ddprun {
+
+namespace {
+
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, seconds < 10 ? "%.2f s" : "%.1f s", seconds);
+  return text;
+}
+
+std::string counted(int count, const std::string& thing) {
+  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
+}
+
+std::string rank_and_pid(int rank, pid_t pid) {
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + ")";
+}
+
+EventLine line(const RunStarted& event) {
+  std::string text = "starting " + counted(event.local_world_size, "worker") + " of " +
+                     event.program + ", store at " + event.store;
+  if (!event.log_folder.empty()) text += ", logs in " + event.log_folder.string();
+  return {LogLevel::info, -1, text};
+}
+
+EventLine line(const AttemptStarted& event) {
+  return {LogLevel::debug, event.attempt,
+          "starting the workers; " + counted(event.restarts_left, "restart") + " left"};
+}
+
+EventLine line(const WorkerStarted& event) {
+  return {LogLevel::debug, event.attempt, rank_and_pid(event.rank, event.pid) + " started"};
+}
+
+EventLine line(const WorkerNotStarted& event) {
+  return {LogLevel::error, event.attempt,
+          "rank " + std::to_string(event.rank) + " could not be started (" + event.step +
+              "): " + event.message};
+}
+
+EventLine line(const WorkerDying& event) {
+  return {LogLevel::debug, event.attempt,
+          "rank " + std::to_string(event.rank) + " is dying after " +
+              seconds_text(event.after_start_seconds)};
+}
+
+EventLine line(const WorkerExited& event) {
+  const auto who = rank_and_pid(event.rank, event.pid);
+  const auto after = " after " + seconds_text(event.ran_seconds);
+  if (!event.failed()) return {LogLevel::debug, event.attempt, who + " succeeded" + after};
+  if (event.was_stopped) {
+    return {LogLevel::debug, event.attempt, who + " stopped with " + end_of(event) + after};
+  }
+  auto text = who + (event.signal != 0 ? " was killed by " : " failed with ") + end_of(event);
+  return {LogLevel::warn, event.attempt, text + after};
+}
+
+EventLine line(const WorkersStopping& event) {
+  return {LogLevel::info, event.attempt,
+          "stopping " + ranks_phrase(event.ranks) + ": " + event.reason};
+}
+
+EventLine line(const WorkersKilled& event) {
+  return {LogLevel::warn, event.attempt,
+          "killed " + ranks_phrase(event.ranks) + ": " + event.reason};
+}
+
+EventLine line(const RestartDecided& event) {
+  std::string text = "restarting";
+  if (event.delay.count() > 0) {
+    text += " in " + seconds_text(std::chrono::duration<double>(event.delay).count());
+  }
+  return {LogLevel::warn, event.next_attempt, text + ": " + event.reason};
+}
+
+EventLine line(const SignalReceived& event) {
+  return {LogLevel::warn, -1, "received " + signal_name(event.signal) + ": " + event.action};
+}
+
+EventLine line(const Note& event) {
+  return {LogLevel::info, -1, event.message};
+}
+
+EventLine line(const Warning& event) {
+  return {LogLevel::warn, -1, event.message};
+}
+
+EventLine line(const RunFinished& event) {
+  const auto attempts = counted(event.attempts, "attempt");
+  if (event.result == RunResult::succeeded) {
+    return {LogLevel::debug, -1, "all workers succeeded in " + attempts};
+  }
+  return {LogLevel::error, -1,
+          "the run ended after " + attempts + " with exit code " + std::to_string(event.exit_code) +
+              ": " + event.reason};
+}
+
+}  // namespace
+
+EventLine line_for(const Event& event) {
+  return std::visit([](const auto& value) { return line(value); }, event);
+}
+
+std::string end_of(const WorkerExited& worker) {
+  if (worker.signal == 0) return "exit code " + std::to_string(worker.exit_code);
+  return signal_name(worker.signal) + (worker.is_out_of_memory ? " (out of memory)" : "");
+}
+
+std::string format_ranks(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    // Two neighbours read better as a list than as a range.
+    if (last == i + 1) last = i;
+    parts.push_back(std::to_string(ranks[i]) + (last > i ? "-" + std::to_string(ranks[last]) : ""));
+    i = last + 1;
+  }
+  return join(parts, ", ");
+}
+
+std::string ranks_phrase(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + format_ranks(ranks);
+}
+
+}  // namespace ddprun

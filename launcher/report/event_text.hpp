@@ -1,0 +1,30 @@
+// Each event as a line for people: how serious it is, which attempt it belongs to, and what
+// happened. Pure.
+#pragma once
+
+#include "launcher/report/event.hpp"
+#include <ddprun/log.hpp>
+
+#include <string>
+
+namespace ddprun {
+
+struct EventLine {
+  LogLevel level = LogLevel::info;
+  int attempt = -1;  ///< -1: the event belongs to none
+  std::string message;
+};
+
+/// The line for `event`. That of RunFinished is one sentence; the whole is in final_report.hpp.
+EventLine line_for(const Event& event);
+
+/// "exit code 3" or "SIGKILL (out of memory)".
+std::string end_of(const WorkerExited& worker);
+
+/// "2" or "0, 1, 3-7"; ranks in ascending order.
+std::string format_ranks(std::vector<int> ranks);
+
+/// "rank 2" or "ranks 0, 1".
+std::string ranks_phrase(const std::vector<int>& ranks);
+
+}  // namespace ddprun

@@ -1,0 +1,30 @@
+#include "launcher/report/exit_code.hpp"
+
+namespace ddprun {
+
+namespace {
+
+int code_of(const WorkerExited& worker) {
+  if (worker.signal != 0) return kExitSignalBase + worker.signal;
+  return worker.exit_code != 0 ? worker.exit_code : kExitFailure;
+}
+
+}  // namespace
+
+int exit_code_for(RunResult result, ExitCodePolicy policy,
+                  const std::vector<WorkerExited>& failures, int interrupting_signal) {
+  switch (result) {
+    case RunResult::succeeded:
+      return kExitSuccess;
+    case RunResult::interrupted:
+      return interrupting_signal > 0 ? kExitSignalBase + interrupting_signal : kExitFailure;
+    case RunResult::not_started:
+      return policy == ExitCodePolicy::worker ? kExitNotStarted : kExitFailure;
+    case RunResult::failed:
+      if (policy == ExitCodePolicy::torchrun || failures.empty()) return kExitFailure;
+      return code_of(failures.front());
+  }
+  return kExitFailure;
+}
+
+}  // namespace ddprun

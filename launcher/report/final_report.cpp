@@ -1,0 +1,165 @@
+#include "launcher/report/final_report.hpp"
+
+#include "launcher/report/event_text.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+namespace ddprun {
+
+namespace {
+
+// Below this words are broken off too often; above it lines are too long to read.
+constexpr int kColumnsMin = 40;
+constexpr int kColumnsMax = 100;
+// A collective error fails all ranks at once; a thousand of them hide the report.
+constexpr std::size_t kLaterFailuresMax = 8;
+constexpr std::size_t kLabelColumns = 12;
+
+std::string utc(std::chrono::system_clock::time_point when) {
+  const auto seconds = std::chrono::system_clock::to_time_t(when);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[40];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text;
+}
+
+std::string one_decimal(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", value);
+  return text;
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  const double mebibytes = static_cast<double>(bytes) / (1024.0 * 1024.0);
+  return mebibytes < 1024 ? one_decimal(mebibytes) + " MiB"
+                          : one_decimal(mebibytes / 1024) + " GiB";
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+/// Collects the lines of the report.
+class Page {
+ public:
+  explicit Page(int columns) : columns_(std::clamp(columns, kColumnsMin, kColumnsMax)) {}
+
+  void rule(char letter) {
+    text_ += std::string(static_cast<std::size_t>(columns_), letter) + "\n";
+  }
+
+  void paragraph(const std::string& text) { add(text, ""); }
+
+  /// "  label     : text", continued below the text.
+  void field(const std::string& label, const std::string& text) {
+    if (text.empty()) return;
+    auto head = "  " + label;
+    head.resize(std::max(head.size(), kLabelColumns), ' ');
+    head += ": ";
+    add(text, head);
+  }
+
+  /// Lines of somebody else, behind a bar.
+  void quote(const std::string& label, const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    text_ += "  " + label + ":\n";
+    for (const auto& line : lines) add(line, "    | ", "    | ");
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  void add(const std::string& text, const std::string& head) {
+    add(text, head, std::string(head.size(), ' '));
+  }
+
+  void add(const std::string& text, const std::string& head, const std::string& following) {
+    const auto width = columns_ - static_cast<int>(head.size());
+    bool is_first = true;
+    for (const auto& line : wrap_text(printable(text), width)) {
+      text_ += (is_first ? head : following) + line + "\n";
+      is_first = false;
+    }
+  }
+
+  int columns_;
+  std::string text_;
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  auto lines = split(text, '\n');
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
+std::string how_it_ended(const WorkerExited& worker) {
+  if (worker.signal != 0) {
+    return "killed by signal " + std::to_string(worker.signal) + ", " + end_of(worker);
+  }
+  return end_of(worker);
+}
+
+void add_root_cause(Page& page, const WorkerExited& worker, const ReportFacts& facts) {
+  page.paragraph("Root cause (first failure observed):");
+  const auto end = facts.ends.find(worker.rank);
+  page.field("rank", std::to_string(worker.rank) +
+                         " (local_rank: " + std::to_string(worker.local_rank) +
+                         ", pid: " + std::to_string(worker.pid) + ")");
+  page.field("ended", how_it_ended(worker));
+  page.field("time", (end == facts.ends.end() ? "" : utc(end->second) + ", ") +
+                         one_decimal(worker.ran_seconds) + " s after its start");
+  if (worker.peak_memory_bytes > 0) {
+    page.field("memory", bytes_text(worker.peak_memory_bytes) + " at its peak" +
+                             (worker.is_out_of_memory ? "; killed for want of memory" : ""));
+  }
+  page.field("core", worker.core_file ? worker.core_file->string() : "");
+  page.field("logs", worker.log_folder.string());
+  page.field("message", worker.error_message);
+  page.quote("traceback", lines_of(worker.error_traceback));
+  page.quote("last lines of its standard error", worker.last_lines);
+}
+
+void add_later_failures(Page& page, const std::vector<WorkerExited>& failures) {
+  if (failures.size() < 2) return;
+  page.rule('-');
+  page.paragraph("Failed later, probably because of it:");
+  const auto shown = std::min(failures.size(), kLaterFailuresMax + 1);
+  for (std::size_t i = 1; i < shown; ++i) {
+    const auto& worker = failures[i];
+    auto text = end_of(worker) + " after " + one_decimal(worker.ran_seconds) + " s";
+    if (!worker.error_message.empty()) text += ": " + first_line(worker.error_message);
+    page.field("rank " + std::to_string(worker.rank), text);
+  }
+  if (shown < failures.size()) {
+    std::vector<int> ranks;
+    for (std::size_t i = shown; i < failures.size(); ++i) ranks.push_back(failures[i].rank);
+    page.paragraph("  and " + ranks_phrase(ranks));
+  }
+}
+
+}  // namespace
+
+std::string final_report(const RunFinished& finished, const ReportFacts& facts, int columns) {
+  Page page(columns);
+  page.rule('=');
+  page.paragraph(facts.program + " FAILED after " + std::to_string(finished.attempts) +
+                 (finished.attempts == 1 ? " attempt" : " attempts"));
+  if (!finished.reason.empty()) page.paragraph(finished.reason);
+  if (!finished.failures.empty()) {
+    page.rule('-');
+    add_root_cause(page, finished.failures.front(), facts);
+    add_later_failures(page, finished.failures);
+  }
+  if (!facts.stopped.empty()) {
+    page.rule('-');
+    page.paragraph("Stopped by ddprun after the failure: " + ranks_phrase(facts.stopped));
+  }
+  page.rule('=');
+  return page.text();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,23 @@
+// The report that a failed run ends with: the root cause first and whole, the others short. Plain
+// ASCII around what workers said. Pure.
+#pragma once
+
+#include "launcher/report/event.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// What the report needs beyond RunFinished.
+struct ReportFacts {
+  std::string program;
+  std::map<int, std::chrono::system_clock::time_point> ends;  ///< by rank; may be incomplete
+  std::vector<int> stopped;  ///< ranks that ddprun stopped because of the failure
+};
+
+/// Lines of at most `columns` characters unless a single word is longer; readable from 60 on.
+std::string final_report(const RunFinished& finished, const ReportFacts& facts, int columns);
+
+}  // namespace ddprun

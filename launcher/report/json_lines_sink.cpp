@@ -1,0 +1,196 @@
+#include "launcher/report/json_lines_sink.hpp"
+
+#include "rendezvous/base/signal_name.hpp"
+#include <ddprun/error.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// RFC 3339 in UTC with microseconds, which sorts as text.
+std::string timestamp(std::chrono::system_clock::time_point when) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(when);
+  const auto seconds = std::chrono::system_clock::to_time_t(whole);
+  const auto micro = std::chrono::duration_cast<std::chrono::microseconds>(when - whole).count();
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char date[40];
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &parts);
+  char text[64];
+  std::snprintf(text, sizeof text, "%s.%06ldZ", date, static_cast<long>(micro));
+  return text;
+}
+
+Json signal_or_null(int signal) {
+  return signal == 0 ? Json() : Json(signal_name(signal));
+}
+
+Json path_or_null(const std::filesystem::path& path) {
+  return path.empty() ? Json() : Json(path.string());
+}
+
+const char* to_text(RunResult result) {
+  switch (result) {
+    case RunResult::succeeded:
+      return "succeeded";
+    case RunResult::failed:
+      return "failed";
+    case RunResult::not_started:
+      return "not_started";
+    case RunResult::interrupted:
+      return "interrupted";
+  }
+  return "failed";
+}
+
+Json fields(const RunStarted& event) {
+  return {{"event", "run_started"},   {"run_id", event.run_id},
+          {"program", event.program}, {"local_world_size", event.local_world_size},
+          {"store", event.store},     {"log_folder", path_or_null(event.log_folder)}};
+}
+
+Json fields(const AttemptStarted& event) {
+  return {{"event", "attempt_started"},
+          {"attempt", event.attempt},
+          {"restarts_left", event.restarts_left}};
+}
+
+Json fields(const WorkerStarted& event) {
+  return {{"event", "worker_started"},
+          {"attempt", event.attempt},
+          {"rank", event.rank},
+          {"pid", event.pid}};
+}
+
+Json fields(const WorkerNotStarted& event) {
+  return {{"event", "worker_not_started"},
+          {"attempt", event.attempt},
+          {"rank", event.rank},
+          {"step", event.step},
+          {"message", event.message}};
+}
+
+Json fields(const WorkerDying& event) {
+  return {{"event", "worker_dying"},
+          {"attempt", event.attempt},
+          {"rank", event.rank},
+          {"after_start_seconds", event.after_start_seconds}};
+}
+
+Json fields(const WorkerExited& event) {
+  return {{"event", "worker_exited"},
+          {"attempt", event.attempt},
+          {"rank", event.rank},
+          {"local_rank", event.local_rank},
+          {"pid", event.pid},
+          {"exit_code", event.signal == 0 ? Json(event.exit_code) : Json()},
+          {"signal", signal_or_null(event.signal)},
+          {"was_stopped", event.was_stopped},
+          {"is_out_of_memory", event.is_out_of_memory},
+          {"peak_memory_bytes", event.peak_memory_bytes},
+          {"ran_seconds", event.ran_seconds},
+          {"core_file", event.core_file ? Json(event.core_file->string()) : Json()},
+          {"error_message", event.error_message},
+          {"error_traceback", event.error_traceback},
+          {"last_lines", event.last_lines},
+          {"log_folder", path_or_null(event.log_folder)}};
+}
+
+Json fields(const WorkersStopping& event) {
+  return {{"event", "workers_stopping"},
+          {"attempt", event.attempt},
+          {"reason", event.reason},
+          {"ranks", event.ranks}};
+}
+
+Json fields(const WorkersKilled& event) {
+  return {{"event", "workers_killed"},
+          {"attempt", event.attempt},
+          {"reason", event.reason},
+          {"ranks", event.ranks}};
+}
+
+Json fields(const RestartDecided& event) {
+  return {{"event", "restart_decided"},
+          {"next_attempt", event.next_attempt},
+          {"reason", event.reason},
+          {"delay_seconds", std::chrono::duration<double>(event.delay).count()}};
+}
+
+Json fields(const SignalReceived& event) {
+  return {{"event", "signal_received"},
+          {"signal", signal_name(event.signal)},
+          {"action", event.action}};
+}
+
+Json fields(const Note& event) {
+  return {{"event", "note"}, {"message", event.message}};
+}
+
+Json fields(const Warning& event) {
+  return {{"event", "warning"}, {"message", event.message}};
+}
+
+Json fields(const RunFinished& event) {
+  Json ranks = Json::array();
+  for (const auto& worker : event.failures) ranks.push_back(worker.rank);
+  return {{"event", "run_finished"},      {"result", to_text(event.result)},
+          {"exit_code", event.exit_code}, {"attempts", event.attempts},
+          {"reason", event.reason},       {"failed_ranks", ranks}};
+}
+
+}  // namespace
+
+std::string json_line(const Event& event, std::chrono::system_clock::time_point when,
+                      int node_rank) {
+  Json line = {{"time", timestamp(when)}, {"node_rank", node_rank}};
+  line.update(std::visit([](const auto& value) { return fields(value); }, event));
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+JsonLinesSink::JsonLinesSink(const std::filesystem::path& file, int node_rank, Log log)
+    : file_(file), node_rank_(node_rank), log_(std::move(log)) {
+  // Non-blocking: a reader of a pipe who has gone to sleep must not stop the agent.
+  fd_ =
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  if (fd_ >= 0) return;
+  const int reason = errno;
+  const std::string hint =
+      reason == ENXIO ? "it is a pipe that nobody reads" : std::strerror(reason);
+  throw Error(Errc::usage, "--events=" + file.string() + ": cannot be written: " + hint);
+}
+
+JsonLinesSink::~JsonLinesSink() {
+  ::close(fd_);
+}
+
+void JsonLinesSink::take(const Event& event, std::chrono::system_clock::time_point when) {
+  auto line = json_line(event, when, node_rank_) + "\n";
+  // The rest of a line that did not fit is lost; the next must not be lost with it.
+  if (ends_in_mid_line_) line.insert(line.begin(), '\n');
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const auto written = ::write(fd_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) break;
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (rest.size() != line.size()) ends_in_mid_line_ = !rest.empty();
+  if (rest.empty() || has_warned_) return;
+  has_warned_ = true;
+  write_log(log_, LogLevel::warn,
+            "--events=" + file_.string() + ": events are being lost: " + std::strerror(errno));
+}
+
+}  // namespace ddprun
