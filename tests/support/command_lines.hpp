@@ -1,0 +1,45 @@
+// Command lines in tests: what they mean, or what is said against them.
+#pragma once
+
+#include "launcher/cli/command_line.hpp"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::test {
+
+using Words = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+inline EnvironmentLookup lookup_in(const Variables& variables) {
+  return [variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+/// The options of a command line that must be right.
+inline LaunchOptions options_of(const Words& arguments, const Variables& variables = {}) {
+  const auto parsed = parse_command_line(arguments, lookup_in(variables));
+  if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
+  return std::get<LaunchOptions>(parsed);
+}
+
+/// The problems of a command line that must be wrong, one a line.
+inline std::string problems_of(const Words& arguments, const Variables& variables = {}) {
+  const auto parsed = parse_command_line(arguments, lookup_in(variables));
+  const auto* problem = std::get_if<UsageProblem>(&parsed);
+  if (problem == nullptr) return "";
+  return describe(*problem);
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace ddprun::test

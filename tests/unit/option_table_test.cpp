@@ -1,0 +1,138 @@
+#include "launcher/cli/option_table.hpp"
+
+#include "tests/support/command_lines.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+TEST_SUITE("command line environment") {
+  TEST_CASE("PET_ variables give defaults which arguments override") {
+    const Variables variables = {{"PET_NPROC_PER_NODE", "3"}, {"PET_MAX_RESTARTS", "2"},
+                                 {"PET_REDIRECTS", "0:1"},    {"PET_STANDALONE", "1"},
+                                 {"PET_MODULE", "0"},         {"PET_RDZV_ID", "job"}};
+    const auto options = options_of({"--max_restarts=5", "train.py"}, variables);
+    CHECK(options.nproc_per_node.number == 3);
+    CHECK(options.max_restarts == 5);
+    CHECK(options.redirects.of(0) == 1);
+    CHECK(options.redirects.of(1) == 0);
+    CHECK(options.standalone);
+    CHECK_FALSE(options.module);
+    CHECK(options.rdzv_id == "job");
+  }
+
+  TEST_CASE("a wrong value names its variable, once per variable") {
+    const auto problems =
+        problems_of({"train.py"}, {{"PET_MAX_RESTARTS", "three"}, {"PET_NO_PYTHON", "yes"}});
+    CHECK(contains(problems, "PET_MAX_RESTARTS=three: is not an integer"));
+    CHECK(contains(problems, "PET_NO_PYTHON=yes: is not an integer (0 for off, 1 for on)"));
+  }
+
+  TEST_CASE("a wrong value that an argument overrides does no harm") {
+    CHECK(options_of({"--max_restarts=1", "x.py"}, {{"PET_MAX_RESTARTS", "three"}}).max_restarts ==
+          1);
+  }
+
+  TEST_CASE("an empty variable counts as not set") {
+    CHECK(options_of({"x.py"}, {{"PET_MAX_RESTARTS", ""}, {"PET_STANDALONE", ""}}) ==
+          options_of({"x.py"}));
+  }
+
+  TEST_CASE("options without a variable ignore it") {
+    CHECK(options_of({"x.py"}, {{"PET_NUMA_BINDING", "node"},
+                                {"PET_USE_ENV", "1"},
+                                {"PET_LOGS_SPECS", "x"},
+                                {"PET_EVENTS", "f"}}) == options_of({"x.py"}));
+  }
+
+  TEST_CASE("the older variable of the shutdown timeout yields to PET_ and to the argument") {
+    const std::string older = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
+    CHECK(options_of({"x.py"}, {{older, "7"}}).shutdown_timeout == 7s);
+    CHECK(options_of({"x.py"}, {{older, "7"}, {"PET_SHUTDOWN_TIMEOUT", "8"}}).shutdown_timeout ==
+          8s);
+    CHECK(options_of({"--shutdown_timeout=9", "x.py"}, {{older, "7"}}).shutdown_timeout == 9s);
+    CHECK(contains(problems_of({"x.py"}, {{older, "soon"}}), older + "=soon"));
+  }
+}
+
+TEST_SUITE("option table") {
+  TEST_CASE("names are unique, in small letters, and help is given for each") {
+    std::set<std::string_view> names;
+    std::set<char> letters;
+    for (const auto& entry : option_table()) {
+      CHECK(names.insert(entry.name).second);
+      CHECK(entry.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos);
+      CHECK_FALSE(entry.help.empty());
+      CHECK(entry.help.back() == '.');
+      if (entry.short_name != 0) CHECK(letters.insert(entry.short_name).second);
+      CHECK(find_option(entry.name) == &entry);
+    }
+  }
+
+  TEST_CASE("torchrun's abbreviations stay unambiguous whatever ddprun adds") {
+    for (const auto& own : option_table()) {
+      if (!own.is_own()) continue;
+      for (const auto& entry : option_table()) {
+        CHECK_MESSAGE((entry.is_own() || entry.name.rfind(own.name, 0) != 0), own.name, " hides ",
+                      entry.name);
+      }
+    }
+  }
+}
+
+TEST_SUITE("help text") {
+  TEST_CASE("every option is in it and lines keep to the terminal's width") {
+    for (const int columns : {60, 80, 100}) {
+      const auto parsed = parse_command_line({"--help"}, lookup_in({}), columns);
+      const auto text = std::get<HelpText>(parsed).text;
+      for (const auto& entry : option_table()) {
+        CHECK(contains(text, "--" + std::string(entry.name)));
+      }
+      std::size_t longest = 0;
+      for (std::size_t begin = 0; begin < text.size();) {
+        const auto end = text.find('\n', begin);
+        longest = std::max(longest, end - begin);
+        begin = end + 1;
+      }
+      CHECK(longest <= static_cast<std::size_t>(columns));
+    }
+  }
+}
+
+TEST_SUITE("command line robustness") {
+  TEST_CASE("whatever the arguments and variables are, parsing gives one of its three answers") {
+    std::mt19937 random(20261121);
+    const auto any = [&](std::size_t count) {
+      return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);
+    };
+    const Words pieces = {"--",   "-",   "=",    "-r",   "-t",  "-m",  "--r",
+                          "0:3",  ",",   ":",    "[",    "]",   "'",   "\"",
+                          "99",   "-1",  "1e9",  "nan",  "$",   "${",  "\xff",
+                          "\x01", "SIG", "TERM", "auto", "gpu", "a=b", "9999999999999"};
+    const auto text = [&] {
+      std::string word;
+      if (any(3) == 0) word = "--" + std::string(option_table()[any(option_table().size())].name);
+      if (any(2) == 0) word += "=";
+      for (std::size_t i = any(4); i > 0; --i) word += pieces[any(pieces.size())];
+      return any(50) == 0 ? word + std::string(100'000, 'x') : word;
+    };
+    for (int round = 0; round < 20'000; ++round) {
+      Words arguments;
+      for (std::size_t i = any(6); i > 0; --i) arguments.push_back(text());
+      const EnvironmentLookup environment = [&](const std::string&) -> std::optional<std::string> {
+        if (any(4) != 0) return std::nullopt;
+        return text();
+      };
+      const auto parsed = parse_command_line(arguments, environment);
+      if (const auto* problem = std::get_if<UsageProblem>(&parsed)) {
+        REQUIRE_FALSE(problem->problems.empty());
+      }
+    }
+  }
+}
