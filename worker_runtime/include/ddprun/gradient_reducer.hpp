@@ -1,8 +1,9 @@
 // Averages gradients over the workers while the backward pass goes on. Gradients live in a few
 // contiguous buckets in reverse order of definition, which is about the order in which a backward
 // pass makes them; a bucket is all-reduced as soon as its last gradient is ready. Knows no tensor
-// library: parameters are pointers and counts. One thread at a time drives it (begin, finish);
-// ready() may be called by any thread.
+// library: parameters are pointers and counts in the memory of the CPU. One thread at a time drives
+// it (begin, finish); ready() may be called by any thread, and the group by no other one while a
+// step is under way.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -44,7 +45,9 @@ struct BucketTimeline {
   std::size_t bytes = 0;
   double ready_seconds = 0;     ///< its last gradient was ready
   double launched_seconds = 0;  ///< its all-reduce was queued
-  double done_seconds = 0;      ///< its all-reduce had ended
+  /// Its all-reduce had ended, as far as anybody looked: at the next complete bucket, or in
+  /// finish(). Exact for what finish() waited for.
+  double done_seconds = 0;
 };
 
 struct StepTimeline {
@@ -57,8 +60,9 @@ struct StepTimeline {
   double exposed_seconds() const { return finished_seconds - finish_called_seconds; }
 };
 
-/// Which parameters share a bucket: indices in launch order. Pure; the rule is PyTorch's (a bucket
-/// is closed when it reaches its limit, so it may overshoot; one data type to a bucket).
+/// Which parameters share a bucket, in launch order and in the order in which their gradients lie
+/// in it, one directly after another. The rule is PyTorch's: a bucket is closed when it reaches its
+/// limit, so it may overshoot; one data type to a bucket, each with its own small first one.
 struct BucketPlan {
   struct Bucket {
     std::vector<std::size_t> parameters;
@@ -72,16 +76,19 @@ struct BucketPlan {
   bool operator==(const BucketPlan&) const = default;
 };
 
+/// Pure. The first limit is at most the cap.
 BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options);
 
 class GradientReducer {
  public:
   /// `state` are further tensors to broadcast at construction (BatchNorm's running statistics,
-  /// ...). Blocks; throws Error{Errc::usage} naming the parameter and the ranks that differ.
+  /// ...). Blocks; throws Error{Errc::usage} naming the parameter and the ranks that differ. A
+  /// group of one rank is never called.
   GradientReducer(ProcessGroup group, std::vector<Parameter> parameters,
                   std::vector<Buffer> state = {}, ReducerOptions options = {});
   GradientReducer(GradientReducer&&) noexcept;
   GradientReducer& operator=(GradientReducer&&) noexcept;
+  /// Within a step that was not finished, it aborts the group: the other ranks' finish() fails.
   ~GradientReducer();
 
   /// Where the gradient of parameter `index` must be written: same count and type as its values,
@@ -91,6 +98,7 @@ class GradientReducer {
 
   const BucketPlan& plan() const;
 
+  /// Between steps only.
   void zero_gradients();
 
   /// Starts a step. With `synchronise` false gradients only accumulate on this rank (PyTorch's
@@ -98,12 +106,15 @@ class GradientReducer {
   void begin(bool synchronise = true);
 
   /// The gradient of parameter `index` is complete. Once per step and parameter; a second time
-  /// throws Errc::usage.
+  /// throws Errc::usage. Never waits for other ranks, and leaves their failures to finish().
   void ready(std::size_t index);
 
   /// Waits until every gradient has been averaged. Parameters that were not ready are an
-  /// Error{Errc::usage} naming them, unless find_unused_parameters: then they count as zero here,
-  /// and is_used() tells whether any rank used them.
+  /// Error{Errc::usage} naming them, which leaves the step open, unless find_unused_parameters:
+  /// then they count as zero here, or as what steps without synchronisation have added, and
+  /// is_used() tells whether any rank used them. Without synchronisation nothing is awaited nor
+  /// asked. Throws what a collective failed with (PeerFailed, Errc::timeout at the deadline, ...);
+  /// after that the reducer can only be destroyed.
   StepTimeline finish(Deadline deadline = Deadline::never());
 
   /// After finish() with find_unused_parameters: whether any rank marked the parameter ready.
