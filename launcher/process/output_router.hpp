@@ -11,12 +11,9 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
-#include <chrono>
-#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace ddprun {
 
@@ -31,6 +28,8 @@ struct StreamSpec {
 /// Which of its two streams.
 enum class StreamKind { standard_output, standard_error };
 
+class WorkerStream;
+
 class OutputRouter {
  public:
   /// Descriptors of the console's two streams. They stay the caller's and keep their flags: they
@@ -43,39 +42,16 @@ class OutputRouter {
   OutputRouter(boost::asio::any_io_executor executor, Console console, Log log = {});
   ~OutputRouter();  ///< what the console has not taken by now is lost; see drain()
 
-  /// One stream of one worker, from open() until its end. Destroying it stops the reading.
-  class Stream;
-
   /// Opens the file, if there is to be one, and a pipe. Throws Error{Errc::system} naming the file.
-  std::shared_ptr<Stream> open(const StreamSpec& spec, StreamKind kind);
+  std::shared_ptr<WorkerStream> open(const StreamSpec& spec, StreamKind kind);
 
   /// Waits until the console has taken what it is to get, or the deadline passes. For the end of
   /// the run.
   boost::asio::awaitable<void> drain(Deadline deadline);
 
-  class Impl;
-
  private:
-  std::shared_ptr<Impl> impl_;
-};
-
-class OutputRouter::Stream {
- public:
-  virtual ~Stream() = default;
-
-  /// The end to give to the worker; close it with close_worker_end() once the worker has it.
-  virtual int worker_end() const = 0;
-  virtual void close_worker_end() = 0;
-
-  /// Begins to read.
-  virtual void start() = 0;
-
-  /// Returns when everything has been read to the end, or when the deadline passes (a descendant
-  /// may hold the pipe open); then the rest is not read.
-  virtual boost::asio::awaitable<void> finish(Deadline deadline) = 0;
-
-  /// The last lines, oldest first.
-  virtual std::vector<std::string> last_lines() const = 0;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace ddprun

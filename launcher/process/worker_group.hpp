@@ -79,8 +79,9 @@ class WorkerGroup {
   /// returns their pids once they are gone, at most 1 s later.
   boost::asio::awaitable<std::vector<pid_t>> sweep();
 
- private:
   class Impl;
+
+ private:
   std::shared_ptr<Impl> impl_;  ///< shared with the coroutines that watch the workers
 };
 

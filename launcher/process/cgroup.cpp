@@ -1,0 +1,167 @@
+#include "launcher/process/cgroup.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sstream>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_text(const char* path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string text_of(int error_number) {
+  return std::strerror(error_number);
+}
+
+/// The cgroup's folder and all below it, the deepest last.
+std::vector<fs::path> folders_of(const fs::path& folder) {
+  std::vector<fs::path> folders{folder};
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->is_directory(error)) folders.push_back(entry->path());
+  }
+  return folders;
+}
+
+/// Whether a child can be born in the cgroup: permissions, delegation and the kernel's version all
+/// have a say, so it is tried.
+int try_birth(int cgroup_fd) {
+  clone_args arguments{};
+  arguments.flags = CLONE_INTO_CGROUP;
+  arguments.exit_signal = SIGCHLD;
+  arguments.cgroup = static_cast<std::uint64_t>(cgroup_fd);
+  const long child = ::syscall(SYS_clone3, &arguments, sizeof(arguments));
+  if (child == 0) {
+    while (true) ::syscall(SYS_exit_group, 0);
+  }
+  if (child < 0) return errno;
+  while (::waitpid(static_cast<pid_t>(child), nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::optional<fs::path> own_cgroup_folder(std::string_view cgroup_text,
+                                          std::string_view mounts_text) {
+  std::optional<std::string> own;
+  std::istringstream cgroups{std::string(cgroup_text)};
+  for (std::string line; std::getline(cgroups, line);) {
+    if (line.rfind("0::/", 0) == 0) own = line.substr(4);
+  }
+  // A path that leads outside the mount belongs to another cgroup name space.
+  if (!own || own->rfind("..", 0) == 0) return std::nullopt;
+  std::istringstream mounts{std::string(mounts_text)};
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream fields(line);
+    std::string device, folder, type;
+    if (fields >> device >> folder >> type && type == "cgroup2") {
+      return own->empty() ? fs::path(folder) : fs::path(folder) / *own;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reason) {
+  const auto own =
+      own_cgroup_folder(read_text("/proc/self/cgroup"), read_text("/proc/self/mounts"));
+  if (!own) {
+    reason = "no cgroup2 hierarchy is mounted";
+    return std::nullopt;
+  }
+  const fs::path folder = *own / name;
+  if (::mkdir(folder.c_str(), 0755) != 0) {
+    reason = folder.string() + ": " + text_of(errno);
+    return std::nullopt;
+  }
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int error = fd < 0 ? errno : try_birth(fd);
+  if (error != 0) {
+    if (fd >= 0) ::close(fd);
+    ::rmdir(folder.c_str());
+    reason = folder.string() + ": no process can be started in it: " + text_of(error);
+    return std::nullopt;
+  }
+  return Cgroup(folder, fd);
+}
+
+Cgroup::Cgroup(Cgroup&& other) noexcept
+    : folder_(std::move(other.folder_)), fd_(std::exchange(other.fd_, -1)) {}
+
+Cgroup& Cgroup::operator=(Cgroup&& other) noexcept {
+  std::swap(folder_, other.folder_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Cgroup::~Cgroup() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::vector<pid_t> Cgroup::members() const {
+  std::vector<pid_t> pids;
+  for (const auto& folder : folders_of(folder_)) {
+    std::ifstream list(folder / "cgroup.procs");
+    for (pid_t pid = 0; list >> pid;) pids.push_back(pid);
+  }
+  return pids;
+}
+
+bool Cgroup::is_populated() const {
+  const auto events = read_text((folder_ / "cgroup.events").c_str());
+  return events.find("populated 1") != std::string::npos;
+}
+
+void Cgroup::wait_until_empty(Deadline deadline) const {
+  const int fd = ::openat(fd_, "cgroup.events", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  std::array<char, 256> text{};
+  while (!deadline.passed()) {
+    // Reading arms the notification, so what changes after it is not missed.
+    const auto count = ::pread(fd, text.data(), text.size(), 0);
+    const std::string_view events(text.data(),
+                                  static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (events.find("populated 1") == std::string_view::npos) break;
+    pollfd change{.fd = fd, .events = POLLPRI, .revents = 0};
+    ::poll(&change, 1, deadline.remaining_poll_milliseconds());
+  }
+  ::close(fd);
+}
+
+bool Cgroup::kill() const noexcept {
+  const int fd = ::openat(fd_, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool is_done = ::write(fd, "1", 1) == 1;
+  ::close(fd);
+  return is_done;
+}
+
+void Cgroup::remove() const noexcept {
+  auto folders = folders_of(folder_);
+  std::reverse(folders.begin(), folders.end());
+  for (const auto& folder : folders) ::rmdir(folder.c_str());
+}
+
+}  // namespace ddprun

@@ -1,0 +1,56 @@
+// A cgroup (version 2) of the run's own: membership is inherited by every fork and cannot be left
+// by a process that has no right to, and the kernel kills all members at once. Any thread.
+#pragma once
+
+#include <ddprun/deadline.hpp>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+namespace ddprun {
+
+/// This process' cgroup in the unified hierarchy as a folder, from the texts of /proc/self/cgroup
+/// and /proc/self/mounts. Nothing if there is no such hierarchy.
+std::optional<std::filesystem::path> own_cgroup_folder(std::string_view cgroup_text,
+                                                       std::string_view mounts_text);
+
+class Cgroup {
+ public:
+  /// Makes a cgroup below this process' own and tries whether a child can be born in it. On failure
+  /// returns nothing and says why in `reason`.
+  static std::optional<Cgroup> create(const std::string& name, std::string& reason);
+
+  Cgroup(Cgroup&& other) noexcept;
+  Cgroup& operator=(Cgroup&& other) noexcept;
+  ~Cgroup();  ///< closes the descriptor; the cgroup itself stays, see remove()
+
+  /// The folder's descriptor, for CLONE_INTO_CGROUP.
+  int fd() const { return fd_; }
+
+  /// Processes in it and in the cgroups that its members made below it.
+  std::vector<pid_t> members() const;
+
+  /// True while there is any member, one that is just ending included.
+  bool is_populated() const;
+
+  /// Returns when there is no member, or when the deadline passes.
+  void wait_until_empty(Deadline deadline) const;
+
+  /// Sends SIGKILL to all members at once. False if the kernel cannot (before 5.14).
+  bool kill() const noexcept;
+
+  /// Removes it and the cgroups below it; only empty ones can be.
+  void remove() const noexcept;
+
+ private:
+  Cgroup(std::filesystem::path folder, int fd) : folder_(std::move(folder)), fd_(fd) {}
+
+  std::filesystem::path folder_;
+  int fd_ = -1;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,220 @@
+#include "launcher/process/containment.hpp"
+
+#include "launcher/process/cgroup.hpp"
+#include "launcher/process/guardian.hpp"
+#include "launcher/process/proc_scan.hpp"
+#include <ddprun/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <optional>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kMarkerName = "DDPRUN_MARKER";
+// A killed process is gone at once unless the kernel holds it (a driver, a dead network file
+// system) or it has much memory to give back.
+constexpr auto kDestructorLimit = 1s;
+// The guardian has nobody waiting for it, but must not stay for ever either.
+constexpr auto kGuardianLimit = 60s;
+// How long to wait before looking again although a process that was killed has not ended.
+constexpr auto kRoundLimit = 1s;
+
+std::string random_word() {
+  std::array<unsigned char, 12> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw_system_error("containment: getrandom", errno);
+  std::string word;
+  for (const unsigned char byte : bytes) {
+    word += "0123456789abcdef"[byte >> 4];
+    word += "0123456789abcdef"[byte & 15];
+  }
+  return word;
+}
+
+void wait_for_ends(const std::vector<int>& pidfds, Deadline deadline) {
+  for (const int pidfd : pidfds) {
+    pollfd ready{.fd = pidfd, .events = POLLIN, .revents = 0};
+    ::poll(&ready, 1, deadline.remaining_poll_milliseconds());
+    ::close(pidfd);
+  }
+}
+
+}  // namespace
+
+class Containment::Impl {
+ public:
+  Impl(ContainmentMode mode, const Log& log) : word_(random_word()) {
+    if (mode != ContainmentMode::marker) make_cgroup(mode, log);
+    if (!cgroup_) become_parent_of_orphans();
+    guardian_.emplace([this] {
+      // The guardian's own children are nobody's.
+      is_parent_of_orphans_ = false;
+      kill_until_none(Deadline::after(kGuardianLimit));
+      if (cgroup_) cgroup_->remove();
+    });
+  }
+
+  ~Impl() {
+    kill_until_none(Deadline::after(kDestructorLimit));
+    if (cgroup_) cgroup_->remove();
+    guardian_.reset();
+    if (is_parent_of_orphans_) ::prctl(PR_SET_CHILD_SUBREAPER, was_subreaper_, 0, 0, 0);
+  }
+
+  ContainmentMode mode() const {
+    return cgroup_ ? ContainmentMode::cgroup : ContainmentMode::marker;
+  }
+  int cgroup_fd() const { return cgroup_ ? cgroup_->fd() : -1; }
+  const std::string& word() const { return word_; }
+
+  std::vector<pid_t> members() const {
+    if (cgroup_) return cgroup_->members();
+    auto pids = processes_with(kMarkerName, word_);
+    for (const pid_t child : adopted_children()) {
+      if (std::find(pids.begin(), pids.end(), child) == pids.end()) pids.push_back(child);
+    }
+    return pids;
+  }
+
+  void kill() const noexcept {
+    if (cgroup_ && cgroup_->kill()) return;
+    for (const int pidfd : kill_each(members())) ::close(pidfd);
+  }
+
+  std::vector<pid_t> kill_until_none(Deadline deadline) const {
+    std::vector<pid_t> met;
+    while (true) {
+      const auto pids = members();
+      if (pids.empty() && !(cgroup_ && cgroup_->is_populated())) return met;
+      for (const pid_t pid : pids) {
+        if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);
+      }
+      kill_and_wait(pids,
+                    deadline.remaining() < kRoundLimit ? deadline : Deadline::after(kRoundLimit));
+      reap_orphans({});
+      if (deadline.passed()) return met;
+    }
+  }
+
+  void reap_orphans(const std::vector<pid_t>& own) const noexcept {
+    if (!is_parent_of_orphans_ || !guardian_) return;
+    for (const pid_t child : children()) {
+      const bool is_own = std::find(own.begin(), own.end(), child) != own.end();
+      if (!is_own && child != guardian_->pid()) ::waitpid(child, nullptr, WNOHANG);
+    }
+  }
+
+ private:
+  void make_cgroup(ContainmentMode mode, const Log& log) {
+    std::string reason;
+    cgroup_ = Cgroup::create("ddprun-" + word_, reason);
+    if (cgroup_) return;
+    if (mode == ContainmentMode::cgroup) throw Error(Errc::system, "containment: " + reason);
+    write_log(log, LogLevel::debug,
+              "no cgroup of its own for this run (" + reason +
+                  "): descendants are found by a marker in their environment");
+  }
+
+  void become_parent_of_orphans() {
+    ::prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper_, 0, 0, 0);
+    is_parent_of_orphans_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
+  }
+
+  std::vector<pid_t> adopted_children() const {
+    if (!is_parent_of_orphans_ || !guardian_) return {};
+    auto adopted = children();
+    std::erase_if(adopted, [this](pid_t child) {
+      return child == guardian_->pid() || process_state(child).is_exiting();
+    });
+    return adopted;
+  }
+
+  void kill_and_wait(const std::vector<pid_t>& pids, Deadline deadline) const {
+    if (cgroup_ && cgroup_->kill()) {
+      cgroup_->wait_until_empty(deadline);
+    } else {
+      wait_for_ends(kill_each(pids), deadline);
+    }
+  }
+
+  bool is_member(pid_t pid) const {
+    if (cgroup_) {
+      const auto pids = cgroup_->members();
+      return std::find(pids.begin(), pids.end(), pid) != pids.end();
+    }
+    const auto adopted = adopted_children();
+    return has_in_environment(pid, kMarkerName, word_) ||
+           std::find(adopted.begin(), adopted.end(), pid) != adopted.end();
+  }
+
+  /// Returns pidfds of the processes that were signalled. A number may have been given to another
+  /// process since it was read: the descriptor is opened first, then membership is asked again.
+  std::vector<int> kill_each(const std::vector<pid_t>& pids) const noexcept {
+    std::vector<int> pidfds;
+    for (const pid_t pid : pids) {
+      const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+      if (pidfd < 0) continue;
+      if (is_member(pid)) {
+        ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
+        pidfds.push_back(pidfd);
+      } else {
+        ::close(pidfd);
+      }
+    }
+    return pidfds;
+  }
+
+  std::string word_;
+  std::optional<Cgroup> cgroup_;
+  bool is_parent_of_orphans_ = false;
+  int was_subreaper_ = 0;
+  std::optional<Guardian> guardian_;
+};
+
+Containment::Containment(ContainmentMode mode, Log log)
+    : impl_(std::make_unique<Impl>(mode, log)) {}
+
+Containment::~Containment() = default;
+
+ContainmentMode Containment::mode() const {
+  return impl_->mode();
+}
+
+std::pair<std::string, std::string> Containment::marker() const {
+  return {kMarkerName, impl_->word()};
+}
+
+int Containment::cgroup_fd() const {
+  return impl_->cgroup_fd();
+}
+
+std::vector<pid_t> Containment::members() const {
+  return impl_->members();
+}
+
+void Containment::reap_orphans(const std::vector<pid_t>& own) const noexcept {
+  impl_->reap_orphans(own);
+}
+
+void Containment::kill() const noexcept {
+  impl_->kill();
+}
+
+std::vector<pid_t> Containment::kill_until_none(Deadline deadline) const {
+  return impl_->kill_until_none(deadline);
+}
+
+}  // namespace ddprun

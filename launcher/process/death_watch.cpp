@@ -1,0 +1,58 @@
+#include "launcher/process/death_watch.hpp"
+
+#include "launcher/process/proc_scan.hpp"
+
+#include <csignal>
+#include <pthread.h>
+#include <utility>
+
+namespace ddprun {
+
+DeathWatch::DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
+                       std::function<void(int)> tell)
+    : page_(page),
+      pids_(std::move(pids)),
+      tell_(std::move(tell)),
+      is_settled_(std::make_unique<bool[]>(static_cast<std::size_t>(page.local_world_size()))) {
+  // Signals are for the agent's own thread.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+DeathWatch::~DeathWatch() {
+  must_stop_ = true;
+  page_.wake();
+  thread_.join();
+}
+
+void DeathWatch::run() {
+  while (true) {
+    const auto changes = page_.changes();
+    if (must_stop_) return;
+    look();
+    page_.wait_for_change(changes, is_settled_.get(), Deadline::never());
+  }
+}
+
+void DeathWatch::look() {
+  for (std::size_t i = 0; i < pids_.size(); ++i) {
+    const int local_rank = static_cast<int>(i);
+    if (!is_settled_[i] && is_failure(local_rank)) tell_(local_rank);
+  }
+}
+
+bool DeathWatch::is_failure(int local_rank) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  const bool is_exiting = page_.phase(local_rank) == control::WorkerPhase::exiting;
+  const bool is_dead = page_.is_dead(local_rank);
+  if (!is_exiting && !is_dead) return false;
+  is_settled_[index] = true;
+  if (is_exiting) return page_.exit_status(local_rank) != 0;
+  // A program that replaces itself by exec lets go of its mutexes too, and lives on.
+  return process_state(pids_[index]).is_exiting();
+}
+
+}  // namespace ddprun

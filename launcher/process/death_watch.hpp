@@ -1,0 +1,42 @@
+// Learns of workers' deaths from the control page, long before the kernel has torn down their
+// memory and the pidfd tells of it. A thread of its own sleeps on the page.
+#pragma once
+
+#include "rendezvous/control/control_page.hpp"
+
+#include <functional>
+#include <memory>
+#include <sys/types.h>
+#include <thread>
+#include <vector>
+
+namespace ddprun {
+
+class DeathWatch {
+ public:
+  /// Calls `tell` with a local rank, on the thread of its own, at most once for each: when the
+  /// worker's main thread has died, or it announced an exit with a status other than 0. `pids` are
+  /// the workers' by local rank. `page` outlives this.
+  DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
+             std::function<void(int local_rank)> tell);
+
+  /// Ends the thread and waits for it.
+  ~DeathWatch();
+
+  DeathWatch(const DeathWatch&) = delete;
+  DeathWatch& operator=(const DeathWatch&) = delete;
+
+ private:
+  void run();
+  void look();
+  bool is_failure(int local_rank);
+
+  const control::ControlPage& page_;
+  std::vector<pid_t> pids_;
+  std::function<void(int)> tell_;
+  std::unique_ptr<bool[]> is_settled_;  ///< by local rank: told, or left to the pidfd
+  std::atomic<bool> must_stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ddprun

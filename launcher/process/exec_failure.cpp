@@ -1,0 +1,173 @@
+#include "launcher/process/exec_failure.hpp"
+
+#include <elf.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string_view>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(int error_number) {
+  return std::strerror(error_number);
+}
+
+/// The first bytes, enough for an ELF header or the interpreter line.
+std::string head_of(const fs::path& file) {
+  std::array<char, 256> bytes{};
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(bytes.data(), bytes.size());
+  return {bytes.data(), static_cast<std::size_t>(stream.gcount())};
+}
+
+/// The program named in a first line "#!program argument".
+std::optional<std::string> interpreter_of(const std::string& head) {
+  if (head.rfind("#!", 0) != 0) return std::nullopt;
+  const auto begin = head.find_first_not_of(" \t", 2);
+  if (begin == std::string::npos || head[begin] == '\n') return "";
+  return head.substr(begin, head.find_first_of(" \t\n", begin) - begin);
+}
+
+std::string machine_of(const std::string& head) {
+  if (head.rfind(ELFMAG, 0) != 0 || head.size() < sizeof(Elf64_Ehdr)) return "";
+  std::uint16_t machine = 0;
+  std::memcpy(&machine, head.data() + offsetof(Elf64_Ehdr, e_machine), sizeof(machine));
+  switch (machine) {
+    case EM_X86_64:
+      return "x86_64";
+    case EM_AARCH64:
+      return "aarch64";
+    case EM_386:
+      return "i386";
+    case EM_ARM:
+      return "arm";
+    case EM_PPC64:
+      return "ppc64";
+    case EM_RISCV:
+      return "riscv";
+    default:
+      return "another machine (" + std::to_string(machine) + ")";
+  }
+}
+
+std::string this_machine() {
+  utsname names{};
+  ::uname(&names);
+  return names.machine;
+}
+
+std::string explain_missing(const fs::path& file, const std::string& program) {
+  std::error_code error;
+  if (!fs::exists(file, error))
+    return "there is no such file" +
+           std::string(program.find('/') == std::string::npos ? "" : " (is the path right?)");
+  const auto interpreter = interpreter_of(head_of(file));
+  if (interpreter && interpreter->ends_with('\r'))
+    return "its first line ends with a carriage return, so its interpreter '" +
+           interpreter->substr(0, interpreter->size() - 1) +
+           "' is not found (convert the file to Unix line ends)";
+  if (interpreter)
+    return "its interpreter '" + *interpreter + "' (first line of the file) does not exist";
+  return "the file exists but its dynamic loader does not (was it built for another system?)";
+}
+
+std::string explain_denied(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return "a folder on its path may not be searched";
+  if (S_ISDIR(status.st_mode)) return "it is a folder, not a program";
+  if (!S_ISREG(status.st_mode)) return "it is not a regular file";
+  if (::access(file.c_str(), X_OK) != 0)
+    return "the file is not executable (chmod +x it, or name the program that is to run it)";
+  const auto interpreter = interpreter_of(head_of(file));
+  if (interpreter && ::access(interpreter->c_str(), X_OK) != 0)
+    return "its interpreter '" + *interpreter + "' (first line of the file) is not executable";
+  return "permission denied (is its file system mounted noexec?)";
+}
+
+std::string explain_format(const fs::path& file) {
+  const auto head = head_of(file);
+  if (head.empty()) return "the file is empty";
+  if (const auto interpreter = interpreter_of(head))
+    return interpreter->empty() ? "its first line names no interpreter after #!"
+                                : "its interpreter '" + *interpreter + "' cannot be run";
+  const auto machine = machine_of(head);
+  if (!machine.empty() && machine != this_machine())
+    return "it was built for " + machine + ", and this machine is " + this_machine();
+  if (!machine.empty()) return "it is a damaged program or a library";
+  return "it is neither a program nor a script with a first line such as #!/bin/sh";
+}
+
+std::string explain_exec(const StartFailure& failure, const std::string& program,
+                         const std::string& folder) {
+  const fs::path file = folder.empty() ? fs::path(program) : fs::path(folder) / program;
+  std::error_code error;
+  if (folder.empty() && fs::path(program).is_relative() && fs::current_path(error).empty())
+    return "the current folder has been removed";
+  switch (failure.error_number) {
+    case ENOENT:
+      return explain_missing(file, program);
+    case EACCES:
+    case EPERM:
+      return explain_denied(file);
+    case ENOEXEC:
+      return explain_format(file);
+    case ENOTDIR:
+      return "a part of its path is not a folder";
+    case E2BIG:
+      return "arguments and environment together are too long (the kernel allows a quarter of the "
+             "stack limit, and 128 KiB for one argument)";
+    case ETXTBSY:
+      return "the file is open for writing (is it being built or copied?)";
+    case ELOOP:
+      return "too many symbolic links, or scripts that name each other as interpreter";
+    case ELIBBAD:
+      return "its dynamic loader is not a program for this machine";
+    case ENOMEM:
+      return "there is not enough memory to load it";
+    case ETIMEDOUT:
+      return "it was not running in time (is the file system that holds it hanging?)";
+    default:
+      return text_of(failure.error_number);
+  }
+}
+
+std::string explain_fork(int error_number) {
+  if (error_number == EAGAIN)
+    return "no more processes are allowed (ulimit -u, or the pids limit of the cgroup)";
+  if (error_number == EMFILE || error_number == ENFILE)
+    return "too many open files (ulimit -n; each worker needs six)";
+  return text_of(error_number);
+}
+
+}  // namespace
+
+std::string describe_start_failure(const StartFailure& failure, const std::string& program,
+                                   const std::string& folder) {
+  const std::string subject = "cannot start " + program + ": ";
+  switch (failure.step) {
+    case StartStep::exec:
+      return subject + explain_exec(failure, program, folder);
+    case StartStep::fork:
+      return subject + explain_fork(failure.error_number);
+    case StartStep::folder:
+      return subject + "cannot enter the folder " + folder + ": " + text_of(failure.error_number);
+    case StartStep::affinity:
+      return subject + "none of its CPUs may be used: " + text_of(failure.error_number) +
+             " (is the cpuset smaller than the binding?)";
+    default:
+      return subject + to_string(failure.step) + ": " + text_of(failure.error_number);
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,126 @@
+#include "launcher/process/exit_facts.hpp"
+
+#include "launcher/process/cgroup.hpp"
+#include "launcher/process/core_file.hpp"
+#include "launcher/process/error_file.hpp"
+
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <sstream>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The longest record that the kernel gives out.
+constexpr std::size_t kKernelRecordBytes = 8192;
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// The file with this process' counter of out-of-memory kills, or nothing. A group's counter
+/// includes those below it.
+std::string find_counter_file() {
+  const auto cgroups = read_text("/proc/self/cgroup");
+  const auto mounts = read_text("/proc/self/mounts");
+  std::error_code error;
+  if (const auto own = own_cgroup_folder(cgroups, mounts)) {
+    const auto file = *own / "memory.events";
+    if (fs::exists(file, error)) return file.string();
+  }
+  std::istringstream lines(cgroups);
+  for (std::string line; std::getline(lines, line);) {
+    const auto found = line.find(":memory:/");
+    if (found == std::string::npos) continue;
+    const auto file =
+        fs::path("/sys/fs/cgroup/memory") / line.substr(found + 9) / "memory.oom_control";
+    if (fs::exists(file, error)) return file.string();
+  }
+  return "";
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
+bool tells_of_memory_kill(std::string_view line, pid_t pid) {
+  constexpr std::string_view kWords = "Killed process ";
+  const auto words = line.find(kWords);
+  if (words == std::string_view::npos) return false;
+  const auto digits = line.substr(words + kWords.size());
+  pid_t killed = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), killed);
+  return parsed.ec == std::errc() && killed == pid;
+}
+
+std::int64_t memory_kills_in(std::string_view text) {
+  std::istringstream words{std::string(text)};
+  std::string word;
+  while (words >> word) {
+    std::int64_t count = 0;
+    if (word == "oom_kill" && words >> count) return count;
+  }
+  return 0;
+}
+
+OutOfMemoryWatch::OutOfMemoryWatch()
+    : kernel_log_(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)),
+      counter_file_(find_counter_file()),
+      kills_seen_(memory_kills_in(read_text(counter_file_))) {
+  if (kernel_log_ >= 0) ::lseek(kernel_log_, 0, SEEK_END);
+}
+
+OutOfMemoryWatch::~OutOfMemoryWatch() {
+  if (kernel_log_ >= 0) ::close(kernel_log_);
+}
+
+bool OutOfMemoryWatch::has_killed(pid_t pid) {
+  std::array<char, kKernelRecordBytes> record{};
+  bool is_named = false;
+  while (kernel_log_ >= 0) {
+    const ssize_t count = ::read(kernel_log_, record.data(), record.size());
+    if (count < 0 && errno == EPIPE) continue;  // records were overwritten: go on with the oldest
+    if (count <= 0) break;
+    const std::string_view line(record.data(), static_cast<std::size_t>(count));
+    is_named = is_named || tells_of_memory_kill(line, pid);
+  }
+  const auto kills = memory_kills_in(read_text(counter_file_));
+  const bool has_risen = kills > std::exchange(kills_seen_, kills);
+  return is_named || has_risen;
+}
+
+void add_exit_facts(WorkerExited& exited, const ProcessExit& exit, const WorkerSpec& spec,
+                    OutOfMemoryWatch& out_of_memory) {
+  auto report = read_error_report(spec.error_file);
+  exited.error_message = std::move(report.message);
+  exited.error_traceback = std::move(report.traceback);
+  if (exit.signal == SIGKILL && !exited.was_stopped)
+    exited.is_out_of_memory = out_of_memory.has_killed(exited.pid);
+  if (exit.has_dumped_core) {
+    std::error_code error;
+    exited.core_file =
+        find_core_file({.pid = exited.pid,
+                        .signal = exit.signal,
+                        .program = spec.arguments.front(),
+                        .folder = spec.folder.empty() ? fs::current_path(error) : spec.folder,
+                        .host = host_name()});
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,80 @@
+#include "launcher/process/output_router.hpp"
+
+#include "launcher/process/console_writer.hpp"
+#include "launcher/process/worker_stream.hpp"
+
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <sys/stat.h>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+namespace asio = boost::asio;
+
+bool are_the_same(int a, int b) {
+  struct stat status_a {
+  }, status_b{};
+  return ::fstat(a, &status_a) == 0 && ::fstat(b, &status_b) == 0 &&
+         status_a.st_dev == status_b.st_dev && status_a.st_ino == status_b.st_ino;
+}
+
+}  // namespace
+
+class OutputRouter::Impl {
+ public:
+  Impl(asio::any_io_executor executor, Console console, Log log)
+      : executor_(std::move(executor)),
+        log_(std::move(log)),
+        out_(std::make_shared<ConsoleWriter>(executor_, console.standard_output, log_)),
+        // One place, one queue: lines of the two streams must not mix.
+        error_(are_the_same(console.standard_output, console.standard_error)
+                   ? out_
+                   : std::make_shared<ConsoleWriter>(executor_, console.standard_error, log_)) {}
+
+  ~Impl() {
+    out_->close();
+    error_->close();
+  }
+
+  std::shared_ptr<WorkerStream> open(const StreamSpec& spec, StreamKind kind) {
+    std::shared_ptr<ConsoleWriter> console;
+    if (spec.is_shown && spec.target != StreamTarget::file)
+      console = kind == StreamKind::standard_output ? out_ : error_;
+    return std::make_shared<WorkerStream>(executor_, spec, std::move(console), log_);
+  }
+
+  asio::awaitable<void> drain(Deadline deadline) {
+    for (const auto& sink : {out_, error_}) {
+      while (!sink->is_idle() && !deadline.passed()) {
+        boost::system::error_code ignored;
+        sink->idle_signal().expires_at(deadline.time());
+        co_await sink->idle_signal().async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+      }
+    }
+  }
+
+ private:
+  asio::any_io_executor executor_;
+  Log log_;
+  std::shared_ptr<ConsoleWriter> out_;
+  std::shared_ptr<ConsoleWriter> error_;
+};
+
+OutputRouter::OutputRouter(asio::any_io_executor executor, Console console, Log log)
+    : impl_(std::make_unique<Impl>(std::move(executor), console, std::move(log))) {}
+
+OutputRouter::~OutputRouter() = default;
+
+std::shared_ptr<WorkerStream> OutputRouter::open(const StreamSpec& spec, StreamKind kind) {
+  return impl_->open(spec, kind);
+}
+
+asio::awaitable<void> OutputRouter::drain(Deadline deadline) {
+  return impl_->drain(deadline);
+}
+
+}  // namespace ddprun

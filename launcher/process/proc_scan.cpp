@@ -1,0 +1,98 @@
+#include "launcher/process/proc_scan.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING of the kernel's sched.h, stable since 2.4
+// Far above what execve takes by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
+constexpr std::size_t kEnvironmentBytesMax = 8U << 20;
+
+std::string read_bounded(const std::string& path, std::size_t bytes_max) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::istreambuf_iterator<char> byte(file);
+  for (; byte != std::istreambuf_iterator<char>() && text.size() < bytes_max; ++byte)
+    text.push_back(*byte);
+  return text;
+}
+
+std::string proc_path(pid_t pid, const char* file) {
+  return "/proc/" + std::to_string(pid) + "/" + file;
+}
+
+}  // namespace
+
+bool ProcessState::is_exiting() const {
+  return letter == '\0' || letter == 'Z' || letter == 'X' || (flags & kExitingFlag) != 0;
+}
+
+ProcessState parse_process_state(std::string_view stat_text) {
+  // pid (name) state ppid pgrp session tty tpgid flags …; the name may hold anything but NUL.
+  const auto name_end = stat_text.rfind(')');
+  if (name_end == std::string_view::npos) return {};
+  std::istringstream fields{std::string(stat_text.substr(name_end + 1))};
+  ProcessState state;
+  long ignored = 0;
+  fields >> state.letter >> ignored >> ignored >> ignored >> ignored >> ignored >> state.flags;
+  return fields ? state : ProcessState{};
+}
+
+ProcessState process_state(pid_t pid) {
+  return parse_process_state(read_bounded(proc_path(pid, "stat"), 4096));
+}
+
+std::string kernel_wait_channel(pid_t pid) {
+  const auto channel = read_bounded(proc_path(pid, "wchan"), 256);
+  return channel.empty() || channel == "0" ? "unknown" : channel;
+}
+
+bool has_in_environment(pid_t pid, std::string_view name, std::string_view value) {
+  const auto environment = read_bounded(proc_path(pid, "environ"), kEnvironmentBytesMax);
+  std::string_view rest = environment;
+  while (!rest.empty()) {
+    const auto entry = rest.substr(0, rest.find('\0'));
+    rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
+    if (entry.size() > name.size() && entry.substr(0, name.size()) == name &&
+        entry[name.size()] == '=' && entry.find(value, name.size()) != std::string_view::npos)
+      return true;
+  }
+  return false;
+}
+
+std::vector<pid_t> processes_with(std::string_view name, std::string_view value) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (fs::directory_iterator entry("/proc", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const auto file = entry->path().filename().string();
+    pid_t pid = 0;
+    const auto parsed = std::from_chars(file.data(), file.data() + file.size(), pid);
+    if (parsed.ec != std::errc() || parsed.ptr != file.data() + file.size()) continue;
+    if (pid != ::getpid() && has_in_environment(pid, name, value)) found.push_back(pid);
+  }
+  return found;
+}
+
+std::vector<pid_t> children() {
+  std::vector<pid_t> pids;
+  std::error_code error;
+  for (fs::directory_iterator thread("/proc/self/task", error), end; !error && thread != end;
+       thread.increment(error)) {
+    std::ifstream list(thread->path() / "children");
+    for (pid_t pid = 0; list >> pid;) pids.push_back(pid);
+  }
+  return pids;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,40 @@
+// What /proc tells of processes: few lines of text, parsed with care because a process may end at
+// any moment. Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+namespace ddprun {
+
+/// From /proc/PID/stat: the state letter ('R', 'S', 'D', 'Z' …, or '\0' if there is no such
+/// process) and the kernel's flags.
+struct ProcessState {
+  char letter = '\0';
+  unsigned long flags = 0;
+
+  /// The process is on its way out: its exit cannot be stopped any more.
+  bool is_exiting() const;
+};
+
+/// Parses the text of /proc/PID/stat. Malformed text gives a ProcessState of no process.
+ProcessState parse_process_state(std::string_view stat_text);
+
+ProcessState process_state(pid_t pid);
+
+/// What the process waits for in the kernel, from /proc/PID/wchan; "unknown" if it is not told.
+std::string kernel_wait_channel(pid_t pid);
+
+/// True if the environment that the process was started with has the variable `name` with `value`
+/// in it (name=…value…).
+bool has_in_environment(pid_t pid, std::string_view name, std::string_view value);
+
+/// All processes but this one for which has_in_environment is true.
+std::vector<pid_t> processes_with(std::string_view name, std::string_view value);
+
+/// The children of this process, those that have ended but have not been reaped included.
+std::vector<pid_t> children();
+
+}  // namespace ddprun

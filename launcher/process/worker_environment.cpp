@@ -1,0 +1,26 @@
+#include "launcher/process/worker_environment.hpp"
+
+#include <unistd.h>
+
+namespace ddprun {
+
+std::vector<std::string> worker_environment(const std::map<std::string, std::string>& added,
+                                            const std::string& marker_name,
+                                            const std::string& marker_value) {
+  std::vector<std::string> environment;
+  std::string marker = marker_name + "=" + marker_value;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const auto name = text.substr(0, text.find('='));
+    if (name == marker_name) {
+      marker += ":" + text.substr(std::min(name.size() + 1, text.size()));
+    } else if (!added.contains(name)) {
+      environment.push_back(text);
+    }
+  }
+  for (const auto& [name, value] : added) environment.push_back(name + "=" + value);
+  environment.push_back(std::move(marker));
+  return environment;
+}
+
+}  // namespace ddprun

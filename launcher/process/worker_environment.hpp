@@ -1,0 +1,17 @@
+// The environment a worker is started with: the agent's own, what the plan adds, and the mark by
+// which descendants are found.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// This process' environment with `added` laid over it and the marker put in, as NAME=value. A run
+/// inside a worker of another run keeps the outer marker beside its own.
+std::vector<std::string> worker_environment(const std::map<std::string, std::string>& added,
+                                            const std::string& marker_name,
+                                            const std::string& marker_value);
+
+}  // namespace ddprun

@@ -1,0 +1,122 @@
+#include "launcher/process/proc_scan.hpp"
+#include "launcher/process/worker_group_impl.hpp"
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// A killed process that has not ended by then is worth a warning: it has very much memory to give
+// back, or sleeps in the kernel where no signal reaches it.
+constexpr auto kKilledWarningAfter = 5s;
+// And by then it is given up: the run must be able to end.
+constexpr auto kKilledLimit = 60s;
+// How long sweep() may take.
+constexpr auto kSweepLimit = 1s;
+
+std::string one_decimal(std::chrono::duration<double> seconds) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f s", seconds.count());
+  return text.data();
+}
+
+}  // namespace
+
+void WorkerGroup::Impl::forward(int signal) {
+  for (auto& worker : workers_) {
+    if (!worker->has_ended) worker->process.signal_group(signal);
+  }
+}
+
+void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
+  for (auto& worker : workers_) {
+    if (worker->has_ended) continue;
+    // Who is on his way out already does not die of this.
+    const bool was_alive =
+        !worker->is_death_noticed && !process_state(worker->process.pid()).is_exiting();
+    worker->was_stopped = worker->was_stopped || was_alive;
+    worker->process.signal_group(signal);
+  }
+  // After the signal, so that a stopped worker does nothing else when it goes on.
+  forward(SIGCONT);
+  const auto until = Worker::Clock::now() + grace;
+  if (has_killed_ || (is_stopping_ && until >= kill_timer_.expiry())) return;
+  is_stopping_ = true;
+  if (grace <= 0ms) return kill(grace);
+  kill_timer_.expires_at(until);
+  kill_timer_.async_wait([weak = weak_from_this(), grace](boost::system::error_code error) {
+    const auto self = weak.lock();
+    if (!error && self) self->kill(grace);
+  });
+}
+
+void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
+  if (std::exchange(has_killed_, true)) return;
+  const auto ranks = running();
+  if (ranks.empty()) return;
+  // All at once: nobody gets to see the others die.
+  containment_.kill();
+  forward(SIGKILL);
+  tell(WorkersKilled{
+      .attempt = attempt_,
+      .reason = "still running " + one_decimal(grace) + " after they were asked to stop",
+      .ranks = ranks});
+  wait_for_killed(kKilledWarningAfter);
+}
+
+void WorkerGroup::Impl::wait_for_killed(std::chrono::seconds limit) {
+  kill_timer_.expires_after(limit);
+  kill_timer_.async_wait([weak = weak_from_this(), limit](boost::system::error_code error) {
+    const auto self = weak.lock();
+    if (error || !self || self->running().empty()) return;
+    self->report_unkillable();
+    if (limit == kKilledLimit) return self->give_up_killed();
+    self->wait_for_killed(kKilledLimit);
+  });
+}
+
+void WorkerGroup::Impl::report_unkillable() {
+  for (const auto& worker : workers_) {
+    if (worker->has_ended) continue;
+    const pid_t pid = worker->process.pid();
+    write_log(log_, LogLevel::warn,
+              "rank " + std::to_string(worker->spec.rank) + " (pid " + std::to_string(pid) +
+                  ") was killed but has not ended: state " + process_state(pid).letter +
+                  ", waiting in the kernel in " + kernel_wait_channel(pid));
+  }
+}
+
+void WorkerGroup::Impl::give_up_killed() {
+  write_log(log_, LogLevel::warn, "the killed workers that have not ended are left to the kernel");
+  for (auto& worker : workers_) {
+    if (std::exchange(worker->has_ended, true)) continue;
+    tell(exit_of(*worker, {.signal = SIGKILL}));
+    end_watch();
+  }
+}
+
+boost::asio::awaitable<std::vector<pid_t>> WorkerGroup::Impl::sweep() {
+  co_return containment_.kill_until_none(Deadline::after(kSweepLimit));
+}
+
+void WorkerGroup::Impl::close() {
+  death_watch_.reset();
+  kill_timer_.cancel();
+  orphans_.cancel();
+  news_signal_.cancel();
+  forward(SIGKILL);  // all before the first is waited for
+  for (auto& worker : workers_) {
+    worker->process.close();
+    worker->standard_output->close();
+    worker->standard_error->close();
+  }
+  workers_.clear();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,70 @@
+// One stream of one worker: the reading end of its pipe, its file, its place on the console and its
+// last lines. Runs on the agent's one thread.
+#pragma once
+
+#include "launcher/process/console_writer.hpp"
+#include "launcher/process/line_prefixer.hpp"
+#include "launcher/process/output_router.hpp"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun {
+
+class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
+ public:
+  /// `console` may be null: not shown.
+  WorkerStream(boost::asio::any_io_executor executor, const StreamSpec& spec,
+               std::shared_ptr<ConsoleWriter> console, Log log);
+  ~WorkerStream();
+
+  WorkerStream(const WorkerStream&) = delete;
+  WorkerStream& operator=(const WorkerStream&) = delete;
+
+  /// The end of the pipe to give to the worker. Close it once the worker has it.
+  int worker_end() const { return worker_end_; }
+  void close_worker_end();
+
+  /// Begins to read.
+  void start();
+
+  /// Returns when everything has been read to the end, or when the deadline passes (a descendant
+  /// may hold the pipe open): then what is there now is read, and no more.
+  boost::asio::awaitable<void> finish(Deadline deadline);
+
+  /// Stops reading.
+  void close() { end(); }
+
+  /// The last lines, oldest first.
+  std::vector<std::string> last_lines() const { return last_.lines(); }
+
+ private:
+  bool read_some();
+  void read_more();
+  void take(std::string_view bytes);
+  void write_file(std::string_view bytes);
+  void flush_soon();
+  void end();
+
+  Log log_;
+  std::string file_name_;
+  int file_ = -1;
+  std::uint64_t file_bytes_lost_ = 0;
+  int worker_end_ = -1;
+  bool has_ended_ = false;
+  std::shared_ptr<ConsoleWriter> console_;
+  LinePrefixer prefixer_;
+  LastLines last_;
+  boost::asio::posix::stream_descriptor pipe_;
+  boost::asio::steady_timer partial_line_;  ///< when to show a line without its end
+  boost::asio::steady_timer end_signal_;    ///< cancelled at the end
+};
+
+}  // namespace ddprun

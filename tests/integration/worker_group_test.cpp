@@ -1,0 +1,133 @@
+// Workers as real processes: their start, their end, and what is told of it.
+#include "tests/support/worker_bench.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <sys/stat.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+TEST_SUITE("worker group") {
+  TEST_CASE("workers that succeed are told of one by one, then nothing is left") {
+    WorkerBench bench(3);
+    const auto started = bench.start(
+        {shell_worker(0, "exit 0"), shell_worker(1, "exit 0"), shell_worker(2, "echo done")});
+    REQUIRE(started.size() == 3);
+    CHECK(started[1].rank == 1);
+    CHECK(started[1].pid > 0);
+    bench.run_to_end();
+    REQUIRE(bench.history().exited.size() == 3);
+    for (const auto& exit : bench.history().exited) CHECK_FALSE(exit.failed());
+    CHECK(bench.history().exit_of(2).pid == started[2].pid);
+    CHECK(bench.history().exit_of(2).peak_memory_bytes > 0);
+    CHECK(bench.console() == "[w2]:done\n");
+    CHECK(bench.sweep().empty());
+  }
+
+  TEST_CASE("an exit code and the signal of that number are told apart") {
+    WorkerBench bench(2);
+    bench.start({shell_worker(0, "exit 15"), shell_worker(1, "kill -TERM $$")});
+    bench.run_to_end();
+    CHECK(bench.history().exit_of(0).exit_code == 15);
+    CHECK(bench.history().exit_of(0).signal == 0);
+    CHECK(bench.history().exit_of(1).signal == SIGTERM);
+    CHECK_FALSE(bench.history().exit_of(1).was_stopped);
+  }
+
+  TEST_CASE("a failed worker's last lines of standard error are kept") {
+    WorkerBench bench;
+    bench.start({shell_worker(0,
+                              "for i in $(seq 1 100); do echo line $i >&2; done; "
+                              "printf 'no newline' >&2; exit 3")});
+    bench.run_to_end();
+    const auto& lines = bench.history().exit_of(0).last_lines;
+    REQUIRE(lines.size() == 20);
+    CHECK(lines.back() == "no newline");
+    CHECK(lines.front() == "line 82");
+  }
+
+  TEST_CASE("workers that obey are stopped within the grace time and marked as stopped") {
+    WorkerBench bench(2);
+    bench.start({shell_worker(0, "exit 7"), shell_worker(1, "sleep 100 & wait")});
+    bench.run_to_first_exit();
+    CHECK(bench.group().running() == std::vector<int>{1});
+    bench.group().stop(SIGTERM, 20s);
+    bench.run_to_end();
+    CHECK(bench.history().killed.empty());
+    CHECK_FALSE(bench.history().exit_of(0).was_stopped);
+    CHECK(bench.history().exit_of(1).was_stopped);
+    CHECK(bench.history().exit_of(1).signal == SIGTERM);
+    CHECK(bench.sweep().empty());
+  }
+
+  TEST_CASE("a worker that ignores the signal is killed after the grace time") {
+    WorkerBench bench;
+    const auto ready = bench.folder() / "ready";
+    bench.start({shell_worker(
+        0, "trap '' TERM; echo >" + ready.string() + "; while :; do sleep 100; done")});
+    await_line(ready);
+    bench.group().stop(SIGTERM, 100ms);
+    bench.run_to_end();
+    REQUIRE(bench.history().killed.size() == 1);
+    CHECK(bench.history().killed[0].ranks == std::vector<int>{0});
+    CHECK(bench.history().exit_of(0).signal == SIGKILL);
+    CHECK(bench.history().exit_of(0).was_stopped);
+  }
+
+  TEST_CASE("a second, shorter grace time takes the place of the first") {
+    WorkerBench bench;
+    const auto ready = bench.folder() / "ready";
+    bench.start({shell_worker(
+        0, "trap '' TERM; echo >" + ready.string() + "; while :; do sleep 100; done")});
+    await_line(ready);
+    bench.group().stop(SIGTERM, 1000s);
+    bench.group().stop(SIGTERM, 0ms);
+    bench.run_to_end();
+    CHECK(bench.history().killed.size() == 1);
+    CHECK(bench.history().exit_of(0).signal == SIGKILL);
+  }
+
+  TEST_CASE("a worker that was stopped by SIGSTOP still obeys SIGTERM") {
+    WorkerBench bench;
+    const auto started = bench.start({shell_worker(0, "kill -STOP $$; sleep 100")});
+    bench.group().stop(SIGTERM, 20s);
+    bench.run_to_end();
+    CHECK(bench.history().exit_of(0).signal == SIGTERM);
+    CHECK(bench.history().killed.empty());
+  }
+
+  TEST_CASE("signals are forwarded to the whole process group of each worker") {
+    WorkerBench bench;
+    const auto ready = bench.folder() / "ready";
+    bench.start({shell_worker(0, "sh -c 'trap \"exit 9\" USR1; echo >" + ready.string() +
+                                     "; while :; do sleep 0.01; done' & trap : USR1; "
+                                     "wait; wait $!; exit $?")});
+    await_line(ready);
+    bench.group().forward(SIGUSR1);
+    bench.run_to_end();
+    CHECK(bench.history().exit_of(0).exit_code == 9);
+  }
+
+  TEST_CASE("wake ends a next that is waiting") {
+    WorkerBench bench;
+    bench.start({shell_worker(0, "sleep 100")});
+    bench.group().wake();
+    bench.run_to_first_news();
+    CHECK(bench.history().exited.empty());
+    bench.group().stop(SIGKILL, 0ms);
+    bench.run_to_end();
+  }
+
+  TEST_CASE("a group that is destroyed takes its workers with it") {
+    pid_t pid = 0;
+    {
+      WorkerBench bench;
+      pid = bench.start({shell_worker(0, "sleep 100")})[0].pid;
+      CHECK(is_alive(pid));
+    }
+    CHECK_FALSE(is_alive(pid));
+  }
+}

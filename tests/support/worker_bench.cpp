@@ -1,0 +1,189 @@
+#include "tests/support/worker_bench.hpp"
+
+#include "launcher/process/proc_scan.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <exception>
+#include <fcntl.h>
+#include <fstream>
+#include <poll.h>
+#include <sstream>
+#include <stdexcept>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace ddprun::test {
+
+namespace asio = boost::asio;
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+WorkerSpec shell_worker(int local_rank, const std::string& script) {
+  WorkerSpec spec;
+  spec.rank = local_rank;
+  spec.local_rank = local_rank;
+  spec.arguments = {"/bin/sh", "-c", script};
+  spec.standard_output.prefix = "[w" + std::to_string(local_rank) + "]:";
+  spec.standard_error.prefix = spec.standard_output.prefix;
+  return spec;
+}
+
+const WorkerExited& History::exit_of(int rank) const {
+  for (const auto& exit : exited) {
+    if (exit.rank == rank) return exit;
+  }
+  throw std::runtime_error("rank " + std::to_string(rank) + " has not exited");
+}
+
+class WorkerBench::Impl {
+ public:
+  Impl(int local_world_size, ContainmentMode mode)
+      : containment(mode),
+        console(::open((folder.path() / "console").c_str(),
+                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)),
+        router(io.get_executor(), {.standard_output = console, .standard_error = console},
+               [this](LogLevel, std::string_view line) { log.emplace_back(line); }),
+        group(std::make_unique<WorkerGroup>(
+            io.get_executor(), 0, containment, router,
+            control::ControlPage::create(local_world_size),
+            [this](LogLevel, std::string_view line) { log.emplace_back(line); })) {}
+
+  ~Impl() {
+    group.reset();
+    io.restart();
+    io.poll();
+    ::close(console);
+  }
+
+  asio::awaitable<void> take_news() {
+    WorkerNews news = co_await group->next();
+    if (auto* dying = std::get_if<WorkerDying>(&news)) history.dying.push_back(*dying);
+    if (auto* exited = std::get_if<WorkerExited>(&news)) history.exited.push_back(*exited);
+    if (auto* killed = std::get_if<WorkersKilled>(&news)) history.killed.push_back(*killed);
+    if (std::holds_alternative<NothingLeft>(news)) history.is_complete = true;
+    is_taking = false;
+    ++taken;
+  }
+
+  /// One next() at a time, in the background of whatever the loop does.
+  void keep_taking() {
+    if (is_taking || history.is_complete) return;
+    is_taking = true;
+    auto taking = take_news();
+    asio::co_spawn(io, std::move(taking), asio::detached);
+  }
+
+  std::vector<std::string> log;
+  TemporaryFolder folder;
+  asio::io_context io;
+  Containment containment;
+  int console;
+  OutputRouter router;
+  std::unique_ptr<WorkerGroup> group;
+  History history;
+  bool is_taking = false;
+  int taken = 0;
+};
+
+WorkerBench::WorkerBench(int local_world_size, ContainmentMode mode)
+    : impl_(std::make_unique<Impl>(local_world_size, mode)) {}
+
+WorkerBench::~WorkerBench() = default;
+
+WorkerGroup& WorkerBench::group() {
+  return *impl_->group;
+}
+
+Containment& WorkerBench::containment() {
+  return impl_->containment;
+}
+
+std::vector<WorkerStarted> WorkerBench::start(const std::vector<WorkerSpec>& workers) {
+  auto result = impl_->group->start(workers);
+  if (const auto* failure = std::get_if<WorkerNotStarted>(&result)) fail(failure->message);
+  return std::get<std::vector<WorkerStarted>>(result);
+}
+
+void WorkerBench::run_a_little() {
+  impl_->keep_taking();
+  impl_->io.restart();
+  impl_->io.run_one_for(50ms);
+}
+
+void WorkerBench::run_to_end() {
+  run_until([this] { return impl_->history.is_complete; });
+}
+
+void WorkerBench::run_to_first_exit() {
+  run_until([this] { return !impl_->history.exited.empty(); });
+}
+
+void WorkerBench::run_to_first_news() {
+  run_until([this] { return impl_->taken > 0; });
+}
+
+const History& WorkerBench::history() const {
+  return impl_->history;
+}
+
+std::vector<pid_t> WorkerBench::sweep() {
+  std::optional<std::vector<pid_t>> swept;
+  auto sweeping = [](WorkerGroup& group,
+                     std::optional<std::vector<pid_t>>& out) -> asio::awaitable<void> {
+    out = co_await group.sweep();
+  }(*impl_->group, swept);
+  asio::co_spawn(impl_->io, std::move(sweeping), asio::detached);
+  run_until([&] { return swept.has_value(); });
+  return *swept;
+}
+
+std::string WorkerBench::console() const {
+  std::ifstream file(impl_->folder.path() / "console", std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+const fs::path& WorkerBench::folder() const {
+  return impl_->folder.path();
+}
+
+const std::vector<std::string>& WorkerBench::log() const {
+  return impl_->log;
+}
+
+void WorkerBench::fail(const std::string& why) {
+  throw std::runtime_error(why);
+}
+
+std::string await_line(const fs::path& file) {
+  const auto deadline = Deadline::after(20s);
+  while (!deadline.passed()) {
+    std::ifstream stream(file);
+    std::stringstream text;
+    text << stream.rdbuf();
+    if (text.str().ends_with('\n')) return text.str();
+    ::poll(nullptr, 0, 5);
+  }
+  throw std::runtime_error(file.string() + " did not get a line in 20 s");
+}
+
+bool is_alive(pid_t pid) {
+  const char letter = process_state(pid).letter;
+  return letter != '\0' && letter != 'Z' && letter != 'X';
+}
+
+bool await_end(pid_t pid, Deadline deadline) {
+  while (is_alive(pid)) {
+    if (deadline.passed()) return false;
+    ::poll(nullptr, 0, 5);
+  }
+  return true;
+}
+
+}  // namespace ddprun::test

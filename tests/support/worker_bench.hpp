@@ -1,0 +1,87 @@
+// Real worker groups for tests: everything a WorkerGroup needs, with a pipe or a file as the
+// console, and the loop that collects what happens.
+#pragma once
+
+#include "launcher/process/worker_group.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddprun::test {
+
+/// A worker that runs `script` with /bin/sh.
+WorkerSpec shell_worker(int local_rank, const std::string& script);
+
+/// Everything that has happened in a group.
+struct History {
+  std::vector<WorkerDying> dying;
+  std::vector<WorkerExited> exited;  ///< in order of time
+  std::vector<WorkersKilled> killed;
+  bool is_complete = false;  ///< NothingLeft came
+
+  const WorkerExited& exit_of(int rank) const;
+};
+
+class WorkerBench {
+ public:
+  explicit WorkerBench(int local_world_size = 1, ContainmentMode mode = ContainmentMode::automatic);
+  ~WorkerBench();
+
+  WorkerBench(const WorkerBench&) = delete;
+  WorkerBench& operator=(const WorkerBench&) = delete;
+
+  WorkerGroup& group();
+  Containment& containment();
+
+  /// Starts the workers; fails the test if they do not.
+  std::vector<WorkerStarted> start(const std::vector<WorkerSpec>& workers);
+
+  /// Takes news until nothing is left, the first exit, the first dying or a wake-up.
+  void run_to_end();
+  void run_to_first_exit();
+  void run_to_first_news();
+
+  const History& history() const;
+
+  /// After the end: pids of descendants that had to be killed.
+  std::vector<pid_t> sweep();
+
+  /// Lets the event loop run until `condition` is true; fails the test after 20 s.
+  template <typename Condition>
+  void run_until(Condition condition) {
+    const auto deadline = Deadline::after(std::chrono::seconds(20));
+    while (!condition()) {
+      if (deadline.passed()) fail("the condition did not come true in 20 s");
+      run_a_little();
+    }
+  }
+
+  /// What the console has been given so far, both streams in one file.
+  std::string console() const;
+
+  const std::filesystem::path& folder() const;
+
+  /// Warnings of the library.
+  const std::vector<std::string>& log() const;
+
+ private:
+  void run_a_little();
+  [[noreturn]] static void fail(const std::string& why);
+
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Waits (20 s at most) until the file exists and ends with a newline; returns its text.
+std::string await_line(const std::filesystem::path& file);
+
+/// True if the process exists and is not a zombie.
+bool is_alive(pid_t pid);
+
+/// Waits until the process has gone; false if it is still there at the deadline.
+bool await_end(pid_t pid, Deadline deadline);
+
+}  // namespace ddprun::test
