@@ -50,9 +50,11 @@ struct StoreTable::Apply {
   void operator()(wire::Get& get) { reply(wire::Value{table.value_or_empty(get.key)}); }
 
   void operator()(wire::Add& add) {
-    const auto sum = increase(add.key, add.delta);
-    if (!sum) return;
-    reply(wire::Number{*sum});
+    const auto before = counter(add.key);
+    if (!before) return;
+    const std::int64_t sum = plus(*before, add.delta);
+    if (!store(add.key, std::to_string(sum), Change::updated)) return;
+    reply(wire::Number{sum});
     wake(table.waiting_.barrier_opened(add.key));
   }
 
@@ -165,14 +167,17 @@ struct StoreTable::Apply {
   }
 
   void operator()(wire::Barrier& barrier) {
-    if (!may_wait()) return;
-    const auto arrived = increase(barrier.key, 1);
-    if (!arrived) return;
-    if (*arrived >= barrier.world_size) {
+    const auto before = counter(barrier.key);
+    if (!before || !may_wait()) return;
+    const std::int64_t arrived = plus(*before, 1);
+    const bool is_last = arrived >= barrier.world_size;
+    if (!is_last && !table.waiting_.has_room(1)) return refuse_wait();
+    if (!store(barrier.key, std::to_string(arrived), Change::updated)) return;
+    if (is_last) {
       reply(Answer::ready);
       wake(table.waiting_.barrier_opened(barrier.key));
-    } else if (!table.waiting_.wait_at_barrier(client, barrier.key)) {
-      refuse_wait();
+    } else {
+      table.waiting_.wait_at_barrier(client, barrier.key);
     }
   }
 
@@ -181,8 +186,13 @@ struct StoreTable::Apply {
   /// Stores a value and wakes those who wait for the key; false if it was refused.
   bool store(const std::string& key, std::string value, Change change_of_old);
 
-  /// Adds to a counter, which is stored as text; nothing if it was refused.
-  std::optional<std::int64_t> increase(const std::string& key, std::int64_t delta);
+  /// The number that a value stands for, 0 if it is absent; nothing if that was refused.
+  std::optional<std::int64_t> counter(const std::string& key);
+
+  /// Unsigned inside, because the protocol's counters wrap around.
+  static std::int64_t plus(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  }
 
   /// Stores a value that no barrier's client has counted, which ends the barrier.
   bool put(const std::string& key, std::string value, Change change_of_old) {
@@ -250,19 +260,12 @@ bool StoreTable::Apply::store(const std::string& key, std::string value, Change 
   return true;
 }
 
-std::optional<std::int64_t> StoreTable::Apply::increase(const std::string& key,
-                                                        std::int64_t delta) {
+std::optional<std::int64_t> StoreTable::Apply::counter(const std::string& key) {
   const auto found = table.values_.find(key);
-  const auto before = found == table.values_.end() ? 0 : parse_counter(found->second);
-  if (!before) {
-    refuse("adds to " + key + ", whose value is not a number");
-    return std::nullopt;
-  }
-  // Unsigned, because the protocol's counters wrap around.
-  const auto after = static_cast<std::int64_t>(static_cast<std::uint64_t>(*before) +
-                                               static_cast<std::uint64_t>(delta));
-  if (!store(key, std::to_string(after), Change::updated)) return std::nullopt;
-  return after;
+  if (found == table.values_.end()) return 0;
+  const auto number = parse_counter(found->second);
+  if (!number) refuse("counts in " + key + ", whose value is not a number");
+  return number;
 }
 
 void StoreTable::Apply::tell_watchers(Change change, const std::string& key,

@@ -21,8 +21,10 @@ class WaitingClients {
 
   bool is_waiting(ClientId client) const { return pending_.contains(client); }
 
-  // Each returns false, and changes nothing, if there would be more than pairs_max pairs of a
-  // client and a key.
+  /// True if so many more pairs of a client and a key can be taken.
+  bool has_room(std::size_t pairs) const { return pairs_max_ - pairs_ >= pairs; }
+
+  // Each returns false, and changes nothing, if there is no room.
   /// `keys` must be sorted, distinct and missing; the wait is over when each has been created.
   bool wait(ClientId client, std::vector<std::string> keys);
   bool wait_at_barrier(ClientId client, const std::string& key);
@@ -64,7 +66,6 @@ class WaitingClients {
   void add(Index& index, const std::string& key, ClientId client);
   void remove(Index& index, const std::string& key, ClientId client);
   std::vector<ClientId> tell(Index& index, const std::string& key, std::size_t clients_max);
-  bool has_room(std::size_t pairs) const { return pairs_max_ - pairs_ >= pairs; }
 
   std::size_t pairs_max_;
   Index by_key_;

@@ -1,0 +1,322 @@
+#include "rendezvous/store/store_table.hpp"
+
+#include "rendezvous/wire/limits.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+namespace wire = ddprun::wire;
+using ddprun::ClientId;
+using ddprun::Delivery;
+using ddprun::StoreLimits;
+using ddprun::StoreOutcome;
+using ddprun::StoreTable;
+using wire::Answer;
+
+namespace {
+
+constexpr ClientId kAnn = 1;
+constexpr ClientId kBob = 2;
+constexpr ClientId kEve = 3;
+
+/// A table and a shorter way to ask it.
+struct Table : StoreTable {
+  explicit Table(const StoreLimits& limits = {}) : StoreTable(limits) {}
+
+  StoreOutcome ask(ClientId client, wire::Request request) {
+    return apply(client, std::move(request), wire::Dialect::modern);
+  }
+  StoreOutcome ask_legacy(ClientId client, wire::Request request) {
+    return apply(client, std::move(request), wire::Dialect::legacy);
+  }
+  std::string value(const std::string& key) {
+    return std::get<wire::Value>(ask(kAnn, wire::Get{key}).replies.at(0).reply).value;
+  }
+};
+
+StoreOutcome nothing() {
+  return {};
+}
+
+/// One reply to one client.
+StoreOutcome to(ClientId client, wire::Reply reply) {
+  return {.replies = {{client, std::move(reply)}}, .refusal = {}};
+}
+
+/// A wait's end, for each client in this order.
+StoreOutcome wakes(std::vector<ClientId> clients) {
+  StoreOutcome outcome;
+  for (const ClientId client : clients) outcome.replies.push_back({client, Answer::ready});
+  return outcome;
+}
+
+bool is_refused(const StoreOutcome& outcome) {
+  return outcome.replies.empty() && !outcome.refusal.empty();
+}
+
+}  // namespace
+
+TEST_SUITE("store table") {
+  TEST_CASE("a value that was set can be read, and an absent one is empty") {
+    Table table;
+    CHECK(table.ask(kAnn, wire::Set{"/k", "v"}) == nothing());
+    CHECK(table.ask(kBob, wire::Get{"/k"}) == to(kBob, wire::Value{"v"}));
+    CHECK(table.ask(kBob, wire::Get{"/none"}) == to(kBob, wire::Value{""}));
+    CHECK(table.ask(kBob, wire::MultiGet{{"/k", "/none"}}) == to(kBob, wire::Values{{"v", ""}}));
+    CHECK(table.ask(kBob, wire::NumberOfKeys{}) == to(kBob, wire::Number{1}));
+    CHECK(table.ask(kBob, wire::ListKeys{}) == to(kBob, wire::Keys{{"/k"}}));
+    CHECK(table.ask(kBob, wire::DeleteKey{"/k"}) == to(kBob, wire::Number{1}));
+    CHECK(table.ask(kBob, wire::DeleteKey{"/k"}) == to(kBob, wire::Number{0}));
+    CHECK(table.ask(kBob, wire::Ping{7}) == to(kBob, wire::Nonce{7}));
+    CHECK(table.bytes() == 0);
+  }
+
+  TEST_CASE("ADD reads a value as strtoll does and stores decimal text") {
+    struct Row {
+      const char* text;
+      std::int64_t delta;
+      std::int64_t sum;
+    };
+    for (const Row& row :
+         {Row{"5", 1, 6}, Row{"12abc", 1, 13}, Row{"  12", 1, 13}, Row{"\t\n-3", 1, -2},
+          Row{"+4", -5, -1}, Row{"0x10", 1, 1}, Row{"9223372036854775807", 1, INT64_MIN},
+          Row{"-9223372036854775808", -1, INT64_MAX}}) {
+      CAPTURE(row.text);
+      Table table;
+      table.ask(kAnn, wire::Set{"/n", row.text});
+      CHECK(table.ask(kAnn, wire::Add{"/n", row.delta}) == to(kAnn, wire::Number{row.sum}));
+      CHECK(table.value("/n") == std::to_string(row.sum));
+    }
+    Table table;
+    CHECK(table.ask(kAnn, wire::Add{"/new", -2}) == to(kAnn, wire::Number{-2}));
+  }
+
+  TEST_CASE("ADD to what is no number closes the connection and changes nothing") {
+    for (const char* text : {"", " ", "abc", "-", "+", "+-5", "++5", "9223372036854775808",
+                             "-9223372036854775809", "99999999999999999999x"}) {
+      CAPTURE(text);
+      Table table;
+      table.ask(kAnn, wire::Set{"/n", text});
+      CHECK(is_refused(table.ask(kAnn, wire::Add{"/n", 1})));
+      CHECK(is_refused(table.ask(kAnn, wire::Barrier{"/n", 2})));
+      CHECK(table.value("/n") == text);
+    }
+  }
+
+  TEST_CASE("COMPARE_SET follows PyTorch's four rules, the untrue answer included") {
+    Table table;
+    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "x", "d"}) == to(kAnn, wire::Value{"x"}));
+    CHECK(table.number_of_keys() == 0);
+    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "", "d"}) == to(kAnn, wire::Value{"d"}));
+    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "x", "e"}) == to(kAnn, wire::Value{"d"}));
+    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "d", "e"}) == to(kAnn, wire::Value{"e"}));
+    CHECK(table.value("/k") == "e");
+  }
+
+  TEST_CASE("COMPARE_SET wakes those who wait exactly when the key comes into being") {
+    Table table;
+    CHECK(table.ask(kBob, wire::Wait{{"/k"}}) == nothing());
+    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "x", "d"}) == to(kAnn, wire::Value{"x"}));
+    const auto created = table.ask(kAnn, wire::CompareSet{"/k", "", "d"});
+    CHECK(created.replies ==
+          std::vector<Delivery>{{kBob, Answer::ready}, {kAnn, wire::Value{"d"}}});
+  }
+
+  TEST_CASE("CHECK and WAIT of keys that exist, or of none, are answered at once") {
+    Table table;
+    table.ask(kAnn, wire::Set{"/empty", ""});
+    CHECK(table.ask(kAnn, wire::Check{{}}) == to(kAnn, Answer::ready));
+    CHECK(table.ask(kAnn, wire::Wait{{}}) == to(kAnn, Answer::ready));
+    CHECK(table.ask(kAnn, wire::Wait{{"/empty"}}) == to(kAnn, Answer::ready));
+    CHECK(table.ask(kAnn, wire::Check{{"/empty", "/none"}}) == to(kAnn, Answer::not_ready));
+  }
+
+  TEST_CASE("every way to create a key wakes those who wait") {
+    const std::vector<wire::Request> ways = {wire::Set{"/k", ""}, wire::Append{"/k", "x"},
+                                             wire::MultiSet{{{"/other", ""}, {"/k", ""}}}};
+    for (const auto& way : ways) {
+      CAPTURE(wire::operation_name(way));
+      Table table;
+      table.ask(kBob, wire::Wait{{"/k"}});
+      table.ask(kEve, wire::Wait{{"/k"}});
+      CHECK(table.ask(kAnn, way) == wakes({kBob, kEve}));
+      CHECK(table.number_of_waits() == 0);
+    }
+    Table table;
+    table.ask(kBob, wire::Wait{{"/k"}});
+    CHECK(table.ask(kAnn, wire::Add{"/k", 1}).replies.size() == 2);
+    table.ask(kBob, wire::Wait{{"/b"}});
+    CHECK(table.ask(kAnn, wire::Barrier{"/b", 9}) == wakes({kBob}));
+  }
+
+  TEST_CASE("a wait counts the keys missing at its start, even if one is deleted again") {
+    Table table;
+    table.ask(kAnn, wire::Set{"/there", ""});
+    CHECK(table.ask(kBob, wire::Wait{{"/a", "/there", "/b", "/a"}}) == nothing());
+    CHECK(table.number_of_waits() == 2);
+    CHECK(table.ask(kAnn, wire::Set{"/a", ""}) == nothing());
+    table.ask(kAnn, wire::DeleteKey{"/a"});
+    CHECK(table.ask(kAnn, wire::Set{"/a", ""}) == nothing());
+    CHECK(table.ask(kAnn, wire::Set{"/b", ""}) == wakes({kBob}));
+  }
+
+  TEST_CASE("CANCEL_WAIT is always answered, and ends a wait for good") {
+    Table table;
+    CHECK(table.ask(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
+    table.ask(kBob, wire::Wait{{"/k"}});
+    CHECK(table.ask(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
+    CHECK(table.number_of_waits() == 0);
+    CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == nothing());
+  }
+
+  TEST_CASE("a client waits for one thing at a time") {
+    Table table;
+    table.ask(kBob, wire::Wait{{"/k"}});
+    CHECK(is_refused(table.ask(kBob, wire::Wait{{"/l"}})));
+    CHECK(is_refused(table.ask(kBob, wire::Barrier{"/b", 2})));
+    CHECK(table.number_of_keys() == 0);
+  }
+
+  TEST_CASE("a legacy client's next request silently cancels its wait") {
+    Table table;
+    table.ask_legacy(kBob, wire::Wait{{"/k"}});
+    CHECK(table.ask_legacy(kBob, wire::NumberOfKeys{}) == to(kBob, wire::Number{0}));
+    CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == nothing());
+    // A modern client may go on talking while it waits.
+    table.ask(kEve, wire::Wait{{"/l"}});
+    CHECK(table.ask(kEve, wire::Ping{1}) == to(kEve, wire::Nonce{1}));
+    CHECK(table.ask(kAnn, wire::Set{"/l", ""}) == wakes({kEve}));
+  }
+
+  TEST_CASE("queues keep their order, apart from the values") {
+    Table table;
+    CHECK(table.ask(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{}));
+    table.ask(kAnn, wire::QueuePush{"/q", "1"});
+    table.ask(kAnn, wire::QueuePush{"/q", "2"});
+    CHECK(table.ask(kAnn, wire::QueueLength{"/q"}) == to(kAnn, wire::Number{2}));
+    CHECK(table.ask(kAnn, wire::NumberOfKeys{}) == to(kAnn, wire::Number{0}));
+    CHECK(table.ask(kAnn, wire::ListKeys{}) == to(kAnn, wire::Keys{}));
+    CHECK(table.ask(kAnn, wire::Check{{"/q"}}) == to(kAnn, Answer::ready));
+    CHECK(table.ask(kAnn, wire::Wait{{"/q"}}) == to(kAnn, Answer::ready));
+    CHECK(table.ask(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{2, "1"}));
+    CHECK(table.ask(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{1, "2"}));
+    CHECK(table.ask(kAnn, wire::Check{{"/q"}}) == to(kAnn, Answer::not_ready));
+    CHECK(table.bytes() == 0);
+  }
+
+  TEST_CASE("a push wakes one of those who wait, the first first") {
+    Table table;
+    table.ask(kBob, wire::Wait{{"/q"}});
+    table.ask(kEve, wire::Wait{{"/q"}});
+    CHECK(table.ask(kAnn, wire::QueuePush{"/q", "1"}) == wakes({kBob}));
+    CHECK(table.ask(kAnn, wire::QueuePush{"/q", "2"}) == wakes({kEve}));
+    CHECK(table.ask(kAnn, wire::QueuePush{"/q", "3"}) == nothing());
+  }
+
+  TEST_CASE("a barrier opens for all when the last arrives, and stays open") {
+    Table table;
+    CHECK(table.ask(kBob, wire::Barrier{"/b", 3}) == nothing());
+    CHECK(table.value("/b") == "1");
+    CHECK(table.ask(kEve, wire::Barrier{"/b", 3}) == nothing());
+    CHECK(table.ask(kAnn, wire::Barrier{"/b", 3}) == wakes({kAnn, kBob, kEve}));
+    CHECK(table.ask(kBob, wire::Barrier{"/b", 3}) == wakes({kBob}));
+    CHECK(table.value("/b") == "4");
+    CHECK(table.ask(kBob, wire::Barrier{"/none", 0}) == wakes({kBob}));
+  }
+
+  TEST_CASE("a barrier that is cancelled stays counted, and a SET opens it") {
+    Table table;
+    table.ask(kBob, wire::Barrier{"/b", 3});
+    table.ask(kBob, wire::CancelWait{});
+    CHECK(table.ask(kEve, wire::Barrier{"/b", 3}) == nothing());
+    CHECK(table.value("/b") == "2");
+    CHECK(table.ask(kAnn, wire::Set{"/b", "9"}) == wakes({kEve}));
+  }
+
+  TEST_CASE("those who watch a key are told of every change") {
+    using wire::Change;
+    using wire::KeyChanged;
+    Table table;
+    CHECK(table.ask_legacy(kBob, wire::WatchKey{"/k"}) == to(kBob, Answer::watch_registered));
+    CHECK(table.ask_legacy(kBob, wire::WatchKey{"/k"}) == to(kBob, Answer::watch_registered));
+    CHECK(table.ask(kAnn, wire::Set{"/k", "1"}) ==
+          to(kBob, KeyChanged{Change::created, "/k", "", "1"}));
+    CHECK(table.ask(kAnn, wire::Set{"/k", "2"}) ==
+          to(kBob, KeyChanged{Change::updated, "/k", "1", "2"}));
+    CHECK(table.ask(kAnn, wire::Append{"/k", "3"}) ==
+          to(kBob, KeyChanged{Change::appended, "/k", "2", "23"}));
+    CHECK(table.ask(kAnn, wire::Add{"/k", 1}).replies.at(0) ==
+          Delivery{kBob, KeyChanged{Change::updated, "/k", "23", "24"}});
+    CHECK(table.ask(kAnn, wire::DeleteKey{"/k"}).replies.at(0) ==
+          Delivery{kBob, KeyChanged{Change::deleted, "/k", "24", ""}});
+    table.drop(kBob);
+    CHECK(table.ask(kAnn, wire::Set{"/k", "1"}) == nothing());
+  }
+
+  TEST_CASE("a client that is gone is told nothing and leaves nothing") {
+    Table table;
+    table.ask(kBob, wire::Wait{{"/a", "/b"}});
+    table.ask(kEve, wire::Barrier{"/c", 2});
+    table.drop(kBob);
+    table.drop(kEve);
+    CHECK(table.number_of_waits() == 0);
+    CHECK(table.ask(kAnn, wire::Set{"/a", ""}) == nothing());
+    CHECK(table.ask(kAnn, wire::Barrier{"/c", 2}) == wakes({kAnn}));
+    table.ask(kAnn, wire::DeleteKey{"/a"});
+    table.ask(kAnn, wire::DeleteKey{"/c"});
+    CHECK(table.bytes() == 0);
+  }
+
+  TEST_CASE("clearing forgets everything") {
+    Table table;
+    table.ask(kAnn, wire::Set{"/k", "v"});
+    table.ask(kAnn, wire::QueuePush{"/q", "v"});
+    table.ask(kBob, wire::Wait{{"/a"}});
+    table.ask(kEve, wire::WatchKey{"/k"});
+    table.clear();
+    CHECK(table.bytes() == 0);
+    CHECK(table.number_of_waits() == 0);
+    CHECK(table.ask(kAnn, wire::Check{{"/q"}}) == to(kAnn, Answer::not_ready));
+    CHECK(table.ask(kAnn, wire::MultiSet{{{"/k", ""}, {"/a", ""}}}) == nothing());
+  }
+
+  TEST_CASE("a full table refuses what would grow it and takes what does not") {
+    Table table({.bytes_max = 2000});
+    CHECK(table.ask(kAnn, wire::Set{"/k", std::string(1000, 'x')}) == nothing());
+    CHECK(is_refused(table.ask(kAnn, wire::Set{"/l", std::string(1000, 'x')})));
+    CHECK(is_refused(table.ask(kAnn, wire::Append{"/k", std::string(1000, 'x')})));
+    CHECK(is_refused(table.ask(kAnn, wire::QueuePush{"/q", std::string(1000, 'x')})));
+    CHECK(table.ask(kAnn, wire::Set{"/k", std::string(1000, 'y')}) == nothing());
+    CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == nothing());
+    CHECK(table.ask(kAnn, wire::Set{"/l", std::string(1000, 'x')}) == nothing());
+  }
+
+  TEST_CASE("waits and watches are bounded together") {
+    Table table({.waits_max = 3});
+    CHECK(table.ask(kAnn, wire::Wait{{"/a", "/b"}}) == nothing());
+    CHECK(is_refused(table.ask(kBob, wire::Wait{{"/a", "/b"}})));
+    CHECK(table.ask(kBob, wire::WatchKey{"/a"}) == to(kBob, Answer::watch_registered));
+    CHECK(is_refused(table.ask(kBob, wire::WatchKey{"/b"})));
+    CHECK(is_refused(table.ask(kEve, wire::Barrier{"/c", 2})));
+    table.drop(kAnn);
+    CHECK(table.ask(kEve, wire::Barrier{"/c", 2}) == nothing());
+  }
+
+  TEST_CASE("a value cannot be made longer than the limit piece by piece") {
+    Table table;
+    table.ask(kAnn, wire::Set{"/k", std::string(wire::kValueBytesMax, 'x')});
+    CHECK(table.ask(kAnn, wire::Append{"/k", ""}) == nothing());
+    CHECK(is_refused(table.ask(kAnn, wire::Append{"/k", "x"})));
+  }
+
+  TEST_CASE("a reply that is too long is refused before it is made") {
+    Table table({.unread_bytes_max = 1000});
+    table.ask(kAnn, wire::Set{"/k", std::string(600, 'x')});
+    CHECK(table.ask(kAnn, wire::MultiGet{{"/k"}}).refusal.empty());
+    CHECK(is_refused(table.ask(kAnn, wire::MultiGet{{"/k", "/k"}})));
+    table.ask(kAnn, wire::Set{std::string(1000, 'k'), ""});
+    CHECK(is_refused(table.ask(kAnn, wire::ListKeys{})));
+  }
+}
