@@ -1,0 +1,311 @@
+#include "rendezvous/wire/bytes.hpp"
+#include "rendezvous/wire/limits.hpp"
+#include "rendezvous/wire/request.hpp"
+#include "tests/support/raw_client.hpp"
+#include "tests/support/test_store.hpp"
+#include <ddprun/error.hpp>
+
+#include <boost/asio/io_context.hpp>
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace wire = ddprun::wire;
+using ddprun::Deadline;
+using ddprun::Errc;
+using ddprun::Error;
+using ddprun::Store;
+using ddprun::StoreServerStats;
+using ddprun::test::RawClient;
+using ddprun::test::TestStore;
+using namespace std::chrono_literals;
+
+namespace {
+
+Deadline soon() {
+  return Deadline::after(20s);
+}
+
+std::string greeting() {
+  std::string bytes;
+  wire::append_validate(bytes);
+  return bytes;
+}
+
+std::string modern(const wire::Request& request) {
+  std::string bytes;
+  wire::append_request(bytes, request, wire::Dialect::modern);
+  return bytes;
+}
+
+std::string legacy(const wire::Request& request) {
+  std::string bytes;
+  wire::append_request(bytes, request, wire::Dialect::legacy);
+  return bytes;
+}
+
+/// Sets a key and waits until it is there: a SET has no answer, and another connection may be
+/// faster.
+void set_now(Store& store, const std::string& key, const std::string& value) {
+  store.set(key, value, soon());
+  store.number_of_keys(soon());
+}
+
+std::string number(std::int64_t value) {
+  std::string bytes;
+  wire::append_integer(bytes, value);
+  return bytes;
+}
+
+std::string string(std::string_view value) {
+  std::string bytes;
+  wire::append_string(bytes, value);
+  return bytes;
+}
+
+bool any_contains(const std::vector<std::string>& lines, const std::string& text) {
+  for (const auto& line : lines) {
+    if (line.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_SUITE("store server") {
+  TEST_CASE("old and new clients share one port and one name space") {
+    TestStore server;
+    RawClient old_client(server.endpoint());
+    RawClient new_client(server.endpoint());
+    old_client.send(legacy(wire::Add{"init/", 1}));
+    CHECK(old_client.receive(8) == number(1));
+    new_client.send(greeting() + modern(wire::Ping{77}) + modern(wire::Add{"init/", 1}));
+    CHECK(new_client.receive(4) == std::string("M\0\0\0", 4));
+    CHECK(new_client.receive(8) == number(2));
+    old_client.send(legacy(wire::Wait{{"/k"}}));
+    CHECK(server.wait_until([](const auto& stats) { return stats.waits == 1; }));
+    new_client.send(modern(wire::Set{"/k", "v"}));
+    CHECK(old_client.receive(1) == std::string(1, '\0'));
+    old_client.send(legacy(wire::Get{"/k"}));
+    CHECK(old_client.receive(9) == string("v"));
+  }
+
+  TEST_CASE("a half-sent request stalls nobody and is completed later") {
+    TestStore server;
+    RawClient slow(server.endpoint());
+    const std::string request = greeting() + modern(wire::Set{"/slow", "value"});
+    slow.send(request.substr(0, request.size() - 3));
+    Store busy = server.connect();
+    for (int i = 1; i <= 1000; ++i) CHECK(busy.add("n", 1, soon()) == i);
+    CHECK(busy.try_get("slow", soon()) == std::nullopt);
+    slow.send(request.substr(request.size() - 3));
+    CHECK(busy.get("slow", soon()) == "value");
+  }
+
+  TEST_CASE("what is not the protocol loses its connection, is warned of, and harms nobody") {
+    const std::string giant(8, '\x7f');
+    const std::vector<std::pair<const char*, std::string>> rude = {
+        {"an HTTP request", "GET / HTTP/1.1\r\nHost: store\r\n\r\n"},
+        {"a TLS client", "\x16\x03\x01\x02"},
+        {"a wrong magic", std::string("\0\xce\xf7\x85\x3d", 5)},
+        {"an unknown operation", greeting() + "\x63"},
+        {"a second greeting", greeting() + greeting()},
+        {"a giant key", greeting() + "\x03" + giant},
+        {"a giant value", greeting() + "\x01" + string("/k") + giant},
+        {"a giant number of keys", greeting() + "\x06" + giant},
+        {"a giant legacy key", "\x02" + giant},
+    };
+    TestStore server;
+    Store polite = server.connect();
+    for (const auto& [what, bytes] : rude) {
+      CAPTURE(what);
+      RawClient client(server.endpoint());
+      client.send(bytes);
+      CHECK(client.is_closed_by_server());
+      CHECK(polite.add("n", 1, soon()) > 0);
+    }
+    const auto stats = server.stats();
+    CHECK(stats.malformed == rude.size());
+    CHECK(stats.connections == 1);
+    // Nine mistakes: the first, second, fourth and eighth are told.
+    CHECK(server.warnings().size() == 4);
+    CHECK(any_contains(server.warnings(), "sent the unknown operation code 71"));
+    CHECK(any_contains(server.warnings(), "store at 127.0.0.1:"));
+    CHECK(any_contains(server.warnings(), "(number 8 of its kind)"));
+  }
+
+  TEST_CASE("a port scan leaves nothing") {
+    TestStore server;
+    for (int i = 0; i < 50; ++i) RawClient scan(server.endpoint());
+    CHECK(server.wait_until([](const auto& stats) { return stats.connections == 0; }));
+    CHECK(server.connect().add("n", 1, soon()) == 1);
+    CHECK(server.warnings().empty());
+  }
+
+  TEST_CASE("a request that cannot be done closes the connection of who made it") {
+    TestStore server;
+    Store store = server.connect();
+    set_now(store, "text", "abc");
+    RawClient client(server.endpoint());
+    client.send(greeting() + modern(wire::Add{"/text", 1}));
+    CHECK(client.is_closed_by_server());
+    CHECK(store.get("text", soon()) == "abc");
+    CHECK(any_contains(server.warnings(), "counts in /text, whose value is not a number"));
+  }
+
+  TEST_CASE("the silent second connection of an old client stays open") {
+    TestStore server;
+    RawClient silent(server.endpoint());
+    Store store = server.connect();
+    for (int i = 0; i < 100; ++i) store.add("n", 1, soon());
+    CHECK(silent.is_open_and_silent());
+    CHECK(server.stats().connections == 2);
+    silent.send(legacy(wire::WatchKey{"/k"}));
+    CHECK(silent.receive(1) == "\x03");
+    store.set("k", "v", soon());
+    CHECK(silent.receive(28) == "\x01" + string("/k") + string("") + string("v"));
+  }
+
+  TEST_CASE("with a thousand idle connections all goes on") {
+    TestStore server;
+    std::vector<RawClient> idle;
+    for (int i = 0; i < 400; ++i) idle.emplace_back(server.endpoint());
+    Store store = server.connect();
+    for (int i = 1; i <= 100; ++i) CHECK(store.add("n", 1, soon()) == i);
+    CHECK(server.stats().connections == 401);
+  }
+
+  TEST_CASE("a connection too many is refused, and there is room again when one has gone") {
+    TestStore server({.connections_max = 2});
+    RawClient first(server.endpoint());
+    {
+      RawClient second(server.endpoint());
+      CHECK(server.wait_until([](const auto& stats) { return stats.connections == 2; }));
+      RawClient third(server.endpoint());
+      CHECK(third.is_closed_by_server());
+      CHECK(any_contains(server.warnings(), "refused a connection: there are 2 (at most 2)"));
+    }
+    CHECK(server.wait_until([](const auto& stats) { return stats.connections == 1; }));
+    CHECK(server.connect().add("n", 1, soon()) == 1);
+    CHECK(server.stats().over_connections == 1);
+  }
+
+  TEST_CASE("who does not read its replies loses its connection before memory runs out") {
+    TestStore server({.unread_bytes_max = 1 << 20});
+    Store store = server.connect();
+    set_now(store, "k", std::string(1 << 19, 'x'));
+    RawClient deaf(server.endpoint());
+    deaf.send(greeting());
+    std::string many;
+    for (int i = 0; i < 1000; ++i) many += modern(wire::Get{"/k"});
+    deaf.send(many);
+    CHECK(server.wait_until([](const auto& stats) { return stats.slow_readers == 1; }));
+    CHECK(store.get("k", soon()).size() == 1 << 19);
+  }
+
+  TEST_CASE("replies larger than the socket's buffer arrive while others are served") {
+    TestStore server;
+    Store store = server.connect();
+    const std::string value(wire::kValueBytesMax, 'x');
+    set_now(store, "k", value);
+    RawClient reader(server.endpoint());
+    reader.send(greeting() + modern(wire::MultiGet{{"/k", "/k", "/k"}}));
+    for (int i = 0; i < 100; ++i) store.add("n", 1, soon());
+    const std::string reply = reader.receive(3 * (8 + value.size()));
+    CHECK(reply == string(value) + string(value) + string(value));
+    // And it can go on.
+    reader.send(modern(wire::Ping{77}));
+    CHECK(reader.receive(4) == std::string("M\0\0\0", 4));
+    CHECK(server.wait_until([&](const auto& stats) { return stats.bytes < value.size() + 1000; }));
+  }
+
+  TEST_CASE("half-received requests count towards the limit of bytes") {
+    TestStore server({.bytes_max = 100'000});
+    RawClient greedy(server.endpoint());
+    greedy.send(greeting() + "\x01" + string("/k") + number(1 << 20));
+    greedy.send(std::string(200'000, 'x'));
+    CHECK(greedy.is_closed_by_server());
+    CHECK(server.wait_until([](const auto& stats) { return stats.refused == 1; }));
+    CHECK(server.stats().bytes == 0);
+  }
+
+  TEST_CASE("a new attempt sees no key and no connection of the one before") {
+    TestStore server;
+    Store old_client = server.connect();
+    old_client.set("k", "old", soon());
+    RawClient waiting(server.endpoint());
+    waiting.send(legacy(wire::Wait{{"/new"}}));
+    CHECK(server.wait_until([](const auto& stats) { return stats.waits == 1; }));
+    const auto port = server.endpoint().port;
+    server.run([&](ddprun::StoreServer& store) {
+      // On the server's thread: this connection is made and not yet accepted when the attempt ends.
+      RawClient not_accepted(store.endpoint());
+      not_accepted.send(greeting() + modern(wire::Set{"/sneaked", "in"}));
+      store.new_attempt();
+      CHECK(not_accepted.is_closed_by_server());
+    });
+    CHECK(waiting.is_closed_by_server());
+    CHECK(server.endpoint().port == port);
+    Store new_client = server.connect();
+    CHECK(new_client.number_of_keys(soon()) == 0);
+    CHECK_THROWS_AS(old_client.get("k", soon()), Error);
+    CHECK_THROWS_AS(old_client.get("k", soon()), Error);
+    CHECK(server.stats().connections == 1);
+  }
+
+  TEST_CASE("many attempts on one port leave nothing behind") {
+    TestStore server;
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      Store store = server.connect();
+      CHECK(store.add("n", 1, soon()) == 1);
+      server.run([](ddprun::StoreServer& instance) { instance.new_attempt(); });
+    }
+    const StoreServerStats stats = server.stats();
+    CHECK(stats.connections == 0);
+    CHECK(stats.keys == 0);
+    CHECK(stats.bytes == 0);
+  }
+
+  TEST_CASE("a port in use is named together with the process that holds it") {
+    TestStore server;
+    boost::asio::io_context context;
+    ddprun::StoreServerOptions options;
+    options.port = server.endpoint().port;
+    try {
+      ddprun::StoreServer second(context.get_executor(), options);
+      FAIL("the port was given away twice");
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      CHECK(error.code() == Errc::system);
+      CHECK(message.find("port " + std::to_string(options.port) + " is in use by process " +
+                         std::to_string(::getpid()) + " (") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("an address of another machine, or of none, is refused") {
+    boost::asio::io_context context;
+    for (const char* address : {"192.0.2.1", "no.such.host.invalid"}) {
+      ddprun::StoreServerOptions options;
+      options.address = address;
+      CHECK_THROWS_AS(ddprun::StoreServer(context.get_executor(), options), Error);
+    }
+  }
+
+  TEST_CASE("a server that is stopped without its executor running leaves nothing") {
+    boost::asio::io_context context;
+    ddprun::StoreServer server(context.get_executor(), {});
+    server.start();
+    context.poll();
+    RawClient client(server.endpoint());
+    context.poll();
+    CHECK(server.stats().connections == 1);
+    server.stop();
+    server.stop();
+    CHECK(server.stats().connections == 0);
+    CHECK(client.is_closed_by_server());
+  }
+}
