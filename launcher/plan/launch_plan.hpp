@@ -40,7 +40,7 @@ struct WorkerPlan {
 struct LaunchPlan {
   std::string program;  ///< as typed, for reports
   std::string run_id;
-  std::string run_folder_name;  ///< the run's folder in log_dir; no other run has it
+  std::string run_folder_name{};  ///< the run's folder in log_dir; no other run has it
   std::string role = "default";
   std::vector<WorkerPlan> workers;  ///< by local rank
 
@@ -58,7 +58,7 @@ struct LaunchPlan {
   std::optional<std::filesystem::path> events_file;
 
   /// What the operator should be told once: a default that may surprise, an option without effect.
-  std::vector<std::string> notes;
+  std::vector<std::string> notes{};
 
   bool operator==(const LaunchPlan&) const = default;
 };

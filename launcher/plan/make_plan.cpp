@@ -188,11 +188,12 @@ class Planner {
       return problem("--numa_binding: " + *text);
     }
     const auto& cpus = std::get<std::vector<std::vector<int>>>(bound);
+    std::vector<std::string> parts;
     for (std::size_t i = 0; i < cpus.size(); ++i) {
       plan_.workers[i].cpus = cpus[i];
-      plan_.notes.push_back("local rank " + std::to_string(i) + " is bound to CPUs " +
-                            format_cpu_list(cpus[i]));
+      parts.push_back(std::to_string(i) + " to " + format_cpu_list(cpus[i]));
     }
+    plan_.notes.push_back("local ranks are bound to CPUs: " + join(parts, "; "));
   }
 
   /// From the nodes of the installed GPUs to those of the visible ones.

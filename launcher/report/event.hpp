@@ -18,8 +18,8 @@ struct RunStarted {
   std::string run_id;
   std::string program;
   int local_world_size = 0;
-  std::string store;                 ///< host:port
-  std::filesystem::path log_folder;  ///< of the run; empty: nothing is kept
+  std::string store;                   ///< host:port
+  std::filesystem::path log_folder{};  ///< of the run; empty: nothing is kept
 
   bool operator==(const RunStarted&) const = default;
 };
@@ -67,7 +67,7 @@ struct WorkerExited {
   std::string error_message;            ///< from its error file, or empty
   std::string error_traceback;          ///< from its error file, or empty
   std::vector<std::string> last_lines;  ///< of its standard error, oldest first
-  std::filesystem::path log_folder;     ///< of this worker in this attempt; empty: none is kept
+  std::filesystem::path log_folder{};   ///< of this worker in this attempt; empty: none is kept
 
   bool failed() const { return signal != 0 || exit_code != 0; }
   bool operator==(const WorkerExited&) const = default;

@@ -1,0 +1,291 @@
+#include "launcher/plan/make_plan.hpp"
+
+#include "launcher/plan/describe_plan.hpp"
+#include "launcher/plan/log_layout.hpp"
+#include "tests/support/hosts.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+const Files kFiles = {{"/home/me/train.py", FileKind::not_executable},
+                      {"/opt/ddprun/bin/trainer", FileKind::executable}};
+
+HostFacts usual(const Variables& variables = {}) {
+  return host(kFiles, variables);
+}
+
+LaunchPlan plan_of(const Words& arguments, const HostFacts& facts = usual()) {
+  const auto plan = make_plan(options_of(arguments), facts);
+  if (const auto* problem = std::get_if<UsageProblem>(&plan)) FAIL(describe(*problem));
+  return std::get<LaunchPlan>(plan);
+}
+
+std::string objections_to(const Words& arguments, const HostFacts& facts = usual()) {
+  const auto plan = make_plan(options_of(arguments), facts);
+  const auto* problem = std::get_if<UsageProblem>(&plan);
+  return problem == nullptr ? "" : describe(*problem);
+}
+
+std::optional<std::string> variable(const WorkerPlan& worker, const std::string& name) {
+  for (const auto& [key, value] : worker.environment) {
+    if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+HostFacts with_gpus(int count, const Variables& variables = {}) {
+  auto facts = usual(variables);
+  facts.installed_gpus = count;
+  return facts;
+}
+
+struct Refusal {
+  Words arguments;
+  std::string text;
+};
+
+const Refusal kRefusals[] = {
+    {{"--nnodes=2"}, "--nnodes=2: this version of ddprun runs on one node"},
+    {{"--nnodes=1:4"}, "--nnodes=1:4: this version of ddprun runs on one node"},
+    {{"--node_rank=1"}, "--node_rank=1: this version of ddprun runs on one node, whose rank is 0"},
+    {{"--rdzv_backend=etcd-v2"}, "needs no etcd; use static or c10d"},
+    {{"--rdzv_backend=zeus"}, "--rdzv_backend=zeus: is neither static nor c10d"},
+    {{"--rdzv_conf=join_timout=5"}, "unknown key; did you mean join_timeout?"},
+    {{"--rdzv_conf=is_host=0"}, "which must host the store"},
+    {{"--rdzv_conf=store_type=file"}, "the only store is tcp"},
+    {{"--rdzv_conf=rank=1"}, "whose rank is 0"},
+    {{"--run_path"}, "--run_path: is not supported"},
+    {{"--duplicate_stdout_filters=loss"}, "--duplicate_stdout_filters=loss: is not supported"},
+    {{"--duplicate_stderr_filters=loss"}, "--duplicate_stderr_filters=loss: is not supported"},
+    {{"--logs_specs=mine"}, "--logs_specs=mine: is not supported"},
+    {{"--event_log_handler=console"}, "only null is supported; --events FILE"},
+    {{"-m", "--no_python"}, "--module and --no_python exclude each other"},
+    {{"--nproc_per_node=gpu"}, "--nproc_per_node=gpu: no NVIDIA GPU was found"},
+    {{"--nproc_per_node=2", "-r", "2:1"}, "--redirects: there is no local rank 2 among 2 workers"},
+    {{"-t", "0:1,7:1"}, "--tee: there is no local rank 7 among 1 workers (0 to 0)"},
+    {{"--local_ranks_filter=4"}, "--local_ranks_filter: there is no local rank 4"},
+    {{"--numa_binding=node"}, "--numa_binding: the topology of the CPUs cannot be read"},
+};
+
+}  // namespace
+
+TEST_SUITE("make plan") {
+  TEST_CASE("what one node cannot do is refused by name, never ignored") {
+    for (auto [arguments, text] : kRefusals) {
+      arguments.emplace_back("train.py");
+      const auto objections = objections_to(arguments);
+      CHECK_MESSAGE(contains(objections, text), objections, " should contain ", text);
+    }
+  }
+
+  TEST_CASE("everything that stands against a plan is told at once") {
+    const auto objections =
+        objections_to({"--nnodes=2", "--run_path", "--nproc_per_node=gpu", "lost.py"});
+    for (const auto* part : {"--nnodes=2", "--run_path", "--nproc_per_node=gpu", "lost.py"}) {
+      CHECK(contains(objections, part));
+    }
+  }
+
+  TEST_CASE("defaults are one worker, a loopback store on a free port, no files and a random id") {
+    const auto plan = plan_of({"train.py", "--lr", "1"});
+    REQUIRE(plan.workers.size() == 1);
+    CHECK(plan.workers[0].arguments == Words{"/usr/bin/python3", "-u", "train.py", "--lr", "1"});
+    CHECK(plan.store_host == "127.0.0.1");
+    CHECK(plan.store_port == 0);
+    CHECK_FALSE(plan.log_dir);
+    CHECK_FALSE(plan.events_file);
+    CHECK(plan.run_id == "00000000-0000-4000-8000-000000000000");
+    CHECK(plan.signals_to_handle == std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
+    CHECK(plan.shutdown_timeout == 30s);
+    CHECK(plan.notes.empty());
+  }
+
+  TEST_CASE("auto, cpu and gpu count what the process may use") {
+    CHECK(plan_of({"--nproc_per_node=auto", "train.py"}).workers.size() == 4);
+    CHECK(plan_of({"--nproc_per_node=auto", "train.py"}, with_gpus(2)).workers.size() == 2);
+    CHECK(plan_of({"--nproc_per_node=cpu", "train.py"}, with_gpus(2)).workers.size() == 4);
+    CHECK(plan_of({"--nproc_per_node=gpu", "train.py"},
+                  with_gpus(8, {{"CUDA_VISIBLE_DEVICES", "5,1,3"}}))
+              .workers.size() == 3);
+    CHECK(contains(objections_to({"--nproc_per_node=gpu", "train.py"},
+                                 with_gpus(8, {{"CUDA_VISIBLE_DEVICES", "-1"}})),
+                   "CUDA_VISIBLE_DEVICES=-1 leaves none of the 8 GPUs visible"));
+  }
+
+  TEST_CASE("a machine without a readable number of CPUs or with too many is told so") {
+    auto facts = usual();
+    facts.cpus.clear();
+    CHECK(contains(objections_to({"--nproc_per_node=cpu", "train.py"}, facts), "give a number"));
+    facts.cpus.resize(1025);
+    CHECK(contains(objections_to({"--nproc_per_node=cpu", "train.py"}, facts),
+                   "1025 workers are more than the 1024"));
+  }
+
+  TEST_CASE("macros become the local rank in arguments only") {
+    const auto plan = plan_of({"--nproc_per_node=2", "trainer", "--out=r${local_rank}", "$$x"});
+    CHECK(plan.workers[1].arguments == Words{"/opt/ddprun/bin/trainer", "--out=r1", "$x"});
+  }
+
+  TEST_CASE("the older launcher's argument stands before the program's own, on demand only") {
+    CHECK(plan_of({"--pass_local_rank", "train.py", "-x"}).workers[0].arguments ==
+          Words{"/usr/bin/python3", "-u", "train.py", "--local_rank=0", "-x"});
+    CHECK(plan_of({"--use_env", "train.py", "-x"}).workers[0].arguments ==
+          Words{"/usr/bin/python3", "-u", "train.py", "-x"});
+  }
+
+  TEST_CASE("streams go where redirect and tee say, tee before redirect, rank by rank") {
+    const auto plan = plan_of({"--nproc_per_node=3", "-r", "3", "-t", "0:1,2:2",
+                               "--local_ranks_filter=0", "--log_dir=logs", "train.py"});
+    CHECK(plan.workers[0].standard_output == StreamTarget::tee);
+    CHECK(plan.workers[0].standard_error == StreamTarget::file);
+    CHECK(plan.workers[1].standard_output == StreamTarget::file);
+    CHECK(plan.workers[2].standard_error == StreamTarget::tee);
+    CHECK(plan.workers[0].is_shown);
+    CHECK_FALSE(plan.workers[1].is_shown);
+    CHECK(plan.log_dir == "/home/me/logs");
+  }
+
+  TEST_CASE("files without a folder go to a new temporary one, and to none with /dev/null") {
+    CHECK(plan_of({"-r3", "train.py"}).log_dir == "/tmp/ddprun_abcd1234");
+    CHECK(plan_of({"-t", "0:1", "train.py"}).log_dir == "/tmp/ddprun_abcd1234");
+    CHECK_FALSE(plan_of({"-t", "0:0", "train.py"}).log_dir);
+    CHECK_FALSE(plan_of({"-r3", "--log_dir=/dev/null", "train.py"}).log_dir);
+    CHECK(plan_of({"--log_dir=/var/log/job", "train.py"}).log_dir == "/var/log/job");
+  }
+
+  TEST_CASE("every attempt and worker has a folder of its own, whatever the run is called") {
+    auto plan = plan_of({"--rdzv_id=../a job", "train.py"});
+    const auto folder = run_folder("/logs", plan);
+    CHECK(folder == "/logs/.._a job_abcd1234");
+    CHECK(worker_folder(folder, 2, 13) == folder / "attempt_2" / "13");
+    plan = plan_of({"--rdzv_id=" + std::string(5000, 'x'), "train.py"});
+    CHECK(plan.run_folder_name.size() < 255);
+  }
+}
+
+TEST_SUITE("store address") {
+  TEST_CASE("address and port come from the options in torchrun's order") {
+    struct Case {
+      Words arguments;
+      std::string host;
+      int port;
+    };
+    const Case cases[] = {
+        {{}, "127.0.0.1", 0},
+        {{"--master_port=29500"}, "127.0.0.1", 29500},
+        {{"--master_addr=10.0.0.1"}, "10.0.0.1", 0},
+        {{"--master_addr=localhost", "--master_port=1"}, "127.0.0.1", 1},
+        {{"--local_addr=10.0.0.2"}, "10.0.0.2", 0},
+        {{"--local_addr=10.0.0.2", "--master_addr=10.0.0.1"}, "10.0.0.1", 0},
+        {{"--rdzv_backend=c10d", "--rdzv_endpoint=localhost:29400"}, "127.0.0.1", 29400},
+        {{"--rdzv_endpoint=localhost:0"}, "127.0.0.1", 0},
+        {{"--rdzv_endpoint=node0"}, "node0", 0},
+        {{"--rdzv_endpoint=localhost:1", "--master_port=2"}, "127.0.0.1", 2},
+        {{"--standalone", "--rdzv_endpoint=node0:1"}, "127.0.0.1", 0},
+    };
+    for (auto [arguments, store_host, port] : cases) {
+      arguments.emplace_back("train.py");
+      const auto plan = plan_of(arguments);
+      CHECK(plan.store_host == store_host);
+      CHECK(plan.store_port == port);
+    }
+  }
+
+  TEST_CASE("options that lose against others or have no effect are noted") {
+    CHECK(plan_of({"--standalone", "--master_port=5", "train.py"}).notes ==
+          Words{"--standalone: the store takes a free port, not the one given"});
+    CHECK(plan_of({"--rdzv_conf=timeout=5", "train.py"}).notes ==
+          Words{"--rdzv_conf has no effect on one node"});
+  }
+}
+
+TEST_SUITE("worker environment of a plan") {
+  TEST_CASE("several workers get one thread each and the operator is told") {
+    const auto plan = plan_of({"--nproc_per_node=2", "train.py"});
+    CHECK(variable(plan.workers[1], "OMP_NUM_THREADS") == "1");
+    REQUIRE(plan.notes.size() == 1);
+    CHECK(contains(plan.notes[0], "OMP_NUM_THREADS"));
+  }
+
+  TEST_CASE("one worker or a variable already set leaves the threads alone") {
+    CHECK_FALSE(variable(plan_of({"train.py"}).workers[0], "OMP_NUM_THREADS"));
+    const auto plan =
+        plan_of({"--nproc_per_node=2", "train.py"}, usual({{"OMP_NUM_THREADS", "8"}}));
+    CHECK_FALSE(variable(plan.workers[0], "OMP_NUM_THREADS"));
+    CHECK(plan.notes.empty());
+  }
+
+  TEST_CASE("the option sets the threads, auto to the worker's share of the CPUs") {
+    CHECK(variable(plan_of({"--nproc_per_node=2", "--omp_num_threads=auto", "train.py"}).workers[0],
+                   "OMP_NUM_THREADS") == "2");
+    CHECK(variable(plan_of({"--nproc_per_node=9", "--omp_num_threads=auto", "train.py"}).workers[0],
+                   "OMP_NUM_THREADS") == "1");
+    CHECK(variable(plan_of({"--omp_num_threads=3", "train.py"}, usual({{"OMP_NUM_THREADS", "8"}}))
+                       .workers[0],
+                   "OMP_NUM_THREADS") == "3");
+  }
+
+  TEST_CASE("NCCL's error handling is on unless the operator has decided") {
+    const std::string name = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
+    CHECK(variable(plan_of({"train.py"}).workers[0], name) == "1");
+    CHECK_FALSE(variable(plan_of({"train.py"}, usual({{name, "0"}})).workers[0], name));
+  }
+
+  TEST_CASE("the signals to handle are told by name") {
+    CHECK(variable(plan_of({"--signals_to_handle=term,USR1", "train.py"}).workers[0],
+                   "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM,SIGUSR1");
+  }
+
+  TEST_CASE("a virtual local rank is 0 with one GPU of the visible ones") {
+    const auto facts = with_gpus(4, {{"CUDA_VISIBLE_DEVICES", "3,GPU-7,1"}});
+    const auto plan = plan_of({"--nproc_per_node=3", "--virtual_local_rank", "train.py"}, facts);
+    for (const auto& worker : plan.workers) CHECK(variable(worker, "LOCAL_RANK") == "0");
+    CHECK(variable(plan.workers[0], "CUDA_VISIBLE_DEVICES") == "3");
+    CHECK(variable(plan.workers[1], "CUDA_VISIBLE_DEVICES") == "GPU-7");
+    CHECK(variable(plan.workers[2], "CUDA_VISIBLE_DEVICES") == "1");
+    CHECK(plan.workers[2].local_rank == 2);
+    CHECK(contains(objections_to({"--nproc_per_node=4", "--virtual_local_rank", "train.py"}, facts),
+                   "4 workers cannot each have one of 3 visible GPUs"));
+  }
+}
+
+TEST_SUITE("visible gpus") {
+  TEST_CASE("entries count as they do for CUDA, up to the first that is no GPU") {
+    using Gpus = std::vector<std::string>;
+    CHECK(visible_gpus({}, 0).empty());
+    CHECK(visible_gpus({}, 2) == Gpus{"0", "1"});
+    CHECK(visible_gpus("1,0", 2) == Gpus{"1", "0"});
+    CHECK(visible_gpus(" 1 , 0", 2) == Gpus{"1", "0"});
+    CHECK(visible_gpus("", 2).empty());
+    CHECK(visible_gpus("0,2,1", 2) == Gpus{"0"});
+    CHECK(visible_gpus("0,-1,1", 2) == Gpus{"0"});
+    CHECK(visible_gpus("NoDevFiles", 2).empty());
+    CHECK(visible_gpus("GPU-a,MIG-b,x", 2) == Gpus{"GPU-a", "MIG-b"});
+    CHECK(visible_gpus("0,1", 0).empty());
+  }
+}
+
+TEST_SUITE("describe plan") {
+  TEST_CASE("a dry run shows each worker's command, streams and whole environment") {
+    const auto text =
+        describe_plan(plan_of({"--nproc_per_node=2", "-r1", "--log_dir=/logs", "--max_restarts=2",
+                               "--rdzv_id=job", "train.py", "two words", "it's ${local_rank}"}));
+    for (const auto* part :
+         {"run job: 2 x train.py, role default\n", "store: 127.0.0.1, port (chosen at the start)\n",
+          "restarts: 2, shutdown timeout: 30 s\n", "logs: /logs/job_abcd1234\n", "node 0, rank 1\n",
+          "  command: /usr/bin/python3 -u train.py 'two words' 'it'\\''s 1'\n",
+          "  stdout: file, stderr: console\n", "    LOCAL_RANK=1\n", "    WORLD_SIZE=2\n",
+          "    MASTER_PORT=(chosen at the start)\n", "    OMP_NUM_THREADS=1\n",
+          "    TORCHELASTIC_ERROR_FILE=/logs/job_abcd1234/attempt_0/1/error.json\n",
+          "    TORCHELASTIC_USE_AGENT_STORE=True\n"}) {
+      CHECK_MESSAGE(contains(text, part), text, " should contain ", part);
+    }
+  }
+}

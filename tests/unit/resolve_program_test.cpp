@@ -1,0 +1,141 @@
+#include "launcher/plan/resolve_program.hpp"
+
+#include "launcher/plan/macros.hpp"
+#include "tests/support/hosts.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+namespace {
+
+constexpr auto kRuns = FileKind::executable;
+constexpr auto kText = FileKind::not_executable;
+constexpr auto kFolder = FileKind::folder;
+
+/// The command as words with spaces between them, or "? " and the problem.
+std::string resolved(const Words& arguments, const Files& files = {},
+                     const Variables& variables = {}) {
+  const auto result = resolve_program(options_of(arguments), host(files, variables));
+  if (const auto* problem = std::get_if<std::string>(&result)) return "? " + *problem;
+  std::string text;
+  for (const auto& word : std::get<Words>(result)) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+}  // namespace
+
+TEST_SUITE("resolve program") {
+  TEST_CASE("scripts run under python3, unbuffered, by the name that was typed") {
+    CHECK(resolved({"train.py"}, {{"/home/me/train.py", kText}}) == "/usr/bin/python3 -u train.py");
+    CHECK(resolved({"sub/train.py"}, {{"/home/me/sub/train.py", kRuns}}) ==
+          "/usr/bin/python3 -u sub/train.py");
+    CHECK(resolved({"/abs/train.py"}, {{"/abs/train.py", kText}}) ==
+          "/usr/bin/python3 -u /abs/train.py");
+  }
+
+  TEST_CASE("a module runs under python3 whether or not there is a file of that name") {
+    CHECK(resolved({"-m", "pkg.train"}) == "/usr/bin/python3 -u -m pkg.train");
+    CHECK(resolved({"-m", "train.py"}) == "/usr/bin/python3 -u -m train.py");
+  }
+
+  TEST_CASE("PYTHON_EXEC replaces the interpreter, as a path or as a name in PATH") {
+    const Files files = {{"/home/me/train.py", kText},
+                         {"/venv/bin/python", kRuns},
+                         {"/usr/local/bin/python3.9", kRuns}};
+    CHECK(resolved({"train.py"}, files, {{"PYTHON_EXEC", "/venv/bin/python"}}) ==
+          "/venv/bin/python -u train.py");
+    CHECK(resolved({"train.py"}, files, {{"PYTHON_EXEC", "python3.9"}}) ==
+          "/usr/local/bin/python3.9 -u train.py");
+    CHECK(resolved({"train.py"}, files, {{"PYTHON_EXEC", ""}}) == "/usr/bin/python3 -u train.py");
+    CHECK(resolved({"train.py"}, files, {{"PYTHON_EXEC", "/no/python"}}) ==
+          "? /no/python (PYTHON_EXEC): no such file");
+    CHECK(contains(resolved({"train.py"}, files, {{"PYTHON_EXEC", "pyhton"}}),
+                   "pyhton (PYTHON_EXEC): not found in PATH"));
+  }
+
+  TEST_CASE("without a python3 in PATH scripts cannot run and the remedy is named") {
+    CHECK(contains(resolved({"train.py"}, {{"/home/me/train.py", kText}}, {{"PATH", "/sbin"}}),
+                   "python3: not found in PATH; set PYTHON_EXEC"));
+  }
+
+  TEST_CASE("a bare name is looked for here, then in PATH, then beside ddprun") {
+    const std::string here = "/home/me/trainer";
+    const std::string in_path = "/usr/bin/trainer";
+    const std::string beside = "/opt/ddprun/bin/trainer";
+    CHECK(resolved({"trainer"}, {{here, kRuns}, {in_path, kRuns}, {beside, kRuns}}) == here);
+    CHECK(resolved({"trainer"}, {{in_path, kRuns}, {beside, kRuns}}) == in_path);
+    CHECK(resolved({"trainer"}, {{beside, kRuns}}) == beside);
+    CHECK(resolved({"--no_python", "trainer"}, {{beside, kRuns}}) == beside);
+  }
+
+  TEST_CASE("earlier folders of PATH win and an empty entry is the current folder") {
+    const Files files = {{"/a/tool", kRuns}, {"/b/tool", kRuns}, {"/home/me/other", kRuns}};
+    CHECK(resolved({"tool"}, files, {{"PATH", "/b:/a"}}) == "/b/tool");
+    CHECK(resolved({"other"}, files, {{"PATH", "/a:"}}) == "/home/me/other");
+  }
+
+  TEST_CASE("folders and files that are not executable do not hide a program") {
+    const Files files = {{"/home/me/trainer", kFolder},
+                         {"/usr/local/bin/trainer", kText},
+                         {"/opt/ddprun/bin/trainer", kRuns}};
+    CHECK(resolved({"trainer"}, files) == "/opt/ddprun/bin/trainer");
+  }
+
+  TEST_CASE("a path is that file only, by the name that was typed") {
+    CHECK(resolved({"./run"}, {{"/home/me/run", kRuns}}) == "./run");
+    CHECK(resolved({"./run"}, {{"/usr/bin/run", kRuns}}) == "? ./run: no such file");
+    CHECK(resolved({"bin/run"}, {{"/home/me/bin/run", kFolder}}) ==
+          "? bin/run: is a folder, not a program");
+    CHECK(contains(resolved({"./run"}, {{"/home/me/run", kText}}),
+                   "./run: is not executable (chmod +x ./run"));
+  }
+
+  TEST_CASE("with --no_python a script executes itself and so must be executable") {
+    CHECK(resolved({"--no_python", "./t.py"}, {{"/home/me/t.py", kRuns}}) == "./t.py");
+    CHECK(contains(resolved({"--no_python", "./t.py"}, {{"/home/me/t.py", kText}}),
+                   "is not executable"));
+  }
+
+  TEST_CASE("what is not found is told with the places and what was nearly meant") {
+    CHECK(resolved({"trian.py"}) == "? trian.py: no such file in /home/me");
+    CHECK(resolved({"train.py"}, {{"/home/me/train.py", kFolder}}) ==
+          "? train.py: is a folder, not a script");
+    CHECK(resolved({"trainer"}) ==
+          "? trainer: not found; looked in the current folder (/home/me), in PATH and beside "
+          "ddprun (/opt/ddprun/bin)");
+    CHECK(contains(resolved({"train"}, {{"/home/me/train.py", kText}}), "did you mean train.py?"));
+    CHECK(contains(resolved({"train"}, {{"/home/me/train", kText}}),
+                   "; ./train is not executable (chmod +x train"));
+    CHECK(contains(resolved({""}), "name of the program is empty"));
+  }
+}
+
+TEST_SUITE("macros") {
+  TEST_CASE("they follow Python's templates") {
+    const std::pair<const char*, const char*> cases[] = {
+        {"", ""},
+        {"plain", "plain"},
+        {"${local_rank}", "7"},
+        {"$local_rank", "7"},
+        {"a${local_rank}b$local_rank-c", "a7b7-c"},
+        {"$local_ranks", "$local_ranks"},
+        {"$local_rank_", "$local_rank_"},
+        {"$local_rank0", "$local_rank0"},
+        {"$local_ran", "$local_ran"},
+        {"${local_rank", "${local_rank"},
+        {"${rank}", "${rank}"},
+        {"${ local_rank}", "${ local_rank}"},
+        {"$$", "$"},
+        {"$$$$", "$$"},
+        {"$$local_rank", "$local_rank"},
+        {"$$$local_rank", "$7"},
+        {"$", "$"},
+        {"100$", "100$"},
+        {"$ {local_rank}", "$ {local_rank}"},
+        {"$LOCAL_RANK", "$LOCAL_RANK"},
+    };
+    for (const auto& [text, expected] : cases) CHECK(expand_macros(text, 7) == expected);
+  }
+}
