@@ -209,6 +209,7 @@ TEST_SUITE("checkpoint on a real disk") {
       ::close(end.fds[1]);
       CheckpointDirectory directory(folder.path());
       directory.save(sample(1, 10));
+      ::close(::creat((folder.path() / "step_000000000002.ckpt.1.2.tmp").c_str(), 0600));
       if (::write(saved.fds[1], "s", 1) != 1) return 1;
       char byte = 0;
       return static_cast<int>(::read(end.fds[0], &byte, 1));  // until the other end is closed
@@ -226,6 +227,7 @@ TEST_SUITE("checkpoint on a real disk") {
     end.close_write_end();
     CHECK(wait_for(predecessor) == 0);
     CHECK(wait_for(successor) == 0);
+    CHECK(count_temporaries(folder.path()) == 0);
     CHECK(CheckpointDirectory(folder.path()).load_newest() == sample(2, 10));
   }
 

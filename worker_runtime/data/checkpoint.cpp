@@ -55,11 +55,14 @@ std::string temporary_name(std::int64_t step) {
 }
 
 std::vector<std::string> names_in(const fs::path& directory) {
-  std::error_code error;
-  fs::directory_iterator entries(directory, error);
-  if (error) throw_system_error("checkpoint directory " + directory.string(), error.value());
   std::vector<std::string> names;
-  for (const auto& entry : entries) names.push_back(entry.path().filename().string());
+  try {
+    for (const auto& entry : fs::directory_iterator(directory)) {
+      names.push_back(entry.path().filename().string());
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw_system_error("checkpoint directory " + directory.string(), error.code().value());
+  }
   return names;
 }
 
@@ -154,13 +157,12 @@ CheckpointDirectory::CheckpointDirectory(fs::path path, Options options)
                                  ", must be at least 2 so that a damaged one has a predecessor");
   }
   create_durably(path_);
-  remove_leftovers();
-}
-
-void CheckpointDirectory::remove_leftovers() const {
   const auto names = names_in(path_);
   // In this order: what is in the list belongs to a writer that holds the lock, or to a dead one.
-  if (WriterLock::is_held(path_)) return;
+  if (!WriterLock::is_held(path_)) remove_temporaries(names);
+}
+
+void CheckpointDirectory::remove_temporaries(const std::vector<std::string>& names) const {
   for (const auto& name : names) {
     if (!is_temporary(name)) continue;
     write_log(options_.log, LogLevel::info, "removing " + (path_ / name).string() + ": unfinished");
@@ -171,8 +173,9 @@ void CheckpointDirectory::remove_leftovers() const {
 void CheckpointDirectory::save(const Checkpoint& checkpoint) {
   check_checkpoint(checkpoint);
   if (!lock_) {
-    remove_leftovers();
     lock_ = std::make_shared<WriterLock>(path_, Deadline::after(options_.takeover_timeout));
+    // A predecessor that has just died may have left some.
+    remove_temporaries(names_in(path_));
   }
   const auto temporary = path_ / temporary_name(checkpoint.step);
   const auto path = path_ / file_name(checkpoint.step);

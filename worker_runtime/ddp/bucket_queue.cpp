@@ -1,5 +1,6 @@
 #include "worker_runtime/ddp/bucket_queue.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -30,12 +31,11 @@ BucketQueue::BucketQueue(ProcessGroup group, const BucketPlan& plan, ReduceOp op
 }
 
 BucketQueue::~BucketQueue() {
-  bool is_under_way = !appended_.is_done();
-  for (const auto& bucket : buckets_) is_under_way = is_under_way || !bucket.work.is_done();
-  if (!is_under_way) return;
+  for (auto& bucket : buckets_) other_works_.push_back(std::move(bucket.work));
+  const auto is_done = [](const Work& work) { return work.is_done(); };
+  if (std::all_of(other_works_.begin(), other_works_.end(), is_done)) return;
   group_.abort("its gradient reducer was destroyed within a step");
-  for (const auto& bucket : buckets_) wait_in_any_case(bucket.work);
-  wait_in_any_case(appended_);
+  for (const auto& work : other_works_) wait_in_any_case(work);
 }
 
 void BucketQueue::zero() {
@@ -44,11 +44,15 @@ void BucketQueue::zero() {
   }
 }
 
-void BucketQueue::broadcast() {
+void BucketQueue::broadcast(std::span<const Buffer> others) {
   for (auto& bucket : buckets_) {
     if (bucket.memory) bucket.work = group_.broadcast(bucket.gradients, 0);
   }
-  for (auto& bucket : buckets_) bucket.work.wait();
+  for (const Buffer& buffer : others) {
+    if (buffer.elements > 0) other_works_.push_back(group_.broadcast(buffer, 0));
+  }
+  for (const auto& bucket : buckets_) bucket.work.wait();
+  for (const auto& work : other_works_) work.wait();
 }
 
 void BucketQueue::begin() {
@@ -58,6 +62,7 @@ void BucketQueue::begin() {
     bucket.done_time.reset();
     bucket.work = Work();
   }
+  other_works_.clear();
   next_ = 0;
   begin_time_ = Clock::now();
 }
@@ -96,7 +101,8 @@ void BucketQueue::note_done(Clock::time_point now) {
 void BucketQueue::append(Buffer buffer, ReduceOp op) {
   const std::lock_guard lock(mutex_);
   if (launch_error_) std::rethrow_exception(launch_error_);
-  if (group_.size() > 1 && buffer.elements > 0) appended_ = group_.all_reduce(buffer, op);
+  if (group_.size() == 1 || buffer.elements == 0) return;
+  other_works_.push_back(group_.all_reduce(buffer, op));
 }
 
 void BucketQueue::wait(Deadline deadline) {
@@ -108,7 +114,7 @@ void BucketQueue::wait(Deadline deadline) {
     bucket.work.wait(deadline);
     if (!bucket.done_time) bucket.done_time = Clock::now();
   }
-  appended_.wait(deadline);
+  for (const auto& work : other_works_) work.wait(deadline);
 }
 
 std::vector<BucketTimeline> BucketQueue::timeline() const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace ddprun {
@@ -30,8 +31,8 @@ class BucketQueue {
 
   void zero();
 
-  /// Sends rank 0's content of all buckets to the others. Blocks.
-  void broadcast();
+  /// Sends rank 0's content of all buckets, and of `others`, to the other ranks. Blocks.
+  void broadcast(std::span<const Buffer> others);
 
   void begin();
 
@@ -73,8 +74,8 @@ class BucketQueue {
   Clock::time_point begin_time_;
   std::mutex mutex_;  // for all below
   std::vector<Bucket> buckets_;
-  std::size_t next_ = 0;  ///< launched are those before it
-  Work appended_;
+  std::size_t next_ = 0;           ///< launched are those before it
+  std::vector<Work> other_works_;  ///< in memory that is not ours
   std::exception_ptr launch_error_;
 };
 

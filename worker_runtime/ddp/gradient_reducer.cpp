@@ -72,14 +72,6 @@ ProcessGroup checked_group(ProcessGroup group, std::span<const Parameter> parame
   return group;
 }
 
-void broadcast_buffers(ProcessGroup& group, std::span<const Buffer> buffers) {
-  std::vector<Work> works;
-  for (const Buffer& buffer : buffers) {
-    if (buffer.elements > 0) works.push_back(group.broadcast(buffer, 0));
-  }
-  for (const Work& work : works) work.wait();
-}
-
 }  // namespace
 
 class GradientReducer::Impl {
@@ -109,7 +101,8 @@ class GradientReducer::Impl {
 
   std::size_t checked(std::size_t index) const;
   void lay_out();
-  void broadcast_parameters(int rank);
+  void broadcast(int rank, std::span<const Buffer> state);
+  void require_idle(const std::string& call) const;
   void count_down(const Slot& slot);
   void require_all_ready() const;
   void settle_unused();
@@ -135,9 +128,7 @@ GradientReducer::Impl::Impl(ProcessGroup group, std::vector<Parameter> parameter
       used_(parameters_.size(), 1),
       queue_(checked_group(group, parameters_, state, options), plan_, options.op) {
   lay_out();
-  if (group.size() == 1 || !options.broadcast_state) return;
-  broadcast_parameters(group.rank());
-  broadcast_buffers(group, state);
+  if (group.size() > 1 && options.broadcast_state) broadcast(group.rank(), state);
 }
 
 std::size_t GradientReducer::Impl::checked(std::size_t index) const {
@@ -166,7 +157,7 @@ void GradientReducer::Impl::lay_out() {
 
 /// Buckets have the parameters' types and sizes, and nothing is in them yet: they serve to send the
 /// parameters in a few large pieces.
-void GradientReducer::Impl::broadcast_parameters(int rank) {
+void GradientReducer::Impl::broadcast(int rank, std::span<const Buffer> state) {
   const auto copy = [this](bool to_buckets) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       const Buffer& values = parameters_[i].values;
@@ -177,27 +168,30 @@ void GradientReducer::Impl::broadcast_parameters(int rank) {
     }
   };
   if (rank == 0) copy(true);
-  queue_.broadcast();
+  queue_.broadcast(state);
   if (rank != 0) copy(false);
   queue_.zero();
 }
 
+void GradientReducer::Impl::require_idle(const std::string& call) const {
+  if (phase_ == Phase::idle) return;
+  throw Error(Errc::usage, "gradient reducer: " + call +
+                               (phase_ == Phase::failed ? " after a step that failed"
+                                                        : " within a step, finish() is missing"));
+}
+
 void GradientReducer::Impl::zero_gradients() {
-  if (phase_ != Phase::idle) {
-    throw Error(Errc::usage, "gradient reducer: zero_gradients() within a step");
-  }
+  require_idle("zero_gradients()");
+  for (auto& slot : slots_) slot.has_contributed = false;
   queue_.zero();
 }
 
 void GradientReducer::Impl::begin(bool synchronise) {
-  if (phase_ != Phase::idle) {
-    throw Error(Errc::usage, phase_ == Phase::failed
-                                 ? "gradient reducer: begin() after a step that failed"
-                                 : "gradient reducer: begin() within a step, finish() is missing");
-  }
+  require_idle("begin()");
   for (auto& slot : slots_) slot.is_ready = false;
-  for (std::size_t b = 0; b < missing_.size(); ++b)
+  for (std::size_t b = 0; b < missing_.size(); ++b) {
     missing_[b] = plan_.buckets[b].parameters.size();
+  }
   queue_.begin();
   phase_ = synchronise ? Phase::synchronising : Phase::accumulating;
 }

@@ -83,7 +83,7 @@ class CheckpointDirectory {
   std::vector<std::int64_t> steps() const;
 
  private:
-  void remove_leftovers() const;
+  void remove_temporaries(const std::vector<std::string>& names) const;
   void remove_older_than(std::int64_t newest) const;
 
   std::filesystem::path path_;
