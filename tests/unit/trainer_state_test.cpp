@@ -1,0 +1,91 @@
+#include "trainers/trainer/training_state.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using ddprun::Checkpoint;
+using trainer::Model;
+using trainer::Progress;
+using trainer::Settings;
+
+namespace {
+
+const Settings kSettings = {{"--lr", "0.1"}, {"--batch_size", "64"}};
+
+/// A model and an optimizer whose every number differs from that of another seed.
+struct State {
+  Model model;
+  trainer::Adam optimizer;
+
+  explicit State(std::uint64_t seed)
+      : model(trainer::make_model(
+            {.name = "mlp", .inputs = 4, .outputs = 3, .batch_norm = true, .seed = seed})),
+        optimizer(model.parameters()) {
+    for (trainer::StateBuffer* state : optimizer.state()) state->front() = static_cast<float>(seed);
+    for (trainer::StateBuffer* state : model.buffers()) state->back() = static_cast<float>(seed);
+  }
+
+  Checkpoint checkpoint() { return to_checkpoint(model, optimizer, {}, kSettings); }
+};
+
+std::string refusal(const Checkpoint& checkpoint, const Settings& settings = kSettings) {
+  State state(2);
+  try {
+    restore(checkpoint, state.model, state.optimizer, settings);
+    return "";
+  } catch (const ddprun::Error& error) {
+    return error.what();
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("trainer state") {
+  TEST_CASE("a checkpoint brings back every number") {
+    State then(1);
+    State now(2);
+    CHECK(hash_of(then.model) != hash_of(now.model));
+    const Progress progress = {.step = 7, .epoch = 2, .samples_used = 640, .epoch_loss = 0.1 + 0.2};
+    const Checkpoint checkpoint = to_checkpoint(then.model, then.optimizer, progress, kSettings);
+    CHECK(checkpoint.step == 7);
+    CHECK(restore(checkpoint, now.model, now.optimizer, kSettings) == progress);
+    CHECK(hash_of(now.model) == hash_of(then.model));
+    CHECK(to_checkpoint(now.model, now.optimizer, progress, kSettings) == checkpoint);
+  }
+
+  TEST_CASE("a checkpoint of other settings is refused and each of them is named") {
+    const std::string message =
+        refusal(State(1).checkpoint(), {{"--lr", "0.2"}, {"--batch_size", "64"}, {"--model", "x"}});
+    CHECK(contains(message, "--lr was 0.1 and is now 0.2"));
+    CHECK(contains(message, "--model was not known and is now x"));
+    CHECK_FALSE(contains(message, "--batch_size"));
+  }
+
+  TEST_CASE("a checkpoint that lacks a section or has one that does not fit is refused") {
+    const Checkpoint good = State(1).checkpoint();
+    CHECK(refusal(good).empty());
+    for (const auto& [name, bytes] : good.sections) {
+      Checkpoint lacking = good;
+      lacking.sections.erase(name);
+      CHECK_MESSAGE(contains(refusal(lacking), name), name);
+      Checkpoint cut = good;
+      cut.sections[name].pop_back();
+      CHECK_MESSAGE(contains(refusal(cut), name), name);
+    }
+  }
+
+  TEST_CASE("one changed bit changes the hash") {
+    State state(1);
+    const std::uint64_t before = hash_of(state.model);
+    float& value = state.model.parameters().back()->values.back();
+    value = -value;
+    CHECK(hash_of(state.model) != before);
+  }
+}

@@ -1,0 +1,54 @@
+// Which samples a worker uses in which step. An epoch visits every sample exactly once, whatever
+// the number of workers: the sampler's order of all samples is cut into windows of one global batch
+// each, and of every window each worker takes its share. The last window holds what is left, so its
+// shares may be smaller, uneven or empty; the gradients stay right because every worker divides by
+// the samples of the whole window and the reducer adds up. For that reason the repeated samples
+// with which DistributedSampler evens out its shares are left out here.
+#pragma once
+
+#include <ddprun/distributed_sampler.hpp>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace trainer {
+
+struct BatchOptions {
+  std::int64_t samples = 0;  ///< of the data set
+  int world_size = 1;
+  int rank = 0;
+  std::int64_t batch_size = 1;             ///< per worker and backward pass
+  std::int64_t gradient_accumulation = 1;  ///< backward passes per step
+  std::uint64_t seed = 0;
+};
+
+/// One worker's view of one epoch.
+class EpochBatches {
+ public:
+  EpochBatches(const BatchOptions& options, std::int64_t epoch);
+
+  /// Optimizer steps in the epoch, the same on all workers.
+  std::int64_t steps() const;
+
+  /// Samples of all workers in every step but the last, which may have fewer.
+  std::int64_t global_batch() const { return global_batch_; }
+
+  /// Samples of all workers in this step.
+  std::int64_t global_samples(std::int64_t step) const;
+
+  /// This worker's samples in backward pass `pass` of the step. May be empty in the last step.
+  std::span<const std::int64_t> micro_batch(std::int64_t step, std::int64_t pass) const;
+
+  /// This worker's samples of all passes of the step.
+  std::span<const std::int64_t> step_samples(std::int64_t step) const;
+
+ private:
+  std::span<const std::int64_t> slice(std::int64_t first, std::int64_t count) const;
+
+  BatchOptions options_;
+  std::int64_t global_batch_;
+  std::vector<std::int64_t> indices_;  ///< of this worker, without repeated samples
+};
+
+}  // namespace trainer

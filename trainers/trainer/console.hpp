@@ -1,0 +1,46 @@
+// What the trainer shows a person: lines, and between them a progress bar if standard output is a
+// terminal. Only one worker of a run speaks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace trainer {
+
+struct BarState {
+  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t epochs = 0;
+  std::int64_t step = 0;  ///< of this epoch, done
+  std::int64_t steps = 0;
+  double loss = 0;
+};
+
+/// "epoch 2/5 [#####     ] 118/235 loss 0.4321", at most `width` columns: what does not fit is left
+/// out, the bar first.
+std::string progress_bar(const BarState& state, std::size_t width);
+
+class Console {
+ public:
+  /// A quiet console prints nothing.
+  explicit Console(bool quiet);
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+  /// Removes a bar that is still there.
+  ~Console();
+
+  void line(const std::string& text);
+
+  /// Draws the bar anew, at most ten times a second. Nothing unless standard output is a terminal.
+  void bar(const BarState& state);
+
+ private:
+  void erase_bar();
+
+  bool quiet_;
+  bool is_terminal_;
+  bool has_bar_ = false;
+  std::int64_t drawn_milliseconds_ = 0;  ///< steady clock, of the last drawing
+};
+
+}  // namespace trainer

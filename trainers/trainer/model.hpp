@@ -1,0 +1,51 @@
+// A chain of layers with its activations. The models of the trainer are made by make_model().
+#pragma once
+
+#include "trainers/trainer/layers.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trainer {
+
+class Model {
+ public:
+  explicit Model(std::vector<std::unique_ptr<Layer>> layers);
+
+  /// [rows, inputs] -> [rows, outputs]. The result and `input` must stay as they are until
+  /// backward().
+  const Matrix& forward(const Matrix& input, Mode mode);
+
+  /// Adds to the parameters' gradients, last layer first, calling `ready` for each.
+  void backward(const Matrix& input, const Matrix& output_gradient, const GradientReady& ready);
+
+  /// In order of definition, which is the same on every worker.
+  const std::vector<Parameter*>& parameters() const { return parameters_; }
+  const std::vector<StateBuffer*>& buffers() const { return buffers_; }
+
+ private:
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<Parameter*> parameters_;
+  std::vector<StateBuffer*> buffers_;
+  std::vector<Matrix> activations_;  ///< output of each layer
+  std::vector<Matrix> gradients_;    ///< gradient by each layer's input; the first is not needed
+};
+
+struct ModelSpec {
+  std::string name;               ///< one of kModelNames
+  std::size_t inputs = 0;         ///< features of a sample
+  std::size_t outputs = 0;        ///< classes or targets of a sample
+  bool batch_norm = false;        ///< mlp: BatchNorm before each ReLU
+  bool log_probabilities = true;  ///< end with LogSoftmax, for the cross-entropy loss
+  std::uint64_t seed = 0;         ///< for the first values of the parameters
+};
+
+/// linear: one Linear. toy: 10 hidden units. mlp: 256 and 128 hidden units with ReLU.
+/// seqnet: twice 200 hidden units with sigmoid.
+inline constexpr const char* kModelNames[] = {"linear", "toy", "mlp", "seqnet"};
+
+Model make_model(const ModelSpec& spec);
+
+}  // namespace trainer

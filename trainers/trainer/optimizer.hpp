@@ -1,0 +1,53 @@
+// Optimizers with PyTorch's update rules. Their state is a list of plain arrays, so that a
+// checkpoint can hold it without knowing which optimizer it is.
+#pragma once
+
+#include "trainers/trainer/layers.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trainer {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Changes the parameters by their gradients. `step` counts updates from 1.
+  virtual void update(std::span<Parameter* const> parameters, std::int64_t step,
+                      float learning_rate) = 0;
+
+  /// Everything beside the step count that later updates depend on.
+  virtual std::vector<StateBuffer*> state() = 0;
+};
+
+/// velocity = momentum * velocity + gradient; value -= learning_rate * velocity.
+class Sgd : public Optimizer {
+ public:
+  Sgd(std::span<Parameter* const> parameters, float momentum);
+  void update(std::span<Parameter* const> parameters, std::int64_t step,
+              float learning_rate) override;
+  std::vector<StateBuffer*> state() override;
+
+ private:
+  float momentum_;
+  std::vector<StateBuffer> velocity_;  ///< one per parameter; empty without momentum
+};
+
+/// Adam (Kingma and Ba, 2015) with the customary 0.9, 0.999 and 1e-8.
+class Adam : public Optimizer {
+ public:
+  explicit Adam(std::span<Parameter* const> parameters);
+  void update(std::span<Parameter* const> parameters, std::int64_t step,
+              float learning_rate) override;
+  std::vector<StateBuffer*> state() override;
+
+ private:
+  std::vector<StateBuffer> mean_;    ///< of the gradient, one per parameter
+  std::vector<StateBuffer> square_;  ///< mean of the gradient's square
+};
+
+}  // namespace trainer

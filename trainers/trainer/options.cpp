@@ -1,0 +1,186 @@
+#include "trainers/trainer/options.hpp"
+
+#include "trainers/trainer/model.hpp"
+#include <ddprun/error.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+namespace trainer {
+
+namespace {
+
+using ddprun::Errc;
+using ddprun::Error;
+
+constexpr std::int64_t kCountMax = 1'000'000'000;  // far above sense, far below overflow
+constexpr std::int64_t kSeedMax = 0xffff'ffff;     // what std::mt19937 takes
+
+/// Unlike CLI::Range this refuses what is not a number.
+CLI::Validator between(double least, double most) {
+  const std::string range =
+      "[" + CLI::detail::to_string(least) + " - " + CLI::detail::to_string(most) + "]";
+  const auto check = [least, most, range](std::string& text) -> std::string {
+    double value = 0;
+    const bool is_number = CLI::detail::lexical_cast(text, value);
+    if (is_number && value >= least && value <= most) return "";
+    return text + " is not within " + range;
+  };
+  return CLI::Validator(check, "FLOAT in " + range);
+}
+
+/// "--batch-size=-1" becomes "--batch_size=-1".
+std::string with_underscores(std::string argument) {
+  if (argument.starts_with("--")) {
+    const auto name_end = argument.begin() + static_cast<std::ptrdiff_t>(
+                                                 std::min(argument.find('='), argument.size()));
+    std::replace(argument.begin() + 2, name_end, '-', '_');
+  }
+  return argument;
+}
+
+void add_model_options(CLI::App& app, Options& options) {
+  app.add_option("--model", options.model, "linear, toy (10-10-5), mlp (784-256-128-10), seqnet")
+      ->check(
+          CLI::IsMember(std::vector<std::string>(std::begin(kModelNames), std::end(kModelNames))))
+      ->capture_default_str();
+  app.add_flag("--batch_norm", options.batch_norm, "mlp: batch normalisation before each ReLU");
+  app.add_option("--loss", options.loss,
+                 "cross_entropy or mse (default: cross_entropy where there are classes)")
+      ->check(CLI::IsMember({"cross_entropy", "mse"}));
+}
+
+void add_data_options(CLI::App& app, Options& options) {
+  app.add_option("--dataset", options.dataset,
+                 "fashion_mnist or random (default: fashion_mnist; toy: random)")
+      ->check(CLI::IsMember({"fashion_mnist", "random"}));
+  app.add_option("--data_dir", options.data_dir, "folder of the four idx .gz files")
+      ->capture_default_str();
+  app.add_option("--batch_size", options.batch_size, "samples per worker and backward pass")
+      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->capture_default_str();
+  app.add_option("--gradient_accumulation", options.gradient_accumulation,
+                 "backward passes per step")
+      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->capture_default_str();
+}
+
+void add_training_options(CLI::App& app, Options& options) {
+  app.add_option("--epochs", options.epochs, "times that every sample is used")
+      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->capture_default_str();
+  app.add_option("--max_steps", options.max_steps, "stop after so many steps in all (0: no limit)")
+      ->check(CLI::Range(std::int64_t{0}, kCountMax))
+      ->capture_default_str();
+  app.add_option("--optimizer", options.optimizer, "sgd or adam")
+      ->check(CLI::IsMember({"sgd", "adam"}))
+      ->capture_default_str();
+  app.add_option("--lr", options.lr, "learning rate (default: sgd 0.05, adam 0.001)")
+      ->check(between(1e-9, 1e6));
+  app.add_option("--lr_schedule", options.lr_schedule,
+                 "linear (falls to 0 over the epochs) or constant")
+      ->check(CLI::IsMember({"linear", "constant"}))
+      ->capture_default_str();
+  app.add_option("--momentum", options.momentum, "of sgd")
+      ->check(between(0, 0.9999))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the parameters' first values and the samples' order")
+      ->check(CLI::Range(std::int64_t{0}, kSeedMax))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "for matrix products, per worker")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
+
+void add_distributed_options(CLI::App& app, Options& options) {
+  app.add_option("--backend", options.backend, "of the process group: auto, host")
+      ->capture_default_str();
+  app.add_option("--bucket_cap_mb", options.bucket_cap_mb,
+                 "MiB of gradients that are averaged at once")
+      ->check(between(0.001, 4096))
+      ->capture_default_str();
+  app.add_option("--checkpoint_dir", options.checkpoint_dir,
+                 "save here and resume from the newest good checkpoint; a restarted worker starts "
+                 "over without it");
+  app.add_option("--checkpoint_every", options.checkpoint_every, "steps between checkpoints")
+      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->capture_default_str();
+  app.add_option("--metrics", options.metrics, "write JSON lines: start, steps, epochs, end");
+  app.add_option("--ledger", options.ledger,
+                 "write the samples of every step to FILE.rankN, one JSON line a step");
+  app.add_option("--trace_collectives", options.trace_collectives,
+                 "write each collective to a Chrome trace; rank N > 0 to FILE's name with .rankN");
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(Errc::usage, what);
+}
+
+bool given(const CLI::App& app, const std::string& name) {
+  return app.count(name) > 0;
+}
+
+void refuse_contradictions(const CLI::App& app, const Options& options) {
+  if (options.batch_norm && options.model != "mlp") {
+    refuse("--batch_norm is an option of --model mlp, not of " + options.model);
+  }
+  if (options.model == "toy" && options.dataset == "fashion_mnist") {
+    refuse("--model toy takes 10 inputs and has 5 outputs: use it with --dataset random");
+  }
+  if (given(app, "--momentum") && options.optimizer != "sgd") {
+    refuse("--momentum is an option of --optimizer sgd, not of " + options.optimizer);
+  }
+  if (given(app, "--checkpoint_every") && options.checkpoint_dir.empty()) {
+    refuse("--checkpoint_every needs --checkpoint_dir");
+  }
+  if (given(app, "--data_dir") && options.dataset != "fashion_mnist") {
+    refuse("--data_dir is for --dataset fashion_mnist, not for " + options.dataset);
+  }
+}
+
+/// Fills in the defaults that depend on other options.
+void complete(Options& options) {
+  if (options.dataset.empty()) {
+    options.dataset = options.model == "toy" ? "random" : "fashion_mnist";
+  }
+  const bool regression =
+      options.dataset == "random" && (options.model == "toy" || options.model == "linear");
+  if (options.loss.empty()) options.loss = regression ? "mse" : "cross_entropy";
+  if (regression && options.loss == "cross_entropy") {
+    refuse(
+        "--loss cross_entropy needs classes, which --dataset random has for mlp and seqnet only");
+  }
+  if (options.lr == 0) options.lr = options.optimizer == "sgd" ? 0.05 : 0.001;
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  CommandLine result;
+  CLI::App app("Trains a small network on Fashion-MNIST, alone or as a worker of ddprun.",
+               "trainer");
+  add_model_options(app, result.options);
+  add_data_options(app, result.options);
+  add_training_options(app, result.options);
+  add_distributed_options(app, result.options);
+
+  // CLI11 takes them from the back.
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) arguments.push_back(with_underscores(argv[i]));
+  try {
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    result.help = app.help();
+    return result;
+  } catch (const CLI::ParseError& error) {
+    refuse(std::string(error.what()) + " (trainer --help lists the options)");
+  }
+  complete(result.options);
+  refuse_contradictions(app, result.options);
+  return result;
+}
+
+}  // namespace trainer

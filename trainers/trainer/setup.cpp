@@ -1,0 +1,92 @@
+#include "trainers/trainer/setup.hpp"
+
+#include "trainers/trainer/text.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace trainer {
+
+TrainAndTest load_data(const Options& options) {
+  if (options.dataset == "fashion_mnist") return load_fashion_mnist(options.data_dir);
+  const auto seed = static_cast<std::uint64_t>(options.seed);
+  // The shapes of PyTorch's tutorials; the other models get the shape of Fashion-MNIST.
+  RandomDataSpec spec = {.features = 784, .outputs = 10, .labels = true, .seed = seed};
+  if (options.model == "linear") {
+    spec = {.features = 20, .outputs = 1, .labels = false, .seed = seed};
+  } else if (options.model == "toy") {
+    spec = {.features = 10, .outputs = 5, .labels = false, .seed = seed};
+  }
+  return make_random_data(spec);
+}
+
+Model make_model(const Options& options, const Dataset& train_set) {
+  return make_model({.name = options.model,
+                     .inputs = train_set.features,
+                     .outputs = train_set.outputs,
+                     .batch_norm = options.batch_norm,
+                     .log_probabilities = options.loss == "cross_entropy",
+                     .seed = static_cast<std::uint64_t>(options.seed)});
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& model) {
+  if (options.optimizer == "adam") return std::make_unique<Adam>(model.parameters());
+  return std::make_unique<Sgd>(model.parameters(), static_cast<float>(options.momentum));
+}
+
+Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
+                     const Dataset& train_set) {
+  Settings settings = {{"the number of workers", std::to_string(env.world_size)},
+                       {"the number of samples", std::to_string(train_set.samples)},
+                       {"--model", options.model},
+                       {"--batch_norm", options.batch_norm ? "on" : "off"},
+                       {"--loss", options.loss},
+                       {"--dataset", options.dataset},
+                       {"--batch_size", std::to_string(options.batch_size)},
+                       {"--gradient_accumulation", std::to_string(options.gradient_accumulation)},
+                       {"--optimizer", options.optimizer},
+                       {"--lr", format("%.17g", options.lr)},
+                       {"--lr_schedule", options.lr_schedule},
+                       {"--seed", std::to_string(options.seed)},
+                       {"--threads", std::to_string(options.threads)}};
+  // A constant rate does not know where the end is, so that more epochs may be added.
+  const bool any = options.lr_schedule == "constant";
+  settings["--epochs"] = any ? "any" : std::to_string(options.epochs);
+  if (options.optimizer == "sgd") settings["--momentum"] = format("%.17g", options.momentum);
+  return settings;
+}
+
+float learning_rate(const Options& options, std::int64_t step, std::int64_t steps_per_epoch) {
+  if (options.lr_schedule == "constant") return static_cast<float>(options.lr);
+  const auto done = static_cast<double>(step - 1);
+  const auto all = static_cast<double>(options.epochs * steps_per_epoch);
+  return static_cast<float>(options.lr * (1 - done / all));
+}
+
+ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& model,
+                                     const Options& options) {
+  std::vector<ddprun::Parameter> parameters;
+  for (Parameter* parameter : model.parameters()) {
+    auto& values = parameter->values;
+    parameters.push_back({parameter->name, ddprun::as_buffer(values.data(), values.size())});
+  }
+  std::vector<ddprun::Buffer> buffers;
+  for (StateBuffer* buffer : model.buffers()) {
+    buffers.push_back(ddprun::as_buffer(buffer->data(), buffer->size()));
+  }
+  ddprun::ReducerOptions reducer_options;
+  reducer_options.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
+  reducer_options.first_bucket_bytes =
+      std::min(reducer_options.first_bucket_bytes, reducer_options.bucket_bytes_cap);
+  reducer_options.op = ddprun::ReduceOp::sum;
+
+  ddprun::GradientReducer reducer(group, parameters, buffers, reducer_options);
+  for (Parameter* parameter : model.parameters()) {
+    const ddprun::Buffer gradient = reducer.gradient(parameter->index);
+    parameter->gradient = {static_cast<float*>(gradient.data), gradient.elements};
+  }
+  return reducer;
+}
+
+}  // namespace trainer

@@ -1,0 +1,34 @@
+// From options to the parts of a training run.
+#pragma once
+
+#include "trainers/trainer/dataset.hpp"
+#include "trainers/trainer/model.hpp"
+#include "trainers/trainer/optimizer.hpp"
+#include "trainers/trainer/options.hpp"
+#include "trainers/trainer/training_state.hpp"
+#include <ddprun/gradient_reducer.hpp>
+#include <ddprun/worker_env.hpp>
+
+#include <memory>
+
+namespace trainer {
+
+TrainAndTest load_data(const Options& options);
+
+Model make_model(const Options& options, const Dataset& train_set);
+
+std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& model);
+
+Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
+                     const Dataset& train_set);
+
+/// For step number `step`, counted from 1 over all epochs.
+float learning_rate(const Options& options, std::int64_t step, std::int64_t steps_per_epoch);
+
+/// Gives every rank rank 0's parameters, and each parameter of `model` the memory for its gradient,
+/// so that gradients are not copied before they are sent. The reducer adds up rather than averages:
+/// a worker divides by the samples of all workers before.
+ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& model,
+                                     const Options& options);
+
+}  // namespace trainer

@@ -1,0 +1,102 @@
+#include "trainers/trainer/training_state.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <span>
+
+namespace trainer {
+
+namespace {
+
+using ddprun::Checkpoint;
+using ddprun::Errc;
+using ddprun::Error;
+
+[[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& what) {
+  throw Error(Errc::usage,
+              "the checkpoint of step " + std::to_string(checkpoint.step) + " " + what);
+}
+
+/// Calls `visit` with every array that training changes and the name of its section.
+template <typename Visit>
+void for_each_array(const Model& model, Optimizer& optimizer, const Visit& visit) {
+  for (Parameter* parameter : model.parameters()) {
+    visit("parameters/" + parameter->name, parameter->values);
+  }
+  std::size_t index = 0;
+  for (StateBuffer* buffer : model.buffers()) visit("buffers/" + std::to_string(index++), *buffer);
+  index = 0;
+  for (StateBuffer* state : optimizer.state()) {
+    visit("optimizer/" + std::to_string(index++), *state);
+  }
+}
+
+nlohmann::json parse_section(const Checkpoint& checkpoint, const std::string& name) {
+  const auto found = checkpoint.sections.find(name);
+  if (found == checkpoint.sections.end()) refuse(checkpoint, "has no section '" + name + "'");
+  const auto* text = reinterpret_cast<const char*>(found->second.data());
+  auto json = nlohmann::json::parse(text, text + found->second.size(), nullptr, false);
+  if (!json.is_object()) refuse(checkpoint, "has a section '" + name + "' that is not readable");
+  return json;
+}
+
+void refuse_other_settings(const Checkpoint& checkpoint, const Settings& now) {
+  const auto then = parse_section(checkpoint, "settings");
+  std::string differences;
+  for (const auto& [name, value] : now) {
+    const std::string old = then.value(name, std::string("not known"));
+    if (old == value) continue;
+    differences +=
+        (differences.empty() ? "" : ", ") + name + " was " + old + " and is now " + value;
+  }
+  if (differences.empty()) return;
+  refuse(checkpoint, "is of another training: " + differences +
+                         " (go on with the old settings, or use another --checkpoint_dir)");
+}
+
+}  // namespace
+
+Checkpoint to_checkpoint(const Model& model, Optimizer& optimizer, const Progress& progress,
+                         const Settings& settings) {
+  const nlohmann::json sampler = {{"epoch", progress.epoch},
+                                  {"samples_used", progress.samples_used},
+                                  {"epoch_loss", progress.epoch_loss}};
+  Checkpoint checkpoint = {.step = progress.step, .sections = {}};
+  for_each_array(model, optimizer, [&](const std::string& name, const StateBuffer& values) {
+    ddprun::put_section(checkpoint, name, values);
+  });
+  ddprun::put_section(checkpoint, "sampler", sampler.dump());
+  ddprun::put_section(checkpoint, "settings", nlohmann::json(settings).dump());
+  return checkpoint;
+}
+
+Progress restore(const Checkpoint& checkpoint, Model& model, Optimizer& optimizer,
+                 const Settings& settings) {
+  refuse_other_settings(checkpoint, settings);
+  for_each_array(model, optimizer, [&](const std::string& name, StateBuffer& values) {
+    ddprun::get_section(checkpoint, name, values);
+  });
+  const auto sampler = parse_section(checkpoint, "sampler");
+  return {.step = checkpoint.step,
+          .epoch = sampler.value("epoch", std::int64_t{0}),
+          .samples_used = sampler.value("samples_used", std::int64_t{0}),
+          .epoch_loss = sampler.value("epoch_loss", 0.0)};
+}
+
+std::uint64_t hash_of(const Model& model) {
+  constexpr std::uint64_t kOffset = 0xcbf29ce484222325;
+  constexpr std::uint64_t kPrime = 0x100000001b3;
+  std::uint64_t hash = kOffset;
+  const auto add = [&](const StateBuffer& values) {
+    for (const std::byte byte : std::as_bytes(std::span(values))) {
+      hash = (hash ^ static_cast<std::uint64_t>(byte)) * kPrime;
+    }
+  };
+  for (const Parameter* parameter : model.parameters()) add(parameter->values);
+  for (const StateBuffer* buffer : model.buffers()) add(*buffer);
+  return hash;
+}
+
+}  // namespace trainer

@@ -1,0 +1,38 @@
+// What training needs to go on as if nothing had happened, as a checkpoint and back. There is no
+// random generator to save: every random number is a function of the seed and the epoch.
+#pragma once
+
+#include "trainers/trainer/model.hpp"
+#include "trainers/trainer/optimizer.hpp"
+#include <ddprun/checkpoint.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace trainer {
+
+struct Progress {
+  std::int64_t step = 0;          ///< optimizer steps so far
+  std::int64_t epoch = 0;         ///< the one under way, from 0
+  std::int64_t samples_used = 0;  ///< of this epoch, by all workers: a prefix of its order
+  double epoch_loss = 0;          ///< summed over these samples
+
+  bool operator==(const Progress&) const = default;
+};
+
+/// Name and value of every setting on which the parameters depend, bit for bit.
+using Settings = std::map<std::string, std::string>;
+
+ddprun::Checkpoint to_checkpoint(const Model& model, Optimizer& optimizer, const Progress& progress,
+                                 const Settings& settings);
+
+/// Fills `model` and `optimizer` and returns the progress. Throws Error{Errc::usage} naming each
+/// setting that was another when the checkpoint was made, or the section that does not fit.
+Progress restore(const ddprun::Checkpoint& checkpoint, Model& model, Optimizer& optimizer,
+                 const Settings& settings);
+
+/// FNV-1a over the bits of all parameters and buffers.
+std::uint64_t hash_of(const Model& model);
+
+}  // namespace trainer
