@@ -15,6 +15,7 @@ namespace {
 std::vector<Parameter> parameters_of(const std::vector<std::size_t>& elements,
                                      DataType type = DataType::float32) {
   std::vector<Parameter> parameters;
+  parameters.reserve(elements.size());
   for (const auto count : elements) {
     parameters.push_back({"p" + std::to_string(parameters.size()), {nullptr, count, type}});
   }

@@ -26,6 +26,8 @@ class BucketQueue {
   BucketQueue(const BucketQueue&) = delete;
   BucketQueue& operator=(const BucketQueue&) = delete;
 
+  const ProcessGroup& group() const { return group_; }
+
   /// All of bucket `index`.
   const Buffer& gradients(std::size_t index) const { return buckets_[index].gradients; }
 

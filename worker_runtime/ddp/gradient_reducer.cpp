@@ -101,7 +101,7 @@ class GradientReducer::Impl {
 
   std::size_t checked(std::size_t index) const;
   void lay_out();
-  void broadcast(int rank, std::span<const Buffer> state);
+  void broadcast(std::span<const Buffer> state);
   void require_idle(const std::string& call) const;
   void count_down(const Slot& slot);
   void require_all_ready() const;
@@ -126,9 +126,9 @@ GradientReducer::Impl::Impl(ProcessGroup group, std::vector<Parameter> parameter
       slots_(parameters_.size()),
       missing_(plan_.buckets.size()),
       used_(parameters_.size(), 1),
-      queue_(checked_group(group, parameters_, state, options), plan_, options.op) {
+      queue_(checked_group(std::move(group), parameters_, state, options), plan_, options.op) {
   lay_out();
-  if (group.size() > 1 && options.broadcast_state) broadcast(group.rank(), state);
+  if (queue_.group().size() > 1 && options.broadcast_state) broadcast(state);
 }
 
 std::size_t GradientReducer::Impl::checked(std::size_t index) const {
@@ -157,7 +157,7 @@ void GradientReducer::Impl::lay_out() {
 
 /// Buckets have the parameters' types and sizes, and nothing is in them yet: they serve to send the
 /// parameters in a few large pieces.
-void GradientReducer::Impl::broadcast(int rank, std::span<const Buffer> state) {
+void GradientReducer::Impl::broadcast(std::span<const Buffer> state) {
   const auto copy = [this](bool to_buckets) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       const Buffer& values = parameters_[i].values;
@@ -167,9 +167,10 @@ void GradientReducer::Impl::broadcast(int rank, std::span<const Buffer> state) {
                   to_buckets ? values.data : gradient.data, values.bytes());
     }
   };
-  if (rank == 0) copy(true);
+  const bool is_root = queue_.group().rank() == 0;
+  if (is_root) copy(true);
   queue_.broadcast(state);
-  if (rank != 0) copy(false);
+  if (!is_root) copy(false);
   queue_.zero();
 }
 
