@@ -6,6 +6,7 @@
 
 #include <spdlog/pattern_formatter.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -80,23 +81,31 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
   }
   if (const auto* worker = std::get_if<WorkerExited>(&event)) {
     ends_[worker->rank] = when;
-    if (worker->was_stopped) stopped_[worker->rank] = *worker;
-  }
-  const auto line = line_for(event);
-  if (line.level >= settings_.level) {
-    std::string message = "node " + std::to_string(settings_.node_rank);
-    if (line.attempt >= 0) message += ", attempt " + std::to_string(line.attempt);
-    // One event is one line, whatever a reason or an error message may hold.
-    auto text = printable(line.message);
-    for (auto& letter : text) letter = letter == '\n' ? ' ' : letter;
-    write_(formatter_->format(line.level, settings_.is_colored, message + ": " + text, when));
+    if (worker->was_stopped) stopped_.insert(worker->rank);
   }
   const auto* finished = std::get_if<RunFinished>(&event);
-  if (finished == nullptr || finished->result != RunResult::failed) return;
-  std::vector<int> stopped;
-  for (const auto& [rank, worker] : stopped_) stopped.push_back(rank);
-  write_(final_report(*finished, {.program = program_, .ends = ends_, .stopped = stopped},
-                      settings_.columns));
+  if (finished != nullptr && finished->result == RunResult::failed) {
+    write_(report(*finished));
+  } else {
+    write_line(event, when);
+  }
+}
+
+void ConsoleSink::write_line(const Event& event, std::chrono::system_clock::time_point when) {
+  const auto line = line_for(event);
+  if (line.level < settings_.level) return;
+  std::string message = "node " + std::to_string(settings_.node_rank);
+  if (line.attempt >= 0) message += ", attempt " + std::to_string(line.attempt);
+  // One event is one line, whatever a reason or an error message may hold.
+  auto text = printable(line.message);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  write_(formatter_->format(line.level, settings_.is_colored, message + ": " + text, when));
+}
+
+std::string ConsoleSink::report(const RunFinished& finished) const {
+  const std::vector<int> stopped(stopped_.begin(), stopped_.end());
+  return final_report(finished, {.program = program_, .ends = ends_, .stopped = stopped},
+                      settings_.columns);
 }
 
 std::optional<LogLevel> parse_log_level(std::string_view name) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -36,13 +37,16 @@ class ConsoleSink : public EventSink {
  private:
   class Formatter;
 
+  void write_line(const Event& event, std::chrono::system_clock::time_point when);
+  std::string report(const RunFinished& finished) const;
+
   ConsoleSettings settings_;
   ConsoleWriter write_;
   std::unique_ptr<Formatter> formatter_;
   std::string program_;
   /// When each worker of the last attempt ended, by rank.
   std::map<int, std::chrono::system_clock::time_point> ends_;
-  std::map<int, WorkerExited> stopped_;  ///< workers of the last attempt that ddprun stopped
+  std::set<int> stopped_;  ///< ranks of the last attempt that ddprun stopped
 };
 
 /// The level that LOGLEVEL names in any case ("DEBUG", "warning", ...); nothing if it names none.

@@ -90,6 +90,7 @@ class Page {
   std::string text_;
 };
 
+/// Without empty lines at the end.
 std::vector<std::string> lines_of(const std::string& text) {
   auto lines = split(text, '\n');
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
@@ -113,13 +114,17 @@ void add_root_cause(Page& page, const WorkerExited& worker, const ReportFacts& f
   page.field("time", (end == facts.ends.end() ? "" : utc(end->second) + ", ") +
                          one_decimal(worker.ran_seconds) + " s after its start");
   if (worker.peak_memory_bytes > 0) {
-    page.field("memory", bytes_text(worker.peak_memory_bytes) + " at its peak" +
-                             (worker.is_out_of_memory ? "; killed for want of memory" : ""));
+    page.field("memory", bytes_text(worker.peak_memory_bytes) + " at its peak");
   }
   page.field("core", worker.core_file ? worker.core_file->string() : "");
   page.field("logs", worker.log_folder.string());
   page.field("message", worker.error_message);
-  page.quote("traceback", lines_of(worker.error_traceback));
+  // Python prints its traceback on standard error, too: once is enough.
+  const auto traceback = lines_of(worker.error_traceback);
+  const auto& last = worker.last_lines;
+  if (!traceback.empty() && std::find(last.begin(), last.end(), traceback.back()) == last.end()) {
+    page.quote("traceback", traceback);
+  }
   page.quote("last lines of its standard error", worker.last_lines);
 }
 

@@ -1,0 +1,170 @@
+#include "launcher/report/json_lines_sink.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sys/stat.h>
+
+using namespace ddprun;
+using namespace std::chrono_literals;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// 2026-11-21 12:34:56 UTC.
+const std::chrono::system_clock::time_point kNoon{1795264496s + 78us};
+
+nlohmann::json parsed(const Event& event) {
+  return nlohmann::json::parse(json_line(event, kNoon, 1));
+}
+
+/// A file of this name that is gone with the object.
+struct TemporaryFile {
+  explicit TemporaryFile(const char* name) : path(fs::temp_directory_path() / name) {}
+  ~TemporaryFile() { fs::remove(path); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  std::vector<std::string> lines() const {
+    std::vector<std::string> result;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) result.push_back(line);
+    return result;
+  }
+
+  fs::path path;
+};
+
+std::string refusal_of(const fs::path& path) {
+  try {
+    JsonLinesSink sink(path, 0, {});
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == Errc::usage);
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("json lines") {
+  TEST_CASE("every event is an object with time, node, its name and the fields of its struct") {
+    WorkerExited exited;
+    exited.attempt = 1;
+    exited.rank = 5;
+    exited.local_rank = 2;
+    exited.pid = 4711;
+    exited.signal = SIGSEGV;
+    exited.is_out_of_memory = true;
+    exited.peak_memory_bytes = 1LL << 40;
+    exited.ran_seconds = 2.5;
+    exited.core_file = "/cores/1";
+    exited.error_message = "boom";
+    exited.error_traceback = "line 1\nline 2";
+    exited.last_lines = {"a", "b"};
+    exited.log_folder = "/logs/5";
+    RunFinished finished;
+    finished.result = RunResult::failed;
+    finished.exit_code = 139;
+    finished.attempts = 2;
+    finished.reason = "why";
+    finished.failures = {exited};
+    const std::pair<Event, const char*> cases[] = {
+        {RunStarted{"job", "x.py", 4, "127.0.0.1:1", "/logs"},
+         R"({"event":"run_started","run_id":"job","program":"x.py","local_world_size":4,
+             "store":"127.0.0.1:1","log_folder":"/logs"})"},
+        {AttemptStarted{1, 2}, R"({"event":"attempt_started","attempt":1,"restarts_left":2})"},
+        {WorkerStarted{1, 5, 4711},
+         R"({"event":"worker_started","attempt":1,"rank":5,"pid":4711})"},
+        {WorkerNotStarted{0, 1, "exec", "no such file"},
+         R"({"event":"worker_not_started","attempt":0,"rank":1,"step":"exec",
+             "message":"no such file"})"},
+        {WorkerDying{1, 5, 0.25},
+         R"({"event":"worker_dying","attempt":1,"rank":5,"after_start_seconds":0.25})"},
+        {exited,
+         R"({"event":"worker_exited","attempt":1,"rank":5,"local_rank":2,"pid":4711,
+             "exit_code":null,"signal":"SIGSEGV","was_stopped":false,"is_out_of_memory":true,
+             "peak_memory_bytes":1099511627776,"ran_seconds":2.5,"core_file":"/cores/1",
+             "error_message":"boom","error_traceback":"line 1\nline 2","last_lines":["a","b"],
+             "log_folder":"/logs/5"})"},
+        {WorkersStopping{1, "why", {0, 2}},
+         R"({"event":"workers_stopping","attempt":1,"reason":"why","ranks":[0,2]})"},
+        {WorkersKilled{1, "why", {0}},
+         R"({"event":"workers_killed","attempt":1,"reason":"why","ranks":[0]})"},
+        {RestartDecided{2, "why", 1500ms},
+         R"({"event":"restart_decided","next_attempt":2,"reason":"why","delay_seconds":1.5})"},
+        {SignalReceived{SIGUSR1, "forwarded"},
+         R"({"event":"signal_received","signal":"SIGUSR1","action":"forwarded"})"},
+        {Note{"n"}, R"({"event":"note","message":"n"})"},
+        {Warning{"w"}, R"({"event":"warning","message":"w"})"},
+        {finished,
+         R"({"event":"run_finished","result":"failed","exit_code":139,"attempts":2,
+             "reason":"why","failed_ranks":[5]})"},
+    };
+    CHECK(std::size(cases) == std::variant_size_v<Event>);
+    for (const auto& [event, text] : cases) {
+      auto expected = nlohmann::json::parse(text);
+      expected["time"] = "2026-11-21T12:34:56.000078Z";
+      expected["node_rank"] = 1;
+      CHECK(parsed(event) == expected);
+    }
+  }
+
+  TEST_CASE("a worker that exits has a code and no signal, and unknown paths are null") {
+    WorkerExited exited;
+    exited.exit_code = 3;
+    const auto line = parsed(exited);
+    CHECK(line["exit_code"] == 3);
+    CHECK(line["signal"].is_null());
+    CHECK(line["core_file"].is_null());
+    CHECK(line["log_folder"].is_null());
+  }
+
+  TEST_CASE("whatever bytes workers print, a line is one line of valid JSON") {
+    for (const std::string& bytes :
+         {std::string("\xff\xfe"), std::string("a\nb\r\0c", 6), std::string("\xe2\x82")}) {
+      const auto line = json_line(Warning{bytes}, kNoon, 0);
+      CHECK(line.find('\n') == std::string::npos);
+      CHECK(nlohmann::json::accept(line));
+    }
+  }
+}
+
+TEST_SUITE("json lines file") {
+  TEST_CASE("each event is in the file at once, and an earlier run's lines stay") {
+    const TemporaryFile file("events.jsonl");
+    for (int run = 1; run <= 2; ++run) {
+      JsonLinesSink sink(file.path, 0, {});
+      sink.take(Note{"first"}, kNoon);
+      CHECK(file.lines().size() == static_cast<std::size_t>(2 * run - 1));
+      sink.take(Note{"second"}, kNoon);
+      CHECK(nlohmann::json::parse(file.lines().back())["message"] == "second");
+    }
+    CHECK(file.lines().size() == 4);
+  }
+
+  TEST_CASE("a file that cannot be written is a usage error that names it and the reason") {
+    CHECK(refusal_of("/no/such/folder/events") ==
+          "--events=/no/such/folder/events: cannot be written: No such file or directory");
+    CHECK(refusal_of("/") == "--events=/: cannot be written: Is a directory");
+    const TemporaryFile pipe("events.fifo");
+    REQUIRE(::mkfifo(pipe.path.c_str(), 0600) == 0);
+    CHECK(refusal_of(pipe.path).find("it is a pipe that nobody reads") != std::string::npos);
+  }
+
+  TEST_CASE("a full disk is warned of once and stops nothing") {
+    std::vector<std::string> warnings;
+    JsonLinesSink sink("/dev/full", 0, [&](LogLevel level, std::string_view line) {
+      CHECK(level == LogLevel::warn);
+      warnings.emplace_back(line);
+    });
+    for (int i = 0; i < 3; ++i) sink.take(Note{"x"}, kNoon);
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0] == "--events=/dev/full: events are being lost: No space left on device");
+  }
+}
