@@ -1,8 +1,118 @@
-#include "ddprun_version.hpp"
+// The program: reads the command line, makes the plan and lets the agent carry it out.
+#include "launcher/agent/agent.hpp"
+#include "launcher/cli/command_line.hpp"
+#include "launcher/cli/environment.hpp"
+#include "launcher/plan/describe_plan.hpp"
+#include "launcher/plan/host_facts.hpp"
+#include "launcher/plan/make_plan.hpp"
+#include "launcher/report/console_sink.hpp"
+#include "launcher/report/exit_code.hpp"
+#include "launcher/report/json_lines_sink.hpp"
+#include <ddprun/error.hpp>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
 
 #include <cstdio>
+#include <exception>
+#include <optional>
+#include <unistd.h>
 
-int main() {
-  std::printf("ddprun %s\n", ddprun::kVersion);
-  return 0;
+namespace ddprun {
+
+namespace {
+
+constexpr int kColumnsWithoutTerminal = 100;
+
+/// How long the console may take for the last of the workers' output.
+constexpr auto kDrainTimeout = std::chrono::seconds(5);
+
+/// Hands each event to the console and, if there is one, to the file.
+class Sinks : public EventSink {
+ public:
+  Sinks(ConsoleSink& console, JsonLinesSink* file) : console_(console), file_(file) {}
+
+  void take(const Event& event, std::chrono::system_clock::time_point when) override {
+    console_.take(event, when);
+    if (file_ != nullptr) file_->take(event, when);
+  }
+
+ private:
+  ConsoleSink& console_;
+  JsonLinesSink* file_;
+};
+
+int run(const LaunchPlan& plan, LogLevel level) {
+  ConsoleSink console(
+      {.level = level, .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal)},
+      descriptor_writer(STDERR_FILENO));
+  const Log log = [&console](LogLevel, std::string_view line) {
+    console.take(Warning{std::string(line)}, std::chrono::system_clock::now());
+  };
+  std::optional<JsonLinesSink> file;
+  if (plan.events_file) file.emplace(*plan.events_file, 0, log);
+  Sinks sinks(console, file ? &*file : nullptr);
+
+  const RunFolder folder(plan);
+  // Before any thread: it forks the guardian.
+  Containment containment(ContainmentMode::automatic, log,
+                          folder.is_kept() ? std::filesystem::path() : folder.path());
+  boost::asio::io_context context(1);
+  OutputRouter router(context.get_executor(), {}, log);
+  Agent agent(context.get_executor(), plan, folder, containment, router, sinks);
+  int exit_code = kExitFailure;
+  std::exception_ptr failure;
+  auto main_task = [&]() -> boost::asio::awaitable<void> {
+    const RunFinished finished = co_await agent.run();
+    exit_code = finished.exit_code;
+    co_await router.drain(Deadline::after(kDrainTimeout));
+  };
+  boost::asio::co_spawn(context, main_task, [&](std::exception_ptr error) {
+    failure = error;
+    context.stop();
+  });
+  context.run();
+  if (failure) std::rethrow_exception(failure);
+  return exit_code;
+}
+
+int launch(const std::vector<std::string>& arguments) {
+  const auto command_line = parse_command_line(
+      arguments, process_environment, terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal));
+  if (const auto* help = std::get_if<HelpText>(&command_line)) {
+    std::fputs(help->text.c_str(), stdout);
+    return std::fflush(stdout) == 0 ? kExitSuccess : kExitFailure;
+  }
+  const auto* problem = std::get_if<UsageProblem>(&command_line);
+  std::variant<LaunchPlan, UsageProblem> plan;
+  if (problem == nullptr) {
+    plan = make_plan(std::get<LaunchOptions>(command_line), gather_host_facts(process_environment));
+    problem = std::get_if<UsageProblem>(&plan);
+  }
+  if (problem != nullptr) {
+    std::fputs(describe(*problem).c_str(), stderr);
+    return kExitUsage;
+  }
+  if (std::get<LaunchOptions>(command_line).dry_run) {
+    std::fputs(describe_plan(std::get<LaunchPlan>(plan)).c_str(), stdout);
+    return std::fflush(stdout) == 0 ? kExitSuccess : kExitFailure;
+  }
+  const auto level = parse_log_level(process_environment("LOGLEVEL").value_or(""));
+  return run(std::get<LaunchPlan>(plan), level.value_or(LogLevel::info));
+}
+
+}  // namespace
+
+}  // namespace ddprun
+
+int main(int argc, char** argv) {
+  try {
+    return ddprun::launch({argv + 1, argv + argc});
+  } catch (const ddprun::Error& error) {
+    std::fprintf(stderr, "ddprun: %s\n", error.what());
+    return error.code() == ddprun::Errc::usage ? ddprun::kExitUsage : ddprun::kExitFailure;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "ddprun: %s\n", error.what());
+    return ddprun::kExitFailure;
+  }
 }

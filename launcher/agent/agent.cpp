@@ -1,1 +1,258 @@
-namespace ddprun {}
+#include "launcher/agent/agent.hpp"
+
+#include "launcher/agent/restart_policy.hpp"
+#include "launcher/agent/worker_specs.hpp"
+#include "launcher/process/worker_group.hpp"
+#include "launcher/report/exit_code.hpp"
+#include "rendezvous/store/store_server.hpp"
+#include <ddprun/error.hpp>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/deferred.hpp>
+#include <boost/asio/experimental/parallel_group.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace ddprun {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr int kForwardedSignals[] = {SIGUSR1, SIGUSR2};
+
+bool is_forwarded(int signal) {
+  return std::find(std::begin(kForwardedSignals), std::end(kForwardedSignals), signal) !=
+         std::end(kForwardedSignals);
+}
+
+}  // namespace
+
+class Agent::Impl {
+ public:
+  Impl(asio::any_io_executor executor, const LaunchPlan& plan, const RunFolder& folder,
+       Containment& containment, OutputRouter& router, EventSink& events)
+      : executor_(std::move(executor)),
+        plan_(plan),
+        folder_(folder),
+        containment_(containment),
+        router_(router),
+        events_(events),
+        signals_(executor_),
+        pause_(executor_) {
+    for (const int signal : plan.signals_to_handle) signals_.add(signal);
+    for (const int signal : kForwardedSignals) {
+      const auto& handled = plan.signals_to_handle;
+      if (std::find(handled.begin(), handled.end(), signal) == handled.end()) signals_.add(signal);
+    }
+  }
+
+  asio::awaitable<RunFinished> run() {
+    // Signals are watched for as long as attempts are made; the group joins both before it goes on.
+    auto attempts = asio::co_spawn(executor_, make_attempts(), asio::deferred);
+    auto watch = asio::co_spawn(executor_, watch_signals(), asio::deferred);
+    auto both = asio::experimental::make_parallel_group(std::move(attempts), std::move(watch));
+    auto ended = co_await both.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
+    if (std::get<1>(ended)) std::rethrow_exception(std::get<1>(ended));
+    const RunFinished finished = std::get<2>(ended);
+    emit(finished);
+    co_return finished;
+  }
+
+ private:
+  asio::awaitable<RunFinished> make_attempts() {
+    StoreServer store(
+        executor_, {.address = plan_.store_host,
+                    .port = plan_.store_port,
+                    .log = [this](LogLevel level, std::string_view line) { warn(level, line); }});
+    store.start();
+    emit(RunStarted{.run_id = plan_.run_id,
+                    .program = plan_.program,
+                    .local_world_size = static_cast<int>(plan_.workers.size()),
+                    .store = plan_.store_host + ":" + std::to_string(store.endpoint().port),
+                    .log_folder = folder_.is_kept() ? folder_.path() : std::filesystem::path()});
+    for (const auto& note : plan_.notes) emit(Note{note});
+    AttemptFacts facts{.store_port = store.endpoint().port};
+    int fast_failures = 0;
+    while (true) {
+      AttemptOutcome outcome = co_await make_attempt(facts);
+      if (not_started_) co_return finish(facts, RunResult::not_started, not_started_->message, {});
+      outcome.fast_failures_before = fast_failures;
+      const auto decision = decide_after_attempt(outcome, {.max_restarts = plan_.max_restarts});
+      if (decision.action == RestartDecision::Action::finish) {
+        co_return finish(facts, decision.result, decision.reason, outcome.exits);
+      }
+      fast_failures = decision.fast_failures;
+      ++facts.attempt;
+      emit(RestartDecided{
+          .next_attempt = facts.attempt, .reason = decision.reason, .delay = decision.delay});
+      store.new_attempt();
+      co_await pause(decision.delay);
+    }
+  }
+
+  /// One life of the workers: start, watch, stop them all when one fails, sweep up what they left.
+  asio::awaitable<AttemptOutcome> make_attempt(AttemptFacts facts) {
+    AttemptOutcome outcome{.attempt = facts.attempt, .was_interrupted = stop_signal_ != 0};
+    if (outcome.was_interrupted) co_return outcome;
+    emit(AttemptStarted{.attempt = facts.attempt,
+                        .restarts_left = plan_.max_restarts - facts.attempt});
+    auto page = control::ControlPage::create(static_cast<int>(plan_.workers.size()));
+    facts.control_page_fd = page.fd();
+    for (const auto& worker : plan_.workers) {
+      facts.worker_folders.push_back(folder_.make_worker_folder(facts.attempt, worker.local_rank));
+    }
+    WorkerGroup group(executor_, facts.attempt, containment_, router_, std::move(page));
+    const auto started = group.start(make_worker_specs(plan_, facts));
+    if (const auto* failure = std::get_if<WorkerNotStarted>(&started)) {
+      emit(*failure);
+      not_started_ = *failure;
+    } else {
+      for (const auto& worker : std::get<0>(started)) emit(worker);
+    }
+    current_ = {.attempt = facts.attempt, .group = &group};
+    co_await watch_workers(group, outcome);
+    const auto strays = co_await group.sweep();
+    current_.group = nullptr;
+    if (!strays.empty()) {
+      emit(Warning{std::to_string(strays.size()) +
+                   " processes that the workers had left running were killed"});
+    }
+    outcome.was_interrupted = stop_signal_ != 0;
+    co_return outcome;
+  }
+
+  /// Until nothing is left of the group. The exits come out in the order in which the deaths were
+  /// noticed.
+  asio::awaitable<void> watch_workers(WorkerGroup& group, AttemptOutcome& outcome) {
+    std::map<int, std::size_t> notice;  // rank -> position
+    while (true) {
+      const WorkerNews news = co_await group.next();
+      if (std::holds_alternative<NothingLeft>(news)) break;
+      if (const auto* dying = std::get_if<WorkerDying>(&news)) {
+        notice.emplace(dying->rank, notice.size());
+        emit(*dying);
+        stop_survivors(group, dying->rank, "rank " + std::to_string(dying->rank) + " is dying");
+      } else if (const auto* exit = std::get_if<WorkerExited>(&news)) {
+        notice.emplace(exit->rank, notice.size());
+        outcome.exits.push_back(*exit);
+        emit(*exit);
+        if (exit->failed() && !exit->was_stopped)
+          stop_survivors(group, exit->rank, describe_failure(*exit));
+      } else if (const auto* killed = std::get_if<WorkersKilled>(&news)) {
+        emit(*killed);
+      }
+    }
+    std::sort(outcome.exits.begin(), outcome.exits.end(),
+              [&](const WorkerExited& a, const WorkerExited& b) {
+                return notice.at(a.rank) < notice.at(b.rank);
+              });
+  }
+
+  /// The group fails as a unit: what still runs is asked to stop, once.
+  void stop_survivors(WorkerGroup& group, int culprit, const std::string& reason) {
+    if (current_.is_stopping) return;
+    current_.is_stopping = true;
+    group.abort(culprit, reason);
+    auto ranks = group.running();
+    std::erase(ranks, culprit);
+    if (ranks.empty()) return;
+    emit(WorkersStopping{.attempt = current_.attempt, .reason = reason, .ranks = ranks});
+    group.stop(SIGTERM, plan_.shutdown_timeout);
+  }
+
+  asio::awaitable<void> watch_signals() {
+    while (true) {
+      const int signal = co_await signals_.async_wait(asio::use_awaitable);
+      if (is_forwarded(signal) &&
+          !std::count(plan_.signals_to_handle.begin(), plan_.signals_to_handle.end(), signal)) {
+        emit(SignalReceived{.signal = signal, .action = "forwarded to the workers"});
+        if (current_.group != nullptr) current_.group->forward(signal);
+        continue;
+      }
+      handle_stop_signal(signal);
+    }
+  }
+
+  /// The first one stops the workers in an orderly way, the second kills them.
+  void handle_stop_signal(int signal) {
+    const bool is_first = stop_signal_ == 0;
+    emit(SignalReceived{.signal = signal,
+                        .action = is_first ? "stopping the workers; again to kill them at once"
+                                           : "killing the workers"});
+    if (is_first) stop_signal_ = signal;
+    pause_.cancel();
+    if (current_.group == nullptr) return;
+    current_.is_stopping = true;
+    if (is_first) {
+      current_.group->stop(signal, plan_.shutdown_timeout);
+    } else {
+      current_.group->stop(SIGKILL, std::chrono::milliseconds(0));
+    }
+  }
+
+  asio::awaitable<void> pause(std::chrono::milliseconds delay) {
+    if (stop_signal_ != 0) co_return;
+    pause_.expires_after(delay);
+    boost::system::error_code ended_by_signal;
+    co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, ended_by_signal));
+  }
+
+  RunFinished finish(const AttemptFacts& facts, RunResult result, const std::string& reason,
+                     const std::vector<WorkerExited>& exits) {
+    RunFinished finished{.result = result,
+                         .attempts = facts.attempt + 1,
+                         .reason = reason,
+                         .failures = failures_root_cause_first(exits)};
+    finished.exit_code = exit_code_for(result, plan_.exit_code, finished.failures, stop_signal_);
+    return finished;
+  }
+
+  void emit(const Event& event) { events_.take(event, std::chrono::system_clock::now()); }
+
+  void warn(LogLevel level, std::string_view line) {
+    if (level >= LogLevel::warn) emit(Warning{std::string(line)});
+  }
+
+  asio::any_io_executor executor_;
+  const LaunchPlan& plan_;
+  const RunFolder& folder_;
+  Containment& containment_;
+  OutputRouter& router_;
+  EventSink& events_;
+  asio::signal_set signals_;
+  asio::steady_timer pause_;
+
+  /// The attempt under way, for what comes from outside of its coroutine.
+  struct Current {
+    int attempt = 0;
+    WorkerGroup* group = nullptr;
+    bool is_stopping = false;
+  };
+  Current current_;
+  int stop_signal_ = 0;  // the first handled signal
+  std::optional<WorkerNotStarted> not_started_;
+};
+
+Agent::Agent(asio::any_io_executor executor, const LaunchPlan& plan, const RunFolder& folder,
+             Containment& containment, OutputRouter& router, EventSink& events)
+    : impl_(
+          std::make_unique<Impl>(std::move(executor), plan, folder, containment, router, events)) {}
+
+Agent::~Agent() = default;
+
+asio::awaitable<RunFinished> Agent::run() {
+  return impl_->run();
+}
+
+}  // namespace ddprun

@@ -56,14 +56,17 @@ void wait_for_ends(const std::vector<int>& pidfds, Deadline deadline) {
 
 class Containment::Impl {
  public:
-  Impl(ContainmentMode mode, const Log& log) : word_(random_word()) {
+  Impl(ContainmentMode mode, const Log& log, const std::filesystem::path& temporary_folder)
+      : word_(random_word()) {
     if (mode != ContainmentMode::marker) make_cgroup(mode, log);
     if (!cgroup_) become_parent_of_orphans();
-    guardian_.emplace([this] {
+    guardian_.emplace([this, temporary_folder] {
       // The guardian's own children are nobody's.
       is_parent_of_orphans_ = false;
       kill_until_none(Deadline::after(kGuardianLimit));
       if (cgroup_) cgroup_->remove();
+      std::error_code ignored;
+      if (!temporary_folder.empty()) std::filesystem::remove_all(temporary_folder, ignored);
     });
   }
 
@@ -184,8 +187,9 @@ class Containment::Impl {
   std::optional<Guardian> guardian_;
 };
 
-Containment::Containment(ContainmentMode mode, Log log)
-    : impl_(std::make_unique<Impl>(mode, log)) {}
+Containment::Containment(ContainmentMode mode, Log log,
+                         const std::filesystem::path& temporary_folder)
+    : impl_(std::make_unique<Impl>(mode, log, temporary_folder)) {}
 
 Containment::~Containment() = default;
 

@@ -14,6 +14,7 @@
 #include <ddprun/deadline.hpp>
 #include <ddprun/log.hpp>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <sys/types.h>
@@ -31,8 +32,10 @@ enum class ContainmentMode {
 
 class Containment {
  public:
-  /// Forks the guardian. Throws Error{Errc::system} if that cannot be done.
-  explicit Containment(ContainmentMode mode = ContainmentMode::automatic, Log log = {});
+  /// Forks the guardian. Throws Error{Errc::system} if that cannot be done. If the agent dies
+  /// before it could clean up, the guardian removes `temporary_folder` too, unless it is empty.
+  explicit Containment(ContainmentMode mode = ContainmentMode::automatic, Log log = {},
+                       const std::filesystem::path& temporary_folder = {});
 
   /// Kills what is left (waiting at most 1 s), removes the cgroup and ends the guardian.
   ~Containment();

@@ -12,7 +12,6 @@
 #include <spawn.h>
 #include <sstream>
 #include <stdexcept>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -133,7 +132,7 @@ int Program::wait(std::chrono::seconds limit) {
   const auto until = Clock::now() + limit;
   // Its end is what counts, not that of its output: a process that it left behind may hold the
   // pipe.
-  const int pidfd = ::pidfd_open(pid_, 0);
+  const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
   bool pipe_is_open = true;
   while (true) {
     pollfd ready[2] = {{.fd = pidfd, .events = POLLIN, .revents = 0},
@@ -174,7 +173,7 @@ bool Program::leaves_no_process(std::chrono::milliseconds limit) const {
     const auto left = descendants();
     if (left.empty()) return true;
     if (Clock::now() >= until) return false;
-    const int pidfd = ::pidfd_open(left.front(), 0);
+    const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, left.front(), 0));
     pollfd ready{.fd = pidfd, .events = POLLIN, .revents = 0};
     ::poll(&ready, 1, milliseconds_until(until));
     if (pidfd >= 0) ::close(pidfd);

@@ -1,0 +1,36 @@
+// The agent of one node: starts the workers of a plan, watches them, restarts them and says how it
+// went. One coroutine that carries out what restart_policy decides; everything that happens is an
+// Event.
+#pragma once
+
+#include "launcher/agent/run_folder.hpp"
+#include "launcher/plan/launch_plan.hpp"
+#include "launcher/process/containment.hpp"
+#include "launcher/process/output_router.hpp"
+#include "launcher/report/event.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <memory>
+
+namespace ddprun {
+
+class Agent {
+ public:
+  /// All of the arguments outlive the agent. `events` gets everything that happens, RunFinished
+  /// last.
+  Agent(boost::asio::any_io_executor executor, const LaunchPlan& plan, const RunFolder& folder,
+        Containment& containment, OutputRouter& router, EventSink& events);
+  ~Agent();
+
+  /// Runs the plan to its end. Signals of the plan end it in an orderly way. Throws Error if the
+  /// store cannot be started or a folder cannot be made.
+  boost::asio::awaitable<RunFinished> run();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,58 @@
+// What follows when all workers of an attempt have ended: pure functions, no clock, no processes.
+#pragma once
+
+#include "launcher/report/event.hpp"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+struct RestartSettings {
+  int max_restarts = 0;
+
+  /// An attempt that fails sooner than this after its start has failed fast: its cause is likely to
+  /// be there still.
+  std::chrono::milliseconds fast_failure = std::chrono::seconds(2);
+  /// So many fast failures in a row are restarted at once: one or two crashes are worth no wait.
+  int free_fast_failures = 2;
+  /// The next one waits this long, and each further one twice as long, up to the longest.
+  std::chrono::milliseconds first_delay = std::chrono::milliseconds(500);
+  std::chrono::milliseconds longest_delay = std::chrono::seconds(30);
+};
+
+/// How an attempt ended.
+struct AttemptOutcome {
+  int attempt = 0;  ///< from 0
+  std::vector<WorkerExited>
+      exits;                     ///< every worker, in the order in which their deaths were noticed
+  bool was_interrupted = false;  ///< a signal to the agent ended it
+  int fast_failures_before = 0;  ///< consecutive fast failures up to the attempt before
+};
+
+struct RestartDecision {
+  enum class Action { finish, restart };
+
+  Action action = Action::finish;
+  RunResult result = RunResult::succeeded;  ///< of the run, if the action is finish
+  std::chrono::milliseconds delay{0};       ///< before the restart
+  int fast_failures = 0;                    ///< consecutive ones, this attempt included
+  std::string reason;                       ///< for the operator
+
+  bool operator==(const RestartDecision&) const = default;
+};
+
+RestartDecision decide_after_attempt(const AttemptOutcome& outcome,
+                                     const RestartSettings& settings);
+
+/// The failed workers, root cause first: workers that failed on their own before those that failed
+/// because a peer did (their error says so) or that the agent had stopped, each group in the order
+/// of notice. Workers that ended as asked, by the signal with which they were stopped, are left out
+/// unless nobody else failed.
+std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits);
+
+/// "rank 2 (pid 4711) was killed by SIGKILL", "rank 0 (pid 12) exited with code 3".
+std::string describe_failure(const WorkerExited& exit);
+
+}  // namespace ddprun

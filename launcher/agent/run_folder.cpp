@@ -1,0 +1,47 @@
+#include "launcher/agent/run_folder.hpp"
+
+#include "launcher/plan/log_layout.hpp"
+#include <ddprun/error.hpp>
+
+#include <stdlib.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace ddprun {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw_system_error("folder " + path.string() + " cannot be made", error.value());
+  return path;
+}
+
+fs::path make_temporary_folder() {
+  std::string name = (fs::temp_directory_path() / "ddprun-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw_system_error("folder " + name + " cannot be made", errno);
+  }
+  return name;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const LaunchPlan& plan)
+    : path_(plan.log_dir ? make_folder(run_folder(*plan.log_dir, plan)) : make_temporary_folder()),
+      is_kept_(plan.log_dir.has_value()) {}
+
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  if (!is_kept_) fs::remove_all(path_, ignored);
+}
+
+fs::path RunFolder::make_worker_folder(int attempt, int local_rank) const {
+  return make_folder(worker_folder(path_, attempt, local_rank));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,227 @@
+// The launcher as its users meet it: the real program, real workers, what they print and how they
+// end.
+#include "tests/support/program.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+using ddprun::test::in_bin;
+using ddprun::test::Program;
+using ddprun::test::read_file;
+using ddprun::test::run_program;
+using ddprun::test::TemporaryFolder;
+using ddprun::test::write_file;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+/// ddprun with these options and `script` run by sh in each worker.
+std::vector<std::string> launch(std::vector<std::string> options, const std::string& script) {
+  std::vector<std::string> arguments = {in_bin("ddprun")};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  for (const char* argument : {"--no_python", "/bin/sh", "-c"}) arguments.emplace_back(argument);
+  // The launcher replaces $$ by $ in arguments, as torchrun does.
+  std::string escaped;
+  for (const char c : script) escaped += c == '$' ? std::string("$$") : std::string(1, c);
+  arguments.push_back(escaped);
+  return arguments;
+}
+
+std::vector<nlohmann::json> events_of(const std::string& path) {
+  std::vector<nlohmann::json> events;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) events.push_back(nlohmann::json::parse(line));
+  return events;
+}
+
+}  // namespace
+
+TEST_SUITE("launch") {
+  TEST_CASE("workers that succeed make a run that succeeds") {
+    const auto result =
+        run_program({in_bin("ddprun"), "--nproc_per_node=2", "--no_python", "/bin/true"});
+    CHECK(result.exit_code == 0);
+    CHECK_FALSE(contains(result.output, "warning"));
+  }
+
+  TEST_CASE("each worker finds its place in the environment and prints behind its prefix") {
+    const auto result = run_program(
+        launch({"--nproc-per-node", "2", "--role", "trainer", "--max-restarts=3"},
+               "echo rank=$RANK/$WORLD_SIZE local=$LOCAL_RANK/$LOCAL_WORLD_SIZE "
+               "group=$GROUP_RANK/$GROUP_WORLD_SIZE "
+               "role=$ROLE_RANK/$ROLE_WORLD_SIZE/$ROLE_NAME "
+               "restart=$TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS "
+               "agent_store=$TORCHELASTIC_USE_AGENT_STORE omp=$OMP_NUM_THREADS at=$MASTER_ADDR"));
+    CHECK(result.exit_code == 0);
+    for (const std::string rank : {"0", "1"}) {
+      CHECK(contains(result.output,
+                     "[trainer" + rank + "]:rank=" + rank + "/2 local=" + rank +
+                         "/2 group=0/1 role=" + rank +
+                         "/2/trainer restart=0/3 agent_store=True omp=1 at=127.0.0.1\n"));
+    }
+  }
+
+  TEST_CASE(
+      "a failure ends the others and the run with 1, or with the worker's own code on request") {
+    const std::string script = "if [ $RANK = 1 ]; then exit 7; else sleep 1000; fi";
+    CHECK(run_program(launch({"--nproc_per_node=3"}, script)).exit_code == 1);
+    CHECK(run_program(launch({"--nproc_per_node=3", "--exit_code=worker"}, script)).exit_code == 7);
+    const auto killed =
+        run_program(launch({"--nproc_per_node=2", "--exit_code=worker"},
+                           "if [ $RANK = 1 ]; then kill -SEGV $$; else sleep 1000; fi"));
+    CHECK(killed.exit_code == 128 + SIGSEGV);
+    CHECK(contains(killed.output, "SIGSEGV"));
+    CHECK(contains(killed.output, "Root cause"));
+  }
+
+  TEST_CASE("a failed attempt is followed by another until restarts run out") {
+    const TemporaryFolder folder;
+    const std::string script =
+        "echo attempt $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 2 ]";
+    const auto enough = run_program(launch({"--nproc_per_node=1", "--max_restarts=2"}, script));
+    CHECK(enough.exit_code == 0);
+    for (const std::string attempt : {"0", "1", "2"}) {
+      CHECK(contains(enough.output, "[default0]:attempt " + attempt + "\n"));
+    }
+    const auto too_few = run_program(launch({"--nproc_per_node=1", "--max_restarts=1"}, script));
+    CHECK(too_few.exit_code == 1);
+    CHECK_FALSE(contains(too_few.output, "attempt 2"));
+  }
+
+  TEST_CASE("events tell the story in JSON lines") {
+    const TemporaryFolder folder;
+    const auto result = run_program(
+        launch({"--nproc_per_node=2", "--max_restarts=1", "--events", folder / "events"},
+               "[ $RANK = 0 ] || [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3"));
+    CHECK(result.exit_code == 0);
+    const auto events = events_of(folder / "events");
+    std::map<std::string, int> kinds;
+    for (const auto& event : events) ++kinds[event.at("event")];
+    CHECK(kinds["run_started"] == 1);
+    CHECK(kinds["attempt_started"] == 2);
+    CHECK(kinds["worker_started"] == 4);
+    CHECK(kinds["worker_exited"] == 4);
+    CHECK(kinds["restart_decided"] == 1);
+    CHECK(kinds["run_finished"] == 1);
+    CHECK(events.back().at("event") == "run_finished");
+  }
+
+  TEST_CASE("a program that cannot be executed is an error at once and costs no restart") {
+    const TemporaryFolder folder;
+    write_file(folder / "script", "#!/no/such/interpreter\n", true);
+    const auto result = run_program({in_bin("ddprun"), "--max_restarts=5", "--events",
+                                     folder / "events", "--no_python", folder / "script"});
+    CHECK(result.exit_code != 0);
+    CHECK(contains(result.output, "/no/such/interpreter"));
+    int attempts = 0;
+    for (const auto& event : events_of(folder / "events"))
+      attempts += event.at("event") == "attempt_started" ? 1 : 0;
+    CHECK(attempts == 1);
+  }
+
+  TEST_CASE("usage errors end with 2 and name the nearest option") {
+    const auto misspelt = run_program({in_bin("ddprun"), "--max_restart_=2", "/bin/true"});
+    CHECK(misspelt.exit_code == 2);
+    CHECK(contains(misspelt.output, "max_restarts"));
+    CHECK(run_program({in_bin("ddprun")}).exit_code == 2);
+    CHECK(run_program({in_bin("ddprun"), "--nproc_per_node=0", "/bin/true"}).exit_code == 2);
+    CHECK(run_program({in_bin("ddprun"), "no-such-program-anywhere"}).exit_code == 2);
+    const auto nodes = run_program({in_bin("ddprun"), "--nnodes=2", "/bin/true"});
+    CHECK(nodes.exit_code == 2);
+    CHECK(contains(nodes.output, "nnodes"));
+  }
+
+  TEST_CASE("logs go to a file for each attempt and rank, and no restart overwrites them") {
+    const TemporaryFolder folder;
+    const auto result = run_program(
+        launch({"--nproc_per_node=2", "--max_restarts=1", "-r", "1", "-t", "0:2", "--log_dir",
+                folder / "logs"},
+               "echo out $RANK; echo err $RANK >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ]"));
+    CHECK(result.exit_code == 0);
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "logs")) {
+      if (entry.path().filename() == "stdout.log") files.push_back(read_file(entry.path()));
+    }
+    std::sort(files.begin(), files.end());
+    CHECK(files == std::vector<std::string>{"out 0\n", "out 0\n", "out 1\n", "out 1\n"});
+    CHECK_FALSE(contains(result.output, "]:out"));
+    CHECK(contains(result.output, "[default0]:err 0\n"));
+  }
+
+  TEST_CASE("an agent that is killed takes everything with it within a second") {
+    Program program(
+        launch({"--nproc_per_node=2"},
+               "setsid sleep 1000 & sleep 1000 & echo up; trap '' TERM INT HUP; sleep 1000"));
+    REQUIRE(program.read_until(
+        [](std::string_view output) { return count(std::string(output), "up") == 2; }));
+    program.signal(SIGKILL);
+    CHECK(program.wait() == -SIGKILL);
+    CHECK(program.leaves_no_process());
+  }
+
+  TEST_CASE("what a worker leaves behind in another session is swept up") {
+    Program program(launch({"--nproc_per_node=2"}, "setsid sleep 1000 & exit 0"));
+    CHECK(program.wait() == 0);
+    CHECK(program.leaves_no_process());
+  }
+
+  TEST_CASE("a signal reaches the workers, which may end in their own way") {
+    for (const int signal : {SIGINT, SIGTERM}) {
+      Program program(
+          launch({"--nproc_per_node=2"},
+                 "trap 'echo bye; exit 0' TERM INT; echo up; while :; do sleep 0.05; done"));
+      REQUIRE(program.read_until(
+          [](std::string_view output) { return count(std::string(output), "up") == 2; }));
+      program.signal(signal);
+      CHECK(program.wait() == 128 + signal);
+      CHECK(count(program.output(), "]:bye") == 2);
+      CHECK(program.leaves_no_process());
+    }
+  }
+
+  TEST_CASE("a second interrupt kills workers that ignore the first") {
+    Program program(
+        launch({"--nproc_per_node=2"}, "trap '' TERM INT; echo up; while :; do sleep 0.05; done"));
+    REQUIRE(program.read_until(
+        [](std::string_view output) { return count(std::string(output), "up") == 2; }));
+    program.signal(SIGINT);
+    REQUIRE(program.read_until_contains("again to kill"));
+    program.signal(SIGINT);
+    CHECK(program.wait() == 128 + SIGINT);
+    CHECK(program.leaves_no_process());
+  }
+
+  TEST_CASE("workers that ignore the signal are killed after the shutdown timeout") {
+    Program program(launch({"--nproc_per_node=2", "--shutdown_timeout=1"},
+                           "trap '' TERM; echo up; while :; do sleep 0.05; done"));
+    REQUIRE(program.read_until(
+        [](std::string_view output) { return count(std::string(output), "up") == 2; }));
+    program.signal(SIGTERM);
+    CHECK(program.wait() == 128 + SIGTERM);
+    CHECK(program.leaves_no_process());
+  }
+
+  TEST_CASE("user signals are forwarded and the run goes on") {
+    Program program(launch({"--nproc_per_node=2"},
+                           "trap 'echo got; exit 0' USR1; echo up; while :; do sleep 0.05; done"));
+    REQUIRE(program.read_until(
+        [](std::string_view output) { return count(std::string(output), "up") == 2; }));
+    program.signal(SIGUSR1);
+    CHECK(program.wait() == 0);
+    CHECK(count(program.output(), "]:got") == 2);
+  }
+}

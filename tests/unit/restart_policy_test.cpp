@@ -1,0 +1,132 @@
+#include "launcher/agent/restart_policy.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+using ddprun::AttemptOutcome;
+using ddprun::decide_after_attempt;
+using ddprun::RestartDecision;
+using ddprun::RestartSettings;
+using ddprun::RunResult;
+using ddprun::WorkerExited;
+using Action = RestartDecision::Action;
+using namespace std::chrono_literals;
+
+namespace {
+
+WorkerExited exited(int rank, int code, double ran_seconds = 60) {
+  return {.rank = rank,
+          .local_rank = rank,
+          .pid = 100 + rank,
+          .exit_code = code,
+          .ran_seconds = ran_seconds};
+}
+
+WorkerExited killed(int rank, int signal) {
+  WorkerExited exit = exited(rank, 0);
+  exit.signal = signal;
+  return exit;
+}
+
+WorkerExited stopped(int rank) {
+  WorkerExited exit = killed(rank, SIGTERM);
+  exit.was_stopped = true;
+  return exit;
+}
+
+WorkerExited peer_failed(int rank) {
+  WorkerExited exit = exited(rank, 1);
+  exit.error_message = "ddprun::PeerFailed: all_reduce #7: rank 0 failed";
+  return exit;
+}
+
+std::vector<int> ranks(const std::vector<WorkerExited>& exits) {
+  std::vector<int> result;
+  for (const auto& exit : exits) result.push_back(exit.rank);
+  return result;
+}
+
+}  // namespace
+
+TEST_SUITE("restart policy") {
+  TEST_CASE("the run succeeds when every worker exits with 0") {
+    const auto decision =
+        decide_after_attempt({.exits = {exited(0, 0), exited(1, 0)}}, {.max_restarts = 3});
+    CHECK(decision.action == Action::finish);
+    CHECK(decision.result == RunResult::succeeded);
+  }
+
+  TEST_CASE("a failure is restarted while restarts are left and ends the run when none are") {
+    const RestartSettings settings{.max_restarts = 2};
+    for (const int attempt : {0, 1}) {
+      const auto decision =
+          decide_after_attempt({.attempt = attempt, .exits = {exited(0, 3), stopped(1)}}, settings);
+      CHECK(decision.action == Action::restart);
+      CHECK(decision.delay == 0ms);
+    }
+    const auto last =
+        decide_after_attempt({.attempt = 2, .exits = {exited(0, 3), stopped(1)}}, settings);
+    CHECK(last.action == Action::finish);
+    CHECK(last.result == RunResult::failed);
+    CHECK(last.reason == "rank 0 (pid 100) exited with code 3; no restarts left of 2");
+  }
+
+  TEST_CASE("a signal to the agent ends the run whatever the workers did") {
+    const auto decision = decide_after_attempt({.exits = {exited(0, 3)}, .was_interrupted = true},
+                                               {.max_restarts = 3});
+    CHECK(decision.action == Action::finish);
+    CHECK(decision.result == RunResult::interrupted);
+  }
+
+  TEST_CASE("only repeated fast failures are followed by a growing pause with an upper limit") {
+    const RestartSettings settings{.max_restarts = 100};
+    const std::chrono::milliseconds expected[] = {0ms, 0ms, 500ms, 1s, 2s, 4s, 8s, 16s, 30s, 30s};
+    int fast = 0;
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      const auto decision = decide_after_attempt(
+          {.attempt = attempt, .exits = {exited(0, 1, 0.1)}, .fast_failures_before = fast},
+          settings);
+      CHECK(decision.delay == expected[attempt]);
+      fast = decision.fast_failures;
+    }
+    const auto slow = decide_after_attempt(
+        {.attempt = 10, .exits = {exited(0, 1, 60)}, .fast_failures_before = fast}, settings);
+    CHECK(slow.fast_failures == 0);
+    CHECK(slow.delay == 0ms);
+  }
+
+  TEST_CASE("the delay does not overflow after a great many fast failures") {
+    const auto decision = decide_after_attempt(
+        {.attempt = 5, .exits = {exited(0, 1, 0.1)}, .fast_failures_before = 1'000'000},
+        {.max_restarts = 10});
+    CHECK(decision.delay == 30s);
+  }
+
+  TEST_CASE("the root cause is the first failure that was nobody else's doing") {
+    struct Row {
+      std::vector<WorkerExited> exits;
+      std::vector<int> expected;
+    };
+    const Row rows[] = {
+        {{exited(2, 1), exited(0, 2)}, {2, 0}},
+        {{stopped(3), killed(1, SIGSEGV)}, {1}},
+        {{peer_failed(0), peer_failed(3), killed(1, SIGKILL)}, {1, 0, 3}},
+        {{peer_failed(0), exited(1, 0)}, {0}},
+        {{stopped(0), stopped(1)}, {0, 1}},
+        {{exited(0, 0)}, {}},
+    };
+    for (const auto& row : rows) CHECK(ranks(failures_root_cause_first(row.exits)) == row.expected);
+  }
+
+  TEST_CASE("a failure is described by code or by the signal's name") {
+    CHECK(describe_failure(exited(2, 3)) == "rank 2 (pid 102) exited with code 3");
+    CHECK(describe_failure(killed(2, SIGKILL)) == "rank 2 (pid 102) was killed by SIGKILL");
+    CHECK(describe_failure(killed(2, SIGRTMIN + 3)) ==
+          "rank 2 (pid 102) was killed by signal " + std::to_string(SIGRTMIN + 3));
+    auto out_of_memory = killed(0, SIGKILL);
+    out_of_memory.is_out_of_memory = true;
+    CHECK(describe_failure(out_of_memory) ==
+          "rank 0 (pid 100) was killed by SIGKILL (out of memory)");
+  }
+}
