@@ -100,6 +100,7 @@ class Containment::Impl {
   std::vector<pid_t> kill_until_none(Deadline deadline) const {
     std::vector<pid_t> met;
     while (true) {
+      reap_orphans({});
       const auto pids = members();
       if (pids.empty() && !(cgroup_ && cgroup_->is_populated())) return met;
       for (const pid_t pid : pids) {
@@ -107,7 +108,6 @@ class Containment::Impl {
       }
       kill_and_wait(pids,
                     deadline.remaining() < kRoundLimit ? deadline : Deadline::after(kRoundLimit));
-      reap_orphans({});
       if (deadline.passed()) return met;
     }
   }
@@ -140,7 +140,8 @@ class Containment::Impl {
     if (!is_parent_of_orphans_ || !guardian_) return {};
     auto adopted = children();
     std::erase_if(adopted, [this](pid_t child) {
-      return child == guardian_->pid() || process_state(child).is_exiting();
+      // Zombies that reap_orphans() leaves have an owner.
+      return child == guardian_->pid() || process_state(child).letter == 'Z';
     });
     return adopted;
   }

@@ -48,9 +48,10 @@ class WorkerBench::Impl {
                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)),
         router(io.get_executor(), {.standard_output = console, .standard_error = console},
                [this](LogLevel, std::string_view line) { log.emplace_back(line); }),
+        page(control::ControlPage::create(local_world_size)),
+        page_fd(page.fd()),
         group(std::make_unique<WorkerGroup>(
-            io.get_executor(), 0, containment, router,
-            control::ControlPage::create(local_world_size),
+            io.get_executor(), 0, containment, router, std::move(page),
             [this](LogLevel, std::string_view line) { log.emplace_back(line); })) {}
 
   ~Impl() {
@@ -84,6 +85,8 @@ class WorkerBench::Impl {
   Containment containment;
   int console;
   OutputRouter router;
+  control::ControlPage page;  ///< until the group has it
+  int page_fd;
   std::unique_ptr<WorkerGroup> group;
   History history;
   bool is_taking = false;
@@ -97,6 +100,10 @@ WorkerBench::~WorkerBench() = default;
 
 WorkerGroup& WorkerBench::group() {
   return *impl_->group;
+}
+
+int WorkerBench::control_page_fd() const {
+  return impl_->page_fd;
 }
 
 Containment& WorkerBench::containment() {

@@ -35,6 +35,7 @@ class WorkerBench {
 
   WorkerGroup& group();
   Containment& containment();
+  int control_page_fd() const;
 
   /// Starts the workers; fails the test if they do not.
   std::vector<WorkerStarted> start(const std::vector<WorkerSpec>& workers);

@@ -1,0 +1,79 @@
+// Deaths that the control page tells of before the kernel is done with them.
+#include "tests/support/worker_bench.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+WorkerSpec probe(WorkerBench& bench, int local_rank, std::vector<std::string> arguments) {
+  WorkerSpec spec;
+  spec.rank = spec.local_rank = local_rank;
+  spec.arguments = {DDPRUN_BIN_DIR "/probe_worker"};
+  for (auto& argument : arguments) spec.arguments.push_back(std::move(argument));
+  spec.environment = {{"LOCAL_RANK", std::to_string(local_rank)},
+                      {"DDPRUN_CONTROL_FD", std::to_string(bench.control_page_fd())}};
+  return spec;
+}
+
+}  // namespace
+
+TEST_SUITE("death watch") {
+  TEST_CASE("a killed worker's death is known before it has been reaped") {
+    WorkerBench bench;
+    const auto ready = bench.folder() / "ready";
+    // Enough memory that taking it down takes longer than the news of the death.
+    const auto started = bench.start({probe(bench, 0, {"hold", "512", ready.string()})});
+    await_line(ready);
+    ::kill(started[0].pid, SIGKILL);
+    bench.run_to_first_news();
+    REQUIRE(bench.history().dying.size() == 1);
+    CHECK(bench.history().exited.empty());
+    bench.run_to_end();
+    CHECK(bench.history().dying.size() == 1);
+    CHECK(bench.history().exit_of(0).signal == SIGKILL);
+    CHECK_FALSE(bench.history().exit_of(0).was_stopped);
+  }
+
+  TEST_CASE("a death that was noticed before the others were stopped stays a cause") {
+    WorkerBench bench;
+    const auto ready = bench.folder() / "ready";
+    const auto started = bench.start({probe(bench, 0, {"hold", "512", ready.string()})});
+    await_line(ready);
+    ::kill(started[0].pid, SIGKILL);
+    bench.run_to_first_news();
+    bench.group().stop(SIGTERM, 20s);
+    bench.run_to_end();
+    CHECK_FALSE(bench.history().exit_of(0).was_stopped);
+  }
+
+  TEST_CASE("an announced exit with a status other than zero is a death, with zero it is not") {
+    WorkerBench bench(2);
+    auto failing = probe(bench, 0, {"announce-exit", "3", (bench.folder() / "one").string()});
+    auto succeeding = probe(bench, 1, {"announce-exit", "0", (bench.folder() / "two").string()});
+    bench.start({failing, succeeding});
+    await_line(bench.folder() / "one");
+    await_line(bench.folder() / "two");
+    bench.run_to_first_news();
+    bench.group().stop(SIGKILL, 0ms);
+    bench.run_to_end();
+    REQUIRE(bench.history().dying.size() == 1);
+    CHECK(bench.history().dying[0].rank == 0);
+  }
+
+  TEST_CASE("a worker that becomes another program by exec has not died") {
+    WorkerBench bench;
+    const auto ready = bench.folder() / "ready";
+    bench.start({probe(bench, 0, {"become-sleep", ready.string()})});
+    await_line(ready);
+    bench.group().stop(SIGTERM, 20s);
+    bench.run_to_end();
+    CHECK(bench.history().dying.empty());
+    CHECK(bench.history().exit_of(0).was_stopped);
+  }
+}

@@ -1,0 +1,241 @@
+// The workers' output on its way to the console and to files, with real pipes.
+#include "tests/support/worker_bench.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <iterator>
+#include <unistd.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string read(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+WorkerSpec to_file(WorkerSpec spec, StreamTarget target, const fs::path& file) {
+  spec.standard_output.target = target;
+  spec.standard_output.file = file;
+  return spec;
+}
+
+}  // namespace
+
+TEST_SUITE("output router") {
+  TEST_CASE("lines of several workers are never mixed") {
+    constexpr int kWorkers = 4, kLines = 2000;
+    WorkerBench bench(kWorkers);
+    std::vector<WorkerSpec> workers;
+    for (int i = 0; i < kWorkers; ++i) {
+      workers.push_back(
+          shell_worker(i, "i=0; while [ $i -lt " + std::to_string(kLines) +
+                              " ]; do echo abcdefghijklmnopqrstuvwxyz; i=$((i+1)); done"));
+    }
+    bench.start(workers);
+    bench.run_to_end();
+    const auto text = bench.console();
+    for (int i = 0; i < kWorkers; ++i) {
+      const auto line = "[w" + std::to_string(i) + "]:abcdefghijklmnopqrstuvwxyz\n";
+      CHECK(count(text, line) == kLines);
+    }
+    CHECK(std::count(text.begin(), text.end(), '\n') == kWorkers * kLines);
+  }
+
+  TEST_CASE("random bytes arrive unchanged in the file and the console's copy is separate") {
+    WorkerBench bench;
+    const auto source = bench.folder() / "source", copy = bench.folder() / "copy";
+    auto spec = shell_worker(
+        0, "head -c 5000000 /dev/urandom >" + source.string() + "; cat " + source.string());
+    spec.standard_output.is_shown = false;
+    bench.start({to_file(spec, StreamTarget::tee, copy)});
+    bench.run_to_end();
+    CHECK(fs::file_size(copy) == 5'000'000);
+    CHECK(read(copy) == read(source));
+    CHECK(bench.console().empty());
+  }
+
+  TEST_CASE("tee gives the file the bytes and the console the lines") {
+    WorkerBench bench;
+    const auto file = bench.folder() / "file";
+    bench.start({to_file(shell_worker(0, "printf 'a\\nb'"), StreamTarget::tee, file)});
+    bench.run_to_end();
+    CHECK(read(file) == "a\nb");
+    CHECK(bench.console() == "[w0]:a\n[w0]:b\n");
+  }
+
+  TEST_CASE("a line of 1 MiB is broken on the console and whole in the file") {
+    WorkerBench bench;
+    const auto file = bench.folder() / "file";
+    const auto spec = shell_worker(0, "head -c 1048576 /dev/zero | tr '\\0' x; echo");
+    bench.start({to_file(spec, StreamTarget::tee, file)});
+    bench.run_to_end();
+    CHECK(fs::file_size(file) == 1'048'577);
+    CHECK(count(bench.console(), "[w0]:") == 16);
+    CHECK(count(bench.console(), "x") == 1'048'576);
+  }
+
+  TEST_CASE("a prompt appears although its line does not end") {
+    WorkerBench bench;
+    bench.start({shell_worker(0, "printf 'really? '; sleep 1000")});
+    bench.run_until([&] { return bench.console() == "[w0]:really? "; });
+    bench.group().stop(SIGKILL, 0ms);
+    bench.run_to_end();
+    CHECK(bench.console() == "[w0]:really? \n");
+  }
+
+  TEST_CASE("another worker's line ends an open line, which goes on under its prefix") {
+    WorkerBench bench(2);
+    const auto go = bench.folder() / "go", on = bench.folder() / "on";
+    const auto wait_for = [](const fs::path& file) {
+      return "while [ ! -e " + file.string() + " ]; do sleep 0.01; done; ";
+    };
+    bench.start({shell_worker(0, "printf '50%%'; " + wait_for(on) + "echo ' 100%'"),
+                 shell_worker(1, wait_for(go) + "echo line")});
+    bench.run_until([&] { return bench.console() == "[w0]:50%"; });
+    std::ofstream{go};
+    bench.run_until([&] { return bench.console() == "[w0]:50%\n[w1]:line\n"; });
+    std::ofstream{on};
+    bench.run_to_end();
+    CHECK(bench.console() == "[w0]:50%\n[w1]:line\n[w0]: 100%\n");
+  }
+
+  TEST_CASE("a descendant that holds the pipe does not hold up the news of the exit") {
+    WorkerBench bench;
+    const auto pid_file = bench.folder() / "pid";
+    bench.start({shell_worker(
+        0, "sh -c 'echo $$ >" + pid_file.string() + "; exec sleep 1000' & echo said; exit 4")});
+    bench.run_to_end();
+    CHECK(bench.history().exit_of(0).exit_code == 4);
+    CHECK(bench.console() == "[w0]:said\n");
+    const auto swept = bench.sweep();
+    CHECK(swept == std::vector<pid_t>{std::stoi(await_line(pid_file))});
+  }
+
+  TEST_CASE("a full disk is warned of once and the worker goes on") {
+    WorkerBench bench;
+    const auto spec = shell_worker(0, "head -c 300000 /dev/zero; echo end >&2; exit 0");
+    bench.start({to_file(spec, StreamTarget::file, "/dev/full")});
+    bench.run_to_end();
+    CHECK_FALSE(bench.history().exit_of(0).failed());
+    REQUIRE(bench.log().size() == 2);
+    CHECK(bench.log()[0].find("/dev/full: No space left on device") == 0);
+    CHECK(bench.log()[1] == "/dev/full: lacks 300000 bytes");
+  }
+
+  TEST_CASE("a log file that cannot be made is an error that names it") {
+    WorkerBench bench;
+    const auto spec = to_file(shell_worker(0, ""), StreamTarget::file, "/no/such/folder/log");
+    CHECK_THROWS_WITH(bench.group().start({spec}),
+                      "worker output: /no/such/folder/log: No such file or directory");
+  }
+}
+
+TEST_SUITE("console") {
+  /// A router whose console is a pipe that nobody reads.
+  struct SilentConsole {
+    SilentConsole() {
+      REQUIRE(::pipe2(pipe.data(), O_CLOEXEC) == 0);
+      router = std::make_unique<OutputRouter>(
+          io.get_executor(),
+          OutputRouter::Console{.standard_output = pipe[1], .standard_error = pipe[1]},
+          [this](LogLevel, std::string_view line) { log.emplace_back(line); });
+      group = std::make_unique<WorkerGroup>(io.get_executor(), 0, containment, *router,
+                                            control::ControlPage::create(1));
+    }
+    ~SilentConsole() {
+      group.reset();
+      router.reset();
+      io.restart();
+      io.run();
+      for (const int end : pipe) {
+        if (end >= 0) ::close(end);
+      }
+    }
+
+    std::optional<WorkerExited> run(const std::string& script) {
+      const auto started = group->start({shell_worker(0, script)});
+      REQUIRE(std::holds_alternative<std::vector<WorkerStarted>>(started));
+      std::optional<WorkerExited> exited;
+      auto running = [](WorkerGroup& workers,
+                        std::optional<WorkerExited>& out) -> boost::asio::awaitable<void> {
+        const auto news = co_await workers.next();
+        out = std::get<WorkerExited>(news);
+      }(*group, exited);
+      boost::asio::co_spawn(io, std::move(running), boost::asio::detached);
+      while (!exited && io.run_one_for(20s) > 0) {
+      }
+      return exited;
+    }
+
+    /// Reads until the router owes nothing; returns everything.
+    std::string drain() {
+      std::string text;
+      bool is_done = false;
+      auto draining = [](OutputRouter& out, bool& done) -> boost::asio::awaitable<void> {
+        co_await out.drain(Deadline::after(20s));
+        done = true;
+      }(*router, is_done);
+      boost::asio::co_spawn(io, std::move(draining), boost::asio::detached);
+      ::fcntl(pipe[0], F_SETFL, O_NONBLOCK);
+      std::array<char, 65536> bytes;
+      while (!is_done) {
+        io.restart();
+        io.run_one_for(10ms);
+        for (ssize_t n = 0; (n = ::read(pipe[0], bytes.data(), bytes.size())) > 0;)
+          text.append(bytes.data(), static_cast<std::size_t>(n));
+      }
+      return text;
+    }
+
+    std::array<int, 2> pipe{};
+    boost::asio::io_context io;
+    Containment containment;
+    std::vector<std::string> log;
+    std::unique_ptr<OutputRouter> router;
+    std::unique_ptr<WorkerGroup> group;
+  };
+
+  TEST_CASE("a console that nobody reads stalls no worker, and says what is missing") {
+    SilentConsole console;
+    const auto exited = console.run("yes 0123456789 | head -c 11000000");
+    REQUIRE(exited.has_value());
+    CHECK_FALSE(exited->failed());
+    CHECK((::fcntl(console.pipe[1], F_GETFL) & O_NONBLOCK) == 0);
+    const auto text = console.drain();
+    CHECK(text.size() < 2U << 20);
+    const auto notice = text.find("[ddprun] ");
+    REQUIRE(notice != std::string::npos);
+    const auto shown = count(text.substr(0, notice), "[w0]:0123456789\n");
+    CHECK(std::stoul(text.substr(notice + 9)) == 1'000'000 - shown);
+    CHECK(text.ends_with("the console did not take them in time\n"));
+  }
+
+  TEST_CASE("a console whose reader has gone is given up with one warning") {
+    SilentConsole console;
+    ::close(std::exchange(console.pipe[0], -1));
+    const auto exited = console.run("yes | head -c 1000000");
+    REQUIRE(exited.has_value());
+    CHECK_FALSE(exited->failed());
+    REQUIRE(console.log.size() == 1);
+    CHECK(console.log[0].find("console: Broken pipe") == 0);
+  }
+}

@@ -1,0 +1,206 @@
+// What a worker finds when it starts, and why it may not start.
+#include "launcher/process/worker_process.hpp"
+
+#include "tests/support/worker_bench.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <doctest/doctest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <sstream>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The console text of one worker that runs `arguments`.
+std::string output_of(WorkerBench& bench, std::vector<std::string> arguments) {
+  auto spec = shell_worker(0, "");
+  spec.arguments = std::move(arguments);
+  spec.standard_output.prefix = "";
+  bench.start({spec});
+  bench.run_to_end();
+  return bench.console();
+}
+
+std::string field_of(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind(name + ":\t", 0) == 0) return line.substr(name.size() + 2);
+  }
+  return "no " + name;
+}
+
+fs::path write_program(const fs::path& file, const std::string& text, fs::perms mode) {
+  std::ofstream(file, std::ios::binary) << text;
+  fs::permissions(file, mode);
+  return file;
+}
+
+WorkerNotStarted failure_of(WorkerSpec spec) {
+  WorkerBench bench;
+  const auto result = bench.group().start({std::move(spec)});
+  REQUIRE(std::holds_alternative<WorkerNotStarted>(result));
+  return std::get<WorkerNotStarted>(result);
+}
+
+WorkerSpec program(const fs::path& file) {
+  WorkerSpec spec;
+  spec.arguments = {file.string()};
+  return spec;
+}
+
+std::string elf_of_another_machine() {
+  std::ifstream file("/bin/true", std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  std::string bytes = text.str();
+  bytes[18] = static_cast<char>(243);  // e_machine: RISC-V
+  return bytes;
+}
+
+}  // namespace
+
+TEST_SUITE("worker process") {
+  TEST_CASE("a worker starts with default signal handlers and an empty mask") {
+    ::signal(SIGUSR1, SIG_IGN);
+    sigset_t blocked, before;
+    ::sigemptyset(&blocked);
+    ::sigaddset(&blocked, SIGUSR2);
+    ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    WorkerBench bench;
+    const auto status = output_of(bench, {"/bin/cat", "/proc/self/status"});
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    ::signal(SIGUSR1, SIG_DFL);
+    CHECK(field_of(status, "SigBlk") == "0000000000000000");
+    CHECK(field_of(status, "SigIgn") == "0000000000000000");
+    CHECK(field_of(status, "SigCgt") == "0000000000000000");
+  }
+
+  TEST_CASE("a worker inherits nothing but its streams and the control page") {
+    const int leaked = ::open("/dev/zero", O_RDONLY);  // without close-on-exec
+    WorkerBench bench;
+    const auto list = output_of(bench, {"/bin/ls", "-l", "/proc/self/fd"});
+    ::close(leaked);
+    CHECK(list.find("/dev/zero") == std::string::npos);
+    CHECK(list.find(" 0 -> /dev/null") != std::string::npos);
+    CHECK(list.find("ddprun-control") != std::string::npos);
+    // 0, 1, 2, the page and the folder that ls reads; and a line with the total.
+    CHECK(std::count(list.begin(), list.end(), '\n') == 6);
+  }
+
+  TEST_CASE("a worker leads a session and a process group of its own and yields to the agent") {
+    WorkerBench bench;
+    const auto started = bench.start({shell_worker(0, "sleep 1000")});
+    CHECK(::getsid(started[0].pid) == started[0].pid);
+    CHECK(::getpgid(started[0].pid) == started[0].pid);
+    int own = 0, of_worker = 0;
+    std::ifstream("/proc/self/oom_score_adj") >> own;
+    std::ifstream("/proc/" + std::to_string(started[0].pid) + "/oom_score_adj") >> of_worker;
+    CHECK(of_worker == std::min(own + 100, 1000));
+  }
+
+  TEST_CASE("a worker runs on the CPUs it was given, in the folder it was given") {
+    WorkerBench bench;
+    auto spec = shell_worker(0, "grep Cpus_allowed_list /proc/self/status; pwd");
+    spec.standard_output.prefix = "";
+    spec.cpus = {0};
+    spec.folder = bench.folder();
+    bench.start({spec});
+    bench.run_to_end();
+    CHECK(bench.console() == "Cpus_allowed_list:\t0\n" + bench.folder().string() + "\n");
+  }
+
+  TEST_CASE("a worker's environment is the agent's with the plan's laid over it") {
+    ::setenv("KEPT", "1", 1);
+    ::setenv("REPLACED", "1", 1);
+    WorkerBench bench;
+    auto spec = shell_worker(0, "echo $KEPT $REPLACED $ADDED");
+    spec.environment = {{"REPLACED", "2"}, {"ADDED", "3"}};
+    bench.start({spec});
+    bench.run_to_end();
+    CHECK(bench.console() == "[w0]:1 2 3\n");
+  }
+
+  TEST_CASE("a kernel without clone3 starts workers just as well") {
+    boost::asio::io_context io;
+    const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    Containment containment;
+    ProcessRequest request;
+    request.arguments = {"/bin/sleep", "1000"};
+    request.standard_output = request.standard_error = null;
+    request.cgroup_fd = containment.cgroup_fd();
+    request.may_use_clone3 = false;
+    auto result = WorkerProcess::start(io.get_executor(), request);
+    ::close(null);
+    REQUIRE(std::holds_alternative<WorkerProcess>(result));
+    auto& process = std::get<WorkerProcess>(result);
+    CHECK_FALSE(process.wait_for_exec(Deadline::after(20s)).has_value());
+    CHECK(is_alive(process.pid()));
+    if (containment.mode() == ContainmentMode::cgroup)
+      CHECK(containment.members() == std::vector<pid_t>{process.pid()});
+  }
+
+  TEST_CASE("a worker that cannot be started is reported with the reason and a hint") {
+    const TemporaryFolder folder;
+    const auto executable = fs::perms::owner_all;
+    const auto in = [&](const char* name) { return folder.path() / name; };
+    struct Row {
+      fs::path file;
+      std::string expected;
+    };
+    const std::vector<Row> table = {
+        {in("absent"), "there is no such file"},
+        {write_program(in("plain"), "#!/bin/sh\n", fs::perms::owner_read), "not executable"},
+        {folder.path(), "it is a folder"},
+        {write_program(in("interpreter"), "#!/no/such/python3 -u\n", executable),
+         "its interpreter '/no/such/python3'"},
+        {write_program(in("dos"), "#!/bin/sh\r\n", executable), "carriage return"},
+        {write_program(in("text"), "hello\n", executable), "neither a program nor a script"},
+        {write_program(in("empty"), "", executable), "the file is empty"},
+        {write_program(in("foreign"), elf_of_another_machine(), executable), "built for riscv"},
+        {in("plain") / "below", "not a folder"},
+    };
+    for (const auto& row : table) {
+      const auto failure = failure_of(program(row.file));
+      CAPTURE(failure.message);
+      CHECK(failure.step == "exec");
+      CHECK(failure.message.find(row.file.string()) != std::string::npos);
+      CHECK(failure.message.find(row.expected) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("too many arguments, a missing folder and forbidden CPUs are named") {
+    auto spec = shell_worker(0, "");
+    spec.arguments.push_back(std::string(1 << 20, 'x'));
+    CHECK(failure_of(spec).message.find("too long") != std::string::npos);
+    spec = shell_worker(0, "");
+    spec.folder = "/no/such/folder";
+    CHECK(failure_of(spec).step == "chdir");
+    CHECK(failure_of(spec).message.find("/no/such/folder") != std::string::npos);
+    spec = shell_worker(0, "");
+    spec.cpus = {1000};
+    CHECK(failure_of(spec).step == "affinity");
+  }
+
+  TEST_CASE("if one worker cannot be started the others are ended") {
+    WorkerBench bench(2);
+    auto missing = program("/no/such/program");
+    missing.rank = missing.local_rank = 1;
+    const auto result = bench.group().start({shell_worker(0, "sleep 1000"), missing});
+    REQUIRE(std::holds_alternative<WorkerNotStarted>(result));
+    CHECK(std::get<WorkerNotStarted>(result).rank == 1);
+    bench.run_until([&] { return bench.containment().members().empty(); });
+    bench.run_to_end();
+    CHECK(bench.history().exited.empty());
+  }
+}

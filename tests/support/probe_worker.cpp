@@ -1,0 +1,64 @@
+// A worker for tests that does one thing, named by its first argument. Links the control page as
+// the worker runtime does.
+#include "rendezvous/control/control_page.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+using ddprun::control::ControlPage;
+
+ControlPage attach() {
+  return ControlPage::attach(std::atoi(std::getenv("DDPRUN_CONTROL_FD")),
+                             std::atoi(std::getenv("LOCAL_RANK")));
+}
+
+void say_ready(const char* file) {
+  std::FILE* stream = std::fopen(file, "w");
+  std::fprintf(stream, "%d\n", ::getpid());
+  std::fclose(stream);
+}
+
+/// Fills this many MiB of memory, says it is ready and waits to be killed.
+int hold(const char* mebibytes, const char* ready) {
+  auto page = attach();
+  page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
+  const std::vector<char> memory(static_cast<std::size_t>(std::atoi(mebibytes)) << 20, 'x');
+  say_ready(ready);
+  while (true) ::pause();
+}
+
+/// Announces itself and its exit with `status`, then waits to be killed instead of going.
+int announce_exit(const char* status, const char* ready) {
+  auto page = attach();
+  const int local_rank = std::atoi(std::getenv("LOCAL_RANK"));
+  page.announce_alive(local_rank);
+  page.announce_exit(local_rank, std::atoi(status));
+  say_ready(ready);
+  while (true) ::pause();
+}
+
+/// Announces itself, then becomes another program, which is not a death.
+int become_sleep(const char* ready) {
+  auto page = attach();
+  page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
+  const std::string script = "echo >" + std::string(ready) + "; exec sleep 1000";
+  ::execl("/bin/sh", "sh", "-c", script.c_str(), nullptr);
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "hold" && argc == 4) return hold(argv[2], argv[3]);
+  if (what == "announce-exit" && argc == 4) return announce_exit(argv[2], argv[3]);
+  if (what == "become-sleep" && argc == 3) return become_sleep(argv[2]);
+  std::fprintf(stderr, "probe_worker: what?\n");
+  return 2;
+}

@@ -1,0 +1,184 @@
+// What is made of a failed worker: its error file, core dump, the kernel's log and its own state.
+#include "launcher/process/cgroup.hpp"
+#include "launcher/process/core_file.hpp"
+#include "launcher/process/error_file.hpp"
+#include "launcher/process/exec_failure.hpp"
+#include "launcher/process/exit_facts.hpp"
+#include "launcher/process/proc_scan.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <random>
+#include <unistd.h>
+
+using namespace ddprun;
+namespace fs = std::filesystem;
+
+TEST_SUITE("error file") {
+  TEST_CASE("torchelastic's forms and plain text are understood") {
+    struct Row {
+      std::string text;
+      ErrorReport expected;
+    };
+    const std::vector<Row> table = {
+        {R"({"message": {"message": "KeyError: 'boom'", "extraInfo": {"py_callstack": "File a",
+             "timestamp": "1"}, "errorCode": 3}})",
+         {.message = "KeyError: 'boom'", .traceback = "File a"}},
+        {R"({"message": {"message": "m"}})", {.message = "m", .traceback = ""}},
+        {R"({"message": "plain"})", {.message = "plain", .traceback = ""}},
+        {R"({"message": {"message": "m", "extraInfo": "none"}})",
+         {.message = "m", .traceback = ""}},
+        {R"({"message": {"message": 5, "extraInfo": {"py_callstack": []}}})", {}},
+        {R"({"message": null})", {}},
+        {R"({"other": 1})", {}},
+        {"not json", {.message = "not json", .traceback = ""}},
+        {R"({"message": {"mess)", {.message = R"({"message": {"mess)", .traceback = ""}},
+        {std::string("a\0\x1b[31mb\n", 9), {.message = "a[31mb\n", .traceback = ""}},
+        {"", {}},
+    };
+    for (const auto& row : table) {
+      CAPTURE(row.text);
+      CHECK(parse_error_report(row.text) == row.expected);
+    }
+  }
+
+  TEST_CASE("no text makes it fail") {
+    const std::string seed = R"({"message": {"message": "m", "extraInfo": {"py_callstack": "t"}}})";
+    std::mt19937 random(11);
+    for (int i = 0; i < 20'000; ++i) {
+      std::string text = seed;
+      for (int change = 0; change < 4; ++change) {
+        const auto at = random() % text.size();
+        if (random() % 3 == 0) {
+          text.erase(at, 1 + random() % 5);
+        } else {
+          text[at] = static_cast<char>(random() % 256);
+        }
+        if (text.empty()) break;
+      }
+      parse_error_report(text);
+    }
+    CHECK(parse_error_report(std::string(100'000, '[')).message.size() == 100'000);
+  }
+
+  TEST_CASE("a missing file is an empty report and a huge one is read in part") {
+    const test::TemporaryFolder folder;
+    CHECK(read_error_report(folder.path() / "absent") == ErrorReport{});
+    CHECK(read_error_report("") == ErrorReport{});
+    CHECK(read_error_report(folder.path()) == ErrorReport{});
+    std::ofstream(folder.path() / "huge") << std::string(2 * kErrorFileBytesMax, 'x');
+    CHECK(read_error_report(folder.path() / "huge").message.size() == kErrorFileBytesMax);
+  }
+}
+
+TEST_SUITE("core file") {
+  const CoreFacts kFacts{.pid = 42,
+                         .signal = SIGSEGV,
+                         .program = "/usr/bin/a_program_with_a_long_name",
+                         .folder = "/work",
+                         .host = "node1"};
+
+  TEST_CASE("the kernel's pattern gives the name") {
+    const auto uid = std::to_string(::getuid());
+    CHECK(core_file_name("core", false, kFacts) == "/work/core");
+    CHECK(core_file_name("core", true, kFacts) == "/work/core.42");
+    CHECK(core_file_name("core.%p", true, kFacts) == "/work/core.42");
+    CHECK(core_file_name("/tmp/%e-%s-%h-%u-100%%", false, kFacts) ==
+          "/tmp/a_program_with_-11-node1-" + uid + "-100%");
+    CHECK(core_file_name("core%", false, kFacts) == "/work/core");
+  }
+
+  TEST_CASE("a dump that goes to a program, or whose name has the time in it, is not guessed") {
+    CHECK_FALSE(core_file_name("|/usr/lib/systemd/systemd-coredump %P", false, kFacts));
+    CHECK_FALSE(core_file_name("core.%t", false, kFacts));
+    CHECK_FALSE(core_file_name("", false, kFacts));
+  }
+}
+
+TEST_SUITE("out of memory") {
+  TEST_CASE("the kernel's log names the process") {
+    const std::string line =
+        "4,1234,5678,-;Memory cgroup out of memory: Killed process 4711 (python3) total-vm:1kB";
+    CHECK(tells_of_memory_kill(line, 4711));
+    CHECK_FALSE(tells_of_memory_kill(line, 471));
+    CHECK_FALSE(tells_of_memory_kill(line, 47110));
+    CHECK_FALSE(tells_of_memory_kill("6,1,2,-;Killed process ", 4711));
+    CHECK_FALSE(tells_of_memory_kill("", 4711));
+  }
+
+  TEST_CASE("both kinds of cgroup count kills under the same word") {
+    CHECK(memory_kills_in("low 0\nhigh 0\nmax 9\noom 2\noom_kill 3\noom_group_kill 1\n") == 3);
+    CHECK(memory_kills_in("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n") == 7);
+    CHECK(memory_kills_in("") == 0);
+    CHECK(memory_kills_in("oom_kill") == 0);
+  }
+}
+
+TEST_SUITE("start failure") {
+  TEST_CASE("each step and each reason has its sentence") {
+    struct Row {
+      StartFailure failure;
+      std::string expected;
+    };
+    const std::vector<Row> table = {
+        {{StartStep::exec, ENOENT}, "cannot start /no/such: there is no such file"},
+        {{StartStep::exec, E2BIG}, "too long"},
+        {{StartStep::exec, ETXTBSY}, "open for writing"},
+        {{StartStep::exec, ELOOP}, "symbolic links"},
+        {{StartStep::exec, ELIBBAD}, "dynamic loader"},
+        {{StartStep::exec, ENOMEM}, "memory"},
+        {{StartStep::exec, ETIMEDOUT}, "file system"},
+        {{StartStep::exec, EIO}, "Input/output error"},
+        {{StartStep::fork, EAGAIN}, "ulimit -u"},
+        {{StartStep::fork, EMFILE}, "ulimit -n"},
+        {{StartStep::fork, ENOMEM}, "Cannot allocate memory"},
+        {{StartStep::folder, EACCES}, "cannot enter the folder /home"},
+        {{StartStep::affinity, EINVAL}, "cpuset"},
+        {{StartStep::cgroup, EBUSY}, "cgroup: Device or resource busy"},
+        {{StartStep::session, EPERM}, "setsid: Operation not permitted"},
+    };
+    for (const auto& row : table) {
+      const auto text = describe_start_failure(row.failure, "/no/such", "/home");
+      CAPTURE(text);
+      CHECK(text.find(row.expected) != std::string::npos);
+    }
+  }
+}
+
+TEST_SUITE("process state") {
+  TEST_CASE("the name of a process cannot confuse the reader") {
+    const auto state = parse_process_state("7 (a) Z 1) (b)) D 1 7 7 0 -1 4194564 0 0");
+    CHECK(state.letter == 'D');
+    CHECK(state.flags == 4194564);
+    CHECK(state.is_exiting());
+    CHECK_FALSE(parse_process_state("7 (a) S 1 7 7 0 -1 4194560 0").is_exiting());
+    CHECK(parse_process_state("7 (a) Z 1 7 7 0 -1 4194560 0").is_exiting());
+  }
+
+  TEST_CASE("text that is no state is the state of no process") {
+    for (const char* text : {"", "7", "7 (a", "7 (a)", "7 (a) S", "7 (a) S x"}) {
+      CHECK(parse_process_state(text).letter == '\0');
+      CHECK(parse_process_state(text).is_exiting());
+    }
+    CHECK_FALSE(process_state(::getpid()).is_exiting());
+  }
+}
+
+TEST_SUITE("cgroup") {
+  TEST_CASE("the folder is found in hybrid and unified hierarchies") {
+    const std::string unified = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
+    const std::string hybrid =
+        "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"
+        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+    CHECK(own_cgroup_folder("0::/user.slice/a\n", unified) == "/sys/fs/cgroup/user.slice/a");
+    CHECK(own_cgroup_folder("4:memory:/x\n0::/\n", hybrid) == "/sys/fs/cgroup/unified");
+    CHECK_FALSE(own_cgroup_folder("4:memory:/x\n", hybrid));
+    CHECK_FALSE(own_cgroup_folder("0::/../other\n", unified));
+    CHECK_FALSE(own_cgroup_folder("0::/\n", "cgroup /sys/fs/cgroup/memory cgroup rw 0 0\n"));
+    CHECK_FALSE(own_cgroup_folder("", ""));
+  }
+}
