@@ -13,8 +13,9 @@ std::string LinePrefixer::take(std::string_view bytes) {
     const std::size_t length = std::min(is_complete ? newline : bytes.size(), room);
     partial_.append(bytes.substr(0, length));
     bytes.remove_prefix(length);
-    const bool ends_here = !bytes.empty() && bytes.front() == '\n';
-    if (!ends_here && partial_.size() < kConsoleLineBytesMax) break;
+    // A full line is broken only if it goes on, which the next byte tells.
+    if (bytes.empty()) break;
+    const bool ends_here = bytes.front() == '\n';
     append_segment(out, partial_);
     partial_.clear();
     out += '\n';

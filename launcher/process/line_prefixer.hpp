@@ -43,7 +43,7 @@ class LinePrefixer {
   void append_segment(std::string& out, std::string_view segment);
 
   std::string prefix_;
-  std::string partial_;  ///< less than kConsoleLineBytesMax
+  std::string partial_;  ///< at most kConsoleLineBytesMax
   bool is_inside_line_ = false;
   bool needs_prefix_ = true;
 };

@@ -61,6 +61,12 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take("\n") == ">x\n");
   }
 
+  TEST_CASE("a line of exactly the limit is not broken") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take(std::string(kConsoleLineBytesMax, 'x')).empty());
+    CHECK(prefixer.take("\n") == ">" + std::string(kConsoleLineBytesMax, 'x') + "\n");
+  }
+
   TEST_CASE("how the stream is cut into pieces makes no difference") {
     std::mt19937 random(7);
     std::string stream;
