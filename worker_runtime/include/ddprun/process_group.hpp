@@ -1,8 +1,8 @@
 // The ranks that do collectives together. Every rank must call the same collectives in the same
 // order with the same element counts and types; a rank that does otherwise is detected and named
 // (Errc::usage) where the backend can see it. Collectives are asynchronous: they return a Work at
-// once and are carried out in call order by the group's communication thread. One thread at a time
-// may call a group; Work handles may be used by any thread.
+// once and are carried out in call order by the group's communication thread, or by a thread that
+// waits for them. One thread at a time may call a group; Work handles may be used by any thread.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -73,7 +73,11 @@ struct GroupOptions {
   Deadline::Duration join_timeout = std::chrono::minutes(5);
   /// For one collective, from its start on this rank. PyTorch's Gloo default is the same.
   Deadline::Duration collective_timeout = std::chrono::minutes(30);
-  /// Called by the communication thread after each collective, if set.
+  /// Memory that this rank can give out by allocate() and for sends under way; 0 is an even share
+  /// of half the machine's. It is address space only until it is used.
+  std::size_t arena_bytes = 0;
+  /// Called after each collective that succeeded by the thread that carried it out (one at a time),
+  /// if set.
   std::function<void(const CollectiveRecord&)> on_collective;
   Log log;
 };
@@ -133,7 +137,9 @@ class ProcessGroup {
   /// ..].
   Work all_to_all(Buffer input, Buffer output);
 
-  /// Matching: the k-th send from a to b with tag t meets the k-th recv of b from a with tag t.
+  /// Matching: the k-th send from a to b with tag t meets the k-th recv of b from a with tag t. A
+  /// send ends when its message has been copied; it waits for the receiver only when 32 are under
+  /// way to it. A recv holds up the calls after it: of two ranks that exchange, both send first.
   Work send(Buffer buffer, int to, int tag = 0);
   Work recv(Buffer buffer, int from, int tag = 0);
 

@@ -1,0 +1,166 @@
+#include "tests/support/serial_collectives.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+
+namespace ddprun::test {
+
+namespace {
+
+// Halves by their definition, unlike the bit tricks of the kernels: by looking for the nearest one.
+float half_value(std::uint16_t bits, int fraction_bits, int bias) {
+  const int fraction = bits & ((1 << fraction_bits) - 1);
+  const int exponent = (bits & 0x7fff) >> fraction_bits;
+  const float sign = (bits & 0x8000) != 0 ? -1.0F : 1.0F;
+  const int exponent_max = (0x7fff >> fraction_bits);
+  if (exponent == exponent_max) return fraction != 0 ? NAN : sign * INFINITY;
+  const float scaled = static_cast<float>(fraction + (exponent > 0 ? 1 << fraction_bits : 0));
+  return sign * std::ldexp(scaled, std::max(exponent, 1) - bias - fraction_bits);
+}
+
+std::uint16_t to_half(float value, int fraction_bits, int bias) {
+  const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | 0x7fff);
+  const double magnitude = std::fabs(value);
+  // Positive halves are ordered as their bits: find the last one that is not larger.
+  std::uint16_t low = 0;
+  std::uint16_t high = static_cast<std::uint16_t>((0x7fff >> fraction_bits) << fraction_bits);
+  if (std::isinf(value)) return sign | high;
+  while (high - low > 1) {
+    const auto middle = static_cast<std::uint16_t>((low + high) / 2);
+    (half_value(middle, fraction_bits, bias) <= magnitude ? low : high) = middle;
+  }
+  // Past the largest finite one counts as if it were followed by another.
+  const double below = half_value(low, fraction_bits, bias);
+  const double above = std::isinf(half_value(high, fraction_bits, bias))
+                           ? std::ldexp(1.0, bias + 1)
+                           : half_value(high, fraction_bits, bias);
+  const double middle = (below + above) / 2;
+  const bool up = magnitude > middle || (magnitude == middle && (low & 1) != 0);
+  return static_cast<std::uint16_t>(sign | (up ? high : low));
+}
+
+template <typename T>
+struct Identity {
+  static T load(T value) { return value; }
+  static T store(T value) { return value; }
+};
+
+template <int kFractionBits, int kBias>
+struct HalfFormat {
+  static float load(std::uint16_t bits) {
+    static const std::vector<float> values = [] {
+      std::vector<float> all;
+      for (unsigned i = 0; i < 0x10000; ++i)
+        all.push_back(half_value(static_cast<std::uint16_t>(i), kFractionBits, kBias));
+      return all;
+    }();
+    return values[bits];
+  }
+  static std::uint16_t store(float value) { return to_half(value, kFractionBits, kBias); }
+};
+
+template <typename Wide>
+Wide apply(ReduceOp op, Wide a, Wide b) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average:
+      return a + b;
+    case ReduceOp::product:
+      return a * b;
+    case ReduceOp::min:
+      return std::min(a, b);
+    case ReduceOp::max:
+      return std::max(a, b);
+  }
+  return a;
+}
+
+/// `Wide` is what is computed in; the inputs are such that 64-bit sums do not overflow.
+template <typename Stored, typename Wide, typename Format>
+Bytes reduce_as(const std::vector<Bytes>& inputs, ReduceOp op) {
+  Bytes result(inputs[0].size());
+  for (std::size_t at = 0; at < result.size(); at += sizeof(Stored)) {
+    Wide sum{};
+    for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+      Stored stored;
+      std::memcpy(&stored, &inputs[rank][at], sizeof stored);
+      const Wide value = static_cast<Wide>(Format::load(stored));
+      sum = rank == 0 ? value : apply(op, sum, value);
+    }
+    if (op == ReduceOp::average) sum = sum / static_cast<Wide>(inputs.size());
+    const Stored stored = static_cast<Stored>(Format::store(sum));
+    std::memcpy(&result[at], &stored, sizeof stored);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Bytes> make_inputs(int ranks, std::size_t elements, DataType type) {
+  std::vector<Bytes> inputs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(elements));
+    Bytes bytes(elements * size_of(type));
+    for (std::size_t i = 0; i < elements; ++i) {
+      const double value = (static_cast<double>(random() % 20001) - 10000) / 777.0;
+      std::byte* const to = bytes.data() + i * size_of(type);
+      const auto put = [&](auto stored) { std::memcpy(to, &stored, sizeof stored); };
+      switch (type) {
+        case DataType::float32:
+          put(static_cast<float>(value));
+          break;
+        case DataType::float64:
+          put(value);
+          break;
+        case DataType::float16:
+          put(HalfFormat<10, 15>::store(static_cast<float>(value)));
+          break;
+        case DataType::bfloat16:
+          put(HalfFormat<7, 127>::store(static_cast<float>(value)));
+          break;
+        case DataType::int32:
+          put(static_cast<std::int32_t>(value * 100));
+          break;
+        case DataType::int64:
+          put(static_cast<std::int64_t>(value * 100));
+          break;
+        case DataType::uint8:
+          put(static_cast<std::uint8_t>(random() % 256));
+          break;
+      }
+    }
+    inputs.push_back(std::move(bytes));
+  }
+  return inputs;
+}
+
+Bytes serial_reduce(const std::vector<Bytes>& inputs, DataType type, ReduceOp op) {
+  switch (type) {
+    case DataType::float32:
+      return reduce_as<float, float, Identity<float>>(inputs, op);
+    case DataType::float64:
+      return reduce_as<double, double, Identity<double>>(inputs, op);
+    case DataType::float16:
+      return reduce_as<std::uint16_t, float, HalfFormat<10, 15>>(inputs, op);
+    case DataType::bfloat16:
+      return reduce_as<std::uint16_t, float, HalfFormat<7, 127>>(inputs, op);
+    case DataType::int32:
+      return reduce_as<std::int32_t, std::int64_t, Identity<std::int64_t>>(inputs, op);
+    case DataType::int64:
+      return reduce_as<std::int64_t, std::int64_t, Identity<std::int64_t>>(inputs, op);
+    case DataType::uint8:
+      return reduce_as<std::uint8_t, std::int64_t, Identity<std::int64_t>>(inputs, op);
+  }
+  return {};
+}
+
+Bytes part_of(const Bytes& whole, int rank, int ranks) {
+  const auto bytes = static_cast<std::ptrdiff_t>(whole.size()) / ranks;
+  return {whole.begin() + bytes * rank, whole.begin() + bytes * (rank + 1)};
+}
+
+}  // namespace ddprun::test

@@ -1,0 +1,24 @@
+// What collectives must give, computed the simple way: one thread, element by element, in rank
+// order.
+#pragma once
+
+#include <ddprun/buffer.hpp>
+
+#include <cstddef>
+#include <vector>
+
+namespace ddprun::test {
+
+using Bytes = std::vector<std::byte>;
+
+/// One input of `elements` elements for each rank, the same each time. Values are moderate but not
+/// round, so that float sums depend on their order.
+std::vector<Bytes> make_inputs(int ranks, std::size_t elements, DataType type);
+
+/// The inputs combined. Half types are combined in float and rounded once.
+Bytes serial_reduce(const std::vector<Bytes>& inputs, DataType type, ReduceOp op);
+
+/// The part of rank `rank` of something that has one for each of `ranks`.
+Bytes part_of(const Bytes& whole, int rank, int ranks);
+
+}  // namespace ddprun::test

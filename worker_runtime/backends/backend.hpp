@@ -1,0 +1,65 @@
+// What a process group asks of a backend: carry one operation out, give memory, stop. One object is
+// one rank's part in one group.
+#pragma once
+
+#include <ddprun/buffer.hpp>
+#include <ddprun/deadline.hpp>
+#include <ddprun/process_group.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ddprun {
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+  send,
+  recv,
+  barrier,
+};
+
+const char* to_string(Collective collective) noexcept;
+
+/// One call of a collective by this rank, its arguments already checked. In-place operations have
+/// the same buffer as input and output.
+struct Operation {
+  Collective collective = Collective::barrier;
+  Buffer input = {};
+  Buffer output = {};
+  ReduceOp op = ReduceOp::sum;
+  int peer = 0;  ///< root, or the other side of a send or recv
+  int tag = 0;
+  std::uint64_t sequence = 0;  ///< position in the group's call order
+};
+
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  /// Called by the group's communication thread before anything else, and at its end: the thread
+  /// whose end other ranks take for this rank's. enter() meets the other ranks.
+  virtual void enter(Deadline deadline) = 0;
+  virtual void leave() noexcept = 0;
+
+  /// Carries `operation` out. One call at a time, from any thread. After an exception the backend
+  /// is only good for leave().
+  virtual void run(const Operation& operation, Deadline deadline) = 0;
+
+  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+
+  /// Makes a run() under way and those of the other ranks fail. Any thread.
+  virtual void abort(const std::string& reason) noexcept = 0;
+};
+
+}  // namespace ddprun

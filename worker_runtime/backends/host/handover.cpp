@@ -1,0 +1,192 @@
+#include "worker_runtime/backends/host/handover.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <poll.h>
+#include <set>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun::host {
+
+namespace {
+
+// Every rank of a group connects at about the same time; beyond this a connect blocks.
+constexpr int kBacklog = 128;
+// Who connects and says nothing delays the others no longer than this.
+constexpr auto kHelloTimeout = std::chrono::seconds(2);
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+struct Address {
+  sockaddr_un value{};
+  socklen_t bytes = 0;
+
+  /// A leading zero byte makes the name an abstract one.
+  explicit Address(const std::string& name) {
+    value.sun_family = AF_UNIX;
+    if (name.empty() || name.size() >= sizeof value.sun_path)
+      throw Error(Errc::protocol, "group memory: \"" + name + "\" is no name of rank 0's socket");
+    std::memcpy(value.sun_path + 1, name.data(), name.size());
+    bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&value); }
+};
+
+Descriptor open_socket() {
+  const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) throw_system_error("group memory: unix socket", errno);
+  return Descriptor(fd);
+}
+
+std::string random_name() {
+  std::array<unsigned char, 16> random;
+  if (::getrandom(random.data(), random.size(), 0) != ssize_t{random.size()})
+    throw_system_error("group memory: getrandom", errno);
+  std::string name = "ddprun-";
+  for (const unsigned char byte : random) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", byte);
+    name += digits;
+  }
+  return name;
+}
+
+/// False if the deadline passed first.
+bool wait_readable(int fd, Deadline deadline) {
+  while (true) {
+    pollfd poll_fd{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&poll_fd, 1, deadline.remaining_poll_milliseconds());
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) throw_system_error("group memory: poll", errno);
+    if (deadline.passed()) return false;
+  }
+}
+
+bool is_same_user(int fd) {
+  ucred credentials{};
+  socklen_t bytes = sizeof credentials;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 &&
+         credentials.uid == ::geteuid();
+}
+
+struct ControlBuffer {
+  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+bool send_descriptor(int socket, int descriptor) {
+  char byte = 0;
+  iovec data{.iov_base = &byte, .iov_len = 1};
+  ControlBuffer control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof descriptor);
+  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
+}
+
+std::string list(const std::set<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return text;
+}
+
+}  // namespace
+
+HandoverServer::HandoverServer() : listen_fd_(-1), name_(random_name()) {
+  Descriptor socket = open_socket();
+  const Address address(name_);
+  if (::bind(socket.get(), address.get(), address.bytes) != 0)
+    throw_system_error("group memory: bind to abstract socket " + name_, errno);
+  if (::listen(socket.get(), kBacklog) != 0)
+    throw_system_error("group memory: listen on abstract socket " + name_, errno);
+  listen_fd_ = socket.release();
+}
+
+HandoverServer::~HandoverServer() {
+  ::close(listen_fd_);
+}
+
+void HandoverServer::serve(int descriptor, int ranks, Deadline deadline) {
+  std::set<int> missing;
+  for (int rank = 1; rank < ranks; ++rank) missing.insert(rank);
+  while (!missing.empty()) {
+    if (!wait_readable(listen_fd_, deadline)) {
+      throw Error(Errc::timeout, "process group: rank(s) " + list(missing) + " did not come " +
+                                     deadline.describe());
+    }
+    const Descriptor peer(::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC));
+    if (peer.get() < 0 || !is_same_user(peer.get())) continue;
+    std::int32_t rank = -1;
+    const Deadline hello =
+        Deadline::after(std::min<Deadline::Duration>(deadline.remaining(), kHelloTimeout));
+    if (!wait_readable(peer.get(), hello)) continue;
+    if (::recv(peer.get(), &rank, sizeof rank, 0) != ssize_t{sizeof rank}) continue;
+    if (missing.contains(rank) && send_descriptor(peer.get(), descriptor)) missing.erase(rank);
+  }
+}
+
+int receive_descriptor(const std::string& name, int rank, Deadline deadline) {
+  const Descriptor socket = open_socket();
+  const Address address(name);
+  if (::connect(socket.get(), address.get(), address.bytes) != 0)
+    throw_system_error("process group: connecting to rank 0's socket " + name, errno);
+  if (!is_same_user(socket.get()))
+    throw Error(Errc::protocol, "process group: rank 0's socket belongs to another user");
+  const auto own = static_cast<std::int32_t>(rank);
+  if (::send(socket.get(), &own, sizeof own, MSG_NOSIGNAL) != ssize_t{sizeof own})
+    throw_system_error("process group: speaking to rank 0", errno);
+  if (!wait_readable(socket.get(), deadline)) {
+    throw Error(Errc::timeout,
+                "process group: rank 0 did not hand over its memory " + deadline.describe());
+  }
+  char byte = 0;
+  iovec data{.iov_base = &byte, .iov_len = 1};
+  ControlBuffer control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  const ssize_t received = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC);
+  const cmsghdr* header = received == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+    throw Error(Errc::remote,
+                "process group: rank 0 closed the connection without handing over its "
+                "memory (has another worker the same RANK, or did rank 0 end?)");
+  }
+  int descriptor = -1;
+  std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+  return descriptor;
+}
+
+}  // namespace ddprun::host

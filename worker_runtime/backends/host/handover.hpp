@@ -1,0 +1,35 @@
+// How a descriptor gets from rank 0 to the other processes of its node: over a unix socket in the
+// abstract name space, which leaves nothing in the file system and vanishes with its owner.
+// Blocking; one thread at a time.
+#pragma once
+
+#include <ddprun/deadline.hpp>
+
+#include <string>
+
+namespace ddprun::host {
+
+/// Rank 0's side.
+class HandoverServer {
+ public:
+  /// Listens under a random name.
+  HandoverServer();
+  HandoverServer(const HandoverServer&) = delete;
+  HandoverServer& operator=(const HandoverServer&) = delete;
+  ~HandoverServer();
+
+  const std::string& name() const { return name_; }
+
+  /// Gives `descriptor` to ranks 1 to ranks - 1, each of which must come once. Processes of other
+  /// users are turned away. Throws Error{Errc::timeout} naming the ranks that did not come.
+  void serve(int descriptor, int ranks, Deadline deadline);
+
+ private:
+  int listen_fd_;
+  std::string name_;
+};
+
+/// The other ranks' side: the descriptor, which the caller owns and which is close-on-exec.
+int receive_descriptor(const std::string& name, int rank, Deadline deadline);
+
+}  // namespace ddprun::host

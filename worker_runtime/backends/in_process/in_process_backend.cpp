@@ -1,0 +1,29 @@
+#include "worker_runtime/backends/in_process/in_process_backend.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <optional>
+#include <string>
+
+namespace ddprun {
+
+std::vector<std::unique_ptr<Backend>> create_in_process_backends(int size,
+                                                                 const GroupOptions& options,
+                                                                 shared_memory::Reach reach) {
+  if (size < 1 || size > shared_memory::kRanksMax) {
+    throw Error(Errc::usage, "process group \"" + options.name + "\": " + std::to_string(size) +
+                                 " ranks in one process (1 to " +
+                                 std::to_string(shared_memory::kRanksMax) + " are possible)");
+  }
+  const auto region =
+      std::make_shared<const shared_memory::Region>(shared_memory::Region::anonymous(
+          size, shared_memory::choose_arena_bytes(options.arena_bytes, size)));
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (int rank = 0; rank < size; ++rank) {
+    backends.push_back(
+        std::make_unique<shared_memory::SharedMemoryBackend>(region, rank, reach, std::nullopt));
+  }
+  return backends;
+}
+
+}  // namespace ddprun

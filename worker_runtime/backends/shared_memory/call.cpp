@@ -1,0 +1,76 @@
+#include "worker_runtime/backends/shared_memory/call.hpp"
+
+namespace ddprun::shared_memory {
+
+namespace {
+
+bool has_part_per_rank(Collective collective) {
+  return collective == Collective::scatter || collective == Collective::all_to_all ||
+         collective == Collective::reduce_scatter;
+}
+
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+bool combines(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
+
+std::size_t part_elements_of(const Operation& operation, std::size_t parts) {
+  switch (operation.collective) {
+    case Collective::scatter:
+    case Collective::reduce_scatter:
+      return operation.output.elements;
+    case Collective::all_to_all:
+      return operation.input.elements / parts;
+    default:
+      return operation.input.elements;
+  }
+}
+
+}  // namespace
+
+Call::Call(const Operation& what, Deadline until, int ranks, std::uint64_t number)
+    : operation(what),
+      deadline(until),
+      sequence(number),
+      parts(has_part_per_rank(what.collective) ? static_cast<std::size_t>(ranks) : 1),
+      part_elements(part_elements_of(what, parts)),
+      element_bytes(size_of(what.input.type)) {}
+
+bool Call::contributes(int rank) const {
+  const bool only_root =
+      operation.collective == Collective::broadcast || operation.collective == Collective::scatter;
+  return !only_root || rank == operation.peer;
+}
+
+CallHeader header_of(const Call& call) {
+  const Operation& operation = call.operation;
+  return {.sequence = call.sequence,
+          .elements = call.part_elements,
+          .input = 0,
+          .peer = has_root(operation.collective) ? operation.peer : 0,
+          .collective = operation.collective,
+          .type = operation.input.type,
+          .op = combines(operation.collective) ? operation.op : ReduceOp::sum,
+          .reachable = 0};
+}
+
+bool is_same_call(const CallHeader& a, const CallHeader& b) {
+  return a.sequence == b.sequence && a.elements == b.elements && a.peer == b.peer &&
+         a.collective == b.collective && a.type == b.type && a.op == b.op;
+}
+
+std::string describe(const CallHeader& header) {
+  std::string text = to_string(header.collective);
+  if (header.collective == Collective::barrier) return text + "()";
+  text += "(" + std::to_string(header.elements) + " x " + to_string(header.type);
+  if (combines(header.collective)) text += std::string(", ") + to_string(header.op);
+  if (has_root(header.collective)) text += ", root " + std::to_string(header.peer);
+  return text + ")";
+}
+
+}  // namespace ddprun::shared_memory

@@ -1,0 +1,170 @@
+// What the collectives do to the data: the same for contributions that lie in the ranks' buffers
+// and for those staged in slots.
+#include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
+#include "worker_runtime/collectives/reduce_kernels.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+namespace ddprun::shared_memory {
+
+namespace {
+
+using collectives::Range;
+
+/// Regions may be the same, for in-place calls, and empty.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+}
+
+bool overlap(const Buffer& a, const Buffer& b) {
+  const auto first = reinterpret_cast<std::uintptr_t>(a.data);
+  const auto second = reinterpret_cast<std::uintptr_t>(b.data);
+  return first < second + b.bytes() && second < first + a.bytes();
+}
+
+/// An output that is exactly this rank's part of the input, or the other way round, is written by
+/// nobody else and read by nobody else.
+bool is_own_part(const Call& call, int rank) {
+  const std::size_t own = static_cast<std::size_t>(rank) * call.part_bytes();
+  return call.operation.collective == Collective::reduce_scatter
+             ? call.output() == call.input() + own
+             : call.input() == call.output() + own;
+}
+
+}  // namespace
+
+bool SharedMemoryBackend::is_reachable(const Call& call) const {
+  const Operation& operation = call.operation;
+  if (!call.contributes(rank_)) return true;
+  switch (operation.collective) {
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::reduce_scatter:
+      if (overlap(operation.input, operation.output) && !is_own_part(call, rank_)) return false;
+      break;
+    case Collective::all_to_all:
+      if (overlap(operation.input, operation.output)) return false;
+      break;
+    default:
+      break;
+  }
+  return reach_ == Reach::everything ||
+         region_.in_arenas(operation.input.data, operation.input.bytes());
+}
+
+SharedMemoryBackend::Source SharedMemoryBackend::staged_source(const Call& call,
+                                                               Range range) const {
+  Source source{.ranks = {}, .part_bytes = range.count * call.element_bytes};
+  for (int rank = 0; rank < ranks_; ++rank)
+    source.ranks[static_cast<std::size_t>(rank)] = slot(rank).payload;
+  return source;
+}
+
+SharedMemoryBackend::Source SharedMemoryBackend::direct_source(const Call& call) const {
+  Source source{.ranks = {}, .part_bytes = call.part_bytes()};
+  for (int rank = 0; rank < ranks_; ++rank)
+    source.ranks[static_cast<std::size_t>(rank)] = region_.base() + slot(rank).header.input;
+  return source;
+}
+
+void SharedMemoryBackend::stage(const Call& call, Range range) const {
+  if (!call.contributes(rank_)) return;
+  const std::size_t bytes = range.count * call.element_bytes;
+  for (std::size_t part = 0; part < call.parts; ++part) {
+    copy_bytes(slot(rank_).payload + part * bytes,
+               call.input() + part * call.part_bytes() + range.first * call.element_bytes, bytes);
+  }
+}
+
+void SharedMemoryBackend::combine(const Call& call, Range range, const Source& source,
+                                  std::size_t part, std::span<void* const> destinations) const {
+  std::array<const void*, kRanksMax> sources;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    sources[static_cast<std::size_t>(rank)] =
+        source.at(rank, part) + range.first * call.element_bytes;
+  }
+  collectives::combine_function(call.operation.input.type, call.operation.op)(
+      sources.data(), static_cast<std::size_t>(ranks_), destinations.data(), destinations.size(),
+      range.count);
+}
+
+void SharedMemoryBackend::consume(const Call& call, Range range, const Source& source) const {
+  const std::size_t first = range.first * call.element_bytes;
+  const std::size_t bytes = range.count * call.element_bytes;
+  const int root = call.operation.peer;
+  const auto own = static_cast<std::size_t>(rank_);
+  void* const target = call.output() + first;
+  switch (call.operation.collective) {
+    case Collective::reduce:
+      if (rank_ == root) combine(call, {0, range.count}, source, 0, {&target, 1});
+      break;
+    case Collective::all_reduce:
+      combine(call, {0, range.count}, source, 0, {&target, 1});
+      break;
+    case Collective::reduce_scatter:
+      combine(call, {0, range.count}, source, own, {&target, 1});
+      break;
+    case Collective::broadcast:
+      if (rank_ != root) copy_bytes(call.output() + first, source.at(root, 0), bytes);
+      break;
+    case Collective::scatter:
+      copy_bytes(call.output() + first, source.at(root, own), bytes);
+      break;
+    case Collective::gather:
+      if (rank_ != root) break;
+      [[fallthrough]];
+    case Collective::all_gather:
+    case Collective::all_to_all:
+      // Everybody begins with another rank, so as not to crowd one rank's memory.
+      for (int i = 0; i < ranks_; ++i) {
+        const int rank = (rank_ + i) % ranks_;
+        copy_bytes(call.output() + static_cast<std::size_t>(rank) * call.part_bytes() + first,
+                   source.at(rank, call.parts > 1 ? own : 0), bytes);
+      }
+      break;
+    case Collective::send:
+    case Collective::recv:
+    case Collective::barrier:
+      break;
+  }
+}
+
+/// A reduction is shared out: each rank combines one slice and stores it wherever it is wanted.
+void SharedMemoryBackend::run_direct(const Call& call) const {
+  const Source source = direct_source(call);
+  const Collective collective = call.operation.collective;
+  if (collective != Collective::all_reduce && collective != Collective::reduce)
+    return consume(call, {0, call.part_elements}, source);
+  const Range slice = collectives::slice_of(call.part_elements, call.element_bytes, ranks_, rank_);
+  std::array<void*, kRanksMax> destinations;
+  std::size_t count = 0;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (collective == Collective::reduce && rank != call.operation.peer) continue;
+    destinations[count++] =
+        region_.base() + slot(rank).header.input + slice.first * call.element_bytes;
+  }
+  combine(call, slice, source, 0, {destinations.data(), count});
+}
+
+/// The result takes the place of this rank's own contribution to the slice, which nobody else
+/// reads.
+void SharedMemoryBackend::combine_slice(const Call& call, Range range) const {
+  const Range slice = collectives::slice_of(range.count, call.element_bytes, ranks_, rank_);
+  const std::size_t first = slice.first * call.element_bytes;
+  const std::array<void*, 2> destinations = {
+      slot(rank_).payload + first, call.output() + range.first * call.element_bytes + first};
+  combine(call, slice, staged_source(call, range), 0, destinations);
+}
+
+void SharedMemoryBackend::collect_slices(const Call& call, Range range) const {
+  for (int i = 1; i < ranks_; ++i) {
+    const int rank = (rank_ + i) % ranks_;
+    const Range slice = collectives::slice_of(range.count, call.element_bytes, ranks_, rank);
+    const std::size_t first = slice.first * call.element_bytes;
+    copy_bytes(call.output() + range.first * call.element_bytes + first, slot(rank).payload + first,
+               slice.count * call.element_bytes);
+  }
+}
+
+}  // namespace ddprun::shared_memory

@@ -1,0 +1,196 @@
+#include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
+
+#include "worker_runtime/backends/shared_memory/call.hpp"
+#include <ddprun/error.hpp>
+
+#include <utility>
+
+namespace ddprun::shared_memory {
+
+namespace {
+
+constexpr std::uint64_t first_part(std::uint64_t round) {
+  return 2 * round + 1;
+}
+constexpr std::uint64_t second_part(std::uint64_t round) {
+  return 2 * round + 2;
+}
+
+constexpr std::uint64_t kPresent = first_part(0);  // the step of a rank that has joined
+
+}  // namespace
+
+/// What outlives the backend as long as a piece of it is in use.
+struct SharedMemoryBackend::Memory {
+  Memory(std::shared_ptr<const Region> shared, int rank)
+      : region(std::move(shared)), arena(region->arena(rank), region->arena_bytes()) {}
+
+  std::shared_ptr<const Region> region;
+  Arena arena;
+};
+
+SharedMemoryBackend::SharedMemoryBackend(std::shared_ptr<const Region> region, int rank,
+                                         Reach reach, std::optional<control::ControlPage> page)
+    : memory_(std::make_shared<Memory>(std::move(region), rank)),
+      region_(*memory_->region),
+      rank_(rank),
+      ranks_(region_.ranks()),
+      reach_(reach),
+      sync_(region_, rank, std::move(page)),
+      messages_(region_, memory_->arena, sync_, rank) {}
+
+SharedMemoryBackend::~SharedMemoryBackend() = default;
+
+void SharedMemoryBackend::enter(Deadline deadline) {
+  sync_.hold_life();
+  sync_.publish(region_.line(rank_).step, kPresent);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (sync_.wait(region_.line(rank).step, kPresent, rank, deadline)) continue;
+    std::string missing;
+    for (int other = 0; other < ranks_; ++other) {
+      if (region_.line(other).step.value.load() < kPresent)
+        missing += (missing.empty() ? "" : ", ") + std::to_string(other);
+    }
+    sync_.fail_and_throw(
+        FailureKind::timeout, rank,
+        "process group: rank(s) " + missing + " did not join " + deadline.describe());
+  }
+}
+
+void SharedMemoryBackend::leave() noexcept {
+  sync_.release_life();
+}
+
+std::shared_ptr<void> SharedMemoryBackend::allocate(std::size_t bytes) {
+  void* piece = memory_->arena.allocate_zeroed(bytes);
+  if (piece == nullptr) {
+    throw Error(Errc::usage, "process group: no room for " + std::to_string(bytes) +
+                                 " bytes in rank " + std::to_string(rank_) + "'s " +
+                                 std::to_string(memory_->arena.bytes()) +
+                                 " bytes of group memory (GroupOptions::arena_bytes)");
+  }
+  return {piece, [memory = memory_](void* used) { memory->arena.free(used); }};
+}
+
+void SharedMemoryBackend::abort(const std::string& reason) noexcept {
+  sync_.fail(FailureKind::aborted, rank_, reason);
+}
+
+void SharedMemoryBackend::run(const Operation& operation, Deadline deadline) {
+  sync_.check();
+  if (operation.collective == Collective::send) return messages_.send(operation, deadline);
+  if (operation.collective == Collective::recv) return messages_.recv(operation, deadline);
+  const Call call(operation, deadline, ranks_, collectives_++);
+  region_.line(rank_).entered.store(collectives_, std::memory_order_relaxed);
+  run_collective(call);
+}
+
+void SharedMemoryBackend::run_collective(const Call& call) {
+  const collectives::Range everything{0, call.part_elements};
+  begin_round(call);
+  publish_header(call);
+  if (call.is_inline()) stage(call, everything);
+  end_first_part(call);
+  check_headers(call);
+  if (call.is_inline()) {
+    consume(call, everything, staged_source(call, everything));
+  } else if (all_reachable()) {
+    run_direct(call);
+    end_second_part(call);
+  } else if (call.operation.collective == Collective::all_reduce) {
+    run_staged_all_reduce(call);
+  } else {
+    run_staged(call);
+  }
+}
+
+void SharedMemoryBackend::run_staged(const Call& call) {
+  const auto rounds =
+      collectives::plan_rounds(call.part_elements, call.parts, call.element_bytes, kSlotBytes);
+  for (std::size_t i = 0; i < rounds.count(); ++i) {
+    const auto range = rounds.range(i);
+    begin_round(call);
+    stage(call, range);
+    end_first_part(call);
+    consume(call, range, staged_source(call, range));
+  }
+}
+
+void SharedMemoryBackend::run_staged_all_reduce(const Call& call) {
+  const auto rounds =
+      collectives::plan_rounds(call.part_elements, call.parts, call.element_bytes, kSlotBytes);
+  for (std::size_t i = 0; i < rounds.count(); ++i) {
+    const auto range = rounds.range(i);
+    begin_round(call);
+    stage(call, range);
+    end_first_part(call);
+    combine_slice(call, range);
+    end_second_part(call);
+    collect_slices(call, range);
+  }
+}
+
+/// The slot of this round was last used two rounds ago; whoever has begun the round in between is
+/// done with it.
+void SharedMemoryBackend::begin_round(const Call& call) {
+  await_all(first_part(round_), call);
+  ++round_;
+}
+
+void SharedMemoryBackend::end_first_part(const Call& call) {
+  sync_.publish(region_.line(rank_).step, first_part(round_));
+  await_all(first_part(round_), call);
+}
+
+void SharedMemoryBackend::end_second_part(const Call& call) {
+  sync_.publish(region_.line(rank_).step, second_part(round_));
+  await_all(second_part(round_), call);
+}
+
+void SharedMemoryBackend::await_all(std::uint64_t step, const Call& call) const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!sync_.wait(region_.line(rank).step, step, rank, call.deadline)) time_out(rank, call);
+  }
+}
+
+void SharedMemoryBackend::time_out(int rank, const Call& call) const {
+  std::string missing;
+  for (int other = 0; other < ranks_; ++other) {
+    if (region_.line(other).entered.load(std::memory_order_relaxed) <= call.sequence)
+      missing += (missing.empty() ? "" : ", ") + std::to_string(other);
+  }
+  const std::string who = missing.empty()
+                              ? "rank " + std::to_string(rank) + " entered it but did not go on"
+                              : "rank(s) " + missing + " had not entered it";
+  sync_.fail_and_throw(FailureKind::timeout, rank,
+                       describe(header_of(call)) + ", collective " + std::to_string(call.sequence) +
+                           " of the group: " + who + " " + call.deadline.describe());
+}
+
+void SharedMemoryBackend::publish_header(const Call& call) const {
+  CallHeader header = header_of(call);
+  header.reachable = is_reachable(call) ? 1 : 0;
+  if (call.contributes(rank_)) header.input = call.input() - region_.base();
+  slot(rank_).header = header;
+}
+
+void SharedMemoryBackend::check_headers(const Call& call) const {
+  const CallHeader& first = slot(0).header;
+  for (int rank = 1; rank < ranks_; ++rank) {
+    const CallHeader& other = slot(rank).header;
+    if (is_same_call(first, other)) continue;
+    sync_.fail_and_throw(FailureKind::mismatch, rank,
+                         "collective " + std::to_string(call.sequence) +
+                             " of the group: rank 0 called " + describe(first) + " but rank " +
+                             std::to_string(rank) + " called " + describe(other));
+  }
+}
+
+bool SharedMemoryBackend::all_reachable() const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (slot(rank).header.reachable == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace ddprun::shared_memory

@@ -1,0 +1,99 @@
+// Collectives of ranks that share memory, be they processes or threads. The same code runs both;
+// they differ in how the memory came about and in how much of each other's memory they can reach.
+//
+// Every collective begins with a round in which all ranks publish what they call; so a rank that
+// calls something else is found before data moves. Then one of three ways, chosen by all ranks
+// alike:
+//   inline   up to 2 KiB: the data comes with the call, everybody computes his result from all
+//   slots; direct   all inputs can be reached by all: everybody works on the others' buffers, no
+//   copies; staged   else: 64 KiB at a time through the slots.
+// In each way an element is combined in rank order by the same kernel, so the bits are the same.
+#pragma once
+
+#include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/shared_memory/arena.hpp"
+#include "worker_runtime/backends/shared_memory/call.hpp"
+#include "worker_runtime/backends/shared_memory/messages.hpp"
+#include "worker_runtime/backends/shared_memory/region.hpp"
+#include "worker_runtime/backends/shared_memory/sync.hpp"
+#include "worker_runtime/collectives/slicing.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace ddprun::shared_memory {
+
+/// Which buffers of a rank the others may touch.
+enum class Reach {
+  arenas,      ///< those in the arenas: the ranks are processes
+  everything,  ///< any: the ranks are threads of one process
+};
+
+class SharedMemoryBackend final : public Backend {
+ public:
+  SharedMemoryBackend(std::shared_ptr<const Region> region, int rank, Reach reach,
+                      std::optional<control::ControlPage> page);
+  ~SharedMemoryBackend() override;
+
+  void enter(Deadline deadline) override;
+  void leave() noexcept override;
+  void run(const Operation& operation, Deadline deadline) override;
+  std::shared_ptr<void> allocate(std::size_t bytes) override;
+  void abort(const std::string& reason) noexcept override;
+
+ private:
+  struct Memory;
+
+  /// Where to find every rank's contribution to a round.
+  struct Source {
+    std::array<const std::byte*, kRanksMax> ranks;
+    std::size_t part_bytes;
+
+    const std::byte* at(int rank, std::size_t part) const {
+      return ranks[static_cast<std::size_t>(rank)] + part * part_bytes;
+    }
+  };
+
+  // The order of events, in shared_memory_backend.cpp.
+  void run_collective(const Call& call);
+  void run_staged(const Call& call);
+  void run_staged_all_reduce(const Call& call);
+  void begin_round(const Call& call);
+  void end_first_part(const Call& call);
+  void end_second_part(const Call& call);
+  void await_all(std::uint64_t step, const Call& call) const;
+  [[noreturn]] void time_out(int rank, const Call& call) const;
+  void publish_header(const Call& call) const;
+  void check_headers(const Call& call) const;
+  bool all_reachable() const;
+
+  // What is done to the data, in data_paths.cpp.
+  void run_direct(const Call& call) const;
+  void stage(const Call& call, collectives::Range range) const;
+  void consume(const Call& call, collectives::Range range, const Source& source) const;
+  void combine(const Call& call, collectives::Range range, const Source& source, std::size_t part,
+               std::span<void* const> destinations) const;
+  void combine_slice(const Call& call, collectives::Range range) const;
+  void collect_slices(const Call& call, collectives::Range range) const;
+  Source staged_source(const Call& call, collectives::Range range) const;
+  Source direct_source(const Call& call) const;
+  bool is_reachable(const Call& call) const;
+  Slot& slot(int rank) const { return region_.slot(rank, round_); }
+
+  std::shared_ptr<Memory> memory_;
+  const Region& region_;
+  int rank_;
+  int ranks_;
+  Reach reach_;
+  Sync sync_;
+  Messages messages_;
+  std::uint64_t collectives_ = 0;  ///< begun so far
+  std::uint64_t round_ = 0;        ///< rounds begun so far, over all collectives
+};
+
+}  // namespace ddprun::shared_memory

@@ -1,0 +1,177 @@
+#include "worker_runtime/backends/shared_memory/sync.hpp"
+
+#include "worker_runtime/backends/shared_memory/futex.hpp"
+#include <ddprun/error.hpp>
+#include <ddprun/process_group.hpp>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace ddprun::shared_memory {
+
+namespace {
+
+// About as long as waking a sleeper takes, so that a peer that is hardly late costs no system call.
+constexpr int kSpins = 2000;
+constexpr int kSpinsPerCheck = 250;
+// A peer that shares this core gets to run; after so many turns it is not about to be ready.
+constexpr int kYields = 30;
+
+int usable_cores() {
+  cpu_set_t cores;
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
+  return CPU_COUNT(&cores);
+}
+
+[[noreturn]] void throw_failure(FailureKind kind, int rank, int own_rank, const std::string& text) {
+  switch (kind) {
+    case FailureKind::timeout:
+      throw Error(Errc::timeout, text);
+    case FailureKind::mismatch:
+      throw Error(Errc::usage, text);
+    case FailureKind::aborted:
+      if (rank == own_rank) throw Error(Errc::closed, text);
+      break;
+    case FailureKind::none:
+    case FailureKind::died:
+    case FailureKind::left:
+      break;
+  }
+  throw PeerFailed(rank, text);
+}
+
+/// Asks the kernel to wake a sleeper when the mutex' holder dies, which it does only if the word
+/// says that there are some. Nobody locks these mutexes twice, so a word without a holder is left
+/// alone. Returns the word.
+std::uint32_t mark_watched(Word& life) {
+  std::uint32_t seen = life.load(std::memory_order_acquire);
+  while ((seen & FUTEX_TID_MASK) != 0 && (seen & FUTEX_WAITERS) == 0) {
+    if (life.compare_exchange_weak(seen, seen | FUTEX_WAITERS)) return seen | FUTEX_WAITERS;
+  }
+  return seen;
+}
+
+}  // namespace
+
+Sync::Sync(const Region& region, int rank, std::optional<control::ControlPage> page)
+    : region_(region),
+      rank_(rank),
+      page_(std::move(page)),
+      spins_(region.ranks() <= usable_cores() ? kSpins : 0) {}
+
+void Sync::hold_life() {
+  if (pthread_mutex_trylock(&region_.line(rank_).life) != 0) {
+    throw Error(Errc::usage, "process group: rank " + std::to_string(rank_) +
+                                 " is already taken (do two workers have the same RANK?)");
+  }
+}
+
+void Sync::release_life() noexcept {
+  RankLine& line = region_.line(rank_);
+  line.left.store(1);
+  pthread_mutex_unlock(&line.life);
+  futex_wake_all(&line.life_word());
+}
+
+void Sync::publish(Counter& counter, std::uint64_t value) const {
+  // Sequentially consistent, as is a sleeper's announcement: either he sees the value or we see
+  // him.
+  counter.value.store(value);
+  if (counter.sleepers.load() != 0) futex_wake_all(counter.futex());
+}
+
+bool Sync::wait(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const {
+  const auto reached = [&] { return counter.value.load(std::memory_order_acquire) >= target; };
+  if (reached()) return true;
+  for (int i = 1; i <= spins_; ++i) {
+    __builtin_ia32_pause();
+    if (reached()) return true;
+    if (i % kSpinsPerCheck == 0) check_writer(counter, target, writer);
+  }
+  for (int i = 0; i < kYields; ++i) {
+    ::sched_yield();
+    if (reached()) return true;
+  }
+  while (!reached()) {
+    if (deadline.passed()) return false;
+    sleep(counter, target, writer, deadline);
+  }
+  return true;
+}
+
+void Sync::fail(FailureKind kind, int rank, const std::string& text) const noexcept {
+  Failure& failure = region_.head().failure;
+  if (failure.claim.exchange(1) != 0) return;
+  failure.rank = rank;
+  const std::size_t length = std::min(text.size(), kFailureTextBytes);
+  std::memcpy(failure.text.data(), text.data(), length);
+  failure.text[length] = '\0';
+  failure.word.store(static_cast<std::uint32_t>(kind));
+  futex_wake_all(&failure.word);
+}
+
+void Sync::fail_and_throw(FailureKind kind, int rank, const std::string& text) const {
+  fail(kind, rank, text);
+  check();
+  // Somebody else's record is not complete yet.
+  throw_failure(kind, rank, rank_, text);
+}
+
+void Sync::check() const {
+  const Failure& failure = region_.head().failure;
+  const auto kind = static_cast<FailureKind>(failure.word.load(std::memory_order_acquire));
+  if (kind != FailureKind::none) {
+    throw_failure(kind, failure.rank, rank_, failure.text.data());
+  }
+  if (page_ && page_->is_aborted()) {
+    const auto record = page_->abort_record();
+    fail_and_throw(FailureKind::died, record->rank, "the attempt was ended: " + record->reason);
+  }
+}
+
+void Sync::check_writer(const Counter& counter, std::uint64_t target, int writer) const {
+  check();
+  RankLine& line = region_.line(writer);
+  const bool left = line.left.load(std::memory_order_acquire) != 0;
+  const bool died = (line.life_word().load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
+  if (!left && !died) return;
+  // What it did before it ended still counts.
+  if (counter.value.load(std::memory_order_acquire) >= target) return;
+  const std::string who = "rank " + std::to_string(writer);
+  if (died) fail_and_throw(FailureKind::died, writer, who + " died");
+  fail_and_throw(FailureKind::left, writer, who + " has left the process group");
+}
+
+void Sync::sleep(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const {
+  struct Announcement {
+    explicit Announcement(Word& sleepers) : count(sleepers) { count.fetch_add(1); }
+    ~Announcement() { count.fetch_sub(1); }
+    Announcement(const Announcement&) = delete;
+    Announcement& operator=(const Announcement&) = delete;
+    Word& count;
+  } const announcement(counter.sleepers);
+
+  const std::uint64_t seen = counter.value.load();
+  if (seen >= target) return;
+  FutexSet set;
+  set.add(counter.futex(), static_cast<std::uint32_t>(seen));
+  set.add(&region_.head().failure.word, 0);
+  if (page_) set.add(&page_->abort_word(), 0);
+  for (int rank = 0; rank < region_.ranks(); ++rank) {
+    if (rank == rank_) continue;
+    Word& life = region_.line(rank).life_word();
+    const std::uint32_t word = mark_watched(life);
+    if ((word & FUTEX_OWNER_DIED) != 0) {
+      futex_wake_all(&life);
+    } else if ((word & FUTEX_TID_MASK) != 0) {
+      set.add(&life, word);
+    }
+  }
+  check_writer(counter, target, writer);
+  set.sleep(deadline);
+}
+
+}  // namespace ddprun::shared_memory

@@ -1,0 +1,56 @@
+// How ranks wait for each other: spin for a moment where every rank has a core, yield, then sleep
+// in the kernel. A wait ends when the awaited counter is there, when the deadline passes, and at
+// once when the awaited rank dies or leaves, when the group has failed or when the agent ends the
+// attempt.
+//
+// A rank's death is told by a robust mutex that its communication thread holds for life: the kernel
+// marks it before it tears the dead process' memory down and wakes one who sleeps on it. Sleepers
+// therefore watch the lives of all ranks, and whoever is woken by one that he does not wait for
+// passes the news on.
+#pragma once
+
+#include "rendezvous/control/control_page.hpp"
+#include "worker_runtime/backends/shared_memory/region.hpp"
+#include <ddprun/deadline.hpp>
+
+#include <optional>
+#include <string>
+
+namespace ddprun::shared_memory {
+
+class Sync {
+ public:
+  /// `page` may be empty: then nobody but the ranks can end a wait.
+  Sync(const Region& region, int rank, std::optional<control::ControlPage> page);
+
+  /// From now on the end of the calling thread is the death of this rank.
+  void hold_life();
+  /// By the same thread: this rank's end is not a death.
+  void release_life() noexcept;
+
+  void publish(Counter& counter, std::uint64_t value) const;
+
+  /// False if the deadline passed before `counter`, which `writer` makes grow, reached `target`.
+  /// Throws PeerFailed and the like as said above.
+  bool wait(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
+
+  /// Ends the group for all ranks, unless somebody else has already. Any thread.
+  void fail(FailureKind kind, int rank, const std::string& text) const noexcept;
+
+  /// fail(), then throws what the group failed with.
+  [[noreturn]] void fail_and_throw(FailureKind kind, int rank, const std::string& text) const;
+
+  /// Throws if the group has failed.
+  void check() const;
+
+ private:
+  void check_writer(const Counter& counter, std::uint64_t target, int writer) const;
+  void sleep(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
+
+  const Region& region_;
+  int rank_;
+  std::optional<control::ControlPage> page_;
+  int spins_;
+};
+
+}  // namespace ddprun::shared_memory

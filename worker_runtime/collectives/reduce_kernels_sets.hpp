@@ -1,0 +1,12 @@
+// The kernels of each instruction set. Only reduce_kernels.cpp chooses among them.
+#pragma once
+
+#include "worker_runtime/collectives/reduce_kernels.hpp"
+
+namespace ddprun::collectives {
+
+Combine find_baseline_kernel(DataType type, ReduceOp op);
+Combine find_avx2_kernel(DataType type, ReduceOp op);
+Combine find_avx512_kernel(DataType type, ReduceOp op);
+
+}  // namespace ddprun::collectives

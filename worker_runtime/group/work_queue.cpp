@@ -1,0 +1,168 @@
+#include "worker_runtime/group/work_queue.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+// A lone new work is left to its caller for this long: longer than from a call to the wait for it
+// in a program that waits at once, much shorter than a collective worth overlapping with
+// computation.
+constexpr auto kCallerGrace = std::chrono::microseconds(200);
+
+}  // namespace
+
+WorkQueue::WorkQueue(std::unique_ptr<Backend> backend, const GroupOptions& options)
+    : backend_(std::move(backend)), options_(options) {}
+
+WorkQueue::~WorkQueue() = default;
+
+void WorkQueue::start(Deadline deadline) {
+  thread_ = std::thread([this, deadline] { communicate(deadline); });
+}
+
+void WorkQueue::wait_entered() {
+  entered_.get_future().get();
+}
+
+void WorkQueue::stop() {
+  {
+    const Lock lock(mutex_);
+    is_stopping_ = true;
+  }
+  wanted_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+Work WorkQueue::push(const Operation& operation) {
+  const auto deadline = Deadline::after(options_.collective_timeout);
+  Lock lock(mutex_);
+  while (works_.size() == kQueuedWorksMax && !failure_) {
+    const bool is_late = changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout;
+    if (is_late && works_.size() == kQueuedWorksMax && !failure_) {
+      throw Error(Errc::timeout, "process group \"" + options_.name +
+                                     "\": " + std::to_string(kQueuedWorksMax) +
+                                     " works are queued and none ended " + deadline.describe());
+    }
+  }
+  auto work = std::make_shared<Work::State>();
+  work->operation = operation;
+  work->operation.sequence = calls_++;
+  work->queue = shared_from_this();
+  if (failure_) {
+    finish(*work, failure_);
+    return Work(std::move(work));
+  }
+  work->queued = Deadline::Clock::now();
+  works_.push_back(work);
+  if (!is_attentive_ || works_.size() > 1) wanted_.notify_one();
+  return Work(std::move(work));
+}
+
+void WorkQueue::wait(const Work::State& work, Deadline deadline) {
+  // Whoever has less time than a collective may take must not get into one.
+  const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
+  Lock lock(mutex_);
+  if (!may_run && !work.is_done) wanted_.notify_one();
+  while (!work.is_done) {
+    if (may_run && !is_running_) {
+      run_next(lock);
+    } else if (deadline.is_never()) {
+      changed_.wait(lock);
+    } else if (changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout &&
+               !work.is_done) {
+      throw Error(Errc::timeout, std::string(to_string(work.operation.collective)) + " (call " +
+                                     std::to_string(work.operation.sequence) + " of group \"" +
+                                     options_.name + "\") had not ended " + deadline.describe());
+    }
+  }
+}
+
+void WorkQueue::communicate(Deadline join_deadline) {
+  try {
+    backend_->enter(join_deadline);
+  } catch (...) {
+    entered_.set_exception(std::current_exception());
+    backend_->leave();
+    return;
+  }
+  entered_.set_value();
+  Lock lock(mutex_);
+  while (!is_stopping_ || !works_.empty()) {
+    if (works_.empty()) {
+      is_attentive_ = false;
+      wanted_.wait(lock);
+    } else if (is_running_) {
+      changed_.wait(lock);
+    } else if (const auto until = works_.front()->queued + kCallerGrace;
+               works_.size() == 1 && !is_stopping_ && Deadline::Clock::now() < until) {
+      is_attentive_ = true;
+      wanted_.wait_until(lock, until);
+    } else {
+      run_next(lock);
+    }
+  }
+  lock.unlock();
+  backend_->leave();
+}
+
+void WorkQueue::run_next(Lock& lock) {
+  const auto work = works_.front();
+  is_running_ = true;
+  lock.unlock();
+  const auto started = options_.on_collective ? Deadline::Clock::now() : work->queued;
+  std::exception_ptr failure;
+  try {
+    backend_->run(work->operation, Deadline::after(options_.collective_timeout));
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    backend_->abort(error.what());
+  }
+  if (!failure && options_.on_collective) report(*work, started);
+  lock.lock();
+  is_running_ = false;
+  works_.pop_front();
+  finish(*work, failure_ && failure ? failure_ : failure);
+  if (failure) fail_all(failure_ ? failure_ : failure);
+  changed_.notify_all();
+}
+
+void WorkQueue::report(const Work::State& work, Deadline::Clock::time_point started) const {
+  options_.on_collective({.name = to_string(work.operation.collective),
+                          .bytes = work.operation.input.bytes(),
+                          .sequence = work.operation.sequence,
+                          .queued = work.queued,
+                          .started = started,
+                          .ended = Deadline::Clock::now()});
+}
+
+void WorkQueue::finish(Work::State& work, std::exception_ptr failure) {
+  work.failure = std::move(failure);
+  work.is_done.store(true, std::memory_order_release);
+}
+
+/// All but a work that is running, whose own failure is on its way.
+void WorkQueue::fail_all(const std::exception_ptr& failure) {
+  if (!failure_) failure_ = failure;
+  const std::size_t first = is_running_ ? 1 : 0;
+  while (works_.size() > first) {
+    finish(*works_.back(), failure_);
+    works_.pop_back();
+  }
+}
+
+void WorkQueue::abort(const std::string& reason) {
+  const std::string text = "process group \"" + options_.name + "\" was aborted: " + reason;
+  {
+    const Lock lock(mutex_);
+    fail_all(std::make_exception_ptr(Error(Errc::closed, text)));
+  }
+  changed_.notify_all();
+  wanted_.notify_one();
+  backend_->abort(text);
+}
+
+}  // namespace ddprun
