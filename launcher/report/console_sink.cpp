@@ -68,7 +68,7 @@ class ConsoleSink::Formatter {
   spdlog::pattern_formatter formatter_;
 };
 
-ConsoleSink::ConsoleSink(const ConsoleSettings& settings, ConsoleWriter write)
+ConsoleSink::ConsoleSink(const ConsoleSettings& settings, TextWriter write)
     : settings_(settings), write_(std::move(write)), formatter_(std::make_unique<Formatter>()) {}
 
 ConsoleSink::~ConsoleSink() = default;
@@ -126,7 +126,7 @@ int terminal_columns(int fd, int if_none) {
   return size.ws_col;
 }
 
-ConsoleWriter descriptor_writer(int fd) {
+TextWriter descriptor_writer(int fd) {
   return [fd](std::string_view text) {
     while (!text.empty()) {
       const auto written = ::write(fd, text.data(), text.size());

@@ -23,13 +23,13 @@ struct ConsoleSettings {
 };
 
 /// Takes whole lines, each ending with a newline. Must not throw.
-using ConsoleWriter = std::function<void(std::string_view)>;
+using TextWriter = std::function<void(std::string_view)>;
 
 class ConsoleSink : public EventSink {
  public:
   /// `write` decides where the lines go, so that they can share the workers' way to the console
   /// and never block on a stopped terminal.
-  ConsoleSink(const ConsoleSettings& settings, ConsoleWriter write);
+  ConsoleSink(const ConsoleSettings& settings, TextWriter write);
   ~ConsoleSink() override;
 
   void take(const Event& event, std::chrono::system_clock::time_point when) override;
@@ -41,7 +41,7 @@ class ConsoleSink : public EventSink {
   std::string report(const RunFinished& finished) const;
 
   ConsoleSettings settings_;
-  ConsoleWriter write_;
+  TextWriter write_;
   std::unique_ptr<Formatter> formatter_;
   std::string program_;
   /// When each worker of the last attempt ended, by rank.
@@ -57,6 +57,6 @@ std::optional<LogLevel> parse_log_level(std::string_view name);
 int terminal_columns(int fd, int if_none);
 
 /// A writer to a file descriptor that drops what it does not take.
-ConsoleWriter descriptor_writer(int fd);
+TextWriter descriptor_writer(int fd);
 
 }  // namespace ddprun

@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -21,13 +21,19 @@ std::string document(const std::string& name) {
   return text.str();
 }
 
-std::set<std::string> matches(const std::string& text, const std::string& pattern) {
-  std::set<std::string> found;
-  const std::regex regex(pattern);
-  for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match) {
-    found.insert((*match)[1]);
+/// The names (letters and underscores) that follow `start` in the text and are followed by `end`.
+std::set<std::string> names_after(const std::string& text, const std::string& start,
+                                  const std::string& end = "") {
+  constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+  std::set<std::string> names;
+  for (auto at = text.find(start); at != std::string::npos; at = text.find(start, at + 1)) {
+    const auto begin = at + start.size();
+    const auto after = std::min(text.find_first_not_of(kLetters, begin), text.size());
+    if (after > begin && text.compare(after, end.size(), end) == 0) {
+      names.insert(text.substr(begin, after - begin));
+    }
   }
-  return found;
+  return names;
 }
 
 std::set<std::string> option_names(bool with_flags, bool with_values) {
@@ -63,7 +69,7 @@ TEST_SUITE("man page") {
     for (const auto& line : split(document("ddprun.1"), '\n')) {
       if (line.rfind(".It Fl", 0) == 0) items += line + "\n";
     }
-    CHECK(matches(items, "(?:Fl|,) -([a-z_]+)") == option_names(true, true));
+    CHECK(names_after(items, " -") == option_names(true, true));
     for (const auto& entry : option_table()) {
       const auto item = line_with(items, " -" + std::string(entry.name));
       if (entry.short_name != 0) {
@@ -80,11 +86,11 @@ TEST_SUITE("man page") {
     for (const auto& entry : option_table()) {
       if (entry.variables.empty()) continue;
       for (const auto& name : split(entry.variables, ' ')) {
-        if (name.rfind("PET_", 0) == 0) variables.insert(name);
+        if (name.rfind("PET_", 0) == 0) variables.insert(name.substr(4));
       }
     }
-    auto named = matches(document("ddprun.1"), "(PET_[A-Z_]+)");
-    named.erase("PET_NAME");  // stands for any
+    auto named = names_after(document("ddprun.1"), "PET_");
+    named.erase("NAME");  // stands for any
     CHECK(named == variables);
     CHECK(document("ddprun.1").find("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") != std::string::npos);
   }
@@ -97,7 +103,7 @@ TEST_SUITE("completions") {
       const auto begin = text.find("local " + name + "=\"");
       REQUIRE(begin != std::string::npos);
       const auto value = text.find('"', begin) + 1;
-      return matches(text.substr(value, text.find('"', value) - value), "--([a-z_]+)");
+      return names_after(text.substr(value, text.find('"', value) - value), "--");
     };
     CHECK(assigned("flags") == option_names(true, false));
     CHECK(assigned("options") == option_names(false, true));
@@ -115,7 +121,7 @@ TEST_SUITE("completions") {
     for (const auto& line : split(text, '\n')) {
       if (line.rfind("  '", 0) == 0) options += line + "\n";
     }
-    CHECK(matches(options, "--([a-z_]+)=") == [] {
+    CHECK(names_after(options, "--", "=") == [] {
       auto names = option_names(false, true);
       names.insert("local_rank");  // in a description
       return names;
