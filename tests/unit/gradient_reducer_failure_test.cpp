@@ -1,0 +1,195 @@
+#include "tests/support/rank_errors.hpp"
+#include "tests/support/reducer_model.hpp"
+
+#include <doctest/doctest.h>
+
+#include <future>
+#include <optional>
+
+using ddprun::as_buffer;
+using ddprun::Buffer;
+using ddprun::Deadline;
+using ddprun::Errc;
+using ddprun::Error;
+using ddprun::GradientReducer;
+using ddprun::Parameter;
+using ddprun::PeerFailed;
+using ddprun::ProcessGroup;
+using ddprun::ReduceOp;
+using ddprun::ReducerOptions;
+using ddprun::test::backward;
+using ddprun::test::errors_of_ranks;
+using ddprun::test::kSmallBuckets;
+using ddprun::test::Model;
+using ddprun::test::require;
+using ddprun::test::what_of;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Errors = std::vector<std::string>;
+
+}  // namespace
+
+TEST_SUITE("gradient reducer when things go wrong") {
+  TEST_CASE("ranks that disagree are told in what") {
+    using Change = std::function<void(Model&, std::vector<Buffer>&, ReducerOptions&)>;
+    std::int32_t integer = 0;
+    struct Case {
+      Change change;
+      std::string text;
+    };
+    const std::vector<Case> cases = {
+        {[](auto& model, auto&, auto&) { model.parameters[2].values.elements = 9; },
+         "rank 0 has parameter \"p2\" float32[10], ranks 1, 3 differ, rank 1 has parameter \"p2\" "
+         "float32[9]"},
+        {[](auto& model, auto&, auto&) { model.parameters[4].name = "other"; },
+         "rank 0 has parameter \"p4\" float32[1], ranks 1, 3 differ, rank 1 has parameter "
+         "\"other\" float32[1]"},
+        {[&](auto& model, auto&, auto&) { model.parameters[4].values = as_buffer(&integer, 1); },
+         "rank 0 has parameter \"p4\" float32[1], ranks 1, 3 differ, rank 1 has parameter \"p4\" "
+         "int32[1]"},
+        {[](auto& model, auto&, auto&) { model.parameters.pop_back(); },
+         "rank 0 has parameter \"p4\" float32[1], ranks 1, 3 differ, rank 1 has nothing"},
+        {[&](auto&, auto& state, auto&) { state.push_back(as_buffer(&integer, 1)); },
+         "rank 0 has nothing, ranks 1, 3 differ, rank 1 has state buffer 0 int32[1]"},
+        {[](auto&, auto&, auto& options) { options.op = ReduceOp::sum; },
+         "rank 0 has options first_bucket_bytes 20, bucket_bytes_cap 40, op average, "
+         "broadcast_state 1, find_unused_parameters 0, ranks 1, 3 differ, rank 1 has options "
+         "first_bucket_bytes 20, bucket_bytes_cap 40, op sum, broadcast_state 1, "
+         "find_unused_parameters 0"},
+    };
+    for (const auto& test : cases) {
+      const auto errors = errors_of_ranks(4, [&](ProcessGroup& group) {
+        Model model;
+        std::vector<Buffer> state;
+        auto options = kSmallBuckets;
+        if (group.rank() % 2 == 1) test.change(model, state, options);
+        const GradientReducer reducer(group, model.parameters, state, options);
+      });
+      CHECK(errors == Errors(4, "gradient reducer: the ranks differ: " + test.text));
+    }
+  }
+
+  TEST_CASE("misuse is an error that names the parameter") {
+    auto groups = ProcessGroup::create_in_process(1);
+    Model model;
+    GradientReducer reducer(groups[0], model.parameters, {}, kSmallBuckets);
+    CHECK(what_of([&] { reducer.ready(1); }) ==
+          "gradient reducer: parameter \"p1\" is ready outside a step, begin() is missing");
+    CHECK(what_of([&] { reducer.finish(); }) ==
+          "gradient reducer: finish() outside a step, begin() is missing");
+    reducer.begin();
+    CHECK(what_of([&] { reducer.begin(); }) ==
+          "gradient reducer: begin() within a step, finish() is missing");
+    CHECK(what_of([&] { reducer.zero_gradients(); }) ==
+          "gradient reducer: zero_gradients() within a step, finish() is missing");
+    reducer.ready(1);
+    CHECK(what_of([&] { reducer.ready(1); }) ==
+          "gradient reducer: parameter \"p1\" is ready twice in a step");
+    CHECK(what_of([&] { reducer.ready(5); }) ==
+          "gradient reducer: parameter 5 does not exist, there are 5");
+    CHECK(what_of([&] { (void)reducer.gradient(5); }) != "");
+    CHECK(what_of([&] { (void)reducer.is_used(5); }) != "");
+    reducer.ready(3);
+    CHECK(what_of([&] { reducer.finish(); }) ==
+          "gradient reducer: no gradient for \"p0\", \"p2\", \"p4\": call ready() for each "
+          "parameter, or set find_unused_parameters");
+    for (const std::size_t p : {0u, 2u, 4u}) reducer.ready(p);
+    CHECK_NOTHROW(reducer.finish());
+  }
+
+  TEST_CASE("of many missing gradients the first ten are named") {
+    auto groups = ProcessGroup::create_in_process(1);
+    float value = 0;
+    GradientReducer reducer(groups[0], std::vector<Parameter>(12, {"w", as_buffer(&value, 1)}));
+    reducer.begin();
+    CHECK(what_of([&] { reducer.finish(); }).find("\"w\" and 2 more: call") != std::string::npos);
+  }
+
+  TEST_CASE("arguments that cannot work are refused at once") {
+    auto groups = ProcessGroup::create_in_process(1);
+    const auto make = [&](const Buffer& values, const ReducerOptions& options) {
+      return what_of([&] {
+        const GradientReducer reducer(groups[0], {{"w", values}}, {}, options);
+      });
+    };
+    float value = 0;
+    CHECK(make(as_buffer(&value, 1), {.op = ReduceOp::max}) ==
+          "gradient reducer: op max, must be average or sum");
+    CHECK(make({nullptr, 1, ddprun::DataType::float32}, {}) ==
+          "gradient reducer: parameter \"w\" has no memory");
+    CHECK(make({&value, 1, ddprun::DataType::float32, {ddprun::Device::Kind::cuda, 0}}, {}) ==
+          "gradient reducer: parameter \"w\" is not in the memory of the CPU");
+  }
+
+  TEST_CASE("the failure of a peer comes out of finish() with its rank") {
+    std::vector<int> failed_ranks(3, -2);
+    const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
+      Model model;
+      GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
+      reducer.begin();
+      if (group.rank() == 1) {
+        group.abort("out of luck");
+        return;
+      }
+      backward(reducer, group.rank(), 0);
+      try {
+        reducer.finish();
+      } catch (const PeerFailed& failure) {
+        failed_ranks[static_cast<std::size_t>(group.rank())] = failure.rank();
+      }
+      require(
+          what_of([&] { reducer.begin(); }) == "gradient reducer: begin() after a step that failed",
+          "begin after a failure");
+    });
+    CHECK(errors == Errors(3));
+    CHECK(failed_ranks == std::vector<int>{1, -2, 1});
+  }
+
+  TEST_CASE("finish() gives up at its deadline, and the peers are told") {
+    std::promise<void> gave_up;
+    const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
+      Model model;
+      std::optional<GradientReducer> reducer;
+      reducer.emplace(group, model.parameters, std::vector<Buffer>{}, kSmallBuckets);
+      reducer->begin();
+      if (group.rank() == 0) {
+        backward(*reducer, 0, 0);
+        try {
+          reducer->finish(Deadline::after(20ms));
+        } catch (const Error& error) {
+          require(error.code() == Errc::timeout, error.what());
+        }
+        reducer.reset();
+        gave_up.set_value();
+        return;
+      }
+      gave_up.get_future().wait();
+      backward(*reducer, 1, 0);
+      try {
+        reducer->finish();
+      } catch (const PeerFailed& failure) {
+        require(failure.rank() == 0, "rank");
+        throw Error(Errc::remote, "told");
+      }
+    });
+    CHECK(errors == Errors{"", "told"});
+  }
+
+  TEST_CASE("a reducer destroyed within a step leaves no collective behind in its memory") {
+    const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+      Model model;
+      GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
+      reducer.begin();
+      if (group.rank() == 0) {
+        backward(reducer, 0, 0);
+        throw std::runtime_error("an exception in the backward pass");
+      }
+      for (std::size_t p = 5; p-- > 1;) reducer.ready(p);
+      reducer.ready(0);
+      reducer.finish();
+    });
+    CHECK(errors[0] == "an exception in the backward pass");
+  }
+}

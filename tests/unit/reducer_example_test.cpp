@@ -1,0 +1,73 @@
+// The example of docs/reducer.md, compiled and run, and a check that it still is the one there.
+#include "tests/support/rank_errors.hpp"
+#include <ddprun/gradient_reducer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <iterator>
+#include <span>
+
+using ddprun::as_buffer;
+using ddprun::Buffer;
+using ddprun::GradientReducer;
+using ddprun::ProcessGroup;
+
+namespace {
+
+double train_step(GradientReducer& reducer, std::span<float> weights,
+                  std::span<const float> inputs) {
+  const Buffer buffer = reducer.gradient(0);  // made once, valid for the reducer's life
+  const std::span gradient(static_cast<float*>(buffer.data), buffer.elements);
+  reducer.zero_gradients();
+  reducer.begin();
+  double loss = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const float error = weights[i] - inputs[i];
+    loss += error * error;
+    gradient[i] += 2 * error;
+  }
+  reducer.ready(0);  // from here on it travels
+  reducer.finish();
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= 0.25f * gradient[i];
+  return loss;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// What lies between the first `begin` and the next `end`.
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+  const auto first = text.find(begin);
+  if (first == std::string::npos) return {};
+  const auto from = first + begin.size();
+  return text.substr(from, text.find(end, from) - from);
+}
+
+}  // namespace
+
+TEST_SUITE("reducer example") {
+  TEST_CASE("the example of the documentation converges to the mean of the workers' inputs") {
+    const auto errors = ddprun::test::errors_of_ranks(2, [](ProcessGroup& group) {
+      std::vector<float> weights(3);
+      const std::vector<float> inputs(3, group.rank() == 0 ? 2.0f : 4.0f);
+      GradientReducer reducer(group, {{"weights", as_buffer(weights.data(), weights.size())}});
+      double loss = 0;
+      for (int step = 0; step < 30; ++step) loss = train_step(reducer, weights, inputs);
+      if (weights != std::vector<float>(3, 3.0f)) throw std::runtime_error("weights");
+      if (loss != 3) throw std::runtime_error("loss " + std::to_string(loss));
+    });
+    CHECK(errors == std::vector<std::string>(2));
+  }
+
+  TEST_CASE("the documentation shows the example that is compiled here") {
+    const auto here = between(read_file(DDPRUN_SOURCE_DIR "/tests/unit/reducer_example_test.cpp"),
+                              "namespace {\n\n", "\nstd::string read_file");
+    const auto there =
+        between(read_file(DDPRUN_SOURCE_DIR "/docs/reducer.md"), "```cpp\n", "```\n");
+    CHECK_FALSE(here.empty());
+    CHECK(here == there);
+  }
+}
