@@ -1,0 +1,276 @@
+// Process groups of real processes on the host backend: they meet through a real store, agree, and
+// learn at once when one of them dies.
+#include "rendezvous/control/control_page.hpp"
+#include "tests/support/rank_processes.hpp"
+#include "tests/support/test_store.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+// The ranks are forked from a process with a thread (the store's) and start threads themselves,
+// which ThreadSanitizer wants to be told.
+extern "C" const char* __tsan_default_options() {
+  return "die_after_fork=0";
+}
+
+namespace {
+
+WorkerEnv make_env(const StoreEndpoint& store, int rank, int size) {
+  WorkerEnv env;
+  env.rank = env.local_rank = rank;
+  env.world_size = env.local_world_size = size;
+  env.master_addr = store.host;
+  env.master_port = store.port;
+  return env;
+}
+
+GroupOptions small_group(Deadline::Duration timeout = 60s) {
+  GroupOptions options;
+  options.backend = "host";
+  options.arena_bytes = 32 << 20;
+  options.join_timeout = 60s;
+  options.collective_timeout = timeout;
+  return options;
+}
+
+/// What a rank says when a call of its fails.
+std::string describe_failure(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const PeerFailed& failure) {
+    return "peer " + std::to_string(failure.rank()) + ": " + failure.what();
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "no failure";
+}
+
+std::set<std::string> shared_memory_entries() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    names.insert(entry.path().filename());
+  return names;
+}
+
+bool has_abstract_sockets() {
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    if (line.find("@ddprun-") != std::string::npos) return true;
+  }
+  return false;
+}
+
+constexpr std::size_t kElements = 100'003;
+
+/// All reduces one buffer of a well-known sum; says what is wrong with it, or "ok".
+std::string check_all_reduce(ProcessGroup& group, float* values) {
+  for (std::size_t i = 0; i < kElements; ++i)
+    values[i] = static_cast<float>(i % 1000 + static_cast<std::size_t>(group.rank()));
+  group.all_reduce(as_buffer(values, kElements)).wait();
+  const int size = group.size();
+  for (std::size_t i = 0; i < kElements; ++i) {
+    const auto expected = static_cast<float>((i % 1000) * size + size * (size - 1) / 2);
+    if (values[i] != expected) return "wrong at " + std::to_string(i);
+  }
+  return "ok";
+}
+
+}  // namespace
+
+TEST_SUITE("host group") {
+  TEST_CASE("processes that meet through the store agree, with and without copies") {
+    const TestStore store;
+    for (const int size : {1, 2, 4}) {
+      RankProcesses ranks(size, [&](int rank) {
+        auto group = ProcessGroup::create(make_env(store.endpoint(), rank, size), small_group());
+        std::vector<float> own(kElements);
+        const auto shared = group.allocate(kElements * sizeof(float));
+        std::string said = check_all_reduce(group, own.data());
+        said += " " + check_all_reduce(group, static_cast<float*>(shared.get()));
+        int token = rank;
+        const int next = (rank + 1) % size;
+        const int previous = (rank + size - 1) % size;
+        group.send(as_buffer(&token, 1), next).wait();
+        group.recv(as_buffer(&token, 1), previous).wait();
+        return said + " " + std::to_string(token == previous);
+      });
+      for (int rank = 0; rank < size; ++rank) {
+        const auto end = ranks.wait(rank);
+        CHECK(end.exited_with(0));
+        CHECK(end.said == "ok ok 1");
+      }
+    }
+  }
+
+  TEST_CASE("a group of the same name can be made again, and two of different names at once") {
+    const TestStore store;
+    RankProcesses ranks(2, [&](int rank) {
+      const auto env = make_env(store.endpoint(), rank, 2);
+      std::vector<float> values(kElements);
+      for (int i = 0; i < 5; ++i) {
+        auto group = ProcessGroup::create(env, small_group());
+        if (check_all_reduce(group, values.data()) != "ok") return std::string("wrong");
+      }
+      auto options = small_group();
+      auto first = ProcessGroup::create(env, options);
+      options.name = "second";
+      auto second = ProcessGroup::create(env, options);
+      return check_all_reduce(second, values.data()) + check_all_reduce(first, values.data());
+    });
+    for (int rank = 0; rank < 2; ++rank) CHECK(ranks.wait(rank).said == "okok");
+  }
+
+  TEST_CASE("a rank killed at any moment is named by every survivor, and nothing is left") {
+    const auto entries_before = shared_memory_entries();
+    const TestStore store;
+    const unsigned seed = std::random_device{}();
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    constexpr int kSize = 4;
+    for (int attempt = 0; attempt < 6; ++attempt) {
+      const int victim = static_cast<int>(random() % kSize);
+      const bool in_arena = attempt % 2 == 0;
+      GroupOptions options = small_group();
+      options.name = "attempt" + std::to_string(attempt);
+      RankProcesses ranks(kSize, [&](int rank) {
+        auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), options);
+        std::vector<float> own(kElements);
+        const auto shared = group.allocate(kElements * sizeof(float));
+        float* const values = in_arena ? static_cast<float*>(shared.get()) : own.data();
+        auto client = Store::connect(store.endpoint(), Deadline::after(60s));
+        client.add(options.name, 1, Deadline::after(60s));
+        return describe_failure([&] {
+          while (true) group.all_reduce(as_buffer(values, kElements)).wait();
+        });
+      });
+      auto client = store.connect();
+      while (client.add(options.name, 0, Deadline::after(60s)) < kSize) std::this_thread::yield();
+      const auto delay = std::chrono::microseconds(random() % 5000);
+      for (const auto until = Deadline::after(delay); !until.passed();) std::this_thread::yield();
+      ranks.kill(victim, SIGKILL);
+      for (int rank = 0; rank < kSize; ++rank) {
+        const auto end = ranks.wait(rank);
+        if (rank == victim) {
+          CHECK(end.was_killed_by(SIGKILL));
+        } else {
+          CHECK(end.said ==
+                "peer " + std::to_string(victim) + ": rank " + std::to_string(victim) + " died");
+        }
+      }
+    }
+    CHECK(shared_memory_entries() == entries_before);
+    CHECK_FALSE(has_abstract_sockets());
+  }
+
+  TEST_CASE("two ranks killed at once are noticed, although nobody may have awaited them") {
+    const TestStore store;
+    constexpr int kSize = 5;
+    RankProcesses ranks(kSize, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), small_group());
+      auto client = Store::connect(store.endpoint(), Deadline::after(60s));
+      client.add("ready", 1, Deadline::after(60s));
+      // Ranks 1 and 2 sleep in the kernel, waiting for rank 0, as do the survivors.
+      if (rank == 0) client.get("never", Deadline::after(60s));
+      return describe_failure([&] { group.barrier().wait(); });
+    });
+    auto client = store.connect();
+    while (client.add("ready", 0, Deadline::after(60s)) < kSize) std::this_thread::yield();
+    for (const int victim : {1, 2, 0}) ranks.kill(victim, SIGKILL);
+    for (const int survivor : {3, 4})
+      CHECK(ranks.wait(survivor).said.find("died") != std::string::npos);
+  }
+
+  TEST_CASE("a stopped rank is named at the deadline, with the collective it did not enter") {
+    const TestStore store;
+    constexpr int kSize = 3;
+    RankProcesses ranks(kSize, [&](int rank) {
+      auto group =
+          ProcessGroup::create(make_env(store.endpoint(), rank, kSize), small_group(2s));
+      group.barrier().wait();
+      if (rank == 2) ::raise(SIGSTOP);
+      float value = 1;
+      return describe_failure([&] { group.all_reduce(as_buffer(&value, 1)).wait(); });
+    });
+    for (const int rank : {0, 1}) {
+      const auto end = ranks.wait(rank);
+      CHECK(end.said.find("timeout: all_reduce(1 x float32, sum), collective 1 of the group: "
+                          "rank(s) 2 had not entered it") == 0);
+    }
+    ranks.kill(2, SIGCONT);
+    CHECK(ranks.wait(2).said.find("timeout: ") == 0);
+  }
+
+  TEST_CASE("a rank that leaves while others go on is named; one that leaves at the end is not") {
+    const TestStore store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), small_group());
+      for (int i = 0; i < 100; ++i) group.barrier().wait();
+      if (rank == 1) return std::string("left");
+      return describe_failure([&] { group.barrier().wait(); });
+    });
+    CHECK(ranks.wait(0).said == "peer 1: rank 1 has left the process group");
+    CHECK(ranks.wait(1).said == "left");
+  }
+
+  TEST_CASE("the end of the attempt ends a collective that waits") {
+    const TestStore store;
+    auto page = control::ControlPage::create(2);
+    RankProcesses ranks(2, [&](int rank) {
+      auto env = make_env(store.endpoint(), rank, 2);
+      env.control_page_fd = page.fd();
+      env.control_page_slot = rank;
+      auto group = ProcessGroup::create(env, small_group());
+      auto client = Store::connect(store.endpoint(), Deadline::after(60s));
+      client.add("ready", 1, Deadline::after(60s));
+      if (rank == 1) client.get("never", Deadline::after(60s));
+      return describe_failure([&] { group.barrier().wait(); });
+    });
+    auto client = store.connect();
+    while (client.add("ready", 0, Deadline::after(60s)) < 2) std::this_thread::yield();
+    page.abort({.rank = 7, .reason = "rank 7 exited with status 1"});
+    CHECK(ranks.wait(0).said == "peer 7: the attempt was ended: rank 7 exited with status 1");
+  }
+
+  TEST_CASE("ranks that never come are named") {
+    const TestStore store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto options = small_group();
+      options.join_timeout = 300ms;
+      const auto env = make_env(store.endpoint(), rank * 2, 4);  // 1 and 3 stay away
+      return describe_failure([&] { ProcessGroup::create(env, options); });
+    });
+    CHECK(ranks.wait(0).said.find("timeout: process group: rank(s) 1, 3 did not come") == 0);
+    ranks.wait(1);
+  }
+
+  TEST_CASE("workers that the backend cannot connect are told why") {
+    WorkerEnv env = make_env({}, 0, 2);
+    CHECK(describe_failure([&] {
+            ProcessGroup::create(env, small_group());
+          }).find("MASTER_PORT is not set") != std::string::npos);
+    env.master_port = 1;
+    env.node_count = 2;
+    CHECK(describe_failure([&] {
+            ProcessGroup::create(env, small_group());
+          }).find("one node in this version") != std::string::npos);
+    auto options = small_group();
+    options.backend = "carrier_pigeon";
+    CHECK(describe_failure([&] { ProcessGroup::create(env, options); }) ==
+          "usage: process group \"default\": there is no backend \"carrier_pigeon\" (known: auto, "
+          "host)");
+  }
+}

@@ -1,0 +1,96 @@
+// Runs a function as several ranks, each a forked process, and collects how they ended. Fork from a
+// thread-free moment: before the test's own threads do anything that a child would need.
+#pragma once
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+namespace ddprun::test {
+
+/// How a rank ended, and what it said on its pipe.
+struct RankEnd {
+  int status = 0;  ///< of waitpid
+  std::string said;
+
+  bool exited_with(int code) const { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
+  bool was_killed_by(int signal) const { return WIFSIGNALED(status) && WTERMSIG(status) == signal; }
+};
+
+/// The processes of one test. Destroying it kills those that are left.
+class RankProcesses {
+ public:
+  /// What a rank does; what it returns is what it says. An exception's text is said, too, with exit
+  /// code 1.
+  using Body = std::function<std::string(int rank)>;
+
+  RankProcesses(int ranks, const Body& body) {
+    for (int rank = 0; rank < ranks; ++rank) start(rank, body);
+  }
+  RankProcesses(const RankProcesses&) = delete;
+  RankProcesses& operator=(const RankProcesses&) = delete;
+  ~RankProcesses() {
+    for (auto& rank : ranks_) {
+      if (!rank.is_reaped) ::kill(rank.pid, SIGKILL);
+      if (!rank.is_reaped) ::waitpid(rank.pid, nullptr, 0);
+      ::close(rank.pipe);
+    }
+  }
+
+  void kill(int rank, int signal) { ::kill(ranks_[rank].pid, signal); }
+  pid_t pid(int rank) const { return ranks_[rank].pid; }
+
+  /// Blocks until the rank has ended; the test's own time limit is the bound.
+  RankEnd wait(int rank) {
+    Rank& one = ranks_[rank];
+    RankEnd end;
+    char buffer[4096];
+    for (ssize_t got = 0; (got = ::read(one.pipe, buffer, sizeof buffer)) > 0;)
+      end.said.append(buffer, static_cast<std::size_t>(got));
+    ::waitpid(one.pid, &end.status, 0);
+    one.is_reaped = true;
+    return end;
+  }
+
+ private:
+  struct Rank {
+    pid_t pid;
+    int pipe;
+    bool is_reaped = false;
+  };
+
+  void start(int rank, const Body& body) {
+    int ends[2];
+    if (::pipe(ends) != 0) throw std::runtime_error("pipe");
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::close(ends[0]);
+      for (const auto& other : ranks_) ::close(other.pipe);
+      ::_exit(run(rank, body, ends[1]));
+    }
+    ::close(ends[1]);
+    ranks_.push_back({pid, ends[0]});
+  }
+
+  static int run(int rank, const Body& body, int pipe) {
+    std::string said;
+    int code = 0;
+    try {
+      said = body(rank);
+    } catch (const std::exception& error) {
+      said = error.what();
+      code = 1;
+    }
+    return ::write(pipe, said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? code : 9;
+  }
+
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace ddprun::test
