@@ -1,6 +1,6 @@
 #include "launcher/process/console_writer.hpp"
 
-#include "launcher/process/quiet_write.hpp"
+#include "rendezvous/base/quiet_write.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
 #include "launcher/process/guardian.hpp"
 
-#include "launcher/process/quiet_write.hpp"
+#include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>
 
 #include <array>

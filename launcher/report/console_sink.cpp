@@ -2,14 +2,13 @@
 
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/final_report.hpp"
+#include "launcher/report/patient_writer.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <spdlog/pattern_formatter.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 namespace ddprun {
 
@@ -127,13 +126,9 @@ int terminal_columns(int fd, int if_none) {
 }
 
 TextWriter descriptor_writer(int fd) {
-  return [fd](std::string_view text) {
-    while (!text.empty()) {
-      const auto written = ::write(fd, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return;
-      text.remove_prefix(static_cast<std::size_t>(written));
-    }
+  // Shared because a std::function must be copyable; all copies are one writer.
+  return [writer = std::make_shared<PatientWriter>(fd)](std::string_view text) {
+    writer->write(text);
   };
 }
 

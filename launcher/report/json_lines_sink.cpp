@@ -1,5 +1,6 @@
 #include "launcher/report/json_lines_sink.hpp"
 
+#include "rendezvous/base/quiet_write.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include <ddprun/error.hpp>
 
@@ -181,7 +182,7 @@ void JsonLinesSink::take(const Event& event, std::chrono::system_clock::time_poi
   if (ends_in_mid_line_) line.insert(line.begin(), '\n');
   std::string_view rest = line;
   while (!rest.empty()) {
-    const auto written = ::write(fd_, rest.data(), rest.size());
+    const auto written = quiet_write(fd_, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) break;
     rest.remove_prefix(static_cast<std::size_t>(written));

@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sys/stat.h>
+#include <unistd.h>
 
 using namespace ddprun;
 using namespace std::chrono_literals;
@@ -155,6 +157,18 @@ TEST_SUITE("json lines file") {
     const TemporaryFile pipe("events.fifo");
     REQUIRE(::mkfifo(pipe.path.c_str(), 0600) == 0);
     CHECK(refusal_of(pipe.path).find("it is a pipe that nobody reads") != std::string::npos);
+  }
+
+  TEST_CASE("a reader of a pipe who goes away costs the events, not the run") {
+    const TemporaryFile pipe("events.fifo");
+    REQUIRE(::mkfifo(pipe.path.c_str(), 0600) == 0);
+    const int reader = ::open(pipe.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int warnings = 0;
+    JsonLinesSink sink(pipe.path, 0, [&](LogLevel, std::string_view) { ++warnings; });
+    sink.take(Note{"read"}, kNoon);
+    ::close(reader);
+    for (int i = 0; i < 3; ++i) sink.take(Note{"lost"}, kNoon);
+    CHECK(warnings == 1);
   }
 
   TEST_CASE("a full disk is warned of once and stops nothing") {

@@ -1,4 +1,4 @@
-#include "launcher/process/quiet_write.hpp"
+#include "rendezvous/base/quiet_write.hpp"
 
 #include <cerrno>
 #include <csignal>
