@@ -244,10 +244,14 @@ class WorkerProcess::Impl {
   }
 
   asio::awaitable<void> wait_for_end() {
-    boost::system::error_code error;
-    co_await pidfd_.async_wait(asio::posix::descriptor_base::wait_read,
-                               asio::redirect_error(asio::use_awaitable, error));
-    if (error) throw Error(Errc::closed, "worker process: its handle was closed");
+    // Asio may report the readiness of a descriptor that was closed in the same turn of its loop
+    // for the one that was registered in its place, so each report is checked.
+    do {
+      boost::system::error_code error;
+      co_await pidfd_.async_wait(asio::posix::descriptor_base::wait_read,
+                                 asio::redirect_error(asio::use_awaitable, error));
+      if (error || is_reaped_) throw Error(Errc::closed, "worker process: its handle was closed");
+    } while (!has_ended());
   }
 
   bool has_ended() {

@@ -1,10 +1,12 @@
 // Workers as real processes: their start, their end, and what is told of it.
 #include "tests/support/worker_bench.hpp"
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
 #include <doctest/doctest.h>
 
 #include <csignal>
-#include <sys/stat.h>
 
 using namespace ddprun;
 using namespace ddprun::test;
@@ -119,6 +121,40 @@ TEST_SUITE("worker group") {
     CHECK(bench.history().exited.empty());
     bench.group().stop(SIGKILL, 0ms);
     bench.run_to_end();
+  }
+
+  TEST_CASE("attempts that follow one another at once do not take each other's news") {
+    // The descriptors of one attempt get the numbers of the one before while its events may still
+    // be in the loop's queue.
+    constexpr int kAttempts = 10, kWorkers = 8;
+    boost::asio::io_context io;
+    Containment containment;
+    OutputRouter router(io.get_executor(), {});
+    int ended = 0, killed = 0;
+    auto attempts = [&]() -> boost::asio::awaitable<void> {
+      for (int attempt = 0; attempt < kAttempts; ++attempt) {
+        WorkerGroup group(io.get_executor(), attempt, containment, router,
+                          control::ControlPage::create(kWorkers));
+        std::vector<WorkerSpec> specs;
+        for (int i = 0; i < kWorkers; ++i) specs.push_back(shell_worker(i, "exec sleep 1000"));
+        const auto started = group.start(specs);
+        ::kill(std::get<std::vector<WorkerStarted>>(started)[3].pid, SIGKILL);
+        WorkerNews news = co_await group.next();
+        group.stop(SIGTERM, 20s);
+        while (!std::holds_alternative<NothingLeft>(news)) {
+          if (const auto* exited = std::get_if<WorkerExited>(&news)) {
+            ++ended;
+            killed += exited->signal == SIGKILL && exited->rank == 3 && exited->attempt == attempt;
+          }
+          news = co_await group.next();
+        }
+      }
+    };
+    auto running = attempts();
+    boost::asio::co_spawn(io, std::move(running), boost::asio::detached);
+    io.run_for(50s);
+    CHECK(ended == kAttempts * kWorkers);
+    CHECK(killed == kAttempts);
   }
 
   TEST_CASE("a group that is destroyed takes its workers with it") {
