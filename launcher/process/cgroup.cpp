@@ -1,5 +1,7 @@
 #include "launcher/process/cgroup.hpp"
 
+#include <ddprun/error.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -57,9 +59,10 @@ int try_birth(int cgroup_fd) {
     while (true) ::syscall(SYS_exit_group, 0);
   }
   if (child < 0) return errno;
-  while (::waitpid(static_cast<pid_t>(child), nullptr, 0) < 0 && errno == EINTR) {
+  int status = 0;
+  while (::waitpid(static_cast<pid_t>(child), &status, 0) < 0 && errno == EINTR) {
   }
-  return 0;
+  return WIFSIGNALED(status) ? ECANCELED : 0;
 }
 
 }  // namespace
@@ -104,6 +107,14 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
     reason = folder.string() + ": no process can be started in it: " + text_of(error);
     return std::nullopt;
   }
+  return Cgroup(folder, fd);
+}
+
+Cgroup Cgroup::make_child(const std::string& name) const {
+  const fs::path folder = folder_ / name;
+  if (::mkdir(folder.c_str(), 0755) != 0) throw_system_error("cgroup " + folder.string(), errno);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) throw_system_error("cgroup " + folder.string(), errno);
   return Cgroup(folder, fd);
 }
 

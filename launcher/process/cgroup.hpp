@@ -24,6 +24,9 @@ class Cgroup {
   /// returns nothing and says why in `reason`.
   static std::optional<Cgroup> create(const std::string& name, std::string& reason);
 
+  /// A cgroup below this one. Throws Error{Errc::system} naming its folder.
+  Cgroup make_child(const std::string& name) const;
+
   Cgroup(Cgroup&& other) noexcept;
   Cgroup& operator=(Cgroup&& other) noexcept;
   ~Cgroup();  ///< closes the descriptor; the cgroup itself stays, see remove()

@@ -80,7 +80,19 @@ class Containment::Impl {
   ContainmentMode mode() const {
     return cgroup_ ? ContainmentMode::cgroup : ContainmentMode::marker;
   }
-  int cgroup_fd() const { return cgroup_ ? cgroup_->fd() : -1; }
+
+  /// Linux 6.18 (at least) also kills what is started directly in a cgroup that has been killed
+  /// before, so after a kill there is a new one below the run's own.
+  int cgroup_fd() {
+    if (!cgroup_) return -1;
+    if (has_killed_) {
+      if (birthplace_) birthplace_->remove();
+      birthplace_ = cgroup_->make_child(std::to_string(++births_));
+      has_killed_ = false;
+    }
+    return birthplace_ ? birthplace_->fd() : cgroup_->fd();
+  }
+
   const std::string& word() const { return word_; }
 
   std::vector<pid_t> members() const {
@@ -93,7 +105,7 @@ class Containment::Impl {
   }
 
   void kill() const noexcept {
-    if (cgroup_ && cgroup_->kill()) return;
+    if (kill_cgroup()) return;
     for (const int pidfd : kill_each(members())) ::close(pidfd);
   }
 
@@ -146,8 +158,14 @@ class Containment::Impl {
     return adopted;
   }
 
+  bool kill_cgroup() const noexcept {
+    if (!cgroup_) return false;
+    has_killed_ = true;
+    return cgroup_->kill();
+  }
+
   void kill_and_wait(const std::vector<pid_t>& pids, Deadline deadline) const {
-    if (cgroup_ && cgroup_->kill()) {
+    if (kill_cgroup()) {
       cgroup_->wait_until_empty(deadline);
     } else {
       wait_for_ends(kill_each(pids), deadline);
@@ -183,6 +201,9 @@ class Containment::Impl {
 
   std::string word_;
   std::optional<Cgroup> cgroup_;
+  std::optional<Cgroup> birthplace_;  ///< below cgroup_, once that has been killed
+  int births_ = 0;
+  mutable bool has_killed_ = false;  ///< since the birthplace was made
   bool is_parent_of_orphans_ = false;
   int was_subreaper_ = 0;
   std::optional<Guardian> guardian_;
@@ -202,7 +223,7 @@ std::pair<std::string, std::string> Containment::marker() const {
   return {kMarkerName, impl_->word()};
 }
 
-int Containment::cgroup_fd() const {
+int Containment::cgroup_fd() {
   return impl_->cgroup_fd();
 }
 

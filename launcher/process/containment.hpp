@@ -49,8 +49,8 @@ class Containment {
   /// What every worker's environment must contain.
   std::pair<std::string, std::string> marker() const;
 
-  /// A descriptor of the cgroup's directory to start workers in, or -1.
-  int cgroup_fd() const;
+  /// A descriptor of the cgroup's directory to start workers in, or -1. Valid until the next call.
+  int cgroup_fd();
 
   /// The processes of the run that live now. Does not block.
   std::vector<pid_t> members() const;

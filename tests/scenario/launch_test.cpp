@@ -147,10 +147,16 @@ TEST_SUITE("launch") {
 
   TEST_CASE("logs go to a file for each attempt and rank, and no restart overwrites them") {
     const TemporaryFolder folder;
-    const auto result = run_program(
-        launch({"--nproc_per_node=2", "--max_restarts=1", "-r", "1", "-t", "0:2", "--log_dir",
-                folder / "logs"},
-               "echo out $RANK; echo err $RANK >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ]"));
+    // In the first attempt rank 0 fails once rank 1 has written.
+    const std::string script =
+        "echo out $RANK; echo err $RANK >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit; "
+        "[ $RANK = 1 ] && { touch $WRITTEN; sleep 1000; }; "
+        "until [ -e $WRITTEN ]; do sleep 0.01; done; exit 1";
+    const auto arguments = launch({"--nproc_per_node=2", "--max_restarts=1", "-r", "1", "-t", "0:2",
+                                   "--log_dir", folder / "logs"},
+                                  script);
+    const auto result = run_program(arguments, {{"WRITTEN", folder / "written"}});
+    INFO(result.output);
     CHECK(result.exit_code == 0);
     std::vector<std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "logs")) {
@@ -177,6 +183,14 @@ TEST_SUITE("launch") {
     Program program(launch({"--nproc_per_node=2"}, "setsid sleep 1000 & exit 0"));
     CHECK(program.wait() == 0);
     CHECK(program.leaves_no_process());
+  }
+
+  TEST_CASE("a restart is not harmed by what the sweep after the attempt before has killed") {
+    const auto result = run_program(
+        launch({"--max_restarts=3"}, "setsid sleep 1000 & [ $TORCHELASTIC_RESTART_COUNT = 3 ]"));
+    INFO(result.output);
+    CHECK(result.exit_code == 0);
+    CHECK_FALSE(contains(result.output, "SIGKILL"));
   }
 
   TEST_CASE("a signal reaches the workers, which may end in their own way") {
