@@ -1,10 +1,374 @@
+// Trains a small network on one worker of a data-parallel run. Reads from top to bottom: setting
+// up, the loop over epochs, one step, evaluation.
+#include "trainers/trainer/batches.hpp"
+#include "trainers/trainer/checkpoint_sharing.hpp"
+#include "trainers/trainer/collective_trace.hpp"
+#include "trainers/trainer/console.hpp"
+#include "trainers/trainer/dataset.hpp"
+#include "trainers/trainer/json_lines.hpp"
+#include "trainers/trainer/loss.hpp"
+#include "trainers/trainer/setup.hpp"
+#include "trainers/trainer/stop_signal.hpp"
+#include "trainers/trainer/text.hpp"
 #include <ddprun/worker.hpp>
 
-#include <cstdio>
+#include <cblas.h>
+#include <nlohmann/json.hpp>
 
-int main() {
-  return ddprun::run_worker([](const ddprun::WorkerEnv& env) {
-    std::printf("worker %d of %d\n", env.rank, env.world_size);
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <limits>
+#include <optional>
+
+namespace trainer {
+
+namespace {
+
+using ddprun::Errc;
+using ddprun::Error;
+using ddprun::GradientReducer;
+using ddprun::ProcessGroup;
+using ddprun::WorkerEnv;
+using Clock = std::chrono::steady_clock;
+
+void warn_on_stderr(ddprun::LogLevel level, std::string_view text) {
+  if (level < ddprun::LogLevel::warn) return;
+  std::fprintf(stderr, "trainer: %.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// One worker's view of the run.
+struct Training {
+  const Options& options;
+  const WorkerEnv& env;
+  const TrainAndTest& data;
+  ProcessGroup group;
+  Model& model;
+  Optimizer& optimizer;
+  GradientReducer reducer;
+  Progress progress;
+  Batch batch;
+  Matrix loss_gradient;
+};
+
+/// The loss summed over the batch; `scale` goes into its gradient.
+double compute_loss(Training& training, const Matrix& output, float scale) {
+  if (training.options.loss == "mse") {
+    return mean_squared_error(output, training.batch.targets, scale, training.loss_gradient);
+  }
+  return cross_entropy(output, training.batch.labels, scale, training.loss_gradient);
+}
+
+struct StepResult {
+  double loss = 0;  ///< mean over the samples of all workers
+  std::int64_t samples = 0;
+  bool stop_wanted = false;  ///< some worker has got a signal to stop
+};
+
+/// One optimizer step on one batch of each worker.
+StepResult train_step(Training& training, const EpochBatches& batches, std::int64_t step,
+                      bool stop_wanted) {
+  const std::int64_t passes = training.options.gradient_accumulation;
+  const std::int64_t samples = batches.global_samples(step);
+  std::array<double, 2> shared = {0, stop_wanted ? 1.0 : 0.0};
+  ddprun::Work sharing;
+  training.reducer.zero_gradients();
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    gather(training.data.train, batches.micro_batch(step, pass), training.batch);
+    const Matrix& output = training.model.forward(training.batch.inputs, Mode::train);
+    shared[0] += compute_loss(training, output, 1 / static_cast<float>(samples));
+    const bool is_last = pass + 1 == passes;
+    // The sum of the losses travels during the backward pass, as the gradients do.
+    if (is_last)
+      sharing = training.group.all_reduce(ddprun::as_buffer(shared.data(), shared.size()));
+    training.reducer.begin(is_last);
+    training.model.backward(
+        training.batch.inputs, training.loss_gradient,
+        [&](const Parameter& parameter) { training.reducer.ready(parameter.index); });
+    training.reducer.finish();
+  }
+  sharing.wait();
+  Progress& progress = training.progress;
+  if (!std::isfinite(shared[0])) {
+    throw Error(Errc::usage,
+                format("the loss is %g in step %lld: use a smaller --lr than %g", shared[0],
+                       static_cast<long long>(progress.step + 1), training.options.lr));
+  }
+  ++progress.step;
+  training.optimizer.update(training.model.parameters(), progress.step,
+                            learning_rate(training.options, progress.step, batches.steps()));
+  progress.samples_used += samples;
+  progress.epoch_loss += shared[0];
+  return {shared[0] / static_cast<double>(samples), samples, shared[1] > 0};
+}
+
+/// All ranks must have the same parameters, bit for bit; anything else is a mistake in the program
+/// or a broken machine. BatchNorm's statistics of rank 0 count, as in PyTorch.
+std::uint64_t check_agreement(Training& training) {
+  for (StateBuffer* buffer : training.model.buffers()) {
+    training.group.broadcast(ddprun::as_buffer(buffer->data(), buffer->size()), 0).wait();
+  }
+  const std::uint64_t hash = hash_of(training.model);
+  auto own = static_cast<std::int64_t>(hash);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(training.group.size()));
+  training.group.all_gather(ddprun::as_buffer(&own, 1), ddprun::as_buffer(all.data(), all.size()))
+      .wait();
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw Error(Errc::internal, format("after step %lld the parameters of rank %zu differ from "
+                                       "those of rank 0 (%016llx, %016llx)",
+                                       static_cast<long long>(training.progress.step), rank,
+                                       static_cast<unsigned long long>(all[rank]),
+                                       static_cast<unsigned long long>(all[0])));
+  }
+  return hash;
+}
+
+struct Evaluation {
+  double loss = 0;      ///< mean over the test set
+  double accuracy = 0;  ///< share of right answers; not a number where there are no classes
+};
+
+/// Every worker takes every world_size-th test sample, so that each counts exactly once.
+Evaluation evaluate(Training& training) {
+  const Dataset& test_set = training.data.test;
+  std::vector<std::int64_t> own;
+  for (auto i = static_cast<std::size_t>(training.env.rank); i < test_set.samples;
+       i += static_cast<std::size_t>(training.env.world_size)) {
+    own.push_back(static_cast<std::int64_t>(i));
+  }
+  constexpr std::size_t kRows = 256;
+  std::array<double, 2> sums = {};  // loss, right answers
+  for (std::size_t first = 0; first < own.size(); first += kRows) {
+    gather(test_set, std::span(own).subspan(first, std::min(kRows, own.size() - first)),
+           training.batch);
+    const Matrix& output = training.model.forward(training.batch.inputs, Mode::evaluate);
+    sums[0] += compute_loss(training, output, 1);
+    for (std::size_t row = 0; row < training.batch.labels.size(); ++row) {
+      const float* values = output.row(row);
+      const auto answer = std::max_element(values, values + output.columns) - values;
+      if (answer == training.batch.labels[row]) sums[1] += 1;
+    }
+  }
+  training.group.all_reduce(ddprun::as_buffer(sums.data(), sums.size())).wait();
+  const auto samples = static_cast<double>(test_set.samples);
+  const bool has_classes = !test_set.labels.empty();
+  return {sums[0] / samples,
+          has_classes ? sums[1] / samples : std::numeric_limits<double>::quiet_NaN()};
+}
+
+/// Where the run leaves what it has to say and to keep. Rank 0 alone has all of it open.
+struct Outputs {
+  Console& console;
+  JsonLines& metrics;
+  JsonLines& ledger;
+  std::optional<ddprun::CheckpointDirectory>& checkpoints;
+  const Settings& settings;
+};
+
+void save(Training& training, Outputs& outputs) {
+  if (!outputs.checkpoints) return;
+  outputs.checkpoints->save(
+      to_checkpoint(training.model, training.optimizer, training.progress, outputs.settings));
+}
+
+void record_step(const Training& training, const StepResult& result,
+                 std::span<const std::int64_t> own_samples, Outputs& outputs) {
+  const Progress& progress = training.progress;
+  if (outputs.metrics.is_open()) {
+    outputs.metrics.write({{"event", "step"},
+                           {"step", progress.step},
+                           {"epoch", progress.epoch + 1},
+                           {"loss", result.loss},
+                           {"samples", result.samples}});
+  }
+  if (outputs.ledger.is_open()) {
+    outputs.ledger.write({{"step", progress.step},
+                          {"epoch", progress.epoch + 1},
+                          {"samples", std::vector(own_samples.begin(), own_samples.end())}});
+  }
+}
+
+void report_epoch(Training& training, double samples_per_second, Outputs& outputs) {
+  const Evaluation evaluation = evaluate(training);
+  const Progress& progress = training.progress;
+  const double loss = progress.epoch_loss / static_cast<double>(training.data.train.samples);
+  const std::string accuracy = std::isnan(evaluation.accuracy)
+                                   ? format("test loss %.4f", evaluation.loss)
+                                   : format("accuracy %.2f %%", 100 * evaluation.accuracy);
+  outputs.console.line(format(
+      "epoch %lld/%lld: loss %.4f, %s, %.0f samples/s", static_cast<long long>(progress.epoch + 1),
+      static_cast<long long>(training.options.epochs), loss, accuracy.c_str(), samples_per_second));
+  outputs.metrics.write({{"event", "epoch"},
+                         {"epoch", progress.epoch + 1},
+                         {"loss", loss},
+                         {"test_loss", evaluation.loss},
+                         {"test_accuracy", evaluation.accuracy},  // null where there are no classes
+                         {"samples_per_second", samples_per_second}});
+}
+
+enum class EpochEnd { complete, limit_reached, stopped };
+
+/// Trains from where progress stands to the end of its epoch.
+EpochEnd train_epoch(Training& training, const StopSignal& stop, Outputs& outputs) {
+  const Options& options = training.options;
+  Progress& progress = training.progress;
+  const auto samples = static_cast<std::int64_t>(training.data.train.samples);
+  const EpochBatches batches({.samples = samples,
+                              .world_size = training.env.world_size,
+                              .rank = training.env.rank,
+                              .batch_size = options.batch_size,
+                              .gradient_accumulation = options.gradient_accumulation,
+                              .seed = static_cast<std::uint64_t>(options.seed)},
+                             progress.epoch);
+  const auto start = Clock::now();
+  const std::int64_t used_before = progress.samples_used;
+  while (progress.samples_used < samples) {
+    if (options.max_steps > 0 && progress.step >= options.max_steps) return EpochEnd::limit_reached;
+    const std::int64_t step = progress.samples_used / batches.global_batch();
+    const StepResult result = train_step(training, batches, step, stop.received() != 0);
+    record_step(training, result, batches.step_samples(step), outputs);
+    outputs.console.bar({.epoch = progress.epoch,
+                         .epochs = options.epochs,
+                         .step = step + 1,
+                         .steps = batches.steps(),
+                         .loss = progress.epoch_loss / static_cast<double>(progress.samples_used)});
+    if (progress.step % options.checkpoint_every == 0) save(training, outputs);
+    if (result.stop_wanted) return EpochEnd::stopped;
+  }
+  const double rate =
+      static_cast<double>(progress.samples_used - used_before) / seconds_since(start);
+  check_agreement(training);
+  report_epoch(training, rate, outputs);
+  ++progress.epoch;
+  progress.samples_used = 0;
+  progress.epoch_loss = 0;
+  return EpochEnd::complete;
+}
+
+void announce(const Training& training, bool resumed, Outputs& outputs) {
+  const Options& options = training.options;
+  const WorkerEnv& env = training.env;
+  const Progress& progress = training.progress;
+  std::size_t values = 0;
+  for (const Parameter* parameter : training.model.parameters()) values += parameter->values.size();
+  outputs.console.line(format("%s (%zu parameters) on %s, %d worker%s, backend %s",
+                              options.model.c_str(), values, options.dataset.c_str(),
+                              env.world_size, env.world_size == 1 ? "" : "s",
+                              training.group.backend().c_str()));
+  if (resumed) {
+    outputs.console.line(
+        format("resumed after step %lld, in epoch %lld/%lld", static_cast<long long>(progress.step),
+               static_cast<long long>(progress.epoch + 1), static_cast<long long>(options.epochs)));
+  } else if (env.max_restarts > 0 && options.checkpoint_dir.empty()) {
+    outputs.console.line("a restart will begin from the first step: no --checkpoint_dir is given");
+  }
+  outputs.metrics.write({{"event", "start"},
+                         {"attempt", env.restart_count},
+                         {"world_size", env.world_size},
+                         {"step", progress.step},
+                         {"parameters", values},
+                         {"settings", outputs.settings}});
+  outputs.ledger.write({{"attempt", env.restart_count}, {"resumed_after_step", progress.step}});
+}
+
+/// Trains until the epochs are done, the limit of steps is reached or a signal came.
+EpochEnd train_epochs(Training& training, const StopSignal& stop, Outputs& outputs) {
+  while (training.progress.epoch < training.options.epochs) {
+    const EpochEnd end = train_epoch(training, stop, outputs);
+    if (end != EpochEnd::complete) return end;
+  }
+  return EpochEnd::complete;
+}
+
+void finish(Training& training, double seconds, Outputs& outputs) {
+  save(training, outputs);
+  const std::uint64_t hash = check_agreement(training);
+  const std::string hash_text = format("%016llx", static_cast<unsigned long long>(hash));
+  outputs.console.line(format("step %lld after %.1f s, parameters %s",
+                              static_cast<long long>(training.progress.step), seconds,
+                              hash_text.c_str()));
+  outputs.metrics.write({{"event", "end"},
+                         {"step", training.progress.step},
+                         {"epoch", training.progress.epoch},
+                         {"seconds", seconds},
+                         {"parameters_hash", hash_text}});
+}
+
+int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) {
+  const auto start = Clock::now();
+  const bool is_first = env.rank == 0;
+  ::openblas_set_num_threads(options.threads);
+  Console console(!is_first);
+  const TrainAndTest data = load_data(options);
+  const Settings settings = settings_of(options, env, data.train);
+  Model model = make_model(options, data.train);
+  const auto optimizer = make_optimizer(options, model);
+
+  ddprun::GroupOptions group_options;
+  group_options.backend = options.backend;
+  group_options.on_collective = trace.recorder();
+  ProcessGroup group = ProcessGroup::create(env, group_options);
+
+  // Rank 0 keeps the checkpoints; all resume from the one that it finds.
+  std::optional<ddprun::CheckpointDirectory> checkpoints;
+  std::optional<ddprun::Checkpoint> newest;
+  if (is_first && !options.checkpoint_dir.empty()) {
+    checkpoints.emplace(options.checkpoint_dir,
+                        ddprun::CheckpointDirectory::Options{.log = warn_on_stderr});
+    newest = checkpoints->load_newest();
+  }
+  newest = share_checkpoint(group, newest);
+  Progress progress;
+  if (newest) progress = restore(*newest, model, *optimizer, settings);
+
+  const auto open_as = newest ? JsonLines::Start::append : JsonLines::Start::empty;
+  JsonLines metrics(is_first ? options.metrics : "", open_as);
+  JsonLines ledger(
+      options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
+      env.restart_count > 0 ? JsonLines::Start::append : open_as);
+  Outputs outputs = {console, metrics, ledger, checkpoints, settings};
+  Training training = {
+      options,  env, data, group, model, *optimizer, make_reducer(group, model, options),
+      progress, {},  {}};
+  // Without checkpoints there is nothing to save before leaving.
+  const StopSignal stop(!options.checkpoint_dir.empty());
+
+  announce(training, newest.has_value(), outputs);
+  const EpochEnd end = train_epochs(training, stop, outputs);
+  finish(training, seconds_since(start), outputs);
+  if (end != EpochEnd::stopped) return 0;
+  console.line("stopped by a signal; the same command goes on from here");
+  constexpr int kSignalExit = 128;  // as shells report a death by a signal
+  return kSignalExit + (stop.received() != 0 ? stop.received() : SIGTERM);
+}
+
+}  // namespace
+
+/// The whole worker, from its command line to its exit code.
+int run(const WorkerEnv& env, int argc, const char* const* argv) {
+  const CommandLine command_line = parse_command_line(argc, argv);
+  if (!command_line.help.empty()) {
+    if (env.rank == 0) std::fputs(command_line.help.c_str(), stdout);
     return 0;
-  });
+  }
+  // Outlives the process group, whose thread writes to it.
+  CollectiveTrace trace(command_line.options.trace_collectives, env.rank);
+  const int exit_code = train(env, command_line.options, trace);
+  trace.close();
+  return exit_code;
+}
+
+}  // namespace trainer
+
+int main(int argc, char** argv) {
+  return ddprun::run_worker(
+      [&](const ddprun::WorkerEnv& env) { return trainer::run(env, argc, argv); });
 }
