@@ -1,0 +1,127 @@
+// The frame of a worker program, run as a program: exit codes, error files and what the agent sees.
+#include "rendezvous/control/control_page.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using ddprun::control::ControlPage;
+using ddprun::control::WorkerPhase;
+using ddprun::test::TemporaryFolder;
+
+namespace {
+
+struct Run {
+  int status = 0;
+  nlohmann::json error_file;  ///< null if there is none
+  std::size_t files_left = 0;
+
+  std::string message() const { return error_file["message"]["message"]; }
+  std::string stack() const { return error_file["message"]["extraInfo"]["py_callstack"]; }
+  bool exited_with(int code) const { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
+  bool was_killed_by(int signal) const { return WIFSIGNALED(status) && WTERMSIG(status) == signal; }
+};
+
+/// Runs the worker that fails as `how` says, with a control page if one is given.
+Run run_worker(const std::string& how, const ControlPage* page = nullptr) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "error.json";
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    const int null = ::open("/dev/null", O_WRONLY);
+    ::dup2(null, 2);
+    ::setenv("TORCHELASTIC_ERROR_FILE", path.c_str(), 1);
+    ::setenv("RANK", "0", 1);
+    ::setenv("WORLD_SIZE", "1", 1);
+    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+    ::setenv("MASTER_PORT", "1", 1);
+    if (page != nullptr) {
+      ::setenv("DDPRUN_CONTROL_FD", std::to_string(::dup(page->fd())).c_str(), 1);
+      ::setenv("DDPRUN_CONTROL_SLOT", "1", 1);
+    }
+    ::execl(DDPRUN_BIN_DIR "/failing_worker", "failing_worker", how.c_str(), nullptr);
+    ::_exit(99);
+  }
+  Run run;
+  ::waitpid(pid, &run.status, 0);
+  if (std::ifstream file(path); file) run.error_file = nlohmann::json::parse(file);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    run.files_left += entry.exists() ? 1 : 0;
+  return run;
+}
+
+}  // namespace
+
+TEST_SUITE("run_worker") {
+  TEST_CASE("an exception is described in torchelastic's form and ends with exit code 1") {
+    const Run run = run_worker("exception");
+    CHECK(run.exited_with(1));
+    CHECK(run.message() == "std::runtime_error: no \"such\" layer\nat all");
+    CHECK(run.stack().find("no \"such\" layer") != std::string::npos);
+    const std::string seconds = run.error_file["message"]["extraInfo"]["timestamp"];
+    CHECK(std::stoll(seconds) > 1'600'000'000);
+    CHECK(run.files_left == 1);
+  }
+
+  TEST_CASE("an exception of no standard type is described, too") {
+    const Run run = run_worker("unknown");
+    CHECK(run.exited_with(1));
+    CHECK(run.message() == "exception of an unknown type");
+  }
+
+  TEST_CASE("a fatal signal is described with a stack and still kills by that signal") {
+    for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+      CAPTURE(signal);
+      const Run run = run_worker(std::to_string(signal));
+      CHECK(run.was_killed_by(signal));
+      CHECK(run.message() == std::string("fatal signal SIG") + ::sigabbrev_np(signal));
+      CHECK(run.stack().find("failing_worker") != std::string::npos);
+      CHECK(run.files_left == 1);
+    }
+  }
+
+  TEST_CASE("a stack overflow is described") {
+    const Run run = run_worker("overflow");
+    CHECK(run.was_killed_by(SIGSEGV));
+    CHECK(run.message() == "fatal signal SIGSEGV");
+  }
+
+  TEST_CASE("an exception that leaves a thread is described before the program aborts") {
+    const Run run = run_worker("thread");
+    CHECK(run.was_killed_by(SIGABRT));
+    CHECK(run.message() == "uncaught std::runtime_error: in a thread");
+  }
+
+  TEST_CASE("a forked child does not write its parent's file, nor does success") {
+    for (const char* how : {"child", "success"}) {
+      const Run run = run_worker(how);
+      CHECK(run.exited_with(0));
+      CHECK(run.files_left == 0);
+    }
+  }
+
+  TEST_CASE("the agent learns the exit code from the control page, and of a death without one") {
+    const auto leaving = ControlPage::create(2);
+    CHECK(run_worker("exit", &leaving).exited_with(7));
+    CHECK(leaving.phase(1) == WorkerPhase::exiting);
+    CHECK(leaving.exit_status(1) == 7);
+    CHECK(leaving.is_dead(1));
+
+    const auto dying = ControlPage::create(2);
+    CHECK(run_worker(std::to_string(SIGKILL), &dying).was_killed_by(SIGKILL));
+    CHECK(dying.phase(1) == WorkerPhase::alive);
+    CHECK(dying.is_dead(1));
+  }
+}

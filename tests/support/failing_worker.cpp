@@ -1,0 +1,44 @@
+// A worker that fails in the way its argument names.
+#include <ddprun/worker.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+volatile int sink = 0;
+
+__attribute__((noinline)) int overflow_stack(int depth) {
+  volatile char frame[4096];
+  frame[0] = static_cast<char>(depth);
+  if (sink < 0) return 0;  // never, which the compiler cannot know
+  return overflow_stack(depth + 1) + frame[0];
+}
+
+int fail(const std::string& how) {
+  if (how == "exception") throw std::runtime_error("no \"such\" layer\nat all");
+  if (how == "unknown") throw 42;
+  if (how == "thread") std::thread([] { throw std::runtime_error("in a thread"); }).join();
+  if (how == "overflow") return overflow_stack(0);
+  if (how == "exit") ::exit(7);
+  if (how == "child") {
+    const pid_t child = ::fork();
+    if (child == 0) ::raise(SIGSEGV);
+    ::waitpid(child, nullptr, 0);
+    return 0;
+  }
+  if (how == "success") return 0;
+  return ::raise(std::stoi(how));
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  return ddprun::run_worker([&](const ddprun::WorkerEnv&) { return fail(arguments[1]); });
+}

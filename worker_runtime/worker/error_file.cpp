@@ -1,0 +1,128 @@
+#include "worker_runtime/worker/error_file.hpp"
+
+#include <execinfo.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace ddprun::worker {
+
+namespace {
+
+// Deeper stacks are recursions. At some 100 bytes a frame the text fits the pipe that it goes
+// through (64 KiB) without blocking.
+constexpr int kFramesMax = 64;
+
+/// Writes JSON through a small buffer on the stack.
+class Writer {
+ public:
+  explicit Writer(int fd) : fd_(fd) {}
+
+  void raw(std::string_view text) {
+    for (const char c : text) put(c);
+  }
+
+  /// The inside of a JSON string. What is not ASCII is passed on: it is UTF-8 if its source was.
+  void escaped(std::string_view text) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == '"' || c == '\\') {
+        put('\\');
+        put(c);
+      } else if (c == '\n') {
+        raw("\\n");
+      } else if (byte < 0x20) {
+        raw("\\u00");
+        put(kDigits[byte >> 4]);
+        put(kDigits[byte & 15]);
+      } else {
+        put(c);
+      }
+    }
+  }
+
+  void decimal(long long value) {
+    char digits[24];
+    std::size_t first = sizeof digits;
+    for (; value > 0 || first == sizeof digits; value /= 10)
+      digits[--first] = static_cast<char>('0' + value % 10);
+    raw({digits + first, sizeof digits - first});
+  }
+
+  bool finish() {
+    flush();
+    return is_good_;
+  }
+
+ private:
+  void put(char c) {
+    if (used_ == sizeof buffer_) flush();
+    buffer_[used_++] = c;
+  }
+
+  void flush() {
+    is_good_ = is_good_ && ::write(fd_, buffer_, used_) == static_cast<ssize_t>(used_);
+    used_ = 0;
+  }
+
+  int fd_;
+  char buffer_[512];
+  std::size_t used_ = 0;
+  bool is_good_ = true;
+};
+
+/// What `write_stack` writes has to be escaped, and it only writes to descriptors.
+void write_stack_escaped(Writer& writer, void (*write_stack)(int)) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
+  write_stack(ends[1]);
+  ::close(ends[1]);
+  char buffer[512];
+  for (ssize_t got = 0; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    writer.escaped({buffer, static_cast<std::size_t>(got)});
+  ::close(ends[0]);
+}
+
+}  // namespace
+
+ErrorFile::ErrorFile(const std::string& path) : process_(::getpid()) {
+  const std::string temporary = path + "." + std::to_string(process_) + ".tmp";
+  if (path.empty() || temporary.size() >= sizeof temporary_path_) return;
+  std::memcpy(path_, path.c_str(), path.size() + 1);
+  std::memcpy(temporary_path_, temporary.c_str(), temporary.size() + 1);
+}
+
+void ErrorFile::write(std::string_view message, void (*write_stack)(int fd)) noexcept {
+  if (path_[0] == '\0' || process_ != ::getpid() || is_written_.test_and_set()) return;
+  const int fd = ::open(temporary_path_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return;
+  Writer writer(fd);
+  writer.raw("{\"message\": {\"message\": \"");
+  writer.escaped(message);
+  writer.raw("\", \"extraInfo\": {\"py_callstack\": \"");
+  writer.escaped(message);
+  writer.raw("\\n");
+  write_stack_escaped(writer, write_stack);
+  writer.raw("\", \"timestamp\": \"");
+  writer.decimal(::time(nullptr));
+  writer.raw("\"}}}\n");
+  const bool is_complete = writer.finish();
+  ::close(fd);
+  if (is_complete) {
+    // A failed rename leaves no error file: nothing better can be done here.
+    if (::rename(temporary_path_, path_) == 0) return;
+  }
+  ::unlink(temporary_path_);
+}
+
+void write_backtrace(int fd) {
+  void* frames[kFramesMax];
+  ::backtrace_symbols_fd(frames, ::backtrace(frames, kFramesMax), fd);
+}
+
+}  // namespace ddprun::worker

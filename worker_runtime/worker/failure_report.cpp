@@ -1,0 +1,105 @@
+#include "worker_runtime/worker/failure_report.hpp"
+
+#include "worker_runtime/worker/error_file.hpp"
+
+#include <cxxabi.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <typeinfo>
+#include <unistd.h>
+
+namespace ddprun::worker {
+
+namespace {
+
+constexpr int kFatalSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+// Room for a handler when the stack itself has overflowed; backtrace alone wants a few KiB.
+constexpr std::size_t kAlternateStackBytes = 64 << 10;
+
+// A handler gets no argument of ours, so what it writes to has to be found here. Set once, before
+// the handlers are, and never freed.
+ErrorFile* error_file = nullptr;
+
+const char* name_of(int signal) {
+  switch (signal) {
+    case SIGSEGV:
+      return "SIGSEGV";
+    case SIGBUS:
+      return "SIGBUS";
+    case SIGFPE:
+      return "SIGFPE";
+    case SIGILL:
+      return "SIGILL";
+    default:
+      return "SIGABRT";
+  }
+}
+
+/// Installed with SA_RESETHAND and SA_NODEFER: raising the signal again has its default effect, so
+/// that the process ends by it, and dumps core where that is wanted.
+void handle_fatal_signal(int signal) {
+  char message[64] = "fatal signal ";
+  std::strcat(message, name_of(signal));
+  error_file->write(message, write_backtrace);
+  ::raise(signal);
+}
+
+[[noreturn]] void handle_terminate() {
+  const auto failure = std::current_exception();
+  const std::string message =
+      failure ? "uncaught " + describe(failure) : std::string("std::terminate was called");
+  error_file->write(message, write_backtrace);
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  std::abort();
+}
+
+/// The stack that an exception was thrown from is gone when it has been caught.
+void write_nothing(int) {}
+
+/// The first backtrace loads a library, which allocates: not in a signal handler.
+void prime_backtrace() {
+  const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (null < 0) return;
+  write_backtrace(null);
+  ::close(null);
+}
+
+}  // namespace
+
+void install_failure_report(const std::string& path) {
+  if (error_file != nullptr) return;
+  error_file = new ErrorFile(path);
+  prime_backtrace();
+  const stack_t stack{
+      .ss_sp = std::malloc(kAlternateStackBytes), .ss_flags = 0, .ss_size = kAlternateStackBytes};
+  if (stack.ss_sp != nullptr) ::sigaltstack(&stack, nullptr);
+  struct sigaction action {};
+  action.sa_handler = handle_fatal_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER | SA_ONSTACK;
+  for (const int signal : kFatalSignals) ::sigaction(signal, &action, nullptr);
+  std::set_terminate(handle_terminate);
+}
+
+std::string describe(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    int status = 0;
+    const std::unique_ptr<char, decltype(&std::free)> name(
+        abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), &std::free);
+    return std::string(name ? name.get() : typeid(error).name()) + ": " + error.what();
+  } catch (...) {
+    return "exception of an unknown type";
+  }
+}
+
+void report_failure(const std::string& message) noexcept {
+  if (error_file != nullptr) error_file->write(message, write_nothing);
+}
+
+}  // namespace ddprun::worker

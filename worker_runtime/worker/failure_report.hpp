@@ -1,0 +1,20 @@
+// Sees to it that whatever ends this process unexpectedly is described in the error file first: a
+// fatal signal, std::terminate, an exception that reached run_worker. To be installed once, by the
+// main thread; signal handlers are a matter of the whole process, and so is this.
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace ddprun::worker {
+
+/// From now on failures are described in the file at `path`; nowhere if it is empty.
+void install_failure_report(const std::string& path);
+
+/// "std::runtime_error: no such layer".
+std::string describe(const std::exception_ptr& failure);
+
+/// Writes `message` to the error file unless something has been written before.
+void report_failure(const std::string& message) noexcept;
+
+}  // namespace ddprun::worker
