@@ -1,0 +1,249 @@
+// The process group itself: order, bounds, misuse and failure. What the collectives compute is in
+// collectives_test.cpp.
+#include "tests/support/rank_threads.hpp"
+#include "worker_runtime/backends/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/shared_memory/messages.hpp"
+#include "worker_runtime/group/process_group_impl.hpp"
+#include "worker_runtime/group/work_queue.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::string failure_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const PeerFailed& failure) {
+    return "peer " + std::to_string(failure.rank()) + ": " + failure.what();
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "none";
+}
+
+GroupOptions with_timeout(Deadline::Duration timeout) {
+  GroupOptions options;
+  options.arena_bytes = 8 << 20;
+  options.collective_timeout = timeout;
+  return options;
+}
+
+}  // namespace
+
+TEST_SUITE("process group") {
+  TEST_CASE("calls that cannot be right are refused at once and harm nothing") {
+    run_ranks(2, [](ProcessGroup& group) {
+      std::vector<float> values(6);
+      std::vector<double> doubles(6);
+      const Buffer six = as_buffer(values.data(), 6);
+      const Buffer three = as_buffer(values.data(), 3);
+      const Buffer null{.data = nullptr, .elements = 4};
+      const Buffer cuda{.data = values.data(), .elements = 4, .device = {Device::Kind::cuda, 1}};
+      CHECK(failure_of([&] { group.all_reduce(null); }) ==
+            "usage: all_reduce: input of 4 elements has no memory (data is null)");
+      CHECK(failure_of([&] { group.all_reduce(cuda); }) ==
+            "usage: all_reduce: input is on CUDA device 1, and this backend moves CPU memory only");
+      CHECK(failure_of([&] { group.broadcast(six, 2); }) ==
+            "usage: broadcast: root 2 is not within 0..1");
+      CHECK(failure_of([&] { group.reduce(six, -1); }) ==
+            "usage: reduce: root -1 is not within 0..1");
+      CHECK(failure_of([&] { group.all_gather(six, six); }) ==
+            "usage: all_gather: output has 6 elements; 2 times the 6 of input are needed");
+      CHECK(failure_of([&] { group.reduce_scatter(three, six); }) ==
+            "usage: reduce_scatter: input has 3 elements; 2 times the 6 of output are needed");
+      CHECK(failure_of([&] { group.all_gather(three, as_buffer(doubles.data(), 6)); }) ==
+            "usage: all_gather: input is float32 but output is float64");
+      CHECK(failure_of([&] { group.all_to_all(three, three); }) ==
+            "usage: all_to_all: 3 elements cannot be divided among 2 ranks");
+      CHECK(failure_of([&] { group.send(six, 2); }) == "usage: send: rank 2 is not within 0..1");
+      group.barrier().wait();
+    });
+    CHECK(failure_of([] { ProcessGroup::create_in_process(0); }).find("usage: ") == 0);
+    CHECK(failure_of([] { ProcessGroup::create_in_process(121); }).find("usage: ") == 0);
+  }
+
+  TEST_CASE("ranks that call different things are told who called what, and the group is over") {
+    run_ranks(3, [](ProcessGroup& group) {
+      std::vector<float> values(100);
+      const std::size_t count = group.rank() == 2 ? 99 : 100;
+      const std::string expected =
+          "usage: collective 0 of the group: rank 0 called all_reduce(100 x float32, sum) but rank "
+          "2 called all_reduce(99 x float32, sum)";
+      CHECK(failure_of([&] { group.all_reduce(as_buffer(values.data(), count)).wait(); }) ==
+            expected);
+      CHECK(failure_of([&] { group.barrier().wait(); }) == expected);
+    });
+  }
+
+  TEST_CASE("messages match by sender, tag and order") {
+    run_ranks(2, [](ProcessGroup& group) {
+      const int other = 1 - group.rank();
+      constexpr int kMessages = 20;
+      std::vector<std::int32_t> sent(2 * kMessages);
+      for (int i = 0; i < 2 * kMessages; ++i) {
+        sent[i] = 100 * group.rank() + i;
+        group.send(as_buffer(&sent[i], 1), other, i % 2).wait();
+        if (i % 2 == 0) continue;
+        std::int32_t odd = 0;
+        std::int32_t even = 0;
+        group.recv(as_buffer(&odd, 1), other, 1).wait();
+        group.recv(as_buffer(&even, 1), other, 0).wait();
+        CHECK(odd == 100 * other + i);
+        CHECK(even == 100 * other + i - 1);
+      }
+    });
+  }
+
+  TEST_CASE("large messages reuse the sender's memory as they are taken") {
+    run_ranks(
+        2,
+        [](ProcessGroup& group) {
+          std::vector<std::uint8_t> large(3 << 20);
+          for (std::uint8_t i = 0; i < 10; ++i) {
+            if (group.rank() == 0) std::fill(large.begin(), large.end(), i);
+            if (group.rank() == 0) group.send(as_buffer(large.data(), large.size()), 1).wait();
+            if (group.rank() == 1) group.recv(as_buffer(large.data(), large.size()), 0).wait();
+            CHECK(std::all_of(large.begin(), large.end(), [&](auto byte) { return byte == i; }));
+          }
+        },
+        with_timeout(60s));
+  }
+
+  TEST_CASE("a message larger than the sender's memory is refused with the option that helps") {
+    run_ranks(
+        2,
+        [](ProcessGroup& group) {
+          std::vector<std::uint8_t> large(9 << 20);
+          if (group.rank() != 0) return;
+          CHECK(failure_of([&] {
+                  group.send(as_buffer(large.data(), large.size()), 1).wait();
+                }).find("arena_bytes") != std::string::npos);
+          CHECK(failure_of([&] { group.allocate(large.size()); }).find("arena_bytes") !=
+                std::string::npos);
+        },
+        with_timeout(60s));
+  }
+
+  TEST_CASE("a receiver keeps so many messages with other tags and no more") {
+    run_ranks(2, [](ProcessGroup& group) {
+      std::int32_t value = 0;
+      if (group.rank() == 1) {
+        CHECK(failure_of([&] {
+                group.recv(as_buffer(&value, 1), 0, 7).wait();
+              }).find("1024 messages with other tags came first") != std::string::npos);
+      } else {
+        const std::string failure = failure_of([&] {
+          while (true) group.send(as_buffer(&value, 1), 1, 0).wait();
+        });
+        CHECK(failure.find("1024 messages") != std::string::npos);
+      }
+    });
+  }
+
+  TEST_CASE("a full queue blocks its caller until the time for a collective is over") {
+    auto groups = ProcessGroup::create_in_process(2, with_timeout(2s));
+    std::size_t queued = 0;
+    const std::string failure = failure_of([&] {
+      for (;; ++queued) groups[0].barrier();
+    });
+    // Whichever gave up first: the caller, or the collective that waits for rank 1.
+    CHECK(queued >= kQueuedWorksMax);
+    CHECK(failure.find("timeout: ") == 0);
+  }
+
+  TEST_CASE("waiting for less than a collective may take does not hold the waiter up") {
+    auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
+    const Work work = groups[0].barrier();
+    CHECK(failure_of([&] { work.wait(Deadline::after(50ms)); }).find("timeout: barrier (call 0") ==
+          0);
+    CHECK_FALSE(work.is_done());
+    groups[1].barrier().wait();
+    work.wait();
+    CHECK(work.is_done());
+  }
+
+  TEST_CASE("a work that nobody waits for is carried out, too") {
+    auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
+    float values[] = {1, 2};
+    groups[0].all_reduce(as_buffer(&values[0], 1));
+    groups[1].all_reduce(as_buffer(&values[1], 1)).wait();
+    groups.clear();  // waits for what has been started
+    CHECK(values[0] == 3);
+    CHECK(values[1] == 3);
+  }
+
+  TEST_CASE("an abort ends what waits, on this rank and the others, and stays") {
+    auto groups = ProcessGroup::create_in_process(3, with_timeout(60s));
+    const Work first = groups[0].barrier();
+    const Work second = groups[1].barrier();
+    groups[0].abort("enough");
+    const std::string text = "process group \"default\" was aborted: enough";
+    CHECK(failure_of([&] { first.wait(); }) == "closed: " + text);
+    CHECK(failure_of([&] { second.wait(); }) == "peer 0: " + text);
+    CHECK(failure_of([&] { groups[0].barrier().wait(); }) == "closed: " + text);
+    CHECK(failure_of([&] { groups[2].barrier().wait(); }) == "peer 0: " + text);
+  }
+
+  TEST_CASE("memory of the group is zero, aligned, reused and outlives the group") {
+    std::shared_ptr<void> kept;
+    {
+      auto groups = ProcessGroup::create_in_process(1, with_timeout(60s));
+      const void* first_place = nullptr;
+      for (int i = 0; i < 3; ++i) {
+        kept = nullptr;
+        kept = groups[0].allocate(5 << 20);
+        auto* bytes = static_cast<std::uint8_t*>(kept.get());
+        CHECK(std::all_of(bytes, bytes + (5 << 20), [](auto byte) { return byte == 0; }));
+        CHECK(reinterpret_cast<std::uintptr_t>(bytes) % 64 == 0);
+        if (i > 0) CHECK(bytes == first_place);
+        first_place = bytes;
+        std::fill(bytes, bytes + (5 << 20), std::uint8_t{1});
+      }
+      const auto empty = groups[0].allocate(0);
+      CHECK(empty != nullptr);
+    }
+    static_cast<std::uint8_t*>(kept.get())[0] = 2;
+  }
+
+  TEST_CASE("each collective is recorded with its times in call order") {
+    std::vector<CollectiveRecord> records;
+    auto options = with_timeout(60s);
+    options.on_collective = [&](const CollectiveRecord& record) { records.push_back(record); };
+    {
+      auto groups = ProcessGroup::create_in_process(1, options);
+      std::vector<float> values(10);
+      groups[0].all_reduce(as_buffer(values.data(), 10));
+      groups[0].barrier();
+      groups[0].broadcast(as_buffer(values.data(), 5), 0).wait();
+    }
+    REQUIRE(records.size() == 3);
+    CHECK(records[0].name == "all_reduce");
+    CHECK(records[0].bytes == 40);
+    CHECK(records[1].name == "barrier");
+    CHECK(records[2].sequence == 2);
+    for (const auto& record : records) {
+      CHECK(record.queued <= record.started);
+      CHECK(record.started <= record.ended);
+    }
+  }
+
+  TEST_CASE("the backends that there are can be listed") {
+    const auto backends = available_backends();
+    REQUIRE(backends.size() == 1);
+    CHECK(backends[0].name == "host");
+    CHECK(backends[0].unavailable_reason.empty());
+  }
+}
