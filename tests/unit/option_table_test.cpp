@@ -1,6 +1,9 @@
 #include "launcher/cli/option_table.hpp"
 
+#include "launcher/plan/describe_plan.hpp"
+#include "launcher/plan/make_plan.hpp"
 #include "tests/support/command_lines.hpp"
+#include "tests/support/hosts.hpp"
 
 #include <doctest/doctest.h>
 
@@ -106,7 +109,8 @@ TEST_SUITE("help text") {
 }
 
 TEST_SUITE("command line robustness") {
-  TEST_CASE("whatever the arguments and variables are, parsing gives one of its three answers") {
+  TEST_CASE(
+      "whatever the arguments and variables are, there is an answer: a plan, problems or help") {
     std::mt19937 random(20261121);
     const auto any = [&](std::size_t count) {
       return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);
@@ -122,17 +126,31 @@ TEST_SUITE("command line robustness") {
       for (std::size_t i = any(4); i > 0; --i) word += pieces[any(pieces.size())];
       return any(50) == 0 ? word + std::string(100'000, 'x') : word;
     };
+    auto bare = host({}, {{"PATH", ""}});
+    bare.cpus.clear();
+    int plans = 0;
     for (int round = 0; round < 20'000; ++round) {
+      const bool has_variables = any(2) == 0;
       Words arguments;
-      for (std::size_t i = any(6); i > 0; --i) arguments.push_back(text());
+      for (std::size_t i = any(any(2) == 0 ? 2 : 6); i > 0; --i) arguments.push_back(text());
+      if (any(2) == 0) arguments.insert(arguments.end(), {"-m", text(), text()});
       const EnvironmentLookup environment = [&](const std::string&) -> std::optional<std::string> {
-        if (any(4) != 0) return std::nullopt;
+        if (!has_variables || any(8) != 0) return std::nullopt;
         return text();
       };
       const auto parsed = parse_command_line(arguments, environment);
       if (const auto* problem = std::get_if<UsageProblem>(&parsed)) {
         REQUIRE_FALSE(problem->problems.empty());
+      } else if (const auto* options = std::get_if<LaunchOptions>(&parsed)) {
+        const auto plan = make_plan(*options, any(2) == 0 ? host() : HostFacts(bare));
+        if (const auto* launch = std::get_if<LaunchPlan>(&plan)) {
+          REQUIRE_FALSE(launch->workers.empty());
+          REQUIRE_FALSE(describe_plan(*launch).empty());
+          ++plans;
+        }
       }
     }
+    // Else the arguments are too wild to test what comes after parsing.
+    CHECK(plans > 200);
   }
 }
