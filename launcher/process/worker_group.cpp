@@ -23,7 +23,10 @@ using namespace std::chrono_literals;
 
 // Exec reads the program's first page; longer than this is a file system that hangs.
 constexpr auto kExecLimit = 30s;
-// What a descendant of a dead worker may go on writing.
+// The output of a worker without descendants ends with it; after this long its death is told of
+// without waiting any more.
+constexpr auto kOutputGrace = 20ms;
+// How long a descendant of a dead worker may go on writing.
 constexpr auto kOutputLimit = 1s;
 
 }  // namespace
@@ -103,7 +106,12 @@ void WorkerGroup::Impl::watch() {
   death_watch_.emplace(page_, std::move(pids),
                        [weak = weak_from_this(), executor = executor_](int local_rank) {
                          asio::post(executor, [weak, local_rank] {
-                           if (const auto self = weak.lock()) self->note_death(local_rank);
+                           const auto self = weak.lock();
+                           if (!self) return;
+                           for (auto& worker : self->workers_) {
+                             if (worker->spec.local_rank == local_rank && !worker->has_ended)
+                               self->note_death(*worker);
+                           }
                          });
                        });
   if (containment_.mode() == ContainmentMode::marker) {
@@ -124,15 +132,26 @@ asio::awaitable<void> WorkerGroup::Impl::watch_worker(std::shared_ptr<Impl> self
   const ProcessExit exit = worker->process.reap();
   worker->has_ended = true;
   WorkerExited exited = self->exit_of(*worker, exit);
-  const auto deadline = Deadline::after(kOutputLimit);
-  co_await worker->standard_output->finish(deadline);
-  co_await worker->standard_error->finish(deadline);
+  const bool is_complete = co_await read_to_end(worker, Deadline::after(kOutputGrace));
+  if (!is_complete) {
+    if (exited.failed()) self->note_death(*worker);
+    co_await read_to_end(worker, Deadline::after(kOutputLimit));
+  }
+  worker->standard_output->finish();
+  worker->standard_error->finish();
   if (exited.failed()) {
     exited.last_lines = worker->standard_error->last_lines();
     add_exit_facts(exited, exit, worker->spec, self->out_of_memory_);
   }
   self->tell(std::move(exited));
   self->end_watch();
+}
+
+asio::awaitable<bool> WorkerGroup::Impl::read_to_end(std::shared_ptr<Worker> worker,
+                                                     Deadline deadline) {
+  const bool out = co_await worker->standard_output->wait_for_end(deadline);
+  const bool error = co_await worker->standard_error->wait_for_end(deadline);
+  co_return out&& error;
 }
 
 WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit& exit) const {
@@ -149,14 +168,11 @@ WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit&
   return exited;
 }
 
-void WorkerGroup::Impl::note_death(int local_rank) {
-  for (auto& worker : workers_) {
-    if (worker->spec.local_rank != local_rank || worker->has_ended || worker->was_stopped) continue;
-    worker->is_death_noticed = true;
-    tell(WorkerDying{.attempt = attempt_,
-                     .rank = worker->spec.rank,
-                     .after_start_seconds = worker->seconds_since_start()});
-  }
+void WorkerGroup::Impl::note_death(Worker& worker) {
+  if (worker.was_stopped || std::exchange(worker.is_death_noticed, true)) return;
+  tell(WorkerDying{.attempt = attempt_,
+                   .rank = worker.spec.rank,
+                   .after_start_seconds = worker.seconds_since_start()});
 }
 
 void WorkerGroup::Impl::reap_orphans() {

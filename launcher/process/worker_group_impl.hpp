@@ -63,7 +63,9 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   static boost::asio::awaitable<void> watch_worker(std::shared_ptr<Impl> self,
                                                    std::shared_ptr<Worker> worker);
   WorkerExited exit_of(const Worker& worker, const ProcessExit& exit) const;
-  void note_death(int local_rank);
+  static boost::asio::awaitable<bool> read_to_end(std::shared_ptr<Worker> worker,
+                                                  Deadline deadline);
+  void note_death(Worker& worker);
   void reap_orphans();
   void tell(WorkerNews news);
   void end_watch();

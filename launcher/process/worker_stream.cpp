@@ -115,10 +115,13 @@ void WorkerStream::write_file(std::string_view bytes) {
 }
 
 void WorkerStream::flush_soon() {
+  // Not anew for each piece: a line that keeps growing must appear, too.
+  if (std::exchange(is_flush_due_, true)) return;
   partial_line_.expires_after(kPartialLineWait);
   partial_line_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
     const auto self = weak.lock();
     if (error || !self) return;
+    self->is_flush_due_ = false;
     self->console_->write(self->prefixer_, self->prefixer_.flush());
   });
 }
@@ -138,13 +141,17 @@ void WorkerStream::end() {
   end_signal_.cancel();
 }
 
-asio::awaitable<void> WorkerStream::finish(Deadline deadline) {
+asio::awaitable<bool> WorkerStream::wait_for_end(Deadline deadline) {
   const auto self = shared_from_this();
-  if (has_ended_) co_return;
-  boost::system::error_code ignored;
-  end_signal_.expires_at(deadline.time());
-  co_await end_signal_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-  if (has_ended_) co_return;
+  if (!has_ended_) {
+    boost::system::error_code ignored;
+    end_signal_.expires_at(deadline.time());
+    co_await end_signal_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+  co_return has_ended_;
+}
+
+void WorkerStream::finish() {
   // A descendant that goes on writing must not keep this up for ever.
   constexpr int kLastReads = 2 * kPipeBytes / static_cast<int>(kReadBytes);
   for (int i = 0; i < kLastReads && !has_ended_ && read_some(); ++i) {

@@ -35,9 +35,12 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   /// Begins to read.
   void start();
 
-  /// Returns when everything has been read to the end, or when the deadline passes (a descendant
-  /// may hold the pipe open): then what is there now is read, and no more.
-  boost::asio::awaitable<void> finish(Deadline deadline);
+  /// Returns true when everything has been read to the end, false when the deadline has passed: a
+  /// descendant may hold the pipe open.
+  boost::asio::awaitable<bool> wait_for_end(Deadline deadline);
+
+  /// Reads what is there now, and no more.
+  void finish();
 
   /// Stops reading.
   void close() { end(); }
@@ -59,6 +62,7 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   std::uint64_t file_bytes_lost_ = 0;
   int worker_end_ = -1;
   bool has_ended_ = false;
+  bool is_flush_due_ = false;
   std::shared_ptr<ConsoleWriter> console_;
   LinePrefixer prefixer_;
   LastLines last_;

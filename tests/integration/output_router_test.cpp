@@ -102,6 +102,16 @@ TEST_SUITE("output router") {
     CHECK(bench.console() == "[w0]:really? \n");
   }
 
+  TEST_CASE("a line that keeps growing appears before it ends") {
+    WorkerBench bench;
+    bench.start({shell_worker(0, "while :; do printf .; sleep 0.01; done")});
+    bench.run_until([&] { return bench.console().size() > 50; });
+    bench.group().stop(SIGKILL, 0ms);
+    bench.run_to_end();
+    CHECK(bench.console().rfind("[w0]:...", 0) == 0);
+    CHECK(count(bench.console(), "[w0]:") == 1);
+  }
+
   TEST_CASE("another worker's line ends an open line, which goes on under its prefix") {
     WorkerBench bench(2);
     const auto go = bench.folder() / "go", on = bench.folder() / "on";
@@ -125,6 +135,7 @@ TEST_SUITE("output router") {
         0, "sh -c 'echo $$ >" + pid_file.string() + "; exec sleep 1000' & echo said; exit 4")});
     bench.run_to_end();
     CHECK(bench.history().exit_of(0).exit_code == 4);
+    CHECK(bench.history().dying.size() == 1);
     CHECK(bench.console() == "[w0]:said\n");
     const auto swept = bench.sweep();
     CHECK(swept == std::vector<pid_t>{std::stoi(await_line(pid_file))});
