@@ -1,5 +1,6 @@
 // The launcher as its users meet it: the real program, real workers, what they print and how they
 // end.
+#include "tests/support/json_lines.hpp"
 #include "tests/support/program.hpp"
 
 #include <doctest/doctest.h>
@@ -8,11 +9,11 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 
 using ddprun::test::in_bin;
 using ddprun::test::Program;
 using ddprun::test::read_file;
+using ddprun::test::read_json_lines;
 using ddprun::test::run_program;
 using ddprun::test::TemporaryFolder;
 using ddprun::test::write_file;
@@ -39,13 +40,6 @@ std::vector<std::string> launch(std::vector<std::string> options, const std::str
   for (const char c : script) escaped += c == '$' ? std::string("$$") : std::string(1, c);
   arguments.push_back(escaped);
   return arguments;
-}
-
-std::vector<nlohmann::json> events_of(const std::string& path) {
-  std::vector<nlohmann::json> events;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) events.push_back(nlohmann::json::parse(line));
-  return events;
 }
 
 }  // namespace
@@ -108,7 +102,7 @@ TEST_SUITE("launch") {
         launch({"--nproc_per_node=2", "--max_restarts=1", "--events", folder / "events"},
                "[ $RANK = 0 ] || [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3"));
     CHECK(result.exit_code == 0);
-    const auto events = events_of(folder / "events");
+    const auto events = read_json_lines(folder / "events");
     std::map<std::string, int> kinds;
     for (const auto& event : events) ++kinds[event.at("event")];
     CHECK(kinds["run_started"] == 1);
@@ -128,7 +122,7 @@ TEST_SUITE("launch") {
     CHECK(result.exit_code != 0);
     CHECK(contains(result.output, "/no/such/interpreter"));
     int attempts = 0;
-    for (const auto& event : events_of(folder / "events"))
+    for (const auto& event : read_json_lines(folder / "events"))
       attempts += event.at("event") == "attempt_started" ? 1 : 0;
     CHECK(attempts == 1);
   }

@@ -206,6 +206,24 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit) {
+  const auto until = Clock::now() + limit;
+  while (!condition()) {
+    if (Clock::now() >= until) return false;
+    ::poll(nullptr, 0, 1);
+  }
+  return true;
+}
+
+std::vector<std::string> read_lines(const std::string& path) {
+  std::vector<std::string> lines;
+  std::istringstream text(read_file(path));
+  for (std::string line; std::getline(text, line);) {
+    if (!text.eof()) lines.push_back(line);  // the last one may be half written
+  }
+  return lines;
+}
+
 void write_file(const std::string& path, std::string_view content, bool is_executable) {
   std::ofstream(path, std::ios::binary) << content;
   if (is_executable) ::chmod(path.c_str(), 0755);

@@ -84,7 +84,14 @@ class TemporaryFolder {
   std::string path_;
 };
 
+/// Waits for a condition that nobody announces, such as a file's content; false after `limit`.
+bool wait_until(const std::function<bool()>& condition,
+                std::chrono::seconds limit = std::chrono::seconds(60));
+
 std::string read_file(const std::string& path);
+
+/// The whole lines of a file.
+std::vector<std::string> read_lines(const std::string& path);
 void write_file(const std::string& path, std::string_view content, bool is_executable = false);
 
 }  // namespace ddprun::test
