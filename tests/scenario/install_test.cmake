@@ -15,7 +15,7 @@ run(${CMAKE_COMMAND} -G Ninja -S ${CONSUMER} -B ${folder}/build -D CMAKE_PREFIX_
     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_STANDARD=20 -D CMAKE_DISABLE_FIND_PACKAGE_Boost=ON)
 run(${CMAKE_COMMAND} --build ${folder}/build)
 run(${folder}/prefix/bin/ddprun --nproc_per_node=3 ${folder}/build/consumer)
-if(NOT output MATCHES "sum of ranks 3")
+if(NOT output MATCHES "the sum of all ranks is 3")
   message(FATAL_ERROR "unexpected output:\n${output}")
 endif()
 file(REMOVE_RECURSE ${folder})

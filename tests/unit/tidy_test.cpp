@@ -184,6 +184,14 @@ TEST_SUITE("tidy") {
     }
   }
 
+  TEST_CASE("the program that the README shows is the one that a test builds and runs") {
+    std::string indented;
+    for (const auto& line : lines_of(read(in_tree("tests/scenario/consumer/main.cpp")))) {
+      indented += line.empty() ? "\n" : "    " + line + "\n";
+    }
+    CHECK(read(in_tree("README.md")).find(indented) != std::string::npos);
+  }
+
   TEST_CASE("the changelog names this version first and its entries are list items") {
     const auto lines = lines_of(read(in_tree("CHANGELOG.md")));
     REQUIRE(lines.size() > 3);
