@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kFatalSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 // Room for a handler when the stack itself has overflowed; backtrace alone wants a few KiB.
-constexpr std::size_t kAlternateStackBytes = 64 << 10;
+alignas(64) char alternate_stack[64 << 10];
 
 // A handler gets no argument of ours, so what it writes to has to be found here. Set once, before
 // the handlers are, and never freed.
@@ -75,9 +75,8 @@ void install_failure_report(const std::string& path) {
   if (error_file != nullptr) return;
   error_file = new ErrorFile(path);
   prime_backtrace();
-  const stack_t stack{
-      .ss_sp = std::malloc(kAlternateStackBytes), .ss_flags = 0, .ss_size = kAlternateStackBytes};
-  if (stack.ss_sp != nullptr) ::sigaltstack(&stack, nullptr);
+  const stack_t stack{.ss_sp = alternate_stack, .ss_flags = 0, .ss_size = sizeof alternate_stack};
+  ::sigaltstack(&stack, nullptr);
   struct sigaction action {};
   action.sa_handler = handle_fatal_signal;
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER | SA_ONSTACK;
