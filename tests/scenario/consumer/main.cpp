@@ -1,6 +1,7 @@
-#include <cstdio>
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
+
+#include <cstdio>
 
 int main() {
   return ddprun::run_worker([](const ddprun::WorkerEnv& env) {
