@@ -42,23 +42,30 @@ class Sinks : public EventSink {
   JsonLinesSink* file_;
 };
 
+bool is_colored_terminal(int fd) {
+  return ::isatty(fd) != 0 && !process_environment("NO_COLOR");
+}
+
 int run(const LaunchPlan& plan, LogLevel level) {
-  ConsoleSink console(
-      {.level = level, .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal)},
-      descriptor_writer(STDERR_FILENO));
-  const Log log = [&console](LogLevel, std::string_view line) {
-    console.take(Warning{std::string(line)}, std::chrono::system_clock::now());
+  boost::asio::io_context context(1);
+  std::optional<ConsoleSink> console;
+  const Log log = [&console](LogLevel log_level, std::string_view line) {
+    if (log_level < LogLevel::warn) return;
+    console->take(Warning{std::string(line)}, std::chrono::system_clock::now());
   };
+  OutputRouter router(context.get_executor(), {}, log);
+  console.emplace(
+      ConsoleSettings{.level = level,
+                      .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal),
+                      .is_colored = is_colored_terminal(STDERR_FILENO)},
+      [&router](std::string_view lines) { router.write(lines); });
   std::optional<JsonLinesSink> file;
   if (plan.events_file) file.emplace(*plan.events_file, 0, log);
-  Sinks sinks(console, file ? &*file : nullptr);
-
+  Sinks sinks(*console, file ? &*file : nullptr);
   const RunFolder folder(plan);
   // Before any thread: it forks the guardian.
   Containment containment(ContainmentMode::automatic, log,
                           folder.is_kept() ? std::filesystem::path() : folder.path());
-  boost::asio::io_context context(1);
-  OutputRouter router(context.get_executor(), {}, log);
   Agent agent(context.get_executor(), plan, folder, containment, router, sinks);
   int exit_code = kExitFailure;
   std::exception_ptr failure;

@@ -2,6 +2,7 @@
 
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/agent/worker_specs.hpp"
+#include "launcher/plan/log_layout.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "rendezvous/store/store_server.hpp"
@@ -143,12 +144,17 @@ class Agent::Impl {
         notice.emplace(dying->rank, notice.size());
         emit(*dying);
         stop_survivors(group, dying->rank, "rank " + std::to_string(dying->rank) + " is dying");
-      } else if (const auto* exit = std::get_if<WorkerExited>(&news)) {
-        notice.emplace(exit->rank, notice.size());
-        outcome.exits.push_back(*exit);
-        emit(*exit);
-        if (exit->failed() && !exit->was_stopped)
-          stop_survivors(group, exit->rank, describe_failure(*exit));
+      } else if (const auto* exited = std::get_if<WorkerExited>(&news)) {
+        WorkerExited exit = *exited;
+        notice.emplace(exit.rank, notice.size());
+        if (folder_.is_kept()) {
+          exit.log_folder = worker_folder(folder_.path(), exit.attempt, exit.local_rank);
+        }
+        outcome.exits.push_back(exit);
+        emit(exit);
+        if (exit.failed() && !exit.was_stopped) {
+          stop_survivors(group, exit.rank, describe_failure(exit));
+        }
       } else if (const auto* killed = std::get_if<WorkersKilled>(&news)) {
         emit(*killed);
       }

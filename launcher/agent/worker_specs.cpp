@@ -27,8 +27,12 @@ WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int
           .control_page_slot = local_rank};
 }
 
-StreamSpec make_stream_spec(StreamTarget target, bool is_shown, const std::string& prefix,
-                            const std::filesystem::path& file) {
+/// Without a log folder there is nowhere to keep what does not go to the console.
+constexpr const char* kNowhere = "/dev/null";
+
+StreamSpec make_stream_spec(const LaunchPlan& plan, StreamTarget target, bool is_shown,
+                            const std::string& prefix, const std::filesystem::path& log_file) {
+  const auto file = plan.log_dir ? log_file : std::filesystem::path(kNowhere);
   return {.target = target, .is_shown = is_shown, .prefix = prefix, .file = file};
 }
 
@@ -41,16 +45,17 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
     const int local_rank = static_cast<int>(i);
     const auto& folder = facts.worker_folders[i];
     const std::string prefix = "[" + plan.role + std::to_string(local_rank) + "]:";
-    WorkerSpec spec{.rank = local_rank,
-                    .local_rank = local_rank,
-                    .arguments = worker.arguments,
-                    .environment = to_environment(make_worker_env(plan, facts, local_rank)),
-                    .cpus = worker.cpus,
-                    .standard_output = make_stream_spec(worker.standard_output, worker.is_shown,
-                                                        prefix, folder / kStandardOutputFile),
-                    .standard_error = make_stream_spec(worker.standard_error, worker.is_shown,
-                                                       prefix, folder / kStandardErrorFile),
-                    .error_file = folder / kErrorFile};
+    WorkerSpec spec{
+        .rank = local_rank,
+        .local_rank = local_rank,
+        .arguments = worker.arguments,
+        .environment = to_environment(make_worker_env(plan, facts, local_rank)),
+        .cpus = worker.cpus,
+        .standard_output = make_stream_spec(plan, worker.standard_output, worker.is_shown, prefix,
+                                            folder / kStandardOutputFile),
+        .standard_error = make_stream_spec(plan, worker.standard_error, worker.is_shown, prefix,
+                                           folder / kStandardErrorFile),
+        .error_file = folder / kErrorFile};
     for (const auto& [name, value] : worker.environment) spec.environment[name] = value;
     specs.push_back(std::move(spec));
   }

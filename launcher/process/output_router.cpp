@@ -47,6 +47,8 @@ class OutputRouter::Impl {
     return std::make_shared<WorkerStream>(executor_, spec, std::move(console), log_);
   }
 
+  void write(std::string_view lines) { error_->write(own_lines_, std::string(lines)); }
+
   asio::awaitable<void> drain(Deadline deadline) {
     for (const auto& sink : {out_, error_}) {
       while (!sink->is_idle() && !deadline.passed()) {
@@ -62,6 +64,7 @@ class OutputRouter::Impl {
   Log log_;
   std::shared_ptr<ConsoleWriter> out_;
   std::shared_ptr<ConsoleWriter> error_;
+  LinePrefixer own_lines_{""};
 };
 
 OutputRouter::OutputRouter(asio::any_io_executor executor, Console console, Log log)
@@ -71,6 +74,10 @@ OutputRouter::~OutputRouter() = default;
 
 std::shared_ptr<WorkerStream> OutputRouter::open(const StreamSpec& spec, StreamKind kind) {
   return impl_->open(spec, kind);
+}
+
+void OutputRouter::write(std::string_view lines) {
+  impl_->write(lines);
 }
 
 asio::awaitable<void> OutputRouter::drain(Deadline deadline) {

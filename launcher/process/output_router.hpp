@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace ddprun {
 
@@ -44,6 +45,9 @@ class OutputRouter {
 
   /// Opens the file, if there is to be one, and a pipe. Throws Error{Errc::system} naming the file.
   std::shared_ptr<WorkerStream> open(const StreamSpec& spec, StreamKind kind);
+
+  /// Puts the agent's own lines, each with its newline, among the workers' on standard error.
+  void write(std::string_view lines);
 
   /// Waits until the console has taken what it is to get, or the deadline passes. For the end of
   /// the run.

@@ -2,7 +2,6 @@
 
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/final_report.hpp"
-#include "launcher/report/patient_writer.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <spdlog/pattern_formatter.h>
@@ -123,13 +122,6 @@ int terminal_columns(int fd, int if_none) {
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return if_none;
   return size.ws_col;
-}
-
-TextWriter descriptor_writer(int fd) {
-  // Shared because a std::function must be copyable; all copies are one writer.
-  return [writer = std::make_shared<PatientWriter>(fd)](std::string_view text) {
-    writer->write(text);
-  };
 }
 
 }  // namespace ddprun

@@ -56,7 +56,4 @@ std::optional<LogLevel> parse_log_level(std::string_view name);
 /// Columns of the terminal behind `fd`; `if_none` if it is not a terminal.
 int terminal_columns(int fd, int if_none);
 
-/// A writer to a console that may be stopped; see patient_writer.hpp.
-TextWriter descriptor_writer(int fd);
-
 }  // namespace ddprun
