@@ -8,26 +8,59 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <random>
 #include <set>
 #include <string>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
 
-// The ranks are forked from a process with a thread (the store's) and start threads themselves,
-// which ThreadSanitizer wants to be told.
-extern "C" const char* __tsan_default_options() {
-  return "die_after_fork=0";
-}
-
 namespace {
+
+/// A store server in a process of its own, so that this one, which forks the ranks, has no threads:
+/// ThreadSanitizer cannot follow a child of a process that has.
+class StoreProcess {
+ public:
+  StoreProcess() {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const TestStore store;
+      const StoreEndpoint endpoint = store.endpoint();
+      if (::write(ends[1], &endpoint.port, sizeof endpoint.port) > 0) ::pause();
+      ::_exit(1);
+    }
+    const ssize_t got = ::read(ends[0], &endpoint_.port, sizeof endpoint_.port);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    REQUIRE(got == sizeof endpoint_.port);
+  }
+  StoreProcess(const StoreProcess&) = delete;
+  StoreProcess& operator=(const StoreProcess&) = delete;
+  ~StoreProcess() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  const StoreEndpoint& endpoint() const { return endpoint_; }
+  Store connect() const { return Store::connect(endpoint_, Deadline::after(60s)); }
+
+ private:
+  pid_t pid_ = -1;
+  StoreEndpoint endpoint_;
+};
 
 WorkerEnv make_env(const StoreEndpoint& store, int rank, int size) {
   WorkerEnv env;
@@ -93,7 +126,7 @@ std::string check_all_reduce(ProcessGroup& group, float* values) {
 
 TEST_SUITE("host group") {
   TEST_CASE("processes that meet through the store agree, with and without copies") {
-    const TestStore store;
+    const StoreProcess store;
     for (const int size : {1, 2, 4}) {
       RankProcesses ranks(size, [&](int rank) {
         auto group = ProcessGroup::create(make_env(store.endpoint(), rank, size), small_group());
@@ -117,7 +150,7 @@ TEST_SUITE("host group") {
   }
 
   TEST_CASE("a group of the same name can be made again, and two of different names at once") {
-    const TestStore store;
+    const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       const auto env = make_env(store.endpoint(), rank, 2);
       std::vector<float> values(kElements);
@@ -136,7 +169,7 @@ TEST_SUITE("host group") {
 
   TEST_CASE("a rank killed at any moment is named by every survivor, and nothing is left") {
     const auto entries_before = shared_memory_entries();
-    const TestStore store;
+    const StoreProcess store;
     const unsigned seed = std::random_device{}();
     CAPTURE(seed);
     std::mt19937 random(seed);
@@ -177,7 +210,7 @@ TEST_SUITE("host group") {
   }
 
   TEST_CASE("two ranks killed at once are noticed, although nobody may have awaited them") {
-    const TestStore store;
+    const StoreProcess store;
     constexpr int kSize = 5;
     RankProcesses ranks(kSize, [&](int rank) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), small_group());
@@ -195,11 +228,10 @@ TEST_SUITE("host group") {
   }
 
   TEST_CASE("a stopped rank is named at the deadline, with the collective it did not enter") {
-    const TestStore store;
+    const StoreProcess store;
     constexpr int kSize = 3;
     RankProcesses ranks(kSize, [&](int rank) {
-      auto group =
-          ProcessGroup::create(make_env(store.endpoint(), rank, kSize), small_group(2s));
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), small_group(2s));
       group.barrier().wait();
       if (rank == 2) ::raise(SIGSTOP);
       float value = 1;
@@ -215,7 +247,7 @@ TEST_SUITE("host group") {
   }
 
   TEST_CASE("a rank that leaves while others go on is named; one that leaves at the end is not") {
-    const TestStore store;
+    const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), small_group());
       for (int i = 0; i < 100; ++i) group.barrier().wait();
@@ -227,7 +259,7 @@ TEST_SUITE("host group") {
   }
 
   TEST_CASE("the end of the attempt ends a collective that waits") {
-    const TestStore store;
+    const StoreProcess store;
     auto page = control::ControlPage::create(2);
     RankProcesses ranks(2, [&](int rank) {
       auto env = make_env(store.endpoint(), rank, 2);
@@ -246,7 +278,7 @@ TEST_SUITE("host group") {
   }
 
   TEST_CASE("ranks that never come are named") {
-    const TestStore store;
+    const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto options = small_group();
       options.join_timeout = 300ms;
