@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <type_traits>
 
 namespace ddprun::test {
 
@@ -63,6 +64,16 @@ struct HalfFormat {
   static std::uint16_t store(float value) { return to_half(value, kFractionBits, kBias); }
 };
 
+/// 64-bit integers wrap around.
+template <typename Wide>
+Wide multiply(Wide a, Wide b) {
+  if constexpr (std::is_integral_v<Wide>) {
+    return static_cast<Wide>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  } else {
+    return a * b;
+  }
+}
+
 template <typename Wide>
 Wide apply(ReduceOp op, Wide a, Wide b) {
   switch (op) {
@@ -70,7 +81,7 @@ Wide apply(ReduceOp op, Wide a, Wide b) {
     case ReduceOp::average:
       return a + b;
     case ReduceOp::product:
-      return a * b;
+      return multiply(a, b);
     case ReduceOp::min:
       return std::min(a, b);
     case ReduceOp::max:

@@ -67,9 +67,11 @@ void Sync::hold_life() {
     throw Error(Errc::usage, "process group: rank " + std::to_string(rank_) +
                                  " is already taken (do two workers have the same RANK?)");
   }
+  holds_life_ = true;
 }
 
 void Sync::release_life() noexcept {
+  if (!holds_life_) return;
   RankLine& line = region_.line(rank_);
   line.left.store(1);
   pthread_mutex_unlock(&line.life);

@@ -25,7 +25,7 @@ class Sync {
 
   /// From now on the end of the calling thread is the death of this rank.
   void hold_life();
-  /// By the same thread: this rank's end is not a death.
+  /// By the same thread: this rank's end is not a death. Nothing if it does not hold the life.
   void release_life() noexcept;
 
   void publish(Counter& counter, std::uint64_t value) const;
@@ -51,6 +51,7 @@ class Sync {
   int rank_;
   std::optional<control::ControlPage> page_;
   int spins_;
+  bool holds_life_ = false;
 };
 
 }  // namespace ddprun::shared_memory

@@ -77,7 +77,7 @@ struct GroupOptions {
   /// of half the machine's. It is address space only until it is used.
   std::size_t arena_bytes = 0;
   /// Called after each collective that succeeded by the thread that carried it out (one at a time),
-  /// if set.
+  /// if set. Must not throw.
   std::function<void(const CollectiveRecord&)> on_collective;
   Log log;
 };
