@@ -1,4 +1,4 @@
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/program.hpp"
 #include "trainers/trainer/dataset.hpp"
 #include "trainers/trainer/idx_file.hpp"
 #include "trainers/trainer/json_lines.hpp"
@@ -83,10 +83,10 @@ TEST_SUITE("trainer idx files") {
   TEST_CASE("a good file is read, compressed or not") {
     const ddprun::test::TemporaryFolder folder;
     const std::string bytes = idx(kImages, {2, 1, 3}, "abcdef");
-    write_gzip(folder.path() / "a.gz", bytes);
-    write_plain(folder.path() / "a", bytes);
+    write_gzip(fs::path(folder.path()) / "a.gz", bytes);
+    write_plain(fs::path(folder.path()) / "a", bytes);
     for (const char* name : {"a.gz", "a"}) {
-      const trainer::IdxArray array = trainer::read_idx(folder.path() / name, 3);
+      const trainer::IdxArray array = trainer::read_idx(fs::path(folder.path()) / name, 3);
       CHECK(array.dimensions == std::vector<std::size_t>{2, 1, 3});
       CHECK(std::string(array.values.begin(), array.values.end()) == "abcdef");
     }
@@ -111,7 +111,7 @@ TEST_SUITE("trainer idx files") {
         {idx(kImages, {1 << 20, 1 << 10, 1}, "a"), "truncated"},
     };
     for (const Damaged& damaged : table) {
-      const fs::path path = folder.path() / "damaged.gz";
+      const fs::path path = fs::path(folder.path()) / "damaged.gz";
       write_gzip(path, damaged.bytes);
       const std::string message = refusal([&] { trainer::read_idx(path, 3); });
       CHECK_MESSAGE(contains(message, damaged.says), message);
@@ -121,7 +121,7 @@ TEST_SUITE("trainer idx files") {
 
   TEST_CASE("a compressed stream that was cut short anywhere is refused") {
     const ddprun::test::TemporaryFolder folder;
-    const fs::path path = folder.path() / "cut.gz";
+    const fs::path path = fs::path(folder.path()) / "cut.gz";
     write_gzip(path, idx(kImages, {3, 2, 2}, "abcdefghijkl"));
     const std::string whole = read_all(path);
     for (std::size_t size = 0; size < whole.size(); ++size) {
@@ -132,7 +132,7 @@ TEST_SUITE("trainer idx files") {
 
   TEST_CASE("a flipped bit within a compressed stream is refused") {
     const ddprun::test::TemporaryFolder folder;
-    const fs::path path = folder.path() / "flipped.gz";
+    const fs::path path = fs::path(folder.path()) / "flipped.gz";
     write_gzip(path, idx(kImages, {3, 2, 2}, "abcdefghijkl"));
     std::string bytes = read_all(path);
     bytes[bytes.size() - 6] = static_cast<char>(bytes[bytes.size() - 6] ^ 1);  // in the checksum
@@ -161,7 +161,7 @@ TEST_SUITE("trainer data folder") {
   TEST_CASE("labels that are too many or too large are refused") {
     const ddprun::test::TemporaryFolder folder;
     write_data_set(folder.path(), 3);
-    const fs::path labels = folder.path() / "t10k-labels-idx1-ubyte.gz";
+    const fs::path labels = fs::path(folder.path()) / "t10k-labels-idx1-ubyte.gz";
     write_gzip(labels, idx(kLabels, {4}, std::string(4, '\x01')));
     CHECK(contains(refusal([&] { trainer::load_fashion_mnist(folder.path()); }), "has 4 labels"));
     write_gzip(labels, idx(kLabels, {3}, std::string("\x01\x0a\x01")));
@@ -173,7 +173,7 @@ TEST_SUITE("trainer data folder") {
 TEST_SUITE("trainer JSON lines") {
   TEST_CASE("lines are appended to or begun anew, and a file that cannot be written is named") {
     const ddprun::test::TemporaryFolder folder;
-    const fs::path path = folder.path() / "lines";
+    const fs::path path = fs::path(folder.path()) / "lines";
     using trainer::JsonLines;
     JsonLines(path, JsonLines::Start::empty).write({{"a", 1}});
     JsonLines(path, JsonLines::Start::append).write({{"b", 2}});
@@ -181,8 +181,8 @@ TEST_SUITE("trainer JSON lines") {
     JsonLines(path, JsonLines::Start::empty).write({{"c", 3}});
     CHECK(read_all(path) == "{\"c\":3}\n");
     CHECK_FALSE(JsonLines("", JsonLines::Start::empty).is_open());
-    const auto message =
-        refusal([&] { JsonLines(folder.path() / "none" / "x", JsonLines::Start::empty); });
+    const auto message = refusal(
+        [&] { JsonLines(fs::path(folder.path()) / "none" / "x", JsonLines::Start::empty); });
     CHECK(contains(message, "none/x cannot be written: No such file"));
   }
 }

@@ -354,7 +354,14 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
 
 /// The whole worker, from its command line to its exit code.
 int run(const WorkerEnv& env, int argc, const char* const* argv) {
-  const CommandLine command_line = parse_command_line(argc, argv);
+  constexpr int kUsageExit = 2;
+  CommandLine command_line;
+  try {
+    command_line = parse_command_line(argc, argv);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "trainer: %s\n", error.what());
+    return kUsageExit;
+  }
   if (!command_line.help.empty()) {
     if (env.rank == 0) std::fputs(command_line.help.c_str(), stdout);
     return 0;
