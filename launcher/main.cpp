@@ -15,6 +15,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <fcntl.h>
 #include <optional>
 #include <unistd.h>
 
@@ -108,11 +109,20 @@ int launch(const std::vector<std::string>& arguments) {
   return run(std::get<LaunchPlan>(plan), level.value_or(LogLevel::info));
 }
 
+/// A descriptor below 3 that is closed would be given to the next file that is opened, and workers
+/// would take it for a standard stream.
+void open_missing_standard_streams() {
+  int fd = ::open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::dup(fd);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
 }  // namespace
 
 }  // namespace ddprun
 
 int main(int argc, char** argv) {
+  ddprun::open_missing_standard_streams();
   try {
     return ddprun::launch({argv + 1, argv + argc});
   } catch (const ddprun::Error& error) {

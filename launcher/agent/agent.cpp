@@ -73,9 +73,7 @@ class Agent::Impl {
  private:
   asio::awaitable<RunFinished> make_attempts() {
     StoreServer store(
-        executor_, {.address = plan_.store_host,
-                    .port = plan_.store_port,
-                    .log = [this](LogLevel level, std::string_view line) { warn(level, line); }});
+        executor_, {.address = plan_.store_host, .port = plan_.store_port, .log = warning_log()});
     store.start();
     emit(RunStarted{.run_id = plan_.run_id,
                     .program = plan_.program,
@@ -113,7 +111,8 @@ class Agent::Impl {
     for (const auto& worker : plan_.workers) {
       facts.worker_folders.push_back(folder_.make_worker_folder(facts.attempt, worker.local_rank));
     }
-    WorkerGroup group(executor_, facts.attempt, containment_, router_, std::move(page));
+    WorkerGroup group(executor_, facts.attempt, containment_, router_, std::move(page),
+                      warning_log());
     const auto started = group.start(make_worker_specs(plan_, facts));
     if (const auto* failure = std::get_if<WorkerNotStarted>(&started)) {
       emit(*failure);
@@ -226,8 +225,11 @@ class Agent::Impl {
 
   void emit(const Event& event) { events_.take(event, std::chrono::system_clock::now()); }
 
-  void warn(LogLevel level, std::string_view line) {
-    if (level >= LogLevel::warn) emit(Warning{std::string(line)});
+  /// For the parts that speak of themselves; what they say below a warning is not for operators.
+  Log warning_log() {
+    return [this](LogLevel level, std::string_view line) {
+      if (level >= LogLevel::warn) emit(Warning{std::string(line)});
+    };
   }
 
   asio::any_io_executor executor_;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <unistd.h>
 
 using ddprun::test::in_bin;
 using ddprun::test::Program;
@@ -19,6 +20,8 @@ using ddprun::test::TemporaryFolder;
 using ddprun::test::write_file;
 
 namespace {
+
+namespace fs = std::filesystem;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -41,6 +44,32 @@ std::vector<std::string> launch(std::vector<std::string> options, const std::str
   arguments.push_back(escaped);
   return arguments;
 }
+
+/// A memory cgroup with a limit, where this user may make one.
+class LimitedMemory {
+ public:
+  explicit LimitedMemory(const std::string& limit) {
+    const fs::path version_1 = "/sys/fs/cgroup/memory";
+    const bool is_version_1 = fs::exists(version_1);
+    folder_ = (is_version_1 ? version_1 : fs::path("/sys/fs/cgroup")) /
+              ("ddprun-test-" + std::to_string(::getpid()));
+    std::error_code error;
+    if (!fs::create_directory(folder_, error)) return;
+    const auto file = folder_ / (is_version_1 ? "memory.limit_in_bytes" : "memory.max");
+    is_there_ = fs::exists(file);
+    if (is_there_) write_file(file, limit);
+  }
+  LimitedMemory(const LimitedMemory&) = delete;
+  LimitedMemory& operator=(const LimitedMemory&) = delete;
+  ~LimitedMemory() { ::rmdir(folder_.c_str()); }
+
+  bool is_there() const { return is_there_; }
+  std::string processes() const { return folder_ / "cgroup.procs"; }
+
+ private:
+  fs::path folder_;
+  bool is_there_ = false;
+};
 
 }  // namespace
 
@@ -114,6 +143,32 @@ TEST_SUITE("launch") {
     CHECK(events.back().at("event") == "run_finished");
   }
 
+  TEST_CASE("a worker that the kernel killed for lack of memory is reported as such") {
+    const LimitedMemory memory("100M");
+    if (!memory.is_there()) {
+      MESSAGE("no memory cgroup can be made here");
+      return;
+    }
+    // tail keeps an endless line in memory.
+    const auto result =
+        run_program({"/bin/sh", "-c", "echo $$ > " + memory.processes() + "; exec \"$@\"", "sh",
+                     in_bin("ddprun"), "--no_python", "/usr/bin/tail", "/dev/zero"});
+    INFO(result.output);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.output, "SIGKILL (out of memory)"));
+  }
+
+  TEST_CASE("closed standard streams harm nobody") {
+    const TemporaryFolder folder;
+    const auto result = run_program(
+        {"/bin/sh", "-c", "exec \"$@\" 0<&- 1>&- 2>&-", "sh", in_bin("ddprun"), "--log_dir",
+         folder.path(), "-r3", "--nproc_per_node=2", "--no_python", "/bin/sh", "-c", "echo fine"});
+    CHECK(result.exit_code == 0);
+    for (const auto& entry : fs::recursive_directory_iterator(folder.path())) {
+      if (entry.path().filename() == "stdout.log") CHECK(read_file(entry.path()) == "fine\n");
+    }
+  }
+
   TEST_CASE("a program that cannot be executed is an error at once and costs no restart") {
     const TemporaryFolder folder;
     write_file(folder / "script", "#!/no/such/interpreter\n", true);
@@ -153,7 +208,7 @@ TEST_SUITE("launch") {
     INFO(result.output);
     CHECK(result.exit_code == 0);
     std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "logs")) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder / "logs")) {
       if (entry.path().filename() == "stdout.log") files.push_back(read_file(entry.path()));
     }
     std::sort(files.begin(), files.end());
