@@ -1,0 +1,90 @@
+#include "launcher/agent/worker_specs.hpp"
+
+#include <ddprun/worker_env.hpp>
+
+#include <doctest/doctest.h>
+
+using ddprun::AttemptFacts;
+using ddprun::LaunchPlan;
+using ddprun::make_worker_specs;
+using ddprun::StreamTarget;
+using ddprun::WorkerEnv;
+
+namespace {
+
+LaunchPlan plan_of_two() {
+  LaunchPlan plan{.run_id = "run 7", .role = "trainer", .store_host = "127.0.0.1"};
+  plan.workers = {{.local_rank = 0, .arguments = {"/bin/true"}},
+                  {.local_rank = 1,
+                   .arguments = {"/bin/false", "1"},
+                   .standard_output = StreamTarget::file,
+                   .standard_error = StreamTarget::tee,
+                   .is_shown = false,
+                   .cpus = {2, 3}}};
+  plan.max_restarts = 4;
+  return plan;
+}
+
+const AttemptFacts kFacts{.attempt = 2,
+                          .store_port = 4711,
+                          .control_page_fd = 9,
+                          .worker_folders = {"/run/attempt_2/0", "/run/attempt_2/1"}};
+
+WorkerEnv env_of(const std::map<std::string, std::string>& environment) {
+  return ddprun::from_environment([&](const std::string& name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    if (found == environment.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("worker specs") {
+  TEST_CASE("each worker gets its own place in the environment, command and CPUs") {
+    const auto specs = make_worker_specs(plan_of_two(), kFacts);
+    REQUIRE(specs.size() == 2);
+    CHECK(specs[1].arguments == std::vector<std::string>{"/bin/false", "1"});
+    CHECK(specs[1].cpus == std::vector<int>{2, 3});
+    CHECK(specs[1].error_file == "/run/attempt_2/1/error.json");
+    CHECK(env_of(specs[1].environment) == WorkerEnv{.rank = 1,
+                                                    .world_size = 2,
+                                                    .local_rank = 1,
+                                                    .local_world_size = 2,
+                                                    .role_rank = 1,
+                                                    .role_world_size = 2,
+                                                    .role_name = "trainer",
+                                                    .master_port = 4711,
+                                                    .restart_count = 2,
+                                                    .max_restarts = 4,
+                                                    .run_id = "run 7",
+                                                    .use_agent_store = true,
+                                                    .error_file = "/run/attempt_2/1/error.json",
+                                                    .control_page_fd = 9,
+                                                    .control_page_slot = 1});
+  }
+
+  TEST_CASE("what the plan adds to the environment is laid over the rest") {
+    auto plan = plan_of_two();
+    plan.workers[1].environment = {{"LOCAL_RANK", "0"}, {"OMP_NUM_THREADS", "1"}};
+    const auto specs = make_worker_specs(plan, kFacts);
+    CHECK(specs[1].environment.at("LOCAL_RANK") == "0");
+    CHECK(specs[1].environment.at("OMP_NUM_THREADS") == "1");
+    CHECK(env_of(specs[1].environment).control_page_slot == 1);
+    CHECK_FALSE(specs[0].environment.contains("OMP_NUM_THREADS"));
+  }
+
+  TEST_CASE("streams go to the worker's folder, or nowhere if no folder is kept") {
+    auto plan = plan_of_two();
+    CHECK(make_worker_specs(plan, kFacts)[1].standard_output.file == "/dev/null");
+    plan.log_dir = "/run";
+    const auto specs = make_worker_specs(plan, kFacts);
+    CHECK(specs[1].standard_output.target == StreamTarget::file);
+    CHECK(specs[1].standard_output.file == "/run/attempt_2/1/stdout.log");
+    CHECK(specs[1].standard_error.target == StreamTarget::tee);
+    CHECK(specs[1].standard_error.file == "/run/attempt_2/1/stderr.log");
+    CHECK_FALSE(specs[1].standard_error.is_shown);
+    CHECK(specs[0].standard_output.target == StreamTarget::console);
+    CHECK(specs[0].standard_output.prefix == "[trainer0]:");
+  }
+}
