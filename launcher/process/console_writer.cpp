@@ -99,18 +99,23 @@ void ConsoleWriter::push() {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return watch();
     if (written < 0) {
-      write_log(log_, LogLevel::warn,
-                std::string("console: ") + std::strerror(errno) +
-                    "; the workers' output is not shown any more");
-      kind_ = Kind::broken;
-      pending_.clear();
-      dropped_lines_ = dropped_bytes_ = 0;
+      give_up(std::strerror(errno));
       break;
     }
     pending_.erase(0, static_cast<std::size_t>(written));
     if (pending_.empty()) announce_dropped();
   }
   idle_signal_.cancel();
+}
+
+void ConsoleWriter::give_up(const char* reason) {
+  // First of all, as the warning may come back here as a line to be shown.
+  kind_ = Kind::broken;
+  pending_.clear();
+  dropped_lines_ = dropped_bytes_ = 0;
+  open_line_ = nullptr;
+  write_log(log_, LogLevel::warn,
+            std::string("console: ") + reason + "; the workers' output is not shown any more");
 }
 
 ssize_t ConsoleWriter::write_some() {

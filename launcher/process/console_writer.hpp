@@ -56,6 +56,7 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   void open_anew(int fd);
   void watch();
   void push();
+  void give_up(const char* reason);
   ssize_t write_some();
   void announce_dropped();
 

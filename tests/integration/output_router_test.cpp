@@ -168,7 +168,11 @@ TEST_SUITE("console") {
       router = std::make_unique<OutputRouter>(
           io.get_executor(),
           OutputRouter::Console{.standard_output = pipe[1], .standard_error = pipe[1]},
-          [this](LogLevel, std::string_view line) { log.emplace_back(line); });
+          [this](LogLevel, std::string_view line) {
+            log.emplace_back(line);
+            // As the program does, which shows its warnings on the same console.
+            if (log.size() < 100) router->write(std::string(line) + "\n");
+          });
       group = std::make_unique<WorkerGroup>(io.get_executor(), 0, containment, *router,
                                             control::ControlPage::create(1));
     }

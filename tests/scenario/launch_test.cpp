@@ -287,4 +287,19 @@ TEST_SUITE("launch") {
     CHECK(program.wait() == 0);
     CHECK(count(program.output(), "]:got") == 2);
   }
+
+  TEST_CASE("a console whose reader goes away ends neither the workers nor the agent") {
+    const TemporaryFolder folder;
+    Program program(launch({"--nproc_per_node=2"},
+                           "echo up; until [ -e $GO ]; do sleep 0.01; done; "
+                           "echo more; echo more >&2; touch $GO.$RANK"),
+                    {{"GO", folder / "go"}});
+    REQUIRE(program.read_until(
+        [](std::string_view output) { return count(std::string(output), "up") == 2; }));
+    program.stop_reading();
+    write_file(folder / "go", "");
+    CHECK(program.wait() == 0);
+    CHECK(std::filesystem::exists(folder / "go.0"));
+    CHECK(std::filesystem::exists(folder / "go.1"));
+  }
 }

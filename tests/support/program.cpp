@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 namespace ddprun::test {
 
@@ -97,7 +98,11 @@ Program::~Program() {
     ::waitpid(pid_, nullptr, 0);
   }
   for (const pid_t left : descendants()) ::kill(left, SIGKILL);
-  ::close(pipe_);
+  stop_reading();
+}
+
+void Program::stop_reading() {
+  if (pipe_ >= 0) ::close(std::exchange(pipe_, -1));
 }
 
 void Program::signal(int number) const {

@@ -39,6 +39,9 @@ class Program {
                   std::chrono::seconds limit = std::chrono::seconds(60));
   bool read_until_contains(std::string_view text);
 
+  /// Closes the reading end of its output, as a pager does that was left.
+  void stop_reading();
+
   /// Reads to the end and reaps. Returns the exit code, or minus the signal that ended it. After
   /// `limit` it is killed and -1000 is returned.
   int wait(std::chrono::seconds limit = std::chrono::seconds(120));
