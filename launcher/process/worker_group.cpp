@@ -49,9 +49,10 @@ std::variant<std::vector<WorkerStarted>, WorkerNotStarted> WorkerGroup::Impl::st
   for (const auto& spec : specs) {
     if (const auto failure = fork_worker(spec)) return give_up(spec, *failure);
   }
+  const auto deadline = Deadline::after(kExecLimit);
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     auto& process = workers_[i]->process;
-    const auto failure = process.wait_for_exec(Deadline::after(kExecLimit));
+    const auto failure = process.wait_for_exec(deadline);
     if (failure) return give_up(specs[i], *failure);
     started.push_back({.attempt = attempt_, .rank = specs[i].rank, .pid = process.pid()});
   }

@@ -9,6 +9,7 @@
 #include <boost/process/v2/process.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <linux/sched.h>
 #include <poll.h>
@@ -80,6 +81,17 @@ std::string oom_score_of_worker() {
   int own = 0;
   std::ifstream("/proc/self/oom_score_adj") >> own;
   return std::to_string(std::min(own + kOomScoreAboveAgent, 1000));
+}
+
+/// Waits until the descriptor can be read; false if the deadline passes. A signal to the agent that
+/// comes meanwhile changes nothing.
+bool wait_until_readable(int fd, Deadline deadline) {
+  pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+  int count = 0;
+  do {
+    count = ::poll(&ready, 1, deadline.remaining_poll_milliseconds());
+  } while (count < 0 && errno == EINTR);
+  return count > 0;
 }
 
 int highest_descriptor() {
@@ -230,16 +242,14 @@ class WorkerProcess::Impl {
   }
 
   std::optional<StartFailure> wait_for_exec(Deadline deadline) {
-    pollfd ready{.fd = status_.get(), .events = POLLIN, .revents = 0};
-    const int count = ::poll(&ready, 1, deadline.remaining_poll_milliseconds());
+    const bool has_answered = wait_until_readable(status_.get(), deadline);
     StatusRecord record{};
-    if (count > 0 && ::read(status_.get(), &record, sizeof(record)) == 0) {
+    if (has_answered && ::read(status_.get(), &record, sizeof(record)) == 0) {
       status_ = UniqueFd();
       return std::nullopt;
     }
-    const StartFailure timed_out{.step = StartStep::exec, .error_number = ETIMEDOUT};
     kill_and_reap();
-    if (count <= 0) return timed_out;
+    if (!has_answered) return StartFailure{.step = StartStep::exec, .error_number = ETIMEDOUT};
     return StartFailure{.step = record.step, .error_number = record.error_number};
   }
 
@@ -255,8 +265,7 @@ class WorkerProcess::Impl {
   }
 
   bool has_ended() {
-    pollfd ready{.fd = pidfd_.native_handle(), .events = POLLIN, .revents = 0};
-    return is_reaped_ || ::poll(&ready, 1, 0) > 0;
+    return is_reaped_ || wait_until_readable(pidfd_.native_handle(), Deadline::after({}));
   }
 
   ProcessExit reap() {
@@ -291,10 +300,8 @@ class WorkerProcess::Impl {
   void kill_and_reap() noexcept {
     ::kill(-pid_, SIGKILL);
     ::kill(pid_, SIGKILL);  // it may not have its own group yet
-    pollfd ready{.fd = pidfd_.native_handle(), .events = POLLIN, .revents = 0};
-    const int limit =
-        static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(kReapLimit).count());
-    if (::poll(&ready, 1, limit) > 0) ::waitpid(pid_, nullptr, 0);
+    if (wait_until_readable(pidfd_.native_handle(), Deadline::after(kReapLimit)))
+      ::waitpid(pid_, nullptr, 0);
     is_reaped_ = true;
   }
 

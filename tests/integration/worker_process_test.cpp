@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 using namespace ddprun;
@@ -129,6 +130,27 @@ TEST_SUITE("worker process") {
     bench.start({spec});
     bench.run_to_end();
     CHECK(bench.console() == "[w0]:1 2 3\n");
+  }
+
+  TEST_CASE("signals that reach the agent while workers start do not disturb the start") {
+    struct sigaction handler {
+    }, before{};
+    handler.sa_handler = [](int) {};
+    ::sigaction(SIGALRM, &handler, &before);
+    WorkerBench bench(8);
+    std::vector<WorkerSpec> workers;
+    for (int i = 0; i < 8; ++i) workers.push_back(shell_worker(i, "exit 0"));
+    // Many in the time that one exec takes.
+    const itimerval often{.it_interval = {.tv_sec = 0, .tv_usec = 50},
+                          .it_value = {.tv_sec = 0, .tv_usec = 50}};
+    ::setitimer(ITIMER_REAL, &often, nullptr);
+    const auto result = bench.group().start(workers);
+    const itimerval off{};
+    ::setitimer(ITIMER_REAL, &off, nullptr);
+    ::sigaction(SIGALRM, &before, nullptr);
+    CHECK(std::holds_alternative<std::vector<WorkerStarted>>(result));
+    bench.run_to_end();
+    CHECK(bench.history().exited.size() == 8);
   }
 
   TEST_CASE("a kernel without clone3 starts workers just as well") {
