@@ -28,7 +28,8 @@ void announce_exit(int status, void* argument) {
 void announce_alive(const WorkerEnv& env) {
   if (!env.control_page_fd) return;
   const int slot = env.control_page_slot;
-  auto* announcement =
+  // Static, so that leak checkers still see it when the exit handler has let go of it.
+  static auto* const announcement =
       new Announcement{control::ControlPage::attach(*env.control_page_fd, slot), slot};
   announcement->page.announce_alive(slot);
   ::on_exit(announce_exit, announcement);
