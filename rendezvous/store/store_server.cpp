@@ -20,6 +20,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <system_error>
+#include <tuple>
 #include <unistd.h>
 #include <unordered_map>
 #include <utility>
@@ -34,8 +35,12 @@ using asio::ip::tcp;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
-/// Most requests have less than 100 bytes, so this is about large values: enough for few calls, and
-/// little enough for the others not to wait.
+/// Nearly every request fits, so one read is all there is; and each connection has a buffer of its
+/// own of this size, so it should be small.
+constexpr std::size_t kFirstReadBytes = 1024;
+
+/// The rest of a larger one, through a buffer that all share: enough for few calls, and little
+/// enough for the others not to wait.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
 /// Time to wait when there is no descriptor or memory for another connection: nothing else tells
@@ -50,6 +55,7 @@ struct Session {
 
   tcp::socket socket;
   ClientId id;
+  std::array<char, kFirstReadBytes> arriving;
   wire::RequestParser parser;
   std::string replies;            ///< of which the client has not taken all yet
   std::size_t taken_bytes = 0;    ///< of replies, from the front
@@ -122,7 +128,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   }
   void admit(int fd);
 
-  void read(Session& session);
+  void read_more(Session& session);
   void carry_out(Session& session, std::string_view input);
   void deliver(std::vector<Delivery> replies);
   void write(Session& session);
@@ -144,7 +150,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   std::size_t session_bytes_ = 0;  ///< half-received requests and unread replies
   std::vector<ClientId> replied_;  ///< clients that got a reply since the last write, with repeats
   StoreServerStats counts_;
-  std::array<char, kReadBytes> buffer_;  ///< what has just been read; shared by all sessions
+  std::array<char, kReadBytes> buffer_;  ///< of read_more()
 };
 
 asio::awaitable<void> StoreServer::Impl::accept_clients(std::shared_ptr<Impl> self) {
@@ -199,10 +205,18 @@ void StoreServer::Impl::admit(int fd) {
 
 asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, SessionPointer session) {
   while (session->is_open()) {
+    boost::system::error_code error;
+    std::size_t bytes = 0;
     // Who does not read its replies is not read from either.
     const bool is_writing = session->unread_bytes() > 0;
-    const auto direction = is_writing ? tcp::socket::wait_write : tcp::socket::wait_read;
-    const auto [error] = co_await session->socket.async_wait(direction, kAwait);
+    if (is_writing) {
+      const auto ready = co_await session->socket.async_wait(tcp::socket::wait_write, kAwait);
+      std::tie(error) = ready;
+    } else {
+      const auto buffer = asio::buffer(session->arriving);
+      const auto arrived = co_await session->socket.async_read_some(buffer, kAwait);
+      std::tie(error, bytes) = arrived;
+    }
     if (!session->is_open()) break;
     if (error == asio::error::operation_aborted) continue;  // by write(): there is more to send
     if (error) {
@@ -211,16 +225,17 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
       self->write(*session);
       self->count_bytes(*session);
     } else {
-      self->read(*session);
+      self->carry_out(*session, {session->arriving.data(), bytes});
+      if (bytes == kFirstReadBytes && session->is_open()) self->read_more(*session);
     }
   }
 }
 
-void StoreServer::Impl::read(Session& session) {
+void StoreServer::Impl::read_more(Session& session) {
   const ssize_t bytes =
       ::recv(session.socket.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-  if (bytes > 0) return carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)});
-  if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) close(session);
+  if (bytes > 0) carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)});
+  // Otherwise there is nothing, or serve() will find out what is wrong.
 }
 
 void StoreServer::Impl::carry_out(Session& session, std::string_view input) {
