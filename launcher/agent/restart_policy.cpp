@@ -1,6 +1,6 @@
 #include "launcher/agent/restart_policy.hpp"
 
-#include <string.h>
+#include "rendezvous/base/signal_name.hpp"
 
 #include <algorithm>
 #include <string_view>
@@ -33,10 +33,7 @@ std::string describe_failure(const WorkerExited& exit) {
   std::string text =
       "rank " + std::to_string(exit.rank) + " (pid " + std::to_string(exit.pid) + ")";
   if (exit.signal == 0) return text + " exited with code " + std::to_string(exit.exit_code);
-  const char* abbreviation = ::sigabbrev_np(exit.signal);
-  text += " was killed by ";
-  text += abbreviation != nullptr ? "SIG" + std::string(abbreviation)
-                                  : "signal " + std::to_string(exit.signal);
+  text += " was killed by " + signal_name(exit.signal);
   if (exit.is_out_of_memory) text += " (out of memory)";
   return text;
 }
