@@ -124,6 +124,7 @@ class Agent::Impl {
     co_await watch_workers(group, outcome);
     const auto strays = co_await group.sweep();
     current_.group = nullptr;
+    folder_.end_attempt(facts.attempt);
     if (!strays.empty()) {
       emit(Warning{std::to_string(strays.size()) +
                    " processes that the workers had left running were killed"});

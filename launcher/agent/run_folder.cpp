@@ -22,7 +22,10 @@ fs::path make_folder(const fs::path& path) {
 }
 
 fs::path make_temporary_folder() {
-  std::string name = (fs::temp_directory_path() / "ddprun-XXXXXX").string();
+  std::error_code error;
+  const auto folder = fs::temp_directory_path(error);
+  if (error) throw_system_error("there is no temporary folder (see TMPDIR)", error.value());
+  std::string name = (folder / "ddprun-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
     throw_system_error("folder " + name + " cannot be made", errno);
   }
@@ -42,6 +45,11 @@ RunFolder::~RunFolder() {
 
 fs::path RunFolder::make_worker_folder(int attempt, int local_rank) const {
   return make_folder(worker_folder(path_, attempt, local_rank));
+}
+
+void RunFolder::end_attempt(int attempt) const {
+  std::error_code ignored;
+  if (!is_kept_) fs::remove_all(worker_folder(path_, attempt, 0).parent_path(), ignored);
 }
 
 }  // namespace ddprun

@@ -25,6 +25,10 @@ class RunFolder {
   /// Makes the folder of one worker in one attempt and returns it.
   std::filesystem::path make_worker_folder(int attempt, int local_rank) const;
 
+  /// Removes the attempt's folder unless it is to be kept: thousands of restarts must not fill the
+  /// temporary folder, which may be in memory.
+  void end_attempt(int attempt) const;
+
  private:
   std::filesystem::path path_;
   bool is_kept_;

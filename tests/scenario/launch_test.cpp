@@ -17,6 +17,7 @@ using ddprun::test::read_file;
 using ddprun::test::read_json_lines;
 using ddprun::test::run_program;
 using ddprun::test::TemporaryFolder;
+using ddprun::test::wait_until;
 using ddprun::test::write_file;
 
 namespace {
@@ -301,5 +302,15 @@ TEST_SUITE("launch") {
     CHECK(program.wait() == 0);
     CHECK(std::filesystem::exists(folder / "go.0"));
     CHECK(std::filesystem::exists(folder / "go.1"));
+  }
+
+  TEST_CASE("an attempt's temporary folder goes when the attempt is over") {
+    const TemporaryFolder folder;
+    const auto result = run_program(
+        launch({"--max_restarts=3"}, "ls $TMPDIR/*; [ $TORCHELASTIC_RESTART_COUNT = 3 ]"),
+        {{"TMPDIR", folder.path()}});
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.output, "]:attempt_3\n"));
+    CHECK(count(result.output, "]:attempt_0\n") == 1);
   }
 }
