@@ -13,11 +13,13 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <fcntl.h>
 #include <optional>
 #include <unistd.h>
+#include <utility>
 
 namespace ddprun {
 
@@ -47,27 +49,46 @@ bool is_colored_terminal(int fd) {
   return ::isatty(fd) != 0 && !process_environment("NO_COLOR");
 }
 
+/// Keeps signals waiting for as long as it lives: one that ended the program half way through its
+/// preparations would leave behind what had been made by then.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+  ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
 int run(const LaunchPlan& plan, LogLevel level) {
   boost::asio::io_context context(1);
-  std::optional<ConsoleSink> console;
-  const Log log = [&console](LogLevel log_level, std::string_view line) {
-    if (log_level < LogLevel::warn) return;
-    console->take(Warning{std::string(line)}, std::chrono::system_clock::now());
+  std::optional<Sinks> sinks;
+  const Log log = [&sinks](LogLevel log_level, std::string_view line) {
+    if (log_level < LogLevel::warn || !sinks) return;
+    sinks->take(Warning{std::string(line)}, std::chrono::system_clock::now());
   };
   OutputRouter router(context.get_executor(), {}, log);
-  console.emplace(
+  ConsoleSink console(
       ConsoleSettings{.level = level,
                       .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal),
                       .is_colored = is_colored_terminal(STDERR_FILENO)},
       [&router](std::string_view lines) { router.write(lines); });
   std::optional<JsonLinesSink> file;
   if (plan.events_file) file.emplace(*plan.events_file, 0, log);
-  Sinks sinks(*console, file ? &*file : nullptr);
+  sinks.emplace(console, file ? &*file : nullptr);
+  std::optional<HeldSignals> until_the_agent_takes_them(std::in_place);
   const RunFolder folder(plan);
   // Before any thread: it forks the guardian.
   Containment containment(ContainmentMode::automatic, log,
                           folder.is_kept() ? std::filesystem::path() : folder.path());
-  Agent agent(context.get_executor(), plan, folder, containment, router, sinks);
+  Agent agent(context.get_executor(), plan, folder, containment, router, *sinks);
+  until_the_agent_takes_them.reset();
   int exit_code = kExitFailure;
   std::exception_ptr failure;
   auto main_task = [&]() -> boost::asio::awaitable<void> {

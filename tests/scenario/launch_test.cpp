@@ -313,4 +313,19 @@ TEST_SUITE("launch") {
     CHECK(contains(result.output, "]:attempt_3\n"));
     CHECK(count(result.output, "]:attempt_0\n") == 1);
   }
+
+  TEST_CASE("a signal at any moment of the start ends the run and leaves nothing") {
+    for (int moment = 0; moment < 40; ++moment) {
+      CAPTURE(moment);
+      const TemporaryFolder folder;
+      Program program(launch({"--nproc_per_node=4"}, "sleep 1000"), {{"TMPDIR", folder.path()}});
+      // From before main to some time after the workers' exec.
+      wait_until([] { return false; }, std::chrono::microseconds(500 * moment));
+      program.signal(SIGTERM);
+      const int status = program.wait();
+      CHECK((status == -SIGTERM || status == 128 + SIGTERM));
+      CHECK(program.leaves_no_process());
+      CHECK(std::filesystem::is_empty(folder.path()));
+    }
+  }
 }

@@ -211,7 +211,7 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit) {
+bool wait_until(const std::function<bool()>& condition, std::chrono::microseconds limit) {
   const auto until = Clock::now() + limit;
   while (!condition()) {
     if (Clock::now() >= until) return false;

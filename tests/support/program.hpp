@@ -89,7 +89,7 @@ class TemporaryFolder {
 
 /// Waits for a condition that nobody announces, such as a file's content; false after `limit`.
 bool wait_until(const std::function<bool()>& condition,
-                std::chrono::seconds limit = std::chrono::seconds(60));
+                std::chrono::microseconds limit = std::chrono::seconds(60));
 
 std::string read_file(const std::string& path);
 
