@@ -37,6 +37,12 @@ bool is_forwarded(int signal) {
          std::end(kForwardedSignals);
 }
 
+/// nohup's way to say that the end of the terminal is not the end of the run.
+bool is_hang_up_ignored() {
+  struct sigaction action {};
+  return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 class Agent::Impl {
@@ -51,7 +57,9 @@ class Agent::Impl {
         events_(events),
         signals_(executor_),
         pause_(executor_) {
-    for (const int signal : plan.signals_to_handle) signals_.add(signal);
+    for (const int signal : plan.signals_to_handle) {
+      if (signal != SIGHUP || !is_hang_up_ignored()) signals_.add(signal);
+    }
     for (const int signal : kForwardedSignals) {
       const auto& handled = plan.signals_to_handle;
       if (std::find(handled.begin(), handled.end(), signal) == handled.end()) signals_.add(signal);

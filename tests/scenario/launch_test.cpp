@@ -328,4 +328,15 @@ TEST_SUITE("launch") {
       CHECK(std::filesystem::is_empty(folder.path()));
     }
   }
+
+  TEST_CASE("under nohup a run goes on when its terminal has gone") {
+    auto arguments = launch({}, "trap 'exit 0' USR1; echo up; while :; do sleep 0.05; done");
+    arguments.insert(arguments.begin(), "nohup");
+    Program program(arguments);
+    REQUIRE(program.read_until_contains("up"));
+    program.signal(SIGHUP);
+    program.signal(SIGUSR1);
+    CHECK(program.wait() == 0);
+    CHECK_FALSE(contains(program.output(), "SIGHUP"));
+  }
 }
