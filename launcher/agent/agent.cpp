@@ -43,6 +43,16 @@ bool is_hang_up_ignored() {
   return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+std::string message_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an unknown failure";
+  }
+}
+
 }  // namespace
 
 class Agent::Impl {
@@ -72,8 +82,10 @@ class Agent::Impl {
     auto watch = asio::co_spawn(executor_, watch_signals(), asio::deferred);
     auto both = asio::experimental::make_parallel_group(std::move(attempts), std::move(watch));
     auto ended = co_await both.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
-    if (std::get<1>(ended)) std::rethrow_exception(std::get<1>(ended));
-    const RunFinished finished = std::get<2>(ended);
+    const std::exception_ptr& failure = std::get<1>(ended);
+    if (failure && !is_started_) std::rethrow_exception(failure);
+    const RunFinished finished =
+        failure ? finish(RunResult::agent_failed, message_of(failure), {}) : std::get<2>(ended);
     emit(finished);
     co_return finished;
   }
@@ -83,6 +95,7 @@ class Agent::Impl {
     StoreServer store(
         executor_, {.address = plan_.store_host, .port = plan_.store_port, .log = warning_log()});
     store.start();
+    is_started_ = true;
     emit(RunStarted{.run_id = plan_.run_id,
                     .program = plan_.program,
                     .local_world_size = static_cast<int>(plan_.workers.size()),
@@ -93,11 +106,11 @@ class Agent::Impl {
     int fast_failures = 0;
     while (true) {
       AttemptOutcome outcome = co_await make_attempt(facts);
-      if (not_started_) co_return finish(facts, RunResult::not_started, not_started_->message, {});
+      if (not_started_) co_return finish(RunResult::not_started, not_started_->message, {});
       outcome.fast_failures_before = fast_failures;
       const auto decision = decide_after_attempt(outcome, {.max_restarts = plan_.max_restarts});
       if (decision.action == RestartDecision::Action::finish) {
-        co_return finish(facts, decision.result, decision.reason, outcome.exits);
+        co_return finish(decision.result, decision.reason, outcome.exits);
       }
       fast_failures = decision.fast_failures;
       ++facts.attempt;
@@ -112,6 +125,7 @@ class Agent::Impl {
   asio::awaitable<AttemptOutcome> make_attempt(AttemptFacts facts) {
     AttemptOutcome outcome{.attempt = facts.attempt, .was_interrupted = stop_signal_ != 0};
     if (outcome.was_interrupted) co_return outcome;
+    ++attempts_;
     emit(AttemptStarted{.attempt = facts.attempt,
                         .restarts_left = plan_.max_restarts - facts.attempt});
     auto page = control::ControlPage::create(static_cast<int>(plan_.workers.size()));
@@ -222,10 +236,10 @@ class Agent::Impl {
     co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, ended_by_signal));
   }
 
-  RunFinished finish(const AttemptFacts& facts, RunResult result, const std::string& reason,
+  RunFinished finish(RunResult result, const std::string& reason,
                      const std::vector<WorkerExited>& exits) {
     RunFinished finished{.result = result,
-                         .attempts = facts.attempt + 1,
+                         .attempts = attempts_,
                          .reason = reason,
                          .failures = failures_root_cause_first(exits)};
     finished.exit_code = exit_code_for(result, plan_.exit_code, finished.failures, stop_signal_);
@@ -257,6 +271,8 @@ class Agent::Impl {
     bool is_stopping = false;
   };
   Current current_;
+  bool is_started_ = false;
+  int attempts_ = 0;     // made, also if their workers could not be started
   int stop_signal_ = 0;  // the first handled signal
   std::optional<WorkerNotStarted> not_started_;
 };

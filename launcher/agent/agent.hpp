@@ -25,7 +25,7 @@ class Agent {
   ~Agent();
 
   /// Runs the plan to its end. Signals of the plan end it in an orderly way. Throws Error if the
-  /// store cannot be started or a folder cannot be made.
+  /// store cannot be started; what fails after RunStarted ends in a RunFinished.
   boost::asio::awaitable<RunFinished> run();
 
  private:

@@ -131,7 +131,14 @@ struct Warning {
   bool operator==(const Warning&) const = default;
 };
 
-enum class RunResult { succeeded, failed, not_started, interrupted };
+enum class RunResult {
+  succeeded,
+  failed,        ///< a worker did, and no restarts were left
+  not_started,   ///< a worker could not be executed
+  interrupted,   ///< by a signal to the agent
+  agent_failed,  ///< the agent could not go on: no folder could be made, no descriptor was left,
+                 ///< ...
+};
 
 /// The run is over: everything the final report needs.
 struct RunFinished {

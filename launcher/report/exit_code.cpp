@@ -20,6 +20,8 @@ int exit_code_for(RunResult result, ExitCodePolicy policy,
       return interrupting_signal > 0 ? kExitSignalBase + interrupting_signal : kExitFailure;
     case RunResult::not_started:
       return policy == ExitCodePolicy::worker ? kExitNotStarted : kExitFailure;
+    case RunResult::agent_failed:
+      return kExitFailure;
     case RunResult::failed:
       if (policy == ExitCodePolicy::torchrun || failures.empty()) return kExitFailure;
       return code_of(failures.front());

@@ -51,6 +51,8 @@ const char* to_text(RunResult result) {
       return "not_started";
     case RunResult::interrupted:
       return "interrupted";
+    case RunResult::agent_failed:
+      return "agent_failed";
   }
   return "failed";
 }

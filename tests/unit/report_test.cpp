@@ -226,7 +226,8 @@ TEST_SUITE("console") {
     finished.attempts = 1;
     finished.exit_code = 130;
     finished.reason = "received SIGINT";
-    for (const auto result : {RunResult::interrupted, RunResult::not_started}) {
+    for (const auto result :
+         {RunResult::interrupted, RunResult::not_started, RunResult::agent_failed}) {
       finished.result = result;
       CHECK(shown({}, {finished}) ==
             "2026-11-21 12:34:56.789 error   node 0: the run ended after 1 attempt with exit code "
@@ -292,6 +293,7 @@ TEST_SUITE("exit code") {
         {RunResult::failed, {killed(0, SIGKILL)}, 0, 1, 137},
         {RunResult::failed, {}, 0, 1, 1},
         {RunResult::not_started, {}, 0, 1, 126},
+        {RunResult::agent_failed, {}, 0, 1, 1},
         {RunResult::interrupted, {}, SIGINT, 130, 130},
         {RunResult::interrupted, {failed(0, 7)}, SIGTERM, 143, 143},
         {RunResult::interrupted, {}, 0, 1, 1},
