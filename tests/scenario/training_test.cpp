@@ -144,6 +144,30 @@ TEST_SUITE("training") {
     }
   }
 
+  TEST_CASE("every example configuration trains") {
+    const std::string configs = std::string(DDPRUN_SOURCE_DIR) + "/configs";
+    const auto names = names_in(configs);
+    CHECK(names.size() >= 3);
+    for (const auto& name : names) {
+      const auto result =
+          ddprun::test::run_program({in_bin("ddprun"), "--nproc_per_node=2", "trainer", "--config",
+                                     configs + "/" + name, "--max_steps=3"});
+      INFO(name, "\n", result.output);
+      CHECK(result.exit_code == 0);
+      CHECK(result.output.find("step 3 after") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a configuration with an unknown option is an error that names it") {
+    const TemporaryFolder folder;
+    ddprun::test::write_file(folder / "bad.toml", "modle = \"mlp\"\n");
+    const auto result =
+        ddprun::test::run_program({in_bin("trainer"), "--config", folder / "bad.toml"});
+    INFO(result.output);
+    CHECK(result.exit_code == 2);
+    CHECK(result.output.find("modle") != std::string::npos);
+  }
+
   TEST_CASE("the same seed gives the same parameters on every run") {
     std::vector<nlohmann::json> ends;
     for (int run = 0; run < 2; ++run) {

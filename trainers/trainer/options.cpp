@@ -166,6 +166,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_data_options(app, result.options);
   add_training_options(app, result.options);
   add_distributed_options(app, result.options);
+  app.set_config("--config", "", "read options from a TOML file; the command line wins");
+  app.allow_config_extras(CLI::config_extras_mode::error);
 
   // CLI11 takes them from the back.
   std::vector<std::string> arguments;
