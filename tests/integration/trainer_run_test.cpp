@@ -186,7 +186,7 @@ TEST_SUITE("trainer runs") {
     };
     refused({"--dataset=random", "--batch_size=32", checkpoints},
             "--batch_size was 64 and is now 32");
-    refused({"--data_dir=" + folder.path()}, "apt-get install dataset-fashion-mnist");
+    refused({"--data_dir=" + folder.path().string()}, "apt-get install dataset-fashion-mnist");
     refused({"--dataset=random", "--metrics=/nowhere/x"}, "/nowhere/x cannot be written");
     refused({"--dataset=random", "--lr=1e6"}, "use a smaller --lr");
     refused({"--batch_size=0"}, "--batch_size", 2);

@@ -194,16 +194,6 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
   return {.exit_code = exit_code, .output = program.output()};
 }
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) fail("mkdtemp", errno);
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  fs::remove_all(path_);
-}
-
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;

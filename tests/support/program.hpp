@@ -2,6 +2,8 @@
 // it leaves behind.
 #pragma once
 
+#include "tests/support/temporary_folder.hpp"
+
 #include <chrono>
 #include <functional>
 #include <map>
@@ -71,21 +73,6 @@ struct ProgramResult {
 /// Runs to the end and checks that no process is left.
 ProgramResult run_program(const std::vector<std::string>& arguments,
                           const std::map<std::string, std::string>& environment = {});
-
-/// A folder below TMPDIR, removed with its content.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder();
-
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// Waits for a condition that nobody announces, such as a file's content; false after `limit`.
 bool wait_until(const std::function<bool()>& condition,

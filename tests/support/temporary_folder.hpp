@@ -24,6 +24,9 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
+  /// A path in the folder, as an argument of a program.
+  std::string operator/(const std::string& name) const { return path_ / name; }
+
  private:
   std::filesystem::path path_;
 };
