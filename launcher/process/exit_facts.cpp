@@ -4,6 +4,7 @@
 #include "launcher/process/core_file.hpp"
 #include "launcher/process/error_file.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cerrno>
@@ -59,14 +60,15 @@ std::string host_name() {
 
 }  // namespace
 
-bool tells_of_memory_kill(std::string_view line, pid_t pid) {
+std::optional<pid_t> memory_kill_in(std::string_view line) {
   constexpr std::string_view kWords = "Killed process ";
   const auto words = line.find(kWords);
-  if (words == std::string_view::npos) return false;
+  if (words == std::string_view::npos) return std::nullopt;
   const auto digits = line.substr(words + kWords.size());
   pid_t killed = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), killed);
-  return parsed.ec == std::errc() && killed == pid;
+  if (parsed.ec != std::errc()) return std::nullopt;
+  return killed;
 }
 
 std::int64_t memory_kills_in(std::string_view text) {
@@ -77,6 +79,13 @@ std::int64_t memory_kills_in(std::string_view text) {
     if (word == "oom_kill" && words >> count) return count;
   }
   return 0;
+}
+
+bool OutOfMemoryKills::claim(pid_t pid) {
+  const bool is_named = named_.erase(pid) > 0;
+  if (unclaimed_ == 0) return is_named;
+  --unclaimed_;
+  return true;
 }
 
 OutOfMemoryWatch::OutOfMemoryWatch()
@@ -92,17 +101,16 @@ OutOfMemoryWatch::~OutOfMemoryWatch() {
 
 bool OutOfMemoryWatch::has_killed(pid_t pid) {
   std::array<char, kKernelRecordBytes> record{};
-  bool is_named = false;
   while (kernel_log_ >= 0) {
     const ssize_t count = ::read(kernel_log_, record.data(), record.size());
     if (count < 0 && errno == EPIPE) continue;  // records were overwritten: go on with the oldest
     if (count <= 0) break;
     const std::string_view line(record.data(), static_cast<std::size_t>(count));
-    is_named = is_named || tells_of_memory_kill(line, pid);
+    if (const auto killed = memory_kill_in(line)) kills_.note_named(*killed);
   }
-  const auto kills = memory_kills_in(read_text(counter_file_));
-  const bool has_risen = kills > std::exchange(kills_seen_, kills);
-  return is_named || has_risen;
+  const auto count = memory_kills_in(read_text(counter_file_));
+  kills_.note_counted(std::max<std::int64_t>(count - std::exchange(kills_seen_, count), 0));
+  return kills_.claim(pid);
 }
 
 void add_exit_facts(WorkerExited& exited, const ProcessExit& exit, const WorkerSpec& spec,

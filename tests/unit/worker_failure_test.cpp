@@ -103,11 +103,29 @@ TEST_SUITE("out of memory") {
   TEST_CASE("the kernel's log names the process") {
     const std::string line =
         "4,1234,5678,-;Memory cgroup out of memory: Killed process 4711 (python3) total-vm:1kB";
-    CHECK(tells_of_memory_kill(line, 4711));
-    CHECK_FALSE(tells_of_memory_kill(line, 471));
-    CHECK_FALSE(tells_of_memory_kill(line, 47110));
-    CHECK_FALSE(tells_of_memory_kill("6,1,2,-;Killed process ", 4711));
-    CHECK_FALSE(tells_of_memory_kill("", 4711));
+    CHECK(memory_kill_in(line) == 4711);
+    CHECK_FALSE(memory_kill_in("6,1,2,-;Killed process "));
+    CHECK_FALSE(memory_kill_in("6,1,2,-;Killed processes 4711"));
+    CHECK_FALSE(memory_kill_in(""));
+  }
+
+  TEST_CASE("two workers that are killed at the same time are both told of, and no third") {
+    OutOfMemoryKills named;
+    for (const pid_t pid : {10, 11}) named.note_named(pid);
+    CHECK(named.claim(10));
+    CHECK_FALSE(named.claim(12));
+    CHECK(named.claim(11));
+    OutOfMemoryKills counted;
+    counted.note_counted(2);
+    CHECK(counted.claim(10));
+    CHECK(counted.claim(11));
+    CHECK_FALSE(counted.claim(12));
+    OutOfMemoryKills both;
+    for (const pid_t pid : {10, 11}) both.note_named(pid);
+    both.note_counted(2);
+    CHECK(both.claim(10));
+    CHECK(both.claim(11));
+    CHECK_FALSE(both.claim(12));
   }
 
   TEST_CASE("both kinds of cgroup count kills under the same word") {
