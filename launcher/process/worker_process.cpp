@@ -156,7 +156,8 @@ struct PidfdLauncher {
     long child = -1;
     errno = ENOSYS;
     if (may_use_clone3) child = ::syscall(SYS_clone3, &arguments, sizeof(arguments));
-    if (child < 0 && errno == ENOSYS) {
+    // Some sandboxes answer EPERM to what they do not know.
+    if (child < 0 && (errno == ENOSYS || errno == EPERM)) {
       child = ::syscall(SYS_clone, SIGCHLD | CLONE_PIDFD, nullptr, &fd, nullptr, nullptr);
       is_born_outside = true;
     }

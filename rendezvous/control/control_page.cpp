@@ -230,7 +230,9 @@ void ControlPage::wait_for_change(std::uint32_t changes_seen, const bool* known_
   timespec until = to_timespec(deadline);
   const long result = ::syscall(SYS_futex_waitv, waits.data(), *count, 0,
                                 deadline.is_never() ? nullptr : &until, CLOCK_MONOTONIC);
-  if (result < 0 && errno == ENOSYS) {
+  // Some sandboxes answer EPERM to what they do not know; going round at once would burn a CPU.
+  const bool is_available = result >= 0 || errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT;
+  if (!is_available) {
     timespec period{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kFallbackPeriod).count()};
     ::syscall(SYS_futex, &layout_->change_count, FUTEX_WAIT, changes_seen, &period, nullptr, 0);
   }
