@@ -63,10 +63,11 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
   // All at once: nobody gets to see the others die.
   containment_.kill();
   forward(SIGKILL);
-  tell(WorkersKilled{
-      .attempt = attempt_,
-      .reason = "still running " + one_decimal(grace) + " after they were asked to stop",
-      .ranks = ranks});
+  tell(WorkersKilled{.attempt = attempt_,
+                     .reason = grace <= 0ms ? "no time to stop was left to them"
+                                            : "still running " + one_decimal(grace) +
+                                                  " after they were asked to stop",
+                     .ranks = ranks});
   wait_for_killed(kKilledWarningAfter);
 }
 
