@@ -197,7 +197,6 @@ asio::awaitable<WorkerNews> WorkerGroup::Impl::next() {
       news_.pop_front();
       co_return news;
     }
-    if (std::exchange(is_woken_, false)) co_return Woken{};
     if (open_watches_ == 0) co_return NothingLeft{};
     boost::system::error_code ignored;
     news_signal_.expires_at(Worker::Clock::time_point::max());
@@ -215,11 +214,6 @@ void WorkerGroup::Impl::end_watch() {
   kill_timer_.cancel();
   orphans_.cancel();
   death_watch_.reset();
-  news_signal_.cancel();
-}
-
-void WorkerGroup::Impl::wake() {
-  is_woken_ = true;
   news_signal_.cancel();
 }
 
@@ -251,10 +245,6 @@ std::variant<std::vector<WorkerStarted>, WorkerNotStarted> WorkerGroup::start(
 
 asio::awaitable<WorkerNews> WorkerGroup::next() {
   return impl_->next();
-}
-
-void WorkerGroup::wake() {
-  impl_->wake();
 }
 
 void WorkerGroup::forward(int signal) {

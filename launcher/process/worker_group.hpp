@@ -37,8 +37,7 @@ struct WorkerSpec {
 
 /// What next() tells.
 struct NothingLeft {};  ///< every worker has ended and been reaped
-struct Woken {};        ///< wake() was called
-using WorkerNews = std::variant<WorkerDying, WorkerExited, WorkersKilled, NothingLeft, Woken>;
+using WorkerNews = std::variant<WorkerDying, WorkerExited, WorkersKilled, NothingLeft>;
 
 class WorkerGroup {
  public:
@@ -57,9 +56,6 @@ class WorkerGroup {
   /// WorkerExited, as soon as the kernel knows; WorkerExited exactly once, after its output has
   /// been read to the end (or 1 s after its death if a descendant keeps the pipe open).
   boost::asio::awaitable<WorkerNews> next();
-
-  /// Ends a next() that is waiting.
-  void wake();
 
   /// Sends `signal` to each live worker's process group.
   void forward(int signal);

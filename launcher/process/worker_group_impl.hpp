@@ -46,7 +46,6 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   std::variant<std::vector<WorkerStarted>, WorkerNotStarted> start(
       const std::vector<WorkerSpec>& specs);
   boost::asio::awaitable<WorkerNews> next();
-  void wake();
   void forward(int signal);
   void stop(int signal, std::chrono::milliseconds grace);
   std::vector<int> running() const;
@@ -85,7 +84,6 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<std::shared_ptr<Worker>> workers_;  ///< shared with the coroutine that watches it
   int open_watches_ = 0;
   std::deque<WorkerNews> news_;  ///< at most two for each worker and one more
-  bool is_woken_ = false;
   bool is_stopping_ = false;
   bool has_killed_ = false;
   boost::asio::steady_timer news_signal_;  ///< cancelled when there is news

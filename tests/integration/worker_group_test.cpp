@@ -88,7 +88,8 @@ TEST_SUITE("worker group") {
     bench.group().stop(SIGTERM, 1000s);
     bench.group().stop(SIGTERM, 0ms);
     bench.run_to_end();
-    CHECK(bench.history().killed.size() == 1);
+    REQUIRE(bench.history().killed.size() == 1);
+    CHECK(bench.history().killed[0].reason == "no time to stop was left to them");
     CHECK(bench.history().exit_of(0).signal == SIGKILL);
   }
 
@@ -111,16 +112,6 @@ TEST_SUITE("worker group") {
     bench.group().forward(SIGUSR1);
     bench.run_to_end();
     CHECK(bench.history().exit_of(0).exit_code == 9);
-  }
-
-  TEST_CASE("wake ends a next that is waiting") {
-    WorkerBench bench;
-    bench.start({shell_worker(0, "sleep 100")});
-    bench.group().wake();
-    bench.run_to_first_news();
-    CHECK(bench.history().exited.empty());
-    bench.group().stop(SIGKILL, 0ms);
-    bench.run_to_end();
   }
 
   TEST_CASE("attempts that follow one another at once do not take each other's news") {

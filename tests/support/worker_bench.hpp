@@ -40,7 +40,7 @@ class WorkerBench {
   /// Starts the workers; fails the test if they do not.
   std::vector<WorkerStarted> start(const std::vector<WorkerSpec>& workers);
 
-  /// Takes news until nothing is left, the first exit, the first dying or a wake-up.
+  /// Takes news until nothing is left, the first exit, or the first news of any kind.
   void run_to_end();
   void run_to_first_exit();
   void run_to_first_news();
