@@ -18,6 +18,7 @@
 #include <exception>
 #include <fcntl.h>
 #include <optional>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
 
@@ -49,6 +50,15 @@ bool is_colored_terminal(int fd) {
   return ::isatty(fd) != 0 && !process_environment("NO_COLOR");
 }
 
+/// Each worker takes six descriptors while it starts and has one or two connections to the store;
+/// the usual soft limit of 1,024 ends at some hundred workers. The workers get the old one back.
+void raise_limit_of_open_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /// Keeps signals waiting for as long as it lives: one that ended the program half way through its
 /// preparations would leave behind what had been made by then.
 class HeldSignals {
@@ -67,6 +77,7 @@ class HeldSignals {
 };
 
 int run(const LaunchPlan& plan, LogLevel level) {
+  raise_limit_of_open_files();
   boost::asio::io_context context(1);
   std::optional<Sinks> sinks;
   const Log log = [&sinks](LogLevel log_level, std::string_view line) {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <fstream>
 #include <random>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -129,6 +130,11 @@ FileKind look_at(const fs::path& path) {
   return ::access(path.c_str(), X_OK) == 0 ? FileKind::executable : FileKind::not_executable;
 }
 
+std::uint64_t open_files_max() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
 std::string random_text(std::random_device& source, std::size_t length, std::string_view letters) {
   std::uniform_int_distribution<std::size_t> any(0, letters.size() - 1);
   std::string text;
@@ -154,6 +160,7 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   const auto gpus = gpu_addresses();
   facts.cpus = allowed_cpus();
   facts.installed_gpus = std::max(static_cast<int>(gpus.size()), gpu_device_files());
+  facts.open_files_max = open_files_max();
   facts.working_directory = fs::current_path();
   facts.program_directory = fs::read_symlink("/proc/self/exe", error).parent_path();
   facts.temporary_directory = environment("TMPDIR").value_or("/tmp");

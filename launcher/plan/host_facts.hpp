@@ -5,6 +5,7 @@
 #include "launcher/plan/numa.hpp"
 #include <ddprun/worker_env.hpp>
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -18,6 +19,7 @@ enum class FileKind { missing, folder, not_executable, executable };
 struct HostFacts {
   std::vector<int> cpus;  ///< this process may run on
   int installed_gpus = 0;
+  std::uint64_t open_files_max = 0;  ///< soft limit of this process; 0: not known
 
   std::filesystem::path working_directory;
   std::filesystem::path program_directory;    ///< where ddprun itself lies

@@ -44,6 +44,9 @@ struct LaunchPlan {
   std::string role = "default";
   std::vector<WorkerPlan> workers;  ///< by local rank
 
+  /// Soft limit of open files for the workers, as ddprun raises its own; 0: the agent's.
+  std::uint64_t worker_open_files_max = 0;
+
   std::string store_host = "127.0.0.1";  ///< address to bind and MASTER_ADDR
   std::uint16_t store_port = 0;          ///< 0: the kernel chooses
 

@@ -49,6 +49,7 @@ class Planner {
     plan_.role = options_.role;
     plan_.store_host = store.host;
     plan_.store_port = store.port;
+    plan_.worker_open_files_max = facts_.open_files_max;
     plan_.max_restarts = options_.max_restarts;
     plan_.signals_to_handle = options_.signals_to_handle;
     plan_.shutdown_timeout = options_.shutdown_timeout;

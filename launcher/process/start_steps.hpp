@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -124,6 +125,18 @@ struct OtherDescriptors {
     }
     if (kept >= 0 && ::syscall(SYS_fcntl, kept, F_SETFD, 0) < 0) return last_error();
     return {};
+  }
+};
+
+/// Many programs, those that use select() among them, rely on the usual low limit.
+struct OpenFiles {
+  static constexpr StartStep kStep = StartStep::limits;
+  rlimit limit;
+
+  template <typename Launcher, typename Path>
+  error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
+    const long result = ::syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, nullptr);
+    return result < 0 ? last_error() : error_code{};
   }
 };
 

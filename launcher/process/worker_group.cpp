@@ -69,6 +69,7 @@ std::optional<StartFailure> WorkerGroup::Impl::fork_worker(const WorkerSpec& spe
       .environment = worker_environment(spec.environment, marker_name, marker_value),
       .folder = spec.folder.string(),
       .cpus = spec.cpus,
+      .open_files_max = spec.open_files_max,
       .standard_output = out->worker_end(),
       .standard_error = error->worker_end(),
       .kept_descriptor = page_.fd(),

@@ -12,6 +12,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -30,6 +31,7 @@ struct WorkerSpec {
   std::map<std::string, std::string> environment;  ///< laid over the agent's own
   std::filesystem::path folder;                    ///< to run in; empty: the agent's
   std::vector<int> cpus;                           ///< affinity; empty: the agent's
+  std::uint64_t open_files_max = 0;                ///< soft limit; 0: the agent's
   StreamSpec standard_output;
   StreamSpec standard_error;
   std::filesystem::path error_file;  ///< read after a failure; may be missing

@@ -100,6 +100,13 @@ int highest_descriptor() {
   return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
 }
 
+rlimit worker_limit(std::uint64_t open_files_max) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  if (open_files_max > 0) limit.rlim_cur = std::min<rlim_t>(open_files_max, limit.rlim_max);
+  return limit;
+}
+
 /// A launcher in the manner of Boost.Process v2: called with a program, its arguments and
 /// initialisers it returns a process. Its own launchers do not serve here: they tell Asio of the
 /// fork in the child, which in the vfork form damages the parent's reactor; they call exit() when
@@ -220,6 +227,8 @@ const char* to_string(StartStep step) noexcept {
       return "standard streams";
     case StartStep::descriptors:
       return "descriptors";
+    case StartStep::limits:
+      return "limits";
     case StartStep::folder:
       return "chdir";
     case StartStep::exec:
@@ -326,13 +335,13 @@ std::variant<WorkerProcess, StartFailure> WorkerProcess::start(Executor executor
   launcher.cgroup_fd = request.cgroup_fd;
   launcher.may_use_clone3 = request.may_use_clone3;
   namespace steps = start_steps;
-  auto process =
-      launcher(executor, arguments[0], arguments.data(), steps::DieWithParent{::getpid()},
-               steps::OwnSession{}, steps::DefaultSignals{}, EnterCgroupIfOutside{},
-               steps::Placement{cpu_mask, oom_score},
-               steps::StandardStreams{null.get(), request.standard_output, request.standard_error},
-               steps::OtherDescriptors{request.kept_descriptor, highest_descriptor()},
-               steps::Folder{request.folder});
+  auto process = launcher(
+      executor, arguments[0], arguments.data(), steps::DieWithParent{::getpid()},
+      steps::OwnSession{}, steps::DefaultSignals{}, EnterCgroupIfOutside{},
+      steps::Placement{cpu_mask, oom_score},
+      steps::StandardStreams{null.get(), request.standard_output, request.standard_error},
+      steps::OtherDescriptors{request.kept_descriptor, highest_descriptor()},
+      steps::OpenFiles{worker_limit(request.open_files_max)}, steps::Folder{request.folder});
   if (launcher.pid < 0) return launcher.failure;
   return WorkerProcess(std::make_unique<Impl>(std::move(process), launcher, executor));
 }

@@ -28,6 +28,7 @@ enum class StartStep : int {
   affinity,          ///< the CPUs to run on
   standard_streams,  ///< descriptors 0, 1 and 2
   descriptors,       ///< closing all others
+  limits,            ///< of open files
   folder,            ///< chdir
   exec,
 };
@@ -41,6 +42,7 @@ struct ProcessRequest {
   std::vector<std::string> environment;  ///< NAME=value, all of it
   std::string folder;                    ///< to run in; empty: this process'
   std::vector<int> cpus;                 ///< affinity; empty: this process'
+  std::uint64_t open_files_max = 0;      ///< soft limit; 0: this process'
   int standard_output = -1;              ///< descriptors above 2; standard input is /dev/null
   int standard_error = -1;
   int kept_descriptor = -1;    ///< inherited under its own number; -1: none

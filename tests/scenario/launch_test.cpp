@@ -353,4 +353,12 @@ TEST_SUITE("launch") {
     CHECK(events.back().at("event") == "run_finished");
     CHECK(events.back().at("result") == "agent_failed");
   }
+
+  TEST_CASE("a low limit of open files does not limit the number of workers, and they keep it") {
+    auto arguments = launch({"--nproc_per_node=60"}, "ulimit -Sn");
+    arguments.insert(arguments.begin(), {"/bin/sh", "-c", "ulimit -Sn 64; exec \"$@\"", "sh"});
+    const auto result = run_program(arguments);
+    CHECK(result.exit_code == 0);
+    CHECK(count(result.output, "]:64\n") == 60);
+  }
 }
