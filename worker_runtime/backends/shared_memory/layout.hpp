@@ -47,7 +47,7 @@ enum class FailureKind : std::uint32_t { none, died, left, aborted, timeout, mis
 
 /// The first failure in the group; the others follow from it.
 struct Failure {
-  Word claim;  ///< who sets it writes the record
+  Word claim;  ///< its author's rank + 1, from before the record is written
   Word word;   ///< futex: a FailureKind once the record is complete
   std::int32_t rank;
   std::array<char, kFailureTextBytes + 1> text;

@@ -68,6 +68,8 @@ void Sync::hold_life() {
                                  " is already taken (do two workers have the same RANK?)");
   }
   holds_life_ = true;
+  // Who waits for this rank already watched an empty place.
+  futex_wake_all(&region_.line(rank_).life_word());
 }
 
 void Sync::release_life() noexcept {
@@ -106,7 +108,8 @@ bool Sync::wait(Counter& counter, std::uint64_t target, int writer, Deadline dea
 
 void Sync::fail(FailureKind kind, int rank, const std::string& text) const noexcept {
   Failure& failure = region_.head().failure;
-  if (failure.claim.exchange(1) != 0) return;
+  std::uint32_t nobody = 0;
+  if (!failure.claim.compare_exchange_strong(nobody, static_cast<std::uint32_t>(rank_) + 1)) return;
   failure.rank = rank;
   const std::size_t length = std::min(text.size(), kFailureTextBytes);
   std::memcpy(failure.text.data(), text.data(), length);
@@ -122,12 +125,20 @@ void Sync::fail_and_throw(FailureKind kind, int rank, const std::string& text) c
   throw_failure(kind, rank, rank_, text);
 }
 
+bool Sync::has_died(int rank) const {
+  return (region_.line(rank).life_word().load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
+}
+
 void Sync::check() const {
   const Failure& failure = region_.head().failure;
+  // In this order: an author who has died and left no record will not complete it any more.
+  const int author = static_cast<int>(failure.claim.load(std::memory_order_acquire)) - 1;
+  const bool is_orphan = author >= 0 && has_died(author);
   const auto kind = static_cast<FailureKind>(failure.word.load(std::memory_order_acquire));
   if (kind != FailureKind::none) {
     throw_failure(kind, failure.rank, rank_, failure.text.data());
   }
+  if (is_orphan) throw PeerFailed(author, "rank " + std::to_string(author) + " died");
   if (page_ && page_->is_aborted()) {
     const auto record = page_->abort_record();
     fail_and_throw(FailureKind::died, record->rank, "the attempt was ended: " + record->reason);
@@ -136,9 +147,8 @@ void Sync::check() const {
 
 void Sync::check_writer(const Counter& counter, std::uint64_t target, int writer) const {
   check();
-  RankLine& line = region_.line(writer);
-  const bool left = line.left.load(std::memory_order_acquire) != 0;
-  const bool died = (line.life_word().load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
+  const bool left = region_.line(writer).left.load(std::memory_order_acquire) != 0;
+  const bool died = has_died(writer);
   if (!left && !died) return;
   // What it did before it ended still counts.
   if (counter.value.load(std::memory_order_acquire) >= target) return;
@@ -164,16 +174,22 @@ void Sync::sleep(Counter& counter, std::uint64_t target, int writer, Deadline de
   if (page_) set.add(&page_->abort_word(), 0);
   for (int rank = 0; rank < region_.ranks(); ++rank) {
     if (rank == rank_) continue;
-    Word& life = region_.line(rank).life_word();
-    const std::uint32_t word = mark_watched(life);
-    if ((word & FUTEX_OWNER_DIED) != 0) {
-      futex_wake_all(&life);
-    } else if ((word & FUTEX_TID_MASK) != 0) {
-      set.add(&life, word);
-    }
+    RankLine& line = region_.line(rank);
+    const std::uint32_t word = mark_watched(line.life_word());
+    // The word of a rank that has not come yet is watched, too: it may come and die.
+    const bool is_over = (word & FUTEX_OWNER_DIED) != 0 || line.left.load() != 0;
+    if (!is_over) set.add(&line.life_word(), word);
   }
   check_writer(counter, target, writer);
   set.sleep(deadline);
+  pass_on_deaths();
+}
+
+/// Nobody sleeps on a word that he has seen dead, so this ends.
+void Sync::pass_on_deaths() const noexcept {
+  for (int rank = 0; rank < region_.ranks(); ++rank) {
+    if (rank != rank_ && has_died(rank)) futex_wake_all(&region_.line(rank).life_word());
+  }
 }
 
 }  // namespace ddprun::shared_memory

@@ -5,8 +5,8 @@
 //
 // A rank's death is told by a robust mutex that its communication thread holds for life: the kernel
 // marks it before it tears the dead process' memory down and wakes one who sleeps on it. Sleepers
-// therefore watch the lives of all ranks, and whoever is woken by one that he does not wait for
-// passes the news on.
+// therefore watch the lives of all ranks, and whoever wakes, for whatever reason, passes on the
+// deaths that he finds: the kernel's one wake may have been his.
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
@@ -44,8 +44,10 @@ class Sync {
   void check() const;
 
  private:
+  bool has_died(int rank) const;
   void check_writer(const Counter& counter, std::uint64_t target, int writer) const;
   void sleep(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
+  void pass_on_deaths() const noexcept;
 
   const Region& region_;
   int rank_;

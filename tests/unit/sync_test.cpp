@@ -1,0 +1,83 @@
+// Waiting for ranks that end at moments which only a kill hits: each is staged by a thread that
+// ends as a killed process would.
+#include "worker_runtime/backends/shared_memory/sync.hpp"
+
+#include "worker_runtime/backends/shared_memory/region.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::shared_memory;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t kArenaBytes = 2 << 20;
+
+/// The rank that `call` says has failed, or what else it does.
+int failed_rank(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const PeerFailed& failure) {
+    return failure.rank();
+  }
+  return -1;
+}
+
+}  // namespace
+
+TEST_SUITE("sync") {
+  TEST_CASE("a rank that dies between coming and saying so is noticed by who sleeps already") {
+    const auto region = Region::anonymous(2, kArenaBytes);
+    const Sync waiting(region, 0, std::nullopt);
+    Counter& step = region.line(1).step;
+    std::thread victim([&] {
+      while (step.sleepers.load() == 0) std::this_thread::yield();
+      Sync(region, 1, std::nullopt).hold_life();
+    });
+    CHECK(failed_rank([&] { waiting.wait(step, 1, 1, Deadline::after(10s)); }) == 1);
+    victim.join();
+  }
+
+  TEST_CASE("a rank that dies while it writes the group's failure down is the failure") {
+    const auto region = Region::anonymous(3, kArenaBytes);
+    std::thread([&] {
+      Sync(region, 2, std::nullopt).hold_life();
+      region.head().failure.claim = 3;
+    }).join();
+    const Sync waiting(region, 0, std::nullopt);
+    CHECK(failed_rank([&] { waiting.check(); }) == 2);
+    // Although it is rank 1 that is awaited.
+    CHECK(failed_rank([&] { waiting.wait(region.line(1).step, 1, 1, Deadline::after(10s)); }) == 2);
+  }
+
+  TEST_CASE("the news of a death reaches who sleeps although another one is woken by it") {
+    const auto region = Region::anonymous(4, kArenaBytes);
+    Sync dying(region, 3, std::nullopt);
+    Counter& step = region.line(3).step;
+    std::thread victim([&] {
+      dying.hold_life();
+      while (step.sleepers.load() < 3) std::this_thread::yield();
+    });
+    // All wait for what rank 3 never publishes; the kernel wakes one of them.
+    std::vector<std::thread> sleepers;
+    std::array<int, 3> failed{};
+    for (int rank = 0; rank < 3; ++rank) {
+      sleepers.emplace_back([&, rank] {
+        const Sync waiting(region, rank, std::nullopt);
+        failed[static_cast<std::size_t>(rank)] =
+            failed_rank([&] { waiting.wait(step, 1, 3, Deadline::after(10s)); });
+      });
+    }
+    victim.join();
+    for (auto& sleeper : sleepers) sleeper.join();
+    CHECK(failed == std::array{3, 3, 3});
+  }
+}
