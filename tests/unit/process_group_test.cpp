@@ -14,7 +14,10 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace ddprun;
@@ -178,6 +181,27 @@ TEST_SUITE("process group") {
     groups[1].barrier().wait();
     work.wait();
     CHECK(work.is_done());
+  }
+
+  TEST_CASE("a waiter whose time has become short carries out no further work") {
+    std::mutex mutex;
+    std::multiset<std::thread::id> runners;
+    auto options = with_timeout(60s);
+    options.on_collective = [&](const CollectiveRecord&) {
+      const std::lock_guard lock(mutex);
+      runners.insert(std::this_thread::get_id());
+    };
+    auto groups = ProcessGroup::create_in_process(2, options);
+    std::vector<Work> works;
+    for (int i = 0; i < 3; ++i) works.push_back(groups[0].barrier());
+    const auto deadline = Deadline::after(60s + 30ms);
+    std::thread waiter([&] { works.back().wait(deadline); });
+    const auto id = waiter.get_id();
+    while (deadline.remaining() >= 60s) std::this_thread::yield();
+    for (int i = 0; i < 3; ++i) groups[1].barrier().wait();
+    waiter.join();
+    groups.clear();
+    CHECK(runners.count(id) <= 1);  // the first, which began when there was time
   }
 
   TEST_CASE("a work that nobody waits for is carried out, too") {

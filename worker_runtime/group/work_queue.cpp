@@ -63,11 +63,10 @@ Work WorkQueue::push(const Operation& operation) {
 }
 
 void WorkQueue::wait(const Work::State& work, Deadline deadline) {
-  // Whoever has less time than a collective may take must not get into one.
-  const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
   Lock lock(mutex_);
-  if (!may_run && !work.is_done) wanted_.notify_one();
   while (!work.is_done) {
+    // Whoever has less time left than a collective may take must not get into one.
+    const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
     if (may_run && !is_running_) {
       run_next(lock);
     } else if (deadline.is_never()) {
