@@ -7,6 +7,7 @@
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>
+#include <xmmintrin.h>
 
 #include <algorithm>
 #include <atomic>
@@ -175,6 +176,24 @@ TEST_SUITE("collectives") {
             CHECK(wide_input.bytes() == wide[rank]);
           }
         }
+      });
+    }
+  }
+
+  TEST_CASE("results do not depend on the callers' floating-point settings") {
+    constexpr unsigned kFlushDenormals = 0x8040;
+    for (const std::size_t count : {100, 8193}) {
+      Bytes content(count * sizeof(float));
+      for (std::size_t i = 0; i < content.size(); i += sizeof(float)) content[i] = std::byte{0x11};
+      const Bytes expected = serial_reduce({content, content}, DataType::float32, ReduceOp::sum);
+      run_ways(2, [&](ProcessGroup& group, const Way& way) {
+        const unsigned settings = _mm_getcsr();
+        if (group.rank() == 0) _mm_setcsr(settings | kFlushDenormals);
+        const auto own = make_buffer(group, way, content, DataType::float32);
+        group.all_reduce(own.buffer).wait();
+        CHECK(own.bytes() == expected);
+        CHECK((_mm_getcsr() & kFlushDenormals) == (group.rank() == 0 ? kFlushDenormals : 0));
+        _mm_setcsr(settings);
       });
     }
   }

@@ -1,9 +1,9 @@
 // What the collectives do to the data: the same for contributions that lie in the ranks' buffers
 // and for those staged in slots.
 #include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
+#include "worker_runtime/collectives/float_environment.hpp"
 #include "worker_runtime/collectives/reduce_kernels.hpp"
 
-#include <cstdint>
 #include <cstring>
 
 namespace ddprun::shared_memory {
@@ -84,6 +84,7 @@ void SharedMemoryBackend::combine(const Call& call, Range range, const Source& s
     sources[static_cast<std::size_t>(rank)] =
         source.at(rank, part) + range.first * call.element_bytes;
   }
+  const collectives::DefaultFloatEnvironment environment;
   collectives::combine_function(call.operation.input.type, call.operation.op)(
       sources.data(), static_cast<std::size_t>(ranks_), destinations.data(), destinations.size(),
       range.count);
