@@ -226,6 +226,30 @@ TEST_SUITE("process group") {
     CHECK(failure_of([&] { groups[2].barrier().wait(); }) == "peer 0: " + text);
   }
 
+  TEST_CASE("a failed call gives the caller's memory back untouched by the other ranks") {
+    // Rank 0 gives up at any moment of a reduction; from then on its buffer is its own again.
+    constexpr std::size_t kElements = 1 << 20;
+    for (int attempt = 0; attempt < 40; ++attempt) {
+      auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
+      std::vector<float> theirs(kElements, 1);
+      std::thread other([&] {
+        failure_of([&] { groups[1].all_reduce(as_buffer(theirs.data(), kElements)).wait(); });
+      });
+      std::vector<float> own(kElements, 1);
+      const Work work = groups[0].all_reduce(as_buffer(own.data(), kElements));
+      std::thread aborter([&, attempt] {
+        const auto pause = Deadline::after(attempt * 20us);
+        while (!pause.passed()) std::this_thread::yield();
+        groups[0].abort("enough");
+      });
+      const bool has_failed = failure_of([&] { work.wait(); }) != "none";
+      std::fill(own.begin(), own.end(), 5.0F);
+      other.join();
+      aborter.join();
+      if (has_failed) CHECK(std::all_of(own.begin(), own.end(), [](float v) { return v == 5; }));
+    }
+  }
+
   TEST_CASE("memory of the group is zero, aligned, reused and outlives the group") {
     std::shared_ptr<void> kept;
     {

@@ -132,7 +132,7 @@ void SharedMemoryBackend::consume(const Call& call, Range range, const Source& s
 }
 
 /// A reduction is shared out: each rank combines one slice and stores it wherever it is wanted.
-void SharedMemoryBackend::run_direct(const Call& call) const {
+void SharedMemoryBackend::work_on_buffers(const Call& call) const {
   const Source source = direct_source(call);
   const Collective collective = call.operation.collective;
   if (collective != Collective::all_reduce && collective != Collective::reduce)

@@ -65,6 +65,7 @@ struct RankLine {
       step;  ///< 2 * round + 1: its slot of the round is filled; + 2: the round's second part too
   alignas(kCacheLine) std::atomic<std::uint64_t> entered;  ///< collectives begun
   Word left;                                               ///< it has ended its part on purpose
+  Word touches;                              ///< it is at work in the other ranks' buffers
   alignas(kCacheLine) pthread_mutex_t life;  ///< robust, held by the communication thread
 
   /// glibc keeps the futex word of a mutex first.

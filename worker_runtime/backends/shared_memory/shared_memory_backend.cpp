@@ -3,6 +3,8 @@
 #include "worker_runtime/backends/shared_memory/call.hpp"
 #include <ddprun/error.hpp>
 
+#include <sched.h>
+
 #include <utility>
 
 namespace ddprun::shared_memory {
@@ -17,6 +19,20 @@ constexpr std::uint64_t second_part(std::uint64_t round) {
 }
 
 constexpr std::uint64_t kPresent = first_part(0);  // the step of a rank that has joined
+
+/// Says that this rank is at work in the others' buffers. Who does, looks afterwards whether the
+/// group has failed; who has failed looks afterwards whether anybody does.
+class Touching {
+ public:
+  explicit Touching(Word& word) : word_(word) { word_.store(1); }
+  Touching(const Touching&) = delete;
+  Touching& operator=(const Touching&) = delete;
+  ~Touching() { end(); }
+  void end() const { word_.store(0); }
+
+ private:
+  Word& word_;
+};
 
 }  // namespace
 
@@ -82,7 +98,12 @@ void SharedMemoryBackend::run(const Operation& operation, Deadline deadline) {
   if (operation.collective == Collective::recv) return messages_.recv(operation, deadline);
   const Call call(operation, deadline, ranks_, collectives_++);
   region_.line(rank_).entered.store(collectives_, std::memory_order_relaxed);
-  run_collective(call);
+  try {
+    run_collective(call);
+  } catch (...) {
+    await_untouched();
+    throw;
+  }
 }
 
 void SharedMemoryBackend::run_collective(const Call& call) {
@@ -96,11 +117,28 @@ void SharedMemoryBackend::run_collective(const Call& call) {
     consume(call, everything, staged_source(call, everything));
   } else if (all_reachable()) {
     run_direct(call);
-    end_second_part(call);
   } else if (call.operation.collective == Collective::all_reduce) {
     run_staged_all_reduce(call);
   } else {
     run_staged(call);
+  }
+}
+
+void SharedMemoryBackend::run_direct(const Call& call) {
+  const Touching touching(region_.line(rank_).touches);
+  sync_.check();
+  work_on_buffers(call);
+  touching.end();
+  end_second_part(call);
+}
+
+/// After a failure this rank's caller may free its buffers, in which others may still be at work.
+/// Processes only reach arenas, which stay mapped, and a stopped one could not be waited for; but a
+/// thread is done in the time of a copy.
+void SharedMemoryBackend::await_untouched() const noexcept {
+  if (reach_ != Reach::everything) return;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    while (region_.line(rank).touches.load() != 0) ::sched_yield();
   }
 }
 

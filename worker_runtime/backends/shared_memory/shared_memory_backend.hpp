@@ -61,6 +61,7 @@ class SharedMemoryBackend final : public Backend {
 
   // The order of events, in shared_memory_backend.cpp.
   void run_collective(const Call& call);
+  void run_direct(const Call& call);
   void run_staged(const Call& call);
   void run_staged_all_reduce(const Call& call);
   void begin_round(const Call& call);
@@ -71,9 +72,10 @@ class SharedMemoryBackend final : public Backend {
   void publish_header(const Call& call) const;
   void check_headers(const Call& call) const;
   bool all_reachable() const;
+  void await_untouched() const noexcept;
 
   // What is done to the data, in data_paths.cpp.
-  void run_direct(const Call& call) const;
+  void work_on_buffers(const Call& call) const;
   void stage(const Call& call, collectives::Range range) const;
   void consume(const Call& call, collectives::Range range, const Source& source) const;
   void combine(const Call& call, collectives::Range range, const Source& source, std::size_t part,
