@@ -71,6 +71,18 @@ TEST_SUITE("process group") {
             "usage: all_gather: input is float32 but output is float64");
       CHECK(failure_of([&] { group.all_to_all(three, three); }) ==
             "usage: all_to_all: 3 elements cannot be divided among 2 ranks");
+      const Buffer huge{.data = values.data(), .elements = SIZE_MAX / 4};
+      CHECK(failure_of([&] { group.all_reduce(huge); }).find("larger than any memory") !=
+            std::string::npos);
+      const Buffer odd{.data = reinterpret_cast<std::byte*>(values.data()) + 1, .elements = 2};
+      CHECK(failure_of([&] { group.broadcast(odd, 0); }) ==
+            "usage: broadcast: input is not aligned to the 4 bytes of a float32");
+      const Buffer others_part = six.slice(3 * (1 - static_cast<std::size_t>(group.rank())), 3);
+      CHECK(failure_of([&] { group.all_gather(others_part, six); }) ==
+            "usage: all_gather: input and output overlap, and not by just the part of rank " +
+                std::to_string(group.rank()));
+      CHECK(failure_of([&] { group.all_to_all(six.slice(0, 4), six.slice(2, 4)); }) ==
+            "usage: all_to_all: input and output overlap and are not the same");
       CHECK(failure_of([&] { group.send(six, 2); }) == "usage: send: rank 2 is not within 0..1");
       group.barrier().wait();
     });

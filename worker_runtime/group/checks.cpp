@@ -2,11 +2,21 @@
 
 #include <ddprun/error.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace ddprun {
 
 namespace {
+
+// Half of the address space, so that neither the bytes of a buffer nor sums of two addresses and
+// sizes wrap around.
+constexpr std::size_t kBufferBytesMax = SIZE_MAX / 2;
+
+std::uintptr_t address(const Buffer& buffer) {
+  return reinterpret_cast<std::uintptr_t>(buffer.data);
+}
 
 struct Check {
   const Operation& operation;
@@ -25,6 +35,14 @@ struct Check {
       refuse(std::string(name) + " of " + std::to_string(buffer.elements) +
              " elements has no memory (data is null)");
     }
+    if (buffer.elements > kBufferBytesMax / size_of(buffer.type)) {
+      refuse(std::string(name) + " of " + std::to_string(buffer.elements) + " elements of " +
+             to_string(buffer.type) + " is larger than any memory");
+    }
+    if (address(buffer) % size_of(buffer.type) != 0) {
+      refuse(std::string(name) + " is not aligned to the " + std::to_string(size_of(buffer.type)) +
+             " bytes of a " + to_string(buffer.type));
+    }
   }
 
   void peer(const char* name) const {
@@ -40,12 +58,27 @@ struct Check {
            to_string(operation.output.type));
   }
 
-  void is_multiple(const char* large_name, const Buffer& large, const char* small_name,
-                   const Buffer& small) const {
-    if (large.elements == small.elements * static_cast<std::size_t>(size)) return;
-    refuse(std::string(large_name) + " has " + std::to_string(large.elements) + " elements; " +
-           std::to_string(size) + " times the " + std::to_string(small.elements) + " of " +
-           small_name + " are needed");
+  /// `large` has a part of `small`'s size for each rank, and the two are apart or, in place,
+  /// `small` is the part of `rank`.
+  void parts(int rank, const char* large_name, const Buffer& large, const char* small_name,
+             const Buffer& small) const {
+    types();
+    const auto count = static_cast<std::size_t>(size);
+    if (large.elements / count != small.elements || large.elements % count != 0) {
+      refuse(std::string(large_name) + " has " + std::to_string(large.elements) + " elements; " +
+             std::to_string(size) + " times the " + std::to_string(small.elements) + " of " +
+             small_name + " are needed");
+    }
+    const std::size_t own = static_cast<std::size_t>(rank) * small.bytes();
+    if (overlap() && address(small) != address(large) + own)
+      refuse("input and output overlap, and not by just the part of rank " + std::to_string(rank));
+  }
+
+  bool overlap() const {
+    const Buffer& input = operation.input;
+    const Buffer& output = operation.output;
+    return address(input) < address(output) + output.bytes() &&
+           address(output) < address(input) + input.bytes();
   }
 };
 
@@ -61,21 +94,17 @@ void check_operation(const Operation& operation, int rank, int size) {
     case Collective::reduce:
       return check.peer("root");
     case Collective::all_gather:
-      check.types();
-      return check.is_multiple("output", operation.output, "input", operation.input);
+      return check.parts(rank, "output", operation.output, "input", operation.input);
     case Collective::reduce_scatter:
-      check.types();
-      return check.is_multiple("input", operation.input, "output", operation.output);
+      return check.parts(rank, "input", operation.input, "output", operation.output);
     case Collective::gather:
       check.peer("root");
       if (!is_root) return;
-      check.types();
-      return check.is_multiple("output", operation.output, "input", operation.input);
+      return check.parts(rank, "output", operation.output, "input", operation.input);
     case Collective::scatter:
       check.peer("root");
       if (!is_root) return;
-      check.types();
-      return check.is_multiple("input", operation.input, "output", operation.output);
+      return check.parts(rank, "input", operation.input, "output", operation.output);
     case Collective::all_to_all:
       check.types();
       if (operation.input.elements != operation.output.elements) {
@@ -86,6 +115,8 @@ void check_operation(const Operation& operation, int rank, int size) {
         check.refuse(std::to_string(operation.input.elements) +
                      " elements cannot be divided among " + std::to_string(size) + " ranks");
       }
+      if (check.overlap() && operation.input.data != operation.output.data)
+        check.refuse("input and output overlap and are not the same");
       return;
     case Collective::send:
     case Collective::recv:

@@ -17,38 +17,13 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
 
-bool overlap(const Buffer& a, const Buffer& b) {
-  const auto first = reinterpret_cast<std::uintptr_t>(a.data);
-  const auto second = reinterpret_cast<std::uintptr_t>(b.data);
-  return first < second + b.bytes() && second < first + a.bytes();
-}
-
-/// An output that is exactly this rank's part of the input, or the other way round, is written by
-/// nobody else and read by nobody else.
-bool is_own_part(const Call& call, int rank) {
-  const std::size_t own = static_cast<std::size_t>(rank) * call.part_bytes();
-  return call.operation.collective == Collective::reduce_scatter
-             ? call.output() == call.input() + own
-             : call.input() == call.output() + own;
-}
-
 }  // namespace
 
 bool SharedMemoryBackend::is_reachable(const Call& call) const {
   const Operation& operation = call.operation;
   if (!call.contributes(rank_)) return true;
-  switch (operation.collective) {
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::reduce_scatter:
-      if (overlap(operation.input, operation.output) && !is_own_part(call, rank_)) return false;
-      break;
-    case Collective::all_to_all:
-      if (overlap(operation.input, operation.output)) return false;
-      break;
-    default:
-      break;
-  }
+  // In place, this rank would write over what others have not read yet.
+  if (operation.collective == Collective::all_to_all && call.input() == call.output()) return false;
   return reach_ == Reach::everything ||
          region_.in_arenas(operation.input.data, operation.input.bytes());
 }

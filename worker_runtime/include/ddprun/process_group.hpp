@@ -117,6 +117,9 @@ class ProcessGroup {
   /// After: every rank has root's values.
   Work broadcast(Buffer buffer, int root);
 
+  // Where there are an input and an output, they are apart, or in place: the smaller one is this
+  // rank's part of the larger one (all_to_all: both are the same).
+
   /// `output` has size() times as many elements as `input`; after: rank r's input at output[r * n].
   Work all_gather(Buffer input, Buffer output);
 
