@@ -1,6 +1,7 @@
 // Process groups of real processes on the host backend: they meet through a real store, agree, and
 // learn at once when one of them dies.
 #include "rendezvous/control/control_page.hpp"
+#include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
 #include "tests/support/test_store.hpp"
 #include <ddprun/process_group.hpp>
@@ -207,6 +208,63 @@ TEST_SUITE("host group") {
     }
     CHECK(shared_memory_entries() == entries_before);
     CHECK_FALSE(has_abstract_sockets());
+  }
+
+  TEST_CASE("random calls of ranks that are stopped now and then give what the serial ones do") {
+    const StoreProcess store;
+    std::mt19937 random(std::random_device{}());
+    for (const int size : {2, 4}) {
+      const auto seed = static_cast<unsigned>(random());
+      CAPTURE(seed);
+      GroupOptions options = small_group();
+      options.name = "random" + std::to_string(size);
+      RankProcesses ranks(size, [&](int rank) {
+        auto group = ProcessGroup::create(make_env(store.endpoint(), rank, size), options);
+        return RandomCalls(group, seed).run(60);
+      });
+      for (int i = 0; i < 20; ++i) {
+        const int rank = static_cast<int>(random()) & (size - 1);
+        const auto pause = std::chrono::microseconds(random() % 3000);
+        ranks.kill(rank, SIGSTOP);
+        for (const auto until = Deadline::after(pause); !until.passed();) std::this_thread::yield();
+        ranks.kill(rank, SIGCONT);
+      }
+      for (int rank = 0; rank < size; ++rank) CHECK(ranks.wait(rank).said == "ok");
+    }
+  }
+
+  TEST_CASE("a rank killed within any call is named by every survivor") {
+    const StoreProcess store;
+    std::mt19937 random(std::random_device{}());
+    constexpr int kSize = 4;
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      const auto seed = static_cast<unsigned>(random());
+      const auto victim = static_cast<int>(random() % kSize);
+      CAPTURE(seed);
+      CAPTURE(victim);
+      GroupOptions options = small_group();
+      options.name = "kill" + std::to_string(attempt);
+      RankProcesses ranks(kSize, [&](int rank) {
+        auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), options);
+        auto client = Store::connect(store.endpoint(), Deadline::after(60s));
+        client.add(options.name, 1, Deadline::after(60s));
+        RandomCalls calls(group, seed);
+        return describe_failure([&] {
+          while (calls.run(1) == "ok") {
+          }
+        });
+      });
+      auto client = store.connect();
+      while (client.add(options.name, 0, Deadline::after(60s)) < kSize) std::this_thread::yield();
+      const auto delay = std::chrono::microseconds(random() % 20000);
+      for (const auto until = Deadline::after(delay); !until.passed();) std::this_thread::yield();
+      ranks.kill(victim, SIGKILL);
+      const std::string name = std::to_string(victim);
+      for (int rank = 0; rank < kSize; ++rank) {
+        if (rank == victim) continue;
+        CHECK(ranks.wait(rank).said == "peer " + name + ": rank " + name + " died");
+      }
+    }
   }
 
   TEST_CASE("two ranks killed at once are noticed, although nobody may have awaited them") {

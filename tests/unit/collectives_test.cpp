@@ -1,5 +1,6 @@
 // Every collective of ranks that share memory against a serial reference, by every way the data can
 // take.
+#include "tests/support/random_calls.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/serial_collectives.hpp"
 #include "worker_runtime/backends/in_process/in_process_backend.hpp"
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -236,6 +238,22 @@ TEST_SUITE("collectives") {
         group.barrier().wait();
       }
     });
+  }
+
+  TEST_CASE("random sequences of calls give what the serial ones do") {
+    const unsigned seed = std::random_device{}();
+    CAPTURE(seed);
+    for (const auto reach : {shared_memory::Reach::everything, shared_memory::Reach::arenas}) {
+      for (const int size : {2, 3, 6}) {
+        CAPTURE(size);
+        GroupOptions options;
+        options.arena_bytes = 64 << 20;
+        options.collective_timeout = std::chrono::seconds(60);
+        run_ranks(
+            create_in_process_groups(create_in_process_backends(size, options, reach), options),
+            [&](ProcessGroup& group) { CHECK(RandomCalls(group, seed).run(25) == "ok"); });
+      }
+    }
   }
 
   TEST_CASE("many works under way end in call order") {

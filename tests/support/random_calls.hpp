@@ -1,0 +1,50 @@
+// A random sequence of collectives and messages, the same on every rank, each result compared with
+// the serial one. Where buffers lie and when works are waited for is random on each rank for
+// itself.
+#pragma once
+
+#include "tests/support/serial_collectives.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <random>
+#include <string>
+
+namespace ddprun::test {
+
+class RandomCalls {
+ public:
+  RandomCalls(ProcessGroup group, unsigned seed);
+
+  /// Makes so many calls. Returns what went wrong first, or "ok". Throws what a call fails with.
+  std::string run(int calls);
+
+ private:
+  struct Memory {
+    std::shared_ptr<void> owner;
+    Buffer buffer;
+  };
+  struct Pending {
+    std::string what;
+    Work work;
+    Memory input;
+    Memory output;
+    Bytes expected;  ///< in `output`
+  };
+
+  Pending call();
+  Pending reduction(const std::vector<Bytes>& inputs, DataType type);
+  Pending movement(const std::vector<Bytes>& inputs, DataType type);
+  Pending ring(const Bytes& own, const Bytes& previous, DataType type);
+  Memory place(const Bytes& content, DataType type);
+  int pick(int count) { return std::uniform_int_distribution(0, count - 1)(shared_random_); }
+
+  ProcessGroup group_;
+  std::mt19937 shared_random_;  ///< what all ranks must agree in
+  std::mt19937 own_random_;
+  std::deque<Pending> pending_;
+};
+
+}  // namespace ddprun::test
