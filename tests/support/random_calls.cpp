@@ -150,7 +150,7 @@ RandomCalls::Memory RandomCalls::place(const Bytes& content, DataType type) {
       own_random_() % 2 == 0
           ? group_.allocate(bytes)
           : std::shared_ptr<void>(::operator new(bytes), [](void* p) { ::operator delete(p); });
-  std::memcpy(owner.get(), content.data(), content.size());
+  if (!content.empty()) std::memcpy(owner.get(), content.data(), content.size());
   return {owner, {owner.get(), content.size() / size_of(type), type}};
 }
 
