@@ -114,7 +114,10 @@ class Containment::Impl {
     while (true) {
       reap_orphans({});
       const auto pids = members();
-      if (pids.empty() && !(cgroup_ && cgroup_->is_populated())) return met;
+      if (pids.empty() && !(cgroup_ && cgroup_->is_populated())) {
+        reap_orphans({});  // who ended since the last look is no member any more, but a zombie
+        return met;
+      }
       for (const pid_t pid : pids) {
         if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);
       }
