@@ -1,10 +1,11 @@
 #include "launcher/process/proc_scan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <unistd.h>
 
@@ -18,12 +19,18 @@ constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING of the kernel's sched
 // Far above what execve takes by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
 constexpr std::size_t kEnvironmentBytesMax = 8U << 20;
 
+/// What can be read of the file: nothing if its process has gone, also in between (ESRCH).
 std::string read_bounded(const std::string& path, std::size_t bytes_max) {
-  std::ifstream file(path, std::ios::binary);
   std::string text;
-  std::istreambuf_iterator<char> byte(file);
-  for (; byte != std::istreambuf_iterator<char>() && text.size() < bytes_max; ++byte)
-    text.push_back(*byte);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return text;
+  std::array<char, 4096> part{};
+  while (text.size() < bytes_max) {
+    const ssize_t count = ::read(fd, part.data(), std::min(part.size(), bytes_max - text.size()));
+    if (count <= 0) break;
+    text.append(part.data(), static_cast<std::size_t>(count));
+  }
+  ::close(fd);
   return text;
 }
 
