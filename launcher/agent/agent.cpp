@@ -30,6 +30,9 @@ namespace asio = boost::asio;
 
 namespace {
 
+// Far longer than a worker takes from its failure to its end, unless it has much to clean up.
+constexpr auto kCulpritGrace = std::chrono::milliseconds(500);
+
 constexpr int kForwardedSignals[] = {SIGUSR1, SIGUSR2};
 
 bool is_forwarded(int signal) {
@@ -66,7 +69,8 @@ class Agent::Impl {
         router_(router),
         events_(events),
         signals_(executor_),
-        pause_(executor_) {
+        pause_(executor_),
+        culprit_timer_(executor_) {
     for (const int signal : plan.signals_to_handle) {
       if (signal != SIGHUP || !is_hang_up_ignored()) signals_.add(signal);
     }
@@ -165,7 +169,8 @@ class Agent::Impl {
       if (const auto* dying = std::get_if<WorkerDying>(&news)) {
         notice.emplace(dying->rank, notice.size());
         emit(*dying);
-        stop_survivors(group, dying->rank, "rank " + std::to_string(dying->rank) + " is dying");
+        react_to_failure(group, dying->rank, dying->error_message,
+                         "rank " + std::to_string(dying->rank) + " is dying");
       } else if (const auto* exited = std::get_if<WorkerExited>(&news)) {
         WorkerExited exit = *exited;
         notice.emplace(exit.rank, notice.size());
@@ -175,16 +180,29 @@ class Agent::Impl {
         outcome.exits.push_back(exit);
         emit(exit);
         if (exit.failed() && !exit.was_stopped) {
-          stop_survivors(group, exit.rank, describe_failure(exit));
+          react_to_failure(group, exit.rank, exit.error_message, describe_failure(exit));
         }
       } else if (const auto* killed = std::get_if<WorkersKilled>(&news)) {
         emit(*killed);
       }
     }
+    culprit_timer_.cancel();
     std::sort(outcome.exits.begin(), outcome.exits.end(),
               [&](const WorkerExited& a, const WorkerExited& b) {
                 return notice.at(a.rank) < notice.at(b.rank);
               });
+  }
+
+  /// A worker that failed because a peer did may be noticed before that peer, which is still on its
+  /// way out: stopped now it could not say why. So it is given a moment.
+  void react_to_failure(WorkerGroup& group, int rank, const std::string& error_message,
+                        const std::string& reason) {
+    if (!blames_a_peer(error_message)) return stop_survivors(group, rank, reason);
+    if (current_.is_stopping || std::exchange(current_.awaits_culprit, true)) return;
+    culprit_timer_.expires_after(kCulpritGrace);
+    culprit_timer_.async_wait([this, rank, reason](boost::system::error_code error) {
+      if (!error && current_.group != nullptr) stop_survivors(*current_.group, rank, reason);
+    });
   }
 
   /// The group fails as a unit: what still runs is asked to stop, once.
@@ -263,11 +281,13 @@ class Agent::Impl {
   EventSink& events_;
   asio::signal_set signals_;
   asio::steady_timer pause_;
+  asio::steady_timer culprit_timer_;
 
   /// The attempt under way, for what comes from outside of its coroutine.
   struct Current {
     int attempt = 0;
     WorkerGroup* group = nullptr;
+    bool awaits_culprit = false;
     bool is_stopping = false;
   };
   Current current_;

@@ -15,7 +15,7 @@ using namespace std::string_view_literals;
 constexpr auto kPeerFailed = "PeerFailed"sv;
 
 bool is_victim(const WorkerExited& exit) {
-  return exit.was_stopped || exit.error_message.find(kPeerFailed) != std::string::npos;
+  return exit.was_stopped || blames_a_peer(exit.error_message);
 }
 
 std::chrono::milliseconds delay_after(int fast_failures, const RestartSettings& settings) {
@@ -28,6 +28,10 @@ std::chrono::milliseconds delay_after(int fast_failures, const RestartSettings& 
 }
 
 }  // namespace
+
+bool blames_a_peer(const std::string& error_message) {
+  return error_message.find(kPeerFailed) != std::string::npos;
+}
 
 std::string describe_failure(const WorkerExited& exit) {
   std::string text =

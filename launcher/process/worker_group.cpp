@@ -1,5 +1,6 @@
 #include "launcher/process/worker_group.hpp"
 
+#include "launcher/process/error_file.hpp"
 #include "launcher/process/exec_failure.hpp"
 #include "launcher/process/worker_environment.hpp"
 #include "launcher/process/worker_group_impl.hpp"
@@ -174,7 +175,8 @@ void WorkerGroup::Impl::note_death(Worker& worker) {
   if (worker.was_stopped || std::exchange(worker.is_death_noticed, true)) return;
   tell(WorkerDying{.attempt = attempt_,
                    .rank = worker.spec.rank,
-                   .after_start_seconds = worker.seconds_since_start()});
+                   .after_start_seconds = worker.seconds_since_start(),
+                   .error_message = read_error_report(worker.spec.error_file).message});
 }
 
 void WorkerGroup::Impl::reap_orphans() {

@@ -69,6 +69,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void tell(WorkerNews news);
   void end_watch();
 
+  bool is_on_its_way_out(const Worker& worker) const;
   void kill(std::chrono::milliseconds grace);
   void wait_for_killed(std::chrono::seconds limit);
   void report_unkillable();

@@ -34,13 +34,17 @@ void WorkerGroup::Impl::forward(int signal) {
   }
 }
 
+bool WorkerGroup::Impl::is_on_its_way_out(const Worker& worker) const {
+  return worker.is_death_noticed ||
+         page_.phase(worker.spec.local_rank) == control::WorkerPhase::exiting ||
+         process_state(worker.process.pid()).is_exiting();
+}
+
 void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
   for (auto& worker : workers_) {
-    if (worker->has_ended) continue;
-    // Who is on his way out already does not die of this.
-    const bool was_alive =
-        !worker->is_death_noticed && !process_state(worker->process.pid()).is_exiting();
-    worker->was_stopped = worker->was_stopped || was_alive;
+    // Who is on his way out already neither dies of this nor needs it.
+    if (worker->has_ended || is_on_its_way_out(*worker)) continue;
+    worker->was_stopped = true;
     worker->process.signal_group(signal);
   }
   // After the signal, so that a stopped worker does nothing else when it goes on.

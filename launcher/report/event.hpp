@@ -78,6 +78,7 @@ struct WorkerDying {
   int attempt = 0;
   int rank = 0;
   double after_start_seconds = 0;
+  std::string error_message;  ///< from its error file, if it is there already
 
   bool operator==(const WorkerDying&) const = default;
 };

@@ -88,7 +88,8 @@ Json fields(const WorkerDying& event) {
   return {{"event", "worker_dying"},
           {"attempt", event.attempt},
           {"rank", event.rank},
-          {"after_start_seconds", event.after_start_seconds}};
+          {"after_start_seconds", event.after_start_seconds},
+          {"error_message", event.error_message}};
 }
 
 Json fields(const WorkerExited& event) {

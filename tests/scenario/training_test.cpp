@@ -144,6 +144,23 @@ TEST_SUITE("training") {
     }
   }
 
+  TEST_CASE("the worker at fault is named, not one that failed because of it") {
+    for (int round = 0; round < 5; ++round) {
+      const TemporaryFolder folder;
+      ddprun::test::write_file(folder / "file", "");
+      // Rank 0 alone writes checkpoints and metrics; in place of the folder there is a file.
+      const auto result = ddprun::test::run_program(
+          {in_bin("ddprun"), "--nproc_per_node=4", "--exit_code=worker", "trainer",
+           "--dataset=random", "--max_steps=50", "--checkpoint_dir=" + (folder / "file")});
+      INFO(result.output);
+      CHECK(result.exit_code == 1);
+      const auto cause = result.output.find("Root cause");
+      REQUIRE(cause != std::string::npos);
+      CHECK(result.output.substr(cause).find("rank      : 0 ") < 80);
+      CHECK(result.output.substr(cause).find("exit code 1") < 160);
+    }
+  }
+
   TEST_CASE("every example configuration trains") {
     const std::string configs = std::string(DDPRUN_SOURCE_DIR) + "/configs";
     const auto names = names_in(configs);
