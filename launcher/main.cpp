@@ -108,7 +108,7 @@ int run(const LaunchPlan& plan, LogLevel level) {
     co_await router.drain(Deadline::after(kDrainTimeout));
   };
   boost::asio::co_spawn(context, main_task, [&](std::exception_ptr error) {
-    failure = error;
+    failure = std::move(error);
     context.stop();
   });
   context.run();

@@ -130,6 +130,7 @@ class Reader {
       if (matches.size() == 1) return matches.front();
       if (matches.size() > 1) {
         std::vector<std::string> candidates;
+        candidates.reserve(matches.size());
         for (const auto* match : matches) candidates.push_back(spelled(*match));
         problem_ = typed + " is ambiguous: it could be " + join(candidates, ", ");
         return nullptr;

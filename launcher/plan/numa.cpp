@@ -53,6 +53,7 @@ std::vector<std::vector<int>> groups_of(const NumaTopology& topology, int node,
     if (cpu.node == node) groups[cpu.*group].push_back(cpu.cpu);
   }
   std::vector<std::vector<int>> result;
+  result.reserve(groups.size());
   for (auto& [first_cpu, cpus] : groups) result.push_back(std::move(cpus));
   return result;
 }

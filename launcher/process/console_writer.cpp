@@ -29,7 +29,7 @@ bool is_ready(int fd) {
 
 }  // namespace
 
-ConsoleWriter::ConsoleWriter(asio::any_io_executor executor, int fd, Log log)
+ConsoleWriter::ConsoleWriter(const asio::any_io_executor& executor, int fd, Log log)
     : log_(std::move(log)), fd_(fd), readiness_(executor), idle_signal_(executor) {
   idle_signal_.expires_at(asio::steady_timer::time_point::max());
   const int epoll = ::epoll_create1(EPOLL_CLOEXEC);

@@ -22,7 +22,7 @@ inline constexpr std::size_t kConsoleBytesMax = 1U << 20;
 
 class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
  public:
-  ConsoleWriter(boost::asio::any_io_executor executor, int fd, Log log);
+  ConsoleWriter(const boost::asio::any_io_executor& executor, int fd, Log log);
   ~ConsoleWriter();
 
   ConsoleWriter(const ConsoleWriter&) = delete;

@@ -212,7 +212,7 @@ class Containment::Impl {
   std::optional<Guardian> guardian_;
 };
 
-Containment::Containment(ContainmentMode mode, Log log,
+Containment::Containment(ContainmentMode mode, const Log& log,
                          const std::filesystem::path& temporary_folder)
     : impl_(std::make_unique<Impl>(mode, log, temporary_folder)) {}
 

@@ -34,7 +34,7 @@ class Containment {
  public:
   /// Forks the guardian. Throws Error{Errc::system} if that cannot be done. If the agent dies
   /// before it could clean up, the guardian removes `temporary_folder` too, unless it is empty.
-  explicit Containment(ContainmentMode mode = ContainmentMode::automatic, Log log = {},
+  explicit Containment(ContainmentMode mode = ContainmentMode::automatic, const Log& log = {},
                        const std::filesystem::path& temporary_folder = {});
 
   /// Kills what is left (waiting at most 1 s), removes the cgroup and ends the guardian.

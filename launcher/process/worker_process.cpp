@@ -322,7 +322,7 @@ class WorkerProcess::Impl {
   bool is_reaped_ = false;
 };
 
-std::variant<WorkerProcess, StartFailure> WorkerProcess::start(Executor executor,
+std::variant<WorkerProcess, StartFailure> WorkerProcess::start(const Executor& executor,
                                                                const ProcessRequest& request) {
   const auto arguments = pointers_to(request.arguments);
   const auto environment = pointers_to(request.environment);

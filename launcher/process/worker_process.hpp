@@ -69,8 +69,8 @@ struct ProcessExit {
 class WorkerProcess {
  public:
   /// Forks. Does not wait for exec, so that several processes start at the same time.
-  static std::variant<WorkerProcess, StartFailure> start(boost::asio::any_io_executor executor,
-                                                         const ProcessRequest& request);
+  static std::variant<WorkerProcess, StartFailure> start(
+      const boost::asio::any_io_executor& executor, const ProcessRequest& request);
 
   WorkerProcess(WorkerProcess&&) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) noexcept;

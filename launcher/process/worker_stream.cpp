@@ -33,7 +33,7 @@ int open_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-WorkerStream::WorkerStream(asio::any_io_executor executor, const StreamSpec& spec,
+WorkerStream::WorkerStream(const asio::any_io_executor& executor, const StreamSpec& spec,
                            std::shared_ptr<ConsoleWriter> console, Log log)
     : log_(std::move(log)),
       console_(std::move(console)),

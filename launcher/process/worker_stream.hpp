@@ -21,7 +21,7 @@ namespace ddprun {
 class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
  public:
   /// `console` may be null: not shown.
-  WorkerStream(boost::asio::any_io_executor executor, const StreamSpec& spec,
+  WorkerStream(const boost::asio::any_io_executor& executor, const StreamSpec& spec,
                std::shared_ptr<ConsoleWriter> console, Log log);
   ~WorkerStream();
 

@@ -130,7 +130,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
 
   void read_more(Session& session);
   void carry_out(Session& session, std::string_view input);
-  void deliver(std::vector<Delivery> replies);
+  void deliver(const std::vector<Delivery>& replies);
   void write(Session& session);
   void count_bytes(Session& session);
 
@@ -240,8 +240,9 @@ void StoreServer::Impl::read_more(Session& session) {
 
 void StoreServer::Impl::carry_out(Session& session, std::string_view input) {
   while (auto request = session.parser.next(input)) {
-    StoreOutcome outcome = table_.apply(session.id, std::move(*request), session.parser.dialect());
-    deliver(std::move(outcome.replies));
+    const StoreOutcome outcome =
+        table_.apply(session.id, std::move(*request), session.parser.dialect());
+    deliver(outcome.replies);
     if (!session.is_open()) break;
     if (!outcome.refusal.empty()) {
       close_for(session, counts_.refused, outcome.refusal);
@@ -266,7 +267,7 @@ void StoreServer::Impl::carry_out(Session& session, std::string_view input) {
   }
 }
 
-void StoreServer::Impl::deliver(std::vector<Delivery> replies) {
+void StoreServer::Impl::deliver(const std::vector<Delivery>& replies) {
   for (const auto& [client, reply] : replies) {
     const auto found = sessions_.find(client);
     if (found == sessions_.end()) continue;

@@ -122,7 +122,8 @@ TEST_SUITE("store server") {
     };
     TestStore server;
     Store polite = server.connect();
-    for (const auto& [what, bytes] : rude) {
+    for (const auto& [name, bytes] : rude) {
+      const char* const what = name;
       CAPTURE(what);
       RawClient client(server.endpoint());
       client.send(bytes);

@@ -248,16 +248,16 @@ const BadCase kBad[] = {
 
 TEST_SUITE("command line") {
   TEST_CASE("options are read in every spelling that argparse allows") {
-    for (const auto& [arguments, expected] : kGood) {
-      CAPTURE(arguments);
-      CHECK(options_of(with_program(arguments)) == changed(expected));
+    for (const auto& good : kGood) {
+      CAPTURE(good.arguments);
+      CHECK(options_of(with_program(good.arguments)) == changed(good.expected));
     }
   }
 
   TEST_CASE("what cannot be read is refused with the option, the text and the remedy") {
-    for (const auto& [arguments, text] : kBad) {
-      const auto problems = problems_of(with_program(arguments));
-      CHECK_MESSAGE(contains(problems, text), problems, " should contain ", text);
+    for (const auto& bad : kBad) {
+      const auto problems = problems_of(with_program(bad.arguments));
+      CHECK_MESSAGE(contains(problems, bad.text), problems, " should contain ", bad.text);
     }
   }
 

@@ -78,10 +78,11 @@ const Refusal kRefusals[] = {
 
 TEST_SUITE("make plan") {
   TEST_CASE("what one node cannot do is refused by name, never ignored") {
-    for (auto [arguments, text] : kRefusals) {
-      arguments.emplace_back("train.py");
-      const auto objections = objections_to(arguments);
-      CHECK_MESSAGE(contains(objections, text), objections, " should contain ", text);
+    for (auto refusal : kRefusals) {
+      refusal.arguments.emplace_back("train.py");
+      const auto objections = objections_to(refusal.arguments);
+      CHECK_MESSAGE(contains(objections, refusal.text), objections, " should contain ",
+                    refusal.text);
     }
   }
 

@@ -29,6 +29,7 @@ constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::product
 
 Bytes combine(Combine function, const std::vector<Bytes>& inputs, DataType type) {
   std::vector<const void*> sources;
+  sources.reserve(inputs.size());
   for (const auto& input : inputs) sources.push_back(input.data());
   Bytes result(inputs[0].size());
   void* const destination = result.data();

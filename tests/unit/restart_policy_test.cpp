@@ -43,6 +43,7 @@ WorkerExited peer_failed(int rank) {
 
 std::vector<int> ranks(const std::vector<WorkerExited>& exits) {
   std::vector<int> result;
+  result.reserve(exits.size());
   for (const auto& exit : exits) result.push_back(exit.rank);
   return result;
 }

@@ -46,7 +46,7 @@ StoreOutcome to(ClientId client, wire::Reply reply) {
 }
 
 /// A wait's end, for each client in this order.
-StoreOutcome wakes(std::vector<ClientId> clients) {
+StoreOutcome wakes(const std::vector<ClientId>& clients) {
   StoreOutcome outcome;
   for (const ClientId client : clients) outcome.replies.push_back({client, Answer::ready});
   return outcome;

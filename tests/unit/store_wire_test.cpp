@@ -236,7 +236,7 @@ TEST_SUITE("store wire") {
   }
 
   TEST_CASE("the replies have the bytes that PyTorch's clients expect") {
-    const auto bytes_of = [](wire::Reply reply) {
+    const auto bytes_of = [](const wire::Reply& reply) {
       std::string bytes;
       wire::append_reply(bytes, reply);
       return bytes;

@@ -71,7 +71,8 @@ TEST_SUITE("trainer state") {
   TEST_CASE("a checkpoint that lacks a section or has one that does not fit is refused") {
     const Checkpoint good = State(1).checkpoint();
     CHECK(refusal(good).empty());
-    for (const auto& [name, bytes] : good.sections) {
+    for (const auto& section : good.sections) {
+      const std::string& name = section.first;
       Checkpoint lacking = good;
       lacking.sections.erase(name);
       CHECK_MESSAGE(contains(refusal(lacking), name), name);

@@ -99,7 +99,7 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
   if (!std::isfinite(shared[0])) {
     throw Error(Errc::usage,
                 format("the loss is %g in step %lld: use a smaller --lr than %g", shared[0],
-                       static_cast<long long>(progress.step + 1), training.options.lr));
+                       static_cast<long long>(progress.step) + 1, training.options.lr));
   }
   ++progress.step;
   training.optimizer.update(training.model.parameters(), progress.step,
@@ -204,7 +204,7 @@ void report_epoch(Training& training, double samples_per_second, Outputs& output
                                    ? format("test loss %.4f", evaluation.loss)
                                    : format("accuracy %.2f %%", 100 * evaluation.accuracy);
   outputs.console.line(format(
-      "epoch %lld/%lld: loss %.4f, %s, %.0f samples/s", static_cast<long long>(progress.epoch + 1),
+      "epoch %lld/%lld: loss %.4f, %s, %.0f samples/s", static_cast<long long>(progress.epoch) + 1,
       static_cast<long long>(training.options.epochs), loss, accuracy.c_str(), samples_per_second));
   outputs.metrics.write({{"event", "epoch"},
                          {"epoch", progress.epoch + 1},
@@ -266,7 +266,7 @@ void announce(const Training& training, bool resumed, Outputs& outputs) {
   if (resumed) {
     outputs.console.line(
         format("resumed after step %lld, in epoch %lld/%lld", static_cast<long long>(progress.step),
-               static_cast<long long>(progress.epoch + 1), static_cast<long long>(options.epochs)));
+               static_cast<long long>(progress.epoch) + 1, static_cast<long long>(options.epochs)));
   } else if (env.max_restarts > 0 && options.checkpoint_dir.empty()) {
     outputs.console.line("a restart will begin from the first step: no --checkpoint_dir is given");
   }

@@ -19,6 +19,7 @@ std::vector<std::unique_ptr<Backend>> create_in_process_backends(int size,
       std::make_shared<const shared_memory::Region>(shared_memory::Region::anonymous(
           size, shared_memory::choose_arena_bytes(options.arena_bytes, size)));
   std::vector<std::unique_ptr<Backend>> backends;
+  backends.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     backends.push_back(
         std::make_unique<shared_memory::SharedMemoryBackend>(region, rank, reach, std::nullopt));
