@@ -1,4 +1,4 @@
-# Install tree: the program, the two libraries with their headers, and the CMake package of the same name.
+# Install tree and Debian packages: the program, the two libraries with their headers, and their CMake package.
 include(CMakePackageConfigHelpers)
 install(
   TARGETS ddprun_rendezvous ddprun_worker_runtime
@@ -29,3 +29,45 @@ install(
   FILES ${PROJECT_BINARY_DIR}/generated/ddprunConfig.cmake ${PROJECT_BINARY_DIR}/generated/ddprunConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ddprun
   COMPONENT development)
+
+# Debian packages: `cpack -G DEB` in a build folder makes ddprun and libddprun-dev. The trainer is in neither: its name
+# is too general for a system's PATH, and the launcher should not bring in OpenBLAS.
+foreach(package IN ITEMS program:ddprun development:libddprun-dev)
+  string(REPLACE ":" ";" package ${package})
+  list(GET package 0 component)
+  list(GET package 1 name)
+  install(
+    FILES ${PROJECT_SOURCE_DIR}/LICENSE
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name}
+    RENAME copyright
+    COMPONENT ${component})
+endforeach()
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME ddprun)
+set(CPACK_PACKAGE_CONTACT "The ddprun maintainers <maintainers@ddprun.invalid>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+                                                WORLD_READ WORLD_EXECUTE)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL program development)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+# Empty, or it would stand before each package's own first line.
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")
+set(CPACK_DEBIAN_PROGRAM_DESCRIPTION
+    "Launcher and elastic agent for distributed training
+Starts the workers of a training program as torchrun does, with the same options, environment
+and store protocol, and restarts them when one of them fails.")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ddprun)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
+    "Worker runtime for distributed training in C++
+Headers, static libraries and a CMake package: store client, collectives, DDP gradient reducer,
+sampler and checkpoints.")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libddprun-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+# What the CMake package looks for; the static libraries have no dependencies that could be computed.
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "zlib1g-dev")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS ddprun)
+include(CPack)
