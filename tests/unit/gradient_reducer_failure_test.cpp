@@ -177,6 +177,33 @@ TEST_SUITE("gradient reducer when things go wrong") {
     CHECK(errors == Errors{"", "told"});
   }
 
+  TEST_CASE("a reducer destroyed before its first bucket is complete fails its peers, too") {
+    std::promise<void> peer_failed;
+    const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
+      Model model;
+      std::optional<GradientReducer> reducer;
+      reducer.emplace(group, model.parameters, std::vector<Buffer>{}, kSmallBuckets);
+      group.barrier().wait();
+      reducer->begin();
+      if (group.rank() == 0) {
+        reducer.reset();
+        // The group lives on: it is not its end that the peer is told.
+        const auto failed = peer_failed.get_future().wait_for(10s);
+        require(failed == std::future_status::ready, "the peer waits");
+        return;
+      }
+      backward(*reducer, 1, 0);
+      try {
+        reducer->finish(Deadline::after(20s));
+      } catch (const PeerFailed&) {
+        peer_failed.set_value();
+        throw;
+      }
+    });
+    CHECK(errors[0] == "");
+    CHECK(errors[1].find("its gradient reducer was destroyed within a step") != std::string::npos);
+  }
+
   TEST_CASE("a reducer destroyed within a step leaves no collective behind in its memory") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;

@@ -34,7 +34,7 @@ BucketQueue::~BucketQueue() {
   for (auto& bucket : buckets_) other_works_.push_back(std::move(bucket.work));
   const auto is_done = [](const Work& work) { return work.is_done(); };
   if (std::all_of(other_works_.begin(), other_works_.end(), is_done)) return;
-  group_.abort("its gradient reducer was destroyed within a step");
+  abort();
   for (const auto& work : other_works_) wait_in_any_case(work);
 }
 
@@ -115,6 +115,10 @@ void BucketQueue::wait(Deadline deadline) {
     if (!bucket.done_time) bucket.done_time = Clock::now();
   }
   for (const auto& work : other_works_) work.wait(deadline);
+}
+
+void BucketQueue::abort() {
+  group_.abort("its gradient reducer was destroyed within a step");
 }
 
 std::vector<BucketTimeline> BucketQueue::timeline() const {

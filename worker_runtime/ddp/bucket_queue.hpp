@@ -49,6 +49,9 @@ class BucketQueue {
   /// Blocks until all is done.
   void wait(Deadline deadline);
 
+  /// Ends the group: this rank does not finish its step.
+  void abort();
+
   /// Of a step that is done.
   std::vector<BucketTimeline> timeline() const;
 

@@ -78,6 +78,12 @@ class GradientReducer::Impl {
  public:
   Impl(ProcessGroup group, std::vector<Parameter> parameters, std::span<const Buffer> state,
        const ReducerOptions& options);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  /// The other ranks will wait for the buckets of a step that is under way.
+  ~Impl() {
+    if (phase_ == Phase::synchronising) queue_.abort();
+  }
 
   const Buffer& gradient(std::size_t index) const { return slots_[checked(index)].gradient; }
   const BucketPlan& plan() const { return plan_; }
