@@ -145,6 +145,9 @@ void HandoverServer::serve(int descriptor, int ranks, Deadline deadline) {
                                      deadline.describe());
     }
     const Descriptor peer(::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC));
+    if (peer.get() < 0 && errno != EINTR && errno != ECONNABORTED) {
+      throw_system_error("process group: accepting rank(s) " + list(missing), errno);
+    }
     if (peer.get() < 0 || !is_same_user(peer.get())) continue;
     std::int32_t rank = -1;
     const Deadline hello =
