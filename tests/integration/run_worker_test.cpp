@@ -112,6 +112,13 @@ TEST_SUITE("run_worker") {
     }
   }
 
+  TEST_CASE("a control page that cannot be used is described as well") {
+    const auto page = ControlPage::create(1);  // and the worker is told slot 1
+    const Run run = run_worker("success", &page);
+    CHECK(run.exited_with(2));
+    CHECK(run.message().find("no slot for local rank 1") != std::string::npos);
+  }
+
   TEST_CASE("the agent learns the exit code from the control page, and of a death without one") {
     const auto leaving = ControlPage::create(2);
     CHECK(run_worker("exit", &leaving).exited_with(7));

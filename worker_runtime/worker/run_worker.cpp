@@ -48,13 +48,13 @@ int run_worker(const std::function<int(const WorkerEnv&)>& body) noexcept {
   WorkerEnv env;
   try {
     env = from_process_environment();
+    worker::install_failure_report(env.error_file);
     announce_alive(env);
   } catch (const Error& error) {
     return report(std::current_exception(), error.code() == Errc::usage ? 2 : 1);
   } catch (...) {
     return report(std::current_exception(), 1);
   }
-  worker::install_failure_report(env.error_file);
   try {
     return body(env);
   } catch (...) {
