@@ -87,7 +87,8 @@ TEST_SUITE("json lines") {
          R"({"event":"worker_not_started","attempt":0,"rank":1,"step":"exec",
              "message":"no such file"})"},
         {WorkerDying{1, 5, 0.25},
-         R"({"event":"worker_dying","attempt":1,"rank":5,"after_start_seconds":0.25,"error_message":""})"},
+         R"({"event":"worker_dying","attempt":1,"rank":5,"after_start_seconds":0.25,)"
+         R"("error_message":""})"},
         {exited,
          R"({"event":"worker_exited","attempt":1,"rank":5,"local_rank":2,"pid":4711,
              "exit_code":null,"signal":"SIGSEGV","was_stopped":false,"is_out_of_memory":true,
