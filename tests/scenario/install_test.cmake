@@ -12,7 +12,7 @@ set(folder ${BUILD_FOLDER}/install_test)
 file(REMOVE_RECURSE ${folder})
 run(${CMAKE_COMMAND} --install ${BUILD_FOLDER} --prefix ${folder}/prefix)
 run(${CMAKE_COMMAND} -G Ninja -S ${CONSUMER} -B ${folder}/build -D CMAKE_PREFIX_PATH=${folder}/prefix
-    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_STANDARD=20 -D CMAKE_DISABLE_FIND_PACKAGE_Boost=ON)
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_DISABLE_FIND_PACKAGE_Boost=ON)
 run(${CMAKE_COMMAND} --build ${folder}/build)
 run(${folder}/prefix/bin/ddprun --nproc_per_node=3 ${folder}/build/consumer)
 if(NOT output MATCHES "the sum of all ranks is 3")

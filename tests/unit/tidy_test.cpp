@@ -185,11 +185,14 @@ TEST_SUITE("tidy") {
   }
 
   TEST_CASE("the program that the README shows is the one that a test builds and runs") {
-    std::string indented;
-    for (const auto& line : lines_of(read(in_tree("tests/scenario/consumer/main.cpp")))) {
-      indented += line.empty() ? "\n" : "    " + line + "\n";
+    const auto readme = read(in_tree("README.md"));
+    for (const char* name : {"main.cpp", "CMakeLists.txt"}) {
+      std::string indented;
+      for (const auto& line : lines_of(read(in_tree("tests/scenario/consumer") / name))) {
+        indented += line.empty() ? "\n" : "    " + line + "\n";
+      }
+      CHECK_MESSAGE(readme.find(indented) != std::string::npos, name);
     }
-    CHECK(read(in_tree("README.md")).find(indented) != std::string::npos);
   }
 
   TEST_CASE("the changelog names this version first and its entries are list items") {
