@@ -104,6 +104,23 @@ std::string how_it_ended(const WorkerExited& worker) {
   return end_of(worker);
 }
 
+/// Without the lines that run_worker prints of the message: "error: " and its text. The error file
+/// may have the exception's type before that.
+std::vector<std::string> without_message(std::vector<std::string> lines,
+                                         const std::string& message) {
+  constexpr std::string_view kHead = "error: ";
+  const auto parts = lines_of(message);
+  if (parts.empty()) return lines;
+  const auto is_first = [&](const std::string& line) {
+    return line.size() > kHead.size() && line.starts_with(kHead) &&
+           parts[0].ends_with(line.substr(kHead.size()));
+  };
+  const auto begin = std::find_if(lines.begin(), lines.end(), is_first);
+  if (begin == lines.end()) return lines;
+  lines.erase(begin, std::mismatch(begin + 1, lines.end(), parts.begin() + 1, parts.end()).first);
+  return lines;
+}
+
 void add_root_cause(Page& page, const WorkerExited& worker, const ReportFacts& facts) {
   page.paragraph("Root cause (first failure observed):");
   const auto end = facts.ends.find(worker.rank);
@@ -119,13 +136,15 @@ void add_root_cause(Page& page, const WorkerExited& worker, const ReportFacts& f
   page.field("core", worker.core_file ? worker.core_file->string() : "");
   page.field("logs", worker.log_folder.string());
   page.field("message", worker.error_message);
-  // Python prints its traceback on standard error, too: once is enough.
+  // Python prints its traceback on standard error, too, and an exception that was caught in C++ has
+  // left no trace but its message: once is enough.
   const auto traceback = lines_of(worker.error_traceback);
   const auto& last = worker.last_lines;
-  if (!traceback.empty() && std::find(last.begin(), last.end(), traceback.back()) == last.end()) {
+  if (!traceback.empty() && traceback != lines_of(worker.error_message) &&
+      std::find(last.begin(), last.end(), traceback.back()) == last.end()) {
     page.quote("traceback", traceback);
   }
-  page.quote("last lines of its standard error", worker.last_lines);
+  page.quote("last lines of its standard error", without_message(last, worker.error_message));
 }
 
 void add_later_failures(Page& page, const std::vector<WorkerExited>& failures) {

@@ -10,10 +10,12 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 using ddprun::control::ControlPage;
 using ddprun::control::WorkerPhase;
@@ -24,6 +26,7 @@ namespace {
 struct Run {
   int status = 0;
   nlohmann::json error_file;  ///< null if there is none
+  std::string standard_error;
   std::size_t files_left = 0;
 
   std::string message() const { return error_file["message"]["message"]; }
@@ -36,12 +39,12 @@ struct Run {
 Run run_worker(const std::string& how, const ControlPage* page = nullptr) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "error.json";
+  const auto errors = folder.path() / "stderr";
   const pid_t pid = ::fork();
   if (pid == 0) {
     const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
-    const int null = ::open("/dev/null", O_WRONLY);
-    ::dup2(null, 2);
+    ::dup2(::open(errors.c_str(), O_WRONLY | O_CREAT, 0600), 2);
     ::setenv("TORCHELASTIC_ERROR_FILE", path.c_str(), 1);
     ::setenv("RANK", "0", 1);
     ::setenv("WORLD_SIZE", "1", 1);
@@ -56,6 +59,11 @@ Run run_worker(const std::string& how, const ControlPage* page = nullptr) {
   }
   Run run;
   ::waitpid(pid, &run.status, 0);
+  {
+    std::ifstream file(errors);
+    run.standard_error.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  std::filesystem::remove(errors);
   if (std::ifstream file(path); file) run.error_file = nlohmann::json::parse(file);
   for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
     run.files_left += entry.exists() ? 1 : 0;
@@ -73,6 +81,30 @@ TEST_SUITE("run_worker") {
     const std::string seconds = run.error_file["message"]["extraInfo"]["timestamp"];
     CHECK(std::stoll(seconds) > 1'600'000'000);
     CHECK(run.files_left == 1);
+  }
+
+  TEST_CASE(
+      "an error is printed without its type, which the error file names where it tells more") {
+    struct Row {
+      const char* how;
+      int exit_code;
+      std::string printed;
+      std::string message;
+    };
+    const std::vector<Row> table = {
+        {"error", 1, "error: disk full\n", "disk full"},
+        {"usage", 2, "error: no such option\n", "no such option"},
+        {"peer", 1, "error: rank 3 died\n", "ddprun::PeerFailed: rank 3 died"},
+        {"exception", 1, "error: std::runtime_error: no \"such\" layer\nat all\n",
+         "std::runtime_error: no \"such\" layer\nat all"},
+    };
+    for (const Row& row : table) {
+      CAPTURE(row.how);
+      const Run run = run_worker(row.how);
+      CHECK(run.exited_with(row.exit_code));
+      CHECK(run.standard_error == row.printed);
+      CHECK(run.message() == row.message);
+    }
   }
 
   TEST_CASE("an exception of no standard type is described, too") {
@@ -101,7 +133,7 @@ TEST_SUITE("run_worker") {
   TEST_CASE("an exception that leaves a thread is described before the program aborts") {
     const Run run = run_worker("thread");
     CHECK(run.was_killed_by(SIGABRT));
-    CHECK(run.message() == "uncaught std::runtime_error: in a thread");
+    CHECK(run.message() == "uncaught exception: std::runtime_error: in a thread");
   }
 
   TEST_CASE("a forked child does not write its parent's file, nor does success") {

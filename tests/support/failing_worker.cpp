@@ -1,4 +1,6 @@
 // A worker that fails in the way its argument names.
+#include <ddprun/error.hpp>
+#include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
 
 #include <csignal>
@@ -23,6 +25,9 @@ __attribute__((noinline)) int overflow_stack(int depth) {
 
 int fail(const std::string& how) {
   if (how == "exception") throw std::runtime_error("no \"such\" layer\nat all");
+  if (how == "error") throw ddprun::Error(ddprun::Errc::system, "disk full");
+  if (how == "usage") throw ddprun::Error(ddprun::Errc::usage, "no such option");
+  if (how == "peer") throw ddprun::PeerFailed(3, "rank 3 died");
   if (how == "unknown") throw 42;
   if (how == "thread") std::thread([] { throw std::runtime_error("in a thread"); }).join();
   if (how == "overflow") return overflow_stack(0);

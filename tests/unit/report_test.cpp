@@ -172,6 +172,37 @@ TEST_SUITE("final report") {
     CHECK(report.find("    |   File \"train.py\", line 3\n") != std::string::npos);
   }
 
+  TEST_CASE("a message that also stands in the last lines and in the traceback is shown once") {
+    struct Row {
+      std::string message;
+      std::string traceback;
+      std::vector<std::string> last_lines;
+      std::vector<std::string> shown;  ///< of the last lines
+    };
+    const std::vector<Row> table = {
+        {"disk full\nat all", "disk full\nat all\n", {"a", "error: disk full", "at all"}, {"a"}},
+        {"ddprun::PeerFailed: gone", "", {"error: gone", "b"}, {"b"}},
+        {"disk full",
+         "",
+         {"error: disk", "error: ", "disk full"},
+         {"error: disk", "error: ", "disk full"}},
+        {"", "", {"error: disk full"}, {"error: disk full"}},
+    };
+    for (const Row& row : table) {
+      auto finished = rich_failure();
+      auto& culprit = finished.failures[0];
+      culprit.error_message = row.message;
+      culprit.error_traceback = row.traceback;
+      culprit.last_lines = row.last_lines;
+      const auto report = final_report(finished, {.program = "x", .ends = {}, .stopped = {}}, 80);
+      CAPTURE(report);
+      CHECK(report.find("traceback:") == std::string::npos);
+      std::string quoted = "  last lines of its standard error:\n";
+      for (const auto& line : row.shown) quoted += "    | " + line + "\n";
+      CHECK(report.find(quoted + "---") != std::string::npos);
+    }
+  }
+
   TEST_CASE("of a thousand victims eight are shown and the others counted by rank") {
     auto finished = rich_failure();
     for (int rank = 3; rank < 1003; ++rank) finished.failures.push_back(failed(rank, 1));

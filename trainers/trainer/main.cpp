@@ -354,14 +354,7 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
 
 /// The whole worker, from its command line to its exit code.
 int run(const WorkerEnv& env, int argc, const char* const* argv) {
-  constexpr int kUsageExit = 2;
-  CommandLine command_line;
-  try {
-    command_line = parse_command_line(argc, argv);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "trainer: %s\n", error.what());
-    return kUsageExit;
-  }
+  const CommandLine command_line = parse_command_line(argc, argv);
   if (!command_line.help.empty()) {
     if (env.rank == 0) std::fputs(command_line.help.c_str(), stdout);
     return 0;

@@ -1,6 +1,7 @@
 #include "worker_runtime/worker/failure_report.hpp"
 
 #include "worker_runtime/worker/error_file.hpp"
+#include <ddprun/error.hpp>
 
 #include <cxxabi.h>
 
@@ -51,8 +52,8 @@ void handle_fatal_signal(int signal) {
 
 [[noreturn]] void handle_terminate() {
   const auto failure = std::current_exception();
-  const std::string message =
-      failure ? "uncaught " + describe(failure) : std::string("std::terminate was called");
+  const std::string message = failure ? "uncaught exception: " + describe(failure)
+                                      : std::string("std::terminate was called");
   error_file->write(message, write_backtrace);
   std::fprintf(stderr, "error: %s\n", message.c_str());
   std::abort();
@@ -88,6 +89,8 @@ std::string describe(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
+    // The type of a plain Error says nothing that its message does not.
+    if (typeid(error) == typeid(Error)) return error.what();
     int status = 0;
     const std::unique_ptr<char, decltype(&std::free)> name(
         abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), &std::free);

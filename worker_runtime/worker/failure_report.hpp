@@ -11,7 +11,7 @@ namespace ddprun::worker {
 /// From now on failures are described in the file at `path`; nowhere if it is empty.
 void install_failure_report(const std::string& path);
 
-/// "std::runtime_error: no such layer".
+/// "std::runtime_error: no such layer"; without the type if that is ddprun::Error itself.
 std::string describe(const std::exception_ptr& failure);
 
 /// Writes `message` to the error file unless something has been written before.

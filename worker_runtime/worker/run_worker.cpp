@@ -35,9 +35,20 @@ void announce_alive(const WorkerEnv& env) {
   ::on_exit(announce_exit, announcement);
 }
 
-int report(const std::exception_ptr& failure, int exit_code) {
-  const std::string message = worker::describe(failure);
+/// Tells the operator and the agent why this worker ends; returns its exit code. People need no C++
+/// type before a message that was written for them; the agent tells victims from culprits by it.
+int report(const std::exception_ptr& failure) {
+  constexpr int kUsageExit = 2;
+  std::string message = worker::describe(failure);
   worker::report_failure(message);
+  int exit_code = 1;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    message = error.what();
+    if (error.code() == Errc::usage) exit_code = kUsageExit;
+  } catch (...) {
+  }
   std::fprintf(stderr, "error: %s\n", message.c_str());
   return exit_code;
 }
@@ -45,20 +56,13 @@ int report(const std::exception_ptr& failure, int exit_code) {
 }  // namespace
 
 int run_worker(const std::function<int(const WorkerEnv&)>& body) noexcept {
-  WorkerEnv env;
   try {
-    env = from_process_environment();
+    const WorkerEnv env = from_process_environment();
     worker::install_failure_report(env.error_file);
     announce_alive(env);
-  } catch (const Error& error) {
-    return report(std::current_exception(), error.code() == Errc::usage ? 2 : 1);
-  } catch (...) {
-    return report(std::current_exception(), 1);
-  }
-  try {
     return body(env);
   } catch (...) {
-    return report(std::current_exception(), 1);
+    return report(std::current_exception());
   }
 }
 
