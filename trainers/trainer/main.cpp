@@ -54,6 +54,7 @@ struct Training {
   Optimizer& optimizer;
   GradientReducer reducer;
   Progress progress;
+  std::array<double, 2>& step_sums;  ///< loss, workers that want to stop
   Batch batch;
   Matrix loss_gradient;
 };
@@ -77,7 +78,8 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
                       bool stop_wanted) {
   const std::int64_t passes = training.options.gradient_accumulation;
   const std::int64_t samples = batches.global_samples(step);
-  std::array<double, 2> shared = {0, stop_wanted ? 1.0 : 0.0};
+  auto& shared = training.step_sums;
+  shared = {0, stop_wanted ? 1.0 : 0.0};
   ddprun::Work sharing;
   training.reducer.zero_gradients();
   for (std::int64_t pass = 0; pass < passes; ++pass) {
@@ -312,6 +314,7 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
   Model model = make_model(options, data.train);
   const auto optimizer = make_optimizer(options, model);
 
+  std::array<double, 2> step_sums = {};  // outlives the group, whose thread adds to it
   ddprun::GroupOptions group_options;
   group_options.backend = options.backend;
   group_options.on_collective = trace.recorder();
@@ -336,8 +339,8 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
       env.restart_count > 0 ? JsonLines::Start::append : open_as);
   Outputs outputs = {console, metrics, ledger, checkpoints, settings};
   Training training = {
-      options,  env, data, group, model, *optimizer, make_reducer(group, model, options),
-      progress, {},  {}};
+      options,  env,       data, group, model, *optimizer, make_reducer(group, model, options),
+      progress, step_sums, {},   {}};
   // Without checkpoints there is nothing to save before leaving.
   const StopSignal stop(!options.checkpoint_dir.empty());
 
