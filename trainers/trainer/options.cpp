@@ -17,6 +17,7 @@ using ddprun::Errc;
 using ddprun::Error;
 
 constexpr std::int64_t kCountMax = 1'000'000'000;  // far above sense, far below overflow
+constexpr std::int64_t kBatchMax = 1'000'000;      // its square and the workers are multiplied
 constexpr std::int64_t kSeedMax = 0xffff'ffff;     // what std::mt19937 takes
 
 /// Unlike CLI::Range this refuses what is not a number.
@@ -60,11 +61,11 @@ void add_data_options(CLI::App& app, Options& options) {
   app.add_option("--data_dir", options.data_dir, "folder of the four idx .gz files")
       ->capture_default_str();
   app.add_option("--batch_size", options.batch_size, "samples per worker and backward pass")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->check(CLI::Range(std::int64_t{1}, kBatchMax))
       ->capture_default_str();
   app.add_option("--gradient_accumulation", options.gradient_accumulation,
                  "backward passes per step")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->check(CLI::Range(std::int64_t{1}, kBatchMax))
       ->capture_default_str();
 }
 
