@@ -185,6 +185,19 @@ TEST_SUITE("training") {
     CHECK(result.output.find("modle") != std::string::npos);
   }
 
+  TEST_CASE("the default run of the README reaches 88 % test accuracy") {
+    const TemporaryFolder folder;
+    const auto result = ddprun::test::run_program(
+        {in_bin("ddprun"), "--nproc_per_node=4", "trainer", "--metrics", folder / "metrics"});
+    INFO(result.output);
+    REQUIRE(result.exit_code == 0);
+    double accuracy = 0;
+    for (const auto& line : read_json_lines(folder / "metrics")) {
+      if (line.at("event") == "epoch") accuracy = line.at("test_accuracy");
+    }
+    CHECK(accuracy >= 0.88);
+  }
+
   TEST_CASE("the same seed gives the same parameters on every run") {
     std::vector<nlohmann::json> ends;
     for (int run = 0; run < 2; ++run) {
