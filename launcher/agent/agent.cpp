@@ -211,9 +211,13 @@ class Agent::Impl {
     current_.is_stopping = true;
     group.abort(culprit, reason);
     auto ranks = group.running();
+    // A dying culprit, too, has only so much time to end.
+    const bool is_nobody_left = ranks.empty();
     std::erase(ranks, culprit);
-    if (ranks.empty()) return;
-    emit(WorkersStopping{.attempt = current_.attempt, .reason = reason, .ranks = ranks});
+    if (!ranks.empty()) {
+      emit(WorkersStopping{.attempt = current_.attempt, .reason = reason, .ranks = ranks});
+    }
+    if (is_nobody_left) return;
     group.stop(SIGTERM, plan_.shutdown_timeout);
   }
 

@@ -45,7 +45,8 @@ void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
     // Who is on his way out already neither dies of this nor needs it.
     if (worker->has_ended || is_on_its_way_out(*worker)) continue;
     worker->was_stopped = true;
-    worker->process.signal_group(signal);
+    // Nor would it be right to disturb its last steps, which say how it ended.
+    if (!worker->is_death_noticed) worker->process.signal_group(signal);
   }
   // After the signal, so that a stopped worker does nothing else when it goes on.
   forward(SIGCONT);

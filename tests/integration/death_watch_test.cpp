@@ -66,6 +66,20 @@ TEST_SUITE("death watch") {
     CHECK(bench.history().dying[0].rank == 0);
   }
 
+  TEST_CASE(
+      "a worker that has announced its failure is not signalled, but does not stay for ever") {
+    WorkerBench bench;
+    const auto ready = bench.folder() / "ready";
+    bench.start({probe(bench, 0, {"announce-exit", "3", ready.string()})});
+    await_line(ready);
+    bench.run_to_first_news();
+    bench.group().stop(SIGTERM, 200ms);
+    bench.run_to_end();
+    CHECK(bench.history().killed.size() == 1);
+    CHECK(bench.history().exit_of(0).signal == SIGKILL);
+    CHECK_FALSE(bench.history().exit_of(0).was_stopped);
+  }
+
   TEST_CASE("a worker that becomes another program by exec has not died") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";

@@ -361,4 +361,13 @@ TEST_SUITE("launch") {
     CHECK(result.exit_code == 0);
     CHECK(count(result.output, "]:64\n") == 60);
   }
+
+  TEST_CASE("a worker that announces its failure and then hangs is killed, also if it is alone") {
+    const TemporaryFolder folder;
+    const auto result =
+        run_program({in_bin("ddprun"), "--shutdown_timeout=0.2", "--no_python",
+                     in_bin("probe_worker"), "announce-exit", "3", folder / "ready"});
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.output, "killed rank 0"));
+  }
 }
