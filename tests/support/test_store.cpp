@@ -12,8 +12,10 @@ namespace ddprun::test {
 
 namespace {
 
-StoreServerOptions options_with(StoreLimits limits, std::vector<std::string>& warnings) {
+StoreServerOptions options_with(StoreLimits limits, std::uint16_t port,
+                                std::vector<std::string>& warnings) {
   StoreServerOptions options;
+  options.port = port;
   options.limits = limits;
   options.log = [&warnings](LogLevel, std::string_view line) { warnings.emplace_back(line); };
   return options;
@@ -22,8 +24,8 @@ StoreServerOptions options_with(StoreLimits limits, std::vector<std::string>& wa
 }  // namespace
 
 struct TestStore::Impl {
-  explicit Impl(StoreLimits limits)
-      : server(context.get_executor(), options_with(limits, warnings)),
+  Impl(StoreLimits limits, std::uint16_t port)
+      : server(context.get_executor(), options_with(limits, port, warnings)),
         work(context.get_executor()) {
     server.start();
     thread = std::thread([this] { context.run(); });
@@ -36,7 +38,8 @@ struct TestStore::Impl {
   std::thread thread;
 };
 
-TestStore::TestStore(StoreLimits limits) : impl_(std::make_unique<Impl>(limits)) {}
+TestStore::TestStore(StoreLimits limits, std::uint16_t port)
+    : impl_(std::make_unique<Impl>(limits, port)) {}
 
 TestStore::~TestStore() {
   run([](StoreServer& server) { server.stop(); });

@@ -4,6 +4,7 @@
 #include "rendezvous/store/store_server.hpp"
 #include <ddprun/store.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,7 +14,8 @@ namespace ddprun::test {
 
 class TestStore {
  public:
-  explicit TestStore(StoreLimits limits = {});
+  /// On a port that the kernel chooses, or on `port`.
+  explicit TestStore(StoreLimits limits = {}, std::uint16_t port = 0);
   TestStore(const TestStore&) = delete;
   TestStore& operator=(const TestStore&) = delete;
   ~TestStore();
