@@ -245,18 +245,28 @@ TEST_SUITE("checkpoint on a real disk") {
     });
     char byte = 0;
     REQUIRE(::read(saved.fds[0], &byte, 1) == 1);
-    CheckpointDirectory second(folder.path(), {.takeover_timeout = std::chrono::milliseconds(20)});
+    std::string logged;
+    CheckpointDirectory second(
+        folder.path(), {.takeover_timeout = std::chrono::milliseconds(20),
+                        .log = [&](ddprun::LogLevel, std::string_view line) { logged += line; }});
     std::string text;
     try {
-      second.save(sample(2, 10));
+      second.claim();
     } catch (const Error& error) {
       text = error.what();
     }
     CHECK(text.find("is being written by process " + std::to_string(first) + " on ") !=
           std::string::npos);
+    CHECK(logged.find("process " + std::to_string(first) + " on ") != std::string::npos);
+    CHECK(logged.ends_with(": waiting for it to end"));
     CHECK(second.steps() == std::vector<std::int64_t>{1});
     end.close_write_end();
     CHECK(wait_for(first) == 0);
+    second.claim();
+    CHECK_THROWS_AS(
+        CheckpointDirectory(folder.path(), {.takeover_timeout = std::chrono::milliseconds(0)})
+            .claim(),
+        Error);
     second.save(sample(2, 10));
     CHECK(second.load_newest() == sample(2, 10));
   }

@@ -170,13 +170,17 @@ void CheckpointDirectory::remove_temporaries(const std::vector<std::string>& nam
   }
 }
 
+void CheckpointDirectory::claim() {
+  if (lock_) return;
+  lock_ =
+      std::make_shared<WriterLock>(path_, Deadline::after(options_.takeover_timeout), options_.log);
+  // A predecessor that has just died may have left some.
+  remove_temporaries(names_in(path_));
+}
+
 void CheckpointDirectory::save(const Checkpoint& checkpoint) {
   check_checkpoint(checkpoint);
-  if (!lock_) {
-    lock_ = std::make_shared<WriterLock>(path_, Deadline::after(options_.takeover_timeout));
-    // A predecessor that has just died may have left some.
-    remove_temporaries(names_in(path_));
-  }
+  claim();
   const auto temporary = path_ / temporary_name(checkpoint.step);
   const auto path = path_ / file_name(checkpoint.step);
   write_durably(temporary, checkpoint);

@@ -67,10 +67,13 @@ void write_owner(int fd) {
 }
 
 /// Returns when the process has ended, at once if that cannot be known here, or at the deadline.
-void wait_for_exit(const Owner& owner, Deadline deadline) {
+/// Calls `before` if it is going to wait.
+template <typename Before>
+void wait_for_exit(const Owner& owner, Deadline deadline, const Before& before) {
   if (owner.pid == 0 || owner.pid == ::getpid() || owner.host != host_name()) return;
   const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, owner.pid, 0));
   if (pidfd < 0) return;
+  before();
   pollfd wait{.fd = pidfd, .events = POLLIN, .revents = 0};
   while (::poll(&wait, 1, deadline.remaining_poll_milliseconds()) < 0 && errno == EINTR) {
   }
@@ -85,18 +88,19 @@ std::string describe(const Owner& owner) {
 
 }  // namespace
 
-WriterLock::WriterLock(const std::filesystem::path& directory, Deadline deadline) {
+WriterLock::WriterLock(const std::filesystem::path& directory, Deadline deadline, const Log& log) {
   const auto file = directory / kFileName;
   fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) throw_system_error("opening " + file.string(), errno);
   try {
     if (!try_lock(fd_, file)) {
       const auto owner = read_owner(fd_);
-      wait_for_exit(owner, deadline);
+      const std::string state =
+          "checkpoint directory " + directory.string() + " is being written by " + describe(owner);
+      wait_for_exit(owner, deadline,
+                    [&] { write_log(log, LogLevel::warn, state + ": waiting for it to end"); });
       if (!try_lock(fd_, file)) {
-        throw Error(Errc::usage, "checkpoint directory " + directory.string() +
-                                     " is being written by " + describe(owner) +
-                                     ": give each run its own");
+        throw Error(Errc::usage, state + ": give each run its own");
       }
     }
   } catch (...) {

@@ -52,15 +52,17 @@ void get_section(const Checkpoint& checkpoint, const std::string& name, Range&& 
 class WriterLock;
 
 /// A directory of checkpoints of one run, named by step. Any number of processes may read; from its
-/// first save() on an object is the directory's only writer (a copy counts as the same object).
+/// claim() or first save() on an object is the directory's only writer (a copy counts as the same
+/// object).
 class CheckpointDirectory {
  public:
   struct Options {
     /// Older ones are deleted after a new one is safely there. At least 2, so that a damaged newest
     /// has a predecessor.
     std::size_t keep = 3;
-    /// How long the first save() waits for another writer to end. A killed worker keeps its place
-    /// until the kernel has taken its memory apart, and its successor may be there before.
+    /// How long claim() or the first save() waits for another writer to end. A killed worker keeps
+    /// its place until the kernel has taken its memory apart, and its successor may be there
+    /// before.
     std::chrono::milliseconds takeover_timeout = std::chrono::seconds(10);
     Log log = {};
   };
@@ -70,9 +72,14 @@ class CheckpointDirectory {
   explicit CheckpointDirectory(std::filesystem::path path);
   CheckpointDirectory(std::filesystem::path path, Options options);
 
+  /// Makes this object the only writer before there is anything to save, so that what is loaded
+  /// next is what it goes on from. Throws Error{Errc::usage} naming the other writer if there is
+  /// one that does not end within takeover_timeout; says in the log that it waits.
+  void claim();
+
   /// Durable when it returns. Throws Error{Errc::system} naming the file (disk full, ...); earlier
-  /// checkpoints are untouched then and no temporary file is left. Throws Error{Errc::usage} naming
-  /// the other writer if there is one that does not end within takeover_timeout.
+  /// checkpoints are untouched then and no temporary file is left. The first one claims the
+  /// directory unless that has been done.
   void save(const Checkpoint& checkpoint);
 
   /// The one with the highest step that is undamaged; each damaged one on the way is logged with
