@@ -193,6 +193,40 @@ TEST_SUITE("trainer runs") {
     refused({"--checkpoint_every=3"}, "needs --checkpoint_dir");
   }
 
+  TEST_CASE("a run that ends within an epoch tells of it, and one that has nothing to do says so") {
+    const TemporaryFolder folder;
+    const auto start = [&](const std::string& limit) {
+      return run(1, {"--dataset=random", "--batch_norm", "--metrics=" + (folder / "metrics"),
+                     "--checkpoint_dir=" + (folder / "checkpoints"), "--max_steps=" + limit});
+    };
+    CHECK(start("10").find(" after 10 of 32 steps") != std::string::npos);
+    const auto lines = lines_of(folder / "metrics");
+    CHECK(lines.front().at("settings").at("batch_norm") == true);
+    CHECK(lines.front().at("settings").at("lr").dump() == "0.05");
+    CHECK(lines.back().at("epoch") == 1);
+    CHECK(start("5").find("nothing is left to do") != std::string::npos);
+  }
+
+  TEST_CASE("a second run in a folder in use waits before it reads, and goes on from the end") {
+    const TemporaryFolder folder;
+    const Words words = command(
+        1, {"--dataset=random", "--epochs=100000", "--checkpoint_dir=" + (folder / "checkpoints")});
+    Program first(words);
+    REQUIRE(first.read_until_contains("epoch 1/"));
+    Program second(words);
+    REQUIRE(second.read_until_contains("waiting for it to end"));
+    first.signal(SIGTERM);
+    CHECK(first.wait() == 128 + SIGTERM);
+    const auto step_at = first.output().rfind("\nstep ");
+    REQUIRE(step_at != std::string::npos);
+    std::istringstream ending(first.output().substr(step_at + std::string("\nstep ").size()));
+    std::string step;
+    ending >> step;
+    REQUIRE(second.read_until_contains("resumed after step " + step + ", "));
+    second.signal(SIGTERM);
+    CHECK(second.wait() == 128 + SIGTERM);
+  }
+
   TEST_CASE("each collective of each worker is in its trace") {
     const TemporaryFolder folder;
     run(2, {"--dataset=random", "--model=toy", "--max_steps=5",

@@ -106,6 +106,7 @@ TEST_SUITE("trainer console") {
     for (std::size_t width = 0; width < 200; ++width) {
       CHECK(trainer::progress_bar(state, width).size() <= width);
     }
+    CHECK(trainer::unfinished_epoch(state) == "epoch 2/5: loss 0.4321 after 118 of 235 steps");
     CHECK(trainer::progress_bar(state, 30) == "epoch 2/5 118/235 loss 0.4321");
     CHECK(trainer::progress_bar(state, 20) == "epoch 2/5 118/235");
     CHECK(trainer::progress_bar(state, 7) == "epoch 2");

@@ -1,7 +1,9 @@
+#include "trainers/trainer/setup.hpp"
 #include "trainers/trainer/training_state.hpp"
 #include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <string>
 #include <vector>
@@ -13,7 +15,8 @@ using trainer::Settings;
 
 namespace {
 
-const Settings kSettings = {{"--lr", "0.1"}, {"--batch_size", "64"}};
+const Settings kSettings = {
+    {"lr", 0.05}, {"batch_size", 64}, {"epochs", 8}, {"lr_schedule", "linear"}};
 
 /// A model and an optimizer whose every number differs from that of another seed.
 struct State {
@@ -61,11 +64,49 @@ TEST_SUITE("trainer state") {
   }
 
   TEST_CASE("a checkpoint of other settings is refused and each of them is named") {
-    const std::string message =
-        refusal(State(1).checkpoint(), {{"--lr", "0.2"}, {"--batch_size", "64"}, {"--model", "x"}});
-    CHECK(contains(message, "--lr was 0.1 and is now 0.2"));
+    Settings others = kSettings;
+    others["lr"] = 1e-4;
+    others["model"] = "x";
+    others["workers"] = 4;
+    const std::string message = refusal(State(1).checkpoint(), others);
+    CHECK(contains(message, "--lr was 0.05 and is now 0.0001"));
     CHECK(contains(message, "--model was not known and is now x"));
+    CHECK(contains(message, "the number of workers was not known and is now 4"));
     CHECK_FALSE(contains(message, "--batch_size"));
+    CHECK_FALSE(contains(message, "--lr_schedule"));
+  }
+
+  TEST_CASE(
+      "more epochs are taken under a constant rate and refused with the reason under another") {
+    const auto refusal_of = [](const std::string& schedule) {
+      State state(1);
+      Settings settings = kSettings;
+      settings["lr_schedule"] = schedule;
+      const auto checkpoint = to_checkpoint(state.model, state.optimizer, {}, settings);
+      settings["epochs"] = 10;
+      return refusal(checkpoint, settings);
+    };
+    CHECK(refusal_of("constant").empty());
+    CHECK(contains(refusal_of("linear"), "--epochs was 8 and is now 10"));
+    CHECK(contains(refusal_of("linear"), "begun with --lr_schedule constant can be given more"));
+  }
+
+  TEST_CASE("the epoch of the last step counts from 1, whether it is finished or not") {
+    CHECK(trainer::epoch_of_last_step({}) == 0);
+    CHECK(trainer::epoch_of_last_step({.step = 1, .epoch = 0, .samples_used = 64}) == 1);
+    CHECK(trainer::epoch_of_last_step({.step = 9, .epoch = 1, .samples_used = 0}) == 1);
+  }
+
+  TEST_CASE("a resumed run says where it goes on or why there is nothing to do") {
+    trainer::Options options;
+    const Progress progress = {.step = 300, .epoch = 1, .samples_used = 64};
+    CHECK(resumed_text(progress, options) == "resumed after step 300, in epoch 2/8");
+    options.max_steps = 100;
+    CHECK(resumed_text(progress, options) ==
+          "resumed after step 300: nothing is left to do up to --max_steps 100");
+    options.epochs = 1;
+    CHECK(resumed_text(progress, options) ==
+          "resumed after step 300: nothing is left to do, 1 of 1 epochs are done");
   }
 
   TEST_CASE("a checkpoint that lacks a section or has one that does not fit is refused") {

@@ -48,6 +48,12 @@ std::string progress_bar(const BarState& state, std::size_t width) {
   return left + bar + count + loss;
 }
 
+std::string unfinished_epoch(const BarState& state) {
+  const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
+  return format("epoch %lld/%lld: loss %.4f after %lld of %lld steps", number(state.epoch) + 1,
+                number(state.epochs), state.loss, number(state.step), number(state.steps));
+}
+
 Console::Console(bool quiet) : quiet_(quiet), is_terminal_(::isatty(STDOUT_FILENO) == 1) {}
 
 Console::~Console() {

@@ -20,6 +20,9 @@ struct BarState {
 /// out, the bar first.
 std::string progress_bar(const BarState& state, std::size_t width);
 
+/// "epoch 2/5: loss 0.4321 after 118 of 235 steps".
+std::string unfinished_epoch(const BarState& state);
+
 class Console {
  public:
   /// A quiet console prints nothing.

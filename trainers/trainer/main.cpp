@@ -232,18 +232,27 @@ EpochEnd train_epoch(Training& training, const StopSignal& stop, Outputs& output
                              progress.epoch);
   const auto start = Clock::now();
   const std::int64_t used_before = progress.samples_used;
-  while (progress.samples_used < samples) {
-    if (options.max_steps > 0 && progress.step >= options.max_steps) return EpochEnd::limit_reached;
+  const auto limit_reached = [&] {
+    return options.max_steps > 0 && progress.step >= options.max_steps;
+  };
+  BarState shown;
+  bool stop_wanted = false;
+  while (progress.samples_used < samples && !limit_reached() && !stop_wanted) {
     const std::int64_t step = progress.samples_used / batches.global_batch();
     const StepResult result = train_step(training, batches, step, stop.received() != 0);
     record_step(training, result, batches.step_samples(step), outputs);
-    outputs.console.bar({.epoch = progress.epoch,
-                         .epochs = options.epochs,
-                         .step = step + 1,
-                         .steps = batches.steps(),
-                         .loss = progress.epoch_loss / static_cast<double>(progress.samples_used)});
+    shown = {.epoch = progress.epoch,
+             .epochs = options.epochs,
+             .step = step + 1,
+             .steps = batches.steps(),
+             .loss = progress.epoch_loss / static_cast<double>(progress.samples_used)};
+    outputs.console.bar(shown);
     if (progress.step % options.checkpoint_every == 0) save(training, outputs);
-    if (result.stop_wanted) return EpochEnd::stopped;
+    stop_wanted = result.stop_wanted;
+  }
+  if (stop_wanted || progress.samples_used < samples) {
+    if (shown.step > 0) outputs.console.line(unfinished_epoch(shown));
+    return stop_wanted ? EpochEnd::stopped : EpochEnd::limit_reached;
   }
   const double rate =
       static_cast<double>(progress.samples_used - used_before) / seconds_since(start);
@@ -266,9 +275,7 @@ void announce(const Training& training, bool resumed, Outputs& outputs) {
                               env.world_size, env.world_size == 1 ? "" : "s",
                               training.group.backend().c_str()));
   if (resumed) {
-    outputs.console.line(
-        format("resumed after step %lld, in epoch %lld/%lld", static_cast<long long>(progress.step),
-               static_cast<long long>(progress.epoch) + 1, static_cast<long long>(options.epochs)));
+    outputs.console.line(resumed_text(progress, options));
   } else if (env.max_restarts > 0 && options.checkpoint_dir.empty()) {
     outputs.console.line("a restart will begin from the first step: no --checkpoint_dir is given");
   }
@@ -299,7 +306,7 @@ void finish(Training& training, double seconds, Outputs& outputs) {
                               hash_text.c_str()));
   outputs.metrics.write({{"event", "end"},
                          {"step", training.progress.step},
-                         {"epoch", training.progress.epoch},
+                         {"epoch", epoch_of_last_step(training.progress)},
                          {"seconds", seconds},
                          {"parameters_hash", hash_text}});
 }
@@ -326,6 +333,8 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
   if (is_first && !options.checkpoint_dir.empty()) {
     checkpoints.emplace(options.checkpoint_dir,
                         ddprun::CheckpointDirectory::Options{.log = warn_on_stderr});
+    // Before reading: what a run that is still at work here saves later would be done twice.
+    checkpoints->claim();
     newest = checkpoints->load_newest();
   }
   newest = share_checkpoint(group, newest);

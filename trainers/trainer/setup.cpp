@@ -2,6 +2,8 @@
 
 #include "trainers/trainer/text.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -37,24 +39,36 @@ std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& m
 
 Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
                      const Dataset& train_set) {
-  Settings settings = {{"the number of workers", std::to_string(env.world_size)},
-                       {"the number of samples", std::to_string(train_set.samples)},
-                       {"--model", options.model},
-                       {"--batch_norm", options.batch_norm ? "on" : "off"},
-                       {"--loss", options.loss},
-                       {"--dataset", options.dataset},
-                       {"--batch_size", std::to_string(options.batch_size)},
-                       {"--gradient_accumulation", std::to_string(options.gradient_accumulation)},
-                       {"--optimizer", options.optimizer},
-                       {"--lr", format("%.17g", options.lr)},
-                       {"--lr_schedule", options.lr_schedule},
-                       {"--seed", std::to_string(options.seed)},
-                       {"--threads", std::to_string(options.threads)}};
-  // A constant rate does not know where the end is, so that more epochs may be added.
-  const bool any = options.lr_schedule == "constant";
-  settings["--epochs"] = any ? "any" : std::to_string(options.epochs);
-  if (options.optimizer == "sgd") settings["--momentum"] = format("%.17g", options.momentum);
+  Settings settings = {{"workers", env.world_size},
+                       {"samples", train_set.samples},
+                       {"model", options.model},
+                       {"batch_norm", options.batch_norm},
+                       {"loss", options.loss},
+                       {"dataset", options.dataset},
+                       {"batch_size", options.batch_size},
+                       {"gradient_accumulation", options.gradient_accumulation},
+                       {"epochs", options.epochs},
+                       {"optimizer", options.optimizer},
+                       {"lr", options.lr},
+                       {"lr_schedule", options.lr_schedule},
+                       {"seed", options.seed},
+                       {"threads", options.threads}};
+  if (options.optimizer == "sgd") settings["momentum"] = options.momentum;
   return settings;
+}
+
+std::string resumed_text(const Progress& progress, const Options& options) {
+  const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
+  const std::string head = format("resumed after step %lld", number(progress.step));
+  if (progress.epoch >= options.epochs) {
+    return head + format(": nothing is left to do, %lld of %lld epochs are done",
+                         number(progress.epoch), number(options.epochs));
+  }
+  if (options.max_steps > 0 && progress.step >= options.max_steps) {
+    return head +
+           format(": nothing is left to do up to --max_steps %lld", number(options.max_steps));
+  }
+  return head + format(", in epoch %lld/%lld", number(progress.epoch) + 1, number(options.epochs));
 }
 
 float learning_rate(const Options& options, std::int64_t step, std::int64_t steps_per_epoch) {

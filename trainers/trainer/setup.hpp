@@ -10,6 +10,7 @@
 #include <ddprun/worker_env.hpp>
 
 #include <memory>
+#include <string>
 
 namespace trainer {
 
@@ -21,6 +22,9 @@ std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& m
 
 Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
                      const Dataset& train_set);
+
+/// "resumed after step 300, in epoch 2/8", or why nothing is left to do.
+std::string resumed_text(const Progress& progress, const Options& options);
 
 /// For step number `step`, counted from 1 over all epochs.
 float learning_rate(const Options& options, std::int64_t step, std::int64_t steps_per_epoch);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <span>
+#include <string>
 
 namespace trainer {
 
@@ -42,18 +43,39 @@ nlohmann::json parse_section(const Checkpoint& checkpoint, const std::string& na
   return json;
 }
 
+std::string name_for_people(const std::string& setting) {
+  const bool is_option = setting != "workers" && setting != "samples";
+  return is_option ? "--" + setting : "the number of " + setting;
+}
+
+/// Numbers with as many digits as tell them from all others, and no more.
+std::string text_of(const nlohmann::json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 void refuse_other_settings(const Checkpoint& checkpoint, const Settings& now) {
   const auto then = parse_section(checkpoint, "settings");
   std::string differences;
-  for (const auto& [name, value] : now) {
-    const std::string old = then.value(name, std::string("not known"));
-    if (old == value) continue;
-    differences +=
-        (differences.empty() ? "" : ", ") + name + " was " + old + " and is now " + value;
+  std::string more_epochs;
+  for (const auto& [name, value] : now.items()) {
+    const auto old = then.find(name);
+    if (old != then.end() && *old == value) continue;
+    if (name == "epochs") {
+      // A constant rate does not know where the end is.
+      if (now.value("lr_schedule", "") == "constant") continue;
+      more_epochs =
+          "; the linear schedule has lowered the rate for the old number of epochs: only a "
+          "training "
+          "begun with --lr_schedule constant can be given more";
+    }
+    differences += (differences.empty() ? "" : ", ") + name_for_people(name) + " was " +
+                   (old == then.end() ? "not known" : text_of(*old)) + " and is now " +
+                   text_of(value);
   }
   if (differences.empty()) return;
   refuse(checkpoint, "is of another training: " + differences +
-                         " (go on with the old settings, or use another --checkpoint_dir)");
+                         " (go on with the old settings, or use another --checkpoint_dir" +
+                         more_epochs + ")");
 }
 
 }  // namespace
@@ -68,7 +90,7 @@ Checkpoint to_checkpoint(const Model& model, Optimizer& optimizer, const Progres
     ddprun::put_section(checkpoint, name, values);
   });
   ddprun::put_section(checkpoint, "sampler", sampler.dump());
-  ddprun::put_section(checkpoint, "settings", nlohmann::json(settings).dump());
+  ddprun::put_section(checkpoint, "settings", settings.dump());
   return checkpoint;
 }
 
@@ -83,6 +105,10 @@ Progress restore(const Checkpoint& checkpoint, Model& model, Optimizer& optimize
           .epoch = sampler.value("epoch", std::int64_t{0}),
           .samples_used = sampler.value("samples_used", std::int64_t{0}),
           .epoch_loss = sampler.value("epoch_loss", 0.0)};
+}
+
+std::int64_t epoch_of_last_step(const Progress& progress) {
+  return progress.samples_used > 0 ? progress.epoch + 1 : progress.epoch;
 }
 
 std::uint64_t hash_of(const Model& model) {

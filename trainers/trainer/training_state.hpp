@@ -6,9 +6,9 @@
 #include "trainers/trainer/optimizer.hpp"
 #include <ddprun/checkpoint.hpp>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdint>
-#include <map>
-#include <string>
 
 namespace trainer {
 
@@ -21,8 +21,12 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
-/// Name and value of every setting on which the parameters depend, bit for bit.
-using Settings = std::map<std::string, std::string>;
+/// That of the last step, from 1; 0 before the first.
+std::int64_t epoch_of_last_step(const Progress& progress);
+
+/// An object: name and value of every setting on which the parameters depend, bit for bit. Options
+/// have their names, without dashes.
+using Settings = nlohmann::json;
 
 ddprun::Checkpoint to_checkpoint(const Model& model, Optimizer& optimizer, const Progress& progress,
                                  const Settings& settings);
