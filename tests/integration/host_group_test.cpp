@@ -347,6 +347,26 @@ TEST_SUITE("host group") {
     ranks.wait(1);
   }
 
+  TEST_CASE("a group that did not come about leaves no address behind and can be made again") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      const auto env = make_env(store.endpoint(), rank, 2);
+      auto client = Store::connect(store.endpoint(), Deadline::after(60s));
+      auto options = small_group();
+      options.join_timeout = 50ms;
+      if (rank == 0) {
+        describe_failure([&] { ProcessGroup::create(env, options); });
+        const std::string found = describe_failure(
+            [&] { client.get("ddprun/group/default/host", Deadline::after(20ms)); });
+        if (found.find("timeout: ") != 0) return found;
+        client.set("again", "yes", Deadline::after(60s));
+      }
+      client.get("again", Deadline::after(60s));
+      return describe_failure([&] { ProcessGroup::create(env, small_group()).barrier().wait(); });
+    });
+    for (int rank = 0; rank < 2; ++rank) CHECK(ranks.wait(rank).said == "no failure");
+  }
+
   TEST_CASE("workers that the backend cannot connect are told why") {
     WorkerEnv env = make_env({}, 0, 2);
     CHECK(describe_failure([&] {

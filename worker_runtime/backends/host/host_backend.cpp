@@ -6,6 +6,7 @@
 #include <ddprun/store.hpp>
 
 #include <cerrno>
+#include <chrono>
 #include <fcntl.h>
 #include <optional>
 #include <utility>
@@ -27,15 +28,23 @@ std::optional<control::ControlPage> attach_control_page(const WorkerEnv& env) {
   return control::ControlPage::attach(copy, env.control_page_slot);
 }
 
-/// Rank 0. The key is gone again before anybody's create() returns, so that the next group of this
-/// name does not meet the socket of the last one.
+// Long enough for a store that answers at all.
+constexpr auto kEraseTimeout = std::chrono::seconds(1);
+
+/// Rank 0. The key is gone again before anybody's create() returns or throws, so that the next
+/// group of this name does not meet the socket of the last one.
 Region make_region(Store& store, const std::string& key, const WorkerEnv& env,
                    const GroupOptions& options, Deadline deadline) {
   Region region = Region::create(
       env.world_size, shared_memory::choose_arena_bytes(options.arena_bytes, env.world_size));
   host::HandoverServer server;
   store.set(key, server.name(), deadline);
-  server.serve(region.fd(), env.world_size, deadline);
+  try {
+    server.serve(region.fd(), env.world_size, deadline);
+  } catch (...) {
+    store.erase(key, Deadline::after(kEraseTimeout));
+    throw;
+  }
   store.erase(key, deadline);
   return region;
 }
