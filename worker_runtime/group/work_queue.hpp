@@ -8,6 +8,7 @@
 #include <ddprun/deadline.hpp>
 #include <ddprun/process_group.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>

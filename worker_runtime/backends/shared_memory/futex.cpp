@@ -13,8 +13,8 @@ namespace ddprun::shared_memory {
 
 namespace {
 
-// Before Linux 5.16 there is no futex_waitv: sleep on the first word and look at the others this
-// often.
+// Before Linux 5.16 there is no futex_waitv, and some containers forbid what they do not know:
+// sleep on the first word and look at the others this often.
 constexpr auto kFallbackPeriod = std::chrono::milliseconds(5);
 
 timespec to_timespec(Deadline::Duration duration) {
@@ -40,7 +40,7 @@ void FutexSet::sleep(Deadline deadline) const {
   const timespec until = to_timespec(deadline.time().time_since_epoch());
   const long result = ::syscall(SYS_futex_waitv, words_.data(), count_, 0,
                                 deadline.is_never() ? nullptr : &until, CLOCK_MONOTONIC);
-  if (result < 0 && errno == ENOSYS) {
+  if (result < 0 && (errno == ENOSYS || errno == EPERM)) {
     const auto period = std::min<Deadline::Duration>(deadline.remaining(), kFallbackPeriod);
     const timespec wait = to_timespec(period);
     ::syscall(SYS_futex, words_[0].uaddr, FUTEX_WAIT, words_[0].val, &wait, nullptr, 0);
