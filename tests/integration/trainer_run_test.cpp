@@ -243,4 +243,15 @@ TEST_SUITE("trainer runs") {
       }
     }
   }
+
+  TEST_CASE("the trace of a killed worker lacks nothing but its closing bracket") {
+    const TemporaryFolder folder;
+    Program program(command(1, {"--dataset=random", "--model=toy", "--epochs=100000",
+                                "--trace_collectives=" + (folder / "trace.json")}));
+    REQUIRE(program.read_until_contains("epoch 2/"));
+    program.signal(SIGKILL);
+    program.wait();
+    const json trace = json::parse(read_file(folder / "trace.json") + "]");
+    CHECK(trace.size() > 32);  // the steps of an epoch
+  }
 }

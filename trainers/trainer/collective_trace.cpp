@@ -39,7 +39,7 @@ CollectiveTrace::CollectiveTrace(const std::filesystem::path& path, int rank)
                                        {"ph", "M"},
                                        {"pid", rank_},
                                        {"args", {{"name", "rank " + std::to_string(rank_)}}}};
-  file_ << "[\n" << name.dump();
+  file_ << "[\n" + name.dump() << std::flush;
 }
 
 std::function<void(const ddprun::CollectiveRecord&)> CollectiveTrace::recorder() {
@@ -60,7 +60,8 @@ void CollectiveTrace::write(const ddprun::CollectiveRecord& record) {
        {{"bytes", record.bytes},
         {"sequence", record.sequence},
         {"queued_us", microseconds(record.started - record.queued)}}}};
-  file_ << ",\n" << event.dump();
+  // At once and whole: the last collectives of a worker that was killed are those that matter.
+  file_ << ",\n" + event.dump() << std::flush;
 }
 
 void CollectiveTrace::close() {
