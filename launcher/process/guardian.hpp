@@ -9,11 +9,11 @@ namespace ddprun {
 
 class Guardian {
  public:
-  /// Forks the guardian, which calls `clean_up` if this process dies before it dismisses it. To be
+  /// Forks the guardian, which calls `clean_up` if this process dies before its destructor runs. To be
   /// made before the program has other threads. Throws Error{Errc::system}.
   explicit Guardian(const std::function<void()>& clean_up);
 
-  /// Dismisses the guardian and reaps it.
+  /// Kills and reaps the guardian, which cleans up nothing then.
   ~Guardian();
 
   Guardian(const Guardian&) = delete;

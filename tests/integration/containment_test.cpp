@@ -121,7 +121,7 @@ TEST_SUITE("containment") {
     REQUIRE(family.size() == 1);
     const auto of_guardian = fs::path("/proc") / std::to_string(family[0]);
     const auto deadline = Deadline::after(20s);
-    while (read(of_guardian / "comm") != "ddprun-guardian\n" && !deadline.passed()) {
+    while (read(of_guardian / "comm") != "guardian\n" && !deadline.passed()) {
     }
     while (fs::read_symlink(of_guardian / "cwd") != "/" && !deadline.passed()) {
     }
@@ -134,6 +134,44 @@ TEST_SUITE("containment") {
     CHECK(::getsid(family[0]) == family[0]);
     for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) ::kill(family[0], signal);
     CHECK(is_alive(family[0]));
+  }
+
+  TEST_CASE("the guardian goes by a name of its own") {
+    const Containment containment;
+    const auto of_guardian = fs::path("/proc") / std::to_string(children().at(0));
+    const std::string name = "guardian of " + std::to_string(::getpid());
+    const auto deadline = Deadline::after(20s);
+    while (read(of_guardian / "cmdline").c_str() != name && !deadline.passed()) {
+    }
+    const auto line = read(of_guardian / "cmdline");
+    CHECK(line.c_str() == name);
+    CHECK(line.find_first_not_of('\0', name.size()) == std::string::npos);
+    CHECK(read("/proc/self/cmdline").find("guardian of") == std::string::npos);
+  }
+
+  TEST_CASE("a stopped guardian does not outlive the run") {
+    pid_t guardian = -1;
+    {
+      const Containment containment;
+      guardian = children().at(0);
+      ::kill(guardian, SIGSTOP);
+      const auto deadline = Deadline::after(20s);
+      while (process_state(guardian).letter != 'T' && !deadline.passed()) {
+      }
+      CHECK(process_state(guardian).letter == 'T');
+    }
+    CHECK(process_state(guardian).letter == '\0');
+  }
+
+  TEST_CASE("orphans that the end of the group killed are reaped, however late they end") {
+    for (int round = 0; round < 30; ++round) {
+      WorkerBench bench(1, ContainmentMode::marker);
+      const auto started = bench.folder() / "started";
+      bench.start({shell_worker(0, "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done; echo >" +
+                                       started.string() + "; wait")});
+      await_line(started);
+    }
+    CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
   }
 
   TEST_CASE("a run inside another run's worker is found by both markers") {
