@@ -131,6 +131,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   void read_more(Session& session);
   void carry_out(Session& session, std::string_view input);
   void deliver(const std::vector<Delivery>& replies);
+  void write_replies();
   void write(Session& session);
   void count_bytes(Session& session);
 
@@ -228,6 +229,7 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
       self->carry_out(*session, {session->arriving.data(), bytes});
       if (bytes == kFirstReadBytes && session->is_open()) self->read_more(*session);
     }
+    self->write_replies();
   }
 }
 
@@ -249,12 +251,7 @@ void StoreServer::Impl::carry_out(Session& session, std::string_view input) {
       break;
     }
   }
-  for (const ClientId client : std::exchange(replied_, {})) {
-    const auto found = sessions_.find(client);
-    if (found == sessions_.end()) continue;
-    write(*found->second);
-    count_bytes(*found->second);
-  }
+  write_replies();
   if (!session.is_open()) return;
   if (session.parser.is_malformed()) {
     return close_for(session, counts_.malformed, session.parser.problem());
@@ -279,6 +276,19 @@ void StoreServer::Impl::deliver(const std::vector<Delivery>& replies) {
                 "has not read " + std::to_string(session.unread_bytes()) +
                     " bytes of replies (at most " +
                     std::to_string(options_.limits.unread_bytes_max) + ")");
+    }
+  }
+}
+
+/// To whom there are new ones. A connection that turns out to be over may wake others.
+void StoreServer::Impl::write_replies() {
+  while (!replied_.empty()) {
+    for (const ClientId client : std::exchange(replied_, {})) {
+      const auto found = sessions_.find(client);
+      if (found == sessions_.end()) continue;
+      const SessionPointer session = found->second;
+      write(*session);
+      count_bytes(*session);
     }
   }
 }
@@ -310,7 +320,7 @@ void StoreServer::Impl::count_bytes(Session& session) {
 }
 
 void StoreServer::Impl::close(Session& session) {
-  table_.drop(session.id);
+  deliver(table_.drop(session.id));
   session_bytes_ -= std::exchange(session.counted_bytes, 0);
   boost::system::error_code ignored;
   session.socket.close(ignored);

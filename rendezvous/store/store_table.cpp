@@ -18,6 +18,7 @@ using wire::Change;
 constexpr std::size_t kValueOverhead = 128;
 constexpr std::size_t kQueueOverhead = 704;
 constexpr std::size_t kQueuedOverhead = sizeof(std::string);
+constexpr std::size_t kOfferOverhead = 64;
 
 std::size_t bytes_of_value(const std::string& key, const std::string& value) {
   return key.size() + value.size() + kValueOverhead;
@@ -133,7 +134,7 @@ struct StoreTable::Apply {
     table.bytes_ += bytes;
     table.queues_[push.key].push_back(std::move(push.value));
     // One value can serve one client only.
-    wake(table.waiting_.key_created(push.key, 1));
+    outcome.replies = table.offer(push.key);
   }
 
   void operator()(wire::QueuePop& pop) {
@@ -282,14 +283,47 @@ StoreOutcome StoreTable::apply(ClientId client, wire::Request request, wire::Dia
   // would take a late answer to the wait for the answer to that.
   if (dialect == wire::Dialect::legacy) waiting_.cancel(client);
   Apply apply{*this, client};
+  std::vector<Delivery> woken;
+  if (!offers_.empty()) {
+    const auto* pop = std::get_if<wire::QueuePop>(&request);
+    woken = end_offer(client, pop == nullptr ? nullptr : &pop->key);
+  }
   std::visit(apply, request);
+  auto& replies = apply.outcome.replies;
+  replies.insert(replies.begin(), woken.begin(), woken.end());
   return std::move(apply.outcome);
+}
+
+std::vector<Delivery> StoreTable::drop(ClientId client) {
+  waiting_.drop(client);
+  return end_offer(client, nullptr);
+}
+
+std::vector<Delivery> StoreTable::offer(const std::string& queue) {
+  std::vector<Delivery> replies;
+  for (const ClientId woken : waiting_.key_created(queue, 1)) {
+    offers_[woken] = queue;
+    bytes_ += queue.size() + kOfferOverhead;
+    replies.push_back({woken, Answer::ready});
+  }
+  return replies;
+}
+
+std::vector<Delivery> StoreTable::end_offer(ClientId client, const std::string* popped_queue) {
+  const auto offer_made = offers_.extract(client);
+  if (offer_made.empty()) return {};
+  const std::string& queue = offer_made.mapped();
+  bytes_ -= queue.size() + kOfferOverhead;
+  const bool is_taken = popped_queue != nullptr && *popped_queue == queue;
+  if (is_taken || !queues_.contains(queue)) return {};
+  return offer(queue);
 }
 
 void StoreTable::clear() {
   values_.clear();
   queues_.clear();
   waiting_.clear();
+  offers_.clear();
   bytes_ = 0;
 }
 

@@ -44,8 +44,9 @@ class StoreTable {
   /// Carries out one request of a client.
   StoreOutcome apply(ClientId client, wire::Request request, wire::Dialect dialect);
 
-  /// Forgets a client: nobody waits or watches in its name any more.
-  void drop(ClientId client) { waiting_.drop(client); }
+  /// Forgets a client: nobody waits or watches in its name any more. If it was woken for a value in
+  /// a queue that it has not taken, the next who waits for the queue is woken: the replies.
+  std::vector<Delivery> drop(ClientId client);
 
   /// Forgets everything.
   void clear();
@@ -66,11 +67,19 @@ class StoreTable {
     return bytes() + additional_bytes <= limits_.bytes_max;
   }
 
+  /// Wakes one of those who wait for `queue`, for a value that is in it.
+  std::vector<Delivery> offer(const std::string& queue);
+
+  /// Ends what `client` was offered. Unless it takes a value from that queue by what it does next,
+  /// the next client is woken.
+  std::vector<Delivery> end_offer(ClientId client, const std::string* popped_queue);
+
   StoreLimits limits_;
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;  ///< none of them empty
   WaitingClients waiting_;
-  std::size_t bytes_ = 0;  ///< of values_ and queues_
+  std::unordered_map<ClientId, std::string> offers_;  ///< queues; to clients that were woken last
+  std::size_t bytes_ = 0;                             ///< of values_, queues_ and offers_
 };
 
 /// The value of a counter as C's strtoll reads it: blanks in front and junk behind are allowed.

@@ -96,13 +96,14 @@ std::vector<ClientId> WaitingClients::tell(Index& index, const std::string& key,
   const auto found = index.find(key);
   if (found == index.end()) return {};
   auto& clients = found->second;
-  const std::size_t told = std::min(clients_max, clients.size());
+  std::size_t told = 0;
   std::vector<ClientId> over;
-  for (std::size_t i = 0; i < told; ++i) {
-    const auto pending = pending_.find(clients[i]);
+  while (told < clients.size() && over.size() < clients_max) {
+    const ClientId client = clients[told++];
+    const auto pending = pending_.find(client);
     if (--pending->second.keys_missing > 0) continue;
     pending_.erase(pending);
-    over.push_back(clients[i]);
+    over.push_back(client);
   }
   pairs_ -= told;
   bytes_ -= told * bytes_of_pair(key);

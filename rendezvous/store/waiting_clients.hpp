@@ -30,8 +30,8 @@ class WaitingClients {
   bool wait_at_barrier(ClientId client, const std::string& key);
   bool watch(ClientId client, const std::string& key);
 
-  /// Clients whose wait is over because `key` came into being. At most `clients_max` of those that
-  /// wait for the key are told, the first to wait first.
+  /// Clients whose wait is over because `key` came into being, the first to wait first. When there
+  /// are `clients_max` of them no more are told of the key.
   std::vector<ClientId> key_created(const std::string& key, std::size_t clients_max = SIZE_MAX);
 
   /// Clients who waited at the barrier `key`; their wait is over.

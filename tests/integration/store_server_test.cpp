@@ -230,6 +230,25 @@ TEST_SUITE("store server") {
     CHECK(server.wait_until([&](const auto& stats) { return stats.bytes < value.size() + 1000; }));
   }
 
+  TEST_CASE("a value whose receiver hangs up before taking it goes to the next who waits") {
+    TestStore server;
+    Store pusher = server.connect();
+    Store next = server.connect();
+    std::string value;
+    std::thread thread;
+    {
+      RawClient first(server.endpoint());
+      first.send(greeting() + modern(wire::Wait{{"/q"}}));
+      CHECK(server.wait_until([](const auto& stats) { return stats.waits == 1; }));
+      thread = std::thread([&] { value = next.queue_pop("q", soon()); });
+      CHECK(server.wait_until([](const auto& stats) { return stats.waits == 2; }));
+      pusher.queue_push("q", "v", soon());
+      CHECK(first.receive(1) == std::string(1, '\0'));
+    }
+    thread.join();
+    CHECK(value == "v");
+  }
+
   TEST_CASE("half-received requests count towards the limit of bytes") {
     TestStore server({.bytes_max = 100'000});
     RawClient greedy(server.endpoint());

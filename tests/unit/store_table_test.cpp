@@ -206,6 +206,38 @@ TEST_SUITE("store table") {
     CHECK(table.bytes() == 0);
   }
 
+  TEST_CASE("a value that the woken client does not take is offered to the next") {
+    Table table;
+    for (const ClientId client : {kBob, kEve, kAnn}) table.ask(client, wire::Wait{{"/q"}});
+    table.ask(4, wire::QueuePush{"/q", "1"});
+    CHECK(table.drop(kBob) == wakes({kEve}).replies);
+    // It asks for something else, so it has given the value up, or will look again by itself.
+    StoreOutcome both = wakes({kAnn});
+    both.replies.push_back({kEve, wire::Number{0}});
+    CHECK(table.ask(kEve, wire::NumberOfKeys{}) == both);
+    CHECK(table.ask(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{1, "1"}));
+    CHECK(table.drop(kAnn).empty());
+    CHECK(table.bytes() == 0);
+  }
+
+  TEST_CASE("a value that another client took is offered to nobody") {
+    Table table;
+    table.ask(kBob, wire::Wait{{"/q"}});
+    table.ask(kEve, wire::Wait{{"/q"}});
+    table.ask(kAnn, wire::QueuePush{"/q", "1"});
+    table.ask(kAnn, wire::QueuePop{"/q"});
+    CHECK(table.drop(kBob).empty());
+    CHECK(table.number_of_waits() == 1);
+  }
+
+  TEST_CASE("a push wakes one who waits for nothing else rather than none") {
+    Table table;
+    table.ask(kBob, wire::Wait{{"/k", "/q"}});
+    table.ask(kEve, wire::Wait{{"/q"}});
+    CHECK(table.ask(kAnn, wire::QueuePush{"/q", "1"}) == wakes({kEve}));
+    CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == wakes({kBob}));
+  }
+
   TEST_CASE("a push wakes one of those who wait, the first first") {
     Table table;
     table.ask(kBob, wire::Wait{{"/q"}});
