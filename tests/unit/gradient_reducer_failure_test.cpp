@@ -43,6 +43,11 @@ TEST_SUITE("gradient reducer when things go wrong") {
         {[](auto& model, auto&, auto&) { model.parameters[2].values.elements = 9; },
          "rank 0 has parameter \"p2\" float32[10], ranks 1, 3 differ, rank 1 has parameter \"p2\" "
          "float32[9]"},
+        {[](auto& model, auto&, auto&) {
+           model.parameters[2].shape = {5, 2};
+         },
+         "rank 0 has parameter \"p2\" float32[10], ranks 1, 3 differ, rank 1 has parameter \"p2\" "
+         "float32[5, 2]"},
         {[](auto& model, auto&, auto&) { model.parameters[4].name = "other"; },
          "rank 0 has parameter \"p4\" float32[1], ranks 1, 3 differ, rank 1 has parameter "
          "\"other\" float32[1]"},
@@ -68,6 +73,22 @@ TEST_SUITE("gradient reducer when things go wrong") {
         const GradientReducer reducer(group, model.parameters, state, options);
       });
       CHECK(errors == Errors(4, "gradient reducer: the ranks differ: " + test.text));
+    }
+  }
+
+  TEST_CASE("dimensions that do not make up the elements are refused") {
+    auto groups = ProcessGroup::create_in_process(1);
+    std::vector<float> values(10);
+    const auto construct = [&](std::vector<std::size_t> shape) {
+      GradientReducer(groups[0],
+                      {{"weight", as_buffer(values.data(), values.size()), std::move(shape)}});
+    };
+    for (const auto& shape : std::vector<std::vector<std::size_t>>{{}, {10}, {5, 2}, {1, 10, 1}}) {
+      CHECK_NOTHROW(construct(shape));
+    }
+    for (const auto& shape :
+         std::vector<std::vector<std::size_t>>{{9}, {5, 3}, {10, 2}, {0}, {3, 3}, {5, 1}}) {
+      CHECK_THROWS_AS(construct(shape), Error);
     }
   }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 namespace trainer {
 
@@ -16,10 +18,15 @@ float uniform(std::mt19937& random, float bound) {
   return bound * (2 * unit - 1);
 }
 
-Parameter make_uniform_parameter(const std::string& name, std::size_t count, float bound,
-                                 std::mt19937& random) {
-  Parameter parameter{
-      .name = name, .index = 0, .values = std::vector<float>(count), .gradient = {}};
+Parameter make_uniform_parameter(const std::string& name, const std::vector<std::size_t>& shape,
+                                 float bound, std::mt19937& random) {
+  const auto count =
+      std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
+  Parameter parameter{.name = name,
+                      .index = 0,
+                      .shape = shape,
+                      .values = std::vector<float>(count),
+                      .gradient = {}};
   for (float& value : parameter.values) value = uniform(random, bound);
   return parameter;
 }
@@ -37,8 +44,8 @@ void add_column_sums(const Matrix& matrix, std::span<float> sums) {
 Linear::Linear(std::size_t inputs, std::size_t outputs, std::mt19937& random)
     : inputs_(inputs), outputs_(outputs) {
   const float bound = 1 / std::sqrt(static_cast<float>(inputs));
-  weight_ = make_uniform_parameter("weight", outputs * inputs, bound, random);
-  bias_ = make_uniform_parameter("bias", outputs, bound, random);
+  weight_ = make_uniform_parameter("weight", {outputs, inputs}, bound, random);
+  bias_ = make_uniform_parameter("bias", {outputs}, bound, random);
 }
 
 void Linear::forward(const Matrix& input, Matrix& output, Mode) {

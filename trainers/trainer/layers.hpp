@@ -17,7 +17,8 @@ namespace trainer {
 /// before it is averaged over the workers.
 struct Parameter {
   std::string name;
-  std::size_t index = 0;  ///< position among all parameters of the model
+  std::size_t index = 0;           ///< position among all parameters of the model
+  std::vector<std::size_t> shape;  ///< its dimensions
   std::vector<float> values;
   std::span<float> gradient;  ///< as many elements as values; backward passes add to it
 };

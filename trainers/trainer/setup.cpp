@@ -83,7 +83,8 @@ ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& m
   std::vector<ddprun::Parameter> parameters;
   for (Parameter* parameter : model.parameters()) {
     auto& values = parameter->values;
-    parameters.push_back({parameter->name, ddprun::as_buffer(values.data(), values.size())});
+    parameters.push_back(
+        {parameter->name, ddprun::as_buffer(values.data(), values.size()), parameter->shape});
   }
   std::vector<ddprun::Buffer> buffers;
   for (StateBuffer* buffer : model.buffers()) {

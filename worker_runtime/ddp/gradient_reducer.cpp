@@ -18,8 +18,25 @@ std::string quoted(const std::string& name) {
   return "\"" + name + "\"";
 }
 
-std::string describe(const std::string& what, const Buffer& values) {
-  return what + " " + to_string(values.type) + "[" + std::to_string(values.elements) + "]";
+std::string describe(const std::string& what, const Buffer& values,
+                     std::span<const std::size_t> shape = {}) {
+  std::string dimensions;
+  for (const auto size : shape)
+    dimensions += (dimensions.empty() ? "" : ", ") + std::to_string(size);
+  if (shape.empty()) dimensions = std::to_string(values.elements);
+  return what + " " + to_string(values.type) + "[" + dimensions + "]";
+}
+
+/// True if the dimensions, where there are any, make up the elements.
+bool has_fitting_shape(const Parameter& parameter) {
+  if (parameter.shape.empty()) return true;
+  std::size_t left = parameter.values.elements;
+  for (const auto size : parameter.shape) {
+    if (size == 0) return parameter.values.elements == 0;
+    if (left % size != 0) return false;
+    left /= size;
+  }
+  return left == 1 || parameter.values.elements == 0;
 }
 
 /// What has to be equal on all ranks for their collectives to match.
@@ -32,7 +49,8 @@ std::vector<std::string> describe_all(std::span<const Parameter> parameters,
       to_string(options.op) + ", broadcast_state " + std::to_string(options.broadcast_state) +
       ", find_unused_parameters " + std::to_string(options.find_unused_parameters)};
   for (const auto& parameter : parameters) {
-    list.push_back(describe("parameter " + quoted(parameter.name), parameter.values));
+    const auto what = "parameter " + quoted(parameter.name);
+    list.push_back(describe(what, parameter.values, parameter.shape));
   }
   for (std::size_t i = 0; i < state.size(); ++i) {
     list.push_back(describe("state buffer " + std::to_string(i), state[i]));
@@ -55,7 +73,13 @@ void check_arguments(std::span<const Parameter> parameters, std::span<const Buff
     }
   };
   for (const auto& parameter : parameters) {
-    check("parameter " + quoted(parameter.name), parameter.values);
+    const auto what = "parameter " + quoted(parameter.name);
+    check(what, parameter.values);
+    if (!has_fitting_shape(parameter)) {
+      throw Error(Errc::usage,
+                  "gradient reducer: " + describe(what, parameter.values, parameter.shape) +
+                      " has " + std::to_string(parameter.values.elements) + " elements");
+    }
   }
   for (std::size_t i = 0; i < state.size(); ++i) {
     check("state buffer " + std::to_string(i), state[i]);

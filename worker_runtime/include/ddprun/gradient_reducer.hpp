@@ -21,6 +21,9 @@ namespace ddprun {
 struct Parameter {
   std::string name;
   Buffer values;  ///< the weights, owned by the caller
+  /// Its dimensions, whose product is values.elements. They are compared across the ranks and
+  /// otherwise not used; empty means one dimension.
+  std::vector<std::size_t> shape = {};
 };
 
 struct ReducerOptions {
