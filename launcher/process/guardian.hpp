@@ -9,8 +9,8 @@ namespace ddprun {
 
 class Guardian {
  public:
-  /// Forks the guardian, which calls `clean_up` if this process dies before its destructor runs. To be
-  /// made before the program has other threads. Throws Error{Errc::system}.
+  /// Forks the guardian, which calls `clean_up` if this process dies before its destructor runs. To
+  /// be made before the program has other threads. Throws Error{Errc::system}.
   explicit Guardian(const std::function<void()>& clean_up);
 
   /// Kills and reaps the guardian, which cleans up nothing then.
