@@ -1,10 +1,9 @@
 #include "rendezvous/store/client_socket.hpp"
 
-#include <netdb.h>
+#include "rendezvous/store/name_lookup.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -43,17 +42,12 @@ ClientSocket& ClientSocket::operator=(ClientSocket&& other) noexcept {
 
 std::string ClientSocket::connect(const StoreEndpoint& endpoint, Deadline deadline) {
   close();
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int unknown =
-      ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
-  if (unknown != 0) return "cannot look up " + endpoint.host + ": " + ::gai_strerror(unknown);
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  const NameLookup found = look_up(endpoint, deadline);
+  if (!found.problem.empty()) return found.problem;
 
   int error = 0;
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+  for (const addrinfo* address = found.addresses.get(); address != nullptr;
+       address = address->ai_next) {
     fd_ = ::socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd_ < 0) {
       error = errno;

@@ -31,7 +31,7 @@ class ClientSocket {
   ~ClientSocket() { close(); }
 
   /// Tries each address of the endpoint once. Returns what went wrong with the last, empty if it
-  /// is connected. The look-up of a name is the resolver's and not subject to the deadline.
+  /// is connected.
   std::string connect(const StoreEndpoint& endpoint, Deadline deadline);
 
   bool is_open() const { return fd_ >= 0; }

@@ -1,0 +1,98 @@
+#include "rendezvous/store/name_lookup.hpp"
+
+#include <condition_variable>
+#include <csignal>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <sys/socket.h>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+/// Shared by the caller and its thread: either may be the last.
+struct Answer {
+  std::mutex mutex;
+  std::condition_variable has_come;
+  std::optional<NameLookup> result;
+};
+
+/// With `flags` beside the usual ones; the resolver's error, or 0.
+int resolve(const StoreEndpoint& endpoint, int flags, NameLookup& result) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | flags;
+  addrinfo* found = nullptr;
+  const int error =
+      ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+  if (error == 0) result.addresses.reset(found);
+  return error;
+}
+
+NameLookup without_addresses(std::string problem) {
+  NameLookup result;
+  result.problem = std::move(problem);
+  return result;
+}
+
+/// The program's signal handlers must not run on a thread that it knows nothing of.
+void start_without_signals(std::function<void()> action) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::exception_ptr failure;
+  try {
+    std::thread(std::move(action)).detach();
+  } catch (const std::system_error&) {
+    failure = std::current_exception();
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+NameLookup look_up(const StoreEndpoint& endpoint, Deadline deadline) {
+  NameLookup numeric;
+  if (resolve(endpoint, AI_NUMERICHOST, numeric) == 0) return numeric;
+  return look_up_by(
+      [endpoint] {
+        NameLookup result;
+        const int error = resolve(endpoint, 0, result);
+        if (error != 0) {
+          result.problem = "cannot look up " + endpoint.host + ": " + ::gai_strerror(error);
+        }
+        return result;
+      },
+      deadline);
+}
+
+NameLookup look_up_by(std::function<NameLookup()> resolve, Deadline deadline) {
+  const auto answer = std::make_shared<Answer>();
+  try {
+    start_without_signals([answer, resolve = std::move(resolve)] {
+      NameLookup result = resolve();
+      const std::lock_guard lock(answer->mutex);
+      answer->result = std::move(result);
+      answer->has_come.notify_one();
+    });
+  } catch (const std::system_error& error) {
+    return without_addresses(std::string("cannot start a thread to look up a name: ") +
+                             error.code().message());
+  }
+  std::unique_lock lock(answer->mutex);
+  const auto has_come = [&] { return answer->result.has_value(); };
+  if (deadline.is_never()) {
+    answer->has_come.wait(lock, has_come);
+  } else if (!answer->has_come.wait_until(lock, deadline.time(), has_come)) {
+    return without_addresses("no answer to the look-up of its name");
+  }
+  return std::move(*answer->result);
+}
+
+}  // namespace ddprun
