@@ -1,5 +1,6 @@
 // The program: reads the command line, makes the plan and lets the agent carry it out.
 #include "launcher/agent/agent.hpp"
+#include "launcher/agent/failure_text.hpp"
 #include "launcher/cli/command_line.hpp"
 #include "launcher/cli/environment.hpp"
 #include "launcher/plan/describe_plan.hpp"
@@ -13,6 +14,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -76,7 +78,16 @@ class HeldSignals {
   sigset_t before_{};
 };
 
-int run(const LaunchPlan& plan, LogLevel level) {
+/// Prints what the whole run was about; it is a failure if that cannot be done.
+int print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+    throw_system_error("standard output", errno);
+  }
+  return kExitSuccess;
+}
+
+int run(const LaunchPlan& plan, const std::string& level_name) {
+  const auto level = parse_log_level(level_name);
   raise_limit_of_open_files();
   boost::asio::io_context context(1);
   std::optional<Sinks> sinks;
@@ -86,13 +97,17 @@ int run(const LaunchPlan& plan, LogLevel level) {
   };
   OutputRouter router(context.get_executor(), {}, log);
   ConsoleSink console(
-      ConsoleSettings{.level = level,
+      ConsoleSettings{.level = level.value_or(LogLevel::info),
                       .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal),
                       .is_colored = is_colored_terminal(STDERR_FILENO)},
       [&router](std::string_view lines) { router.write(lines); });
   std::optional<JsonLinesSink> file;
   if (plan.events_file) file.emplace(*plan.events_file, 0, log);
   sinks.emplace(console, file ? &*file : nullptr);
+  if (!level && !level_name.empty()) {
+    log(LogLevel::warn,
+        "LOGLEVEL=" + level_name + " is none of DEBUG, INFO, WARNING and ERROR: INFO is used");
+  }
   std::optional<HeldSignals> until_the_agent_takes_them(std::in_place);
   const RunFolder folder(plan);
   // Before any thread: it forks the guardian.
@@ -120,8 +135,7 @@ int launch(const std::vector<std::string>& arguments) {
   const auto command_line = parse_command_line(
       arguments, process_environment, terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal));
   if (const auto* help = std::get_if<HelpText>(&command_line)) {
-    std::fputs(help->text.c_str(), stdout);
-    return std::fflush(stdout) == 0 ? kExitSuccess : kExitFailure;
+    return print(help->text);
   }
   const auto* problem = std::get_if<UsageProblem>(&command_line);
   std::variant<LaunchPlan, UsageProblem> plan;
@@ -134,11 +148,9 @@ int launch(const std::vector<std::string>& arguments) {
     return kExitUsage;
   }
   if (std::get<LaunchOptions>(command_line).dry_run) {
-    std::fputs(describe_plan(std::get<LaunchPlan>(plan)).c_str(), stdout);
-    return std::fflush(stdout) == 0 ? kExitSuccess : kExitFailure;
+    return print(describe_plan(std::get<LaunchPlan>(plan)));
   }
-  const auto level = parse_log_level(process_environment("LOGLEVEL").value_or(""));
-  return run(std::get<LaunchPlan>(plan), level.value_or(LogLevel::info));
+  return run(std::get<LaunchPlan>(plan), process_environment("LOGLEVEL").value_or(""));
 }
 
 /// A descriptor below 3 that is closed would be given to the next file that is opened, and workers
@@ -160,8 +172,8 @@ int main(int argc, char** argv) {
   } catch (const ddprun::Error& error) {
     std::fprintf(stderr, "ddprun: %s\n", error.what());
     return error.code() == ddprun::Errc::usage ? ddprun::kExitUsage : ddprun::kExitFailure;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "ddprun: %s\n", error.what());
+  } catch (...) {
+    std::fprintf(stderr, "ddprun: %s\n", ddprun::failure_text(std::current_exception()).c_str());
     return ddprun::kExitFailure;
   }
 }

@@ -1,5 +1,6 @@
 #include "launcher/agent/agent.hpp"
 
+#include "launcher/agent/failure_text.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/agent/worker_specs.hpp"
 #include "launcher/plan/log_layout.hpp"
@@ -46,16 +47,6 @@ bool is_hang_up_ignored() {
   return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-std::string message_of(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "an unknown failure";
-  }
-}
-
 }  // namespace
 
 class Agent::Impl {
@@ -89,7 +80,7 @@ class Agent::Impl {
     const std::exception_ptr& failure = std::get<1>(ended);
     if (failure && !is_started_) std::rethrow_exception(failure);
     const RunFinished finished =
-        failure ? finish(RunResult::agent_failed, message_of(failure), {}) : std::get<2>(ended);
+        failure ? finish(RunResult::agent_failed, failure_text(failure), {}) : std::get<2>(ended);
     emit(finished);
     co_return finished;
   }

@@ -39,8 +39,10 @@ RunFolder::RunFolder(const LaunchPlan& plan)
       is_kept_(plan.log_dir.has_value()) {}
 
 RunFolder::~RunFolder() {
-  std::error_code ignored;
-  if (!is_kept_) fs::remove_all(path_, ignored);
+  if (is_kept_) return;
+  std::error_code error;
+  // An empty one goes without a descriptor, of which there may be none left.
+  if (!fs::remove(path_, error)) fs::remove_all(path_, error);
 }
 
 fs::path RunFolder::make_worker_folder(int attempt, int local_rank) const {

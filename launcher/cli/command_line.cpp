@@ -150,7 +150,14 @@ class Reader {
     return matches;
   }
 
+  /// mpirun's "-n 4", "-n4" and "-np 4".
+  static bool is_number_of_workers(const std::string& name) {
+    const auto number = name.substr(name.substr(0, 2) == "np" ? 2 : 1);
+    return name[0] == 'n' && number.find_first_not_of("=0123456789") == std::string::npos;
+  }
+
   static std::string hint_for(const std::string& name) {
+    if (is_number_of_workers(name)) return "; did you mean --nproc_per_node?";
     std::vector<std::string> names;
     for (const auto& entry : option_table()) names.emplace_back(entry.name);
     const auto nearest = nearest_word(canonical_name(name.substr(0, name.find('='))), names);

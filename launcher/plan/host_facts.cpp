@@ -1,6 +1,7 @@
 #include "launcher/plan/host_facts.hpp"
 
 #include "rendezvous/base/text.hpp"
+#include <ddprun/error.hpp>
 
 #include <sched.h>
 
@@ -151,6 +152,15 @@ std::string random_uuid(std::random_device& source) {
   return uuid;
 }
 
+fs::path current_folder() {
+  std::error_code error;
+  auto folder = fs::current_path(error);
+  if (error) {
+    throw_system_error("the current folder cannot be told (has it been removed?)", error.value());
+  }
+  return folder;
+}
+
 }  // namespace
 
 HostFacts gather_host_facts(const EnvironmentLookup& environment) {
@@ -161,7 +171,7 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.cpus = allowed_cpus();
   facts.installed_gpus = std::max(static_cast<int>(gpus.size()), gpu_device_files());
   facts.open_files_max = open_files_max();
-  facts.working_directory = fs::current_path();
+  facts.working_directory = current_folder();
   facts.program_directory = fs::read_symlink("/proc/self/exe", error).parent_path();
   facts.temporary_directory = environment("TMPDIR").value_or("/tmp");
   facts.random_name = random_text(source, 8, "abcdefghijklmnopqrstuvwxyz0123456789");

@@ -80,7 +80,7 @@ Guardian::Guardian(const std::function<void()>& clean_up) {
   pipe_ = ends[1];
   if (pid_ < 0) {
     ::close(pipe_);
-    throw_system_error("guardian: fork", error);
+    throw_system_error("guardian: no process can be had (see ulimit -u)", error);
   }
 }
 

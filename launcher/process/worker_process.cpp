@@ -127,6 +127,10 @@ struct PidfdLauncher {
     if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return failed(executor);
     status = UniqueFd(pipe[0]);
     UniqueFd status_writer(pipe[1]);
+    // Process opens a pidfd of its own after the fork, which is too late to learn that none is
+    // left.
+    UniqueFd reserved(::fcntl(pipe[0], F_DUPFD_CLOEXEC, 0));
+    if (reserved.get() < 0) return failed(executor);
     // The agent's handlers must not run in the child.
     sigset_t all, before;
     ::sigfillset(&all);
@@ -139,6 +143,8 @@ struct PidfdLauncher {
       errno = error_number;
       return failed(executor);
     }
+    status_writer = UniqueFd();
+    reserved = UniqueFd();
     return Process(executor, pid);
   }
 
@@ -294,6 +300,13 @@ class WorkerProcess::Impl {
             .peak_memory_bytes = usage.ru_maxrss * 1024L};
   }
 
+  void kill_group_if_killed() noexcept {
+    siginfo_t info{};
+    // The number cannot be given to another group before the process has been reaped.
+    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (info.si_pid == pid_ && info.si_code != CLD_EXITED) signal_group(SIGKILL);
+  }
+
   void signal_group(int signal) noexcept {
     if (!is_reaped_) ::kill(-pid_, signal);
   }
@@ -365,6 +378,10 @@ asio::awaitable<void> WorkerProcess::wait_for_end() {
 
 bool WorkerProcess::has_ended() const {
   return impl_->has_ended();
+}
+
+void WorkerProcess::kill_group_if_killed() noexcept {
+  impl_->kill_group_if_killed();
 }
 
 ProcessExit WorkerProcess::reap() {

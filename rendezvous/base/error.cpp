@@ -1,5 +1,6 @@
 #include <ddprun/error.hpp>
 
+#include <cerrno>
 #include <system_error>
 
 namespace ddprun {
@@ -31,7 +32,9 @@ const char* to_string(Errc code) noexcept {
 }
 
 void throw_system_error(const std::string& what, int error_number) {
-  throw Error(Errc::system, what + ": " + std::generic_category().message(error_number));
+  const bool has_no_descriptors = error_number == EMFILE || error_number == ENFILE;
+  throw Error(Errc::system, what + ": " + std::generic_category().message(error_number) +
+                                (has_no_descriptors ? " (see ulimit -n)" : ""));
 }
 
 }  // namespace ddprun

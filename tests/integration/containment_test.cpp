@@ -183,6 +183,16 @@ TEST_SUITE("containment") {
     CHECK(has_in_environment(pid, "DDPRUN_MARKER", bench.containment().marker().second));
   }
 
+  TEST_CASE("the children of a worker that was killed do not hold up the news of it") {
+    WorkerBench bench(1, ContainmentMode::marker);
+    const auto child = bench.folder() / "child";
+    bench.start({shell_worker(0, "sleep 1000 & echo $! >" + child.string() + "; kill -9 $$")});
+    bench.run_to_first_exit();
+    CHECK(bench.history().exit_of(0).signal == SIGKILL);
+    // Before any sweep.
+    CHECK(await_end(pid_in(child), Deadline::after(20s)));
+  }
+
   TEST_CASE("orphans that end while the workers go on do not stay as zombies") {
     WorkerBench bench(1, ContainmentMode::marker);
     const auto orphan = bench.folder() / "orphan";

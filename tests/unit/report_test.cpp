@@ -6,8 +6,12 @@
 #include "rendezvous/base/text.hpp"
 
 #include <doctest/doctest.h>
+#include <stdlib.h>
 
 #include <csignal>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 using namespace ddprun;
 using namespace std::chrono_literals;
@@ -358,5 +362,16 @@ TEST_SUITE("text") {
     CHECK(nearest_word("epochs", words).empty());
     CHECK(nearest_word("", words).empty());
     CHECK(nearest_word(std::string(100'000, 'r'), words).empty());
+  }
+
+  TEST_CASE("the width is that of the terminal, or the given one where there is none") {
+    const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+    REQUIRE(terminal >= 0);
+    winsize size{};
+    size.ws_col = 60;
+    CHECK(::ioctl(terminal, TIOCSWINSZ, &size) == 0);
+    CHECK(ddprun::terminal_columns(terminal, 100) == 60);
+    ::close(terminal);
+    CHECK(ddprun::terminal_columns(-1, 100) == 100);
   }
 }
