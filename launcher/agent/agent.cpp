@@ -12,6 +12,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
 #include <boost/asio/experimental/parallel_group.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -23,6 +24,8 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -60,6 +63,7 @@ class Agent::Impl {
         router_(router),
         events_(events),
         signals_(executor_),
+        guardian_(executor_),
         pause_(executor_),
         culprit_timer_(executor_) {
     for (const int signal : plan.signals_to_handle) {
@@ -72,6 +76,7 @@ class Agent::Impl {
   }
 
   asio::awaitable<RunFinished> run() {
+    watch_guardian();
     // Signals are watched for as long as attempts are made; the group joins both before it goes on.
     auto attempts = asio::co_spawn(executor_, make_attempts(), asio::deferred);
     auto watch = asio::co_spawn(executor_, watch_signals(), asio::deferred);
@@ -212,6 +217,26 @@ class Agent::Impl {
     group.stop(SIGTERM, plan_.shutdown_timeout);
   }
 
+  /// The agent has threads by then and cannot fork another one, so it tells what is lost.
+  void watch_guardian() {
+    const auto pid = containment_.guardian_pid();
+    const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    if (pidfd < 0) return;
+    boost::system::error_code not_watched;
+    guardian_.assign(pidfd, not_watched);
+    if (not_watched) {
+      ::close(pidfd);
+      return;
+    }
+    guardian_.async_wait(asio::posix::descriptor_base::wait_read,
+                         [this, pid](boost::system::error_code error) {
+                           if (error) return;
+                           emit(Warning{"the guardian (pid " + std::to_string(pid) +
+                                        ") was killed: if ddprun is killed too, processes that "
+                                        "the workers have started may go on"});
+                         });
+  }
+
   asio::awaitable<void> watch_signals() {
     while (true) {
       const int signal = co_await signals_.async_wait(asio::use_awaitable);
@@ -275,6 +300,7 @@ class Agent::Impl {
   OutputRouter& router_;
   EventSink& events_;
   asio::signal_set signals_;
+  asio::posix::stream_descriptor guardian_;  ///< a pidfd
   asio::steady_timer pause_;
   asio::steady_timer culprit_timer_;
 

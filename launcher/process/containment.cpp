@@ -95,6 +95,8 @@ class Containment::Impl {
 
   const std::string& word() const { return word_; }
 
+  pid_t guardian_pid() const { return guardian_->pid(); }
+
   std::vector<pid_t> members() const {
     if (cgroup_) return cgroup_->members();
     auto pids = processes_with(kMarkerName, word_);
@@ -220,6 +222,10 @@ Containment::~Containment() = default;
 
 ContainmentMode Containment::mode() const {
   return impl_->mode();
+}
+
+pid_t Containment::guardian_pid() const {
+  return impl_->guardian_pid();
 }
 
 std::pair<std::string, std::string> Containment::marker() const {

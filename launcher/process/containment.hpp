@@ -46,6 +46,9 @@ class Containment {
   /// ContainmentMode::cgroup or ContainmentMode::marker.
   ContainmentMode mode() const;
 
+  /// The guardian's; it is reaped only at the end.
+  pid_t guardian_pid() const;
+
   /// What every worker's environment must contain.
   std::pair<std::string, std::string> marker() const;
 

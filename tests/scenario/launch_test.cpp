@@ -370,42 +370,4 @@ TEST_SUITE("launch") {
     CHECK(result.exit_code == 1);
     CHECK(contains(result.output, "killed rank 0"));
   }
-
-  TEST_CASE("a lack of descriptors is told in the words of the operator") {
-    for (const std::string limit : {"64", "40", "20", "12", "8"}) {
-      CAPTURE(limit);
-      const auto result = run_program({"/bin/sh", "-c", "ulimit -n " + limit + "; exec \"$@\"",
-                                       "sh", in_bin("ddprun"), "--nproc_per_node=12", "/bin/true"});
-      INFO(result.output);
-      CHECK(result.exit_code == 1);
-      CHECK(contains(result.output, "ulimit -n"));
-      CHECK_FALSE(contains(result.output, "boost"));
-    }
-  }
-
-  TEST_CASE("what cannot be printed is an error") {
-    for (const std::string option : {"--help", "--version", "--dry_run"}) {
-      const auto result = run_program(
-          {"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh", in_bin("ddprun"), option, "/bin/true"});
-      CHECK(result.exit_code == 1);
-      CHECK(contains(result.output, "standard output: "));
-    }
-  }
-
-  TEST_CASE("a current folder that has been removed is told of") {
-    const TemporaryFolder folder;
-    const auto gone = folder / "gone";
-    const auto result =
-        run_program({"/bin/sh", "-c",
-                     "mkdir " + gone + " && cd " + gone + " && rmdir " + gone + " && exec \"$@\"",
-                     "sh", in_bin("ddprun"), "/bin/true"});
-    CHECK(result.exit_code == 1);
-    CHECK(contains(result.output, "has it been removed?"));
-  }
-
-  TEST_CASE("a LOGLEVEL that is none is warned of") {
-    const auto result = run_program({in_bin("ddprun"), "/bin/true"}, {{"LOGLEVEL", "LOUD"}});
-    CHECK(result.exit_code == 0);
-    CHECK(contains(result.output, "LOGLEVEL=LOUD is none of DEBUG, INFO, WARNING and ERROR"));
-  }
 }

@@ -1,0 +1,76 @@
+// The launcher where something that it needs is missing or taken away.
+#include "tests/support/program.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+using ddprun::test::in_bin;
+using ddprun::test::Program;
+using ddprun::test::read_file;
+using ddprun::test::run_program;
+using ddprun::test::TemporaryFolder;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("surroundings") {
+  TEST_CASE("a lack of descriptors is told in the words of the operator") {
+    for (const std::string limit : {"64", "40", "20", "12", "8"}) {
+      CAPTURE(limit);
+      const auto result = run_program({"/bin/sh", "-c", "ulimit -n " + limit + "; exec \"$@\"",
+                                       "sh", in_bin("ddprun"), "--nproc_per_node=12", "/bin/true"});
+      INFO(result.output);
+      CHECK(result.exit_code == 1);
+      CHECK(contains(result.output, "ulimit -n"));
+      CHECK_FALSE(contains(result.output, "boost"));
+    }
+  }
+
+  TEST_CASE("what cannot be printed is an error") {
+    for (const std::string option : {"--help", "--version", "--dry_run"}) {
+      const auto result = run_program(
+          {"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh", in_bin("ddprun"), option, "/bin/true"});
+      CHECK(result.exit_code == 1);
+      CHECK(contains(result.output, "standard output: "));
+    }
+  }
+
+  TEST_CASE("a current folder that has been removed is told of") {
+    const TemporaryFolder folder;
+    const auto gone = folder / "gone";
+    const auto result =
+        run_program({"/bin/sh", "-c",
+                     "mkdir " + gone + " && cd " + gone + " && rmdir " + gone + " && exec \"$@\"",
+                     "sh", in_bin("ddprun"), "/bin/true"});
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.output, "has it been removed?"));
+  }
+
+  TEST_CASE("a LOGLEVEL that is none is warned of") {
+    const auto result = run_program({in_bin("ddprun"), "/bin/true"}, {{"LOGLEVEL", "LOUD"}});
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.output, "LOGLEVEL=LOUD is none of DEBUG, INFO, WARNING and ERROR"));
+  }
+
+  TEST_CASE("a guardian that is killed is told of, and the run goes on") {
+    Program program({in_bin("ddprun"), "--no_python", "/bin/sh", "-c", "echo up; sleep 1000"});
+    REQUIRE(program.read_until_contains("up"));
+    int guardians = 0;
+    for (const pid_t pid : program.descendants()) {
+      if (read_file("/proc/" + std::to_string(pid) + "/comm") != "guardian\n") continue;
+      ::kill(pid, SIGKILL);
+      ++guardians;
+    }
+    CHECK(guardians == 1);
+    CHECK(program.read_until_contains("the guardian (pid "));
+    program.signal(SIGTERM);
+    CHECK(program.wait() == 128 + SIGTERM);
+    CHECK(program.leaves_no_process());
+  }
+}
