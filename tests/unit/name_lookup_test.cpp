@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
@@ -24,6 +25,10 @@ TEST_SUITE("name lookup") {
   }
 
   TEST_CASE("a name is found on another thread, with or without a deadline") {
+    if (!std::filesystem::exists("/etc/hosts")) {
+      MESSAGE("this machine has no /etc/hosts, so that even localhost is unknown");
+      return;
+    }
     for (const auto deadline : {Deadline::after(20s), Deadline::never()}) {
       const NameLookup found = look_up({.host = "localhost", .port = 1}, deadline);
       CHECK(found.problem == "");
