@@ -38,13 +38,15 @@ std::span<char> command_line_memory() {
 
 /// Neither `pkill -f train.py` nor `pkill ddprun` may hit it along with the agent.
 void take_own_name(pid_t agent) {
-  ::prctl(PR_SET_NAME, "guardian", 0, 0, 0);
   const auto memory = command_line_memory();
-  if (memory.empty()) return;
-  const auto title = "guardian of " + std::to_string(agent);
-  std::fill(memory.begin(), memory.end(), '\0');
-  // The last byte stays 0: otherwise the kernel takes the environment for a part of it.
-  std::copy_n(title.begin(), std::min(title.size(), memory.size() - 1), memory.begin());
+  if (!memory.empty()) {
+    const auto title = "guardian of " + std::to_string(agent);
+    std::fill(memory.begin(), memory.end(), '\0');
+    // The last byte stays 0: otherwise the kernel takes the environment for a part of it.
+    std::copy_n(title.begin(), std::min(title.size(), memory.size() - 1), memory.begin());
+  }
+  // Last, so that who sees the name may rely on all the rest.
+  ::prctl(PR_SET_NAME, "guardian", 0, 0, 0);
 }
 
 /// A session of its own, no signal but SIGKILL, no descriptor but the pipe: a terminal, a pipe to
