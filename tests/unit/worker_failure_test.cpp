@@ -79,17 +79,17 @@ TEST_SUITE("core file") {
   const CoreFacts kFacts{.pid = 42,
                          .signal = SIGSEGV,
                          .program = "/usr/bin/a_program_with_a_long_name",
-                         .folder = "/work",
+                         .folder = "/jobs",
                          .host = "node1"};
 
   TEST_CASE("the kernel's pattern gives the name") {
     const auto uid = std::to_string(::getuid());
-    CHECK(core_file_name("core", false, kFacts) == "/work/core");
-    CHECK(core_file_name("core", true, kFacts) == "/work/core.42");
-    CHECK(core_file_name("core.%p", true, kFacts) == "/work/core.42");
+    CHECK(core_file_name("core", false, kFacts) == "/jobs/core");
+    CHECK(core_file_name("core", true, kFacts) == "/jobs/core.42");
+    CHECK(core_file_name("core.%p", true, kFacts) == "/jobs/core.42");
     CHECK(core_file_name("/tmp/%e-%s-%h-%u-100%%", false, kFacts) ==
           "/tmp/a_program_with_-11-node1-" + uid + "-100%");
-    CHECK(core_file_name("core%", false, kFacts) == "/work/core");
+    CHECK(core_file_name("core%", false, kFacts) == "/jobs/core");
   }
 
   TEST_CASE("a dump that goes to a program, or whose name has the time in it, is not guessed") {
