@@ -1,7 +1,7 @@
 // Says why a worker could not be started so that the operator can put it right.
 #pragma once
 
-#include "launcher/process/worker_process.hpp"
+#include "launcher/process/process_start.hpp"
 
 #include <string>
 

@@ -1,0 +1,73 @@
+// The start of a process from its fork to its exec: everything is prepared before the fork, and the
+// child does its steps by raw system calls alone. Knows nothing of what becomes of the process
+// afterwards (see worker_process.hpp). Runs on a thread that lives as long as the process shall:
+// the parent-death signal is tied to it.
+#pragma once
+
+#include "launcher/process/unique_fd.hpp"
+
+#include <cstdint>
+#include <string>
+#include <sys/types.h>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+/// What the child does between fork and exec, in this order.
+enum class StartStep : int {
+  fork,              ///< in the parent
+  parent_death,      ///< asking to be killed with the agent
+  session,           ///< becoming the leader of its own session
+  signals,           ///< default handlers
+  cgroup,            ///< entering the cgroup, where the kernel does not do it while forking
+  affinity,          ///< the CPUs to run on
+  standard_streams,  ///< descriptors 0, 1 and 2
+  descriptors,       ///< closing all others
+  limits,            ///< of open files
+  folder,            ///< chdir
+  exec,
+};
+
+/// The name of `step` as it stands in events, e.g. "exec".
+const char* to_string(StartStep step) noexcept;
+
+/// Everything about the process to start, complete: the child allocates and looks up nothing.
+struct ProcessRequest {
+  std::vector<std::string> arguments;    ///< program (a path) first
+  std::vector<std::string> environment;  ///< NAME=value, all of it
+  std::string folder;                    ///< to run in; empty: this process'
+  std::vector<int> cpus;                 ///< affinity; empty: this process'
+  std::uint64_t open_files_max = 0;      ///< soft limit; 0: this process'
+  int standard_output = -1;              ///< descriptors above 2; standard input is /dev/null
+  int standard_error = -1;
+  int kept_descriptor = -1;    ///< inherited under its own number; -1: none
+  int cgroup_fd = -1;          ///< directory of the cgroup to start in; -1: this process'
+  bool may_use_clone3 = true;  ///< false: as if the kernel (or a seccomp filter) had none
+};
+
+/// Why a process did not get past exec.
+struct StartFailure {
+  StartStep step = StartStep::exec;
+  int error_number = 0;  ///< an errno value; ETIMEDOUT: exec did not return in time
+
+  bool operator==(const StartFailure&) const = default;
+};
+
+/// What the child writes into the status pipe if it cannot get past exec.
+struct StatusRecord {
+  StartStep step;
+  int error_number;
+};
+
+/// A process between its fork and its exec.
+struct ForkedProcess {
+  pid_t pid = -1;
+  UniqueFd pidfd;
+  UniqueFd status;  ///< ends with exec; otherwise there is a StatusRecord in it
+};
+
+/// Forks. Does not wait for exec, so that several processes start at the same time.
+std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& request);
+
+}  // namespace ddprun
