@@ -1,0 +1,170 @@
+"""Runs ddprun and makes sure that nothing of the run is left when it has ended.
+
+As a program, harness.py DDPRUN OPTIONS... PROGRAM is the test of a program that asserts its own
+claims: it must end with 0 after a worker has printed the line "passed", and nobody may have written
+to standard error since the last restart. Unit tests that run ddprun themselves derive from RunTest.
+
+The workers' interpreter is PYTHON_EXEC, by default Debian's. Without a PyTorch in it, a test ends
+with 77, which CTest shows as skipped.
+"""
+import ctypes
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+INTERPRETER = os.environ.get("PYTHON_EXEC", "/usr/bin/python3")
+TIME_LIMIT = 200.0  # seconds; below the TIMEOUT of these tests, so that the output is shown
+SKIPPED = 77
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans():
+    """Makes the processes of a run whose parents are gone children of this one."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def living_children(but):
+    """Process ids and command lines of this process' children that have not ended."""
+    children = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        pid = int(folder.name)
+        if int(parent) == os.getpid() and state not in "ZX" and pid not in but:
+            children[pid] = command.strip()
+    return children
+
+
+class Run:
+    """One ddprun, started with a temporary folder of its own.
+
+    code, stdout and stderr are there after finish(); `folder` is the workers' current folder.
+    """
+
+    def __init__(self, ddprun, *arguments, environment=None):
+        self._scratch = tempfile.TemporaryDirectory(prefix="ddprun-interop-")
+        root = pathlib.Path(self._scratch.name)
+        self.folder, self._temporary = root / "work", root / "tmp"
+        self.folder.mkdir()
+        self._temporary.mkdir()
+        # Files, as a process that stays behind would keep a pipe open.
+        self._stdout, self._stderr = root / "stdout", root / "stderr"
+        set_here = {"PYTHON_EXEC": INTERPRETER, "TMPDIR": str(self._temporary),
+                    "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        with open(self._stdout, "wb") as stdout, open(self._stderr, "wb") as stderr:
+            self.process = subprocess.Popen(
+                [ddprun, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL,
+                stdout=stdout, stderr=stderr, env={**os.environ, **set_here, **(environment or {})})
+
+    def finish(self, time_limit=TIME_LIMIT, others=()):
+        """Waits for the end and returns what is left of the run: texts, none if all is well.
+
+        `others` are the process ids of children that do not belong to this run.
+        """
+        left = []
+        try:
+            self.process.wait(time_limit)
+        except subprocess.TimeoutExpired:
+            left.append(f"ddprun itself, after {time_limit} s")
+            self.process.terminate()
+        while orphans := living_children(but=(self.process.pid, *others)):
+            for pid, command in orphans.items():
+                left.append(f"process {pid}: {command}")
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        # A socket or shared memory lives as long as a process that has it; a file does not.
+        left += [f"file {path}" for path in self._temporary.rglob("*")]
+        self.code = self.process.wait()
+        self.stdout = self._stdout.read_text(errors="replace")
+        self.stderr = self._stderr.read_text(errors="replace")
+        return left
+
+    def close(self):
+        self._scratch.cleanup()
+
+
+def wait_until(condition, what, seconds=30.0):
+    """Returns the first true value of condition(); fails with `what` if there is none in time."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come within {seconds} s")
+        time.sleep(0.01)
+    return value
+
+
+class RunTest(unittest.TestCase):
+    """Base of unit tests that run ddprun: each run is checked for what it leaves behind."""
+
+    ddprun = None  # set by main()
+
+    def start(self, *arguments, environment=None):
+        run = Run(self.ddprun, *arguments, environment=environment)
+        self.addCleanup(run.close)
+        return run
+
+    def finish(self, run, others=()):
+        self.assertEqual(run.finish(others=others), [], run.stdout + run.stderr)
+        return run
+
+    def run_ddprun(self, *arguments, environment=None):
+        return self.finish(self.start(*arguments, environment=environment))
+
+
+def skip_without_torch():
+    look = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('torch'))"
+    if subprocess.run([INTERPRETER, "-c", look], check=False).returncode != 0:
+        print(f"skipped: {INTERPRETER} has no PyTorch; 'scripts/install_packages interop' installs"
+              " Debian's, and PYTHON_EXEC names another interpreter")
+        sys.exit(SKIPPED)
+
+
+def main():
+    """The main of files with unit tests; the first argument is the path of ddprun."""
+    RunTest.ddprun = sys.argv.pop(1)
+    skip_without_torch()
+    adopt_orphans()
+    unittest.main()
+
+
+def complaints(run, left):
+    """What a run of a program that asserts its own claims did wrong."""
+    wrong = [f"left behind: {what}" for what in left]
+    if run.code != 0:
+        wrong.append(f"ddprun ended with {run.code}")
+    if not re.search(r"^\[default\d+\]:passed$", run.stdout, re.MULTILINE):
+        wrong.append("no worker printed 'passed'")
+    since_restart = re.split(r"^.*: restarting: .*\n", run.stderr, flags=re.MULTILINE)[-1]
+    for line in since_restart.splitlines():
+        if not re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (info|warning) ", line):
+            wrong.append(f"unasked for on standard error: {line}")
+    return wrong
+
+
+def run_program(ddprun, *arguments):
+    run = Run(ddprun, *arguments)
+    wrong = complaints(run, run.finish())
+    print(run.stdout, run.stderr, *wrong, sep="\n")
+    run.close()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    skip_without_torch()
+    adopt_orphans()
+    sys.exit(run_program(*sys.argv[1:]))
