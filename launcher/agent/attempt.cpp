@@ -1,0 +1,170 @@
+#include "launcher/agent/attempt.hpp"
+
+#include "launcher/agent/emit.hpp"
+#include "launcher/agent/restart_policy.hpp"
+#include "launcher/plan/log_layout.hpp"
+#include "launcher/process/worker_group.hpp"
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <utility>
+
+namespace ddprun {
+
+namespace asio = boost::asio;
+
+namespace {
+
+// Far longer than a worker takes from its failure to its end, unless it has much to clean up.
+constexpr auto kCulpritGrace = std::chrono::milliseconds(500);
+
+}  // namespace
+
+class Attempt::Impl {
+ public:
+  Impl(const AttemptSurroundings& surroundings, AttemptFacts facts)
+      : surroundings_(surroundings),
+        facts_(std::move(facts)),
+        culprit_timer_(surroundings.executor) {}
+
+  asio::awaitable<AttemptEnd> run() {
+    const auto& folder = surroundings_.folder;
+    const auto& workers = plan().workers;
+    auto page = control::ControlPage::create(static_cast<int>(workers.size()));
+    facts_.control_page_fd = page.fd();
+    for (const auto& worker : workers) {
+      facts_.worker_folders.push_back(folder.make_worker_folder(facts_.attempt, worker.local_rank));
+    }
+    WorkerGroup group(surroundings_.executor, facts_.attempt, surroundings_.containment,
+                      surroundings_.router, std::move(page), warnings_to(surroundings_.events));
+    start_workers(group);
+    group_ = &group;
+    co_await watch_workers(group);
+    const auto strays = co_await group.sweep();
+    group_ = nullptr;
+    folder.end_attempt(facts_.attempt);
+    if (!strays.empty()) {
+      tell(Warning{std::to_string(strays.size()) +
+                   " processes that the workers had left running were killed"});
+    }
+    co_return std::move(end_);
+  }
+
+  void forward(int signal) {
+    if (group_ != nullptr) group_->forward(signal);
+  }
+
+  void stop(int signal, std::chrono::milliseconds grace) {
+    if (group_ == nullptr) return;
+    is_stopping_ = true;
+    group_->stop(signal, grace);
+  }
+
+ private:
+  const LaunchPlan& plan() const { return surroundings_.plan; }
+  void tell(const Event& event) { emit(surroundings_.events, event); }
+
+  void start_workers(WorkerGroup& group) {
+    const auto started = group.start(make_worker_specs(plan(), facts_));
+    if (const auto* failure = std::get_if<WorkerNotStarted>(&started)) {
+      tell(*failure);
+      end_.not_started = *failure;
+    } else {
+      for (const auto& worker : std::get<0>(started)) tell(worker);
+    }
+  }
+
+  /// Until nothing is left of the group. The exits come out in the order in which the deaths were
+  /// noticed.
+  asio::awaitable<void> watch_workers(WorkerGroup& group) {
+    std::map<int, std::size_t> notice;  // rank -> position
+    while (true) {
+      const WorkerNews news = co_await group.next();
+      if (std::holds_alternative<NothingLeft>(news)) break;
+      if (const auto* dying = std::get_if<WorkerDying>(&news)) {
+        notice.emplace(dying->rank, notice.size());
+        tell(*dying);
+        react_to_failure(dying->rank, dying->error_message,
+                         "rank " + std::to_string(dying->rank) + " is dying");
+      } else if (const auto* exited = std::get_if<WorkerExited>(&news)) {
+        notice.emplace(exited->rank, notice.size());
+        take_exit(*exited);
+      } else if (const auto* killed = std::get_if<WorkersKilled>(&news)) {
+        tell(*killed);
+      }
+    }
+    culprit_timer_.cancel();
+    std::sort(end_.exits.begin(), end_.exits.end(),
+              [&](const WorkerExited& a, const WorkerExited& b) {
+                return notice.at(a.rank) < notice.at(b.rank);
+              });
+  }
+
+  void take_exit(WorkerExited exit) {
+    const auto& folder = surroundings_.folder;
+    if (folder.is_kept()) {
+      exit.log_folder = worker_folder(folder.path(), exit.attempt, exit.local_rank);
+    }
+    end_.exits.push_back(exit);
+    tell(exit);
+    if (exit.failed() && !exit.was_stopped) {
+      react_to_failure(exit.rank, exit.error_message, describe_failure(exit));
+    }
+  }
+
+  /// A worker that failed because a peer did may be noticed before that peer, which is still on its
+  /// way out: stopped now it could not say why. So it is given a moment.
+  void react_to_failure(int rank, const std::string& error_message, const std::string& reason) {
+    if (!blames_a_peer(error_message)) return stop_survivors(rank, reason);
+    if (is_stopping_ || std::exchange(awaits_culprit_, true)) return;
+    culprit_timer_.expires_after(kCulpritGrace);
+    culprit_timer_.async_wait([this, rank, reason](boost::system::error_code error) {
+      if (!error && group_ != nullptr) stop_survivors(rank, reason);
+    });
+  }
+
+  /// The group fails as a unit: what still runs is asked to stop, once.
+  void stop_survivors(int culprit, const std::string& reason) {
+    if (std::exchange(is_stopping_, true)) return;
+    group_->abort(culprit, reason);
+    auto ranks = group_->running();
+    // A dying culprit, too, has only so much time to end.
+    const bool is_nobody_left = ranks.empty();
+    std::erase(ranks, culprit);
+    if (!ranks.empty()) {
+      tell(WorkersStopping{.attempt = facts_.attempt, .reason = reason, .ranks = ranks});
+    }
+    if (is_nobody_left) return;
+    group_->stop(SIGTERM, plan().shutdown_timeout);
+  }
+
+  const AttemptSurroundings& surroundings_;
+  AttemptFacts facts_;
+  asio::steady_timer culprit_timer_;
+  WorkerGroup* group_ = nullptr;  ///< while there are workers
+  bool awaits_culprit_ = false;
+  bool is_stopping_ = false;
+  AttemptEnd end_;
+};
+
+Attempt::Attempt(const AttemptSurroundings& surroundings, AttemptFacts facts)
+    : impl_(std::make_unique<Impl>(surroundings, std::move(facts))) {}
+
+Attempt::~Attempt() = default;
+
+asio::awaitable<AttemptEnd> Attempt::run() {
+  return impl_->run();
+}
+
+void Attempt::forward(int signal) {
+  impl_->forward(signal);
+}
+
+void Attempt::stop(int signal, std::chrono::milliseconds grace) {
+  impl_->stop(signal, grace);
+}
+
+}  // namespace ddprun

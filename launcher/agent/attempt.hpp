@@ -1,0 +1,63 @@
+// One life of this node's workers: started together, watched, all stopped when one fails, and what
+// they left swept up. Knows nothing of other attempts or other nodes; what follows is decided
+// elsewhere. Runs on the agent's one thread.
+#pragma once
+
+#include "launcher/agent/run_folder.hpp"
+#include "launcher/agent/worker_specs.hpp"
+#include "launcher/plan/launch_plan.hpp"
+#include "launcher/process/containment.hpp"
+#include "launcher/process/output_router.hpp"
+#include "launcher/report/event.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// What attempts are made with: the same for all of a run. Everything outlives the attempts.
+struct AttemptSurroundings {
+  boost::asio::any_io_executor executor;
+  const LaunchPlan& plan;
+  const RunFolder& folder;
+  Containment& containment;
+  OutputRouter& router;
+  EventSink& events;
+};
+
+/// How an attempt ended on this node.
+struct AttemptEnd {
+  /// Every worker, in the order in which their deaths were noticed.
+  std::vector<WorkerExited> exits;
+  /// Why one of them could not be started; the others have been stopped.
+  std::optional<WorkerNotStarted> not_started;
+};
+
+class Attempt {
+ public:
+  /// `facts` without what the attempt makes itself: control page and folders.
+  Attempt(const AttemptSurroundings& surroundings, AttemptFacts facts);
+  ~Attempt();
+
+  /// To be called once. Returns when nothing is left of the workers.
+  boost::asio::awaitable<AttemptEnd> run();
+
+  // The following may be called at any time and do nothing before and after the workers' life.
+
+  void forward(int signal);
+
+  /// Asks all workers to stop and kills what is left after `grace`.
+  void stop(int signal, std::chrono::milliseconds grace);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun
