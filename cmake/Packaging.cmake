@@ -11,6 +11,16 @@ install(
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ddprun
   COMPONENT development)
 install(FILES ${PROJECT_SOURCE_DIR}/docs/ddprun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+# The names under which ddprun stands in for PyTorch's launchers, in a folder that users put in front of PATH: a torchrun
+# in bin would collide with PyTorch's own.
+file(RELATIVE_PATH program_from_links ${CMAKE_INSTALL_FULL_LIBEXECDIR}/ddprun ${CMAKE_INSTALL_FULL_BINDIR}/ddprun)
+foreach(name IN ITEMS torchrun torch.distributed.launch)
+  file(CREATE_LINK ${program_from_links} ${PROJECT_BINARY_DIR}/generated/${name} SYMBOLIC)
+  install(
+    FILES ${PROJECT_BINARY_DIR}/generated/${name}
+    DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddprun
+    COMPONENT program)
+endforeach()
 install(
   FILES ${PROJECT_SOURCE_DIR}/docs/completions/ddprun.bash
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions

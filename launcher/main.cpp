@@ -14,6 +14,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -86,7 +87,7 @@ int print(const std::string& text) {
   return kExitSuccess;
 }
 
-int run(const LaunchPlan& plan, const std::string& level_name) {
+int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_level) {
   const auto level = parse_log_level(level_name);
   raise_limit_of_open_files();
   boost::asio::io_context context(1);
@@ -97,7 +98,7 @@ int run(const LaunchPlan& plan, const std::string& level_name) {
   };
   OutputRouter router(context.get_executor(), {}, log);
   ConsoleSink console(
-      ConsoleSettings{.level = level.value_or(LogLevel::info),
+      ConsoleSettings{.level = level.value_or(default_level),
                       .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal),
                       .is_colored = is_colored_terminal(STDERR_FILENO)},
       [&router](std::string_view lines) { router.write(lines); });
@@ -106,7 +107,7 @@ int run(const LaunchPlan& plan, const std::string& level_name) {
   sinks.emplace(console, file ? &*file : nullptr);
   if (!level && !level_name.empty()) {
     log(LogLevel::warn,
-        "LOGLEVEL=" + level_name + " is none of DEBUG, INFO, WARNING and ERROR: INFO is used");
+        "LOGLEVEL=" + level_name + " is none of DEBUG, INFO, WARNING and ERROR: it is ignored");
   }
   std::optional<HeldSignals> until_the_agent_takes_them(std::in_place);
   const RunFolder folder(plan);
@@ -131,9 +132,10 @@ int run(const LaunchPlan& plan, const std::string& level_name) {
   return exit_code;
 }
 
-int launch(const std::vector<std::string>& arguments) {
-  const auto command_line = parse_command_line(
-      arguments, process_environment, terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal));
+int launch(const Invocation& invocation, const std::vector<std::string>& arguments) {
+  const auto command_line =
+      parse_command_line(arguments, process_environment,
+                         terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal), invocation);
   if (const auto* help = std::get_if<HelpText>(&command_line)) {
     return print(help->text);
   }
@@ -144,13 +146,15 @@ int launch(const std::vector<std::string>& arguments) {
     problem = std::get_if<UsageProblem>(&plan);
   }
   if (problem != nullptr) {
-    std::fputs(describe(*problem).c_str(), stderr);
+    std::fputs(describe(*problem, invocation.name).c_str(), stderr);
     return kExitUsage;
   }
-  if (std::get<LaunchOptions>(command_line).dry_run) {
+  const auto& options = std::get<LaunchOptions>(command_line);
+  if (options.dry_run) {
     return print(describe_plan(std::get<LaunchPlan>(plan)));
   }
-  return run(std::get<LaunchPlan>(plan), process_environment("LOGLEVEL").value_or(""));
+  return run(std::get<LaunchPlan>(plan), process_environment("LOGLEVEL").value_or(""),
+             options.is_quiet ? LogLevel::warn : LogLevel::info);
 }
 
 /// A descriptor below 3 that is closed would be given to the next file that is opened, and workers
@@ -167,13 +171,15 @@ void open_missing_standard_streams() {
 
 int main(int argc, char** argv) {
   ddprun::open_missing_standard_streams();
+  const auto invocation = ddprun::invocation_of(argc > 0 ? argv[0] : "");
+  const char* name = invocation.name.c_str();
   try {
-    return ddprun::launch({argv + 1, argv + argc});
+    return ddprun::launch(invocation, {argv + std::min(argc, 1), argv + argc});
   } catch (const ddprun::Error& error) {
-    std::fprintf(stderr, "ddprun: %s\n", error.what());
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
     return error.code() == ddprun::Errc::usage ? ddprun::kExitUsage : ddprun::kExitFailure;
   } catch (...) {
-    std::fprintf(stderr, "ddprun: %s\n", ddprun::failure_text(std::current_exception()).c_str());
+    std::fprintf(stderr, "%s: %s\n", name, ddprun::failure_text(std::current_exception()).c_str());
     return ddprun::kExitFailure;
   }
 }

@@ -186,10 +186,11 @@ std::optional<Given> from_variables(const OptionEntry& entry,
 }  // namespace
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments,
-                               const EnvironmentLookup& environment, int columns) {
+                               const EnvironmentLookup& environment, int columns,
+                               const Invocation& invocation) {
   Reader reader(arguments);
   reader.read();
-  if (reader.given().contains(find_option("help"))) return HelpText{help_text(columns)};
+  if (reader.given().contains(find_option("help"))) return HelpText{help_text(columns, invocation)};
   if (reader.given().contains(find_option("version"))) return HelpText{version_text()};
 
   LaunchOptions options;
@@ -206,18 +207,21 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments,
   if (!reader.problem().empty()) {
     usage.problems.push_back(reader.problem());
   } else if (rest.empty()) {
-    usage.problems.emplace_back("no program given: ddprun [options] PROGRAM [arguments]");
+    usage.problems.push_back("no program given: " + invocation.name +
+                             " [options] PROGRAM [arguments]");
   }
+  const auto forbidden = adopt_habits(options, invocation.persona);
+  if (!forbidden.empty()) usage.problems.push_back(forbidden);
   if (!usage.problems.empty()) return usage;
   options.program = rest.front();
   options.program_arguments.assign(rest.begin() + 1, rest.end());
   return options;
 }
 
-std::string describe(const UsageProblem& problem) {
+std::string describe(const UsageProblem& problem, const std::string& name) {
   std::string text;
-  for (const auto& line : problem.problems) text += "ddprun: " + printable(line) + "\n";
-  return text + "Try 'ddprun --help'.\n";
+  for (const auto& line : problem.problems) text += name + ": " + printable(line) + "\n";
+  return text + "Try '" + name + " --help'.\n";
 }
 
 }  // namespace ddprun

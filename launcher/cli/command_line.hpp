@@ -3,6 +3,7 @@
 // unambiguous, an argument beats a PET_ variable, a variable beats the default.
 #pragma once
 
+#include "launcher/cli/invocation.hpp"
 #include "launcher/cli/launch_options.hpp"
 #include <ddprun/worker_env.hpp>
 
@@ -24,12 +25,13 @@ struct UsageProblem {
 
 using CommandLine = std::variant<LaunchOptions, HelpText, UsageProblem>;
 
-/// `arguments` without ddprun's own name; `columns` is the width for the help text. Never throws
-/// on account of what it reads.
+/// `arguments` without ddprun's own name, which is in `invocation`; `columns` is the width for the
+/// help text. Never throws on account of what it reads.
 CommandLine parse_command_line(const std::vector<std::string>& arguments,
-                               const EnvironmentLookup& environment, int columns = 80);
+                               const EnvironmentLookup& environment, int columns = 80,
+                               const Invocation& invocation = {});
 
-/// The problems as lines for standard error.
-std::string describe(const UsageProblem& problem);
+/// The problems as lines for standard error, each behind the `name` that was typed.
+std::string describe(const UsageProblem& problem, const std::string& name = "ddprun");
 
 }  // namespace ddprun

@@ -14,15 +14,12 @@ namespace {
 constexpr int kColumnsMin = 40;
 constexpr int kColumnsMax = 100;
 
-constexpr const char* kOpening =
-    "Usage: ddprun [options] PROGRAM [arguments of the program]\n"
-    "\n"
+constexpr const char* kPurpose =
     "Starts PROGRAM as several workers on this machine, connects them through a store, and starts "
-    "them anew when one fails.\n"
-    "\n"
-    "PROGRAM is a Python script (its name ends in .py) or anything that can be executed, looked "
-    "for in the current folder, in PATH and beside ddprun. In its arguments ${local_rank} stands "
-    "for the worker's local rank and $$ for a dollar sign.\n"
+    "them anew when one fails.\n\n";
+
+constexpr const char* kRules =
+    " In its arguments ${local_rank} stands for the worker's local rank and $$ for a dollar sign.\n"
     "\n"
     "Names of options may be abbreviated and written with dashes or underscores. Most options "
     "take their default from a variable PET_NAME, as PET_MAX_RESTARTS.\n";
@@ -41,10 +38,13 @@ std::string heading(const OptionEntry& entry) {
 
 }  // namespace
 
-std::string help_text(int columns) {
+std::string help_text(int columns, const Invocation& invocation) {
   columns = std::clamp(columns, kColumnsMin, kColumnsMax);
   std::string text;
-  add_wrapped(text, kOpening, columns);
+  const auto opening = "Usage: " + invocation.name +
+                       " [options] PROGRAM [arguments of the program]\n\n" + kPurpose +
+                       std::string(meaning_of_program(invocation.persona)) + kRules;
+  add_wrapped(text, opening, columns);
   const OptionEntry* last = nullptr;
   for (const auto& entry : option_table()) {
     if (last == nullptr || last->group != entry.group) {

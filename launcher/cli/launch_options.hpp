@@ -118,6 +118,10 @@ struct LaunchOptions {
 
   bool dry_run = false;
 
+  // By the name under which ddprun was started (invocation.hpp), not by an option.
+  bool is_python_by_default = false;  ///< scripts need not end in .py
+  bool is_quiet = false;              ///< messages below warnings are shown only if LOGLEVEL asks
+
   bool operator==(const LaunchOptions&) const = default;
 };
 

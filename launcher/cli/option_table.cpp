@@ -105,7 +105,7 @@ constexpr OptionEntry kWorkers[] = {
        return keep(o.start_method, parse_word(v, {"spawn", "fork", "forkserver"}));
      }},
     {"use_env", 0, "", OptionGroup::workers, "", "",
-     "Accepted for torch.distributed.launch's sake: LOCAL_RANK is in the environment anyway.",
+     "No --local_rank before the program's arguments. Only torch.distributed.launch puts it there.",
      set_flag<&Options::use_env>},
 };
 

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <fstream>
 #include <random>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -161,6 +162,12 @@ fs::path current_folder() {
   return folder;
 }
 
+/// From the name that was given to execve: a shell that found ddprun in PATH gives the whole path.
+fs::path called_in(const fs::path& working_directory) {
+  const auto* name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
+  return name == nullptr ? fs::path() : (working_directory / name).parent_path();
+}
+
 }  // namespace
 
 HostFacts gather_host_facts(const EnvironmentLookup& environment) {
@@ -173,6 +180,7 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.open_files_max = open_files_max();
   facts.working_directory = current_folder();
   facts.program_directory = fs::read_symlink("/proc/self/exe", error).parent_path();
+  facts.called_in = called_in(facts.working_directory);
   facts.temporary_directory = environment("TMPDIR").value_or("/tmp");
   facts.random_name = random_text(source, 8, "abcdefghijklmnopqrstuvwxyz0123456789");
   facts.random_run_id = random_uuid(source);

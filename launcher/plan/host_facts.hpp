@@ -22,7 +22,8 @@ struct HostFacts {
   std::uint64_t open_files_max = 0;  ///< soft limit of this process; 0: not known
 
   std::filesystem::path working_directory;
-  std::filesystem::path program_directory;    ///< where ddprun itself lies
+  std::filesystem::path program_directory;  ///< where ddprun itself lies
+  std::filesystem::path called_in;  ///< folder of the name it was called by, perhaps a link's
   std::filesystem::path temporary_directory;  ///< TMPDIR or /tmp
   std::string random_name;                    ///< eight letters and digits, new for each run
   std::string random_run_id;                  ///< a UUID, new for each run

@@ -66,8 +66,21 @@ std::variant<std::vector<std::string>, std::string> find_executable(const std::s
   return problem;
 }
 
+/// The interpreter of the Python environment (venv or conda) in whose bin folder ddprun, or a link
+/// to it, was called: as for a script that pip has put there, it need not be activated.
+std::optional<fs::path> environment_python(const HostFacts& facts) {
+  const auto root = facts.called_in.parent_path();
+  const bool is_environment = facts.look_at(root / "pyvenv.cfg") != FileKind::missing ||
+                              facts.look_at(root / "conda-meta") == FileKind::folder;
+  if (!is_environment) return std::nullopt;
+  return find_in({facts.called_in}, "python3", facts);
+}
+
 std::variant<std::vector<std::string>, std::string> find_python(const HostFacts& facts) {
   const auto chosen = facts.environment("PYTHON_EXEC").value_or("");
+  if (chosen.empty()) {
+    if (const auto own = environment_python(facts)) return std::vector<std::string>{own->string()};
+  }
   const auto name = chosen.empty() ? std::string("python3") : chosen;
   const std::string where = chosen.empty() ? "" : " (PYTHON_EXEC)";
   if (name.find('/') != std::string::npos) {
@@ -81,8 +94,24 @@ std::variant<std::vector<std::string>, std::string> find_python(const HostFacts&
   return name + where + ": not found in PATH; set PYTHON_EXEC to the interpreter to use";
 }
 
-bool is_script(const std::string& name) {
-  return name.size() > 3 && name.substr(name.size() - 3) == ".py";
+bool is_script(const LaunchOptions& options) {
+  return !options.no_python && (options.is_python_by_default || options.program.ends_with(".py"));
+}
+
+/// Python runs a folder, too, if it has a main module.
+std::string script_problem(const std::string& name, const HostFacts& facts) {
+  const auto path = facts.working_directory / name;
+  switch (facts.look_at(path)) {
+    case FileKind::missing:
+      return name + ": no such file in " + facts.working_directory.string();
+    case FileKind::folder:
+      if (facts.look_at(path / "__main__.py") != FileKind::missing) return {};
+      return name + ": is a folder without a __main__.py, not a script";
+    case FileKind::not_executable:
+    case FileKind::executable:
+      return {};
+  }
+  return {};
 }
 
 }  // namespace
@@ -91,15 +120,9 @@ std::variant<std::vector<std::string>, std::string> resolve_program(const Launch
                                                                     const HostFacts& facts) {
   const auto& name = options.program;
   if (name.empty()) return std::string("the name of the program is empty");
-  if (!options.module && (options.no_python || !is_script(name))) {
-    return find_executable(name, facts);
-  }
+  if (!options.module && !is_script(options)) return find_executable(name, facts);
   if (!options.module) {
-    const auto kind = facts.look_at(facts.working_directory / name);
-    if (kind == FileKind::missing) {
-      return name + ": no such file in " + facts.working_directory.string();
-    }
-    if (kind == FileKind::folder) return name + ": is a folder, not a script";
+    if (auto problem = script_problem(name, facts); !problem.empty()) return problem;
   }
   auto command = find_python(facts);
   if (auto* words = std::get_if<std::vector<std::string>>(&command)) {

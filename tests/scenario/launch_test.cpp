@@ -1,7 +1,8 @@
 // The launcher as its users meet it: the real program, real workers, what they print and how they
 // end.
+#include "tests/support/launch.hpp"
+
 #include "tests/support/json_lines.hpp"
-#include "tests/support/program.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,10 @@
 #include <filesystem>
 #include <unistd.h>
 
+using ddprun::test::contains;
+using ddprun::test::count;
 using ddprun::test::in_bin;
+using ddprun::test::launch;
 using ddprun::test::Program;
 using ddprun::test::read_file;
 using ddprun::test::read_json_lines;
@@ -23,28 +27,6 @@ using ddprun::test::write_file;
 namespace {
 
 namespace fs = std::filesystem;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
-/// ddprun with these options and `script` run by sh in each worker.
-std::vector<std::string> launch(std::vector<std::string> options, const std::string& script) {
-  std::vector<std::string> arguments = {in_bin("ddprun")};
-  arguments.insert(arguments.end(), options.begin(), options.end());
-  for (const char* argument : {"--no_python", "/bin/sh", "-c"}) arguments.emplace_back(argument);
-  // The launcher replaces $$ by $ in arguments, as torchrun does.
-  std::string escaped;
-  for (const char c : script) escaped += c == '$' ? std::string("$$") : std::string(1, c);
-  arguments.push_back(escaped);
-  return arguments;
-}
 
 /// A memory cgroup with a limit, where this user may make one.
 class LimitedMemory {

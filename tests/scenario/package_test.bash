@@ -34,7 +34,8 @@ check_field() {
 
 include=/usr/include/ddprun
 package=/usr/lib/cmake/ddprun
-check_files "$program" /usr/bin/ddprun /usr/share/man/man1/ddprun.1 /usr/share/doc/ddprun/copyright \
+check_files "$program" /usr/bin/ddprun /usr/libexec/ddprun/torchrun /usr/libexec/ddprun/torch.distributed.launch \
+  /usr/share/man/man1/ddprun.1 /usr/share/doc/ddprun/copyright \
   /usr/share/bash-completion/completions/ddprun /usr/share/zsh/site-functions/_ddprun
 source=$(cd "$(dirname "$0")/../.." && pwd)
 mapfile -t headers < <(cd "$source" && ls {rendezvous,worker_runtime}/include/ddprun/*.hpp | xargs -n 1 basename)
@@ -52,4 +53,6 @@ check_field "$development" Section libdevel
 
 dpkg-deb -x "$program" "$folder/root"
 "$folder/root/usr/bin/ddprun" --version | grep -F "$version" >/dev/null || fail "the packaged program is not $version"
+"$folder/root/usr/libexec/ddprun/torchrun" --help | grep -F 'Usage: torchrun' >/dev/null ||
+  fail "the packaged link torchrun does not lead to the program"
 "$folder/root/usr/bin/ddprun" --nproc_per_node=2 --no_python /bin/true || fail "the packaged program does not run"

@@ -1,23 +1,16 @@
 // The launcher where something that it needs is missing or taken away.
-#include "tests/support/program.hpp"
+#include "tests/support/launch.hpp"
 
 #include <doctest/doctest.h>
 
 #include <csignal>
 
+using ddprun::test::contains;
 using ddprun::test::in_bin;
 using ddprun::test::Program;
 using ddprun::test::read_file;
 using ddprun::test::run_program;
 using ddprun::test::TemporaryFolder;
-
-namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
 
 TEST_SUITE("surroundings") {
   TEST_CASE("a lack of descriptors is told in the words of the operator") {

@@ -55,6 +55,23 @@ TEST_SUITE("resolve program") {
                    "pyhton (PYTHON_EXEC): not found in PATH"));
   }
 
+  TEST_CASE("a Python environment in whose bin folder ddprun was called gives the interpreter") {
+    const auto python = [](const std::string& called_in, const Files& files) {
+      auto facts = host(files);
+      facts.called_in = called_in;
+      const auto result = resolve_program(options_of({"-m", "train"}), facts);
+      return std::get<Words>(result).front();
+    };
+    const Files files = {{"/env/bin/python3", kRuns},   {"/env/pyvenv.cfg", kText},
+                         {"/conda/bin/python3", kRuns}, {"/conda/conda-meta", kFolder},
+                         {"/opt/bin/python3", kRuns},   {"/odd/pyvenv.cfg", kText}};
+    CHECK(python("/env/bin", files) == "/env/bin/python3");
+    CHECK(python("/conda/bin", files) == "/conda/bin/python3");
+    CHECK(python("/opt/bin", files) == "/usr/bin/python3");
+    CHECK(python("/odd/bin", files) == "/usr/bin/python3");
+    CHECK(python("", files) == "/usr/bin/python3");
+  }
+
   TEST_CASE("without a python3 in PATH scripts cannot run and the remedy is named") {
     CHECK(contains(resolved({"train.py"}, {{"/home/me/train.py", kText}}, {{"PATH", "/sbin"}}),
                    "python3: not found in PATH; set PYTHON_EXEC"));
@@ -101,7 +118,7 @@ TEST_SUITE("resolve program") {
   TEST_CASE("what is not found is told with the places and what was nearly meant") {
     CHECK(resolved({"trian.py"}) == "? trian.py: no such file in /home/me");
     CHECK(resolved({"train.py"}, {{"/home/me/train.py", kFolder}}) ==
-          "? train.py: is a folder, not a script");
+          "? train.py: is a folder without a __main__.py, not a script");
     CHECK(resolved({"trainer"}) ==
           "? trainer: not found; looked in the current folder (/home/me), in PATH and beside "
           "ddprun (/opt/ddprun/bin)");

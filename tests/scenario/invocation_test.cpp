@@ -1,0 +1,101 @@
+// ddprun under the names of the launchers that it stands in for, by links as users make them.
+#include "tests/support/launch.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+using namespace ddprun::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A link to ddprun in a folder of its own.
+class Link {
+ public:
+  explicit Link(const std::string& name) : path_(folder_ / name) {
+    fs::create_symlink(in_bin("ddprun"), path_);
+  }
+  const std::string& path() const { return path_; }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+  std::string path_;
+};
+
+/// A shell script that answers as an interpreter would be called: with its arguments.
+std::string make_interpreter(const std::string& path) {
+  write_file(path, "#!/bin/sh\necho \"python $*\"\n", true);
+  return path;
+}
+
+}  // namespace
+
+TEST_SUITE("invocation") {
+  TEST_CASE("under the name torchrun every program is a script of Python") {
+    const Link link("torchrun");
+    const auto script = link.folder() / "train";
+    const auto python = make_interpreter(link.folder() / "interpreter");
+    write_file(script, "", true);
+    const auto result = run_program({link.path(), "--nproc_per_node=2", script, "--lr", "1"},
+                                    {{"PYTHON_EXEC", python}});
+    CHECK(result.exit_code == 0);
+    CHECK(count(result.output, "python -u " + script + " --lr 1\n") == 2);
+  }
+
+  TEST_CASE("under the name torchrun a run that goes well says no word of its own") {
+    const Link link("torchrun");
+    const auto arguments = launch({"--nproc_per_node=2"}, "echo hello", link.path());
+    CHECK_FALSE(contains(run_program(arguments).output, "node 0"));
+    CHECK(contains(run_program(arguments, {{"LOGLEVEL", "INFO"}}).output, "node 0: starting 2"));
+  }
+
+  TEST_CASE("messages and exit codes are those of the name that was typed") {
+    const Link link("torchrun");
+    const auto misspelt = run_program({link.path(), "--max_restart_=2", "train.py"});
+    CHECK(misspelt.exit_code == 2);
+    CHECK(contains(misspelt.output, "torchrun: unknown option --max_restart_"));
+    CHECK(contains(misspelt.output, "Try 'torchrun --help'."));
+    CHECK(contains(run_program({link.path(), "--help"}).output, "Usage: torchrun "));
+    const auto unwritable =
+        run_program({link.path(), "--events=/no/such/folder/file", "--no_python", "/bin/true"});
+    CHECK(unwritable.exit_code == 2);
+    CHECK(contains(unwritable.output, "torchrun: --events=/no/such/folder/file: cannot"));
+  }
+
+  TEST_CASE("a link in the bin folder of a Python environment runs that environment's Python") {
+    const TemporaryFolder environment;
+    const auto bin = environment.path() / "bin";
+    fs::create_directory(bin);
+    write_file(environment / "pyvenv.cfg", "");
+    make_interpreter(bin / "python3");
+    fs::create_symlink(in_bin("ddprun"), bin / "torchrun");
+    // Found through PATH, behind another python3, and called by its path.
+    const auto path = environment.path().string() + ":" + bin.string() + ":/usr/bin:/bin";
+    write_file(environment / "python3", "#!/bin/sh\necho the wrong one\n", true);
+    const auto found = run_program({"/bin/sh", "-c", "torchrun -m train"}, {{"PATH", path}});
+    CHECK(contains(found.output, "python -u -m train\n"));
+    const auto called = run_program({bin / "torchrun", "-m", "train"}, {{"PATH", path}});
+    CHECK(contains(called.output, "python -u -m train\n"));
+  }
+
+  TEST_CASE("torch.distributed.launch puts the local rank before the script's arguments") {
+    const Link link("torch.distributed.launch");
+    const auto script = link.folder() / "train.py";
+    const auto python = make_interpreter(link.folder() / "interpreter");
+    write_file(script, "");
+    const auto output = [&](const std::vector<std::string>& options) {
+      std::vector<std::string> arguments = {link.path(), "--nproc_per_node=2"};
+      arguments.insert(arguments.end(), options.begin(), options.end());
+      arguments.insert(arguments.end(), {script, "--lr", "1"});
+      return run_program(arguments, {{"PYTHON_EXEC", python}}).output;
+    };
+    for (const std::string rank : {"0", "1"}) {
+      const auto expected = "python -u " + script + " --local_rank=" + rank + " --lr 1\n";
+      CHECK(count(output({}), expected) == 1);
+    }
+    CHECK(count(output({"--use_env"}), "python -u " + script + " --lr 1\n") == 2);
+  }
+}

@@ -1,0 +1,101 @@
+#include "launcher/cli/invocation.hpp"
+
+#include "launcher/plan/resolve_program.hpp"
+#include "tests/support/hosts.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+namespace {
+
+const Invocation kTorchrun = invocation_of("/home/me/bin/torchrun");
+const Invocation kLaunch = invocation_of("torch.distributed.launch");
+
+CommandLine parse_as(const Invocation& invocation, const Words& arguments,
+                     const Variables& variables = {}) {
+  return parse_command_line(arguments, lookup_in(variables), 80, invocation);
+}
+
+LaunchOptions options_as(const Invocation& invocation, const Words& arguments) {
+  const auto parsed = parse_as(invocation, arguments);
+  if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
+  return std::get<LaunchOptions>(parsed);
+}
+
+std::string problems_as(const Invocation& invocation, const Words& arguments) {
+  const auto parsed = parse_as(invocation, arguments);
+  const auto* problem = std::get_if<UsageProblem>(&parsed);
+  return problem == nullptr ? "" : describe(*problem, invocation.name);
+}
+
+std::string help_as(const Invocation& invocation) {
+  return std::get<HelpText>(parse_as(invocation, {"--help"})).text;
+}
+
+}  // namespace
+
+TEST_SUITE("invocation") {
+  TEST_CASE("the name without its folder tells whose habits are asked for") {
+    const std::map<std::string, Invocation> expected = {
+        {"torchrun", {"torchrun", Persona::torchrun}},
+        {"./torchrun", {"torchrun", Persona::torchrun}},
+        {"/opt/x/torchrun", {"torchrun", Persona::torchrun}},
+        {"bin/torch.distributed.launch", {"torch.distributed.launch", Persona::distributed_launch}},
+        {"ddprun", {}},
+        {"/torchrun/ddprun", {}},
+        {"torchrun/", {}},
+        {"ddprun-0.1", {}},
+        {"", {}},
+    };
+    for (const auto& [word, invocation] : expected) {
+      CHECK_MESSAGE(invocation_of(word) == invocation, word);
+    }
+  }
+
+  TEST_CASE("problems and help speak under the name that was typed") {
+    CHECK(problems_as(kTorchrun, {}) ==
+          "torchrun: no program given: torchrun [options] PROGRAM [arguments]\n"
+          "Try 'torchrun --help'.\n");
+    CHECK(contains(problems_as(kLaunch, {"--max_restarts=x", "train"}),
+                   "torch.distributed.launch: --max_restarts=x: is not"));
+    CHECK(contains(help_as(kTorchrun), "Usage: torchrun [options] PROGRAM"));
+    CHECK(contains(help_as(kLaunch), "Usage: torch.distributed.launch [options]"));
+  }
+
+  TEST_CASE("torchrun runs every program with Python, whatever its name ends in") {
+    const Files files = {{"/home/me/train", FileKind::not_executable},
+                         {"/home/me/tool", FileKind::executable}};
+    const auto command = [&](const Invocation& invocation, const Words& arguments) {
+      const auto resolved = resolve_program(options_as(invocation, arguments), host(files));
+      if (const auto* problem = std::get_if<std::string>(&resolved)) return *problem;
+      return std::get<Words>(resolved).front();
+    };
+    CHECK(command(kTorchrun, {"train"}) == "/usr/bin/python3");
+    CHECK(command(kTorchrun, {"tool"}) == "/usr/bin/python3");
+    CHECK(command(kLaunch, {"tool"}) == "/usr/bin/python3");
+    CHECK(command(kTorchrun, {"--no_python", "tool"}) == "/home/me/tool");
+    CHECK(command({}, {"tool"}) == "/home/me/tool");
+    CHECK(contains(command(kTorchrun, {"tran"}), "tran: no such file in /home/me"));
+  }
+
+  TEST_CASE("torch.distributed.launch passes the local rank unless told to use the environment") {
+    CHECK(options_as(kLaunch, {"train.py"}).pass_local_rank);
+    CHECK_FALSE(options_as(kLaunch, {"--use_env", "train.py"}).pass_local_rank);
+    CHECK_FALSE(options_as(kTorchrun, {"train.py"}).pass_local_rank);
+    CHECK(options_as(kTorchrun, {"--pass_local_rank", "train.py"}).pass_local_rank);
+  }
+
+  TEST_CASE("torch.distributed.launch has --no_python with --use_env only") {
+    CHECK(contains(problems_as(kLaunch, {"--no_python", "tool"}), "--no_python: needs --use_env"));
+    CHECK(options_as(kLaunch, {"--no_python", "--use_env", "tool"}).no_python);
+    CHECK(options_as(kTorchrun, {"--no_python", "tool"}).no_python);
+  }
+
+  TEST_CASE("the stand-ins say little, as those they stand in for") {
+    CHECK(options_as(kTorchrun, {"train.py"}).is_quiet);
+    CHECK(options_as(kLaunch, {"train.py"}).is_quiet);
+    CHECK_FALSE(options_as({}, {"train.py"}).is_quiet);
+  }
+}
