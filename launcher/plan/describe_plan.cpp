@@ -21,8 +21,15 @@ std::string seconds_text(std::chrono::milliseconds duration) {
   return text + " s";
 }
 
-/// The worker's variables in the first attempt, in the order of their names.
-std::map<std::string, std::string> variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
+using Variables = std::map<std::string, std::string>;
+
+/// The worker's folder in the first attempt, if there is a log folder.
+std::filesystem::path first_folder(const LaunchPlan& plan, const WorkerPlan& worker) {
+  return worker_folder(run_folder(*plan.log_dir, plan), 0, worker.local_rank);
+}
+
+/// The worker's variables in the first attempt.
+Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
   const int workers = static_cast<int>(plan.workers.size());
   WorkerEnv env;
   env.rank = env.local_rank = env.role_rank = worker.local_rank;
@@ -37,36 +44,53 @@ std::map<std::string, std::string> variables_of(const LaunchPlan& plan, const Wo
   if (plan.store_port == 0) variables["MASTER_PORT"] = kKnownAtStart;
   variables["TORCHELASTIC_ERROR_FILE"] = kKnownAtStart;
   if (plan.log_dir) {
-    const auto folder = worker_folder(run_folder(*plan.log_dir, plan), 0, worker.local_rank);
-    variables["TORCHELASTIC_ERROR_FILE"] = (folder / kErrorFile).string();
+    variables["TORCHELASTIC_ERROR_FILE"] = (first_folder(plan, worker) / kErrorFile).string();
   }
   for (const auto& [name, value] : worker.environment) variables[name] = value;
   return variables;
 }
 
-std::string stream_text(StreamTarget target, bool is_shown, bool has_files) {
-  const bool in_file = has_files && target != StreamTarget::console;
-  const bool on_console = is_shown && target != StreamTarget::file;
-  if (in_file && on_console) return "file and console";
-  if (in_file) return "file";
-  return on_console ? "console" : "nowhere";
+/// Those that have the same value in every worker.
+Variables common_to(const std::vector<Variables>& workers) {
+  Variables common = workers.front();
+  for (const auto& variables : workers) {
+    std::erase_if(common, [&](const auto& variable) {
+      const auto found = variables.find(variable.first);
+      return found == variables.end() || found->second != variable.second;
+    });
+  }
+  return common;
 }
 
-std::string worker_text(const LaunchPlan& plan, const WorkerPlan& worker) {
+std::string variables_text(const Variables& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) {
+    text += "    " + name + "=" + (value == kKnownAtStart ? value : shell_quoted(value)) + "\n";
+  }
+  return text;
+}
+
+std::string stream_text(const LaunchPlan& plan, const WorkerPlan& worker, StreamTarget target,
+                        const char* file) {
+  std::vector<std::string> places;
+  if (worker.is_shown && target != StreamTarget::file) places.emplace_back("console");
+  if (plan.log_dir && target != StreamTarget::console) {
+    places.push_back((first_folder(plan, worker) / file).string());
+  }
+  return places.empty() ? "nowhere" : join(places, " and ");
+}
+
+/// `own` are the variables that not every worker has with the same value.
+std::string worker_text(const LaunchPlan& plan, const WorkerPlan& worker, const Variables& own) {
   std::vector<std::string> command;
   for (const auto& word : worker.arguments) command.push_back(shell_quoted(word));
   std::string text = "node 0, rank " + std::to_string(worker.local_rank) + "\n";
   text += "  command: " + join(command, " ") + "\n";
-  text +=
-      "  stdout: " +
-      stream_text(worker.standard_output, worker.is_shown, plan.log_dir.has_value()) +
-      ", stderr: " + stream_text(worker.standard_error, worker.is_shown, plan.log_dir.has_value()) +
-      "\n";
+  text += "  stdout: " + stream_text(plan, worker, worker.standard_output, kStandardOutputFile);
+  text += "\n  stderr: " + stream_text(plan, worker, worker.standard_error, kStandardErrorFile);
+  text += "\n";
   if (!worker.cpus.empty()) text += "  CPUs: " + format_cpu_list(worker.cpus) + "\n";
-  text += "  environment:\n";
-  for (const auto& [name, value] : variables_of(plan, worker)) {
-    text += "    " + name + "=" + (value == kKnownAtStart ? value : shell_quoted(value)) + "\n";
-  }
+  if (!own.empty()) text += "  its own environment:\n" + variables_text(own);
   return text;
 }
 
@@ -74,15 +98,25 @@ std::string worker_text(const LaunchPlan& plan, const WorkerPlan& worker) {
 
 std::string describe_plan(const LaunchPlan& plan) {
   const auto port = plan.store_port == 0 ? kKnownAtStart : std::to_string(plan.store_port);
-  std::string text = "run " + plan.run_id + ": " + std::to_string(plan.workers.size()) + " x " +
-                     plan.program + ", role " + plan.role + "\n";
+  const auto workers = plan.workers.size();
+  std::string text = "run " + plan.run_id + ": " + std::to_string(workers) + " x " + plan.program +
+                     ", role " + plan.role + "\n";
   text += "store: " + plan.store_host + ", port " + port + "\n";
   text += "restarts: " + std::to_string(plan.max_restarts) +
           ", shutdown timeout: " + seconds_text(plan.shutdown_timeout) + "\n";
   if (plan.log_dir) text += "logs: " + run_folder(*plan.log_dir, plan).string() + "\n";
   if (plan.events_file) text += "events: " + plan.events_file->string() + "\n";
   for (const auto& note : plan.notes) text += "note: " + note + "\n";
-  for (const auto& worker : plan.workers) text += worker_text(plan, worker);
+  std::vector<Variables> variables;
+  for (const auto& worker : plan.workers) variables.push_back(variables_of(plan, worker));
+  // A single worker shares nothing with others.
+  const auto common = workers > 1 ? common_to(variables) : Variables{};
+  if (!common.empty()) text += "environment of every worker:\n" + variables_text(common);
+  for (std::size_t i = 0; i < workers; ++i) {
+    std::erase_if(variables[i],
+                  [&](const auto& variable) { return common.contains(variable.first); });
+    text += worker_text(plan, plan.workers[i], variables[i]);
+  }
   return printable(text);
 }
 

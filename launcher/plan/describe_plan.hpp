@@ -8,8 +8,9 @@
 
 namespace ddprun {
 
-/// The run's settings, then each worker's command, environment, streams and CPUs. Ports and paths
-/// that are only known at the start are named as such.
+/// The run's settings, the environment that all workers have in common, then each worker's command,
+/// streams with their files, CPUs and environment of its own. Ports and paths that are only known
+/// at the start are named as such.
 std::string describe_plan(const LaunchPlan& plan);
 
 /// `word` as a shell reads it back: unchanged if it is harmless, else in single quotes.

@@ -274,7 +274,7 @@ TEST_SUITE("visible gpus") {
 }
 
 TEST_SUITE("describe plan") {
-  TEST_CASE("a dry run shows each worker's command, streams and whole environment") {
+  TEST_CASE("a dry run shows each worker's command, its files, and what the workers share once") {
     const auto text =
         describe_plan(plan_of({"--nproc_per_node=2", "-r1", "--log_dir=/logs", "--max_restarts=2",
                                "--rdzv_id=job", "train.py", "two words", "it's ${local_rank}"}));
@@ -282,11 +282,31 @@ TEST_SUITE("describe plan") {
          {"run job: 2 x train.py, role default\n", "store: 127.0.0.1, port (chosen at the start)\n",
           "restarts: 2, shutdown timeout: 30 s\n", "logs: /logs/job_abcd1234\n", "node 0, rank 1\n",
           "  command: /usr/bin/python3 -u train.py 'two words' 'it'\\''s 1'\n",
-          "  stdout: file, stderr: console\n", "    LOCAL_RANK=1\n", "    WORLD_SIZE=2\n",
+          "  stdout: /logs/job_abcd1234/attempt_0/1/stdout.log\n  stderr: console\n",
+          "  its own environment:\n    LOCAL_RANK=1\n    RANK=1\n", "    WORLD_SIZE=2\n",
           "    MASTER_PORT=(chosen at the start)\n", "    OMP_NUM_THREADS=1\n",
           "    TORCHELASTIC_ERROR_FILE=/logs/job_abcd1234/attempt_0/1/error.json\n",
           "    TORCHELASTIC_USE_AGENT_STORE=True\n"}) {
       CHECK_MESSAGE(contains(text, part), text, " should contain ", part);
     }
+    CHECK(text.find("WORLD_SIZE=2\n") < text.find("node 0, rank 0"));
+    CHECK(text.find("    WORLD_SIZE=2\n") == text.rfind("    WORLD_SIZE=2\n"));
+  }
+
+  TEST_CASE("a dry run shows where a stream goes that is filtered, tee'd or kept nowhere") {
+    const auto streams = [](const Words& options) {
+      auto arguments = options;
+      arguments.insert(arguments.begin(), {"--nproc_per_node=2", "--rdzv_id=job"});
+      arguments.emplace_back("train.py");
+      const auto text = describe_plan(plan_of(arguments));
+      const auto begin = text.find("  stdout: ", text.find("node 0, rank 1"));
+      return text.substr(begin, text.find('\n', begin) - begin);
+    };
+    CHECK(streams({"-t1", "--log_dir=/logs"}) ==
+          "  stdout: console and /logs/job_abcd1234/attempt_0/1/stdout.log");
+    CHECK(streams({"-t1", "--log_dir=/logs", "--local_ranks_filter=0"}) ==
+          "  stdout: /logs/job_abcd1234/attempt_0/1/stdout.log");
+    CHECK(streams({"-r1", "--log_dir=/dev/null"}) == "  stdout: nowhere");
+    CHECK(streams({"--local_ranks_filter=0"}) == "  stdout: nowhere");
   }
 }
