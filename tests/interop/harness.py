@@ -19,7 +19,7 @@ import time
 import unittest
 
 INTERPRETER = os.environ.get("PYTHON_EXEC", "/usr/bin/python3")
-TIME_LIMIT = 200.0  # seconds; below the TIMEOUT of these tests, so that the output is shown
+TIME_LIMIT = 200.0  # seconds; less than CTest's TIMEOUT, so that the output is shown
 SKIPPED = 77
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -146,7 +146,7 @@ def complaints(run, left):
     """What a run of a program that asserts its own claims did wrong."""
     wrong = [f"left behind: {what}" for what in left]
     if run.code != 0:
-        wrong.append(f"ddprun ended with {run.code}")
+        return wrong + [f"ddprun ended with {run.code}"]
     if not re.search(r"^\[default\d+\]:passed$", run.stdout, re.MULTILINE):
         wrong.append("no worker printed 'passed'")
     since_restart = re.split(r"^.*: restarting: .*\n", run.stderr, flags=re.MULTILINE)[-1]
