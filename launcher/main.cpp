@@ -7,6 +7,7 @@
 #include "launcher/plan/host_facts.hpp"
 #include "launcher/plan/make_plan.hpp"
 #include "launcher/report/console_sink.hpp"
+#include "launcher/report/error_file_sink.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/json_lines_sink.hpp"
 #include <ddprun/error.hpp>
@@ -24,6 +25,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace ddprun {
 
@@ -34,19 +36,17 @@ constexpr int kColumnsWithoutTerminal = 100;
 /// How long the console may take for the last of the workers' output.
 constexpr auto kDrainTimeout = std::chrono::seconds(5);
 
-/// Hands each event to the console and, if there is one, to the file.
+/// Hands each event to all of them, in order. They outlive it.
 class Sinks : public EventSink {
  public:
-  Sinks(ConsoleSink& console, JsonLinesSink* file) : console_(console), file_(file) {}
+  void add(EventSink& sink) { sinks_.push_back(&sink); }
 
   void take(const Event& event, std::chrono::system_clock::time_point when) override {
-    console_.take(event, when);
-    if (file_ != nullptr) file_->take(event, when);
+    for (auto* sink : sinks_) sink->take(event, when);
   }
 
  private:
-  ConsoleSink& console_;
-  JsonLinesSink* file_;
+  std::vector<EventSink*> sinks_;
 };
 
 bool is_colored_terminal(int fd) {
@@ -91,10 +91,10 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   const auto level = parse_log_level(level_name);
   raise_limit_of_open_files();
   boost::asio::io_context context(1);
-  std::optional<Sinks> sinks;
+  Sinks sinks;
   const Log log = [&sinks](LogLevel log_level, std::string_view line) {
-    if (log_level < LogLevel::warn || !sinks) return;
-    sinks->take(Warning{std::string(line)}, std::chrono::system_clock::now());
+    if (log_level < LogLevel::warn) return;
+    sinks.take(Warning{std::string(line)}, std::chrono::system_clock::now());
   };
   OutputRouter router(context.get_executor(), {}, log);
   ConsoleSink console(
@@ -102,9 +102,11 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
                       .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal),
                       .is_colored = is_colored_terminal(STDERR_FILENO)},
       [&router](std::string_view lines) { router.write(lines); });
-  std::optional<JsonLinesSink> file;
-  if (plan.events_file) file.emplace(*plan.events_file, 0, log);
-  sinks.emplace(console, file ? &*file : nullptr);
+  sinks.add(console);
+  std::optional<JsonLinesSink> events_file;
+  if (plan.events_file) sinks.add(events_file.emplace(*plan.events_file, 0, log));
+  std::optional<ErrorFileSink> error_file;
+  if (plan.error_file) sinks.add(error_file.emplace(*plan.error_file, log));
   if (!level && !level_name.empty()) {
     log(LogLevel::warn,
         "LOGLEVEL=" + level_name + " is none of DEBUG, INFO, WARNING and ERROR: it is ignored");
@@ -114,7 +116,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   // Before any thread: it forks the guardian.
   Containment containment(ContainmentMode::automatic, log,
                           folder.is_kept() ? std::filesystem::path() : folder.path());
-  Agent agent(context.get_executor(), plan, folder, containment, router, *sinks);
+  Agent agent(context.get_executor(), plan, folder, containment, router, sinks);
   until_the_agent_takes_them.reset();
   int exit_code = kExitFailure;
   std::exception_ptr failure;

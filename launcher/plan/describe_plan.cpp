@@ -105,6 +105,7 @@ std::string describe_plan(const LaunchPlan& plan) {
   text += "restarts: " + std::to_string(plan.max_restarts) +
           ", shutdown timeout: " + seconds_text(plan.shutdown_timeout) + "\n";
   if (plan.log_dir) text += "logs: " + run_folder(*plan.log_dir, plan).string() + "\n";
+  if (plan.error_file) text += "error file of ddprun: " + plan.error_file->string() + "\n";
   if (plan.events_file) text += "events: " + plan.events_file->string() + "\n";
   for (const auto& note : plan.notes) text += "note: " + note + "\n";
   std::vector<Variables> variables;

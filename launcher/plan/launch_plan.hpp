@@ -59,6 +59,8 @@ struct LaunchPlan {
   /// temporary folder.
   std::optional<std::filesystem::path> log_dir;
   std::optional<std::filesystem::path> events_file;
+  /// Where a launcher above this one expects to read of a failure (TORCHELASTIC_ERROR_FILE).
+  std::optional<std::filesystem::path> error_file{};
 
   /// What the operator should be told once: a default that may surprise, an option without effect.
   std::vector<std::string> notes{};

@@ -55,6 +55,8 @@ class Planner {
     plan_.shutdown_timeout = options_.shutdown_timeout;
     plan_.exit_code = options_.exit_code;
     if (!options_.events.empty()) plan_.events_file = options_.events;
+    const auto error_file = facts_.environment("TORCHELASTIC_ERROR_FILE").value_or("");
+    if (!error_file.empty()) plan_.error_file = error_file;
   }
 
   void choose_log_folder() {

@@ -2,14 +2,17 @@
 
 #include <nlohmann/json.hpp>
 
+#include <charconv>
 #include <fstream>
-#include <sstream>
 
 namespace ddprun {
 
 namespace {
 
 using nlohmann::json;
+
+// The year 2200: a timestamp beyond it is none.
+constexpr double kLatestSeconds = 7'258'118'400.0;
 
 std::string string_at(const json& object, const char* key) {
   if (!object.is_object()) return "";
@@ -27,17 +30,66 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+bool is_inside_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
+
+/// Without the end that is too much; no UTF-8 character is cut in two.
+std::string first_part_of(std::string text, std::size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && is_inside_character(text[most])) --most;
+  return text.substr(0, most) + "\n... (cut off)";
+}
+
+/// Without the beginning that is too much: whole lines where there are lines.
+std::string last_part_of(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  auto begin = text.size() - most;
+  const auto line = text.find('\n', begin);
+  if (line != std::string::npos) begin = line + 1;
+  while (begin < text.size() && is_inside_character(text[begin])) ++begin;
+  return "... (cut off)\n" + text.substr(begin);
+}
+
+/// Seconds since 1970, which Python's torchelastic writes as text.
+std::optional<std::chrono::system_clock::time_point> time_in(const json& object) {
+  if (!object.is_object()) return std::nullopt;
+  const auto found = object.find("timestamp");
+  if (found == object.end()) return std::nullopt;
+  double seconds = found->is_number() ? found->get<double>() : 0;
+  if (found->is_string()) {
+    const auto& text = found->get_ref<const std::string&>();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  }
+  if (!(seconds > 0 && seconds < kLatestSeconds)) return std::nullopt;
+  return std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::duration<double>(seconds)));
+}
+
+ErrorReport read_document(const json& document) {
+  const auto message = document.find("message");
+  if (message == document.end()) return {};
+  if (!message->is_object()) {
+    return {.message = string_at(document, "message"), .traceback = "", .when = time_in(document)};
+  }
+  const auto found = message->find("extraInfo");
+  const json extra = found == message->end() ? json() : *found;
+  return {.message = string_at(*message, "message"),
+          .traceback = string_at(extra, "py_callstack"),
+          .when = time_in(extra)};
+}
+
 }  // namespace
 
 ErrorReport parse_error_report(std::string_view text) {
   const json document = json::parse(text, nullptr, false);
-  if (!document.is_object()) return {.message = printable(text), .traceback = ""};
-  const auto message = document.find("message");
-  if (message == document.end()) return {};
-  if (!message->is_object()) return {.message = string_at(document, "message"), .traceback = ""};
-  const auto extra = message->find("extraInfo");
-  return {.message = string_at(*message, "message"),
-          .traceback = extra == message->end() ? "" : string_at(*extra, "py_callstack")};
+  auto report = document.is_object() ? read_document(document)
+                                     : ErrorReport{.message = printable(text), .traceback = ""};
+  report.message = first_part_of(std::move(report.message), kErrorMessageBytesMax);
+  report.traceback = last_part_of(report.traceback, kErrorTracebackBytesMax);
+  return report;
 }
 
 ErrorReport read_error_report(const std::filesystem::path& file) {

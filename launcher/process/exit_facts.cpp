@@ -118,6 +118,7 @@ void add_exit_facts(WorkerExited& exited, const ProcessExit& exit, const WorkerS
   auto report = read_error_report(spec.error_file);
   exited.error_message = std::move(report.message);
   exited.error_traceback = std::move(report.traceback);
+  exited.error_time = report.when;
   if (exit.signal == SIGKILL && !exited.was_stopped)
     exited.is_out_of_memory = out_of_memory.has_killed(exited.pid);
   if (exit.has_dumped_core) {

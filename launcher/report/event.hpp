@@ -64,8 +64,10 @@ struct WorkerExited {
   std::int64_t peak_memory_bytes = 0;
   double ran_seconds = 0;  ///< from start to end
   std::optional<std::filesystem::path> core_file;
-  std::string error_message;            ///< from its error file, or empty
-  std::string error_traceback;          ///< from its error file, or empty
+  std::string error_message;    ///< from its error file, or empty
+  std::string error_traceback;  ///< from its error file, or empty
+  /// When it recorded the error, if the file says so.
+  std::optional<std::chrono::system_clock::time_point> error_time{};
   std::vector<std::string> last_lines;  ///< of its standard error, oldest first
   std::filesystem::path log_folder{};   ///< of this worker in this attempt; empty: none is kept
 

@@ -136,6 +136,7 @@ void add_root_cause(Page& page, const WorkerExited& worker, const ReportFacts& f
   page.field("core", worker.core_file ? worker.core_file->string() : "");
   page.field("logs", worker.log_folder.string());
   page.field("message", worker.error_message);
+  page.field("recorded", worker.error_time ? utc(*worker.error_time) : "");
   // Python prints its traceback on standard error, too, and an exception that was caught in C++ has
   // left no trace but its message: once is enough.
   const auto traceback = lines_of(worker.error_traceback);

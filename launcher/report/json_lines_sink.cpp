@@ -107,6 +107,7 @@ Json fields(const WorkerExited& event) {
           {"core_file", event.core_file ? Json(event.core_file->string()) : Json()},
           {"error_message", event.error_message},
           {"error_traceback", event.error_traceback},
+          {"error_time", event.error_time ? Json(timestamp(*event.error_time)) : Json()},
           {"last_lines", event.last_lines},
           {"log_folder", path_or_null(event.log_folder)}};
 }

@@ -68,6 +68,7 @@ TEST_SUITE("json lines") {
     exited.core_file = "/cores/1";
     exited.error_message = "boom";
     exited.error_traceback = "line 1\nline 2";
+    exited.error_time = std::chrono::system_clock::time_point(1'795'227'646s);
     exited.last_lines = {"a", "b"};
     exited.log_folder = "/logs/5";
     RunFinished finished;
@@ -93,7 +94,8 @@ TEST_SUITE("json lines") {
          R"({"event":"worker_exited","attempt":1,"rank":5,"local_rank":2,"pid":4711,
              "exit_code":null,"signal":"SIGSEGV","was_stopped":false,"is_out_of_memory":true,
              "peak_memory_bytes":1099511627776,"ran_seconds":2.5,"core_file":"/cores/1",
-             "error_message":"boom","error_traceback":"line 1\nline 2","last_lines":["a","b"],
+             "error_message":"boom","error_traceback":"line 1\nline 2",
+             "error_time":"2026-11-21T02:20:46.000000Z","last_lines":["a","b"],
              "log_folder":"/logs/5"})"},
         {WorkersStopping{1, "why", {0, 2}},
          R"({"event":"workers_stopping","attempt":1,"reason":"why","ranks":[0,2]})"},

@@ -49,6 +49,7 @@ RunFinished rich_failure() {
   culprit.log_folder = "/home/me/logs/job_abcd1234/attempt_1/2";
   culprit.error_message = "RuntimeError: the batch of 4096 samples does not fit into the memory";
   culprit.error_traceback = "Traceback (most recent call last):\n  File \"train.py\", line 3\n";
+  culprit.error_time = kNoon - std::chrono::seconds(3);
   culprit.last_lines = {"epoch 1",
                         "\x1b[31mloading the whole data set into memory, please be "
                         "patient and wait\x1b[0m"};
@@ -76,6 +77,7 @@ Root cause (first failure observed):
   logs      : /home/me/logs/job_abcd1234/attempt_1/2
   message   : RuntimeError: the batch of 4096 samples does
               not fit into the memory
+  recorded  : 2026-11-21 12:34:53 UTC
   traceback:
     | Traceback (most recent call last):
     |   File "train.py", line 3
@@ -106,6 +108,7 @@ Root cause (first failure observed):
   core      : /var/lib/cores/core.26602
   logs      : /home/me/logs/job_abcd1234/attempt_1/2
   message   : RuntimeError: the batch of 4096 samples does not fit into the memory
+  recorded  : 2026-11-21 12:34:53 UTC
   traceback:
     | Traceback (most recent call last):
     |   File "train.py", line 3

@@ -18,6 +18,14 @@
 using namespace ddprun;
 namespace fs = std::filesystem;
 
+namespace {
+
+std::chrono::system_clock::time_point at(std::int64_t seconds) {
+  return std::chrono::system_clock::time_point(std::chrono::seconds(seconds));
+}
+
+}  // namespace
+
 TEST_SUITE("error file") {
   TEST_CASE("torchelastic's forms and plain text are understood") {
     struct Row {
@@ -26,8 +34,16 @@ TEST_SUITE("error file") {
     };
     const std::vector<Row> table = {
         {R"({"message": {"message": "KeyError: 'boom'", "extraInfo": {"py_callstack": "File a",
-             "timestamp": "1"}, "errorCode": 3}})",
-         {.message = "KeyError: 'boom'", .traceback = "File a"}},
+             "timestamp": "1795226824"}, "errorCode": 3}})",
+         {.message = "KeyError: 'boom'", .traceback = "File a", .when = at(1'795'226'824)}},
+        {R"({"message": {"message": "m", "extraInfo": {"timestamp": 1795226824}}})",
+         {.message = "m", .traceback = "", .when = at(1'795'226'824)}},
+        {R"({"message": "plain", "timestamp": 1795226824})",
+         {.message = "plain", .traceback = "", .when = at(1'795'226'824)}},
+        {R"({"message": "m", "timestamp": "soon"})", {.message = "m", .traceback = ""}},
+        {R"({"message": "m", "timestamp": -5})", {.message = "m", .traceback = ""}},
+        {R"({"message": "m", "timestamp": 1e300})", {.message = "m", .traceback = ""}},
+        {R"({"message": "m", "timestamp": "nan"})", {.message = "m", .traceback = ""}},
         {R"({"message": {"message": "m"}})", {.message = "m", .traceback = ""}},
         {R"({"message": "plain"})", {.message = "plain", .traceback = ""}},
         {R"({"message": {"message": "m", "extraInfo": "none"}})",
@@ -62,7 +78,7 @@ TEST_SUITE("error file") {
       }
       parse_error_report(text);
     }
-    CHECK(parse_error_report(std::string(100'000, '[')).message.size() == 100'000);
+    CHECK(parse_error_report(std::string(100'000, '[')).message.front() == '[');
   }
 
   TEST_CASE("a missing file is an empty report and a huge one is read in part") {
@@ -71,7 +87,29 @@ TEST_SUITE("error file") {
     CHECK(read_error_report("") == ErrorReport{});
     CHECK(read_error_report(folder.path()) == ErrorReport{});
     std::ofstream(folder.path() / "huge") << std::string(2 * kErrorFileBytesMax, 'x');
-    CHECK(read_error_report(folder.path() / "huge").message.size() == kErrorFileBytesMax);
+    const auto cut = std::string(kErrorMessageBytesMax, 'x') + "\n... (cut off)";
+    CHECK(read_error_report(folder.path() / "huge").message == cut);
+  }
+
+  TEST_CASE("a long message keeps its beginning, a long traceback its end, in whole characters") {
+    const auto report_of = [](const std::string& message, const std::string& traceback) {
+      return parse_error_report(R"({"message": {"message": ")" + message +
+                                R"(", "extraInfo": {"py_callstack": ")" + traceback + "\"}}}");
+    };
+    std::string umlauts;
+    while (umlauts.size() < 2 * kErrorTracebackBytesMax) umlauts += "\u00e4";
+    const auto whole = report_of("x" + umlauts, umlauts + "x");
+    CHECK(whole.message.starts_with("x\u00e4"));
+    CHECK(whole.message.ends_with("\u00e4\n... (cut off)"));
+    CHECK(whole.traceback.starts_with("... (cut off)\n\u00e4"));
+    CHECK(whole.traceback.ends_with("\u00e4x"));
+
+    std::string lines;
+    while (lines.size() < 2 * kErrorTracebackBytesMax) lines += "  File t.py, line 7\\n";
+    const auto tail = report_of("m", lines + "KeyError: 1").traceback;
+    CHECK(tail.starts_with("... (cut off)\n  File t.py, line 7\n"));
+    CHECK(tail.ends_with("\nKeyError: 1"));
+    CHECK(tail.size() <= kErrorTracebackBytesMax + 20);
   }
 }
 

@@ -1,0 +1,92 @@
+// Error files: those that workers leave for the agent, and the one that the agent leaves for a
+// launcher above it.
+#include "tests/support/launch.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+using namespace ddprun::test;
+using nlohmann::json;
+
+namespace {
+
+/// A script that records an error as torchelastic's decorator does, then fails.
+std::string record_and_fail(const std::string& message) {
+  const json document = {
+      {"message",
+       {{"message", message},
+        {"extraInfo", {{"py_callstack", "  File a.py, line 7"}, {"timestamp", "1795227640"}}}}}};
+  return "echo '" + document.dump() + "' >$TORCHELASTIC_ERROR_FILE; exit 3";
+}
+
+}  // namespace
+
+TEST_SUITE("error files") {
+  TEST_CASE("what a worker recorded stands in the report, with its time") {
+    const auto result = run_program(launch({}, record_and_fail("KeyError: boom")));
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.output, "  message   : KeyError: boom\n"));
+    CHECK(contains(result.output, "  recorded  : 2026-11-21 02:20:40 UTC\n"));
+    CHECK(contains(result.output, "    |   File a.py, line 7\n"));
+  }
+
+  TEST_CASE("the agent passes the root cause on to the launcher above it") {
+    const TemporaryFolder folder;
+    const auto script = "[ $RANK = 1 ] || sleep 1000; echo file=$TORCHELASTIC_ERROR_FILE; " +
+                        record_and_fail("KeyError: boom");
+    const auto result = run_program(launch({"--nproc_per_node=2"}, script),
+                                    {{"TORCHELASTIC_ERROR_FILE", folder / "error.json"}});
+    CHECK(result.exit_code == 1);
+    CHECK_FALSE(contains(result.output, "file=" + folder.path().string()));
+    const auto message = json::parse(read_file(folder / "error.json")).at("message");
+    CHECK(message.at("message") == "KeyError: boom");
+    CHECK(message.at("errorCode") == 3);
+    CHECK(message.at("extraInfo").at("timestamp") == "1795227640");
+  }
+
+  TEST_CASE("a ddprun within a ddprun tells the outer one of its root cause") {
+    auto inner = launch({"--nproc_per_node=2"}, record_and_fail("KeyError: boom"));
+    // What is left of the script's macros is for the inner one.
+    std::vector<std::string> outer = {in_bin("ddprun")};
+    for (const auto& word : inner) {
+      std::string escaped;
+      for (const char c : word) escaped += c == '$' ? std::string("$$") : std::string(1, c);
+      outer.push_back(escaped);
+    }
+    const auto result = run_program(outer);
+    CHECK(result.exit_code == 1);
+    // The inner one's report comes behind prefixes.
+    CHECK(contains(result.output, "\n  message   : KeyError: boom\n"));
+  }
+
+  TEST_CASE("a run that succeeds in the end leaves no error file") {
+    const TemporaryFolder folder;
+    const auto script = "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; " + record_and_fail("boom");
+    const auto result = run_program(launch({"--max_restarts=1"}, script),
+                                    {{"TORCHELASTIC_ERROR_FILE", folder / "error.json"}});
+    CHECK(result.exit_code == 0);
+    CHECK_FALSE(std::filesystem::exists(folder / "error.json"));
+  }
+
+  TEST_CASE("an error file of the agent that cannot be written is a warning only") {
+    const auto result = run_program(launch({"--exit_code=worker"}, "exit 5"),
+                                    {{"TORCHELASTIC_ERROR_FILE", "/no/such/folder/error.json"}});
+    CHECK(result.exit_code == 5);
+    CHECK(contains(result.output, "TORCHELASTIC_ERROR_FILE=/no/such/folder/error.json: cannot"));
+    CHECK(contains(result.output, "Root cause"));
+  }
+
+  TEST_CASE("an error file of any content and size is survived") {
+    for (const std::string content :
+         {"head -c 3000000 /dev/zero", "head -c 3000000 /dev/zero | tr '\\0' '['",
+          "printf '{\"message\": {\"mess'", "printf 'in plain words'", "true"}) {
+      CAPTURE(content);
+      const auto result = run_program(launch({}, content + " >$TORCHELASTIC_ERROR_FILE; exit 1"));
+      CHECK(result.exit_code == 1);
+      CHECK(contains(result.output, "Root cause"));
+      CHECK(result.output.size() < 20'000);
+    }
+  }
+}

@@ -1,0 +1,105 @@
+#include "launcher/report/error_file_sink.hpp"
+
+#include "tests/support/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+#include <fstream>
+#include <sys/stat.h>
+
+using namespace ddprun;
+using nlohmann::json;
+using test::TemporaryFolder;
+
+namespace {
+
+const auto kRecorded = std::chrono::system_clock::time_point(std::chrono::seconds(1'795'227'640));
+const auto kNow = kRecorded + std::chrono::milliseconds(6500);
+
+RunFinished failed_by(const WorkerExited& cause) {
+  return {.result = RunResult::failed,
+          .exit_code = 1,
+          .attempts = 1,
+          .reason = "no restarts left",
+          .failures = {cause, {.rank = 7, .exit_code = 9}}};
+}
+
+json message_of(const RunFinished& finished) {
+  return json::parse(error_document(finished, kNow)).at("message");
+}
+
+/// What the sink says on taking this event.
+std::string complaint(const std::filesystem::path& file, const Event& event) {
+  std::string said;
+  ErrorFileSink sink(file, [&](LogLevel level, std::string_view line) {
+    CHECK(level == LogLevel::warn);
+    said += line;
+  });
+  sink.take(event, kNow);
+  return said;
+}
+
+}  // namespace
+
+TEST_SUITE("agent's error file") {
+  TEST_CASE("it holds the root cause's error with its exit code, in torchelastic's form") {
+    const auto message = message_of(failed_by({.rank = 2,
+                                               .exit_code = 3,
+                                               .error_message = "KeyError: 'boom'",
+                                               .error_traceback = "Traceback: x",
+                                               .error_time = kRecorded}));
+    CHECK(message == json::parse(R"({"message": "KeyError: 'boom'", "errorCode": 3,
+      "extraInfo": {"py_callstack": "Traceback: x", "timestamp": "1795227640"}})"));
+  }
+
+  TEST_CASE("of a worker that recorded nothing it tells how it ended") {
+    const auto killed = message_of(failed_by({.rank = 2, .signal = SIGSEGV}));
+    CHECK(killed.at("message") == "rank 2 ended with SIGSEGV");
+    CHECK(killed.at("errorCode") == -SIGSEGV);
+    CHECK(killed.at("extraInfo").at("timestamp") == "1795227646");
+    const auto failed =
+        message_of(failed_by({.rank = 2, .exit_code = 4, .last_lines = {"a", "no space left"}}));
+    CHECK(failed.at("message") == "rank 2 ended with exit code 4; its last line: no space left");
+  }
+
+  TEST_CASE("a run that no worker ended gives its own reason and exit code") {
+    const RunFinished interrupted{.result = RunResult::interrupted,
+                                  .exit_code = 143,
+                                  .reason = "interrupted by a signal",
+                                  .failures = {{.rank = 1, .signal = SIGTERM}}};
+    CHECK(message_of(interrupted).at("message") == "interrupted by a signal");
+    CHECK(message_of(interrupted).at("errorCode") == 143);
+  }
+
+  TEST_CASE("text that is not UTF-8 makes no file that cannot be read") {
+    CHECK(message_of(failed_by({.exit_code = 1, .error_message = "a\xff"})).at("message") ==
+          "a\uFFFD");
+  }
+
+  TEST_CASE("the file is written at the end of a run that did not succeed, and only then") {
+    const TemporaryFolder folder;
+    const auto file = folder.path() / "error.json";
+    CHECK(complaint(file, RunFinished{}).empty());
+    CHECK(complaint(file, WorkerExited{.exit_code = 1}).empty());
+    CHECK_FALSE(std::filesystem::exists(file));
+    std::ofstream(file) << std::string(100'000, 'x');
+    CHECK(complaint(file, failed_by({.rank = 2, .exit_code = 3})).empty());
+    std::ifstream stream(file);
+    CHECK(json::parse(stream).at("message").at("errorCode") == 3);
+  }
+
+  TEST_CASE("a file that cannot be written is a warning that names it") {
+    const TemporaryFolder folder;
+    const auto failure = failed_by({.exit_code = 1});
+    const auto absent = folder.path() / "absent" / "error.json";
+    CHECK(complaint(absent, failure) == "TORCHELASTIC_ERROR_FILE=" + absent.string() +
+                                            ": cannot be written: No such file or directory");
+    CHECK(complaint("/dev/full", failure) ==
+          "TORCHELASTIC_ERROR_FILE=/dev/full: cannot be written: No space left on device");
+    const auto pipe = folder.path() / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    CHECK(complaint(pipe, failure).ends_with("cannot be written: No such device or address"));
+  }
+}
