@@ -48,7 +48,9 @@ class Attempt::Impl {
     folder.end_attempt(facts_.attempt);
     if (!strays.empty()) {
       tell(Warning{std::to_string(strays.size()) +
-                   " processes that the workers had left running were killed"});
+                   (strays.size() == 1 ? " process" : " processes") +
+                   " that the workers had left running " + (strays.size() == 1 ? "was" : "were") +
+                   " stopped"});
     }
     co_return std::move(end_);
   }

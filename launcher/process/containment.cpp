@@ -44,11 +44,22 @@ std::string random_word() {
   return word;
 }
 
-void wait_for_ends(const std::vector<int>& pidfds, Deadline deadline) {
-  for (const int pidfd : pidfds) {
-    pollfd ready{.fd = pidfd, .events = POLLIN, .revents = 0};
+/// A process by a descriptor, which goes on meaning this one when its number is given to another.
+struct OpenProcess {
+  pid_t pid = -1;
+  int pidfd = -1;
+
+  void signal(int signal) const noexcept {
+    ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0);
+  }
+};
+
+/// Closes the descriptors when the processes have ended, or at the deadline.
+void wait_for_ends(const std::vector<OpenProcess>& processes, Deadline deadline) {
+  for (const auto& process : processes) {
+    pollfd ready{.fd = process.pidfd, .events = POLLIN, .revents = 0};
     ::poll(&ready, 1, deadline.remaining_poll_milliseconds());
-    ::close(pidfd);
+    ::close(process.pidfd);
   }
 }
 
@@ -108,7 +119,25 @@ class Containment::Impl {
 
   void kill() const noexcept {
     if (kill_cgroup()) return;
-    for (const int pidfd : kill_each(members())) ::close(pidfd);
+    for (const auto& member : open_members(members())) {
+      member.signal(SIGKILL);
+      ::close(member.pidfd);
+    }
+  }
+
+  std::vector<pid_t> ask_until_none(Deadline deadline) const {
+    std::vector<pid_t> asked;
+    const auto open = open_members(members());
+    for (const auto& member : open) {
+      if (ignores(member.pid, SIGTERM)) continue;
+      member.signal(SIGTERM);
+      asked.push_back(member.pid);
+    }
+    wait_for_ends(open, deadline);
+    // The end of a process' leader is told a little before the cgroup has lost it.
+    if (cgroup_) cgroup_->wait_until_empty(deadline);
+    reap_orphans({});
+    return asked;
   }
 
   std::vector<pid_t> kill_until_none(Deadline deadline) const {
@@ -173,7 +202,9 @@ class Containment::Impl {
     if (kill_cgroup()) {
       cgroup_->wait_until_empty(deadline);
     } else {
-      wait_for_ends(kill_each(pids), deadline);
+      const auto open = open_members(pids);
+      for (const auto& member : open) member.signal(SIGKILL);
+      wait_for_ends(open, deadline);
     }
   }
 
@@ -187,21 +218,20 @@ class Containment::Impl {
            std::find(adopted.begin(), adopted.end(), pid) != adopted.end();
   }
 
-  /// Returns pidfds of the processes that were signalled. A number may have been given to another
-  /// process since it was read: the descriptor is opened first, then membership is asked again.
-  std::vector<int> kill_each(const std::vector<pid_t>& pids) const noexcept {
-    std::vector<int> pidfds;
+  /// Those of the processes that are members. A number may have been given to another process since
+  /// it was read: the descriptor is opened first, then membership is asked again.
+  std::vector<OpenProcess> open_members(const std::vector<pid_t>& pids) const noexcept {
+    std::vector<OpenProcess> open;
     for (const pid_t pid : pids) {
       const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
       if (pidfd < 0) continue;
       if (is_member(pid)) {
-        ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
-        pidfds.push_back(pidfd);
+        open.push_back({.pid = pid, .pidfd = pidfd});
       } else {
         ::close(pidfd);
       }
     }
-    return pidfds;
+    return open;
   }
 
   std::string word_;
@@ -246,6 +276,10 @@ void Containment::reap_orphans(const std::vector<pid_t>& own) const noexcept {
 
 void Containment::kill() const noexcept {
   impl_->kill();
+}
+
+std::vector<pid_t> Containment::ask_until_none(Deadline deadline) const {
+  return impl_->ask_until_none(deadline);
 }
 
 std::vector<pid_t> Containment::kill_until_none(Deadline deadline) const {

@@ -61,6 +61,12 @@ class Containment {
   /// Sends SIGKILL to every member, at once where there is a cgroup. Does not wait.
   void kill() const noexcept;
 
+  /// Asks the members to end by SIGTERM and waits until none is left or the deadline has passed,
+  /// blocking; returns the pids of those asked. Members that ignore it are only waited for: so do
+  /// helpers that end by themselves when they have tidied up after a worker, such as the process
+  /// in which Python's multiprocessing keeps account of shared memory.
+  std::vector<pid_t> ask_until_none(Deadline deadline) const;
+
   /// Kills until no member is left or the deadline has passed, blocking; returns the pids it met.
   std::vector<pid_t> kill_until_none(Deadline deadline) const;
 

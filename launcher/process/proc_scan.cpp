@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -57,6 +58,20 @@ ProcessState parse_process_state(std::string_view stat_text) {
 
 ProcessState process_state(pid_t pid) {
   return parse_process_state(read_bounded(proc_path(pid, "stat"), 4096));
+}
+
+bool status_ignores(std::string_view status_text, int signal) {
+  constexpr std::string_view kName = "\nSigIgn:\t";
+  const auto begin = status_text.find(kName);
+  if (begin == std::string_view::npos) return false;
+  const auto digits = status_text.substr(begin + kName.size());
+  std::uint64_t mask = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), mask, 16);
+  return (mask >> (signal - 1) & 1) != 0;
+}
+
+bool ignores(pid_t pid, int signal) {
+  return status_ignores(read_bounded(proc_path(pid, "status"), 16384), signal);
 }
 
 std::string kernel_wait_channel(pid_t pid) {

@@ -24,6 +24,12 @@ ProcessState parse_process_state(std::string_view stat_text);
 
 ProcessState process_state(pid_t pid);
 
+/// True if the text of /proc/PID/status says that the process ignores the signal.
+bool status_ignores(std::string_view status_text, int signal);
+
+/// True if the process exists and ignores the signal.
+bool ignores(pid_t pid, int signal);
+
 /// What the process waits for in the kernel, from /proc/PID/wchan; "unknown" if it is not told.
 std::string kernel_wait_channel(pid_t pid);
 

@@ -132,8 +132,9 @@ asio::awaitable<void> WorkerGroup::Impl::watch_worker(std::shared_ptr<Impl> self
     co_return;  // the group has been destroyed
   }
   if (worker->has_ended) co_return;  // given up
-  // The attempt is over; a child that holds the output open would only delay the next one.
-  if (!worker->was_stopped) worker->process.kill_group_if_killed();
+  // The attempt is over; a child that holds the output open would only delay the next one. Not
+  // SIGKILL: some of the children are there to tidy up after the worker.
+  if (!worker->was_stopped) worker->process.end_group_if_killed();
   const ProcessExit exit = worker->process.reap();
   worker->has_ended = true;
   WorkerExited exited = self->exit_of(*worker, exit);

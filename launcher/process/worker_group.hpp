@@ -74,8 +74,9 @@ class WorkerGroup {
   /// Marks the attempt aborted for the workers' runtimes, naming the culprit.
   void abort(int rank, const std::string& reason);
 
-  /// After NothingLeft: kills descendants that outlived their workers (other sessions included) and
-  /// returns their pids once they are gone, at most 1 s later.
+  /// After NothingLeft: ends descendants that outlived their workers (other sessions included), by
+  /// SIGTERM and after 1 s by SIGKILL, and returns their pids once they are gone, at most 2 s
+  /// later. Those that ignore SIGTERM and have ended by themselves are not among them.
   boost::asio::awaitable<std::vector<pid_t>> sweep();
 
   class Impl;

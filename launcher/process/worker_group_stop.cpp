@@ -1,6 +1,7 @@
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/worker_group_impl.hpp"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -17,7 +18,8 @@ using namespace std::chrono_literals;
 constexpr auto kKilledWarningAfter = 5s;
 // And by then it is given up: the run must be able to end.
 constexpr auto kKilledLimit = 60s;
-// How long sweep() may take.
+// How long descendants may tidy up after the last worker's end, and how long they may take to die.
+constexpr auto kTidyLimit = 1s;
 constexpr auto kSweepLimit = 1s;
 
 std::string one_decimal(std::chrono::duration<double> seconds) {
@@ -108,7 +110,11 @@ void WorkerGroup::Impl::give_up_killed() {
 }
 
 boost::asio::awaitable<std::vector<pid_t>> WorkerGroup::Impl::sweep() {
-  co_return containment_.kill_until_none(Deadline::after(kSweepLimit));
+  auto ended = containment_.ask_until_none(Deadline::after(kTidyLimit));
+  for (const pid_t pid : containment_.kill_until_none(Deadline::after(kSweepLimit))) {
+    if (std::find(ended.begin(), ended.end(), pid) == ended.end()) ended.push_back(pid);
+  }
+  co_return ended;
 }
 
 void WorkerGroup::Impl::close() {

@@ -99,11 +99,11 @@ class WorkerProcess::Impl {
             .peak_memory_bytes = usage.ru_maxrss * 1024L};
   }
 
-  void kill_group_if_killed() noexcept {
+  void end_group_if_killed() noexcept {
     siginfo_t info{};
     // The number cannot be given to another group before the process has been reaped.
     ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
-    if (info.si_pid == pid_ && info.si_code != CLD_EXITED) signal_group(SIGKILL);
+    if (info.si_pid == pid_ && info.si_code != CLD_EXITED) signal_group(SIGTERM);
   }
 
   void signal_group(int signal) noexcept {
@@ -167,8 +167,8 @@ bool WorkerProcess::has_ended() const {
   return impl_->has_ended();
 }
 
-void WorkerProcess::kill_group_if_killed() noexcept {
-  impl_->kill_group_if_killed();
+void WorkerProcess::end_group_if_killed() noexcept {
+  impl_->end_group_if_killed();
 }
 
 ProcessExit WorkerProcess::reap() {

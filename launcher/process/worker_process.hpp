@@ -45,8 +45,8 @@ class WorkerProcess {
   /// True if it has ended (reaped or not).
   bool has_ended() const;
 
-  /// After its end by a signal: kills what is left of its process group. Before reap().
-  void kill_group_if_killed() noexcept;
+  /// After its end by a signal: sends SIGTERM to what is left of its process group. Before reap().
+  void end_group_if_killed() noexcept;
 
   /// Takes the exit status of a process that has ended.
   ProcessExit reap();

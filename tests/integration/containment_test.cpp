@@ -92,6 +92,35 @@ TEST_SUITE("containment") {
     }
   }
 
+  TEST_CASE("a helper that ignores SIGTERM gets to tidy up after a killed worker") {
+    for (const auto mode : modes()) {
+      CAPTURE(static_cast<int>(mode));
+      WorkerBench bench(1, mode);
+      const auto pipe = (bench.folder() / "pipe").string(),
+                 tidy = (bench.folder() / "tidy").string();
+      // As the resource tracker of Python's multiprocessing: the end of the pipe is the worker's.
+      bench.start({shell_worker(
+          0, "mkfifo " + pipe + "; (trap '' TERM; cat " + pipe + "; sleep 0.2; echo done >" + tidy +
+                 ") </dev/null >/dev/null 2>&1 & exec 3>" + pipe + "; kill -9 $$")});
+      bench.run_to_end();
+      CHECK(bench.sweep().empty());
+      CHECK(read(tidy) == "done\n");
+    }
+  }
+
+  TEST_CASE("a descendant that ignores SIGTERM and does not end is killed") {
+    for (const auto mode : modes()) {
+      CAPTURE(static_cast<int>(mode));
+      WorkerBench bench(1, mode);
+      const auto file = bench.folder() / "pid";
+      bench.start({shell_worker(0, "trap '' TERM; " + in_own_session(file) + "while [ ! -s " +
+                                       file.string() + " ]; do sleep 0.01; done")});
+      bench.run_to_end();
+      CHECK(bench.sweep() == std::vector<pid_t>{pid_in(file)});
+      CHECK_FALSE(is_alive(pid_in(file)));
+    }
+  }
+
   TEST_CASE("nothing is left when the agent is killed") {
     for (const auto mode : modes()) {
       CAPTURE(static_cast<int>(mode));

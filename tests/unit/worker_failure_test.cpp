@@ -222,6 +222,17 @@ TEST_SUITE("process state") {
     }
     CHECK_FALSE(process_state(::getpid()).is_exiting());
   }
+
+  TEST_CASE("which signals a process ignores is read from its status") {
+    const std::string status =
+        "Name:\tSigIgn:\nSigBlk:\tffff\nSigIgn:\t0000000001004000\nSigCgt:\t0\n";
+    CHECK(status_ignores(status, SIGTERM));
+    CHECK_FALSE(status_ignores(status, SIGINT));
+    for (const char* text : {"", "SigIgn", "\nSigIgn:\t", "\nSigIgn:\tx", "\nSigIgn:\t-1"}) {
+      CHECK_FALSE(status_ignores(text, SIGTERM));
+    }
+    CHECK_FALSE(ignores(::getpid(), SIGKILL));
+  }
 }
 
 TEST_SUITE("cgroup") {
