@@ -6,7 +6,7 @@ _ddprun() {
   local options="--nproc_per_node --role --numa_binding --start_method --max_restarts --monitor_interval
     --signals_to_handle --shutdown_timeout --log_dir --redirects --tee --local_ranks_filter --duplicate_stdout_filters
     --duplicate_stderr_filters --logs_specs --event_log_handler --nnodes --rdzv_backend --rdzv_endpoint --rdzv_id
-    --rdzv_conf --node_rank --master_addr --master_port --local_addr --exit_code --events --omp_num_threads"
+    --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --exit_code --events --omp_num_threads"
   # An '=' is a word of its own where bash breaks words at it.
   local valued="${previous}"
   if [[ "${current}" == "=" ]]; then
@@ -42,6 +42,7 @@ _ddprun() {
     __numa_binding) words="node socket exclusive core-complex" ;;
     __start_method) words="spawn fork forkserver" ;;
     __rdzv_backend) words="static c10d" ;;
+    __affinity) words="none cores exclusive node socket l3" ;;
     __exit_code) words="torchrun worker" ;;
     __omp_num_threads) words="auto" ;;
     __event_log_handler) words="null" ;;

@@ -51,6 +51,7 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
         .arguments = worker.arguments,
         .environment = to_environment(make_worker_env(plan, facts, local_rank)),
         .cpus = worker.cpus,
+        .memory_node = worker.memory_node,
         .open_files_max = plan.worker_open_files_max,
         .standard_output = make_stream_spec(plan, worker.standard_output, worker.is_shown, prefix,
                                             folder / kStandardOutputFile),

@@ -55,12 +55,21 @@ struct RendezvousEndpoint {
   bool operator==(const RendezvousEndpoint&) const = default;
 };
 
-enum class NumaBinding {
-  none,
-  node,          ///< all CPUs of the worker's NUMA node
-  socket,        ///< all CPUs of that node's socket
-  exclusive,     ///< cores of the node that no other worker has
-  core_complex,  ///< CPUs of the node that share a last-level cache
+/// Which CPUs each worker runs on.
+struct Affinity {
+  enum class Kind {
+    none,       ///< wherever ddprun may
+    cores,      ///< an equal share of whole cores; workers share cores where there are too few
+    exclusive,  ///< the same, but an error where there are too few
+    node,       ///< all CPUs of the worker's NUMA node
+    socket,     ///< all CPUs of that node's socket
+    l3,         ///< CPUs of the node that share a last-level cache
+    list,       ///< as given
+  };
+  Kind kind = Kind::none;
+  std::vector<std::vector<int>> lists{};  ///< by local rank; Kind::list only
+
+  bool operator==(const Affinity&) const = default;
 };
 
 /// Which exit code ddprun ends with when the workers failed.
@@ -81,7 +90,8 @@ struct LaunchOptions {
   bool use_env = false;
   bool pass_local_rank = false;
   bool virtual_local_rank = false;
-  NumaBinding numa_binding = NumaBinding::none;
+  Affinity affinity;
+  Affinity numa_binding;        ///< torchrun's spelling
   std::string omp_num_threads;  ///< a number, "auto", or empty
   std::string role = "default";
   std::string start_method = "spawn";

@@ -40,12 +40,13 @@ std::string set_name(LaunchOptions& options, const std::string& value) {
 }
 
 std::string set_numa_binding(LaunchOptions& options, const std::string& value) {
+  using Kind = Affinity::Kind;
   std::string word;
   auto problem = keep(word, parse_word(value, {"node", "socket", "exclusive", "core-complex"}));
-  if (word == "node") options.numa_binding = NumaBinding::node;
-  if (word == "socket") options.numa_binding = NumaBinding::socket;
-  if (word == "exclusive") options.numa_binding = NumaBinding::exclusive;
-  if (word == "core-complex") options.numa_binding = NumaBinding::core_complex;
+  if (word == "node") options.numa_binding.kind = Kind::node;
+  if (word == "socket") options.numa_binding.kind = Kind::socket;
+  if (word == "exclusive") options.numa_binding.kind = Kind::exclusive;
+  if (word == "core-complex") options.numa_binding.kind = Kind::l3;
   return problem;
 }
 
@@ -184,6 +185,10 @@ constexpr OptionEntry kNodes[] = {
 };
 
 constexpr OptionEntry kOwn[] = {
+    {"affinity", 0, "none|cores|exclusive|node|socket|l3|LIST;...", OptionGroup::own, "", "none",
+     "Which CPUs each worker runs on: an equal share of the cores near its GPU, all CPUs of a NUMA "
+     "node, socket or cache, or lists by local rank like 0-7;8-15.",
+     [](Options& o, Text v) { return keep(o.affinity, parse_affinity(v)); }},
     {"exit_code", 0, "torchrun|worker", OptionGroup::own, "", "torchrun",
      "When a worker failed, end with 1 as torchrun does, or with the worker's own exit code (128 "
      "plus its signal).",
@@ -191,7 +196,8 @@ constexpr OptionEntry kOwn[] = {
     {"events", 0, "FILE", OptionGroup::own, "", "",
      "Append a JSON object for each thing that happens to this file.", set_name<&Options::events>},
     {"omp_num_threads", 0, "N|auto", OptionGroup::own, "", "1 if there are several workers",
-     "OMP_NUM_THREADS of each worker. auto: its share of the CPUs.", set_omp_num_threads},
+     "OMP_NUM_THREADS of each worker. auto: its share of the CPUs, or its cores if it is bound.",
+     set_omp_num_threads},
     {"pass_local_rank", 0, "", OptionGroup::own, "", "",
      "Put --local_rank=N before the program's arguments, as torch.distributed.launch did.",
      set_flag<&Options::pass_local_rank>},

@@ -1,5 +1,6 @@
 #include "launcher/cli/option_values.hpp"
 
+#include "launcher/cli/cpu_list.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -7,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <csignal>
+#include <utility>
 
 namespace ddprun {
 
@@ -88,6 +90,29 @@ Parsed<WorkerCount> parse_worker_count(const std::string& text) {
     return WorkerCount{Kind::number, *number};
   }
   return ValueProblem{"is neither a number from 1 to 1024 nor auto, cpu or gpu"};
+}
+
+Parsed<Affinity> parse_affinity(const std::string& text) {
+  using Kind = Affinity::Kind;
+  constexpr std::pair<std::string_view, Kind> kWords[] = {
+      {"none", Kind::none}, {"cores", Kind::cores},   {"exclusive", Kind::exclusive},
+      {"node", Kind::node}, {"socket", Kind::socket}, {"l3", Kind::l3}};
+  for (const auto& [word, kind] : kWords) {
+    if (text == word) return Affinity{.kind = kind};
+  }
+  Affinity affinity{.kind = Kind::list};
+  for (const auto& list : split(text, ';')) {
+    auto cpus = parse_cpu_list(list);
+    if (cpus.empty()) {
+      return ValueProblem{
+          "is neither none, cores, exclusive, node, socket, l3 nor a list of CPUs for each local "
+          "rank like 0-7;8-15"};
+    }
+    std::sort(cpus.begin(), cpus.end());
+    cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+    affinity.lists.push_back(std::move(cpus));
+  }
+  return affinity;
 }
 
 Parsed<StreamChoice> parse_stream_choice(const std::string& text) {

@@ -35,6 +35,9 @@ Parsed<NodeRange> parse_node_range(const std::string& text);
 /// "N", "auto", "cpu" or "gpu".
 Parsed<WorkerCount> parse_worker_count(const std::string& text);
 
+/// "cores" and the like, or lists of CPUs by local rank: "0-7;8-15".
+Parsed<Affinity> parse_affinity(const std::string& text);
+
 /// "0" to "3", or a map from local rank to that: "0:3,12:1".
 Parsed<StreamChoice> parse_stream_choice(const std::string& text);
 

@@ -1,7 +1,7 @@
 #include "launcher/plan/describe_plan.hpp"
 
+#include "launcher/cli/cpu_list.hpp"
 #include "launcher/plan/log_layout.hpp"
-#include "launcher/plan/numa.hpp"
 #include "rendezvous/base/text.hpp"
 #include <ddprun/worker_env.hpp>
 
@@ -89,7 +89,12 @@ std::string worker_text(const LaunchPlan& plan, const WorkerPlan& worker, const 
   text += "  stdout: " + stream_text(plan, worker, worker.standard_output, kStandardOutputFile);
   text += "\n  stderr: " + stream_text(plan, worker, worker.standard_error, kStandardErrorFile);
   text += "\n";
-  if (!worker.cpus.empty()) text += "  CPUs: " + format_cpu_list(worker.cpus) + "\n";
+  if (!worker.cpus.empty()) {
+    text += "  CPUs: " + format_cpu_list(worker.cpus);
+    if (worker.memory_node >= 0)
+      text += ", memory: NUMA node " + std::to_string(worker.memory_node);
+    text += "\n";
+  }
   if (!own.empty()) text += "  its own environment:\n" + variables_text(own);
   return text;
 }

@@ -1,13 +1,11 @@
 #include "launcher/plan/host_facts.hpp"
 
-#include "rendezvous/base/text.hpp"
 #include <ddprun/error.hpp>
 
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
-#include <fstream>
+#include <iterator>
 #include <random>
 #include <sys/auxv.h>
 #include <sys/resource.h>
@@ -23,20 +21,6 @@ namespace fs = std::filesystem;
 // Linux' own limit (CONFIG_NR_CPUS).
 constexpr int kCpusMax = 8192;
 
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-int number_in(const fs::path& path, int if_absent) {
-  const auto line = first_line(path);
-  int value = 0;
-  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
-  return error == std::errc() ? value : if_absent;
-}
-
 std::vector<int> allowed_cpus() {
   cpu_set_t* set = CPU_ALLOC(kCpusMax);
   const auto bytes = CPU_ALLOC_SIZE(kCpusMax);
@@ -50,79 +34,22 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-std::vector<fs::path> entries_of(const fs::path& folder, const std::string& start) {
-  std::vector<fs::path> entries;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().filename().string().rfind(start, 0) == 0) entries.push_back(entry.path());
-  }
-  std::sort(entries.begin(), entries.end());
-  return entries;
-}
-
-int node_of(const fs::path& cpu_folder) {
-  for (const auto& link : entries_of(cpu_folder, "node")) {
-    const auto digits = link.filename().string().substr(4);
-    int node = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), node);
-    if (error == std::errc()) return node;
-  }
-  return 0;
-}
-
-/// The lowest CPU that shares the cache of the highest level; `cpu` itself if that is not known.
-int last_cache_of(const fs::path& cpu_folder, int cpu) {
-  int highest = 0;
-  int lowest_cpu = cpu;
-  for (const auto& index : entries_of(cpu_folder / "cache", "index")) {
-    const int level = number_in(index / "level", 0);
-    const auto shared = parse_cpu_list(first_line(index / "shared_cpu_list"));
-    if (level <= highest || shared.empty()) continue;
-    highest = level;
-    lowest_cpu = shared.front();
-  }
-  return lowest_cpu;
-}
-
-CpuFacts facts_of(int cpu) {
-  const auto folder = fs::path("/sys/devices/system/cpu") / ("cpu" + std::to_string(cpu));
-  const auto siblings = parse_cpu_list(first_line(folder / "topology/thread_siblings_list"));
-  return {.cpu = cpu,
-          .node = node_of(folder),
-          .socket = number_in(folder / "topology/physical_package_id", 0),
-          .core = siblings.empty() ? cpu : siblings.front(),
-          .last_cache = last_cache_of(folder, cpu)};
-}
-
-/// Bus addresses of the installed GPUs, in the driver's order.
-std::vector<std::string> gpu_addresses() {
-  std::vector<std::string> addresses;
-  for (const auto& folder : entries_of("/proc/driver/nvidia/gpus", "")) {
-    addresses.push_back(folder.filename().string());
-  }
-  return addresses;
-}
-
 /// Some containers have the device files but not the driver's folder in /proc.
 int gpu_device_files() {
   int count = 0;
-  for (const auto& file : entries_of("/dev", "nvidia")) {
-    const auto digits = file.filename().string().substr(6);
-    count += !digits.empty() && std::all_of(digits.begin(), digits.end(), [](char letter) {
-      return letter >= '0' && letter <= '9';
-    });
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator("/dev", error)) {
+    const auto name = file.path().filename().string();
+    count += name.rfind("nvidia", 0) == 0 && name.size() > 6 &&
+             name.find_first_not_of("0123456789", 6) == std::string::npos;
   }
   return count;
 }
 
-NumaTopology read_topology(const std::vector<int>& cpus, const std::vector<std::string>& gpus) {
-  NumaTopology topology;
-  for (const int cpu : cpus) topology.cpus.push_back(facts_of(cpu));
-  for (const auto& gpu : gpus) {
-    topology.gpu_nodes.push_back(
-        number_in(fs::path("/sys/bus/pci/devices") / gpu / "numa_node", -1));
-  }
-  return topology;
+int gpus_of_driver() {
+  std::error_code error;
+  const fs::directory_iterator folders("/proc/driver/nvidia/gpus", error);
+  return error ? 0 : static_cast<int>(std::distance(begin(folders), end(folders)));
 }
 
 FileKind look_at(const fs::path& path) {
@@ -174,9 +101,9 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   std::error_code error;
   std::random_device source;
   HostFacts facts;
-  const auto gpus = gpu_addresses();
   facts.cpus = allowed_cpus();
-  facts.installed_gpus = std::max(static_cast<int>(gpus.size()), gpu_device_files());
+  facts.cpu_quota = read_cpu_quota("/");
+  facts.installed_gpus = std::max(gpus_of_driver(), gpu_device_files());
   facts.open_files_max = open_files_max();
   facts.working_directory = current_folder();
   facts.program_directory = fs::read_symlink("/proc/self/exe", error).parent_path();
@@ -186,29 +113,9 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.random_run_id = random_uuid(source);
   facts.environment = environment;
   facts.look_at = look_at;
-  facts.read_topology = [cpus = facts.cpus, gpus] { return read_topology(cpus, gpus); };
+  facts.read_cpus = [cpus = facts.cpus] { return ddprun::read_cpus("/", cpus); };
+  facts.read_gpus = [] { return ddprun::read_gpus("/"); };
   return facts;
-}
-
-std::vector<std::string> visible_gpus(const std::optional<std::string>& cuda_visible_devices,
-                                      int installed) {
-  std::vector<std::string> gpus;
-  if (installed == 0) return gpus;
-  if (!cuda_visible_devices) {
-    for (int gpu = 0; gpu < installed; ++gpu) gpus.push_back(std::to_string(gpu));
-    return gpus;
-  }
-  for (auto entry : split(*cuda_visible_devices, ',')) {
-    entry.erase(0, std::min(entry.find_first_not_of(' '), entry.size()));
-    entry.erase(entry.find_last_not_of(' ') + 1);
-    int index = 0;
-    const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
-    const bool is_index = error == std::errc() && end == entry.data() + entry.size();
-    const bool is_uuid = entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
-    if (!is_uuid && !(is_index && index >= 0 && index < installed)) break;
-    gpus.push_back(entry);
-  }
-  return gpus;
 }
 
 }  // namespace ddprun

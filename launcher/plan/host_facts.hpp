@@ -2,7 +2,7 @@
 // that everything after it is pure and can be tested on machines that do not exist.
 #pragma once
 
-#include "launcher/plan/numa.hpp"
+#include "launcher/plan/topology.hpp"
 #include <ddprun/worker_env.hpp>
 
 #include <cstdint>
@@ -18,6 +18,7 @@ enum class FileKind { missing, folder, not_executable, executable };
 
 struct HostFacts {
   std::vector<int> cpus;  ///< this process may run on
+  double cpu_quota = 0;   ///< CPUs' worth of time that its cgroups allow it; 0: no limit
   int installed_gpus = 0;
   std::uint64_t open_files_max = 0;  ///< soft limit of this process; 0: not known
 
@@ -30,18 +31,13 @@ struct HostFacts {
 
   EnvironmentLookup environment;
   std::function<FileKind(const std::filesystem::path&)> look_at;
-  /// `gpu_nodes` is that of all installed GPUs. A function because it takes a dozen file reads for
-  /// each CPU and few runs need it.
-  std::function<NumaTopology()> read_topology;
+  // Functions because they take many file reads and few runs need them.
+  std::function<std::vector<CpuFacts>()> read_cpus;  ///< of `cpus`
+  std::function<std::vector<GpuFacts>()> read_gpus;  ///< all installed ones
 };
 
 /// The facts of this process. What cannot be read is left empty; throws only if there is no working
 /// directory.
 HostFacts gather_host_facts(const EnvironmentLookup& environment);
-
-/// The GPUs that a CUDA program started here would see, as entries of CUDA_VISIBLE_DEVICES. Like
-/// CUDA, stops at the first entry that is no GPU.
-std::vector<std::string> visible_gpus(const std::optional<std::string>& cuda_visible_devices,
-                                      int installed);
 
 }  // namespace ddprun

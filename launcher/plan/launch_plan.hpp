@@ -32,7 +32,8 @@ struct WorkerPlan {
   StreamTarget standard_output = StreamTarget::console;
   StreamTarget standard_error = StreamTarget::console;
   bool is_shown = true;   ///< false: --local_ranks_filter keeps it off the console
-  std::vector<int> cpus;  ///< --numa_binding: CPUs to run on; empty: any
+  std::vector<int> cpus;  ///< --affinity: CPUs to run on; empty: any
+  int memory_node = -1;   ///< NUMA node to take memory from while it has some; -1: any
 
   bool operator==(const WorkerPlan&) const = default;
 };

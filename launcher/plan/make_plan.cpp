@@ -1,9 +1,11 @@
 #include "launcher/plan/make_plan.hpp"
 
+#include "launcher/plan/cpu_plan.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/plan/macros.hpp"
 #include "launcher/plan/resolve_program.hpp"
 #include "launcher/plan/single_node.hpp"
+#include "launcher/plan/visible_gpus.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -24,7 +26,8 @@ class Planner {
   Planner(const LaunchOptions& options, const HostFacts& facts)
       : options_(options),
         facts_(facts),
-        gpus_(visible_gpus(facts.environment("CUDA_VISIBLE_DEVICES"), facts.installed_gpus)) {}
+        gpus_(visible_gpus(facts.environment("CUDA_VISIBLE_DEVICES"), facts.installed_gpus,
+                           facts.read_gpus)) {}
 
   std::variant<LaunchPlan, UsageProblem> make() {
     check_single_node(options_, problems_, plan_.notes);
@@ -33,10 +36,10 @@ class Planner {
     count_workers();
     check_local_ranks();
     choose_command();
-    choose_threads();
-    for (int local_rank = 0; local_rank < workers_; ++local_rank) add_worker(local_rank);
-    bind_to_cpus();
+    choose_cpus();
     if (!problems_.empty()) return UsageProblem{problems_};
+    tell_of_threads();
+    for (int local_rank = 0; local_rank < workers_; ++local_rank) add_worker(local_rank);
     return plan_;
   }
 
@@ -77,11 +80,17 @@ class Planner {
     using Kind = WorkerCount::Kind;
     const auto& wanted = options_.nproc_per_node;
     const int gpus = static_cast<int>(gpus_.size());
-    const int cpus = static_cast<int>(facts_.cpus.size());
+    const int cpus = usable_cpus(facts_);
     workers_ = wanted.number;
     if (wanted.kind == Kind::gpu) workers_ = gpus;
     if (wanted.kind == Kind::cpu) workers_ = cpus;
     if (wanted.kind == Kind::automatic) workers_ = gpus > 0 ? gpus : cpus;
+    const bool counts_cpus =
+        wanted.kind == Kind::cpu || (wanted.kind == Kind::automatic && gpus == 0);
+    if (counts_cpus && facts_.cpus.size() > static_cast<std::size_t>(cpus)) {
+      plan_.notes.push_back("the quota of the cgroup leaves " + std::to_string(cpus) + " of " +
+                            std::to_string(facts_.cpus.size()) + " CPUs to count on");
+    }
     if (wanted.kind == Kind::gpu && gpus == 0) {
       const auto visible = facts_.environment("CUDA_VISIBLE_DEVICES");
       const auto reason = facts_.installed_gpus == 0
@@ -126,17 +135,29 @@ class Planner {
     command_ = std::get<std::vector<std::string>>(resolved);
   }
 
-  void choose_threads() {
-    if (options_.omp_num_threads == "auto") {
-      const int share = static_cast<int>(facts_.cpus.size()) / std::max(workers_, 1);
-      threads_ = std::to_string(std::max(share, 1));
-    } else if (!options_.omp_num_threads.empty()) {
-      threads_ = options_.omp_num_threads;
-    } else if (workers_ > 1 && !facts_.environment("OMP_NUM_THREADS")) {
-      threads_ = "1";
-      plan_.notes.emplace_back(
-          "OMP_NUM_THREADS is set to 1 for each worker; --omp_num_threads changes that");
-    }
+  void choose_cpus() {
+    auto planned = plan_cpus(options_, facts_, gpus_, workers_);
+    if (const auto* text = std::get_if<std::string>(&planned)) return problem(*text);
+    cpus_ = std::get<CpuPlan>(std::move(planned));
+    plan_.notes.insert(plan_.notes.end(), cpus_.notes.begin(), cpus_.notes.end());
+  }
+
+  /// As torchrun does it, which surprises many.
+  bool is_one_thread_by_default() const {
+    return options_.omp_num_threads.empty() && workers_ > 1 &&
+           !facts_.environment("OMP_NUM_THREADS");
+  }
+
+  void tell_of_threads() {
+    if (!is_one_thread_by_default()) return;
+    plan_.notes.emplace_back(
+        "OMP_NUM_THREADS is set to 1 for each worker; --omp_num_threads changes that");
+  }
+
+  /// Empty: as inherited.
+  std::string threads_of(std::size_t local_rank) const {
+    if (options_.omp_num_threads == "auto") return std::to_string(cpus_.thread_shares[local_rank]);
+    return is_one_thread_by_default() ? "1" : options_.omp_num_threads;
   }
 
   void add_worker(int local_rank) {
@@ -155,6 +176,8 @@ class Planner {
     const auto& shown = options_.local_ranks_filter;
     worker.is_shown =
         shown.empty() || std::find(shown.begin(), shown.end(), local_rank) != shown.end();
+    worker.cpus = cpus_.cpus[static_cast<std::size_t>(local_rank)];
+    worker.memory_node = cpus_.memory_nodes[static_cast<std::size_t>(local_rank)];
     plan_.workers.push_back(std::move(worker));
   }
 
@@ -166,9 +189,10 @@ class Planner {
     if (!facts_.environment("TORCH_NCCL_ASYNC_ERROR_HANDLING")) {
       environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     }
-    if (!threads_.empty()) environment.emplace_back("OMP_NUM_THREADS", threads_);
+    const auto index = static_cast<std::size_t>(local_rank);
+    const auto threads = threads_of(index);
+    if (!threads.empty()) environment.emplace_back("OMP_NUM_THREADS", threads);
     if (options_.virtual_local_rank) {
-      const auto index = static_cast<std::size_t>(local_rank);
       environment.emplace_back("LOCAL_RANK", "0");
       environment.emplace_back("CUDA_VISIBLE_DEVICES",
                                index < gpus_.size() ? gpus_[index] : std::to_string(local_rank));
@@ -182,36 +206,6 @@ class Planner {
     return StreamTarget::console;
   }
 
-  void bind_to_cpus() {
-    if (options_.numa_binding == NumaBinding::none || workers_ == 0) return;
-    auto topology = facts_.read_topology();
-    topology.gpu_nodes = nodes_of_visible(topology.gpu_nodes);
-    const auto bound = bind_workers(topology, options_.numa_binding, workers_);
-    if (const auto* text = std::get_if<std::string>(&bound)) {
-      return problem("--numa_binding: " + *text);
-    }
-    const auto& cpus = std::get<std::vector<std::vector<int>>>(bound);
-    std::vector<std::string> parts;
-    for (std::size_t i = 0; i < cpus.size(); ++i) {
-      plan_.workers[i].cpus = cpus[i];
-      parts.push_back(std::to_string(i) + " to " + format_cpu_list(cpus[i]));
-    }
-    plan_.notes.push_back("local ranks are bound to CPUs: " + join(parts, "; "));
-  }
-
-  /// From the nodes of the installed GPUs to those of the visible ones.
-  std::vector<int> nodes_of_visible(const std::vector<int>& installed) const {
-    std::vector<int> nodes;
-    for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
-      const auto index = std::find_if(installed.begin(), installed.end(), [&](const int& node) {
-        return std::to_string(&node - installed.data()) == gpus_[gpu];
-      });
-      // A GPU named by UUID: which one that is only the driver knows.
-      nodes.push_back(index == installed.end() ? -1 : *index);
-    }
-    return nodes;
-  }
-
   void problem(const std::string& text) { problems_.push_back(text); }
 
   const LaunchOptions& options_;
@@ -219,7 +213,7 @@ class Planner {
   const std::vector<std::string> gpus_;
   int workers_ = 0;
   std::vector<std::string> command_;
-  std::string threads_;  // OMP_NUM_THREADS; empty: inherited
+  CpuPlan cpus_;
   LaunchPlan plan_;
   std::vector<std::string> problems_;
 };

@@ -1,5 +1,6 @@
 #include "launcher/process/cgroup.hpp"
 
+#include "launcher/plan/cgroup_folder.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -24,13 +25,6 @@ namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_text(const char* path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::string text_of(int error_number) {
   return std::strerror(error_number);
@@ -67,34 +61,13 @@ int try_birth(int cgroup_fd) {
 
 }  // namespace
 
-std::optional<fs::path> own_cgroup_folder(std::string_view cgroup_text,
-                                          std::string_view mounts_text) {
-  std::optional<std::string> own;
-  std::istringstream cgroups{std::string(cgroup_text)};
-  for (std::string line; std::getline(cgroups, line);) {
-    if (line.rfind("0::/", 0) == 0) own = line.substr(4);
-  }
-  // A path that leads outside the mount belongs to another cgroup name space.
-  if (!own || own->rfind("..", 0) == 0) return std::nullopt;
-  std::istringstream mounts{std::string(mounts_text)};
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream fields(line);
-    std::string device, folder, type;
-    if (fields >> device >> folder >> type && type == "cgroup2") {
-      return own->empty() ? fs::path(folder) : fs::path(folder) / *own;
-    }
-  }
-  return std::nullopt;
-}
-
 std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reason) {
-  const auto own =
-      own_cgroup_folder(read_text("/proc/self/cgroup"), read_text("/proc/self/mounts"));
+  const auto own = own_cgroup(read_text("/proc/self/cgroup"), read_text("/proc/self/mounts"));
   if (!own) {
     reason = "no cgroup2 hierarchy is mounted";
     return std::nullopt;
   }
-  const fs::path folder = *own / name;
+  const fs::path folder = own->folder / name;
   if (::mkdir(folder.c_str(), 0755) != 0) {
     reason = folder.string() + ": " + text_of(errno);
     return std::nullopt;
@@ -141,7 +114,7 @@ std::vector<pid_t> Cgroup::members() const {
 }
 
 bool Cgroup::is_populated() const {
-  const auto events = read_text((folder_ / "cgroup.events").c_str());
+  const auto events = read_text(folder_ / "cgroup.events");
   return events.find("populated 1") != std::string::npos;
 }
 

@@ -7,16 +7,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
 namespace ddprun {
-
-/// This process' cgroup in the unified hierarchy as a folder, from the texts of /proc/self/cgroup
-/// and /proc/self/mounts. Nothing if there is no such hierarchy.
-std::optional<std::filesystem::path> own_cgroup_folder(std::string_view cgroup_text,
-                                                       std::string_view mounts_text);
 
 class Cgroup {
  public:

@@ -1,6 +1,6 @@
 #include "launcher/process/exit_facts.hpp"
 
-#include "launcher/process/cgroup.hpp"
+#include "launcher/plan/cgroup_folder.hpp"
 #include "launcher/process/core_file.hpp"
 #include "launcher/process/error_file.hpp"
 
@@ -24,30 +24,15 @@ namespace fs = std::filesystem;
 // The longest record that the kernel gives out.
 constexpr std::size_t kKernelRecordBytes = 8192;
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 /// The file with this process' counter of out-of-memory kills, or nothing. A group's counter
 /// includes those below it.
 std::string find_counter_file() {
-  const auto cgroups = read_text("/proc/self/cgroup");
-  const auto mounts = read_text("/proc/self/mounts");
   std::error_code error;
-  if (const auto own = own_cgroup_folder(cgroups, mounts)) {
-    const auto file = *own / "memory.events";
-    if (fs::exists(file, error)) return file.string();
-  }
-  std::istringstream lines(cgroups);
-  for (std::string line; std::getline(lines, line);) {
-    const auto found = line.find(":memory:/");
-    if (found == std::string::npos) continue;
-    const auto file =
-        fs::path("/sys/fs/cgroup/memory") / line.substr(found + 9) / "memory.oom_control";
-    if (fs::exists(file, error)) return file.string();
+  for (const auto& cgroup : own_cgroups("/", "memory")) {
+    for (const char* name : {"memory.events", "memory.oom_control"}) {
+      const auto file = cgroup.folder / name;
+      if (fs::exists(file, error)) return file.string();
+    }
   }
   return "";
 }

@@ -23,13 +23,14 @@ std::vector<const char*> pointers_to(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-std::vector<unsigned long> cpu_mask_of(const std::vector<int>& cpus) {
+/// Bits of CPUs or nodes, as the kernel takes them.
+std::vector<unsigned long> mask_of(const std::vector<int>& bits) {
   constexpr int kBits = 8 * sizeof(unsigned long);
   std::vector<unsigned long> mask;
-  for (const int cpu : cpus) {
-    const auto word = static_cast<std::size_t>(cpu / kBits);
+  for (const int bit : bits) {
+    const auto word = static_cast<std::size_t>(bit / kBits);
     if (mask.size() <= word) mask.resize(word + 1);
-    mask[word] |= 1UL << (cpu % kBits);
+    mask[word] |= 1UL << (bit % kBits);
   }
   return mask;
 }
@@ -175,7 +176,8 @@ const char* to_string(StartStep step) noexcept {
 std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& request) {
   const auto arguments = pointers_to(request.arguments);
   const auto environment = pointers_to(request.environment);
-  const auto cpu_mask = cpu_mask_of(request.cpus);
+  const auto cpu_mask = mask_of(request.cpus);
+  const auto node_mask = request.memory_node < 0 ? mask_of({}) : mask_of({request.memory_node});
   const auto oom_score = oom_score_of_worker();
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 
@@ -186,7 +188,8 @@ std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& req
   namespace steps = start_steps;
   return launcher(
       arguments[0], arguments.data(), steps::DieWithParent{::getpid()}, steps::OwnSession{},
-      steps::DefaultSignals{}, EnterCgroupIfOutside{}, steps::Placement{cpu_mask, oom_score},
+      steps::DefaultSignals{}, EnterCgroupIfOutside{},
+      steps::Placement{cpu_mask, node_mask, oom_score},
       steps::StandardStreams{null.get(), request.standard_output, request.standard_error},
       steps::OtherDescriptors{request.kept_descriptor, highest_descriptor()},
       steps::OpenFiles{worker_limit(request.open_files_max)}, steps::Folder{request.folder});

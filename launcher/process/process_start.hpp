@@ -21,7 +21,7 @@ enum class StartStep : int {
   session,           ///< becoming the leader of its own session
   signals,           ///< default handlers
   cgroup,            ///< entering the cgroup, where the kernel does not do it while forking
-  affinity,          ///< the CPUs to run on
+  affinity,          ///< the CPUs to run on, and the memory near them
   standard_streams,  ///< descriptors 0, 1 and 2
   descriptors,       ///< closing all others
   limits,            ///< of open files
@@ -38,6 +38,7 @@ struct ProcessRequest {
   std::vector<std::string> environment;  ///< NAME=value, all of it
   std::string folder;                    ///< to run in; empty: this process'
   std::vector<int> cpus;                 ///< affinity; empty: this process'
+  int memory_node = -1;                  ///< NUMA node to prefer; -1: this process' policy
   std::uint64_t open_files_max = 0;      ///< soft limit; 0: this process'
   int standard_output = -1;              ///< descriptors above 2; standard input is /dev/null
   int standard_error = -1;

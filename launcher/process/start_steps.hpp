@@ -13,6 +13,7 @@
 #include <csignal>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/mempolicy.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -81,7 +82,8 @@ struct EnterCgroup {
 /// Where to run, and to be the kernel's choice before the agent when memory is short.
 struct Placement {
   static constexpr StartStep kStep = StartStep::affinity;
-  const std::vector<unsigned long>& cpu_mask;  ///< empty: unchanged
+  const std::vector<unsigned long>& cpu_mask;   ///< empty: unchanged
+  const std::vector<unsigned long>& node_mask;  ///< of memory; empty: unchanged
   const std::string& oom_score;
 
   template <typename Launcher, typename Path>
@@ -89,6 +91,12 @@ struct Placement {
     const long fd = ::syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj",
                               O_WRONLY | O_CLOEXEC, 0);  // absent in some sandboxes: no matter
     if (fd >= 0) ::syscall(SYS_write, fd, oom_score.data(), oom_score.size());
+    if (!node_mask.empty()) {
+      // Some containers forbid it. Then memory comes from the node of whoever touches it first,
+      // which differs only for what the worker moves away from its CPUs.
+      constexpr auto kBits = 8 * sizeof(node_mask[0]);
+      ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, node_mask.data(), node_mask.size() * kBits + 1);
+    }
     if (cpu_mask.empty()) return {};
     const long result =
         ::syscall(SYS_sched_setaffinity, 0, cpu_mask.size() * sizeof(cpu_mask[0]), cpu_mask.data());

@@ -70,6 +70,7 @@ std::optional<StartFailure> WorkerGroup::Impl::fork_worker(const WorkerSpec& spe
       .environment = worker_environment(spec.environment, marker_name, marker_value),
       .folder = spec.folder.string(),
       .cpus = spec.cpus,
+      .memory_node = spec.memory_node,
       .open_files_max = spec.open_files_max,
       .standard_output = out->worker_end(),
       .standard_error = error->worker_end(),

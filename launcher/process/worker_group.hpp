@@ -31,6 +31,7 @@ struct WorkerSpec {
   std::map<std::string, std::string> environment;  ///< laid over the agent's own
   std::filesystem::path folder;                    ///< to run in; empty: the agent's
   std::vector<int> cpus;                           ///< affinity; empty: the agent's
+  int memory_node = -1;                            ///< NUMA node to prefer; -1: as the agent's
   std::uint64_t open_files_max = 0;                ///< soft limit; 0: the agent's
   StreamSpec standard_output;
   StreamSpec standard_error;

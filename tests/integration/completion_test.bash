@@ -26,6 +26,7 @@ offers "auto cpu gpu" --nproc_per_node ""
 offers "core-complex" --numa_binding = c
 offers "node socket exclusive core-complex" --numa_binding =
 offers "socket" --numa-binding s
+offers "cores" --affinity = c
 offers "0 1 2 3" -r ""
 offers "--exit_code" -r 3 --max_restarts = 3 --exi
 offers "--exit_code" --max_restarts=3 -m --exi

@@ -1,4 +1,5 @@
 // Nothing of a run survives it.
+#include "launcher/plan/cgroup_folder.hpp"
 #include "launcher/process/cgroup.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "tests/support/worker_bench.hpp"
@@ -46,8 +47,8 @@ std::string read(const fs::path& file) {
 }
 
 fs::path cgroup_of_run(const std::string& word) {
-  const auto own = own_cgroup_folder(read("/proc/self/cgroup"), read("/proc/self/mounts"));
-  return own.value_or("/nowhere") / ("ddprun-" + word);
+  const auto own = own_cgroup(read("/proc/self/cgroup"), read("/proc/self/mounts"));
+  return own ? own->folder / ("ddprun-" + word) : fs::path("/nowhere");
 }
 
 /// An agent of its own process that starts one worker running `script`, writes what it knows to

@@ -27,7 +27,8 @@ inline HostFacts host(Files files = {}, Variables variables = {}) {
     const auto found = files.find(path.lexically_normal().string());
     return found == files.end() ? FileKind::missing : found->second;
   };
-  facts.read_topology = [] { return NumaTopology{}; };
+  facts.read_cpus = [] { return std::vector<CpuFacts>{}; };
+  facts.read_gpus = [] { return std::vector<GpuFacts>{}; };
   return facts;
 }
 

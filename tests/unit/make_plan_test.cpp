@@ -71,7 +71,7 @@ const Refusal kRefusals[] = {
     {{"--nproc_per_node=2", "-r", "2:1"}, "--redirects: there is no local rank 2 among 2 workers"},
     {{"-t", "0:1,7:1"}, "--tee: there is no local rank 7 among 1 workers (0 to 0)"},
     {{"--local_ranks_filter=4"}, "--local_ranks_filter: there is no local rank 4"},
-    {{"--numa_binding=node"}, "--numa_binding: the topology of the CPUs cannot be read"},
+    {{"--numa_binding=node"}, "--numa_binding: the CPUs that ddprun may run on cannot be read"},
 };
 
 }  // namespace
@@ -118,6 +118,19 @@ TEST_SUITE("make plan") {
     CHECK(contains(objections_to({"--nproc_per_node=gpu", "train.py"},
                                  with_gpus(8, {{"CUDA_VISIBLE_DEVICES", "-1"}})),
                    "CUDA_VISIBLE_DEVICES=-1 leaves none of the 8 GPUs visible"));
+  }
+
+  TEST_CASE("a quota of the cgroup counts in whole CPUs, and is told of") {
+    auto facts = usual();
+    facts.cpu_quota = 2.5;
+    const auto plan = plan_of({"--nproc_per_node=cpu", "--omp_num_threads=1", "train.py"}, facts);
+    CHECK(plan.workers.size() == 2);
+    CHECK(plan.notes == Words{"the quota of the cgroup leaves 2 of 4 CPUs to count on"});
+    CHECK(plan_of({"--nproc_per_node=auto", "train.py"}, facts).workers.size() == 2);
+    facts.cpu_quota = 0.5;
+    CHECK(plan_of({"--nproc_per_node=cpu", "train.py"}, facts).workers.size() == 1);
+    facts.cpu_quota = 64;
+    CHECK(plan_of({"--nproc_per_node=cpu", "train.py"}, facts).workers.size() == 4);
   }
 
   TEST_CASE("a machine without a readable number of CPUs or with too many is told so") {
@@ -245,31 +258,15 @@ TEST_SUITE("worker environment of a plan") {
   }
 
   TEST_CASE("a virtual local rank is 0 with one GPU of the visible ones") {
-    const auto facts = with_gpus(4, {{"CUDA_VISIBLE_DEVICES", "3,GPU-7,1"}});
+    const auto facts = with_gpus(4, {{"CUDA_VISIBLE_DEVICES", "3,0,1"}});
     const auto plan = plan_of({"--nproc_per_node=3", "--virtual_local_rank", "train.py"}, facts);
     for (const auto& worker : plan.workers) CHECK(variable(worker, "LOCAL_RANK") == "0");
     CHECK(variable(plan.workers[0], "CUDA_VISIBLE_DEVICES") == "3");
-    CHECK(variable(plan.workers[1], "CUDA_VISIBLE_DEVICES") == "GPU-7");
+    CHECK(variable(plan.workers[1], "CUDA_VISIBLE_DEVICES") == "0");
     CHECK(variable(plan.workers[2], "CUDA_VISIBLE_DEVICES") == "1");
     CHECK(plan.workers[2].local_rank == 2);
     CHECK(contains(objections_to({"--nproc_per_node=4", "--virtual_local_rank", "train.py"}, facts),
                    "4 workers cannot each have one of 3 visible GPUs"));
-  }
-}
-
-TEST_SUITE("visible gpus") {
-  TEST_CASE("entries count as they do for CUDA, up to the first that is no GPU") {
-    using Gpus = std::vector<std::string>;
-    CHECK(visible_gpus({}, 0).empty());
-    CHECK(visible_gpus({}, 2) == Gpus{"0", "1"});
-    CHECK(visible_gpus("1,0", 2) == Gpus{"1", "0"});
-    CHECK(visible_gpus(" 1 , 0", 2) == Gpus{"1", "0"});
-    CHECK(visible_gpus("", 2).empty());
-    CHECK(visible_gpus("0,2,1", 2) == Gpus{"0"});
-    CHECK(visible_gpus("0,-1,1", 2) == Gpus{"0"});
-    CHECK(visible_gpus("NoDevFiles", 2).empty());
-    CHECK(visible_gpus("GPU-a,MIG-b,x", 2) == Gpus{"GPU-a", "MIG-b"});
-    CHECK(visible_gpus("0,1", 0).empty());
   }
 }
 

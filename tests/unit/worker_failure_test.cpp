@@ -1,5 +1,4 @@
 // What is made of a failed worker: its error file, core dump, the kernel's log and its own state.
-#include "launcher/process/cgroup.hpp"
 #include "launcher/process/core_file.hpp"
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/exec_failure.hpp"
@@ -232,20 +231,5 @@ TEST_SUITE("process state") {
       CHECK_FALSE(status_ignores(text, SIGTERM));
     }
     CHECK_FALSE(ignores(::getpid(), SIGKILL));
-  }
-}
-
-TEST_SUITE("cgroup") {
-  TEST_CASE("the folder is found in hybrid and unified hierarchies") {
-    const std::string unified = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
-    const std::string hybrid =
-        "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"
-        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-    CHECK(own_cgroup_folder("0::/user.slice/a\n", unified) == "/sys/fs/cgroup/user.slice/a");
-    CHECK(own_cgroup_folder("4:memory:/x\n0::/\n", hybrid) == "/sys/fs/cgroup/unified");
-    CHECK_FALSE(own_cgroup_folder("4:memory:/x\n", hybrid));
-    CHECK_FALSE(own_cgroup_folder("0::/../other\n", unified));
-    CHECK_FALSE(own_cgroup_folder("0::/\n", "cgroup /sys/fs/cgroup/memory cgroup rw 0 0\n"));
-    CHECK_FALSE(own_cgroup_folder("", ""));
   }
 }

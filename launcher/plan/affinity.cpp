@@ -1,0 +1,249 @@
+#include "launcher/plan/affinity.hpp"
+
+#include "launcher/cli/cpu_list.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace ddprun {
+
+namespace {
+
+// More would make the line unreadable; --dry_run shows all.
+constexpr std::size_t kDescribedMax = 32;
+
+using Kind = Affinity::Kind;
+using Cores = std::vector<std::vector<int>>;
+
+/// The physical cores with their CPUs, ordered so that neighbours share as much as possible.
+Cores cores_where(const Topology& topology, const std::set<int>& nodes) {
+  std::map<std::array<int, 3>, std::vector<int>> cores;
+  for (const auto& cpu : topology.cpus) {
+    if (nodes.contains(cpu.node)) cores[{cpu.node, cpu.last_cache, cpu.core}].push_back(cpu.cpu);
+  }
+  Cores ordered;
+  ordered.reserve(cores.size());
+  for (auto& [place, cpus] : cores) ordered.push_back(std::move(cpus));
+  return ordered;
+}
+
+std::set<int> nodes_of(const Topology& topology) {
+  std::set<int> nodes;
+  for (const auto& cpu : topology.cpus) nodes.insert(cpu.node);
+  return nodes;
+}
+
+/// The NUMA nodes of the workers' GPUs, if that of each is known and has CPUs for us.
+std::optional<std::vector<int>> gpu_nodes(const Topology& topology, std::size_t workers) {
+  const auto nodes = nodes_of(topology);
+  const auto& gpus = topology.gpu_nodes;
+  if (gpus.size() < workers) return std::nullopt;
+  std::vector<int> first(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(workers));
+  const auto has_cpus = [&](int node) { return nodes.contains(node); };
+  if (!std::all_of(first.begin(), first.end(), has_cpus)) return std::nullopt;
+  return first;
+}
+
+/// A node for each worker, in proportion to the nodes' cores: the workers stand at equal distances
+/// along the row of all cores.
+std::vector<int> spread(const Topology& topology, std::size_t workers) {
+  std::vector<int> node_of_core;
+  for (const int node : nodes_of(topology)) {
+    node_of_core.insert(node_of_core.end(), cores_where(topology, {node}).size(), node);
+  }
+  std::vector<int> placed;
+  for (std::size_t i = 0; i < workers; ++i) {
+    placed.push_back(node_of_core[i * node_of_core.size() / workers]);
+  }
+  return placed;
+}
+
+/// The node of each worker.
+std::vector<int> place(const Topology& topology, std::size_t workers) {
+  if (auto nodes = gpu_nodes(topology, workers)) return *nodes;
+  return spread(topology, workers);
+}
+
+template <typename Predicate>
+std::vector<int> cpus_where(const Topology& topology, Predicate matches) {
+  std::vector<int> cpus;
+  for (const auto& cpu : topology.cpus) {
+    if (matches(cpu)) cpus.push_back(cpu.cpu);
+  }
+  return cpus;
+}
+
+int socket_of(const Topology& topology, int node) {
+  const auto found = std::find_if(topology.cpus.begin(), topology.cpus.end(),
+                                  [node](const CpuFacts& cpu) { return cpu.node == node; });
+  return found->socket;
+}
+
+/// The CPUs of the node's `turn`-th last-level cache, counted round and round.
+std::vector<int> cache_of(const Topology& topology, int node, std::size_t turn) {
+  std::map<int, std::vector<int>> caches;
+  for (const auto& cpu : topology.cpus) {
+    if (cpu.node == node) caches[cpu.last_cache].push_back(cpu.cpu);
+  }
+  auto cache = caches.begin();
+  std::advance(cache, turn % caches.size());
+  return cache->second;
+}
+
+/// For the bindings that give all workers of a node the same kind of thing.
+CpuMap bind_to_parts(const Topology& topology, Kind kind, std::size_t workers) {
+  CpuMap map;
+  std::map<int, std::size_t> seen;  // workers of each node so far
+  for (const int node : place(topology, workers)) {
+    if (kind == Kind::node) {
+      map.push_back(cpus_where(topology, [&](const CpuFacts& cpu) { return cpu.node == node; }));
+    } else if (kind == Kind::socket) {
+      const int socket = socket_of(topology, node);
+      map.push_back(
+          cpus_where(topology, [&](const CpuFacts& cpu) { return cpu.socket == socket; }));
+    } else {
+      map.push_back(cache_of(topology, node, seen[node]++));
+    }
+  }
+  return map;
+}
+
+/// The `index`-th of `sharers` shares of whole cores; the first shares are larger by one core where
+/// they do not divide evenly. With fewer cores than sharers each gets one that others get, too.
+std::vector<int> share_of(const Cores& cores, std::size_t index, std::size_t sharers) {
+  if (cores.size() < sharers) return cores[index * cores.size() / sharers];
+  const auto least = cores.size() / sharers;
+  const auto larger = cores.size() % sharers;
+  const auto begin = index * least + std::min(index, larger);
+  const auto end = begin + least + (index < larger ? 1 : 0);
+  std::vector<int> cpus;
+  for (auto i = begin; i < end; ++i) cpus.insert(cpus.end(), cores[i].begin(), cores[i].end());
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+/// The nodes whose cores the workers of each placed node divide: with GPUs that node alone;
+/// otherwise those up to the next placed one, too, so that none lies idle.
+std::map<int, std::set<int>> divided_nodes(const Topology& topology, const std::set<int>& placed,
+                                           bool is_by_gpu) {
+  std::map<int, std::set<int>> divided;
+  for (const int node : nodes_of(topology)) {
+    if (placed.contains(node)) {
+      divided[node] = {node};
+    } else if (!is_by_gpu) {
+      divided.rbegin()->second.insert(node);
+    }
+  }
+  return divided;
+}
+
+std::variant<CpuMap, std::string> divide_cores(const Topology& topology, Kind kind,
+                                               std::size_t workers) {
+  const auto nodes = place(topology, workers);
+  const bool is_by_gpu = gpu_nodes(topology, workers).has_value();
+  CpuMap map(workers);
+  for (const auto& [home, divided] :
+       divided_nodes(topology, {nodes.begin(), nodes.end()}, is_by_gpu)) {
+    const auto cores = cores_where(topology, divided);
+    const auto sharers = static_cast<std::size_t>(std::count(nodes.begin(), nodes.end(), home));
+    if (kind == Kind::exclusive && cores.size() < sharers) {
+      return "NUMA node " + std::to_string(home) + " has " + std::to_string(cores.size()) +
+             " cores for " + std::to_string(sharers) + " workers";
+    }
+    std::size_t index = 0;
+    for (std::size_t i = 0; i < workers; ++i) {
+      if (nodes[i] == home) map[i] = share_of(cores, index++, sharers);
+    }
+  }
+  return map;
+}
+
+std::variant<CpuMap, std::string> check_lists(const Topology& topology, const CpuMap& lists,
+                                              std::size_t workers) {
+  if (lists.size() != workers) {
+    return "there are " + std::to_string(lists.size()) + " lists of CPUs for " +
+           std::to_string(workers) + " workers";
+  }
+  const auto allowed = cpus_where(topology, [](const CpuFacts&) { return true; });
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    for (const int cpu : lists[i]) {
+      if (std::binary_search(allowed.begin(), allowed.end(), cpu)) continue;
+      return "CPU " + std::to_string(cpu) + " of local rank " + std::to_string(i) +
+             " is none that ddprun may run on (" + format_cpu_list(allowed) + ")";
+    }
+  }
+  return lists;
+}
+
+}  // namespace
+
+std::variant<CpuMap, std::string> bind_workers(const Topology& topology, const Affinity& affinity,
+                                               int workers) {
+  const auto count = static_cast<std::size_t>(workers);
+  if (affinity.kind == Kind::none) return CpuMap(count);
+  if (topology.cpus.empty()) return "the CPUs that ddprun may run on cannot be read";
+  if (affinity.kind == Kind::list) return check_lists(topology, affinity.lists, count);
+  if (affinity.kind == Kind::cores || affinity.kind == Kind::exclusive) {
+    return divide_cores(topology, affinity.kind, count);
+  }
+  return bind_to_parts(topology, affinity.kind, count);
+}
+
+std::vector<int> cores_of_each(const Topology& topology, const CpuMap& map) {
+  std::map<int, int> core_of;
+  for (const auto& cpu : topology.cpus) core_of[cpu.cpu] = cpu.core;
+  std::vector<std::set<int>> cores(map.size());
+  std::map<int, int> owners;
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    for (const int cpu : map[i]) cores[i].insert(core_of[cpu]);
+    for (const int core : cores[i]) ++owners[core];
+  }
+  std::vector<int> counts;
+  for (const auto& own : cores) {
+    double sum = 0;
+    for (const int core : own) sum += 1.0 / owners[core];
+    // Thirds add up to a little less than one.
+    counts.push_back(std::max(static_cast<int>(sum + 1e-6), 1));
+  }
+  return counts;
+}
+
+int common_node(const Topology& topology, const std::vector<int>& cpus) {
+  std::set<int> nodes;
+  for (const auto& cpu : topology.cpus) {
+    if (std::find(cpus.begin(), cpus.end(), cpu.cpu) != cpus.end()) nodes.insert(cpu.node);
+  }
+  return nodes.size() == 1 ? *nodes.begin() : -1;
+}
+
+std::string describe_map(const Topology& topology, const CpuMap& map) {
+  const bool has_several_nodes = nodes_of(topology).size() > 1;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < map.size() && parts.size() < kDescribedMax;) {
+    auto next = i + 1;
+    while (next < map.size() && map[next] == map[i]) ++next;
+    const int node = common_node(topology, map[i]);
+    auto part = next > i + 1 ? "ranks " + std::to_string(i) + "-" + std::to_string(next - 1)
+                             : "rank " + std::to_string(i);
+    part += ": " + format_cpu_list(map[i]);
+    // Said once for neighbours on the same node.
+    const bool is_last_of_node = next == map.size() || common_node(topology, map[next]) != node ||
+                                 parts.size() + 1 == kDescribedMax;
+    if (has_several_nodes && node >= 0 && is_last_of_node) {
+      part += " (NUMA node " + std::to_string(node) + ")";
+    }
+    parts.push_back(std::move(part));
+    i = next;
+    if (parts.size() == kDescribedMax && i < map.size()) {
+      parts.push_back("and " + std::to_string(map.size() - i) + " more");
+    }
+  }
+  return join(parts, "; ");
+}
+
+}  // namespace ddprun
