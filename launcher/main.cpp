@@ -53,6 +53,12 @@ bool is_colored_terminal(int fd) {
   return ::isatty(fd) != 0 && !process_environment("NO_COLOR");
 }
 
+/// Whether a terminal can be relied on to understand escape sequences that move the cursor.
+bool is_terminal_known() {
+  const auto name = process_environment("TERM").value_or("");
+  return !name.empty() && name != "dumb";
+}
+
 /// Each worker takes six descriptors while it starts and has one or two connections to the store;
 /// the usual soft limit of 1,024 ends at some hundred workers. The workers get the old one back.
 void raise_limit_of_open_files() {
@@ -96,7 +102,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
     if (log_level < LogLevel::warn) return;
     sinks.take(Warning{std::string(line)}, std::chrono::system_clock::now());
   };
-  OutputRouter router(context.get_executor(), {}, log);
+  OutputRouter router(context.get_executor(), {.can_redraw = is_terminal_known()}, log);
   ConsoleSink console(
       ConsoleSettings{.level = level.value_or(default_level),
                       .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal),

@@ -3,6 +3,8 @@
 #include "launcher/plan/log_layout.hpp"
 #include <ddprun/worker_env.hpp>
 
+#include <algorithm>
+
 namespace ddprun {
 
 namespace {
@@ -30,11 +32,25 @@ WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int
 /// Without a log folder there is nowhere to keep what does not go to the console.
 constexpr const char* kNowhere = "/dev/null";
 
-StreamSpec make_stream_spec(const LaunchPlan& plan, StreamTarget target, bool is_shown,
-                            const std::string& prefix, const std::filesystem::path& log_file) {
-  const auto file = plan.log_dir ? log_file : std::filesystem::path(kNowhere);
-  return {.target = target, .is_shown = is_shown, .prefix = prefix, .file = file};
-}
+/// What the two streams of one worker have in common.
+struct StreamMaker {
+  const LaunchPlan& plan;
+  const WorkerPlan& worker;
+  const std::filesystem::path& folder;
+  PrefixValues values;
+
+  StreamSpec make(StreamTarget target, const char* stream, const char* log_file) const {
+    auto named = values;
+    named.stream = stream;
+    const auto& ranks = plan.ranks_filter;
+    const bool is_wanted =
+        ranks.empty() || std::find(ranks.begin(), ranks.end(), values.rank) != ranks.end();
+    return {.target = target,
+            .is_shown = worker.is_shown && is_wanted,
+            .prefix = fill_in(plan.prefix, named),
+            .file = plan.log_dir ? folder / log_file : std::filesystem::path(kNowhere)};
+  }
+};
 
 }  // namespace
 
@@ -44,7 +60,13 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
     const WorkerPlan& worker = plan.workers[i];
     const int local_rank = static_cast<int>(i);
     const auto& folder = facts.worker_folders[i];
-    const std::string prefix = "[" + plan.role + std::to_string(local_rank) + "]:";
+    const StreamMaker streams{.plan = plan,
+                              .worker = worker,
+                              .folder = folder,
+                              .values = {.role_name = plan.role,
+                                         .local_rank = local_rank,
+                                         .rank = local_rank,
+                                         .attempt = facts.attempt}};
     WorkerSpec spec{
         .rank = local_rank,
         .local_rank = local_rank,
@@ -53,10 +75,8 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
         .cpus = worker.cpus,
         .memory_node = worker.memory_node,
         .open_files_max = plan.worker_open_files_max,
-        .standard_output = make_stream_spec(plan, worker.standard_output, worker.is_shown, prefix,
-                                            folder / kStandardOutputFile),
-        .standard_error = make_stream_spec(plan, worker.standard_error, worker.is_shown, prefix,
-                                           folder / kStandardErrorFile),
+        .standard_output = streams.make(worker.standard_output, "stdout", kStandardOutputFile),
+        .standard_error = streams.make(worker.standard_error, "stderr", kStandardErrorFile),
         .error_file = folder / kErrorFile};
     for (const auto& [name, value] : worker.environment) spec.environment[name] = value;
     specs.push_back(std::move(spec));

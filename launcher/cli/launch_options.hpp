@@ -2,6 +2,8 @@
 // not yet against the others or this machine. Plain data; the names are those of the options.
 #pragma once
 
+#include "launcher/cli/prefix_template.hpp"
+
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -108,6 +110,8 @@ struct LaunchOptions {
   StreamChoice redirects;
   StreamChoice tee;
   std::vector<int> local_ranks_filter;  ///< empty: all
+  std::vector<int> ranks_filter;        ///< empty: all
+  PrefixTemplate prefix = default_prefix();
   std::string duplicate_stdout_filters;
   std::string duplicate_stderr_filters;
   std::string logs_specs;

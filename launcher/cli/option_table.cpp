@@ -189,6 +189,14 @@ constexpr OptionEntry kOwn[] = {
      "Which CPUs each worker runs on: an equal share of the cores near its GPU, all CPUs of a NUMA "
      "node, socket or cache, or lists by local rank like 0-7;8-15.",
      [](Options& o, Text v) { return keep(o.affinity, parse_affinity(v)); }},
+    {"prefix", 0, "TEMPLATE", OptionGroup::own, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+     "[${role_name}${local_rank}]:",
+     "What stands before each line of the workers' output. Fields: ${role_name}, ${local_rank}, "
+     "${rank}, ${node_rank}, ${attempt}, ${stream}, ${time}. none for no prefix.",
+     [](Options& o, Text v) { return keep(o.prefix, parse_prefix_template(v)); }},
+    {"ranks_filter", 0, "RANK,...", OptionGroup::own, "", "all workers",
+     "As --local_ranks_filter, by the rank among the workers of all nodes.",
+     [](Options& o, Text v) { return keep(o.ranks_filter, parse_ranks(v)); }},
     {"exit_code", 0, "torchrun|worker", OptionGroup::own, "", "torchrun",
      "When a worker failed, end with 1 as torchrun does, or with the worker's own exit code (128 "
      "plus its signal).",

@@ -17,6 +17,7 @@ namespace {
 // No machine comes near; keeps a slip of the finger from becoming a billion processes or map
 // entries.
 constexpr int kLocalRankMax = 1023;
+constexpr int kRankMax = 99'999'999;
 constexpr int kNodesMax = 1'000'000;
 constexpr double kSecondsMax = 365.0 * 24 * 3600;
 
@@ -31,6 +32,20 @@ std::optional<int> number_within(std::string_view text, int least, int most) {
   const auto value = whole_number(text);
   if (!value || *value < least || *value > most) return std::nullopt;
   return value;
+}
+
+/// Numbers with commas between them, in order and each once; `what` names them in a problem.
+Parsed<std::vector<int>> parse_list(const std::string& text, int most, const char* what) {
+  std::vector<int> ranks;
+  if (text.empty()) return ranks;
+  for (const auto& part : split(text, ',')) {
+    const auto rank = number_within(part, 0, most);
+    if (!rank) return ValueProblem{std::string("is not a list of ") + what + " like 0,3"};
+    ranks.push_back(*rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
 }
 
 /// Signals that cannot be handled, or that ddprun itself lives by.
@@ -139,16 +154,11 @@ Parsed<StreamChoice> parse_stream_choice(const std::string& text) {
 }
 
 Parsed<std::vector<int>> parse_local_ranks(const std::string& text) {
-  std::vector<int> ranks;
-  if (text.empty()) return ranks;
-  for (const auto& part : split(text, ',')) {
-    const auto rank = number_within(part, 0, kLocalRankMax);
-    if (!rank) return ValueProblem{"is not a list of local ranks like 0,3"};
-    ranks.push_back(*rank);
-  }
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
+  return parse_list(text, kLocalRankMax, "local ranks");
+}
+
+Parsed<std::vector<int>> parse_ranks(const std::string& text) {
+  return parse_list(text, kRankMax, "ranks");
 }
 
 Parsed<std::vector<int>> parse_signals(const std::string& text) {

@@ -43,6 +43,10 @@ Parsed<StreamChoice> parse_stream_choice(const std::string& text);
 
 /// "0,3,12"; empty text gives none.
 Parsed<std::vector<int>> parse_local_ranks(const std::string& text);
+Parsed<std::vector<int>> parse_ranks(const std::string& text);
+
+/// Text with fields like ${rank}; "none" and empty text give no prefix.
+Parsed<PrefixTemplate> parse_prefix_template(const std::string& text);
 
 /// "SIGTERM,INT"; each can be handled and none is needed by ddprun itself.
 Parsed<std::vector<int>> parse_signals(const std::string& text);

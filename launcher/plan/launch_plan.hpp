@@ -45,6 +45,9 @@ struct LaunchPlan {
   std::string role = "default";
   std::vector<WorkerPlan> workers;  ///< by local rank
 
+  PrefixTemplate prefix = default_prefix();  ///< of each line of output on the console
+  std::vector<int> ranks_filter{};  ///< ranks whose output is shown; empty: all that is_shown says
+
   /// Soft limit of open files for the workers, as ddprun raises its own; 0: the agent's.
   std::uint64_t worker_open_files_max = 0;
 

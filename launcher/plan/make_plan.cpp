@@ -50,6 +50,8 @@ class Planner {
     plan_.run_id = options_.rdzv_id.empty() ? facts_.random_run_id : options_.rdzv_id;
     plan_.run_folder_name = run_folder_name(plan_.run_id, facts_.random_name);
     plan_.role = options_.role;
+    plan_.prefix = options_.prefix;
+    plan_.ranks_filter = options_.ranks_filter;
     plan_.store_host = store.host;
     plan_.store_port = store.port;
     plan_.worker_open_files_max = facts_.open_files_max;
@@ -123,6 +125,12 @@ class Planner {
     for (const auto& [rank, bits] : options_.redirects.by_local_rank) check("redirects", rank);
     for (const auto& [rank, bits] : options_.tee.by_local_rank) check("tee", rank);
     for (const int rank : options_.local_ranks_filter) check("local_ranks_filter", rank);
+    // How many workers several nodes have, only their meeting shows.
+    for (const int rank : options_.ranks_filter) {
+      if (options_.nnodes.most > 1 || rank < workers_) continue;
+      problem("--ranks_filter: there is no rank " + std::to_string(rank) + " among " +
+              std::to_string(workers_) + " workers (0 to " + std::to_string(workers_ - 1) + ")");
+    }
   }
 
   void choose_command() {

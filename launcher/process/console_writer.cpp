@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -22,6 +23,15 @@ namespace asio = boost::asio;
 // becomes two (newline to carriage return and newline); a pipe takes 4,096.
 constexpr std::size_t kGuardedBytes = 128;
 
+// Often enough for the eye; each time the terminal gets all open lines anew.
+constexpr auto kRedrawEvery = std::chrono::milliseconds(100);
+
+TerminalSize size_of(int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
+}
+
 bool is_ready(int fd) {
   pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
   return ::poll(&ready, 1, 0) > 0;
@@ -29,9 +39,16 @@ bool is_ready(int fd) {
 
 }  // namespace
 
-ConsoleWriter::ConsoleWriter(const asio::any_io_executor& executor, int fd, Log log)
-    : log_(std::move(log)), fd_(fd), readiness_(executor), idle_signal_(executor) {
-  idle_signal_.expires_at(asio::steady_timer::time_point::max());
+ConsoleWriter::ConsoleWriter(const asio::any_io_executor& executor, int fd, bool can_redraw,
+                             Log log)
+    : log_(std::move(log)),
+      fd_(fd),
+      can_redraw_(can_redraw),
+      readiness_(executor),
+      idle_signal_(executor, asio::steady_timer::time_point::max()),
+      room_signal_(executor, asio::steady_timer::time_point::max()),
+      patience_(executor),
+      redraw_timer_(executor) {
   const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
   if (epoll < 0) return;
   readiness_.assign(epoll);
@@ -44,6 +61,8 @@ ConsoleWriter::ConsoleWriter(const asio::any_io_executor& executor, int fd, Log 
 void ConsoleWriter::close() {
   boost::system::error_code ignored;
   readiness_.cancel(ignored);
+  patience_.cancel();
+  redraw_timer_.cancel();
 }
 
 ConsoleWriter::~ConsoleWriter() {
@@ -71,29 +90,67 @@ void ConsoleWriter::write(LinePrefixer& source, std::string text) {
   if (kind_ == Kind::broken || text.empty()) return;
   // Once lines are missing nothing is taken until the console has caught up: the notice then stands
   // where they are missing.
-  if (dropped_bytes_ > 0 || pending_.size() + text.size() > kConsoleBytesMax) {
+  if (dropped_bytes_ > 0 || (!has_patience_ && owed_bytes() >= kConsoleBytesMax)) {
     dropped_lines_ += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
     dropped_bytes_ += text.size();
     source.interrupt();
     return;
   }
-  if (open_line_ != nullptr && open_line_ != &source) {
-    pending_ += '\n';
-    open_line_->interrupt();
+  if (can_redraw_) {
+    add_to_terminal(source, text);
+  } else {
+    if (open_line_ != nullptr && open_line_ != &source) {
+      pending_ += '\n';
+      open_line_->interrupt();
+    }
+    pending_ += text;
+    open_line_ = source.is_inside_line() ? &source : nullptr;
   }
-  pending_ += text;
-  open_line_ = source.is_inside_line() ? &source : nullptr;
   if (!is_waiting_) push();
+  if (is_full()) be_patient();
+}
+
+/// Above the open lines, of which that of `source` is now complete.
+void ConsoleWriter::add_to_terminal(const LinePrefixer& source, const std::string& text) {
+  const bool was_idle = pending_.empty();
+  open_lines_.set(&source, "");
+  pending_ += open_lines_.erase() + text;
+  if (was_idle) {
+    pending_ += open_lines_.draw(size_of(fd_));
+  } else {
+    is_redraw_due_ = true;
+  }
+}
+
+void ConsoleWriter::show(const LinePrefixer& source, std::string open_line) {
+  if (kind_ == Kind::broken) return;
+  if (!open_lines_.set(&source, std::move(open_line))) return;
+  if (std::exchange(is_redraw_due_, true)) return;
+  redraw_timer_.expires_after(kRedrawEvery);
+  redraw_timer_.async_wait([self = shared_from_this()](boost::system::error_code error) {
+    if (!error && !self->is_waiting_) self->push();
+  });
+}
+
+void ConsoleWriter::redraw() {
+  is_redraw_due_ = false;
+  pending_ += open_lines_.draw(size_of(fd_));
+}
+
+void ConsoleWriter::leave_terminal() {
+  if (!can_redraw_ || kind_ == Kind::broken) return;
+  pending_ += open_lines_.leave();
+  is_redraw_due_ = !open_lines_.is_empty();
+  if (!is_waiting_ && !pending_.empty()) push();
 }
 
 void ConsoleWriter::forget(const LinePrefixer& source) {
-  if (open_line_ != &source) return;
-  open_line_ = nullptr;
-  pending_ += '\n';
-  if (!is_waiting_) push();
+  open_lines_.set(&source, "");
+  if (open_line_ == &source) open_line_ = nullptr;
 }
 
 void ConsoleWriter::push() {
+  if (pending_.empty() && is_redraw_due_) redraw();
   while (!pending_.empty()) {
     const ssize_t written = write_some();
     if (written < 0 && errno == EINTR) continue;
@@ -102,29 +159,62 @@ void ConsoleWriter::push() {
       give_up(std::strerror(errno));
       break;
     }
-    pending_.erase(0, static_cast<std::size_t>(written));
+    take_off(static_cast<std::size_t>(written));
     if (pending_.empty()) announce_dropped();
+    if (pending_.empty() && is_redraw_due_) redraw();
   }
   idle_signal_.cancel();
+}
+
+void ConsoleWriter::take_off(std::size_t bytes) {
+  const bool was_full = is_full();
+  taken_ += bytes;
+  // Not each time: what is behind would be moved again and again.
+  if (taken_ == pending_.size() || taken_ >= kConsoleBytesMax) {
+    pending_.erase(0, taken_);
+    taken_ = 0;
+  }
+  if (!was_full) return;
+  if (is_full()) {
+    be_patient();
+  } else {
+    patience_.cancel();
+    room_signal_.cancel();
+  }
+}
+
+/// From now on; what was granted before does not count.
+void ConsoleWriter::be_patient() {
+  patience_.expires_after(kConsolePatience);
+  patience_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+    const auto self = weak.lock();
+    if (error || !self) return;
+    self->has_patience_ = false;
+    self->room_signal_.cancel();
+  });
 }
 
 void ConsoleWriter::give_up(const char* reason) {
   // First of all, as the warning may come back here as a line to be shown.
   kind_ = Kind::broken;
   pending_.clear();
-  dropped_lines_ = dropped_bytes_ = 0;
+  taken_ = dropped_lines_ = dropped_bytes_ = 0;
+  is_redraw_due_ = false;
   open_line_ = nullptr;
+  patience_.cancel();
+  room_signal_.cancel();
   write_log(log_, LogLevel::warn,
             std::string("console: ") + reason + "; the workers' output is not shown any more");
 }
 
 ssize_t ConsoleWriter::write_some() {
-  if (kind_ != Kind::guarded) return quiet_write(fd_, pending_.data(), pending_.size());
+  const char* bytes = pending_.data() + taken_;
+  if (kind_ != Kind::guarded) return quiet_write(fd_, bytes, owed_bytes());
   if (!is_ready(fd_)) {
     errno = EAGAIN;
     return -1;
   }
-  return quiet_write(fd_, pending_.data(), std::min(pending_.size(), kGuardedBytes));
+  return quiet_write(fd_, bytes, std::min(owed_bytes(), kGuardedBytes));
 }
 
 void ConsoleWriter::watch() {
@@ -140,15 +230,18 @@ void ConsoleWriter::watch() {
 }
 
 void ConsoleWriter::announce_dropped() {
+  has_patience_ = true;
   if (dropped_bytes_ == 0) return;
   if (open_line_ != nullptr) {
     pending_ = '\n';
     std::exchange(open_line_, nullptr)->interrupt();
   }
+  pending_ += open_lines_.erase();
   pending_ += "[ddprun] " + std::to_string(dropped_lines_) + " lines (" +
               std::to_string(dropped_bytes_) +
               " bytes) of output are missing here: the console did not take them in time\n";
   dropped_lines_ = dropped_bytes_ = 0;
+  is_redraw_due_ = !open_lines_.is_empty();
 }
 
 }  // namespace ddprun

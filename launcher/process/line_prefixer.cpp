@@ -1,68 +1,152 @@
 #include "launcher/process/line_prefixer.hpp"
 
-#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
 
 namespace ddprun {
 
-std::string LinePrefixer::take(std::string_view bytes) {
+std::string_view TimeStamp::at(TimePoint when) {
+  constexpr std::size_t kSecondBytes = 19;
+  const auto second = std::chrono::floor<std::chrono::seconds>(when);
+  if (second != second_) {
+    // Once for each second: the time zone's rules cost more than the rest of a line.
+    second_ = second;
+    const auto seconds = std::chrono::system_clock::to_time_t(second);
+    std::tm parts{};
+    ::localtime_r(&seconds, &parts);
+    std::array<char, 64> text{};
+    std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts);
+    text_.assign(text.data()).resize(kSecondBytes, ' ');
+    text_ += ".000";
+  }
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(when - second).count();
+  text_[kSecondBytes + 1] = static_cast<char>('0' + milliseconds / 100);
+  text_[kSecondBytes + 2] = static_cast<char>('0' + milliseconds / 10 % 10);
+  text_[kSecondBytes + 3] = static_cast<char>('0' + milliseconds % 10);
+  return text_;
+}
+
+std::string LinePrefixer::take(std::string_view bytes, TimePoint now) {
   std::string out;
+  // Lines of some 20 bytes, the usual ones, need no second allocation.
+  if (bytes.size() > 1024) out.reserve(2 * bytes.size());
   while (!bytes.empty()) {
     const auto newline = bytes.find('\n');
-    const bool is_complete = newline != std::string_view::npos;
-    const std::size_t room = kConsoleLineBytesMax - partial_.size();
-    const std::size_t length = std::min(is_complete ? newline : bytes.size(), room);
-    partial_.append(bytes.substr(0, length));
-    bytes.remove_prefix(length);
-    // A full line is broken only if it goes on, which the next byte tells.
-    if (bytes.empty()) break;
-    const bool ends_here = bytes.front() == '\n';
-    append_segment(out, partial_);
-    partial_.clear();
-    out += '\n';
-    interrupt();
-    if (ends_here) bytes.remove_prefix(1);
+    add(out, bytes.substr(0, newline), now);
+    if (newline == std::string_view::npos) break;
+    end_line(out);
+    bytes.remove_prefix(newline + 1);
   }
   return out;
+}
+
+/// Part of a line, without its newline.
+void LinePrefixer::add(std::string& out, std::string_view segment, TimePoint now) {
+  if (partial_.empty()) began_ = now;
+  while (!segment.empty()) {
+    // Several in a row are one.
+    if (has_return_ && segment.front() == '\r') {
+      segment.remove_prefix(1);
+      continue;
+    }
+    if (has_return_) rewrite(out, now);
+    const auto text = segment.substr(0, segment.find('\r'));
+    append(out, text, now);
+    segment.remove_prefix(text.size());
+    if (segment.empty()) break;
+    has_return_ = true;
+    segment.remove_prefix(1);
+  }
+}
+
+void LinePrefixer::append(std::string& out, std::string_view text, TimePoint now) {
+  // A full line is broken only if it goes on.
+  while (partial_.size() + text.size() > kConsoleLineBytesMax) {
+    const auto room = kConsoleLineBytesMax - partial_.size();
+    partial_.append(text.substr(0, room));
+    text.remove_prefix(room);
+    end_line(out);
+    began_ = now;
+  }
+  if (text.empty()) return;
+  partial_.append(text);
+  is_shown_ = false;
+}
+
+void LinePrefixer::rewrite(std::string& out, TimePoint now) {
+  // The prompt stays where it is.
+  if (is_inside_line_) out += '\n';
+  forget_line();
+  is_rewritten_ = true;
+  began_ = now;
+}
+
+void LinePrefixer::end_line(std::string& out) {
+  if (!is_shown_) {
+    if (!is_inside_line_) put_prefix(out);
+    out += partial_;
+    if (has_return_) out += '\r';
+    out += '\n';
+  }
+  forget_line();
+}
+
+void LinePrefixer::forget_line() {
+  partial_.clear();
+  has_return_ = is_rewritten_ = is_shown_ = is_inside_line_ = false;
+}
+
+void LinePrefixer::put_prefix(std::string& out) {
+  out += prefix_.parts.front();
+  for (std::size_t i = 1; i < prefix_.parts.size(); ++i) {
+    out += stamp_.at(began_);
+    out += prefix_.parts[i];
+  }
+}
+
+/// Progress bars that clear themselves write spaces over their last state.
+bool LinePrefixer::is_blank() const {
+  return partial_.find_first_not_of(' ') == std::string::npos;
+}
+
+bool LinePrefixer::has_news() const {
+  return !is_shown_ && !(is_rewritten() ? is_blank() : partial_.empty());
+}
+
+std::string LinePrefixer::open_line() {
+  std::string out;
+  if (!has_news()) return out;
+  put_prefix(out);
+  return out += partial_;
 }
 
 std::string LinePrefixer::flush() {
   std::string out;
-  if (!partial_.empty()) append_segment(out, partial_);
-  partial_.clear();
+  if (!has_news()) return out;
+  if (!is_inside_line_) put_prefix(out);
+  out += partial_;
+  if (is_rewritten()) {
+    out += '\n';
+    is_inside_line_ = false;
+    is_shown_ = true;
+  } else {
+    partial_.clear();
+    is_inside_line_ = true;
+  }
   return out;
 }
 
-void LinePrefixer::append_segment(std::string& out, std::string_view segment) {
-  if (needs_prefix_) out += prefix_;
-  is_inside_line_ = true;
-  needs_prefix_ = !segment.empty() && segment.back() == '\r';
-  for (auto next = segment.find('\r'); next != std::string_view::npos; next = segment.find('\r')) {
-    out += segment.substr(0, next + 1);
-    segment.remove_prefix(next + 1);
-    if (!segment.empty()) out += prefix_;
+std::string LinePrefixer::finish() {
+  std::string out;
+  has_return_ = has_return_ && is_blank();
+  if (has_news() || is_inside_line_) {
+    end_line(out);
+  } else {
+    forget_line();
   }
-  out += segment;
-}
-
-void LastLines::take(std::string_view bytes) {
-  if (bytes.size() > kBytesMax) bytes.remove_prefix(bytes.size() - kBytesMax);
-  const std::size_t excess =
-      end_.size() + bytes.size() > kBytesMax ? end_.size() + bytes.size() - kBytesMax : 0;
-  end_.erase(0, excess);
-  end_ += bytes;
-}
-
-std::vector<std::string> LastLines::lines() const {
-  std::vector<std::string> lines;
-  std::string_view rest = end_;
-  while (!rest.empty()) {
-    const auto line = rest.substr(0, rest.find('\n'));
-    lines.emplace_back(line);
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-  }
-  if (lines.size() > kLinesMax)
-    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kLinesMax));
-  return lines;
+  return out;
 }
 
 }  // namespace ddprun

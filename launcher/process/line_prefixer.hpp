@@ -1,11 +1,14 @@
-// Cuts a stream of bytes into lines for a console and puts a prefix before each. Pure: bytes in,
-// text out.
+// Cuts a stream of bytes into lines for a console and puts a prefix before each. A carriage return
+// means that the line is written again from its start, as progress bars do: of such a line only the
+// last state counts. Pure: bytes and the time in, text out.
 #pragma once
 
+#include "launcher/plan/line_prefix.hpp"
+
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace ddprun {
 
@@ -13,55 +16,70 @@ namespace ddprun {
 /// person reads.
 inline constexpr std::size_t kConsoleLineBytesMax = 64U << 10;
 
+/// Local time as in the launcher's own lines: "2026-11-21 05:42:34.657".
+class TimeStamp {
+ public:
+  using TimePoint = std::chrono::system_clock::time_point;
+
+  /// Valid until the next call.
+  std::string_view at(TimePoint when);
+
+ private:
+  std::chrono::sys_seconds second_{std::chrono::seconds::min()};  ///< what text_ holds
+  std::string text_;
+};
+
 class LinePrefixer {
  public:
-  explicit LinePrefixer(std::string prefix) : prefix_(std::move(prefix)) {}
+  using TimePoint = TimeStamp::TimePoint;
+
+  explicit LinePrefixer(LinePrefix prefix) : prefix_(std::move(prefix)) {}
 
   /// Takes more of the stream and returns the lines that are now complete, each with the prefix
-  /// and a newline. A carriage return within a line is followed by the prefix again, as it sends a
-  /// terminal back to where the prefix stands.
-  std::string take(std::string_view bytes);
+  /// and a newline. A carriage return just before a newline stays.
+  std::string take(std::string_view bytes, TimePoint now);
 
-  /// True if part of a line is waiting for its end.
-  bool has_partial_line() const { return !partial_.empty(); }
+  /// True if there is something of the line that waits for its end which nobody has seen yet.
+  bool has_news() const;
 
-  /// Returns the partial line as it stands, without a newline; what follows continues it. To be
-  /// called when its end does not come: it may be a prompt or a progress bar.
+  /// True if a carriage return has come since the line began: it is a progress bar.
+  bool is_rewritten() const { return is_rewritten_ || has_return_; }
+
+  /// The line that waits for its end as it stands, with the prefix; empty if there is none. For a
+  /// console that can take it off again.
+  std::string open_line();
+
+  /// For one that cannot. Returns what there is of the line: a prompt without a newline, so that
+  /// what follows continues it; a progress bar as a whole line, so that the next state is another.
   std::string flush();
+
+  /// The stream has ended: returns what is missing of the last line, with a newline.
+  std::string finish();
 
   /// Somebody else wrote to the console since flush(): the line cannot be continued and the next
   /// bytes begin a new one.
-  void interrupt() {
-    is_inside_line_ = false;
-    needs_prefix_ = true;
-  }
+  void interrupt() { is_inside_line_ = false; }
 
-  /// True after flush(), until the line ends.
+  /// True after flush() of a prompt, until the line ends.
   bool is_inside_line() const { return is_inside_line_; }
 
  private:
-  void append_segment(std::string& out, std::string_view segment);
+  void add(std::string& out, std::string_view segment, TimePoint now);
+  void append(std::string& out, std::string_view text, TimePoint now);
+  void rewrite(std::string& out, TimePoint now);
+  void end_line(std::string& out);
+  void forget_line();
+  void put_prefix(std::string& out);
+  bool is_blank() const;
 
-  std::string prefix_;
-  std::string partial_;  ///< at most kConsoleLineBytesMax
+  LinePrefix prefix_;
+  TimeStamp stamp_;
+  TimePoint began_{};          ///< the line, or its present state
+  std::string partial_;        ///< at most kConsoleLineBytesMax; without what flush() has returned
+  bool has_return_ = false;    ///< after partial_; the next byte tells what it means
+  bool is_rewritten_ = false;  ///< there was a state before this one
+  bool is_shown_ = false;      ///< flush() has returned this state as a line
   bool is_inside_line_ = false;
-  bool needs_prefix_ = true;
-};
-
-/// The end of a stream, for reports.
-class LastLines {
- public:
-  static constexpr std::size_t kLinesMax = 20;         ///< a traceback's end fits
-  static constexpr std::size_t kBytesMax = 16U << 10;  ///< of all lines together
-
-  void take(std::string_view bytes);
-
-  /// Oldest first, without newlines; a last line without a newline counts. If bytes have been
-  /// dropped the first line may lack its beginning.
-  std::vector<std::string> lines() const;
-
- private:
-  std::string end_;
 };
 
 }  // namespace ddprun

@@ -7,6 +7,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -14,6 +15,11 @@ namespace ddprun {
 namespace {
 
 namespace asio = boost::asio;
+
+std::shared_ptr<ConsoleWriter> make_writer(const asio::any_io_executor& executor, int fd,
+                                           bool can_redraw, const Log& log) {
+  return std::make_shared<ConsoleWriter>(executor, fd, can_redraw && ::isatty(fd) != 0, log);
+}
 
 bool are_the_same(int a, int b) {
   struct stat status_a {
@@ -29,11 +35,11 @@ class OutputRouter::Impl {
   Impl(asio::any_io_executor executor, Console console, Log log)
       : executor_(std::move(executor)),
         log_(std::move(log)),
-        out_(std::make_shared<ConsoleWriter>(executor_, console.standard_output, log_)),
+        out_(make_writer(executor_, console.standard_output, console.can_redraw, log_)),
         // One place, one queue: lines of the two streams must not mix.
         error_(are_the_same(console.standard_output, console.standard_error)
                    ? out_
-                   : std::make_shared<ConsoleWriter>(executor_, console.standard_error, log_)) {}
+                   : make_writer(executor_, console.standard_error, console.can_redraw, log_)) {}
 
   ~Impl() {
     out_->close();
@@ -48,6 +54,11 @@ class OutputRouter::Impl {
   }
 
   void write(std::string_view lines) { error_->write(own_lines_, std::string(lines)); }
+
+  void leave_terminal() {
+    out_->leave_terminal();
+    if (error_ != out_) error_->leave_terminal();
+  }
 
   asio::awaitable<void> drain(Deadline deadline) {
     for (const auto& sink : {out_, error_}) {
@@ -78,6 +89,10 @@ std::shared_ptr<WorkerStream> OutputRouter::open(const StreamSpec& spec, StreamK
 
 void OutputRouter::write(std::string_view lines) {
   impl_->write(lines);
+}
+
+void OutputRouter::leave_terminal() {
+  impl_->leave_terminal();
 }
 
 asio::awaitable<void> OutputRouter::drain(Deadline deadline) {

@@ -1,10 +1,12 @@
 // Takes the workers' output to the console and to files. The file is primary and gets every byte
-// unchanged; the console is best effort and gets whole lines with a prefix. A console that does not
-// take its output (a stopped terminal, a full pipe) loses lines, which are counted and told of, but
-// never slows a worker down. Runs on the agent's one thread.
+// unchanged; the console is best effort and gets whole lines with a prefix. A console that takes
+// its output slowly is waited for; one that takes none for a while (a stopped terminal, a full
+// pipe) loses lines, which are counted and told of, and holds up no worker. Runs on the agent's one
+// thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
+#include "launcher/plan/line_prefix.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/log.hpp>
 
@@ -22,7 +24,7 @@ namespace ddprun {
 struct StreamSpec {
   StreamTarget target = StreamTarget::console;
   bool is_shown = true;        ///< false: not on the console even if the target says so
-  std::string prefix;          ///< of each line on the console, e.g. "[default0]:"
+  LinePrefix prefix;           ///< of each line on the console, e.g. "[default0]:"
   std::filesystem::path file;  ///< for file and tee; its folder exists. Truncated.
 };
 
@@ -38,6 +40,8 @@ class OutputRouter {
   struct Console {
     int standard_output = 1;
     int standard_error = 2;
+    /// True: those of the two that are terminals understand the usual escape sequences.
+    bool can_redraw = false;
   };
 
   OutputRouter(boost::asio::any_io_executor executor, Console console, Log log = {});
@@ -48,6 +52,9 @@ class OutputRouter {
 
   /// Puts the agent's own lines, each with its newline, among the workers' on standard error.
   void write(std::string_view lines);
+
+  /// The terminal is about to be another program's: nothing is drawn over until the next output.
+  void leave_terminal();
 
   /// Waits until the console has taken what it is to get, or the deadline passes. For the end of
   /// the run.

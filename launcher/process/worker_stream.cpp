@@ -24,6 +24,9 @@ constexpr int kPipeBytes = 256 << 10;
 constexpr std::size_t kReadBytes = 64U << 10;
 // Long enough that a line written in pieces stays whole, short enough for a prompt.
 constexpr auto kPartialLineWait = std::chrono::milliseconds(100);
+// How often a progress bar is shown where it cannot be drawn over: a file of a day's training then
+// holds some thousand lines of it, and somebody who looks at it knows how far it is.
+constexpr auto kProgressBarWait = std::chrono::seconds(10);
 
 int open_file(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
@@ -72,11 +75,22 @@ void WorkerStream::start() {
 }
 
 void WorkerStream::read_more() {
+  if (console_ && console_->is_full()) return read_when_there_is_room();
   pipe_.async_wait(asio::posix::descriptor_base::wait_read,
                    [self = shared_from_this()](boost::system::error_code error) {
                      if (error || self->has_ended_) return;
+                     // Another stream may have filled the console in the same turn of the loop.
+                     if (self->console_ && self->console_->is_full()) return self->read_more();
                      if (self->read_some()) self->read_more();
                    });
+}
+
+/// Meanwhile the pipe fills and the worker waits.
+void WorkerStream::read_when_there_is_room() {
+  console_->room_signal().async_wait([weak = weak_from_this()](boost::system::error_code) {
+    const auto self = weak.lock();
+    if (self && !self->has_ended_) self->read_more();
+  });
 }
 
 /// False if there is no more to come.
@@ -93,8 +107,12 @@ void WorkerStream::take(std::string_view bytes) {
   write_file(bytes);
   last_.take(bytes);
   if (!console_) return;
-  console_->write(prefixer_, prefixer_.take(bytes));
-  if (prefixer_.has_partial_line()) flush_soon();
+  console_->write(prefixer_, prefixer_.take(bytes, std::chrono::system_clock::now()));
+  if (console_->can_redraw()) {
+    console_->show(prefixer_, prefixer_.open_line());
+  } else if (prefixer_.has_news()) {
+    flush_soon();
+  }
 }
 
 void WorkerStream::write_file(std::string_view bytes) {
@@ -117,11 +135,13 @@ void WorkerStream::write_file(std::string_view bytes) {
 void WorkerStream::flush_soon() {
   // Not anew for each piece: a line that keeps growing must appear, too.
   if (std::exchange(is_flush_due_, true)) return;
-  partial_line_.expires_after(kPartialLineWait);
-  partial_line_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+  const bool is_bar = prefixer_.is_rewritten();
+  partial_line_.expires_after(is_bar ? kProgressBarWait : kPartialLineWait);
+  partial_line_.async_wait([weak = weak_from_this(), is_bar](boost::system::error_code error) {
     const auto self = weak.lock();
     if (error || !self) return;
     self->is_flush_due_ = false;
+    if (self->prefixer_.is_rewritten() && !is_bar) return self->flush_soon();
     self->console_->write(self->prefixer_, self->prefixer_.flush());
   });
 }
@@ -131,7 +151,7 @@ void WorkerStream::end() {
   partial_line_.cancel();
   pipe_.close();
   if (console_) {
-    console_->write(prefixer_, prefixer_.flush());
+    console_->write(prefixer_, prefixer_.finish());
     console_->forget(prefixer_);
   }
   if (file_bytes_lost_ > 0) {

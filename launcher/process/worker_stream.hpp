@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/process/console_writer.hpp"
+#include "launcher/process/last_lines.hpp"
 #include "launcher/process/line_prefixer.hpp"
 #include "launcher/process/output_router.hpp"
 
@@ -51,6 +52,7 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
  private:
   bool read_some();
   void read_more();
+  void read_when_there_is_room();
   void take(std::string_view bytes);
   void write_file(std::string_view bytes);
   void flush_soon();

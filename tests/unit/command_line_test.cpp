@@ -115,6 +115,16 @@ const Case kGood[] = {
        o.local_ranks_filter = {0, 3};
      }},
     {{"--local_ranks_filter="}, [](O&) {}},
+    {{"--ranks_filter=1030,7"},
+     [](O& o) {
+       o.ranks_filter = {7, 1030};
+     }},
+    {{"--prefix=none"}, [](O& o) { o.prefix = {}; }},
+    {{"--prefix", ""}, [](O& o) { o.prefix = {}; }},
+    {{"--prefix=${rank}|"},
+     [](O& o) {
+       o.prefix.pieces = {{PrefixField::rank, ""}, {PrefixField::none, "|"}};
+     }},
     {{"--max_restarts", "3"}, [](O& o) { o.max_restarts = 3; }},
     {{"--max=3"}, [](O& o) { o.max_restarts = 3; }},
     {{"--monitor_interval=5"}, [](O& o) { o.monitor_interval = 5s; }},
@@ -227,6 +237,8 @@ const BadCase kBad[] = {
     {{"-t", "0:3,0:1"}, "names local rank 0 twice"},
     {{"-t", "9999:1"}, "nor a map"},
     {{"--local_ranks_filter=0,x"}, "is not a list of local ranks like 0,3"},
+    {{"--ranks_filter=0,-1"}, "--ranks_filter=0,-1: is not a list of ranks like 0,3"},
+    {{"--prefix=${rnak}"}, "--prefix=${rnak}: has no field 'rnak'; did you mean ${rank}?"},
     {{"--max_restarts=-1"}, "is not an integer from 0 to 1000000"},
     {{"--max_restarts=1000001"}, "is not an integer from 0 to 1000000"},
     {{"--max_restarts=1.5"}, "is not an integer"},

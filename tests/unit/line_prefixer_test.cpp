@@ -2,69 +2,90 @@
 
 #include <doctest/doctest.h>
 
+#include <ctime>
 #include <random>
 
 using ddprun::kConsoleLineBytesMax;
-using ddprun::LastLines;
+using ddprun::LinePrefix;
 using ddprun::LinePrefixer;
+
+namespace {
+
+// The time matters to prefixes with a time stamp only.
+constexpr LinePrefixer::TimePoint kNow{};
+
+}  // namespace
 
 TEST_SUITE("line prefixer") {
   TEST_CASE("only complete lines come out, each with the prefix") {
     LinePrefixer prefixer("[a0]:");
-    CHECK(prefixer.take("one\ntwo\nthr") == "[a0]:one\n[a0]:two\n");
-    CHECK(prefixer.has_partial_line());
-    CHECK(prefixer.take("ee\n\n") == "[a0]:three\n[a0]:\n");
-    CHECK_FALSE(prefixer.has_partial_line());
-    CHECK(prefixer.take("").empty());
+    CHECK(prefixer.take("one\ntwo\nthr", kNow) == "[a0]:one\n[a0]:two\n");
+    CHECK(prefixer.has_news());
+    CHECK(prefixer.open_line() == "[a0]:thr");
+    CHECK(prefixer.take("ee\n\n", kNow) == "[a0]:three\n[a0]:\n");
+    CHECK_FALSE(prefixer.has_news());
+    CHECK(prefixer.open_line().empty());
+    CHECK(prefixer.take("", kNow).empty());
   }
 
   TEST_CASE("bytes that are no text pass unchanged") {
     LinePrefixer prefixer(">");
     const std::string bytes("\0\xff\xfe\x1b", 4);
-    CHECK(prefixer.take(bytes + "\n") == ">" + bytes + "\n");
+    CHECK(prefixer.take(bytes + "\n", kNow) == ">" + bytes + "\n");
+  }
+
+  TEST_CASE("an empty prefix leaves the lines as they are") {
+    LinePrefixer prefixer("");
+    CHECK(prefixer.take("one\n\ntwo\n", kNow) == "one\n\ntwo\n");
   }
 
   TEST_CASE("a flushed partial line is continued without a second prefix") {
     LinePrefixer prefixer(">");
-    CHECK(prefixer.take("10%").empty());
+    CHECK(prefixer.take("10%", kNow).empty());
     CHECK(prefixer.flush() == ">10%");
     CHECK(prefixer.is_inside_line());
-    CHECK(prefixer.take(" 20%").empty());
+    CHECK_FALSE(prefixer.has_news());
+    CHECK(prefixer.take(" 20%", kNow).empty());
     CHECK(prefixer.flush() == " 20%");
-    CHECK(prefixer.take("\nnext\n") == "\n>next\n");
+    CHECK(prefixer.take("\nnext\n", kNow) == "\n>next\n");
     CHECK_FALSE(prefixer.is_inside_line());
     CHECK(prefixer.flush().empty());
   }
 
   TEST_CASE("an interrupted line begins again with the prefix") {
     LinePrefixer prefixer(">");
-    CHECK(prefixer.take("10%").empty());
+    CHECK(prefixer.take("10%", kNow).empty());
     CHECK(prefixer.flush() == ">10%");
     prefixer.interrupt();
-    CHECK(prefixer.take(" 20%\n") == "> 20%\n");
+    CHECK(prefixer.take(" 20%\n", kNow) == "> 20%\n");
   }
 
-  TEST_CASE("a carriage return within a line is followed by the prefix, one before a newline not") {
-    LinePrefixer prefixer(">");
-    CHECK(prefixer.take("1%\r2%\r\n") == ">1%\r>2%\r\n");
-    CHECK(prefixer.take("3%\r").empty());
-    CHECK(prefixer.flush() == ">3%\r");
-    CHECK(prefixer.take("4%").empty());
-    CHECK(prefixer.flush() == ">4%");
+  TEST_CASE("the end of the stream completes what is there and nothing else") {
+    LinePrefixer prompt(">");
+    CHECK(prompt.take("really? ", kNow).empty());
+    CHECK(prompt.finish() == ">really? \n");
+    CHECK(prompt.finish().empty());
+    CHECK(prompt.take("really? ", kNow).empty());
+    CHECK(prompt.flush() == ">really? ");
+    CHECK(prompt.finish() == "\n");
+    CHECK(prompt.take("really? ", kNow).empty());
+    CHECK(prompt.flush() == ">really? ");
+    prompt.interrupt();
+    CHECK(prompt.finish().empty());
   }
 
   TEST_CASE("a line over the limit is broken") {
     LinePrefixer prefixer(">");
-    const auto out = prefixer.take(std::string(2 * kConsoleLineBytesMax + 1, 'x'));
+    const auto out = prefixer.take(std::string(2 * kConsoleLineBytesMax + 1, 'x'), kNow);
     const auto broken = ">" + std::string(kConsoleLineBytesMax, 'x') + "\n";
     CHECK(out == broken + broken);
-    CHECK(prefixer.take("\n") == ">x\n");
+    CHECK(prefixer.take("\n", kNow) == ">x\n");
   }
 
   TEST_CASE("a line of exactly the limit is not broken") {
     LinePrefixer prefixer(">");
-    CHECK(prefixer.take(std::string(kConsoleLineBytesMax, 'x')).empty());
-    CHECK(prefixer.take("\n") == ">" + std::string(kConsoleLineBytesMax, 'x') + "\n");
+    CHECK(prefixer.take(std::string(kConsoleLineBytesMax, 'x'), kNow).empty());
+    CHECK(prefixer.take("\n", kNow) == ">" + std::string(kConsoleLineBytesMax, 'x') + "\n");
   }
 
   TEST_CASE("how the stream is cut into pieces makes no difference") {
@@ -72,44 +93,135 @@ TEST_SUITE("line prefixer") {
     std::string stream;
     for (int i = 0; i < 5000; ++i) stream += "ab\n\r"[random() % 4];
     LinePrefixer whole(">");
-    const auto expected = whole.take(stream);
+    auto expected = whole.take(stream, kNow);
+    expected += whole.finish();
     LinePrefixer pieces(">");
     std::string out;
     for (std::size_t at = 0; at < stream.size();) {
       const std::size_t length = 1 + random() % 7;
-      out += pieces.take(std::string_view(stream).substr(at, length));
+      out += pieces.take(std::string_view(stream).substr(at, length), kNow);
       at += length;
     }
+    out += pieces.finish();
     CHECK(out == expected);
   }
 }
 
-TEST_SUITE("last lines") {
-  TEST_CASE("the last twenty lines are kept, oldest first") {
-    LastLines last;
-    for (int i = 1; i <= 30; ++i) last.take(std::to_string(i) + "\n");
-    last.take("unfinished");
-    const auto lines = last.lines();
-    REQUIRE(lines.size() == LastLines::kLinesMax);
-    CHECK(lines.front() == "12");
-    CHECK(lines.back() == "unfinished");
+TEST_SUITE("progress bars") {
+  TEST_CASE("of a line that is written again and again only the last state comes out") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take("\r  0%\r 50%\r100%\ndone\n", kNow) == ">100%\n>done\n");
+    CHECK(prefixer.take("1%\r2%\r\n", kNow) == ">2%\r\n");
   }
 
-  TEST_CASE("long lines are kept from their end, within the bound") {
-    LastLines last;
-    last.take(std::string(3 * LastLines::kBytesMax, 'a') + "z\n");
-    last.take("b\n");
-    const auto lines = last.lines();
-    REQUIRE(lines.size() == 2);
-    CHECK(lines[0].size() == LastLines::kBytesMax - 3);
-    CHECK(lines[0].back() == 'z');
-    CHECK(lines[1] == "b");
+  TEST_CASE("lines that end in carriage return and newline stay as they are") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take("one\r\ntwo\r", kNow) == ">one\r\n");
+    CHECK(prefixer.take("\n", kNow) == ">two\r\n");
+    CHECK(prefixer.take("\r\r\n", kNow) == ">\r\n");
   }
 
-  TEST_CASE("nothing gives nothing, an empty line is a line") {
-    LastLines last;
-    CHECK(last.lines().empty());
-    last.take("\n");
-    CHECK(last.lines() == std::vector<std::string>{""});
+  TEST_CASE("the open line is the present state, also while a return waits for its meaning") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take("\r 10%", kNow).empty());
+    CHECK(prefixer.is_rewritten());
+    CHECK(prefixer.open_line() == "> 10%");
+    CHECK(prefixer.take("\r", kNow).empty());
+    CHECK(prefixer.open_line() == "> 10%");
+    CHECK(prefixer.take(" 20%", kNow).empty());
+    CHECK(prefixer.open_line() == "> 20%");
+  }
+
+  TEST_CASE("a bar is flushed as a whole line, and not again if it ends as it was") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take("\r 10%", kNow).empty());
+    CHECK(prefixer.flush() == "> 10%\n");
+    CHECK_FALSE(prefixer.is_inside_line());
+    CHECK_FALSE(prefixer.has_news());
+    CHECK(prefixer.flush().empty());
+    CHECK(prefixer.take("\r100%", kNow).empty());
+    CHECK(prefixer.flush() == ">100%\n");
+    CHECK(prefixer.take("\nnext\n", kNow) == ">next\n");
+    CHECK(prefixer.take("\r 10%", kNow).empty());
+    CHECK(prefixer.flush() == "> 10%\n");
+    CHECK(prefixer.finish().empty());
+  }
+
+  TEST_CASE("a bar that clears itself leaves nothing") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take("\r100%\r    \r", kNow).empty());
+    CHECK_FALSE(prefixer.has_news());
+    CHECK(prefixer.open_line().empty());
+    CHECK(prefixer.take("text\n\r    \r", kNow) == ">text\n");
+    CHECK(prefixer.finish().empty());
+  }
+
+  TEST_CASE("a bar that the stream ends with comes out") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take("\r 10%\r", kNow).empty());
+    CHECK(prefixer.finish() == "> 10%\n");
+  }
+
+  TEST_CASE("a bar after a flushed prompt leaves the prompt where it is") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take("loading", kNow).empty());
+    CHECK(prefixer.flush() == ">loading");
+    CHECK(prefixer.take("\r 10%", kNow) == "\n");
+    CHECK(prefixer.take("\n", kNow) == "> 10%\n");
+  }
+
+  TEST_CASE("a bar that is longer than any line is broken") {
+    LinePrefixer prefixer(">");
+    const auto out = prefixer.take("\r" + std::string(kConsoleLineBytesMax + 1, 'x'), kNow);
+    CHECK(out == ">" + std::string(kConsoleLineBytesMax, 'x') + "\n");
+    CHECK(prefixer.open_line() == ">x");
+  }
+}
+
+TEST_SUITE("time stamps") {
+  using namespace std::chrono_literals;
+
+  /// A local time as the launcher's own lines have it.
+  LinePrefixer::TimePoint local_time(int hour, int minute, int second,
+                                     std::chrono::milliseconds fraction) {
+    std::tm parts{};
+    parts.tm_year = 2026 - 1900;
+    parts.tm_mon = 10;
+    parts.tm_mday = 21;
+    parts.tm_hour = hour;
+    parts.tm_min = minute;
+    parts.tm_sec = second;
+    parts.tm_isdst = -1;
+    return std::chrono::system_clock::from_time_t(std::mktime(&parts)) + fraction;
+  }
+
+  LinePrefix stamped() {
+    LinePrefix prefix;
+    prefix.parts = {"", " 3|"};
+    return prefix;
+  }
+
+  TEST_CASE("a line bears the time at which it began") {
+    LinePrefixer prefixer(stamped());
+    CHECK(prefixer.take("on", local_time(5, 42, 34, 657ms)).empty());
+    CHECK(prefixer.take("e\ntwo\n", local_time(5, 42, 35, 8ms)) ==
+          "2026-11-21 05:42:34.657 3|one\n2026-11-21 05:42:35.008 3|two\n");
+    CHECK(prefixer.take("three\n", local_time(23, 0, 0, 80ms)) ==
+          "2026-11-21 23:00:00.080 3|three\n");
+  }
+
+  TEST_CASE("a progress bar bears the time of its present state") {
+    LinePrefixer prefixer(stamped());
+    CHECK(prefixer.take("\r10%", local_time(1, 0, 0, 0ms)).empty());
+    CHECK(prefixer.take("\r20%", local_time(2, 0, 0, 0ms)).empty());
+    CHECK(prefixer.take("\n", local_time(3, 0, 0, 0ms)) == "2026-11-21 02:00:00.000 3|20%\n");
+  }
+
+  TEST_CASE("several stamps in one prefix are the same") {
+    LinePrefix prefix;
+    prefix.parts = {"a", "b", "c"};
+    LinePrefixer prefixer(prefix);
+    CHECK(prefixer.take("x\n", local_time(1, 2, 3, 4ms)) ==
+          "a2026-11-21 01:02:03.004b2026-11-21 01:02:03.004cx\n");
   }
 }

@@ -70,6 +70,7 @@ const Refusal kRefusals[] = {
     {{"--nproc_per_node=gpu"}, "--nproc_per_node=gpu: no NVIDIA GPU was found"},
     {{"--nproc_per_node=2", "-r", "2:1"}, "--redirects: there is no local rank 2 among 2 workers"},
     {{"-t", "0:1,7:1"}, "--tee: there is no local rank 7 among 1 workers (0 to 0)"},
+    {{"--ranks_filter=4", "--nproc_per_node=4"}, "--ranks_filter: there is no rank 4 among 4"},
     {{"--local_ranks_filter=4"}, "--local_ranks_filter: there is no local rank 4"},
     {{"--numa_binding=node"}, "--numa_binding: the CPUs that ddprun may run on cannot be read"},
 };

@@ -6,7 +6,9 @@
 
 using ddprun::AttemptFacts;
 using ddprun::LaunchPlan;
+using ddprun::LinePrefix;
 using ddprun::make_worker_specs;
+using ddprun::PrefixField;
 using ddprun::StreamTarget;
 using ddprun::WorkerEnv;
 
@@ -74,6 +76,29 @@ TEST_SUITE("worker specs") {
     CHECK_FALSE(specs[0].environment.contains("OMP_NUM_THREADS"));
   }
 
+  TEST_CASE("the prefix knows the worker, the attempt and the stream") {
+    auto plan = plan_of_two();
+    plan.prefix.pieces = {{PrefixField::rank, ""},      {PrefixField::none, "."},
+                          {PrefixField::attempt, ""},   {PrefixField::none, "."},
+                          {PrefixField::node_rank, ""}, {PrefixField::stream, ""}};
+    const auto specs = make_worker_specs(plan, kFacts);
+    CHECK(specs[1].standard_output.prefix == LinePrefix("1.2.0stdout"));
+    CHECK(specs[1].standard_error.prefix == LinePrefix("1.2.0stderr"));
+  }
+
+  TEST_CASE("a filter by rank hides all others, also where local ranks are filtered") {
+    auto plan = plan_of_two();
+    for (auto& worker : plan.workers) worker.is_shown = true;
+    plan.ranks_filter = {1};
+    auto specs = make_worker_specs(plan, kFacts);
+    CHECK_FALSE(specs[0].standard_output.is_shown);
+    CHECK(specs[1].standard_output.is_shown);
+    CHECK(specs[1].standard_error.is_shown);
+    plan.workers[1].is_shown = false;
+    specs = make_worker_specs(plan, kFacts);
+    CHECK_FALSE(specs[1].standard_output.is_shown);
+  }
+
   TEST_CASE("streams go to the worker's folder, or nowhere if no folder is kept") {
     auto plan = plan_of_two();
     CHECK(make_worker_specs(plan, kFacts)[1].standard_output.file == "/dev/null");
@@ -85,6 +110,6 @@ TEST_SUITE("worker specs") {
     CHECK(specs[1].standard_error.file == "/run/attempt_2/1/stderr.log");
     CHECK_FALSE(specs[1].standard_error.is_shown);
     CHECK(specs[0].standard_output.target == StreamTarget::console);
-    CHECK(specs[0].standard_output.prefix == "[trainer0]:");
+    CHECK(specs[0].standard_output.prefix == LinePrefix("[trainer0]:"));
   }
 }

@@ -1,0 +1,43 @@
+// What stands before each line of a worker's output, as the operator wrote it: text with fields to
+// be filled in, by the rules of Python's string.Template, which torchrun uses. Plain data.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// Bytes of a template: far more than a line has room for, and a bound for what stands before each
+/// line.
+inline constexpr std::size_t kPrefixBytesMax = 256;
+
+enum class PrefixField {
+  none,  ///< a piece of plain text
+  role_name,
+  local_rank,
+  rank,
+  node_rank,
+  attempt,
+  stream,  ///< stdout or stderr
+  time,    ///< when the line began
+};
+
+struct PrefixPiece {
+  PrefixField field = PrefixField::none;
+  std::string text;  ///< for PrefixField::none
+
+  bool operator==(const PrefixPiece&) const = default;
+};
+
+/// No pieces: no prefix.
+struct PrefixTemplate {
+  std::vector<PrefixPiece> pieces;
+
+  bool operator==(const PrefixTemplate&) const = default;
+};
+
+/// "[${role_name}${local_rank}]:", as torchrun has it.
+PrefixTemplate default_prefix();
+
+}  // namespace ddprun

@@ -1,0 +1,43 @@
+#include "launcher/plan/line_prefix.hpp"
+
+namespace ddprun {
+
+namespace {
+
+std::string value_of(const PrefixPiece& piece, const PrefixValues& values) {
+  switch (piece.field) {
+    case PrefixField::none:
+      return piece.text;
+    case PrefixField::role_name:
+      return std::string(values.role_name);
+    case PrefixField::local_rank:
+      return std::to_string(values.local_rank);
+    case PrefixField::rank:
+      return std::to_string(values.rank);
+    case PrefixField::node_rank:
+      return std::to_string(values.node_rank);
+    case PrefixField::attempt:
+      return std::to_string(values.attempt);
+    case PrefixField::stream:
+      return std::string(values.stream);
+    case PrefixField::time:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+LinePrefix fill_in(const PrefixTemplate& prefix, const PrefixValues& values) {
+  LinePrefix result;
+  for (const auto& piece : prefix.pieces) {
+    if (piece.field == PrefixField::time) {
+      result.parts.emplace_back();
+    } else {
+      result.parts.back() += value_of(piece, values);
+    }
+  }
+  return result;
+}
+
+}  // namespace ddprun

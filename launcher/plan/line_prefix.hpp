@@ -1,0 +1,36 @@
+// The prefix of one stream of one worker: a template with everything filled in but the time, which
+// differs from line to line. Pure functions and plain data.
+#pragma once
+
+#include "launcher/cli/prefix_template.hpp"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+struct LinePrefix {
+  LinePrefix() = default;
+  LinePrefix(std::string text) : parts{std::move(text)} {}
+  LinePrefix(const char* text) : parts{text} {}
+
+  /// The text, cut where the time a line began is to stand. At least one part.
+  std::vector<std::string> parts{""};
+
+  bool operator==(const LinePrefix&) const = default;
+};
+
+struct PrefixValues {
+  std::string_view role_name;
+  int local_rank = 0;
+  int rank = 0;
+  int node_rank = 0;
+  int attempt = 0;
+  std::string_view stream;
+};
+
+LinePrefix fill_in(const PrefixTemplate& prefix, const PrefixValues& values);
+
+}  // namespace ddprun

@@ -1,0 +1,176 @@
+"""The workers' output as people see it: progress bars on a terminal, in a pipe and in files; prefixes and filters.
+
+Usage: output_test.py DDPRUN
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from terminal import Terminal
+
+DDPRUN = sys.argv.pop(1)
+PYTHON = "/usr/bin/python3"
+
+# A bar by hand that goes on whenever the test says so, and a line in between.
+BAR = """
+import os, sys, time
+rank = os.environ["RANK"]
+def await_file(name):
+    while not os.path.exists(name):
+        time.sleep(0.005)
+for step in (10, 20, 100):
+    sys.stderr.write(f"\\r{step:3d}%|" + "#" * step)
+    sys.stderr.flush()
+    await_file(f"go{step}")
+    if step == 10 and rank == "0":
+        print("a line of rank 0", flush=True)
+sys.stderr.write("\\n")
+"""
+
+TQDM = """
+import tqdm
+for _ in tqdm.tqdm(range(100000), mininterval=0, miniters=500, desc="train"):
+    pass
+"""
+
+
+def has_tqdm():
+    return subprocess.run([PYTHON, "-c", "import tqdm"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+class OutputTest(unittest.TestCase):
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="ddprun-output-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+
+    def command(self, script, *options):
+        (self.folder / "worker.py").write_text(script)
+        return [DDPRUN, "--nproc_per_node=2", *options, "worker.py"]
+
+    def start_on_terminal(self, script, *options, **kinds):
+        environment = {"PYTHON_EXEC": PYTHON, "LOGLEVEL": "WARNING", **kinds.pop("environment", {})}
+        terminal = Terminal(self.command(script, *options), environment=environment, **kinds)
+        self.addCleanup(terminal.close)
+        return terminal
+
+    def run_in_pipe(self, script, *options, environment=None):
+        run = subprocess.run(self.command(script, *options), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, timeout=60, check=False,
+                             env={**os.environ, "PYTHON_EXEC": PYTHON, "LOGLEVEL": "WARNING", **(environment or {})})
+        self.assertEqual(run.returncode, 0, run.stdout)
+        return run.stdout
+
+    def test_bars_of_two_workers_change_in_rows_of_their_own_below_all_lines(self):
+        terminal = self.start_on_terminal(BAR)
+        rows = terminal.screen.text
+
+        def both_show(step):
+            return lambda: sorted(row[:15] for row in rows()[-2:]) == [f"[default{i}]:{step:3d}%" for i in (0, 1)]
+
+        for step in (10, 20, 100):
+            terminal.read_until(both_show(step), f"two bars at {step} %")
+            (self.folder / f"go{step}").touch()
+        self.assertEqual(terminal.read_to_end(), 0)
+        self.assertEqual(rows()[0], "[default0]:a line of rank 0")
+        bars = [row for row in rows()[1:] if row]
+        # Complete lines are not cut: 116 columns are two rows of 60.
+        self.assertEqual(sorted(row[:15] for row in bars if row.startswith("[")),
+                         ["[default0]:100%", "[default1]:100%"])
+        self.assertEqual(len(bars), 4)
+
+    @unittest.skipUnless(has_tqdm(), "there is no tqdm")
+    def test_tqdm_leaves_one_line_for_each_worker_on_a_terminal(self):
+        terminal = self.start_on_terminal(TQDM, columns=100)
+        self.assertEqual(terminal.read_to_end(), 0)
+        rows = [row for row in terminal.screen.text() if row]
+        self.assertEqual(len(rows), 2, rows)
+        for row in rows:
+            self.assertRegex(row, r"^\[default[01]\]:train: 100%.*100000/100000")
+        # Two hundred states each; at most ten redraws a second.
+        self.assertLess(len(terminal.bytes), 20000)
+
+    @unittest.skipUnless(has_tqdm(), "there is no tqdm")
+    def test_tqdm_leaves_one_line_for_each_worker_in_a_pipe_and_all_in_the_file(self):
+        output = self.run_in_pipe(TQDM, "--tee=3", "--log_dir=logs")
+        self.assertNotIn(b"\r", output)
+        lines = output.decode().splitlines()
+        self.assertEqual(len([line for line in lines if "100000/100000" in line]), 2, lines)
+        self.assertLessEqual(len(lines), 4)  # a slow machine may take ten seconds
+        for log in self.folder.glob("logs/*/attempt_0/*/stderr.log"):
+            self.assertGreater(log.read_bytes().count(b"\r"), 150)
+
+    def test_a_terminal_that_cannot_move_the_cursor_gets_plain_lines(self):
+        script = "import sys; sys.stderr.write('\\r 10%\\r100%\\n')"
+        terminal = self.start_on_terminal(script, environment={"TERM": "dumb"})
+        self.assertEqual(terminal.read_to_end(), 0)
+        self.assertEqual(sorted(terminal.bytes.decode().split()), ["[default0]:100%", "[default1]:100%"])
+
+    def test_a_prompt_appears_on_a_terminal_and_its_line_is_complete_in_the_end(self):
+        terminal = self.start_on_terminal(BAR.replace("\\r{step:3d}%|", "{step:3d}").replace('"#" * step', '""'),
+                                          "--nproc_per_node=1")
+        terminal.read_until(lambda: terminal.screen.text()[-1] == "[default0]: 10", "the first part")
+        for step in (10, 20, 100):
+            (self.folder / f"go{step}").touch()
+        self.assertEqual(terminal.read_to_end(), 0)
+        self.assertEqual([row for row in terminal.screen.text() if row],
+                         ["[default0]:a line of rank 0", "[default0]: 10 20100"])
+
+    def test_help_fits_a_terminal_of_60_columns(self):
+        terminal = Terminal([DDPRUN, "--help"])
+        self.addCleanup(terminal.close)
+        self.assertEqual(terminal.read_to_end(), 0)
+        lines = terminal.bytes.decode().split("\r\n")
+        too_long = [line for line in lines if len(line) > 60 and " " in line.strip()]
+        self.assertEqual([line for line in too_long if not line.lstrip().startswith("-")], [])
+
+    def test_the_report_fits_a_terminal_of_60_columns(self):
+        terminal = self.start_on_terminal("import sys; sys.exit('too bad, ' * 20)")
+        terminal.read_to_end()
+        report = terminal.bytes.decode().split("\r\n")
+        begin = next(i for i, line in enumerate(report) if line.startswith("Root cause"))
+        self.assertEqual([line for line in report[begin:] if len(line) > 60 and not line.lstrip().startswith("|")], [])
+
+    def test_prefixes_are_made_from_the_template_of_the_option_or_of_torchruns_variable(self):
+        script = "import sys; print('out', flush=True); print('err', file=sys.stderr)"
+        output = self.run_in_pipe(script, "--prefix=${role_name} ${rank}/${node_rank}/${attempt} ${stream}|").decode()
+        self.assertEqual(sorted(output.splitlines()),
+                         [f"default {rank}/0/0 {stream}" for rank in (0, 1)
+                          for stream in ("stderr|err", "stdout|out")])
+        variable = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "<${rank}>"}
+        self.assertEqual(sorted(self.run_in_pipe(script, environment=variable).split()),
+                         [b"<0>err", b"<0>out", b"<1>err", b"<1>out"])
+        self.assertEqual(sorted(self.run_in_pipe(script, "--prefix=none", environment=variable).split()),
+                         [b"err", b"err", b"out", b"out"])
+        stamped = self.run_in_pipe(script, "--prefix=${time} ").decode().splitlines()
+        self.assertEqual(len([line for line in stamped if re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ", line)]), 4)
+
+    def test_a_wrong_field_of_a_prefix_is_a_usage_error_with_the_nearest_one(self):
+        run = subprocess.run([DDPRUN, "--prefix=${rnak}", "true"], stderr=subprocess.PIPE, check=False)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn(b"--prefix=${rnak}: has no field 'rnak'; did you mean ${rank}?", run.stderr)
+
+    def test_a_filter_by_rank_hides_the_others_on_the_console_and_not_in_the_files(self):
+        output = self.run_in_pipe("import os; print('rank', os.environ['RANK'])", "--ranks_filter=1", "--tee=1",
+                                  "--log_dir=logs")
+        self.assertEqual(output, b"[default1]:rank 1\n")
+        logs = [log.read_text() for log in sorted(self.folder.glob("logs/*/attempt_0/*/stdout.log"))]
+        self.assertEqual(logs, ["rank 0\n", "rank 1\n"])
+
+    def test_bytes_that_are_no_text_pass_unchanged_to_console_and_files(self):
+        script = "import sys; sys.stdout.buffer.write(b'\\xff\\xfe\\x00\\x80 \\xc3\\n')"
+        output = self.run_in_pipe(script, "--nproc_per_node=1", "--tee=1", "--log_dir=logs", "--events=events")
+        self.assertEqual(output, b"[default0]:\xff\xfe\x00\x80 \xc3\n")
+        self.assertEqual(next(self.folder.glob("logs/*/attempt_0/0/stdout.log")).read_bytes(),
+                         b"\xff\xfe\x00\x80 \xc3\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

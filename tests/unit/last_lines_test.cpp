@@ -1,0 +1,41 @@
+#include "launcher/process/last_lines.hpp"
+
+#include <doctest/doctest.h>
+
+using ddprun::LastLines;
+
+TEST_SUITE("last lines") {
+  TEST_CASE("the last twenty lines are kept, oldest first") {
+    LastLines last;
+    for (int i = 1; i <= 30; ++i) last.take(std::to_string(i) + "\n");
+    last.take("unfinished");
+    const auto lines = last.lines();
+    REQUIRE(lines.size() == LastLines::kLinesMax);
+    CHECK(lines.front() == "12");
+    CHECK(lines.back() == "unfinished");
+  }
+
+  TEST_CASE("long lines are kept from their end, within the bound") {
+    LastLines last;
+    last.take(std::string(3 * LastLines::kBytesMax, 'a') + "z\n");
+    last.take("b\n");
+    const auto lines = last.lines();
+    REQUIRE(lines.size() == 2);
+    CHECK(lines[0].size() == LastLines::kBytesMax - 3);
+    CHECK(lines[0].back() == 'z');
+    CHECK(lines[1] == "b");
+  }
+
+  TEST_CASE("nothing gives nothing, an empty line is a line") {
+    LastLines last;
+    CHECK(last.lines().empty());
+    last.take("\n");
+    CHECK(last.lines() == std::vector<std::string>{""});
+  }
+
+  TEST_CASE("of a progress bar the last state is kept") {
+    LastLines last;
+    last.take("loading\r\n\r 10%\r 20%\nerror\n\r 1%\r");
+    CHECK(last.lines() == std::vector<std::string>{"loading", " 20%", "error", " 1%"});
+  }
+}

@@ -1,0 +1,120 @@
+#include "launcher/process/open_lines.hpp"
+
+#include "tests/support/tiny_terminal.hpp"
+
+#include <doctest/doctest.h>
+
+using ddprun::fit_to_row;
+using ddprun::OpenLines;
+using ddprun::TerminalSize;
+using ddprun::test::TinyTerminal;
+
+namespace {
+
+using Rows = std::vector<std::string>;
+
+constexpr TerminalSize kSize{.columns = 20, .rows = 10};
+// Owners are told apart by their addresses alone.
+constexpr int kOwners[8] = {};
+
+}  // namespace
+
+TEST_SUITE("open lines") {
+  TEST_CASE("each owner has one row, which is drawn over in place") {
+    OpenLines lines;
+    TinyTerminal terminal(kSize.columns);
+    CHECK(lines.set(&kOwners[0], "[0]: 10%"));
+    CHECK(lines.set(&kOwners[1], "[1]: 15%"));
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows() == Rows{"[0]: 10%", "[1]: 15%"});
+    CHECK(lines.set(&kOwners[0], "[0]: 9%"));
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows() == Rows{"[0]: 9%", "[1]: 15%"});
+    CHECK(lines.set(&kOwners[2], "[2]: 1%"));
+    CHECK(lines.set(&kOwners[0], ""));
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows() == Rows{"[1]: 15%", "[2]: 1%"});
+    CHECK(lines.set(&kOwners[1], ""));
+    CHECK(lines.set(&kOwners[2], ""));
+    CHECK(lines.is_empty());
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows().empty());
+    CHECK(lines.draw(kSize).empty());
+  }
+
+  TEST_CASE("complete lines stand above the open ones") {
+    OpenLines lines;
+    TinyTerminal terminal(kSize.columns);
+    lines.set(&kOwners[0], "[0]: 10%");
+    lines.set(&kOwners[1], "[1]: 15%");
+    terminal.take(lines.draw(kSize));
+    terminal.take(lines.erase());
+    terminal.take("one\ntwo\n");
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows() == Rows{"one", "two", "[0]: 10%", "[1]: 15%"});
+    CHECK_FALSE(lines.erase().empty());
+    CHECK(lines.erase().empty());
+  }
+
+  TEST_CASE("what changes nothing is told so") {
+    OpenLines lines;
+    CHECK_FALSE(lines.set(&kOwners[0], ""));
+    CHECK(lines.set(&kOwners[0], "a"));
+    CHECK_FALSE(lines.set(&kOwners[0], "a"));
+  }
+
+  TEST_CASE("a row never reaches the terminal's last column, where it might wrap") {
+    OpenLines lines;
+    TinyTerminal terminal(kSize.columns);
+    for (int i = 0; i < 3; ++i) {
+      lines.set(&kOwners[0], std::string(50, static_cast<char>('a' + i)));
+      terminal.take(lines.draw(kSize));
+    }
+    CHECK(terminal.rows() == Rows{std::string(19, 'c')});
+  }
+
+  TEST_CASE("at most half of the rows are taken, the last of them counts the rest") {
+    OpenLines lines;
+    TinyTerminal terminal(kSize.columns);
+    for (const auto& owner : kOwners) lines.set(&owner, "x");
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows() == Rows{"x", "x", "x", "x", "(4 more)"});
+    for (int i = 0; i < 3; ++i) lines.set(&kOwners[i], "");
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows() == Rows{"x", "x", "x", "x", "x"});
+    terminal.take(lines.draw({.columns = 1, .rows = 1}));
+    CHECK(terminal.rows() == Rows{"("});
+  }
+
+  TEST_CASE("after the terminal was left nothing that stands there is drawn over") {
+    OpenLines lines;
+    TinyTerminal terminal(kSize.columns);
+    lines.set(&kOwners[0], "10%");
+    terminal.take(lines.draw(kSize));
+    terminal.take(lines.leave());
+    terminal.take("$ fg\n");
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows() == Rows{"10%", "$ fg", "10%"});
+    lines.set(&kOwners[0], "");
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows() == Rows{"10%", "$ fg"});
+    CHECK(lines.leave().empty());
+  }
+}
+
+TEST_SUITE("a line in a row") {
+  TEST_CASE("it is cut by characters, not by bytes") {
+    CHECK(fit_to_row("\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88|", 2) == "\xe2\x96\x88\xe2\x96\x88");
+    CHECK(fit_to_row("abc", 3) == "abc");
+    CHECK(fit_to_row("abcd", 3) == "abc");
+    CHECK(fit_to_row("", 3).empty());
+  }
+
+  TEST_CASE("colours stay, take no room and end with the line") {
+    CHECK(fit_to_row("\x1b[1;31mabc\x1b[0md", 3) == "\x1b[1;31mabc\x1b[0m\x1b[0m");
+  }
+
+  TEST_CASE("what would move the cursor goes") {
+    CHECK(fit_to_row("a\x1b[Ab\x1b[2Kc\b\ad\te\x1b(f\x1b[", 80) == "abcd ef");
+  }
+}

@@ -1,0 +1,82 @@
+#include "launcher/cli/option_values.hpp"
+#include "launcher/plan/line_prefix.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+using namespace ddprun;
+
+namespace {
+
+constexpr PrefixValues kValues{.role_name = "trainer",
+                               .local_rank = 1,
+                               .rank = 9,
+                               .node_rank = 2,
+                               .attempt = 3,
+                               .stream = "stderr"};
+
+/// What the template becomes; the time a line begins is shown as "@". Or what is wrong with it.
+std::string filled_in(const std::string& text) {
+  const auto parsed = parse_prefix_template(text);
+  if (const auto* problem = std::get_if<ValueProblem>(&parsed)) return "problem: " + problem->text;
+  const auto prefix = fill_in(std::get<PrefixTemplate>(parsed), kValues);
+  std::string result = prefix.parts.front();
+  for (std::size_t i = 1; i < prefix.parts.size(); ++i) result += "@" + prefix.parts[i];
+  return result;
+}
+
+}  // namespace
+
+TEST_SUITE("prefix template") {
+  TEST_CASE("fields are filled in and everything else stays") {
+    const std::vector<std::pair<std::string, std::string>> table = {
+        {"[${role_name}${local_rank}]:", "[trainer1]:"},
+        {"${rank}|", "9|"},
+        {"$rank|", "9|"},
+        {"${node_rank}.${attempt} ${stream} ", "2.3 stderr "},
+        {"${time} ${rank}: ", "@ 9: "},
+        {"${time}${time}", "@@"},
+        {"$$${rank}$$", "$9$"},
+        {"{rank} }", "{rank} }"},
+        {"\xc3\xa4\x1b[1m", "\xc3\xa4\x1b[1m"},
+        {"none", ""},
+        {"", ""},
+        {"nonesuch", "nonesuch"},
+    };
+    for (const auto& [text, expected] : table) {
+      CAPTURE(text);
+      CHECK(filled_in(text) == expected);
+    }
+  }
+
+  TEST_CASE("what cannot be filled in is told of") {
+    const std::vector<std::pair<std::string, std::string>> table = {
+        {"${rnak}", "has no field 'rnak'; did you mean ${rank}?"},
+        {"${Rank}", "has no field 'Rank'; did you mean ${rank}?"},
+        {"$ranks", "has no field 'ranks'; did you mean ${rank}?"},
+        {"${pid}:",
+         "has no field 'pid'; there are role_name, local_rank, rank, node_rank, attempt, stream, "
+         "time"},
+        {"$", "has a '$' without a name: fields look like ${rank}, $$ is a dollar sign"},
+        {"a$ b", "has a '$' without a name: fields look like ${rank}, $$ is a dollar sign"},
+        {"${}", "has a '$' without a name: fields look like ${rank}, $$ is a dollar sign"},
+        {"${rank", "has a '$' without a name: fields look like ${rank}, $$ is a dollar sign"},
+        {"a\nb", "has a line break"},
+        {"a\rb", "has a line break"},
+        {std::string(kPrefixBytesMax + 1, 'x'), "is longer than 256 bytes"},
+    };
+    for (const auto& [text, problem] : table) {
+      CAPTURE(text);
+      CHECK(filled_in(text) == "problem: " + problem);
+    }
+    CHECK(filled_in(std::string(kPrefixBytesMax, 'x')).size() == kPrefixBytesMax);
+  }
+
+  TEST_CASE("the default is torchrun's") {
+    CHECK(std::get<PrefixTemplate>(parse_prefix_template("[${role_name}${local_rank}]:")) ==
+          default_prefix());
+  }
+}
