@@ -1,10 +1,11 @@
-"""The workers' output as people see it: progress bars on a terminal, in a pipe and in files; prefixes and filters.
+"""The workers' output as people see it: progress bars on a terminal, in a pipe and in files;
+prefixes and filters.
 
 Usage: output_test.py DDPRUN
 """
+import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -39,7 +40,8 @@ for _ in tqdm.tqdm(range(100000), mininterval=0, miniters=500, desc="train"):
 
 
 def has_tqdm():
-    return subprocess.run([PYTHON, "-c", "import tqdm"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    command = [PYTHON, "-c", "import tqdm"]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 class OutputTest(unittest.TestCase):
@@ -62,9 +64,10 @@ class OutputTest(unittest.TestCase):
         return terminal
 
     def run_in_pipe(self, script, *options, environment=None):
-        run = subprocess.run(self.command(script, *options), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, timeout=60, check=False,
-                             env={**os.environ, "PYTHON_EXEC": PYTHON, "LOGLEVEL": "WARNING", **(environment or {})})
+        set_here = {"PYTHON_EXEC": PYTHON, "LOGLEVEL": "WARNING", **(environment or {})}
+        run = subprocess.run(self.command(script, *options), stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+                             check=False, env={**os.environ, **set_here})
         self.assertEqual(run.returncode, 0, run.stdout)
         return run.stdout
 
@@ -73,7 +76,8 @@ class OutputTest(unittest.TestCase):
         rows = terminal.screen.text
 
         def both_show(step):
-            return lambda: sorted(row[:15] for row in rows()[-2:]) == [f"[default{i}]:{step:3d}%" for i in (0, 1)]
+            bars = [f"[default{i}]:{step:3d}%" for i in (0, 1)]
+            return lambda: sorted(row[:15] for row in rows()[-2:]) == bars
 
         for step in (10, 20, 100):
             terminal.read_until(both_show(step), f"two bars at {step} %")
@@ -111,12 +115,13 @@ class OutputTest(unittest.TestCase):
         script = "import sys; sys.stderr.write('\\r 10%\\r100%\\n')"
         terminal = self.start_on_terminal(script, environment={"TERM": "dumb"})
         self.assertEqual(terminal.read_to_end(), 0)
-        self.assertEqual(sorted(terminal.bytes.decode().split()), ["[default0]:100%", "[default1]:100%"])
+        self.assertEqual(sorted(terminal.bytes.decode().split()),
+                         ["[default0]:100%", "[default1]:100%"])
 
     def test_a_prompt_appears_on_a_terminal_and_its_line_is_complete_in_the_end(self):
-        terminal = self.start_on_terminal(BAR.replace("\\r{step:3d}%|", "{step:3d}").replace('"#" * step', '""'),
-                                          "--nproc_per_node=1")
-        terminal.read_until(lambda: terminal.screen.text()[-1] == "[default0]: 10", "the first part")
+        prompt = BAR.replace("\\r{step:3d}%|", "{step:3d}").replace('"#" * step', '""')
+        terminal = self.start_on_terminal(prompt, "--nproc_per_node=1")
+        terminal.read_until(lambda: terminal.screen.text()[-1] == "[default0]: 10", "a prompt")
         for step in (10, 20, 100):
             (self.folder / f"go{step}").touch()
         self.assertEqual(terminal.read_to_end(), 0)
@@ -136,40 +141,53 @@ class OutputTest(unittest.TestCase):
         terminal.read_to_end()
         report = terminal.bytes.decode().split("\r\n")
         begin = next(i for i, line in enumerate(report) if line.startswith("Root cause"))
-        self.assertEqual([line for line in report[begin:] if len(line) > 60 and not line.lstrip().startswith("|")], [])
+        own_lines = [line for line in report[begin:] if not line.lstrip().startswith("|")]
+        self.assertEqual([line for line in own_lines if len(line) > 60], [])
 
     def test_prefixes_are_made_from_the_template_of_the_option_or_of_torchruns_variable(self):
         script = "import sys; print('out', flush=True); print('err', file=sys.stderr)"
-        output = self.run_in_pipe(script, "--prefix=${role_name} ${rank}/${node_rank}/${attempt} ${stream}|").decode()
-        self.assertEqual(sorted(output.splitlines()),
+        template = "${role_name} ${rank}/${node_rank}/${attempt} ${stream}|"
+        output = self.run_in_pipe(script, "--prefix=" + template)
+        self.assertEqual(sorted(output.decode().splitlines()),
                          [f"default {rank}/0/0 {stream}" for rank in (0, 1)
                           for stream in ("stderr|err", "stdout|out")])
         variable = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "<${rank}>"}
         self.assertEqual(sorted(self.run_in_pipe(script, environment=variable).split()),
                          [b"<0>err", b"<0>out", b"<1>err", b"<1>out"])
-        self.assertEqual(sorted(self.run_in_pipe(script, "--prefix=none", environment=variable).split()),
-                         [b"err", b"err", b"out", b"out"])
+        output = self.run_in_pipe(script, "--prefix=none", environment=variable)
+        self.assertEqual(sorted(output.split()), [b"err", b"err", b"out", b"out"])
         stamped = self.run_in_pipe(script, "--prefix=${time} ").decode().splitlines()
-        self.assertEqual(len([line for line in stamped if re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ", line)]), 4)
+        self.assertEqual(len(stamped), 4)
+        for line in stamped:
+            self.assertRegex(line, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (out|err)$")
 
     def test_a_wrong_field_of_a_prefix_is_a_usage_error_with_the_nearest_one(self):
-        run = subprocess.run([DDPRUN, "--prefix=${rnak}", "true"], stderr=subprocess.PIPE, check=False)
+        command = [DDPRUN, "--prefix=${rnak}", "true"]
+        run = subprocess.run(command, stderr=subprocess.PIPE, check=False)
         self.assertEqual(run.returncode, 2)
         self.assertIn(b"--prefix=${rnak}: has no field 'rnak'; did you mean ${rank}?", run.stderr)
 
     def test_a_filter_by_rank_hides_the_others_on_the_console_and_not_in_the_files(self):
-        output = self.run_in_pipe("import os; print('rank', os.environ['RANK'])", "--ranks_filter=1", "--tee=1",
-                                  "--log_dir=logs")
+        script = "import os; print('rank', os.environ['RANK'])"
+        output = self.run_in_pipe(script, "--ranks_filter=1", "--tee=1", "--log_dir=logs")
         self.assertEqual(output, b"[default1]:rank 1\n")
-        logs = [log.read_text() for log in sorted(self.folder.glob("logs/*/attempt_0/*/stdout.log"))]
-        self.assertEqual(logs, ["rank 0\n", "rank 1\n"])
+        logs = sorted(self.folder.glob("logs/*/attempt_0/*/stdout.log"))
+        self.assertEqual([log.read_text() for log in logs], ["rank 0\n", "rank 1\n"])
 
     def test_bytes_that_are_no_text_pass_unchanged_to_console_and_files(self):
         script = "import sys; sys.stdout.buffer.write(b'\\xff\\xfe\\x00\\x80 \\xc3\\n')"
-        output = self.run_in_pipe(script, "--nproc_per_node=1", "--tee=1", "--log_dir=logs", "--events=events")
+        output = self.run_in_pipe(script, "--nproc_per_node=1", "--tee=1", "--log_dir=logs")
         self.assertEqual(output, b"[default0]:\xff\xfe\x00\x80 \xc3\n")
-        self.assertEqual(next(self.folder.glob("logs/*/attempt_0/0/stdout.log")).read_bytes(),
-                         b"\xff\xfe\x00\x80 \xc3\n")
+        log = next(self.folder.glob("logs/*/attempt_0/0/stdout.log"))
+        self.assertEqual(log.read_bytes(), b"\xff\xfe\x00\x80 \xc3\n")
+
+    def test_a_failing_worker_whose_last_words_are_no_text_leaves_events_that_are_valid_json(self):
+        script = "import sys; sys.stderr.buffer.write(b'\\xff\\x00 \\xc3\\n'); sys.exit(3)"
+        command = self.command(script, "--nproc_per_node=1", "--events=events")
+        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        self.assertEqual(run.returncode, 1)
+        events = [json.loads(line) for line in (self.folder / "events").read_text().splitlines()]
+        self.assertEqual(events[-1]["event"], "run_finished")
 
 
 if __name__ == "__main__":

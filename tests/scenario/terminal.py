@@ -85,7 +85,8 @@ class Terminal:
         until = time.monotonic() + TIME_LIMIT
         while not condition():
             if time.monotonic() > until or not self._read(until):
-                raise AssertionError(f"{what} did not come about; the screen:\n" + "\n".join(self.screen.text()))
+                screen = "\n".join(self.screen.text())
+                raise AssertionError(f"{what} did not come about; the screen:\n{screen}")
 
     def read_to_end(self):
         """Reads until nobody has the terminal open and returns the exit status (waitpid's)."""
