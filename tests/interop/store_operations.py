@@ -1,0 +1,210 @@
+"""Every operation of PyTorch's store, on the agent's server and on PyTorch's own: same results.
+
+What the installed PyTorch has no method for is skipped, case by case.
+"""
+import os
+import unittest
+
+import store_clients
+from store_clients import StoreTest, has_method, needs_method
+
+INT64_MAX = 2**63 - 1
+
+
+class Values(StoreTest):
+    def test_a_value_comes_back_as_bytes_and_the_last_one_counts(self):
+        for value in ("v", "w" * 100_000, "two\nlines, a \0 and \u00e9"):
+            self.same(value.encode(), lambda store, key, text=value: (
+                store.set(key, text), store.get(key))[1])
+
+    def test_an_empty_value_is_there_at_once(self):
+        self.same(b"", lambda store, key: (store.set(key, ""), store.get(key))[1])
+        self.ours.set("empty", "")
+        # A server that pushes the length before the value takes 0.2 s for each.
+        begin = store_clients.now()
+        for _ in range(100):
+            self.assertEqual(self.ours.get("empty"), b"")
+        self.assertLess(store_clients.now() - begin, 10)
+
+    def test_the_largest_value_and_the_longest_key_come_back(self):
+        large = "x" * (8 << 20)
+        self.same(True, lambda store, key: (
+            store.set(key, large), store.get(key) == large.encode())[1])
+        longest = "k" * (8192 - len("/"))
+        self.same(b"v", lambda store, _: (store.set(longest, "v"), store.get(longest))[1])
+
+    def test_whoever_sends_a_longer_key_loses_its_connection_and_nobody_else(self):
+        rude = self.connect()
+        with self.assertRaises(RuntimeError):
+            rude.set("k" * 8192, "v")
+            rude.get("k")
+        self.ours.set("after", "v")
+        self.assertEqual(self.ours.get("after"), b"v")
+
+    def test_a_deleted_key_is_gone_and_an_absent_one_cannot_be_deleted(self):
+        def delete_twice(store, key):
+            store.set(key, "v")
+            before = store.num_keys()
+            return store.delete_key(key), store.delete_key(key), store.num_keys() - before
+        self.same((True, False, -1), delete_twice)
+
+    @needs_method("append")
+    def test_append_makes_a_value_and_makes_it_longer(self):
+        self.same(b"abc", lambda store, key: (
+            store.append(key, "a"), store.append(key, "bc"), store.get(key))[2])
+
+    @needs_method("multi_set")
+    def test_several_values_are_set_and_read_at_once(self):
+        def set_and_get(store, key):
+            store.multi_set([key + "1", key + "2", key + "3"], ["a", "", "c"])
+            return store.multi_get([key + "3", key + "1", key + "2"]), store.multi_get([])
+        self.same(([b"c", b"a", b""], []), set_and_get)
+
+    @needs_method("has_extended_api")
+    def test_the_store_has_the_extended_operations(self):
+        self.same(True, lambda store, _: store.has_extended_api())
+
+    @needs_method("check")
+    def test_check_tells_whether_all_keys_are_there(self):
+        def check(store, key):
+            store.set(key, "")
+            return store.check([key]), store.check([key, key + "?"]), store.check([])
+        self.same((True, False, True), check)
+
+    @needs_method("list_keys")
+    def test_the_keys_can_be_listed(self):
+        def listed(store, key):
+            store.set(key, "v")
+            return key in store.list_keys(), key + "?" in store.list_keys()
+        self.same((True, False), listed)
+
+
+class Counters(StoreTest):
+    def test_add_counts_from_0_and_leaves_decimal_text(self):
+        self.same((-2, 5, b"5"), lambda store, key: (
+            store.add(key, -2), store.add(key, 7), store.get(key)))
+
+    def test_add_reads_a_value_as_c_does_and_wraps_around(self):
+        for text, delta, total in (("12abc", 1, 13), ("  12", 1, 13), ("+4", -5, -1),
+                                   (str(INT64_MAX), 1, -INT64_MAX - 1)):
+            self.same((total, str(total).encode()), lambda store, key, t=text, d=delta: (
+                store.set(key, t), store.add(key, d), store.get(key))[1:])
+
+    def test_add_to_what_is_no_number_fails_and_changes_nothing(self):
+        for text in ("", "abc", str(INT64_MAX + 1)):
+            key = self.new_key()
+            self.ours.set(key, text)
+            self.ours.get(key)  # a SET has no answer: now it has been done
+            with self.assertRaises(RuntimeError):
+                self.connect().add(key, 1)
+            self.assertEqual(self.ours.get(key), text.encode())
+
+
+class CompareSet(StoreTest):
+    def test_an_absent_key_is_set_if_nothing_is_expected(self):
+        self.same((b"new", b"new"), lambda store, key: (
+            store.compare_set(key, "", "new"), store.get(key)))
+
+    def test_an_absent_key_is_not_set_if_something_is_expected_and_the_answer_is_that(self):
+        def compare(store, key):
+            before = store.num_keys()
+            return store.compare_set(key, "expected", "new"), store.num_keys() - before
+        self.same((b"expected", 0), compare)
+
+    def test_a_value_is_replaced_if_it_is_the_expected_one_and_told_otherwise(self):
+        self.same((b"old", b"new", b"new"), lambda store, key: (
+            store.set(key, "old"), store.compare_set(key, "other", "new"),
+            store.compare_set(key, "old", "new"), store.get(key))[1:])
+
+    def test_an_empty_value_can_be_expected_and_desired(self):
+        self.same((b"", b"x", b""), lambda store, key: (
+            store.set(key, ""), store.compare_set(key, "y", "x"), store.compare_set(key, "", "x"),
+            store.compare_set(key, "x", ""))[1:])
+
+
+class Prefixes(StoreTest):
+    def test_a_prefix_is_put_in_front_of_every_key(self):
+        def use(store, key):
+            inner = store_clients.PrefixStore("inner", store_clients.PrefixStore(key, store))
+            inner.set("k", "v")
+            return (inner.get("k"), store.get(key + "/inner/k"), inner.add("n", 3),
+                    inner.compare_set("k", "v", "w"), inner.delete_key("k"), inner.delete_key("k"))
+        self.same((b"v", b"v", 3, b"w", True, False), use)
+
+    @needs_method("multi_set")
+    def test_a_prefix_goes_with_lists_of_keys_too(self):
+        def use(store, key):
+            inner = store_clients.PrefixStore(key, store)
+            inner.multi_set(["a", "b"], ["1", "2"])
+            inner.append("a", "0")
+            return inner.multi_get(["b", "a"]), inner.check(["a", "b"]), inner.check(["c"])
+        self.same(([b"2", b"10"], True, False), use)
+
+    def test_the_number_of_keys_is_that_of_the_whole_store(self):
+        def count(store, key):
+            before = store.num_keys()
+            inner = store_clients.PrefixStore(key, store)
+            inner.set("a", "")
+            return inner.num_keys() - before
+        self.same(1, count)
+
+
+@unittest.skipUnless(has_method("queue_push"), "this PyTorch has no queues")
+class Queues(StoreTest):
+    def test_values_leave_a_queue_in_the_order_in_which_they_came(self):
+        def use(store, key):
+            for value in ("a", "", "c"):
+                store.queue_push(key, value)
+            return store.queue_len(key), [store.queue_pop(key) for _ in range(3)]
+        self.same((3, [b"a", b"", b"c"]), use)
+
+    def test_an_empty_queue_has_no_length_and_refuses_to_be_popped_without_waiting(self):
+        self.same((0, "QueueEmptyError"), lambda store, key: (
+            store.queue_len(key), self.failure(lambda: store.queue_pop(key, False))))
+
+    def test_a_queue_counts_as_present_while_there_is_a_value_but_not_as_a_key(self):
+        def use(store, key):
+            before = store.num_keys()
+            store.queue_push(key, "v")
+            full = store.check([key])
+            store.queue_pop(key)
+            return full, store.check([key]), store.num_keys() - before
+        self.same((True, False, 0), use)
+
+    def test_a_value_goes_to_the_one_who_waits_for_it(self):
+        def use(store, key):
+            other = self.connect_like(store)
+            popped = store_clients.in_thread(lambda: other.queue_pop(key))
+            store.queue_push(key, "v")
+            return popped.result(), store.queue_len(key)
+        self.same((b"v", 0), use)
+
+
+@unittest.skipUnless(has_method("barrier"), "this PyTorch has no barrier of the server's")
+class Barriers(StoreTest):
+    def test_a_barrier_opens_when_the_last_one_comes(self):
+        def use(store, key):
+            others = [self.connect_like(store) for _ in range(2)]
+            through = [store_clients.in_thread(lambda s=s: s.barrier(key, 3)) for s in others]
+            store.barrier(key, 3)
+            return [one.result() for one in through], store.get(key)
+        self.same(([None, None], b"3"), use)
+
+
+class Clients(StoreTest):
+    def test_those_who_give_a_number_of_clients_count_themselves_under_a_key_of_the_servers(self):
+        before = self.ours.num_keys()
+        for _ in range(3):
+            self.connect(world_size=3)
+        self.assertEqual(self.ours.num_keys() - before, 1)
+        self.assertEqual(self.failure(lambda: self.connect(seconds=1).get("init/")), self.timed_out)
+
+    @unittest.skipIf(store_clients.is_legacy(), "only since 2.2 does a second server step back")
+    def test_who_would_host_a_store_at_the_agents_port_becomes_a_client_of_the_agents(self):
+        self.ours.set("hosted", "by the agent")
+        late = store_clients.connect("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=True)
+        self.assertEqual(late.get("hosted"), b"by the agent")
+
+
+if __name__ == "__main__":
+    store_clients.main()

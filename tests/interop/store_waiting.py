@@ -1,0 +1,193 @@
+"""Waiting in the agent's store: time limits, clients that die, a thousand clients, rude ones."""
+import concurrent.futures
+import datetime
+import os
+import signal
+import socket
+import struct
+import threading
+import unittest
+
+import store_clients
+from store_clients import StoreTest, in_thread, is_legacy, needs_method
+
+CLIENTS = 1000
+PROCESSES = 5  # each with its share of the clients: a process may open some thousand files
+
+
+def milliseconds(number):
+    return datetime.timedelta(milliseconds=number)
+
+
+class Waiting(StoreTest):
+    def same_after_time_limits(self, expected, use):
+        """As same(); but PyTorch 1.13's own server answers a wait that its client has given up, and
+        the client then takes that byte for the first of its next answer."""
+        if is_legacy():
+            self.assertEqual(use(self.ours, self.new_key()), expected)
+        else:
+            self.same(expected, use)
+
+    def test_a_key_that_is_there_ends_a_wait_at_once_and_a_later_one_when_it_comes(self):
+        def use(store, key):
+            store.set(key + "1", "")
+            store.wait([key + "1"])
+            other = self.connect_like(store)
+            waiting = in_thread(lambda: other.wait([key + "1", key + "2"]))
+            store.set(key + "2", "")
+            return waiting.result()
+        self.same(None, use)
+
+    def test_a_wait_with_a_time_limit_ends_by_it_and_the_client_goes_on(self):
+        def use(store, key):
+            failed = self.failure(lambda: store.wait([key], milliseconds(20)))
+            store.set(key, "v")
+            return failed, store.get(key), store.add(key + "n", 3)
+        self.same_after_time_limits((self.timed_out, b"v", 3), use)
+
+    def test_get_waits_as_long_as_the_store_allows(self):
+        def use(store, key):
+            client = self.connect_like(store)
+            client.set_timeout(milliseconds(20))
+            failed = self.failure(lambda: client.get(key))
+            client.set_timeout(datetime.timedelta(seconds=store_clients.SECONDS_ALLOWED))
+            client.add(key + "n", 1)
+            waiting = in_thread(lambda: client.get(key))
+            store.set(key, "v")
+            return failed, waiting.result()
+        self.same_after_time_limits((self.timed_out, b"v"), use)
+
+    @needs_method("multi_get")
+    def test_multi_get_waits_for_all_of_its_keys(self):
+        def use(store, key):
+            client = self.connect_like(store)
+            client.set_timeout(milliseconds(20))
+            store.set(key + "1", "a")
+            failed = self.failure(lambda: client.multi_get([key + "1", key + "2"]))
+            client.set_timeout(datetime.timedelta(seconds=store_clients.SECONDS_ALLOWED))
+            waiting = in_thread(lambda: client.multi_get([key + "1", key + "2"]))
+            store.multi_set([key + "2"], ["b"])
+            return failed, waiting.result()
+        self.same((self.timed_out, [b"a", b"b"]), use)
+
+    @unittest.skipIf(is_legacy(), "this PyTorch's clients cannot cancel a wait")
+    def test_a_key_that_comes_after_the_time_limit_leaves_no_stray_answer(self):
+        def use(store, key):
+            client = self.connect_like(store)
+            failed = self.failure(lambda: client.wait([key], milliseconds(20)))
+            store.set(key, "v")
+            return failed, store.get(key), client.add(key + "n", 3), client.get(key)
+        self.same((self.timed_out, b"v", 3, b"v"), use)
+
+    def test_a_client_that_cannot_cancel_drops_its_wait_by_its_next_request(self):
+        key = self.new_key()
+        client = self.connect()
+        self.assertEqual(self.failure(lambda: client.wait([key], milliseconds(20))), self.timed_out)
+        self.assertEqual(client.add(key + "n", 3), 3)
+        self.ours.set(key, "v")
+        self.ours.get(key)
+        self.assertEqual(client.add(key + "n", 3), 6)
+        self.assertEqual(client.get(key), b"v")
+
+    def test_a_wait_is_over_though_its_key_has_been_deleted_since(self):
+        def use(store, key):
+            other = self.connect_like(store)
+            waiting = in_thread(lambda: other.wait([key + "a", key + "b"]))
+            # Whether the wait comes before or after the first two, it needs the last ones only.
+            store.set(key + "a", "")
+            store.set(key + "b", "")
+            return waiting.result(), store.delete_key(key + "a")
+        self.same((None, True), use)
+
+
+class DyingClients(StoreTest):
+    def wait_in_a_process(self, key):
+        """A process that waits for `key`; it is about to when this returns."""
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            client = self.connect()
+            os.write(writing, b".")
+            client.wait([key])
+            os._exit(0)
+        os.read(reading, 1)
+        os.close(reading)
+        os.close(writing)
+        return pid
+
+    def test_clients_that_are_killed_while_they_wait_disturb_nobody(self):
+        key = self.new_key()
+        victims = [self.wait_in_a_process(key) for _ in range(10)]
+        survivor = self.wait_in_a_process(key)
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self.assertEqual(self.ours.add(key + "n", 1), 1)
+        self.ours.set(key, "v")
+        self.assertEqual(os.waitpid(survivor, 0)[1], 0)
+
+    @needs_method("queue_push")
+    def test_a_value_that_a_killed_client_was_offered_goes_to_the_next(self):
+        key = self.new_key()
+        victim = self.wait_in_a_process(key)
+        other = self.connect()
+        popped = in_thread(lambda: other.queue_pop(key))
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(victim, 0)
+        self.ours.queue_push(key, "v")
+        self.assertEqual(popped.result(), b"v")
+
+
+class RudeClients(StoreTest):
+    @staticmethod
+    def connect_raw():
+        address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+        return socket.create_connection(address, store_clients.SECONDS_ALLOWED)
+
+    def test_half_a_request_stalls_nobody_and_is_done_when_the_rest_comes(self):
+        key = self.new_key().encode()
+        set_without_value = b"\x00" + struct.pack("<Q", len(key) + 1) + b"/" + key
+        with self.connect_raw() as slow:
+            slow.sendall(set_without_value + struct.pack("<Q", 4) + b"lat")
+            self.assertEqual(self.ours.add(self.new_key(), 5), 5)
+            self.assertEqual(self.connect().add(self.new_key(), 6), 6)
+            slow.sendall(b"e")
+            self.assertEqual(self.ours.get(key.decode()), b"late")
+
+    def test_what_is_no_request_costs_its_sender_the_connection_and_nobody_else(self):
+        for rude in (b"GET / HTTP/1.1\r\n\r\n", b"\x00\xff\xff\xff\x7f", b"\x16\x03\x01",
+                     b"\x05" + struct.pack("<Q", 1 << 40)):
+            with self.connect_raw() as client:
+                client.sendall(rude)
+                try:
+                    self.assertEqual(client.recv(1), b"")
+                except ConnectionResetError:
+                    pass  # it had not read all
+        self.assertEqual(self.ours.add(self.new_key(), 5), 5)
+
+
+class ManyClients(StoreTest):
+    def join_and_wait(self, key, count):
+        """Clients in threads of this process: each joins, and waits for the last one."""
+        def join(_):
+            client = self.connect()
+            if client.add(key + "joined", 1) == CLIENTS:
+                client.set(key + "complete", "yes")
+            return client.get(key + "complete")
+        threading.stack_size(256 << 10)
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            return list(pool.map(join, range(count))) == [b"yes"] * count
+
+    def test_a_thousand_clients_meet(self):
+        key = self.new_key()
+        pids = []
+        for _ in range(PROCESSES):
+            pids.append(os.fork())
+            if pids[-1] == 0:
+                os._exit(0 if self.join_and_wait(key, CLIENTS // PROCESSES) else 1)
+        self.assertEqual([os.waitpid(pid, 0)[1] for pid in pids], [0] * PROCESSES)
+        self.assertEqual(self.ours.get(key + "joined"), str(CLIENTS).encode())
+
+
+if __name__ == "__main__":
+    store_clients.main()
