@@ -1,5 +1,6 @@
 #include "launcher/agent/attempt.hpp"
 
+#include "launcher/agent/blame.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/plan/log_layout.hpp"
@@ -89,7 +90,7 @@ class Attempt::Impl {
       if (const auto* dying = std::get_if<WorkerDying>(&news)) {
         notice.emplace(dying->rank, notice.size());
         tell(*dying);
-        react_to_failure(dying->rank, dying->error_message,
+        react_to_failure(dying->rank, blames_a_peer(dying->error_message),
                          "rank " + std::to_string(dying->rank) + " is dying");
       } else if (const auto* exited = std::get_if<WorkerExited>(&news)) {
         notice.emplace(exited->rank, notice.size());
@@ -113,14 +114,14 @@ class Attempt::Impl {
     end_.exits.push_back(exit);
     tell(exit);
     if (exit.failed() && !exit.was_stopped) {
-      react_to_failure(exit.rank, exit.error_message, describe_failure(exit));
+      react_to_failure(exit.rank, is_victim_of_a_peer(exit), describe_failure(exit));
     }
   }
 
   /// A worker that failed because a peer did may be noticed before that peer, which is still on its
   /// way out: stopped now it could not say why. So it is given a moment.
-  void react_to_failure(int rank, const std::string& error_message, const std::string& reason) {
-    if (!blames_a_peer(error_message)) return stop_survivors(rank, reason);
+  void react_to_failure(int rank, bool is_victim, const std::string& reason) {
+    if (!is_victim) return stop_survivors(rank, reason);
     if (is_stopping_ || std::exchange(awaits_culprit_, true)) return;
     culprit_timer_.expires_after(kCulpritGrace);
     culprit_timer_.async_wait([this, rank, reason](boost::system::error_code error) {

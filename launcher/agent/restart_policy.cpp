@@ -1,21 +1,16 @@
 #include "launcher/agent/restart_policy.hpp"
 
+#include "launcher/agent/blame.hpp"
 #include "rendezvous/base/signal_name.hpp"
 
 #include <algorithm>
-#include <string_view>
 
 namespace ddprun {
 
 namespace {
 
-using namespace std::string_view_literals;
-
-/// What the worker runtime's exception for a failed peer is called in error files.
-constexpr auto kPeerFailed = "PeerFailed"sv;
-
 bool is_victim(const WorkerExited& exit) {
-  return exit.was_stopped || blames_a_peer(exit.error_message);
+  return exit.was_stopped || is_victim_of_a_peer(exit);
 }
 
 std::chrono::milliseconds delay_after(int fast_failures, const RestartSettings& settings) {
@@ -28,10 +23,6 @@ std::chrono::milliseconds delay_after(int fast_failures, const RestartSettings& 
 }
 
 }  // namespace
-
-bool blames_a_peer(const std::string& error_message) {
-  return error_message.find(kPeerFailed) != std::string::npos;
-}
 
 std::string describe_failure(const WorkerExited& exit) {
   std::string text =

@@ -43,9 +43,6 @@ struct RestartDecision {
   bool operator==(const RestartDecision&) const = default;
 };
 
-/// Whether a worker's error file says that it failed because another worker did.
-bool blames_a_peer(const std::string& error_message);
-
 RestartDecision decide_after_attempt(const AttemptOutcome& outcome,
                                      const RestartSettings& settings);
 

@@ -65,8 +65,9 @@ class WorkerGroup {
 
   /// Asks all to stop: `signal` and SIGCONT to each process group now, SIGKILL to all that is left
   /// after `grace`. What ends from now on is marked was_stopped, unless its death had been noticed
-  /// before; such a worker is not signalled, but killed like the others if it does not end. A
-  /// second call with a shorter grace shortens it.
+  /// before; such a worker is not signalled, but killed like the others if it does not end. Nor is
+  /// a worker marked that has recorded an error in its file: it had failed already. A second call
+  /// with a shorter grace shortens it.
   void stop(int signal, std::chrono::milliseconds grace);
 
   /// Ranks of the workers that have not ended.

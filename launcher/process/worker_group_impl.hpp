@@ -70,6 +70,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void end_watch();
 
   bool is_on_its_way_out(const Worker& worker) const;
+  static bool has_recorded_error(const Worker& worker);
   void kill(std::chrono::milliseconds grace);
   void wait_for_killed(std::chrono::seconds limit);
   void report_unkillable();

@@ -5,6 +5,8 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace ddprun {
@@ -42,11 +44,18 @@ bool WorkerGroup::Impl::is_on_its_way_out(const Worker& worker) const {
          process_state(worker.process.pid()).is_exiting();
 }
 
+bool WorkerGroup::Impl::has_recorded_error(const Worker& worker) {
+  std::error_code none;
+  const auto size = std::filesystem::file_size(worker.spec.error_file, none);
+  return !none && size > 0;
+}
+
 void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
   for (auto& worker : workers_) {
     // Who is on his way out already neither dies of this nor needs it.
     if (worker->has_ended || is_on_its_way_out(*worker)) continue;
-    worker->was_stopped = true;
+    // Who has recorded an error has failed by itself and is only slow to end.
+    worker->was_stopped = !has_recorded_error(*worker);
     // Nor would it be right to disturb its last steps, which say how it ended.
     if (!worker->is_death_noticed) worker->process.signal_group(signal);
   }

@@ -32,6 +32,26 @@ TEST_SUITE("error files") {
     CHECK(contains(result.output, "    |   File a.py, line 7\n"));
   }
 
+  TEST_CASE("who only complains of a peer is not the root cause, though it ends first") {
+    // Rank 1 has recorded its error and takes its time; with 1000 seconds, more than it is given.
+    for (const std::string seconds : {"0.1", "1000"}) {
+      CAPTURE(seconds);
+      const TemporaryFolder folder;
+      const auto culprit = record_and_fail("KeyError: boom");
+      const auto result = run_program(
+          launch({"--nproc_per_node=2"},
+                 "if [ $RANK = 1 ]; then ( " + culprit + " ); touch $RECORDED; sleep " + seconds +
+                     "; exit 3; fi; until [ -e $RECORDED ]; do sleep 0.01; done; "
+                     "echo 'RuntimeError: [gloo/transport/tcp/pair.cc:598] closed' >&2; exit 1"),
+          {{"RECORDED", folder / "recorded"}});
+      INFO(result.output);
+      CHECK(result.exit_code == 1);
+      CHECK(contains(result.output, "\n  rank      : 1 "));
+      CHECK(contains(result.output, "  message   : KeyError: boom\n"));
+      CHECK(contains(result.output, "\n  rank 0    : exit code 1"));
+    }
+  }
+
   TEST_CASE("the agent passes the root cause on to the launcher above it") {
     const TemporaryFolder folder;
     const auto script = "[ $RANK = 1 ] || sleep 1000; echo file=$TORCHELASTIC_ERROR_FILE; " +

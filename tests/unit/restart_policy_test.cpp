@@ -41,6 +41,12 @@ WorkerExited peer_failed(int rank) {
   return exit;
 }
 
+WorkerExited gloo_failed(int rank) {
+  WorkerExited exit = exited(rank, 1);
+  exit.last_lines = {"RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer"};
+  return exit;
+}
+
 std::vector<int> ranks(const std::vector<WorkerExited>& exits) {
   std::vector<int> result;
   result.reserve(exits.size());
@@ -114,6 +120,7 @@ TEST_SUITE("restart policy") {
         {{stopped(3), killed(1, SIGSEGV)}, {1}},
         {{peer_failed(0), peer_failed(3), killed(1, SIGKILL)}, {1, 0, 3}},
         {{peer_failed(0), exited(1, 0)}, {0}},
+        {{gloo_failed(0), exited(1, 1)}, {1, 0}},
         {{stopped(0), stopped(1)}, {0, 1}},
         {{exited(0, 0)}, {}},
     };

@@ -1,0 +1,47 @@
+#include "launcher/agent/blame.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+
+namespace ddprun {
+
+namespace {
+
+// Parts of messages. Gloo begins each error of a connection with the place in its sources.
+constexpr std::string_view kWords[] = {
+    "PeerFailed",       // the worker runtime's exception
+    "gloo/transport/",  // "[.../gloo/transport/tcp/pair.cc:598] Connection closed by peer"
+    "Gloo connectFullMesh failed",    // a peer went before all were connected
+    "ncclRemoteError",                // "... or a remote process exiting prematurely"
+    "NCCL communicator was aborted",  // by the watchdog, after another one's failure
+    "Watchdog caught collective operation timeout",  // somebody did not come
+};
+
+/// From the last traceback on, or all lines: what was printed before may tell of errors that were
+/// handled.
+std::string last_words(const std::vector<std::string>& lines) {
+  const auto last = std::find(lines.rbegin(), lines.rend(), "Traceback (most recent call last):");
+  std::string text;
+  for (auto line = last == lines.rend() ? lines.begin() : last.base(); line != lines.end();
+       ++line) {
+    text += *line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+bool blames_a_peer(std::string_view message) {
+  return std::any_of(std::begin(kWords), std::end(kWords), [&](std::string_view words) {
+    return message.find(words) != std::string_view::npos;
+  });
+}
+
+bool is_victim_of_a_peer(const WorkerExited& exit) {
+  if (exit.signal != 0 && exit.signal != SIGABRT) return false;
+  return blames_a_peer(exit.error_message.empty() ? last_words(exit.last_lines)
+                                                  : exit.error_message);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,21 @@
+// Whose doing a worker's failure is: in a collective all ranks fail when one does, and those that
+// only say that another one has gone are its victims. Pure functions over what workers leave behind
+// in words; no more than a guess, which decides whom a report names first and for whom the agent
+// waits a moment, nothing else.
+#pragma once
+
+#include "launcher/report/event.hpp"
+
+#include <string_view>
+
+namespace ddprun {
+
+/// Whether this message, of an exception or from an error file, says that another worker failed:
+/// the worker runtime's, Gloo's and NCCL's words are known.
+bool blames_a_peer(std::string_view message);
+
+/// The same of a worker's end: by its error file, or by the last lines of its standard error if it
+/// recorded nothing. Who was killed by a signal other than its own SIGABRT blames nobody.
+bool is_victim_of_a_peer(const WorkerExited& exit);
+
+}  // namespace ddprun
