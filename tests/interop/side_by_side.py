@@ -1,0 +1,63 @@
+"""A worker's environment and arguments under ddprun and under the torchrun beside the interpreter."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import harness
+
+# Debian's torchrun (1.13 on Python 3.11) starts only with both of these.
+NEEDED = ["-r", "1", "-t", "1"]
+OPTIONS = ["--nnodes=1", "--nproc_per_node=2", "--max_restarts=3", "--role=trainer", "--rdzv_id=job",
+           "--rdzv_backend=static", "--master_addr=127.0.0.1"]
+ARGUMENTS = ["--rank=${local_rank}", "$local_rank", "$$x", "${other}", "--nproc_per_node", "--", "$"]
+
+SCRIPT = """
+import json, os, pathlib, sys
+place = pathlib.Path("seen" + os.environ["RANK"])
+place.write_text(json.dumps({"argv": sys.argv[1:], "environ": dict(os.environ)}))
+"""
+
+# Different in each run, or from run to run.
+CHANGING = {"MASTER_PORT", "TORCHELASTIC_ERROR_FILE", "TMPDIR", "PWD", "OLDPWD", "_", "SHLVL"}
+# What newer ones than 1.13 set, and the name that they no longer use.
+NEWER = {"TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"}
+OLDER = {"NCCL_ASYNC_ERROR_HANDLING"}
+
+
+def seen_in(folder, rank):
+    seen = json.loads((folder / f"seen{rank}").read_text())
+    names = [name for name in seen["environ"] if name.startswith("DDPRUN_")]
+    for name in CHANGING.union(names):
+        seen["environ"].pop(name, None)
+    return seen
+
+
+class SideBySide(harness.RunTest):
+    def test_workers_see_the_same(self):
+        torchrun = pathlib.Path(harness.INTERPRETER).with_name("torchrun")
+        if not torchrun.exists():
+            self.skipTest(f"there is no {torchrun}")
+        with tempfile.TemporaryDirectory(prefix="ddprun-interop-") as name:
+            theirs = pathlib.Path(name)
+            script = theirs / "look.py"
+            script.write_text(SCRIPT)
+            environment = {**os.environ, "PYTHON_EXEC": harness.INTERPRETER}
+            environment.pop("OMP_NUM_THREADS", None)
+            subprocess.run([torchrun, *NEEDED, *OPTIONS, "--master_port=0", script, *ARGUMENTS],
+                           cwd=theirs, check=True, capture_output=True, env=environment,
+                           timeout=harness.TIME_LIMIT)
+            run = self.run_ddprun(*OPTIONS, script, *ARGUMENTS)
+            for rank in (0, 1):
+                expected, seen = seen_in(theirs, rank), seen_in(run.folder, rank)
+                self.assertEqual(seen["argv"], expected["argv"])
+                self.assertEqual(seen["environ"].keys() - expected["environ"].keys(), NEWER)
+                self.assertEqual(expected["environ"].keys() - seen["environ"].keys(), OLDER)
+                for variable in seen["environ"].keys() & expected["environ"].keys():
+                    self.assertEqual(seen["environ"][variable], expected["environ"][variable], variable)
+
+
+if __name__ == "__main__":
+    harness.main()
