@@ -60,7 +60,9 @@ class Run:
         self._temporary.mkdir()
         # Files, as a process that stays behind would keep a pipe open.
         self._stdout, self._stderr = root / "stdout", root / "stderr"
+        # PyTorch's own cache of compiled code outlives its programs wherever it is.
         set_here = {"PYTHON_EXEC": INTERPRETER, "TMPDIR": str(self._temporary),
+                    "TORCHINDUCTOR_CACHE_DIR": str(root / "cache"),
                     "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         with open(self._stdout, "wb") as stdout, open(self._stderr, "wb") as stderr:
             self.process = subprocess.Popen(
