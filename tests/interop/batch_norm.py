@@ -22,5 +22,6 @@ with torch.no_grad():
     model(torch.zeros(1, 4))
 assert torch.allclose(norm.running_mean, expected_mean), (rank, norm.running_mean)
 assert norm.num_batches_tracked == 3
+dist.barrier()
 dist.destroy_process_group()
 print("passed")

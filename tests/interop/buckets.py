@@ -40,5 +40,6 @@ if rank == 0:
     with torch.no_grad():
         for ours, theirs in zip(model.parameters(), alone.parameters()):
             assert ours.sub_(theirs).abs_().max() < 1e-6  # in place: allclose takes gigabytes
+dist.barrier()
 dist.destroy_process_group()
 print("passed")

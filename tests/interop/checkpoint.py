@@ -95,5 +95,6 @@ undisturbed.run()
 assert disturbed.steps == undisturbed.steps == EPOCHS * BATCHES
 for ours, theirs in zip(disturbed.model.parameters(), undisturbed.model.parameters()):
     assert torch.equal(ours, theirs)
+dist.barrier()
 dist.destroy_process_group()
 print("passed")

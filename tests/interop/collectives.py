@@ -130,5 +130,6 @@ for check in (all_reduce_and_reduce, one_to_all, all_to_one, all_to_all, point_t
     check()
     dist.barrier()
 dist.monitored_barrier()
+dist.barrier()
 dist.destroy_process_group()
 print("passed")

@@ -2,7 +2,9 @@
 
 As a program, harness.py DDPRUN OPTIONS... PROGRAM is the test of a program that asserts its own
 claims: it must end with 0 after a worker has printed the line "passed", and nobody may have written
-to standard error since the last restart. Unit tests that run ddprun themselves derive from RunTest.
+to standard error since the last restart. Such programs end with a barrier, because PyTorch 2.15
+may abort when the interpreter ends while a thread of Gloo still lets go of the last collective's
+tensors. Unit tests that run ddprun themselves derive from RunTest.
 
 The workers' interpreter is PYTHON_EXEC, by default Debian's. Without a PyTorch in it, a test ends
 with 77, which CTest shows as skipped.

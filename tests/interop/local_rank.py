@@ -19,5 +19,6 @@ assert local_rank == in_environment
 
 dist.init_process_group("gloo", init_method="env://")
 assert local_rank == dist.get_rank()
+dist.barrier()
 dist.destroy_process_group()
 print("passed")

@@ -64,5 +64,6 @@ for step in range(STEPS):
     optimizer.step()
 for parameter, unsplit in zip(mine.parameters(), expected):
     assert torch.equal(parameter, unsplit)  # the same operations in the same order
+dist.barrier()
 dist.destroy_process_group()
 print("passed")

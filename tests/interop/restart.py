@@ -15,5 +15,6 @@ for turn in (1, 2):
     if turn == 1 and attempt < ATTEMPTS_THAT_FAIL and dist.get_rank() == 1:
         os._exit(3)
 assert attempt == ATTEMPTS_THAT_FAIL
+dist.barrier()
 dist.destroy_process_group()
 print("passed")

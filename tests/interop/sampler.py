@@ -21,5 +21,6 @@ for loader_processes in (0, 2):  # read by the worker itself, and by processes o
     assert torch.cat(parts).sort().values.tolist() == list(range(SAMPLES))
     orders.append(torch.cat(parts).tolist())
 assert orders[0] != orders[1] and orders[0] != sorted(orders[0])
+dist.barrier()
 dist.destroy_process_group()
 print("passed")

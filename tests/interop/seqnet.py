@@ -62,5 +62,6 @@ assert torch.equal(mine, of_rank_0)
 reached = accuracy(model.module, load("t10k", TEST_SAMPLES))
 print(f"accuracy {reached:.4f}")
 assert reached > ACCURACY
+dist.barrier()
 dist.destroy_process_group()
 print("passed")

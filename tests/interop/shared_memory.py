@@ -21,5 +21,6 @@ assert attempt == 1 and tensor[0] == sum(range(dist.get_world_size()))
 del tensor  # which holds the memory open
 memory.close()
 memory.unlink()
+dist.barrier()
 dist.destroy_process_group()
 print("passed")
