@@ -3,6 +3,7 @@
 #include "launcher/agent/attempt.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_text.hpp"
+#include "launcher/agent/job_control.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "rendezvous/store/store_server.hpp"
@@ -34,11 +35,6 @@ namespace {
 
 constexpr int kForwardedSignals[] = {SIGUSR1, SIGUSR2};
 
-bool is_forwarded(int signal) {
-  return std::find(std::begin(kForwardedSignals), std::end(kForwardedSignals), signal) !=
-         std::end(kForwardedSignals);
-}
-
 /// nohup's way to say that the end of the terminal is not the end of the run.
 bool is_hang_up_ignored() {
   struct sigaction action {};
@@ -55,6 +51,7 @@ class Agent::Impl {
         plan_(plan),
         folder_(folder),
         containment_(containment),
+        router_(router),
         events_(events),
         surroundings_{executor_, plan, folder, containment, router, events},
         signals_(executor_),
@@ -64,9 +61,9 @@ class Agent::Impl {
       if (signal != SIGHUP || !is_hang_up_ignored()) signals_.add(signal);
     }
     for (const int signal : kForwardedSignals) {
-      const auto& handled = plan.signals_to_handle;
-      if (std::find(handled.begin(), handled.end(), signal) == handled.end()) signals_.add(signal);
+      if (!is_handled(signal)) signals_.add(signal);
     }
+    if (!is_handled(SIGTSTP) && can_be_suspended()) signals_.add(SIGTSTP);
   }
 
   asio::awaitable<RunFinished> run() {
@@ -155,14 +152,31 @@ class Agent::Impl {
   asio::awaitable<void> watch_signals() {
     while (true) {
       const int signal = co_await signals_.async_wait(asio::use_awaitable);
-      if (is_forwarded(signal) &&
-          !std::count(plan_.signals_to_handle.begin(), plan_.signals_to_handle.end(), signal)) {
+      if (is_handled(signal)) {
+        handle_stop_signal(signal);
+      } else if (signal == SIGTSTP) {
+        suspend_run();
+      } else {
         tell(SignalReceived{.signal = signal, .action = "forwarded to the workers"});
         if (current_ != nullptr) current_->forward(signal);
-        continue;
       }
-      handle_stop_signal(signal);
     }
+  }
+
+  bool is_handled(int signal) const {
+    const auto& handled = plan_.signals_to_handle;
+    return std::find(handled.begin(), handled.end(), signal) != handled.end();
+  }
+
+  void suspend_run() {
+    tell(SignalReceived{.signal = SIGTSTP, .action = "suspending the workers until SIGCONT"});
+    signals_.remove(SIGTSTP);
+    const auto duration = suspend(containment_, router_);
+    signals_.add(SIGTSTP);
+    pause_.expires_at(pause_.expiry() + duration);
+    if (current_ != nullptr) current_->put_off_limits(duration);
+    tell(Note{"the workers go on after " +
+              std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s"});
   }
 
   /// The first one stops the workers in an orderly way, the second kills them.
@@ -184,8 +198,11 @@ class Agent::Impl {
   asio::awaitable<void> pause(std::chrono::milliseconds delay) {
     if (stop_signal_ != 0) co_return;
     pause_.expires_after(delay);
-    boost::system::error_code ended_by_signal;
-    co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, ended_by_signal));
+    // A signal ends it, and having been suspended makes it longer.
+    while (stop_signal_ == 0 && std::chrono::steady_clock::now() < pause_.expiry()) {
+      boost::system::error_code ignored;
+      co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
   }
 
   RunFinished finish(RunResult result, const std::string& reason,
@@ -204,6 +221,7 @@ class Agent::Impl {
   const LaunchPlan& plan_;
   const RunFolder& folder_;
   Containment& containment_;
+  OutputRouter& router_;
   EventSink& events_;
   const AttemptSurroundings surroundings_;
   asio::signal_set signals_;

@@ -4,9 +4,8 @@
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/plan/log_layout.hpp"
+#include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
-
-#include <boost/asio/steady_timer.hpp>
 
 #include <algorithm>
 #include <csignal>
@@ -66,6 +65,11 @@ class Attempt::Impl {
     group_->stop(signal, grace);
   }
 
+  void put_off_limits(std::chrono::steady_clock::duration by) {
+    culprit_timer_.put_off(by);
+    if (group_ != nullptr) group_->put_off_limits(by);
+  }
+
  private:
   const LaunchPlan& plan() const { return surroundings_.plan; }
   void tell(const Event& event) { emit(surroundings_.events, event); }
@@ -123,9 +127,8 @@ class Attempt::Impl {
   void react_to_failure(int rank, bool is_victim, const std::string& reason) {
     if (!is_victim) return stop_survivors(rank, reason);
     if (is_stopping_ || std::exchange(awaits_culprit_, true)) return;
-    culprit_timer_.expires_after(kCulpritGrace);
-    culprit_timer_.async_wait([this, rank, reason](boost::system::error_code error) {
-      if (!error && group_ != nullptr) stop_survivors(rank, reason);
+    culprit_timer_.start(LimitTimer::Clock::now() + kCulpritGrace, [this, rank, reason] {
+      if (group_ != nullptr) stop_survivors(rank, reason);
     });
   }
 
@@ -146,7 +149,7 @@ class Attempt::Impl {
 
   const AttemptSurroundings& surroundings_;
   AttemptFacts facts_;
-  asio::steady_timer culprit_timer_;
+  LimitTimer culprit_timer_;
   WorkerGroup* group_ = nullptr;  ///< while there are workers
   bool awaits_culprit_ = false;
   bool is_stopping_ = false;
@@ -164,6 +167,10 @@ asio::awaitable<AttemptEnd> Attempt::run() {
 
 void Attempt::forward(int signal) {
   impl_->forward(signal);
+}
+
+void Attempt::put_off_limits(std::chrono::steady_clock::duration by) {
+  impl_->put_off_limits(by);
 }
 
 void Attempt::stop(int signal, std::chrono::milliseconds grace) {

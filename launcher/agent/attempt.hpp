@@ -55,6 +55,9 @@ class Attempt {
   /// Asks all workers to stop and kills what is left after `grace`.
   void stop(int signal, std::chrono::milliseconds grace);
 
+  /// Time limits under way are longer by this: the run was suspended.
+  void put_off_limits(std::chrono::steady_clock::duration by);
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

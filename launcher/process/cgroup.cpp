@@ -114,11 +114,21 @@ std::vector<pid_t> Cgroup::members() const {
 }
 
 bool Cgroup::is_populated() const {
-  const auto events = read_text(folder_ / "cgroup.events");
+  const auto events = read_text((folder_ / "cgroup.events").c_str());
   return events.find("populated 1") != std::string::npos;
 }
 
+bool Cgroup::is_frozen() const {
+  const auto events = read_text((folder_ / "cgroup.events").c_str());
+  return events.find("frozen 1") != std::string::npos;
+}
+
 void Cgroup::wait_until_empty(Deadline deadline) const {
+  wait_while("populated 1", deadline);
+}
+
+/// While the kernel tells of `event`.
+void Cgroup::wait_while(std::string_view event, Deadline deadline) const {
   const int fd = ::open((folder_ / "cgroup.events").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
   std::array<char, 256> text{};
@@ -127,20 +137,32 @@ void Cgroup::wait_until_empty(Deadline deadline) const {
     const auto count = ::pread(fd, text.data(), text.size(), 0);
     const std::string_view events(text.data(),
                                   static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-    if (events.find("populated 1") == std::string_view::npos) break;
+    if (events.find(event) == std::string_view::npos) break;
     pollfd change{.fd = fd, .events = POLLPRI, .revents = 0};
     ::poll(&change, 1, deadline.remaining_poll_milliseconds());
   }
   ::close(fd);
 }
 
-bool Cgroup::kill() const noexcept {
-  // By path: the guardian, which needs it most, has closed all descriptors.
-  const int fd = ::open((folder_ / "cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC);
+bool Cgroup::write_file(const char* name, char byte) const noexcept {
+  // By path: the guardian, which kills by this, has closed all descriptors.
+  const int fd = ::open((folder_ / name).c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  const bool is_done = ::write(fd, "1", 1) == 1;
+  const bool is_done = ::write(fd, &byte, 1) == 1;
   ::close(fd);
   return is_done;
+}
+
+bool Cgroup::kill() const noexcept {
+  return write_file("cgroup.kill", '1');
+}
+
+void Cgroup::freeze(Deadline deadline) const {
+  if (write_file("cgroup.freeze", '1')) wait_while("frozen 0", deadline);
+}
+
+void Cgroup::thaw() const noexcept {
+  write_file("cgroup.freeze", '0');
 }
 
 void Cgroup::remove() const noexcept {

@@ -31,6 +31,9 @@ class Cgroup {
   /// Processes in it and in the cgroups that its members made below it.
   std::vector<pid_t> members() const;
 
+  /// True if no member can run.
+  bool is_frozen() const;
+
   /// True while there is any member, one that is just ending included.
   bool is_populated() const;
 
@@ -40,11 +43,19 @@ class Cgroup {
   /// Sends SIGKILL to all members at once. False if the kernel cannot (before 5.14).
   bool kill() const noexcept;
 
+  /// Stops all members, or lets them go on. Waits until they have stopped, but not longer than
+  /// until the deadline.
+  void freeze(Deadline deadline) const;
+  void thaw() const noexcept;
+
   /// Removes it and the cgroups below it; only empty ones can be.
   void remove() const noexcept;
 
  private:
   Cgroup(std::filesystem::path folder, int fd) : folder_(std::move(folder)), fd_(fd) {}
+
+  bool write_file(const char* name, char byte) const noexcept;
+  void wait_while(std::string_view event, Deadline deadline) const;
 
   std::filesystem::path folder_;
   int fd_ = -1;

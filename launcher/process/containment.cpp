@@ -31,6 +31,11 @@ constexpr auto kDestructorLimit = 1s;
 constexpr auto kGuardianLimit = 60s;
 // How long to wait before looking again although a process that was killed has not ended.
 constexpr auto kRoundLimit = 1s;
+// A process in the kernel (a driver, a network file system) stops when it comes out; nobody who has
+// pressed Ctrl-Z wants to wait for that.
+constexpr auto kFreezeLimit = 1s;
+// Without a cgroup: a program that forks without end cannot be stopped process by process.
+constexpr std::size_t kFrozenMax = 65'536;
 
 std::string random_word() {
   std::array<unsigned char, 12> bytes{};
@@ -82,6 +87,7 @@ class Containment::Impl {
   }
 
   ~Impl() {
+    thaw();
     kill_until_none(Deadline::after(kDestructorLimit));
     if (cgroup_) cgroup_->remove();
     guardian_.reset();
@@ -138,6 +144,29 @@ class Containment::Impl {
     if (cgroup_) cgroup_->wait_until_empty(deadline);
     reap_orphans({});
     return asked;
+  }
+
+  void freeze() {
+    if (cgroup_) return cgroup_->freeze(Deadline::after(kFreezeLimit));
+    // A process may fork until it is stopped, so until a look finds no other.
+    while (frozen_.size() < kFrozenMax) {
+      auto running = members();
+      std::erase_if(running, [](pid_t pid) { return process_state(pid).letter == 'T'; });
+      std::erase_if(running, [this](pid_t pid) { return is_frozen(pid); });
+      const auto open = open_members(running);
+      for (const auto& member : open) member.signal(SIGSTOP);
+      frozen_.insert(frozen_.end(), open.begin(), open.end());
+      if (open.empty()) return;
+    }
+  }
+
+  void thaw() {
+    if (cgroup_) cgroup_->thaw();
+    for (const auto& member : frozen_) {
+      member.signal(SIGCONT);
+      ::close(member.pidfd);
+    }
+    frozen_.clear();
   }
 
   std::vector<pid_t> kill_until_none(Deadline deadline) const {
@@ -208,6 +237,12 @@ class Containment::Impl {
     }
   }
 
+  /// A process that is still in the kernel stops later than it was told to.
+  bool is_frozen(pid_t pid) const {
+    return std::any_of(frozen_.begin(), frozen_.end(),
+                       [pid](const OpenProcess& process) { return process.pid == pid; });
+  }
+
   bool is_member(pid_t pid) const {
     if (cgroup_) {
       const auto pids = cgroup_->members();
@@ -239,6 +274,7 @@ class Containment::Impl {
   std::optional<Cgroup> birthplace_;  ///< below cgroup_, once that has been killed
   int births_ = 0;
   mutable bool has_killed_ = false;  ///< since the birthplace was made
+  std::vector<OpenProcess> frozen_;  ///< whom freeze() has stopped, without a cgroup
   bool is_parent_of_orphans_ = false;
   int was_subreaper_ = 0;
   std::optional<Guardian> guardian_;
@@ -272,6 +308,14 @@ std::vector<pid_t> Containment::members() const {
 
 void Containment::reap_orphans(const std::vector<pid_t>& own) const noexcept {
   impl_->reap_orphans(own);
+}
+
+void Containment::freeze() {
+  impl_->freeze();
+}
+
+void Containment::thaw() {
+  impl_->thaw();
 }
 
 void Containment::kill() const noexcept {

@@ -67,6 +67,11 @@ class Containment {
   /// in which Python's multiprocessing keeps account of shared memory.
   std::vector<pid_t> ask_until_none(Deadline deadline) const;
 
+  /// Stops every member, waiting at most 1 s for that, and lets those go on again that freeze() has
+  /// stopped.
+  void freeze();
+  void thaw();
+
   /// Kills until no member is left or the deadline has passed, blocking; returns the pids it met.
   std::vector<pid_t> kill_until_none(Deadline deadline) const;
 

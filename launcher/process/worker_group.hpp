@@ -70,6 +70,9 @@ class WorkerGroup {
   /// with a shorter grace shortens it.
   void stop(int signal, std::chrono::milliseconds grace);
 
+  /// The time that stop() grants is longer by this: the workers could not run meanwhile.
+  void put_off_limits(std::chrono::steady_clock::duration by);
+
   /// Ranks of the workers that have not ended.
   std::vector<int> running() const;
 

@@ -4,6 +4,7 @@
 
 #include "launcher/process/death_watch.hpp"
 #include "launcher/process/exit_facts.hpp"
+#include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/process/worker_process.hpp"
 #include "launcher/process/worker_stream.hpp"
@@ -48,6 +49,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   boost::asio::awaitable<WorkerNews> next();
   void forward(int signal);
   void stop(int signal, std::chrono::milliseconds grace);
+  void put_off_limits(std::chrono::steady_clock::duration by);
   std::vector<int> running() const;
   void abort(int rank, const std::string& reason);
   boost::asio::awaitable<std::vector<pid_t>> sweep();
@@ -89,7 +91,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   bool is_stopping_ = false;
   bool has_killed_ = false;
   boost::asio::steady_timer news_signal_;  ///< cancelled when there is news
-  boost::asio::steady_timer kill_timer_;
+  LimitTimer kill_timer_;
   boost::asio::signal_set orphans_;
   std::optional<DeathWatch> death_watch_;
 };

@@ -65,11 +65,13 @@ void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
   if (has_killed_ || (is_stopping_ && until >= kill_timer_.expiry())) return;
   is_stopping_ = true;
   if (grace <= 0ms) return kill(grace);
-  kill_timer_.expires_at(until);
-  kill_timer_.async_wait([weak = weak_from_this(), grace](boost::system::error_code error) {
-    const auto self = weak.lock();
-    if (!error && self) self->kill(grace);
+  kill_timer_.start(until, [weak = weak_from_this(), grace] {
+    if (const auto self = weak.lock()) self->kill(grace);
   });
+}
+
+void WorkerGroup::Impl::put_off_limits(std::chrono::steady_clock::duration by) {
+  kill_timer_.put_off(by);
 }
 
 void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
@@ -88,10 +90,9 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
 }
 
 void WorkerGroup::Impl::wait_for_killed(std::chrono::seconds limit) {
-  kill_timer_.expires_after(limit);
-  kill_timer_.async_wait([weak = weak_from_this(), limit](boost::system::error_code error) {
+  kill_timer_.start(Worker::Clock::now() + limit, [weak = weak_from_this(), limit] {
     const auto self = weak.lock();
-    if (error || !self || self->running().empty()) return;
+    if (!self || self->running().empty()) return;
     self->report_unkillable();
     if (limit == kKilledLimit) return self->give_up_killed();
     self->wait_for_killed(kKilledLimit);

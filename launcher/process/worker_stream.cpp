@@ -1,5 +1,6 @@
 #include "launcher/process/worker_stream.hpp"
 
+#include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/redirect_error.hpp>
@@ -117,7 +118,7 @@ void WorkerStream::take(std::string_view bytes) {
 
 void WorkerStream::write_file(std::string_view bytes) {
   while (file_ >= 0 && !bytes.empty()) {
-    const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+    const ssize_t written = quiet_write(file_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       if (file_bytes_lost_ == 0) {

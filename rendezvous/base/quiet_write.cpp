@@ -8,17 +8,20 @@
 namespace ddprun {
 
 ssize_t quiet_write(int fd, const void* bytes, std::size_t count) noexcept {
-  sigset_t pipe_signal, before, pending;
-  ::sigemptyset(&pipe_signal);
-  ::sigaddset(&pipe_signal, SIGPIPE);
-  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  sigset_t signals, before, pending;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGPIPE);
+  ::sigaddset(&signals, SIGXFSZ);
+  ::pthread_sigmask(SIG_BLOCK, &signals, &before);
   ::sigpending(&pending);
-  const bool was_pending = ::sigismember(&pending, SIGPIPE) == 1;
   const ssize_t written = ::write(fd, bytes, count);
   const int error = errno;
-  if (written < 0 && error == EPIPE && !was_pending) {
+  const int sent = error == EPIPE ? SIGPIPE : SIGXFSZ;
+  if (written < 0 && (error == EPIPE || error == EFBIG) && ::sigismember(&pending, sent) == 0) {
+    ::sigemptyset(&signals);
+    ::sigaddset(&signals, sent);
     const timespec at_once{};
-    ::sigtimedwait(&pipe_signal, nullptr, &at_once);
+    ::sigtimedwait(&signals, nullptr, &at_once);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   errno = error;

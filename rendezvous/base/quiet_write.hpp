@@ -1,4 +1,5 @@
-// write(2) that tells of a reader that has gone by its result alone. Any thread.
+// write(2) that tells of a reader that has gone, and of a file that must not grow, by its result
+// alone. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +7,8 @@
 
 namespace ddprun {
 
-/// As write(2), but EPIPE comes without SIGPIPE, whatever the program has decided about that
-/// signal.
+/// As write(2), but EPIPE comes without SIGPIPE and EFBIG without SIGXFSZ (see ulimit -f), whatever
+/// the program has decided about these signals.
 ssize_t quiet_write(int fd, const void* bytes, std::size_t count) noexcept;
 
 }  // namespace ddprun

@@ -1,0 +1,103 @@
+// A run that is suspended: everything of it stands still and goes on again.
+#include "launcher/process/containment.hpp"
+#include "launcher/process/proc_scan.hpp"
+#include "rendezvous/base/quiet_write.hpp"
+#include "tests/support/worker_bench.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+char state_of(pid_t pid) {
+  return process_state(pid).letter;
+}
+
+}  // namespace
+
+TEST_SUITE("suspended run") {
+  TEST_CASE("without a cgroup each process is stopped, those in other sessions too") {
+    WorkerBench bench(1, ContainmentMode::marker);
+    const auto helper = bench.folder() / "helper", worker = bench.folder() / "worker";
+    bench.start({shell_worker(0, "setsid sh -c 'echo $$ >" + helper.string() +
+                                     "; exec sleep 1000' >/dev/null 2>&1 & echo $$ >" +
+                                     worker.string() + "; exec sleep 1000")});
+    const pid_t pids[] = {std::stoi(await_line(helper)), std::stoi(await_line(worker))};
+    bench.containment().freeze();
+    for (const pid_t pid : pids) bench.run_until([&] { return state_of(pid) == 'T'; });
+    bench.containment().thaw();
+    for (const pid_t pid : pids) bench.run_until([&] { return state_of(pid) != 'T'; });
+  }
+
+  TEST_CASE("who was stopped before stays so") {
+    WorkerBench bench(1, ContainmentMode::marker);
+    const auto file = bench.folder() / "worker";
+    bench.start({shell_worker(0, "echo $$ >" + file.string() + "; exec sleep 1000")});
+    const pid_t pid = std::stoi(await_line(file));
+    REQUIRE(::kill(pid, SIGSTOP) == 0);
+    bench.run_until([&] { return state_of(pid) == 'T'; });
+    bench.containment().freeze();
+    bench.containment().thaw();
+    CHECK(state_of(pid) == 'T');
+  }
+
+  TEST_CASE("a worker that stood still goes on where it was, in each mode that can be had") {
+    WorkerBench bench;
+    const auto ready = bench.folder() / "ready", go = bench.folder() / "go";
+    bench.start({shell_worker(0, "echo >" + ready.string() + "; while [ ! -e " + go.string() +
+                                     " ]; do sleep 0.01; done; echo went on; exit 3")});
+    await_line(ready);
+    bench.containment().freeze();
+    std::ofstream{go};
+    bench.containment().thaw();
+    bench.run_to_end();
+    CHECK(bench.console() == "[w0]:went on\n");
+    CHECK(bench.history().exit_of(0).exit_code == 3);
+  }
+
+  TEST_CASE("the kill of what stands still is not put off, but the time until then is") {
+    WorkerBench bench;
+    const auto ready = bench.folder() / "ready";
+    bench.start({shell_worker(
+        0, "trap '' TERM; echo >" + ready.string() + "; while :; do sleep 0.01; done")});
+    await_line(ready);
+    bench.containment().freeze();
+    bench.group().stop(SIGTERM, 1ms);
+    bench.group().put_off_limits(1h);
+    bench.group().put_off_limits(-1h);
+    bench.run_to_end();
+    CHECK(bench.history().exit_of(0).signal == SIGKILL);
+    CHECK(bench.history().killed.size() == 1);
+    bench.containment().thaw();
+  }
+}
+
+TEST_SUITE("quiet write") {
+  TEST_CASE("a file that must not grow is told of by the result, not by a signal") {
+    const TemporaryFolder folder;
+    // The limit is the process' own and cannot be raised again by everybody.
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const rlimit limit{.rlim_cur = 4, .rlim_max = 4};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      const int fd = ::open((folder.path() / "file").c_str(), O_WRONLY | O_CREAT, 0600);
+      const bool first = quiet_write(fd, "123456", 6) == 4;
+      const bool second = quiet_write(fd, "56", 2) == -1 && errno == EFBIG;
+      ::_exit(first && second ? 0 : 1);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+}
