@@ -45,9 +45,10 @@ struct StreamMaker {
     const auto& ranks = plan.ranks_filter;
     const bool is_wanted =
         ranks.empty() || std::find(ranks.begin(), ranks.end(), values.rank) != ranks.end();
+    const bool has_prefix = target == StreamTarget::tee || !plan.has_prefix_by_tee_only;
     return {.target = target,
             .is_shown = worker.is_shown && is_wanted,
-            .prefix = fill_in(plan.prefix, named),
+            .prefix = has_prefix ? fill_in(plan.prefix, named) : LinePrefix(),
             .file = plan.log_dir ? folder / log_file : std::filesystem::path(kNowhere)};
   }
 };

@@ -133,8 +133,9 @@ struct LaunchOptions {
   bool dry_run = false;
 
   // By the name under which ddprun was started (invocation.hpp), not by an option.
-  bool is_python_by_default = false;  ///< scripts need not end in .py
-  bool is_quiet = false;              ///< messages below warnings are shown only if LOGLEVEL asks
+  bool is_python_by_default = false;    ///< scripts need not end in .py
+  bool is_quiet = false;                ///< messages below warnings are shown only if LOGLEVEL asks
+  bool has_prefix_by_tee_only = false;  ///< output that is not tee'd comes as it is
 
   bool operator==(const LaunchOptions&) const = default;
 };

@@ -46,6 +46,7 @@ struct LaunchPlan {
   std::vector<WorkerPlan> workers;  ///< by local rank
 
   PrefixTemplate prefix = default_prefix();  ///< of each line of output on the console
+  bool has_prefix_by_tee_only = false;       ///< output that is not tee'd has none
   std::vector<int> ranks_filter{};  ///< ranks whose output is shown; empty: all that is_shown says
 
   /// Soft limit of open files for the workers, as ddprun raises its own; 0: the agent's.

@@ -51,6 +51,7 @@ class Planner {
     plan_.run_folder_name = run_folder_name(plan_.run_id, facts_.random_name);
     plan_.role = options_.role;
     plan_.prefix = options_.prefix;
+    plan_.has_prefix_by_tee_only = options_.has_prefix_by_tee_only;
     plan_.ranks_filter = options_.ranks_filter;
     plan_.store_host = store.host;
     plan_.store_port = store.port;

@@ -52,6 +52,26 @@ TEST_SUITE("invocation") {
     CHECK(contains(run_program(arguments, {{"LOGLEVEL", "INFO"}}).output, "node 0: starting 2"));
   }
 
+  TEST_CASE("under the name torchrun only what is tee'd has a prefix, by torchrun's template") {
+    const Link link("torchrun");
+    const auto output = [&](const std::string& tee,
+                            const std::map<std::string, std::string>& more) {
+      const auto arguments =
+          launch({"--nproc_per_node=2", "-t" + tee, "--role=trainer"}, "echo hello", link.path());
+      auto environment = more;
+      environment["TMPDIR"] = link.folder().path();
+      return run_program(arguments, environment).output;
+    };
+    CHECK(output("0", {}) == "hello\nhello\n");
+    CHECK(output("2", {}) == "hello\nhello\n");
+    CHECK(contains(output("1", {}), "[trainer1]:hello\n"));
+    CHECK(output("0:1", {}).find("[trainer1]") == std::string::npos);
+    const std::map<std::string, std::string> template_variable = {
+        {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${role_name} ${local_rank}/${rank}> "}};
+    CHECK(contains(output("1", template_variable), "<trainer 1/1> hello\n"));
+    CHECK(output("0", template_variable) == "hello\nhello\n");
+  }
+
   TEST_CASE("messages and exit codes are those of the name that was typed") {
     const Link link("torchrun");
     const auto misspelt = run_program({link.path(), "--max_restart_=2", "train.py"});

@@ -93,7 +93,10 @@ TEST_SUITE("invocation") {
     CHECK(options_as(kTorchrun, {"--no_python", "tool"}).no_python);
   }
 
-  TEST_CASE("the stand-ins say little, as those they stand in for") {
+  TEST_CASE("the stand-ins say little and prefix little, as those they stand in for") {
+    CHECK(options_as(kTorchrun, {"train.py"}).has_prefix_by_tee_only);
+    CHECK(options_as(kLaunch, {"train.py"}).has_prefix_by_tee_only);
+    CHECK_FALSE(options_as({}, {"train.py"}).has_prefix_by_tee_only);
     CHECK(options_as(kTorchrun, {"train.py"}).is_quiet);
     CHECK(options_as(kLaunch, {"train.py"}).is_quiet);
     CHECK_FALSE(options_as({}, {"train.py"}).is_quiet);
