@@ -1,6 +1,7 @@
 // The man page and the completions, which are written by hand, against the option table.
 #include "launcher/cli/option_table.hpp"
 #include "rendezvous/base/text.hpp"
+#include <ddprun/worker_env.hpp>
 
 #include <doctest/doctest.h>
 
@@ -133,6 +134,28 @@ TEST_SUITE("completions") {
         CHECK_MESSAGE(line_with(options, name + "=").find(word) != std::string::npos, name, " ",
                       word);
       }
+    }
+  }
+}
+
+TEST_SUITE("from torchrun") {
+  TEST_CASE("the page for torchrun's users names each option in a table, and no other") {
+    std::string rows;
+    for (const auto& line : split(document("from_torchrun.md"), '\n')) {
+      if (line.rfind("| `-", 0) == 0) rows += line.substr(0, line.find(" | ")) + "\n";
+    }
+    const auto named = names_after(rows, "--");
+    for (const auto& name : option_names(true, true)) {
+      CHECK_MESSAGE(named.contains(name), "docs/from_torchrun.md says nothing of --", name);
+    }
+    for (const auto& name : named) CHECK_MESSAGE(option_names(true, true).contains(name), name);
+  }
+
+  TEST_CASE("it names each variable that a worker finds") {
+    const auto text = document("from_torchrun.md");
+    for (const auto& [name, value] : to_environment(WorkerEnv{})) {
+      if (name.starts_with("DDPRUN_")) continue;
+      CHECK_MESSAGE(text.find("`" + name + "`") != std::string::npos, name);
     }
   }
 }
