@@ -39,9 +39,9 @@ bool blames_a_peer(std::string_view message) {
 }
 
 bool is_victim_of_a_peer(const WorkerExited& exit) {
-  if (exit.signal != 0 && exit.signal != SIGABRT) return false;
-  return blames_a_peer(exit.error_message.empty() ? last_words(exit.last_lines)
-                                                  : exit.error_message);
+  if (!exit.error_message.empty()) return blames_a_peer(exit.error_message);
+  const bool ended_by_itself = exit.signal == 0 || exit.signal == SIGABRT;
+  return ended_by_itself && blames_a_peer(last_words(exit.last_lines));
 }
 
 }  // namespace ddprun

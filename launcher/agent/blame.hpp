@@ -15,7 +15,7 @@ namespace ddprun {
 bool blames_a_peer(std::string_view message);
 
 /// The same of a worker's end: by its error file, or by the last lines of its standard error if it
-/// recorded nothing. Who was killed by a signal other than its own SIGABRT blames nobody.
+/// recorded nothing and was not killed by a signal other than its own SIGABRT.
 bool is_victim_of_a_peer(const WorkerExited& exit);
 
 }  // namespace ddprun

@@ -92,7 +92,8 @@ fs::path current_folder() {
 /// From the name that was given to execve: a shell that found ddprun in PATH gives the whole path.
 fs::path called_in(const fs::path& working_directory) {
   const auto* name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
-  return name == nullptr ? fs::path() : (working_directory / name).parent_path();
+  if (name == nullptr) return {};
+  return (working_directory / name).lexically_normal().parent_path();
 }
 
 }  // namespace

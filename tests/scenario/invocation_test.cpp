@@ -99,6 +99,9 @@ TEST_SUITE("invocation") {
     CHECK(contains(found.output, "python -u -m train\n"));
     const auto called = run_program({bin / "torchrun", "-m", "train"}, {{"PATH", path}});
     CHECK(contains(called.output, "python -u -m train\n"));
+    const auto here = run_program({"/bin/sh", "-c", "cd " + bin.string() + "; ./torchrun -m train"},
+                                  {{"PATH", path}});
+    CHECK(contains(here.output, "python -u -m train\n"));
   }
 
   TEST_CASE("torch.distributed.launch puts the local rank before the script's arguments") {

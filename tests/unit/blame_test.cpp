@@ -46,7 +46,9 @@ TEST_SUITE("blame") {
         {.exit_code = 1, .error_message = "KeyError: 'boom'", .last_lines = {kClosed}}));
   }
 
-  TEST_CASE("a signal blames nobody, unless a library aborted its own process") {
+  TEST_CASE("a signal blames nobody, unless the worker recorded it or aborted itself") {
+    CHECK(is_victim_of_a_peer({.signal = SIGTERM, .error_message = kClosed}));
+    CHECK_FALSE(is_victim_of_a_peer({.signal = SIGTERM, .error_message = "KeyError: 'boom'"}));
     CHECK_FALSE(is_victim_of_a_peer({.signal = SIGSEGV, .last_lines = {kClosed}}));
     CHECK_FALSE(is_victim_of_a_peer({.signal = SIGKILL, .last_lines = {kClosed}}));
     CHECK(is_victim_of_a_peer({.signal = SIGABRT, .last_lines = {kClosed}}));
