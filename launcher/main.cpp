@@ -6,6 +6,7 @@
 #include "launcher/plan/describe_plan.hpp"
 #include "launcher/plan/host_facts.hpp"
 #include "launcher/plan/make_plan.hpp"
+#include "launcher/process/guardian.hpp"
 #include "launcher/report/console_sink.hpp"
 #include "launcher/report/error_file_sink.hpp"
 #include "launcher/report/exit_code.hpp"
@@ -119,9 +120,10 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   }
   std::optional<HeldSignals> until_the_agent_takes_them(std::in_place);
   const RunFolder folder(plan);
-  // Before any thread: it forks the guardian.
-  Containment containment(ContainmentMode::automatic, log,
-                          folder.is_kept() ? std::filesystem::path() : folder.path());
+  Containment containment(
+      {.temporary_folder = folder.is_kept() ? std::filesystem::path() : folder.path(),
+       .program = "/proc/self/exe"},
+      log);
   Agent agent(context.get_executor(), plan, folder, containment, router, sinks);
   until_the_agent_takes_them.reset();
   int exit_code = kExitFailure;
@@ -178,6 +180,7 @@ void open_missing_standard_streams() {
 }  // namespace ddprun
 
 int main(int argc, char** argv) {
+  if (argc > 0 && ddprun::is_guardian(argv[0])) return ddprun::be_guardian();
   ddprun::open_missing_standard_streams();
   const auto invocation = ddprun::invocation_of(argc > 0 ? argv[0] : "");
   const char* name = invocation.name.c_str();

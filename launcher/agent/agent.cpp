@@ -3,6 +3,7 @@
 #include "launcher/agent/attempt.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_text.hpp"
+#include "launcher/agent/guardian_watch.hpp"
 #include "launcher/agent/job_control.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/report/exit_code.hpp"
@@ -12,7 +13,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
 #include <boost/asio/experimental/parallel_group.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -23,8 +23,6 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -55,7 +53,7 @@ class Agent::Impl {
         events_(events),
         surroundings_{executor_, plan, folder, containment, router, events},
         signals_(executor_),
-        guardian_(executor_),
+        guardian_watch_(executor_, containment, events),
         pause_(executor_) {
     for (const int signal : plan.signals_to_handle) {
       if (signal != SIGHUP || !is_hang_up_ignored()) signals_.add(signal);
@@ -67,7 +65,7 @@ class Agent::Impl {
   }
 
   asio::awaitable<RunFinished> run() {
-    watch_guardian();
+    guardian_watch_.start();
     // Signals are watched for as long as attempts are made; the group joins both before it goes on.
     auto attempts = asio::co_spawn(executor_, make_attempts(), asio::deferred);
     auto watch = asio::co_spawn(executor_, watch_signals(), asio::deferred);
@@ -127,26 +125,6 @@ class Agent::Impl {
     not_started_ = std::move(end.not_started);
     outcome.was_interrupted = stop_signal_ != 0;
     co_return outcome;
-  }
-
-  /// The agent has threads by then and cannot fork another one, so it tells what is lost.
-  void watch_guardian() {
-    const auto pid = containment_.guardian_pid();
-    const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    if (pidfd < 0) return;
-    boost::system::error_code not_watched;
-    guardian_.assign(pidfd, not_watched);
-    if (not_watched) {
-      ::close(pidfd);
-      return;
-    }
-    guardian_.async_wait(asio::posix::descriptor_base::wait_read,
-                         [this, pid](boost::system::error_code error) {
-                           if (error) return;
-                           tell(Warning{"the guardian (pid " + std::to_string(pid) +
-                                        ") was killed: if ddprun is killed too, processes that "
-                                        "the workers have started may go on"});
-                         });
   }
 
   asio::awaitable<void> watch_signals() {
@@ -225,7 +203,7 @@ class Agent::Impl {
   EventSink& events_;
   const AttemptSurroundings surroundings_;
   asio::signal_set signals_;
-  asio::posix::stream_descriptor guardian_;  ///< a pidfd
+  GuardianWatch guardian_watch_;
   asio::steady_timer pause_;
 
   Attempt* current_ = nullptr;  ///< the attempt under way

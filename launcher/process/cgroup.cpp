@@ -13,7 +13,7 @@
 #include <fstream>
 #include <linux/sched.h>
 #include <poll.h>
-#include <sstream>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -39,6 +39,15 @@ std::vector<fs::path> folders_of(const fs::path& folder) {
     if (entry->is_directory(error)) folders.push_back(entry->path());
   }
   return folders;
+}
+
+// Somebody who ends stale runs may take a new cgroup for one, but hardly twice.
+constexpr int kCreationsMax = 3;
+
+bool is_name_of_run(const std::string& name) {
+  const std::string_view prefix = kRunCgroupPrefix;
+  return name.rfind(prefix, 0) == 0 && name.size() == prefix.size() + kMarkerLetters &&
+         name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string::npos;
 }
 
 /// Whether a child can be born in the cgroup: permissions, delegation and the kernel's version all
@@ -68,19 +77,34 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
     return std::nullopt;
   }
   const fs::path folder = own->folder / name;
-  if (::mkdir(folder.c_str(), 0755) != 0) {
-    reason = folder.string() + ": " + text_of(errno);
+  std::optional<Cgroup> cgroup;
+  for (int i = 0; !cgroup && i < kCreationsMax; ++i) {
+    if (::mkdir(folder.c_str(), 0755) != 0) {
+      reason = folder.string() + ": " + text_of(errno);
+      return std::nullopt;
+    }
+    cgroup = open(folder);
+  }
+  if (!cgroup) {
+    reason = folder.string() + " is removed by somebody else";
     return std::nullopt;
   }
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const int error = fd < 0 ? errno : try_birth(fd);
-  if (error != 0) {
-    if (fd >= 0) ::close(fd);
+  if (const int error = try_birth(cgroup->fd_); error != 0) {
     ::rmdir(folder.c_str());
     reason = folder.string() + ": no process can be started in it: " + text_of(error);
     return std::nullopt;
   }
-  return Cgroup(folder, fd);
+  return cgroup;
+}
+
+std::optional<Cgroup> Cgroup::open(const fs::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  Cgroup cgroup(folder, fd);
+  // Who ends stale runs removes only what it has locked for itself alone, and may have been faster.
+  if (::flock(fd, LOCK_SH | LOCK_NB) != 0 || ::access(folder.c_str(), F_OK) != 0)
+    return std::nullopt;
+  return cgroup;
 }
 
 Cgroup Cgroup::make_child(const std::string& name) const {
@@ -163,6 +187,27 @@ void Cgroup::freeze(Deadline deadline) const {
 
 void Cgroup::thaw() const noexcept {
   write_file("cgroup.freeze", '0');
+}
+
+std::vector<pid_t> Cgroup::end_stale_runs(Deadline deadline) {
+  std::vector<pid_t> met;
+  const auto own = own_cgroup(read_text("/proc/self/cgroup"), read_text("/proc/self/mounts"));
+  if (!own) return met;
+  std::error_code error;
+  for (fs::directory_iterator entry(own->folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (!is_name_of_run(entry->path().filename().string())) continue;
+    const int fd = ::open(entry->path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) continue;
+    const Cgroup cgroup(entry->path(), fd);
+    // An agent and a guardian each hold it for as long as they live.
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) continue;
+    const auto left = cgroup.members();
+    met.insert(met.end(), left.begin(), left.end());
+    if (cgroup.kill()) cgroup.wait_until_empty(deadline);
+    cgroup.remove();
+  }
+  return met;
 }
 
 void Cgroup::remove() const noexcept {

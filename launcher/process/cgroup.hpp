@@ -4,6 +4,7 @@
 
 #include <ddprun/deadline.hpp>
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,18 +13,35 @@
 
 namespace ddprun {
 
+/// The cgroups of runs are called so, followed by the run's marker.
+inline constexpr const char* kRunCgroupPrefix = "ddprun-run-";
+
+/// Of a run's marker: hexadecimal digits in lower case.
+inline constexpr std::size_t kMarkerLetters = 24;
+
 class Cgroup {
  public:
-  /// Makes a cgroup below this process' own and tries whether a child can be born in it. On failure
-  /// returns nothing and says why in `reason`.
+  /// Makes a cgroup below this process' own, marks it as in use and tries whether a child can be
+  /// born in it. On failure returns nothing and says why in `reason`.
   static std::optional<Cgroup> create(const std::string& name, std::string& reason);
+
+  /// One that is there, marked as in use by this process, too. Nothing if it is gone or somebody is
+  /// just removing it.
+  static std::optional<Cgroup> open(const std::filesystem::path& folder);
 
   /// A cgroup below this one. Throws Error{Errc::system} naming its folder.
   Cgroup make_child(const std::string& name) const;
 
+  /// Ends runs whose agent and guardian were both killed: kills what is left in the cgroups of
+  /// runs, below this process' own, that nobody has in use, and removes them. Returns the
+  /// processes that it met.
+  static std::vector<pid_t> end_stale_runs(Deadline deadline);
+
   Cgroup(Cgroup&& other) noexcept;
   Cgroup& operator=(Cgroup&& other) noexcept;
   ~Cgroup();  ///< closes the descriptor; the cgroup itself stays, see remove()
+
+  const std::filesystem::path& folder() const { return folder_; }
 
   /// The folder's descriptor, for CLONE_INTO_CGROUP.
   int fd() const { return fd_; }

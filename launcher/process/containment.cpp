@@ -2,20 +2,14 @@
 
 #include "launcher/process/cgroup.hpp"
 #include "launcher/process/guardian.hpp"
-#include "launcher/process/proc_scan.hpp"
+#include "launcher/process/run_members.hpp"
 #include <ddprun/error.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <optional>
-#include <poll.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <utility>
 
 namespace ddprun {
 
@@ -23,22 +17,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kMarkerName = "DDPRUN_MARKER";
 // A killed process is gone at once unless the kernel holds it (a driver, a dead network file
 // system) or it has much memory to give back.
 constexpr auto kDestructorLimit = 1s;
-// The guardian has nobody waiting for it, but must not stay for ever either.
-constexpr auto kGuardianLimit = 60s;
-// How long to wait before looking again although a process that was killed has not ended.
-constexpr auto kRoundLimit = 1s;
-// A process in the kernel (a driver, a network file system) stops when it comes out; nobody who has
-// pressed Ctrl-Z wants to wait for that.
-constexpr auto kFreezeLimit = 1s;
-// Without a cgroup: a program that forks without end cannot be stopped process by process.
-constexpr std::size_t kFrozenMax = 65'536;
+// For as long may the start be held up by processes that others have left.
+constexpr auto kStaleLimit = 1s;
 
 std::string random_word() {
-  std::array<unsigned char, 12> bytes{};
+  std::array<unsigned char, kMarkerLetters / 2> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     throw_system_error("containment: getrandom", errno);
   std::string word;
@@ -49,285 +35,119 @@ std::string random_word() {
   return word;
 }
 
-/// A process by a descriptor, which goes on meaning this one when its number is given to another.
-struct OpenProcess {
-  pid_t pid = -1;
-  int pidfd = -1;
-
-  void signal(int signal) const noexcept {
-    ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0);
+/// Nothing if the run is to be held together by its marker.
+std::optional<Cgroup> make_cgroup(const std::string& word, ContainmentMode mode, const Log& log) {
+  if (mode == ContainmentMode::marker) return std::nullopt;
+  const auto stale = Cgroup::end_stale_runs(Deadline::after(kStaleLimit));
+  if (!stale.empty()) {
+    write_log(log, LogLevel::warn,
+              std::to_string(stale.size()) +
+                  " processes of a run whose ddprun and guardian had both been killed were still "
+                  "there and were killed");
   }
-};
+  std::string reason;
+  auto cgroup = Cgroup::create(kRunCgroupPrefix + word, reason);
+  if (cgroup) return cgroup;
+  if (mode == ContainmentMode::cgroup) throw Error(Errc::system, "containment: " + reason);
+  write_log(log, LogLevel::debug,
+            "no cgroup of its own for this run (" + reason +
+                "): descendants are found by a marker in their environment");
+  return std::nullopt;
+}
 
-/// Closes the descriptors when the processes have ended, or at the deadline.
-void wait_for_ends(const std::vector<OpenProcess>& processes, Deadline deadline) {
-  for (const auto& process : processes) {
-    pollfd ready{.fd = process.pidfd, .events = POLLIN, .revents = 0};
-    ::poll(&ready, 1, deadline.remaining_poll_milliseconds());
-    ::close(process.pidfd);
-  }
+/// The program of a run that was not told which one: a test's, for instance.
+std::string program_beside_this() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "ddprun";
 }
 
 }  // namespace
 
 class Containment::Impl {
  public:
-  Impl(ContainmentMode mode, const Log& log, const std::filesystem::path& temporary_folder)
-      : word_(random_word()) {
-    if (mode != ContainmentMode::marker) make_cgroup(mode, log);
-    if (!cgroup_) become_parent_of_orphans();
-    guardian_.emplace([this, temporary_folder] {
-      // The guardian's own children are nobody's.
-      is_parent_of_orphans_ = false;
-      kill_until_none(Deadline::after(kGuardianLimit));
-      if (cgroup_) cgroup_->remove();
-      std::error_code ignored;
-      if (!temporary_folder.empty()) std::filesystem::remove_all(temporary_folder, ignored);
-    });
-  }
+  Impl(const ContainmentSettings& settings, const Log& log) : Impl(settings, log, random_word()) {}
 
   ~Impl() {
-    thaw();
-    kill_until_none(Deadline::after(kDestructorLimit));
-    if (cgroup_) cgroup_->remove();
-    guardian_.reset();
-    if (is_parent_of_orphans_) ::prctl(PR_SET_CHILD_SUBREAPER, was_subreaper_, 0, 0, 0);
+    members.thaw();
+    members.kill_until_none(Deadline::after(kDestructorLimit));
+    members.remove_cgroup();
   }
 
-  ContainmentMode mode() const {
-    return cgroup_ ? ContainmentMode::cgroup : ContainmentMode::marker;
+  void start_guardian() {
+    guardian.start();
+    members.except(guardian.pid());
   }
 
-  /// Linux 6.18 (at least) also kills what is started directly in a cgroup that has been killed
-  /// before, so after a kill there is a new one below the run's own.
-  int cgroup_fd() {
-    if (!cgroup_) return -1;
-    if (has_killed_) {
-      if (birthplace_) birthplace_->remove();
-      birthplace_ = cgroup_->make_child(std::to_string(++births_));
-      has_killed_ = false;
-    }
-    return birthplace_ ? birthplace_->fd() : cgroup_->fd();
-  }
-
-  const std::string& word() const { return word_; }
-
-  pid_t guardian_pid() const { return guardian_->pid(); }
-
-  std::vector<pid_t> members() const {
-    if (cgroup_) return cgroup_->members();
-    auto pids = processes_with(kMarkerName, word_);
-    for (const pid_t child : adopted_children()) {
-      if (std::find(pids.begin(), pids.end(), child) == pids.end()) pids.push_back(child);
-    }
-    return pids;
-  }
-
-  void kill() const noexcept {
-    if (kill_cgroup()) return;
-    for (const auto& member : open_members(members())) {
-      member.signal(SIGKILL);
-      ::close(member.pidfd);
-    }
-  }
-
-  std::vector<pid_t> ask_until_none(Deadline deadline) const {
-    std::vector<pid_t> asked;
-    const auto open = open_members(members());
-    for (const auto& member : open) {
-      if (ignores(member.pid, SIGTERM)) continue;
-      member.signal(SIGTERM);
-      asked.push_back(member.pid);
-    }
-    wait_for_ends(open, deadline);
-    // The end of a process' leader is told a little before the cgroup has lost it.
-    if (cgroup_) cgroup_->wait_until_empty(deadline);
-    reap_orphans({});
-    return asked;
-  }
-
-  void freeze() {
-    if (cgroup_) return cgroup_->freeze(Deadline::after(kFreezeLimit));
-    // A process may fork until it is stopped, so until a look finds no other.
-    while (frozen_.size() < kFrozenMax) {
-      auto running = members();
-      std::erase_if(running, [](pid_t pid) { return process_state(pid).letter == 'T'; });
-      std::erase_if(running, [this](pid_t pid) { return is_frozen(pid); });
-      const auto open = open_members(running);
-      for (const auto& member : open) member.signal(SIGSTOP);
-      frozen_.insert(frozen_.end(), open.begin(), open.end());
-      if (open.empty()) return;
-    }
-  }
-
-  void thaw() {
-    if (cgroup_) cgroup_->thaw();
-    for (const auto& member : frozen_) {
-      member.signal(SIGCONT);
-      ::close(member.pidfd);
-    }
-    frozen_.clear();
-  }
-
-  std::vector<pid_t> kill_until_none(Deadline deadline) const {
-    std::vector<pid_t> met;
-    while (true) {
-      reap_orphans({});
-      const auto pids = members();
-      if (pids.empty() && !(cgroup_ && cgroup_->is_populated())) {
-        reap_orphans({});  // who ended since the last look is no member any more, but a zombie
-        return met;
-      }
-      for (const pid_t pid : pids) {
-        if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);
-      }
-      kill_and_wait(pids,
-                    deadline.remaining() < kRoundLimit ? deadline : Deadline::after(kRoundLimit));
-      if (deadline.passed()) return met;
-    }
-  }
-
-  void reap_orphans(const std::vector<pid_t>& own) const noexcept {
-    if (!is_parent_of_orphans_ || !guardian_) return;
-    for (const pid_t child : children()) {
-      const bool is_own = std::find(own.begin(), own.end(), child) != own.end();
-      if (!is_own && child != guardian_->pid()) ::waitpid(child, nullptr, WNOHANG);
-    }
-  }
+  RunMembers members;
+  Guardian guardian;
 
  private:
-  void make_cgroup(ContainmentMode mode, const Log& log) {
-    std::string reason;
-    cgroup_ = Cgroup::create("ddprun-" + word_, reason);
-    if (cgroup_) return;
-    if (mode == ContainmentMode::cgroup) throw Error(Errc::system, "containment: " + reason);
-    write_log(log, LogLevel::debug,
-              "no cgroup of its own for this run (" + reason +
-                  "): descendants are found by a marker in their environment");
+  Impl(const ContainmentSettings& settings, const Log& log, const std::string& word)
+      : members(word, make_cgroup(word, settings.mode, log)),
+        guardian(settings.program.empty() ? program_beside_this() : settings.program,
+                 {.word = word,
+                  .cgroup = members.cgroup() ? members.cgroup()->folder() : std::filesystem::path(),
+                  .temporary_folder = settings.temporary_folder}) {
+    if (!members.cgroup()) members.become_parent_of_orphans();
+    start_guardian();
   }
-
-  void become_parent_of_orphans() {
-    ::prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper_, 0, 0, 0);
-    is_parent_of_orphans_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
-  }
-
-  std::vector<pid_t> adopted_children() const {
-    if (!is_parent_of_orphans_ || !guardian_) return {};
-    auto adopted = children();
-    std::erase_if(adopted, [this](pid_t child) {
-      // Zombies that reap_orphans() leaves have an owner.
-      return child == guardian_->pid() || process_state(child).letter == 'Z';
-    });
-    return adopted;
-  }
-
-  bool kill_cgroup() const noexcept {
-    if (!cgroup_) return false;
-    has_killed_ = true;
-    return cgroup_->kill();
-  }
-
-  void kill_and_wait(const std::vector<pid_t>& pids, Deadline deadline) const {
-    if (kill_cgroup()) {
-      cgroup_->wait_until_empty(deadline);
-    } else {
-      const auto open = open_members(pids);
-      for (const auto& member : open) member.signal(SIGKILL);
-      wait_for_ends(open, deadline);
-    }
-  }
-
-  /// A process that is still in the kernel stops later than it was told to.
-  bool is_frozen(pid_t pid) const {
-    return std::any_of(frozen_.begin(), frozen_.end(),
-                       [pid](const OpenProcess& process) { return process.pid == pid; });
-  }
-
-  bool is_member(pid_t pid) const {
-    if (cgroup_) {
-      const auto pids = cgroup_->members();
-      return std::find(pids.begin(), pids.end(), pid) != pids.end();
-    }
-    const auto adopted = adopted_children();
-    return has_in_environment(pid, kMarkerName, word_) ||
-           std::find(adopted.begin(), adopted.end(), pid) != adopted.end();
-  }
-
-  /// Those of the processes that are members. A number may have been given to another process since
-  /// it was read: the descriptor is opened first, then membership is asked again.
-  std::vector<OpenProcess> open_members(const std::vector<pid_t>& pids) const noexcept {
-    std::vector<OpenProcess> open;
-    for (const pid_t pid : pids) {
-      const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-      if (pidfd < 0) continue;
-      if (is_member(pid)) {
-        open.push_back({.pid = pid, .pidfd = pidfd});
-      } else {
-        ::close(pidfd);
-      }
-    }
-    return open;
-  }
-
-  std::string word_;
-  std::optional<Cgroup> cgroup_;
-  std::optional<Cgroup> birthplace_;  ///< below cgroup_, once that has been killed
-  int births_ = 0;
-  mutable bool has_killed_ = false;  ///< since the birthplace was made
-  std::vector<OpenProcess> frozen_;  ///< whom freeze() has stopped, without a cgroup
-  bool is_parent_of_orphans_ = false;
-  int was_subreaper_ = 0;
-  std::optional<Guardian> guardian_;
 };
 
-Containment::Containment(ContainmentMode mode, const Log& log,
-                         const std::filesystem::path& temporary_folder)
-    : impl_(std::make_unique<Impl>(mode, log, temporary_folder)) {}
+Containment::Containment(const ContainmentSettings& settings, const Log& log)
+    : impl_(std::make_unique<Impl>(settings, log)) {}
 
 Containment::~Containment() = default;
 
 ContainmentMode Containment::mode() const {
-  return impl_->mode();
+  return impl_->members.cgroup() ? ContainmentMode::cgroup : ContainmentMode::marker;
 }
 
 pid_t Containment::guardian_pid() const {
-  return impl_->guardian_pid();
+  return impl_->guardian.pid();
+}
+
+int Containment::guardian_pidfd() const {
+  return impl_->guardian.pidfd();
+}
+
+void Containment::replace_guardian() {
+  impl_->start_guardian();
 }
 
 std::pair<std::string, std::string> Containment::marker() const {
-  return {kMarkerName, impl_->word()};
+  return {kMarkerName, impl_->members.word()};
 }
 
 int Containment::cgroup_fd() {
-  return impl_->cgroup_fd();
+  return impl_->members.cgroup_fd();
 }
 
 std::vector<pid_t> Containment::members() const {
-  return impl_->members();
+  return impl_->members.members();
 }
 
 void Containment::reap_orphans(const std::vector<pid_t>& own) const noexcept {
-  impl_->reap_orphans(own);
+  impl_->members.reap_orphans(own);
 }
 
 void Containment::freeze() {
-  impl_->freeze();
+  impl_->members.freeze();
 }
 
 void Containment::thaw() {
-  impl_->thaw();
+  impl_->members.thaw();
 }
 
 void Containment::kill() const noexcept {
-  impl_->kill();
+  impl_->members.kill();
 }
 
 std::vector<pid_t> Containment::ask_until_none(Deadline deadline) const {
-  return impl_->ask_until_none(deadline);
+  return impl_->members.ask_until_none(deadline);
 }
 
 std::vector<pid_t> Containment::kill_until_none(Deadline deadline) const {
-  return impl_->kill_until_none(deadline);
+  return impl_->members.kill_until_none(deadline);
 }
 
 }  // namespace ddprun

@@ -7,8 +7,8 @@
 // becomes the parent of orphans (child subreaper), which finds those that cleared their
 // environment.
 //
-// The guardian is a small process that outlives the agent by as long as it takes to kill the rest.
-// It is forked in the constructor, which must therefore run before the program has other threads.
+// The guardian is a small process that outlives the agent by as long as it takes to kill the rest
+// (guardian.hpp). One thread.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -30,12 +30,19 @@ enum class ContainmentMode {
   marker,     ///< the marker, even where a cgroup can be had
 };
 
+struct ContainmentSettings {
+  ContainmentMode mode = ContainmentMode::automatic;
+  /// Removed by the guardian if the agent dies before it could; empty: none.
+  std::filesystem::path temporary_folder{};
+  /// ddprun, for the guardian; empty: the one in the folder of this program.
+  std::string program{};
+};
+
 class Containment {
  public:
-  /// Forks the guardian. Throws Error{Errc::system} if that cannot be done. If the agent dies
-  /// before it could clean up, the guardian removes `temporary_folder` too, unless it is empty.
-  explicit Containment(ContainmentMode mode = ContainmentMode::automatic, const Log& log = {},
-                       const std::filesystem::path& temporary_folder = {});
+  /// Starts the guardian, after having ended what is left of runs whose agent and guardian were
+  /// both killed. Throws Error{Errc::system} if there can be no guardian.
+  explicit Containment(const ContainmentSettings& settings = {}, const Log& log = {});
 
   /// Kills what is left (waiting at most 1 s), removes the cgroup and ends the guardian.
   ~Containment();
@@ -46,8 +53,14 @@ class Containment {
   /// ContainmentMode::cgroup or ContainmentMode::marker.
   ContainmentMode mode() const;
 
-  /// The guardian's; it is reaped only at the end.
+  /// The guardian's; it is reaped only at the end, or when another takes its place.
   pid_t guardian_pid() const;
+
+  /// Can be read when the guardian has ended. Valid until replace_guardian().
+  int guardian_pidfd() const;
+
+  /// After the guardian's end: starts another one. Throws Error{Errc::system} if there can be none.
+  void replace_guardian();
 
   /// What every worker's environment must contain.
   std::pair<std::string, std::string> marker() const;

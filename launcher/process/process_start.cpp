@@ -35,10 +35,10 @@ std::vector<unsigned long> mask_of(const std::vector<int>& bits) {
   return mask;
 }
 
-std::string oom_score_of_worker() {
+std::string oom_score(bool outlives_agent) {
   int own = 0;
   std::ifstream("/proc/self/oom_score_adj") >> own;
-  return std::to_string(std::min(own + kOomScoreAboveAgent, 1000));
+  return std::to_string(outlives_agent ? own : std::min(own + kOomScoreAboveAgent, 1000));
 }
 
 int highest_descriptor() {
@@ -178,8 +178,10 @@ std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& req
   const auto environment = pointers_to(request.environment);
   const auto cpu_mask = mask_of(request.cpus);
   const auto node_mask = request.memory_node < 0 ? mask_of({}) : mask_of({request.memory_node});
-  const auto oom_score = oom_score_of_worker();
+  const auto score = oom_score(request.outlives_agent);
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int input = request.standard_input < 0 ? null.get() : request.standard_input;
+  const char* program = request.program.empty() ? arguments[0] : request.program.c_str();
 
   PidfdLauncher launcher;
   launcher.environment = environment.data();
@@ -187,10 +189,10 @@ std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& req
   launcher.may_use_clone3 = request.may_use_clone3;
   namespace steps = start_steps;
   return launcher(
-      arguments[0], arguments.data(), steps::DieWithParent{::getpid()}, steps::OwnSession{},
-      steps::DefaultSignals{}, EnterCgroupIfOutside{},
-      steps::Placement{cpu_mask, node_mask, oom_score},
-      steps::StandardStreams{null.get(), request.standard_output, request.standard_error},
+      program, arguments.data(), steps::DieWithParent{request.outlives_agent ? 0 : ::getpid()},
+      steps::OwnSession{}, steps::Signals{.are_ignored = request.outlives_agent},
+      EnterCgroupIfOutside{}, steps::Placement{cpu_mask, node_mask, score},
+      steps::StandardStreams{input, request.standard_output, request.standard_error},
       steps::OtherDescriptors{request.kept_descriptor, highest_descriptor()},
       steps::OpenFiles{worker_limit(request.open_files_max)}, steps::Folder{request.folder});
 }

@@ -34,17 +34,20 @@ const char* to_string(StartStep step) noexcept;
 
 /// Everything about the process to start, complete: the child allocates and looks up nothing.
 struct ProcessRequest {
-  std::vector<std::string> arguments;    ///< program (a path) first
+  std::string program;                   ///< a path; empty: the first argument
+  std::vector<std::string> arguments;    ///< the program's name first
   std::vector<std::string> environment;  ///< NAME=value, all of it
   std::string folder;                    ///< to run in; empty: this process'
   std::vector<int> cpus;                 ///< affinity; empty: this process'
   int memory_node = -1;                  ///< NUMA node to prefer; -1: this process' policy
   std::uint64_t open_files_max = 0;      ///< soft limit; 0: this process'
-  int standard_output = -1;              ///< descriptors above 2; standard input is /dev/null
+  int standard_input = -1;               ///< a descriptor above 2; -1: /dev/null
+  int standard_output = -1;              ///< descriptors above 2
   int standard_error = -1;
-  int kept_descriptor = -1;    ///< inherited under its own number; -1: none
-  int cgroup_fd = -1;          ///< directory of the cgroup to start in; -1: this process'
-  bool may_use_clone3 = true;  ///< false: as if the kernel (or a seccomp filter) had none
+  int kept_descriptor = -1;     ///< inherited under its own number; -1: none
+  int cgroup_fd = -1;           ///< directory of the cgroup to start in; -1: this process'
+  bool outlives_agent = false;  ///< no parent-death signal; ignores signals, is not killed first
+  bool may_use_clone3 = true;   ///< false: as if the kernel (or a seccomp filter) had none
 };
 
 /// Why a process did not get past exec.

@@ -30,10 +30,11 @@ inline error_code last_error() {
 /// The kernel kills the child when the thread that forked it ends.
 struct DieWithParent {
   static constexpr StartStep kStep = StartStep::parent_death;
-  pid_t parent;
+  pid_t parent;  ///< 0: the child shall outlive it
 
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
+    if (parent == 0) return {};
     if (::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return last_error();
     // It may have ended before the request was made.
     if (::syscall(SYS_getppid) != parent) ::syscall(SYS_exit_group, 127);
@@ -50,16 +51,19 @@ struct OwnSession {
   }
 };
 
-/// Default handlers for all signals, ignored ones too. The mask is emptied last, by the launcher.
-struct DefaultSignals {
+/// Default handlers for all signals, also those that the agent ignores; or all ignored. The mask is
+/// emptied last, by the launcher.
+struct Signals {
   static constexpr StartStep kStep = StartStep::signals;
+  bool are_ignored;
 
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
-    // All zero bits are the kernel's SIG_DFL without flags. SIGKILL and SIGSTOP refuse.
-    const std::array<unsigned long, 8> default_action{};
+    // The kernel's form of the action, with the handler first: 0 is SIG_DFL, 1 is SIG_IGN. No
+    // flags. SIGKILL and SIGSTOP refuse.
+    const std::array<unsigned long, 8> action{are_ignored ? 1UL : 0UL};
     for (int signal = 1; signal <= 64; ++signal) {
-      ::syscall(SYS_rt_sigaction, signal, default_action.data(), nullptr, 8);
+      ::syscall(SYS_rt_sigaction, signal, action.data(), nullptr, 8);
     }
     return {};
   }

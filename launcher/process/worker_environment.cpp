@@ -4,13 +4,20 @@
 
 namespace ddprun {
 
+std::vector<std::string> own_environment() {
+  std::vector<std::string> environment;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    environment.emplace_back(*entry);
+  }
+  return environment;
+}
+
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& added,
                                             const std::string& marker_name,
                                             const std::string& marker_value) {
   std::vector<std::string> environment;
   std::string marker = marker_name + "=" + marker_value;
-  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string text = *entry;
+  for (const auto& text : own_environment()) {
     const auto name = text.substr(0, text.find('='));
     if (name == marker_name) {
       marker += ":" + text.substr(std::min(name.size() + 1, text.size()));

@@ -75,9 +75,9 @@ void print(const char* name, std::vector<double> values) {
 int main(int argc, char** argv) {
   const int injections = argc > 1 ? std::max(std::atoi(argv[1]), 1) : 200;
   const std::string mode = argc > 2 ? argv[2] : "";
-  Containment containment(mode == "marker"   ? ContainmentMode::marker
-                          : mode == "cgroup" ? ContainmentMode::cgroup
-                                             : ContainmentMode::automatic);
+  Containment containment({.mode = mode == "marker"   ? ContainmentMode::marker
+                                   : mode == "cgroup" ? ContainmentMode::cgroup
+                                                      : ContainmentMode::automatic});
   boost::asio::io_context io;
   OutputRouter router(io.get_executor(), {});
   Phases phases;

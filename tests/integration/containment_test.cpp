@@ -1,14 +1,9 @@
 // Nothing of a run survives it.
-#include "launcher/plan/cgroup_folder.hpp"
-#include "launcher/process/cgroup.hpp"
-#include "launcher/process/proc_scan.hpp"
-#include "tests/support/worker_bench.hpp"
+#include "tests/support/agent_process.hpp"
 
 #include <doctest/doctest.h>
 
 #include <csignal>
-#include <fstream>
-#include <iterator>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,53 +14,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-pid_t pid_in(const fs::path& file) {
-  return std::stoi(await_line(file));
-}
-
-std::string in_own_session(const fs::path& pid_file, const std::string& how = "") {
-  return "setsid " + how + " sh -c 'echo $$ >" + pid_file.string() +
-         "; exec sleep 1000' </dev/null >/dev/null 2>&1 & ";
-}
-
 /// Both modes, where both can be had.
 std::vector<ContainmentMode> modes() {
   std::string reason;
   std::vector<ContainmentMode> modes{ContainmentMode::marker};
-  if (const auto cgroup = Cgroup::create("ddprun-test-" + std::to_string(::getpid()), reason)) {
+  if (const auto cgroup = Cgroup::create("test-of-ddprun-" + std::to_string(::getpid()), reason)) {
     cgroup->remove();
     modes.push_back(ContainmentMode::cgroup);
   } else {
     MESSAGE("without cgroups: ", reason);
   }
   return modes;
-}
-
-std::string read(const fs::path& file) {
-  std::ifstream stream(file);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-fs::path cgroup_of_run(const std::string& word) {
-  const auto own = own_cgroup(read("/proc/self/cgroup"), read("/proc/self/mounts"));
-  return own ? own->folder / ("ddprun-" + word) : fs::path("/nowhere");
-}
-
-/// An agent of its own process that starts one worker running `script`, writes what it knows to
-/// `notes` (marker word, then its children) and waits to be killed.
-[[noreturn]] void be_agent(ContainmentMode mode, const std::string& script, const fs::path& notes) {
-  // It will not get to remove its files.
-  ::setenv("TMPDIR", notes.parent_path().c_str(), 1);
-  WorkerBench bench(1, mode);
-  bench.start({shell_worker(0, script)});
-  {
-    std::ofstream file(notes.string() + ".new");
-    file << bench.containment().marker().second;
-    for (const pid_t child : children()) file << ' ' << child;
-    file << '\n';
-  }
-  fs::rename(notes.string() + ".new", notes);
-  while (true) ::pause();
 }
 
 }  // namespace
@@ -105,7 +64,7 @@ TEST_SUITE("containment") {
                  ") </dev/null >/dev/null 2>&1 & exec 3>" + pipe + "; kill -9 $$")});
       bench.run_to_end();
       CHECK(bench.sweep().empty());
-      CHECK(read(tidy) == "done\n");
+      CHECK(read_text(tidy) == "done\n");
     }
   }
 
@@ -126,22 +85,15 @@ TEST_SUITE("containment") {
     for (const auto mode : modes()) {
       CAPTURE(static_cast<int>(mode));
       const TemporaryFolder folder;
-      const auto notes = folder.path() / "notes", grandchild = folder.path() / "grandchild";
-      const pid_t agent = ::fork();
-      if (agent == 0) be_agent(mode, in_own_session(grandchild) + "sleep 1000", notes);
-      std::istringstream words(await_line(notes));
-      std::string marker_word;
-      words >> marker_word;
-      std::vector<pid_t> family(std::istream_iterator<pid_t>(words), {});
-      CHECK(family.size() == 2);  // the guardian and the worker
-      family.push_back(pid_in(grandchild));
+      const auto grandchild = folder.path() / "grandchild";
+      AgentProcess agent(mode, in_own_session(grandchild) + "sleep 1000");
+      const std::vector<pid_t> family{agent.guardian, agent.worker, pid_in(grandchild)};
       for (const pid_t pid : family) CHECK(is_alive(pid));
-      ::kill(agent, SIGKILL);
-      CHECK(::waitpid(agent, nullptr, 0) == agent);
+      agent.kill();
       const auto deadline = Deadline::after(20s);
       for (const pid_t pid : family) CHECK(await_end(pid, deadline));
-      CHECK(processes_with("DDPRUN_MARKER", marker_word).empty());
-      CHECK_FALSE(fs::exists(cgroup_of_run(marker_word)));
+      CHECK(processes_with("DDPRUN_MARKER", agent.word).empty());
+      CHECK_FALSE(fs::exists(cgroup_of_run(agent.word)));
     }
   }
 
@@ -151,14 +103,16 @@ TEST_SUITE("containment") {
     REQUIRE(family.size() == 1);
     const auto of_guardian = fs::path("/proc") / std::to_string(family[0]);
     const auto deadline = Deadline::after(20s);
-    while (read(of_guardian / "comm") != "guardian\n" && !deadline.passed()) {
+    while (read_text(of_guardian / "comm") != "guardian\n" && !deadline.passed()) {
     }
     while (fs::read_symlink(of_guardian / "cwd") != "/" && !deadline.passed()) {
     }
     int descriptors = 0;
     for (const auto& entry : fs::directory_iterator(of_guardian / "fd")) {
-      CHECK(fs::read_symlink(entry).string().rfind("pipe:", 0) == 0);
-      ++descriptors;
+      const auto target = fs::read_symlink(entry).string();
+      const bool is_cgroup = target == cgroup_of_run(containment.marker().second);
+      CHECK((is_cgroup || target.rfind("pipe:", 0) == 0));
+      descriptors += !is_cgroup;
     }
     CHECK(descriptors == 1);
     CHECK(::getsid(family[0]) == family[0]);
@@ -171,12 +125,12 @@ TEST_SUITE("containment") {
     const auto of_guardian = fs::path("/proc") / std::to_string(children().at(0));
     const std::string name = "guardian of " + std::to_string(::getpid());
     const auto deadline = Deadline::after(20s);
-    while (read(of_guardian / "cmdline").c_str() != name && !deadline.passed()) {
+    while (read_text(of_guardian / "cmdline").c_str() != name && !deadline.passed()) {
     }
-    const auto line = read(of_guardian / "cmdline");
+    const auto line = read_text(of_guardian / "cmdline");
     CHECK(line.c_str() == name);
     CHECK(line.find_first_not_of('\0', name.size()) == std::string::npos);
-    CHECK(read("/proc/self/cmdline").find("guardian of") == std::string::npos);
+    CHECK(read_text("/proc/self/cmdline").find("guardian of") == std::string::npos);
   }
 
   TEST_CASE("a stopped guardian does not outlive the run") {
@@ -235,12 +189,12 @@ TEST_SUITE("containment") {
 
   TEST_CASE("a cgroup that its members have divided is removed as a whole") {
     std::string reason;
-    const auto cgroup = Cgroup::create("ddprun-test-" + std::to_string(::getpid()), reason);
+    const auto cgroup = Cgroup::create("test-of-ddprun-" + std::to_string(::getpid()), reason);
     if (!cgroup) {
       MESSAGE("without cgroups: ", reason);
       return;
     }
-    const auto folder = cgroup_of_run("test-" + std::to_string(::getpid()));
+    const auto folder = cgroup->folder();
     fs::create_directories(folder / "a" / "b");
     CHECK_FALSE(cgroup->is_populated());
     cgroup->remove();

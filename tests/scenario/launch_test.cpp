@@ -35,7 +35,7 @@ class LimitedMemory {
     const fs::path version_1 = "/sys/fs/cgroup/memory";
     const bool is_version_1 = fs::exists(version_1);
     folder_ = (is_version_1 ? version_1 : fs::path("/sys/fs/cgroup")) /
-              ("ddprun-test-" + std::to_string(::getpid()));
+              ("test-of-ddprun-" + std::to_string(::getpid()));
     std::error_code error;
     if (!fs::create_directory(folder_, error)) return;
     const auto file = folder_ / (is_version_1 ? "memory.limit_in_bytes" : "memory.max");

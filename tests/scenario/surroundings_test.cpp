@@ -3,12 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <csignal>
-
 using ddprun::test::contains;
 using ddprun::test::in_bin;
-using ddprun::test::Program;
-using ddprun::test::read_file;
 using ddprun::test::run_program;
 using ddprun::test::TemporaryFolder;
 
@@ -49,21 +45,5 @@ TEST_SUITE("surroundings") {
     const auto result = run_program({in_bin("ddprun"), "/bin/true"}, {{"LOGLEVEL", "LOUD"}});
     CHECK(result.exit_code == 0);
     CHECK(contains(result.output, "LOGLEVEL=LOUD is none of DEBUG, INFO, WARNING and ERROR"));
-  }
-
-  TEST_CASE("a guardian that is killed is told of, and the run goes on") {
-    Program program({in_bin("ddprun"), "--no_python", "/bin/sh", "-c", "echo up; sleep 1000"});
-    REQUIRE(program.read_until_contains("up"));
-    int guardians = 0;
-    for (const pid_t pid : program.descendants()) {
-      if (read_file("/proc/" + std::to_string(pid) + "/comm") != "guardian\n") continue;
-      ::kill(pid, SIGKILL);
-      ++guardians;
-    }
-    CHECK(guardians == 1);
-    CHECK(program.read_until_contains("the guardian (pid "));
-    program.signal(SIGTERM);
-    CHECK(program.wait() == 128 + SIGTERM);
-    CHECK(program.leaves_no_process());
   }
 }

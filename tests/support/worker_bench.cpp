@@ -43,7 +43,7 @@ const WorkerExited& History::exit_of(int rank) const {
 class WorkerBench::Impl {
  public:
   Impl(int local_world_size, ContainmentMode mode)
-      : containment(mode),
+      : containment({.mode = mode}),
         console(::open((folder.path() / "console").c_str(),
                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)),
         router(io.get_executor(), {.standard_output = console, .standard_error = console},

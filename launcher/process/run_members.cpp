@@ -1,0 +1,210 @@
+#include "launcher/process/run_members.hpp"
+
+#include "launcher/process/proc_scan.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long to wait before looking again although a process that was killed has not ended.
+constexpr auto kRoundLimit = 1s;
+// A process in the kernel (a driver, a network file system) stops when it comes out; nobody who has
+// pressed Ctrl-Z wants to wait for that.
+constexpr auto kFreezeLimit = 1s;
+// Without a cgroup: a program that forks without end cannot be stopped process by process.
+constexpr std::size_t kFrozenMax = 65'536;
+
+/// Closes the descriptors when the processes have ended, or at the deadline.
+void wait_for_ends(const std::vector<OpenProcess>& processes, Deadline deadline) {
+  for (const auto& process : processes) {
+    pollfd ready{.fd = process.pidfd, .events = POLLIN, .revents = 0};
+    ::poll(&ready, 1, deadline.remaining_poll_milliseconds());
+    ::close(process.pidfd);
+  }
+}
+
+}  // namespace
+
+void OpenProcess::signal(int signal) const noexcept {
+  ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0);
+}
+
+RunMembers::RunMembers(std::string word, std::optional<Cgroup> cgroup)
+    : word_(std::move(word)), cgroup_(std::move(cgroup)) {}
+
+RunMembers::~RunMembers() {
+  if (is_parent_of_orphans_) ::prctl(PR_SET_CHILD_SUBREAPER, was_subreaper_, 0, 0, 0);
+}
+
+void RunMembers::become_parent_of_orphans() {
+  ::prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper_, 0, 0, 0);
+  is_parent_of_orphans_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
+}
+
+/// Linux 6.18 (at least) also kills what is started directly in a cgroup that has been killed
+/// before, so after a kill there is a new one below the run's own.
+int RunMembers::cgroup_fd() {
+  if (!cgroup_) return -1;
+  if (has_killed_) {
+    if (birthplace_) birthplace_->remove();
+    birthplace_ = cgroup_->make_child(std::to_string(++births_));
+    has_killed_ = false;
+  }
+  return birthplace_ ? birthplace_->fd() : cgroup_->fd();
+}
+
+std::vector<pid_t> RunMembers::members() const {
+  if (cgroup_) return cgroup_->members();
+  auto pids = processes_with(kMarkerName, word_);
+  for (const pid_t child : adopted_children()) {
+    if (std::find(pids.begin(), pids.end(), child) == pids.end()) pids.push_back(child);
+  }
+  return pids;
+}
+
+void RunMembers::kill() const noexcept {
+  if (kill_cgroup()) return;
+  for (const auto& member : open_members(members())) {
+    member.signal(SIGKILL);
+    ::close(member.pidfd);
+  }
+}
+
+std::vector<pid_t> RunMembers::ask_until_none(Deadline deadline) const {
+  std::vector<pid_t> asked;
+  const auto open = open_members(members());
+  for (const auto& member : open) {
+    if (ignores(member.pid, SIGTERM)) continue;
+    member.signal(SIGTERM);
+    asked.push_back(member.pid);
+  }
+  wait_for_ends(open, deadline);
+  // The end of a process' leader is told a little before the cgroup has lost it.
+  if (cgroup_) cgroup_->wait_until_empty(deadline);
+  reap_orphans({});
+  return asked;
+}
+
+void RunMembers::freeze() {
+  if (cgroup_) return cgroup_->freeze(Deadline::after(kFreezeLimit));
+  // A process may fork until it is stopped, so until a look finds no other.
+  while (frozen_.size() < kFrozenMax) {
+    auto running = members();
+    std::erase_if(running, [](pid_t pid) { return process_state(pid).letter == 'T'; });
+    std::erase_if(running, [this](pid_t pid) { return is_frozen(pid); });
+    const auto open = open_members(running);
+    for (const auto& member : open) member.signal(SIGSTOP);
+    frozen_.insert(frozen_.end(), open.begin(), open.end());
+    if (open.empty()) return;
+  }
+}
+
+void RunMembers::thaw() {
+  if (cgroup_) cgroup_->thaw();
+  for (const auto& member : frozen_) {
+    member.signal(SIGCONT);
+    ::close(member.pidfd);
+  }
+  frozen_.clear();
+}
+
+std::vector<pid_t> RunMembers::kill_until_none(Deadline deadline) const {
+  std::vector<pid_t> met;
+  while (true) {
+    reap_orphans({});
+    const auto pids = members();
+    if (pids.empty() && !(cgroup_ && cgroup_->is_populated())) {
+      reap_orphans({});  // who ended since the last look is no member any more, but a zombie
+      return met;
+    }
+    for (const pid_t pid : pids) {
+      if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);
+    }
+    kill_and_wait(pids,
+                  deadline.remaining() < kRoundLimit ? deadline : Deadline::after(kRoundLimit));
+    if (deadline.passed()) return met;
+  }
+}
+
+void RunMembers::reap_orphans(const std::vector<pid_t>& own) const noexcept {
+  if (!is_parent_of_orphans_) return;
+  for (const pid_t child : children()) {
+    const bool is_own = std::find(own.begin(), own.end(), child) != own.end();
+    if (!is_own && child != guardian_) ::waitpid(child, nullptr, WNOHANG);
+  }
+}
+
+void RunMembers::remove_cgroup() const noexcept {
+  if (cgroup_) cgroup_->remove();
+}
+
+std::vector<pid_t> RunMembers::adopted_children() const {
+  if (!is_parent_of_orphans_) return {};
+  auto adopted = children();
+  std::erase_if(adopted, [this](pid_t child) {
+    // Zombies that reap_orphans() leaves have an owner.
+    return child == guardian_ || process_state(child).letter == 'Z';
+  });
+  return adopted;
+}
+
+bool RunMembers::kill_cgroup() const noexcept {
+  if (!cgroup_) return false;
+  has_killed_ = true;
+  return cgroup_->kill();
+}
+
+void RunMembers::kill_and_wait(const std::vector<pid_t>& pids, Deadline deadline) const {
+  if (kill_cgroup()) {
+    cgroup_->wait_until_empty(deadline);
+  } else {
+    const auto open = open_members(pids);
+    for (const auto& member : open) member.signal(SIGKILL);
+    wait_for_ends(open, deadline);
+  }
+}
+
+/// A process that is still in the kernel stops later than it was told to.
+bool RunMembers::is_frozen(pid_t pid) const {
+  return std::any_of(frozen_.begin(), frozen_.end(),
+                     [pid](const OpenProcess& process) { return process.pid == pid; });
+}
+
+bool RunMembers::is_member(pid_t pid) const {
+  if (cgroup_) {
+    const auto pids = cgroup_->members();
+    return std::find(pids.begin(), pids.end(), pid) != pids.end();
+  }
+  const auto adopted = adopted_children();
+  return has_in_environment(pid, kMarkerName, word_) ||
+         std::find(adopted.begin(), adopted.end(), pid) != adopted.end();
+}
+
+/// Those of the processes that are members. A number may have been given to another process since
+/// it was read: the descriptor is opened first, then membership is asked again.
+std::vector<OpenProcess> RunMembers::open_members(const std::vector<pid_t>& pids) const noexcept {
+  std::vector<OpenProcess> open;
+  for (const pid_t pid : pids) {
+    const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    if (pidfd < 0) continue;
+    if (is_member(pid)) {
+      open.push_back({.pid = pid, .pidfd = pidfd});
+    } else {
+      ::close(pidfd);
+    }
+  }
+  return open;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,77 @@
+// The processes of a run, found and killed as a whole: by the run's cgroup where there is one,
+// otherwise by a marker in their environment, and as adopted children of the agent. The agent and
+// its guardian both use it, each in its own process. One thread.
+#pragma once
+
+#include "launcher/process/cgroup.hpp"
+#include <ddprun/deadline.hpp>
+
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+namespace ddprun {
+
+/// The variable that holds the run's marker.
+inline constexpr const char* kMarkerName = "DDPRUN_MARKER";
+
+/// A process by a descriptor, which goes on meaning this one when its number is given to another.
+struct OpenProcess {
+  pid_t pid = -1;
+  int pidfd = -1;
+
+  void signal(int signal) const noexcept;
+};
+
+class RunMembers {
+ public:
+  /// `word` is the marker's value; with a cgroup it is not looked for.
+  RunMembers(std::string word, std::optional<Cgroup> cgroup);
+  ~RunMembers();  ///< leaves cgroup and processes as they are
+
+  RunMembers(const RunMembers&) = delete;
+  RunMembers& operator=(const RunMembers&) = delete;
+
+  const std::string& word() const { return word_; }
+  const std::optional<Cgroup>& cgroup() const { return cgroup_; }
+
+  /// From now on orphans of the run become children of this process, which must reap them.
+  void become_parent_of_orphans();
+
+  /// A child of this process that is no member; -1: none.
+  void except(pid_t guardian) { guardian_ = guardian; }
+
+  // What the following do is described in containment.hpp.
+  int cgroup_fd();
+  std::vector<pid_t> members() const;
+  void kill() const noexcept;
+  std::vector<pid_t> ask_until_none(Deadline deadline) const;
+  void freeze();
+  void thaw();
+  std::vector<pid_t> kill_until_none(Deadline deadline) const;
+  void reap_orphans(const std::vector<pid_t>& own) const noexcept;
+
+  /// Only an empty one can be removed.
+  void remove_cgroup() const noexcept;
+
+ private:
+  std::vector<pid_t> adopted_children() const;
+  bool kill_cgroup() const noexcept;
+  void kill_and_wait(const std::vector<pid_t>& pids, Deadline deadline) const;
+  bool is_frozen(pid_t pid) const;
+  bool is_member(pid_t pid) const;
+  std::vector<OpenProcess> open_members(const std::vector<pid_t>& pids) const noexcept;
+
+  std::string word_;
+  std::optional<Cgroup> cgroup_;
+  std::optional<Cgroup> birthplace_;  ///< below cgroup_, once that has been killed
+  int births_ = 0;
+  mutable bool has_killed_ = false;  ///< since the birthplace was made
+  std::vector<OpenProcess> frozen_;  ///< whom freeze() has stopped, without a cgroup
+  bool is_parent_of_orphans_ = false;
+  int was_subreaper_ = 0;
+  pid_t guardian_ = -1;
+};
+
+}  // namespace ddprun
