@@ -7,7 +7,7 @@ _ddprun() {
     --signals_to_handle --shutdown_timeout --log_dir --redirects --tee --local_ranks_filter --duplicate_stdout_filters
     --duplicate_stderr_filters --logs_specs --event_log_handler --nnodes --rdzv_backend --rdzv_endpoint --rdzv_id
     --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix --ranks_filter --exit_code
-    --events --omp_num_threads"
+    --agent_store --events --omp_num_threads"
   # An '=' is a word of its own where bash breaks words at it.
   local valued="${previous}"
   if [[ "${current}" == "=" ]]; then
@@ -45,6 +45,7 @@ _ddprun() {
     __rdzv_backend) words="static c10d" ;;
     __affinity) words="none cores exclusive node socket l3" ;;
     __exit_code) words="torchrun worker" ;;
+    __agent_store) words="on off" ;;
     __omp_num_threads) words="auto" ;;
     __prefix) words="none" ;;
     __event_log_handler) words="null" ;;

@@ -7,6 +7,7 @@
 #include "launcher/agent/job_control.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/report/exit_code.hpp"
+#include "rendezvous/store/listener.hpp"
 #include "rendezvous/store/store_server.hpp"
 #include <ddprun/error.hpp>
 
@@ -81,6 +82,9 @@ class Agent::Impl {
 
  private:
   asio::awaitable<RunFinished> make_attempts() {
+    // For the whole run, so that no attempt has to ask for the port again.
+    std::optional<PortReservation> reserved;
+    if (plan_.worker_store_port) reserved.emplace(*plan_.worker_store_port);
     StoreServer store(
         executor_,
         {.address = plan_.store_host, .port = plan_.store_port, .log = warnings_to(events_)});
@@ -93,6 +97,7 @@ class Agent::Impl {
                     .log_folder = folder_.is_kept() ? folder_.path() : std::filesystem::path()});
     for (const auto& note : plan_.notes) tell(Note{note});
     AttemptFacts facts{.store_port = store.endpoint().port};
+    if (reserved) facts.worker_store_port = reserved->port();
     int fast_failures = 0;
     while (true) {
       AttemptOutcome outcome = co_await make_attempt(facts);

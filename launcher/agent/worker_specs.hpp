@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 namespace ddprun {
@@ -13,7 +14,8 @@ namespace ddprun {
 /// What an attempt adds to the plan.
 struct AttemptFacts {
   int attempt = 0;
-  std::uint16_t store_port = 0;
+  std::uint16_t store_port = 0;                    ///< of the agent's store
+  std::optional<std::uint16_t> worker_store_port;  ///< if the workers host a store of their own
   int control_page_fd = -1;
   std::vector<std::filesystem::path> worker_folders;  ///< by local rank
 };

@@ -129,6 +129,7 @@ struct LaunchOptions {
   std::string master_addr;
   std::optional<std::uint16_t> master_port;
   std::string local_addr;
+  std::optional<bool> agent_store;  ///< nothing: as torchrun's variable says
 
   bool dry_run = false;
 

@@ -57,6 +57,13 @@ std::string set_exit_code(LaunchOptions& options, const std::string& value) {
   return problem;
 }
 
+std::string set_agent_store(LaunchOptions& options, const std::string& value) {
+  std::string word;
+  auto problem = keep(word, parse_word(value, {"on", "off"}));
+  if (problem.empty()) options.agent_store = word == "on";
+  return problem;
+}
+
 std::string set_omp_num_threads(LaunchOptions& options, const std::string& value) {
   int threads = 0;
   if (value != "auto" && !keep(threads, parse_integer(value, 1, kThreadsMax)).empty()) {
@@ -201,6 +208,11 @@ constexpr OptionEntry kOwn[] = {
      "When a worker failed, end with 1 as torchrun does, or with the worker's own exit code (128 "
      "plus its signal).",
      set_exit_code},
+    {"agent_store", 0, "on|off", OptionGroup::own, "",
+     "on, or off if TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1",
+     "off: PyTorch's worker with rank 0 hosts the store at MASTER_PORT, not ddprun; for programs "
+     "that form groups by init_method=tcp:// at ports of their own.",
+     set_agent_store},
     {"events", 0, "FILE", OptionGroup::own, "", "",
      "Append a JSON object for each thing that happens to this file.", set_name<&Options::events>},
     {"omp_num_threads", 0, "N|auto", OptionGroup::own, "", "1 if there are several workers",

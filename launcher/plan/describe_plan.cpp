@@ -36,12 +36,12 @@ Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
   env.world_size = env.local_world_size = env.role_world_size = workers;
   env.role_name = plan.role;
   env.master_addr = plan.store_host;
-  env.master_port = plan.store_port;
+  env.master_port = plan.worker_store_port.value_or(plan.store_port);
   env.max_restarts = plan.max_restarts;
   env.run_id = plan.run_id;
-  env.use_agent_store = true;
+  env.use_agent_store = !plan.worker_store_port;
   auto variables = to_environment(env);
-  if (plan.store_port == 0) variables["MASTER_PORT"] = kKnownAtStart;
+  if (env.master_port == 0) variables["MASTER_PORT"] = kKnownAtStart;
   variables["TORCHELASTIC_ERROR_FILE"] = kKnownAtStart;
   if (plan.log_dir) {
     variables["TORCHELASTIC_ERROR_FILE"] = (first_folder(plan, worker) / kErrorFile).string();

@@ -55,6 +55,10 @@ struct LaunchPlan {
   std::string store_host = "127.0.0.1";  ///< address to bind and MASTER_ADDR
   std::uint16_t store_port = 0;          ///< 0: the kernel chooses
 
+  /// MASTER_PORT, if the worker with rank 0 is to host a store there; 0: the kernel chooses.
+  /// Nothing: the workers use the agent's store.
+  std::optional<std::uint16_t> worker_store_port;
+
   int max_restarts = 0;
   std::vector<int> signals_to_handle;                  ///< end the run in an orderly way
   std::chrono::milliseconds shutdown_timeout{30'000};  ///< from the first signal to SIGKILL

@@ -45,7 +45,7 @@ class Planner {
 
  private:
   void copy_settings() {
-    const auto store = store_address(options_);
+    const auto store = store_address(options_, uses_agent_store());
     plan_.program = options_.program;
     plan_.run_id = options_.rdzv_id.empty() ? facts_.random_run_id : options_.rdzv_id;
     plan_.run_folder_name = run_folder_name(plan_.run_id, facts_.random_name);
@@ -55,6 +55,15 @@ class Planner {
     plan_.ranks_filter = options_.ranks_filter;
     plan_.store_host = store.host;
     plan_.store_port = store.port;
+    plan_.worker_store_port = store.worker_port;
+    if (store.worker_port) {
+      plan_.notes.emplace_back("the worker with rank 0 hosts the store at MASTER_PORT");
+    }
+    if (store.port != 0 && store.worker_port == store.port) {
+      problem(
+          "--master_port and --rdzv_endpoint: the workers' store and ddprun's cannot share port " +
+          std::to_string(store.port));
+    }
     plan_.worker_open_files_max = facts_.open_files_max;
     plan_.max_restarts = options_.max_restarts;
     plan_.signals_to_handle = options_.signals_to_handle;
@@ -63,6 +72,12 @@ class Planner {
     if (!options_.events.empty()) plan_.events_file = options_.events;
     const auto error_file = facts_.environment("TORCHELASTIC_ERROR_FILE").value_or("");
     if (!error_file.empty()) plan_.error_file = error_file;
+  }
+
+  /// torchrun's switch counts unless the option was given.
+  bool uses_agent_store() const {
+    constexpr const char* kSwitch = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
+    return options_.agent_store.value_or(facts_.environment(kSwitch) != "1");
   }
 
   void choose_log_folder() {

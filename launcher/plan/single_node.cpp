@@ -99,12 +99,19 @@ void check_single_node(const LaunchOptions& options, std::vector<std::string>& p
   }
 }
 
-StoreAddress store_address(const LaunchOptions& options) {
-  if (options.standalone) return {};
+StoreAddress store_address(const LaunchOptions& options, bool uses_agent_store) {
+  if (options.standalone) {
+    return {.worker_port = uses_agent_store ? std::optional<std::uint16_t>() : 0};
+  }
   StoreAddress address{bindable(options.local_addr), 0};
   if (!options.rdzv_endpoint.host.empty()) address.host = bindable(options.rdzv_endpoint.host);
   if (!options.master_addr.empty()) address.host = bindable(options.master_addr);
-  address.port = options.master_port.value_or(options.rdzv_endpoint.port);
+  if (uses_agent_store) {
+    address.port = options.master_port.value_or(options.rdzv_endpoint.port);
+  } else {
+    address.port = options.rdzv_endpoint.port;
+    address.worker_port = options.master_port.value_or(0);
+  }
   return address;
 }
 

@@ -13,7 +13,8 @@ namespace ddprun {
 /// Where the store listens.
 struct StoreAddress {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 0;  ///< 0: the kernel chooses
+  std::uint16_t port = 0;                                   ///< 0: the kernel chooses
+  std::optional<std::uint16_t> worker_port = std::nullopt;  ///< if the workers host their own
 
   bool operator==(const StoreAddress&) const = default;
 };
@@ -23,7 +24,8 @@ struct StoreAddress {
 void check_single_node(const LaunchOptions& options, std::vector<std::string>& problems,
                        std::vector<std::string>& notes);
 
-/// torchrun's order of precedence: --standalone, then the options of the backend.
-StoreAddress store_address(const LaunchOptions& options);
+/// torchrun's order of precedence: --standalone, then the options of the backend. Where the workers
+/// host a store of their own, --master_port is theirs.
+StoreAddress store_address(const LaunchOptions& options, bool uses_agent_store);
 
 }  // namespace ddprun

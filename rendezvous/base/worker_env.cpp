@@ -72,6 +72,10 @@ std::map<std::string, std::string> to_environment(const WorkerEnv& env) {
       {"TORCHELASTIC_USE_AGENT_STORE", env.use_agent_store ? "True" : "False"},
       {"TORCHELASTIC_ERROR_FILE", env.error_file},
   };
+  if (env.agent_store_port != 0) {
+    variables["DDPRUN_STORE_ADDR"] = env.agent_store_addr;
+    variables["DDPRUN_STORE_PORT"] = std::to_string(env.agent_store_port);
+  }
   if (env.control_page_fd) {
     variables["DDPRUN_CONTROL_FD"] = std::to_string(*env.control_page_fd);
     variables["DDPRUN_CONTROL_SLOT"] = std::to_string(env.control_page_slot);
@@ -102,6 +106,11 @@ WorkerEnv from_environment(const EnvironmentLookup& lookup) {
   env.max_restarts = reader.integer("TORCHELASTIC_MAX_RESTARTS", 0, kMost, 0);
   env.run_id = reader.text("TORCHELASTIC_RUN_ID", env.run_id);
   env.use_agent_store = reader.text("TORCHELASTIC_USE_AGENT_STORE", "False") == "True";
+  if (!env.use_agent_store) {  // otherwise they are those of a run around this one
+    env.agent_store_addr = reader.text("DDPRUN_STORE_ADDR", "");
+    env.agent_store_port =
+        static_cast<std::uint16_t>(reader.integer("DDPRUN_STORE_PORT", 0, kPortMost, 0));
+  }
   env.error_file = reader.text("TORCHELASTIC_ERROR_FILE", "");
   if (lookup("DDPRUN_CONTROL_FD")) {
     env.control_page_fd = reader.integer("DDPRUN_CONTROL_FD", 0, kMost);
@@ -120,6 +129,11 @@ WorkerEnv from_environment(const EnvironmentLookup& lookup) {
                                  " (start the program with ddprun, which sets it)");
   }
   return env;
+}
+
+StoreEndpoint WorkerEnv::store() const {
+  if (agent_store_port != 0) return {.host = agent_store_addr, .port = agent_store_port};
+  return {.host = master_addr, .port = master_port};
 }
 
 WorkerEnv from_process_environment() {

@@ -49,8 +49,16 @@ std::uint16_t bound_port(int fd) {
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-/// The listening socket, or -1 and errno.
-int try_listen(const addrinfo& address) {
+/// Returns -1; errno stays as it is.
+int close_failed(int fd) {
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return -1;
+}
+
+/// A socket that is bound, or -1 and errno.
+int try_bind(const addrinfo& address) {
   const int fd = ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
   const int on = 1;
@@ -58,13 +66,13 @@ int try_listen(const addrinfo& address) {
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   // "::" then takes IPv4 connections too.
   if (address.ai_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(fd, address.ai_addr, address.ai_addrlen) == 0 && ::listen(fd, SOMAXCONN) == 0) {
-    return fd;
-  }
-  const int error = errno;
-  ::close(fd);
-  errno = error;
-  return -1;
+  return ::bind(fd, address.ai_addr, address.ai_addrlen) == 0 ? fd : close_failed(fd);
+}
+
+/// The listening socket, or -1 and errno.
+int try_listen(const addrinfo& address) {
+  const int fd = try_bind(address);
+  return fd < 0 || ::listen(fd, SOMAXCONN) == 0 ? fd : close_failed(fd);
 }
 
 [[noreturn]] void explain(const StoreEndpoint& endpoint, int error) {
@@ -100,6 +108,19 @@ void collect_inodes(const char* table, std::uint16_t port, std::set<std::string>
   }
 }
 
+/// The first of the endpoint's addresses on which `open` succeeds.
+Listener open_socket(const StoreEndpoint& endpoint, int (*open)(const addrinfo&)) {
+  const Addresses addresses = look_up(endpoint);
+  int error = EADDRNOTAVAIL;
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    const int fd = open(*address);
+    if (fd >= 0) return {.fd = fd, .family = address->ai_family, .port = bound_port(fd)};
+    // A port in use says more than an address family that the machine lacks.
+    if (error != EADDRINUSE) error = errno;
+  }
+  explain(endpoint, error);
+}
+
 bool holds_one_of(const fs::path& process, const std::set<std::string>& inodes) {
   std::error_code error;
   for (fs::directory_iterator entry(process / "fd", error), end; !error && entry != end;
@@ -113,15 +134,20 @@ bool holds_one_of(const fs::path& process, const std::set<std::string>& inodes) 
 }  // namespace
 
 Listener open_listener(const StoreEndpoint& endpoint) {
-  const Addresses addresses = look_up(endpoint);
-  int error = EADDRNOTAVAIL;
-  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    const int fd = try_listen(*address);
-    if (fd >= 0) return {.fd = fd, .family = address->ai_family, .port = bound_port(fd)};
-    // A port in use says more than an address family that the machine lacks.
-    if (error != EADDRINUSE) error = errno;
-  }
-  explain(endpoint, error);
+  return open_socket(endpoint, &try_listen);
+}
+
+PortReservation::PortReservation(std::uint16_t port) {
+  // "::" is all addresses, IPv4 included; "0.0.0.0" all of a machine without IPv6.
+  const bool has_ipv6 = ::access("/proc/net/if_inet6", F_OK) == 0;
+  const Listener bound =
+      open_socket({.host = has_ipv6 ? "::" : "0.0.0.0", .port = port}, &try_bind);
+  fd_ = bound.fd;
+  port_ = bound.port;
+}
+
+PortReservation::~PortReservation() {
+  ::close(fd_);
 }
 
 std::optional<std::string> find_port_holder(std::uint16_t port) {

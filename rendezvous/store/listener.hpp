@@ -1,5 +1,5 @@
-// A listening TCP socket, and who is in the way if it cannot be had. Plain system calls; blocks
-// only for the look-up of a name.
+// A listening TCP socket, a port kept for somebody else to listen at, and who is in the way if it
+// cannot be had. Plain system calls; blocks only for the look-up of a name.
 #pragma once
 
 #include <ddprun/store.hpp>
@@ -19,6 +19,25 @@ struct Listener {
 /// Binds and listens. Throws Error{Errc::usage} if the host is no address of this machine,
 /// Error{Errc::system} if the port cannot be had, naming its holder where that is known.
 Listener open_listener(const StoreEndpoint& endpoint);
+
+/// Keeps a port, on all addresses of this machine, for another process to listen at. Nobody gets it
+/// from the kernel by chance meanwhile, neither for a connection nor by asking for any port; who
+/// asks for this very one and has set SO_REUSEADDR, as PyTorch's stores do, can listen there.
+class PortReservation {
+ public:
+  /// 0: the kernel chooses. Throws Error{Errc::system} if the port cannot be had, naming its holder
+  /// where that is known.
+  explicit PortReservation(std::uint16_t port);
+  PortReservation(const PortReservation&) = delete;
+  PortReservation& operator=(const PortReservation&) = delete;
+  ~PortReservation();
+
+  std::uint16_t port() const { return port_; }
+
+ private:
+  int fd_ = -1;  ///< bound, but not listening
+  std::uint16_t port_ = 0;
+};
 
 /// The process that listens on `port`, as "process 4711 (redis-server)". Nothing if /proc does not
 /// tell: the process is another user's, or in another container.

@@ -180,7 +180,9 @@ const Case kGood[] = {
     {{"--affinity=none"}, [](O&) {}},
     {{"--affinity", "exclusive"}, [](O& o) { o.affinity.kind = Affinity::Kind::exclusive; }},
     {{"--affinity=8,0-2;2-3,3"},
-     [](O& o) { o.affinity = {Affinity::Kind::list, {{0, 1, 2, 8}, {2, 3}}}; }},
+     [](O& o) {
+       o.affinity = {Affinity::Kind::list, {{0, 1, 2, 8}, {2, 3}}};
+     }},
     {{"--virtual-local-rank"}, [](O& o) { o.virtual_local_rank = true; }},
     {{"--use_env"}, [](O& o) { o.use_env = true; }},
     {{"--use-env", "--pass-local-rank"},
@@ -192,6 +194,8 @@ const Case kGood[] = {
     {{"--events=run.jsonl"}, [](O& o) { o.events = "run.jsonl"; }},
     {{"--exit_code=worker"}, [](O& o) { o.exit_code = ExitCodePolicy::worker; }},
     {{"--exit=torchrun"}, [](O&) {}},
+    {{"--agent_store=off"}, [](O& o) { o.agent_store = false; }},
+    {{"--agent-store", "on"}, [](O& o) { o.agent_store = true; }},
     {{"--omp_num_threads=auto"}, [](O& o) { o.omp_num_threads = "auto"; }},
     {{"--dry_run"}, [](O& o) { o.dry_run = true; }},
     {{"--"}, [](O&) {}},
@@ -262,6 +266,7 @@ const BadCase kBad[] = {
     {{"--affinity=0-3;"}, "nor a list of CPUs for each local rank like 0-7;8-15"},
     {{"--affinity="}, "--affinity=: is neither"},
     {{"--exit_code=job"}, "is none of torchrun, worker"},
+    {{"--agent_store=False"}, "is none of on, off"},
     {{"--omp_num_threads=0"}, "is neither auto nor an integer from 1 to 4096"},
     {{"--role="}, "--role=: is empty"},
 };

@@ -101,6 +101,7 @@ TEST_SUITE("make plan") {
     CHECK(plan.workers[0].arguments == Words{"/usr/bin/python3", "-u", "train.py", "--lr", "1"});
     CHECK(plan.store_host == "127.0.0.1");
     CHECK(plan.store_port == 0);
+    CHECK_FALSE(plan.worker_store_port);
     CHECK_FALSE(plan.log_dir);
     CHECK_FALSE(plan.events_file);
     CHECK(plan.run_id == "00000000-0000-4000-8000-000000000000");
@@ -211,6 +212,39 @@ TEST_SUITE("store address") {
       CHECK(plan.store_host == store_host);
       CHECK(plan.store_port == port);
     }
+  }
+
+  TEST_CASE("where rank 0 hosts the store, --master_port is its port and ddprun's is another") {
+    struct Case {
+      Words arguments;
+      int worker_port;
+      int port;
+    };
+    const Case cases[] = {
+        {{}, 0, 0},
+        {{"--master_port=29500"}, 29500, 0},
+        {{"--rdzv_endpoint=localhost:29400"}, 0, 29400},
+        {{"--standalone", "--master_port=29500"}, 0, 0},
+    };
+    for (auto [arguments, worker_port, port] : cases) {
+      arguments.insert(arguments.end(), {"--agent_store=off", "train.py"});
+      const auto plan = plan_of(arguments);
+      CHECK(plan.worker_store_port == worker_port);
+      CHECK(plan.store_port == port);
+    }
+    CHECK(contains(objections_to({"--agent_store=off", "--rdzv_endpoint=localhost:7",
+                                  "--master_port=7", "train.py"}),
+                   "cannot share port 7"));
+    CHECK(contains(describe_plan(plan_of({"--agent_store=off", "train.py"})),
+                   "    TORCHELASTIC_USE_AGENT_STORE=False\n"));
+  }
+
+  TEST_CASE("torchrun's switch takes the store to rank 0 unless the option was given") {
+    const auto facts = usual({{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"}});
+    CHECK(plan_of({"train.py"}, facts).worker_store_port == 0);
+    CHECK_FALSE(plan_of({"--agent_store=on", "train.py"}, facts).worker_store_port);
+    const auto zero = usual({{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0"}});
+    CHECK_FALSE(plan_of({"train.py"}, zero).worker_store_port);
   }
 
   TEST_CASE("options that lose against others or have no effect are noted") {

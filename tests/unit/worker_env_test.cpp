@@ -57,6 +57,20 @@ TEST_SUITE("worker env") {
     CHECK(ddprun::from_environment(lookup_in(to_environment(WorkerEnv{}))) == WorkerEnv{});
   }
 
+  TEST_CASE("the store is that of MASTER_PORT unless the agent names another") {
+    WorkerEnv env{.master_addr = "node0", .master_port = 29500};
+    CHECK(env.store() == ddprun::StoreEndpoint{.host = "node0", .port = 29500});
+    env.agent_store_addr = "::1";
+    env.agent_store_port = 4711;
+    const auto variables = to_environment(env);
+    CHECK(ddprun::from_environment(lookup_in(variables)) == env);
+    CHECK(env.store() == ddprun::StoreEndpoint{.host = "::1", .port = 4711});
+    // A run inside a worker of that run inherits the variables.
+    auto inner = variables;
+    inner["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+    CHECK(ddprun::from_environment(lookup_in(inner)).store().port == 29500);
+  }
+
   TEST_CASE("a program started alone is rank 0 of 1") {
     CHECK(ddprun::from_environment(lookup_in({})) == WorkerEnv{});
     CHECK_FALSE(ddprun::from_environment(lookup_in({})).is_launched());

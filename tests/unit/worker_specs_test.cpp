@@ -66,6 +66,16 @@ TEST_SUITE("worker specs") {
                                                     .control_page_slot = 1});
   }
 
+  TEST_CASE("where rank 0 hosts the store, MASTER_PORT is its port and the agent's has its own") {
+    auto facts = kFacts;
+    facts.worker_store_port = 29500;
+    const auto env = env_of(make_worker_specs(plan_of_two(), facts)[1].environment);
+    CHECK_FALSE(env.use_agent_store);
+    CHECK(env.is_launched());
+    CHECK(env.master_port == 29500);
+    CHECK(env.store() == ddprun::StoreEndpoint{.host = "127.0.0.1", .port = 4711});
+  }
+
   TEST_CASE("what the plan adds to the environment is laid over the rest") {
     auto plan = plan_of_two();
     plan.workers[1].environment = {{"LOCAL_RANK", "0"}, {"OMP_NUM_THREADS", "1"}};

@@ -3,6 +3,8 @@
 // these variables.
 #pragma once
 
+#include <ddprun/store.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,7 +31,11 @@ struct WorkerEnv {
   int max_restarts = 0;                   ///< TORCHELASTIC_MAX_RESTARTS
   std::string run_id = "none";            ///< TORCHELASTIC_RUN_ID
   bool use_agent_store =
-      false;               ///< TORCHELASTIC_USE_AGENT_STORE: the agent hosts the store ("True")
+      false;  ///< TORCHELASTIC_USE_AGENT_STORE: the agent hosts the store ("True")
+  /// DDPRUN_STORE_ADDR, DDPRUN_STORE_PORT: the agent's store where MASTER_PORT is the workers' own,
+  /// that is, where rank 0 hosts a store for PyTorch's programs. Port 0: there is no such store.
+  std::string agent_store_addr;
+  std::uint16_t agent_store_port = 0;
   std::string error_file;  ///< TORCHELASTIC_ERROR_FILE: where to describe a failure; empty: nowhere
   /// DDPRUN_CONTROL_FD: inherited descriptor of the page of memory shared with the agent.
   std::optional<int> control_page_fd;
@@ -37,7 +43,10 @@ struct WorkerEnv {
   int control_page_slot = 0;
 
   /// True if an agent started this process, in contrast to a program started by hand.
-  bool is_launched() const { return use_agent_store; }
+  bool is_launched() const { return use_agent_store || agent_store_port != 0; }
+
+  /// The store to meet at; port 0 means there is none.
+  StoreEndpoint store() const;
 
   bool operator==(const WorkerEnv&) const = default;
 };

@@ -58,7 +58,7 @@ Region meet(const WorkerEnv& env, const GroupOptions& options, Deadline deadline
   if (env.world_size == 1) {
     return Region::create(1, shared_memory::choose_arena_bytes(options.arena_bytes, 1));
   }
-  Store store = Store::connect({env.master_addr, env.master_port}, deadline);
+  Store store = Store::connect(env.store(), deadline);
   const std::string key = "ddprun/group/" + options.name + "/host";
   return env.rank == 0 ? make_region(store, key, env, options, deadline)
                        : join_region(store, key, env, deadline);
@@ -76,7 +76,7 @@ std::string host_unavailable_reason(const WorkerEnv& env) {
     return "it connects at most " + std::to_string(shared_memory::kRanksMax) +
            " workers, and these are " + std::to_string(env.world_size);
   }
-  if (env.world_size > 1 && env.master_port == 0) {
+  if (env.world_size > 1 && env.store().port == 0) {
     return "several workers need a store to meet at, and MASTER_PORT is not set (start them with "
            "ddprun, or run a store and set MASTER_ADDR and MASTER_PORT)";
   }

@@ -1,0 +1,72 @@
+#include "rendezvous/store/listener.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <netinet/in.h>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using ddprun::Errc;
+using ddprun::Error;
+using ddprun::PortReservation;
+
+namespace {
+
+enum class Reuse { no, yes };
+
+/// Tries to listen at a port of all IPv4 addresses, as a program of its own would. Returns 0 or
+/// errno.
+int try_to_listen(std::uint16_t port, Reuse reuse) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(fd >= 0);
+  const int on = 1;
+  if (reuse == Reuse::yes) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  const bool is_listening =
+      ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      ::listen(fd, 1) == 0;
+  const int error = is_listening ? 0 : errno;
+  ::close(fd);
+  return error;
+}
+
+}  // namespace
+
+TEST_SUITE("port reservation") {
+  TEST_CASE("who asks for a reserved port and reuses addresses can listen there, again and again") {
+    const PortReservation reservation(0);
+    CHECK(reservation.port() != 0);
+    CHECK(try_to_listen(reservation.port(), Reuse::yes) == 0);
+    CHECK(try_to_listen(reservation.port(), Reuse::yes) == 0);
+  }
+
+  TEST_CASE("who does not reuse addresses cannot have a reserved port until it is let go") {
+    std::uint16_t port = 0;
+    {
+      const PortReservation reservation(0);
+      port = reservation.port();
+      CHECK(try_to_listen(port, Reuse::no) == EADDRINUSE);
+    }
+    CHECK(try_to_listen(port, Reuse::no) == 0);
+  }
+
+  TEST_CASE("a port at which somebody listens cannot be reserved, and the holder is named") {
+    const auto listener = ddprun::open_listener({.host = "127.0.0.1", .port = 0});
+    std::string message;
+    try {
+      const PortReservation reservation(listener.port);
+    } catch (const Error& error) {
+      CHECK(error.code() == Errc::system);
+      message = error.what();
+    }
+    const std::string expected = "port " + std::to_string(listener.port) +
+                                 " is in use by process " + std::to_string(::getpid());
+    CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
+    ::close(listener.fd);
+  }
+}

@@ -1,0 +1,55 @@
+"""Groups by env:// and tcp://, a turn in each attempt, where the agent or rank 0 has the store.
+
+Argument: "agent" or "rank_0". An attempt before the last ends with the death of a rank.
+"""
+import os
+import socket
+import sys
+
+import torch
+import torch.distributed as dist
+
+address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+is_last = attempt == int(os.environ["TORCHELASTIC_MAX_RESTARTS"])
+assert os.environ["TORCHELASTIC_USE_AGENT_STORE"] == {"agent": "True", "rank_0": "False"}[sys.argv[1]]
+
+
+def form_group(url):
+    dist.init_process_group("gloo", init_method=url, rank=rank, world_size=world_size)
+
+
+def add_up():
+    ones = torch.ones(4)
+    dist.all_reduce(ones)
+    assert ones.tolist() == [world_size] * 4
+
+
+def other_port():
+    """A port that rank 0 keeps for its store, told over a group that is left again."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("", 0))
+    form_group("env://")
+    add_up()
+    chosen = [kept.getsockname()[1]]
+    dist.broadcast_object_list(chosen)
+    dist.barrier()
+    dist.destroy_process_group()
+    return chosen[0], kept
+
+
+if attempt == 2:  # up to 2026 PyTorch takes a port of the program's own for the agent's
+    other, reservation = other_port()
+    form_group(f"tcp://{address}:{other}")
+else:
+    form_group(("env://", f"tcp://{address}:{port}")[attempt])
+add_up()
+if not is_last and rank == 1:
+    os._exit(3)
+dist.barrier()
+if not is_last:
+    dist.barrier()  # whose end rank 1 prevents
+dist.destroy_process_group()
+print("passed")
