@@ -1,0 +1,50 @@
+"""Where rank 0 hosts the store, processes of a worker's own can form a group elsewhere.
+
+They do so as tutorials of mp.spawn say, which under an agent's store waits for a server.
+"""
+import os
+import socket
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+CHILDREN = 2
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def add_up():
+    tensor = torch.tensor([dist.get_rank() + 1])
+    dist.all_reduce(tensor)
+    return tensor.item()
+
+
+def child(rank, port):
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    os.environ["MASTER_PORT"] = str(port)
+    dist.init_process_group("gloo", rank=rank, world_size=CHILDREN)
+    assert add_up() == sum(range(1, CHILDREN + 1))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main():
+    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    dist.init_process_group("gloo")
+    assert add_up() == sum(range(1, dist.get_world_size() + 1))
+    if attempt == 0 and dist.get_rank() == 0:
+        os._exit(1)  # and the store with it
+    if dist.get_rank() == 1:
+        mp.spawn(child, args=(free_port(),), nprocs=CHILDREN)
+    assert attempt == 1
+    dist.barrier()
+    dist.destroy_process_group()
+    print("passed")
+
+
+if __name__ == "__main__":
+    main()
