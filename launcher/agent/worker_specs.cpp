@@ -3,8 +3,6 @@
 #include "launcher/plan/log_layout.hpp"
 #include <ddprun/worker_env.hpp>
 
-#include <algorithm>
-
 namespace ddprun {
 
 namespace {
@@ -44,12 +42,9 @@ struct StreamMaker {
   StreamSpec make(StreamTarget target, const char* stream, const char* log_file) const {
     auto named = values;
     named.stream = stream;
-    const auto& ranks = plan.ranks_filter;
-    const bool is_wanted =
-        ranks.empty() || std::find(ranks.begin(), ranks.end(), values.rank) != ranks.end();
     const bool has_prefix = target == StreamTarget::tee || !plan.has_prefix_by_tee_only;
     return {.target = target,
-            .is_shown = worker.is_shown && is_wanted,
+            .is_shown = is_let_through(plan, worker, values.rank),
             .prefix = has_prefix ? fill_in(plan.prefix, named) : LinePrefix(),
             .file = plan.log_dir ? folder / log_file : std::filesystem::path(kNowhere)};
   }

@@ -73,7 +73,8 @@ std::string variables_text(const Variables& variables) {
 std::string stream_text(const LaunchPlan& plan, const WorkerPlan& worker, StreamTarget target,
                         const char* file) {
   std::vector<std::string> places;
-  if (worker.is_shown && target != StreamTarget::file) places.emplace_back("console");
+  if (is_let_through(plan, worker, worker.local_rank) && target != StreamTarget::file)
+    places.emplace_back("console");
   if (plan.log_dir && target != StreamTarget::console) {
     places.push_back((first_folder(plan, worker) / file).string());
   }

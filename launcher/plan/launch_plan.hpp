@@ -77,4 +77,7 @@ struct LaunchPlan {
   bool operator==(const LaunchPlan&) const = default;
 };
 
+/// Whether the filters let the output of `worker`, of this rank, onto the console.
+bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank);
+
 }  // namespace ddprun

@@ -244,6 +244,12 @@ class Planner {
 
 }  // namespace
 
+bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank) {
+  const auto& ranks = plan.ranks_filter;
+  return worker.is_shown &&
+         (ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end());
+}
+
 std::variant<LaunchPlan, UsageProblem> make_plan(const LaunchOptions& options,
                                                  const HostFacts& facts) {
   return Planner(options, facts).make();

@@ -340,5 +340,7 @@ TEST_SUITE("describe plan") {
           "  stdout: /logs/job_abcd1234/attempt_0/1/stdout.log");
     CHECK(streams({"-r1", "--log_dir=/dev/null"}) == "  stdout: nowhere");
     CHECK(streams({"--local_ranks_filter=0"}) == "  stdout: nowhere");
+    CHECK(streams({"--ranks_filter=0"}) == "  stdout: nowhere");
+    CHECK(streams({"--ranks_filter=1"}) == "  stdout: console");
   }
 }
