@@ -6,8 +6,8 @@ _ddprun() {
   local options="--nproc_per_node --role --numa_binding --start_method --max_restarts --monitor_interval
     --signals_to_handle --shutdown_timeout --log_dir --redirects --tee --local_ranks_filter --duplicate_stdout_filters
     --duplicate_stderr_filters --logs_specs --event_log_handler --nnodes --rdzv_backend --rdzv_endpoint --rdzv_id
-    --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix --ranks_filter --exit_code
-    --agent_store --events --omp_num_threads"
+    --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix --ranks_filter --stdin
+    --exit_code --agent_store --events --omp_num_threads"
   # An '=' is a word of its own where bash breaks words at it.
   local valued="${previous}"
   if [[ "${current}" == "=" ]]; then
@@ -47,7 +47,7 @@ _ddprun() {
     __exit_code) words="torchrun worker" ;;
     __agent_store) words="on off" ;;
     __omp_num_threads) words="auto" ;;
-    __prefix) words="none" ;;
+    __prefix | __stdin) words="none" ;;
     __event_log_handler) words="null" ;;
     __signals_to_handle) words="SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2" ;;
     __redirects | __tee | _r | _t) words="0 1 2 3" ;;

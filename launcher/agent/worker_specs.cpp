@@ -39,6 +39,24 @@ struct StreamMaker {
   const std::filesystem::path& folder;
   PrefixValues values;
 
+  StreamSpec make_output() const {
+    auto spec = make(worker.standard_output, "stdout", kStandardOutputFile);
+    return with_filters(std::move(spec), plan.stdout_filters, kFilteredOutputFile);
+  }
+
+  StreamSpec make_error() const {
+    auto spec = make(worker.standard_error, "stderr", kStandardErrorFile);
+    return with_filters(std::move(spec), plan.stderr_filters, kFilteredErrorFile);
+  }
+
+  StreamSpec with_filters(StreamSpec spec, const std::vector<std::string>& filters,
+                          const char* log_file) const {
+    if (filters.empty() || !plan.log_dir || spec.target != StreamTarget::tee) return spec;
+    spec.filters = filters;
+    spec.filtered_file = folder.parent_path() / log_file;
+    return spec;
+  }
+
   StreamSpec make(StreamTarget target, const char* stream, const char* log_file) const {
     auto named = values;
     named.stream = stream;
@@ -65,17 +83,17 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
                                          .local_rank = local_rank,
                                          .rank = local_rank,
                                          .attempt = facts.attempt}};
-    WorkerSpec spec{
-        .rank = local_rank,
-        .local_rank = local_rank,
-        .arguments = worker.arguments,
-        .environment = to_environment(make_worker_env(plan, facts, local_rank)),
-        .cpus = worker.cpus,
-        .memory_node = worker.memory_node,
-        .open_files_max = plan.worker_open_files_max,
-        .standard_output = streams.make(worker.standard_output, "stdout", kStandardOutputFile),
-        .standard_error = streams.make(worker.standard_error, "stderr", kStandardErrorFile),
-        .error_file = folder / kErrorFile};
+    WorkerSpec spec{.rank = local_rank,
+                    .local_rank = local_rank,
+                    .arguments = worker.arguments,
+                    .environment = to_environment(make_worker_env(plan, facts, local_rank)),
+                    .cpus = worker.cpus,
+                    .memory_node = worker.memory_node,
+                    .open_files_max = plan.worker_open_files_max,
+                    .standard_output = streams.make_output(),
+                    .standard_error = streams.make_error(),
+                    .error_file = folder / kErrorFile,
+                    .inherits_standard_input = plan.stdin_rank == local_rank};
     for (const auto& [name, value] : worker.environment) spec.environment[name] = value;
     specs.push_back(std::move(spec));
   }

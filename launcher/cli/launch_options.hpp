@@ -112,8 +112,9 @@ struct LaunchOptions {
   std::vector<int> local_ranks_filter;  ///< empty: all
   std::vector<int> ranks_filter;        ///< empty: all
   PrefixTemplate prefix = default_prefix();
-  std::string duplicate_stdout_filters;
-  std::string duplicate_stderr_filters;
+  std::optional<int> stdin_rank;  ///< whose standard input is ddprun's; nobody's if absent
+  std::vector<std::string> duplicate_stdout_filters;
+  std::vector<std::string> duplicate_stderr_filters;
   std::string logs_specs;
   std::string event_log_handler = "null";
   std::string events;

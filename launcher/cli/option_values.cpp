@@ -161,6 +161,31 @@ Parsed<std::vector<int>> parse_ranks(const std::string& text) {
   return parse_list(text, kRankMax, "ranks");
 }
 
+Parsed<std::vector<std::string>> parse_filters(const std::string& text) {
+  std::vector<std::string> filters{""};
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ',') {
+      filters.back() += text[i];
+    } else if (text.substr(i + 1, 1) == ",") {
+      filters.back() += text[i++];
+    } else {
+      filters.emplace_back();
+    }
+  }
+  // An empty text would match every line, which nobody means by "a," or by "".
+  std::erase(filters, "");
+  if (filters.size() > kFiltersMax) {
+    return ValueProblem{"has more than " + std::to_string(kFiltersMax) + " texts"};
+  }
+  return filters;
+}
+
+Parsed<std::optional<int>> parse_rank_or_none(const std::string& text) {
+  if (text == "none") return std::optional<int>();
+  if (const auto rank = number_within(text, 0, kRankMax)) return rank;
+  return ValueProblem{"is neither a rank like 0 nor none"};
+}
+
 Parsed<std::vector<int>> parse_signals(const std::string& text) {
   std::vector<int> signals;
   for (const auto& name : split(text, ',')) {

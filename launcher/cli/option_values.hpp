@@ -4,6 +4,7 @@
 
 #include "launcher/cli/launch_options.hpp"
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -44,6 +45,15 @@ Parsed<StreamChoice> parse_stream_choice(const std::string& text);
 /// "0,3,12"; empty text gives none.
 Parsed<std::vector<int>> parse_local_ranks(const std::string& text);
 Parsed<std::vector<int>> parse_ranks(const std::string& text);
+
+/// How many texts a filter may have: each line is searched for all of them.
+inline constexpr std::size_t kFiltersMax = 64;
+
+/// "text,text"; two commas are one in a text.
+Parsed<std::vector<std::string>> parse_filters(const std::string& text);
+
+/// A rank, or "none".
+Parsed<std::optional<int>> parse_rank_or_none(const std::string& text);
 
 /// Text with fields like ${rank}; "none" and empty text give no prefix.
 Parsed<PrefixTemplate> parse_prefix_template(const std::string& text);

@@ -45,8 +45,11 @@ struct LaunchPlan {
   std::string role = "default";
   std::vector<WorkerPlan> workers;  ///< by local rank
 
-  PrefixTemplate prefix = default_prefix();  ///< of each line of output on the console
-  bool has_prefix_by_tee_only = false;       ///< output that is not tee'd has none
+  PrefixTemplate prefix = default_prefix();   ///< of each line of output on the console
+  bool has_prefix_by_tee_only = false;        ///< output that is not tee'd has none
+  std::vector<std::string> stdout_filters{};  ///< texts of lines of tee to be copied to a file
+  std::vector<std::string> stderr_filters{};
+  std::optional<int> stdin_rank{};  ///< whose standard input is the agent's; nobody's if absent
   std::vector<int> ranks_filter{};  ///< ranks whose output is shown; empty: all that is_shown says
 
   /// Soft limit of open files for the workers, as ddprun raises its own; 0: the agent's.

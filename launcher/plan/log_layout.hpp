@@ -20,6 +20,10 @@ inline constexpr const char* kStandardOutputFile = "stdout.log";
 inline constexpr const char* kStandardErrorFile = "stderr.log";
 inline constexpr const char* kErrorFile = "error.json";
 
+// The files in an attempt's folder, next to its workers'.
+inline constexpr const char* kFilteredOutputFile = "filtered_stdout.log";
+inline constexpr const char* kFilteredErrorFile = "filtered_stderr.log";
+
 /// A run's folder name: the id with '/' and control characters replaced, cut to fit a file name,
 /// then "_" and `random`.
 std::string run_folder_name(const std::string& run_id, const std::string& random);

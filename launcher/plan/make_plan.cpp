@@ -40,6 +40,8 @@ class Planner {
     if (!problems_.empty()) return UsageProblem{problems_};
     tell_of_threads();
     for (int local_rank = 0; local_rank < workers_; ++local_rank) add_worker(local_rank);
+    tell_of_filters("duplicate_stdout_filters", plan_.stdout_filters, &WorkerPlan::standard_output);
+    tell_of_filters("duplicate_stderr_filters", plan_.stderr_filters, &WorkerPlan::standard_error);
     return plan_;
   }
 
@@ -53,6 +55,9 @@ class Planner {
     plan_.prefix = options_.prefix;
     plan_.has_prefix_by_tee_only = options_.has_prefix_by_tee_only;
     plan_.ranks_filter = options_.ranks_filter;
+    plan_.stdout_filters = options_.duplicate_stdout_filters;
+    plan_.stderr_filters = options_.duplicate_stderr_filters;
+    plan_.stdin_rank = options_.stdin_rank;
     plan_.store_host = store.host;
     plan_.store_port = store.port;
     plan_.worker_store_port = store.worker_port;
@@ -141,12 +146,14 @@ class Planner {
     for (const auto& [rank, bits] : options_.redirects.by_local_rank) check("redirects", rank);
     for (const auto& [rank, bits] : options_.tee.by_local_rank) check("tee", rank);
     for (const int rank : options_.local_ranks_filter) check("local_ranks_filter", rank);
-    // How many workers several nodes have, only their meeting shows.
-    for (const int rank : options_.ranks_filter) {
-      if (options_.nnodes.most > 1 || rank < workers_) continue;
-      problem("--ranks_filter: there is no rank " + std::to_string(rank) + " among " +
+    const auto check_rank = [this](const std::string& option, int rank) {
+      // How many workers several nodes have, only their meeting shows.
+      if (options_.nnodes.most > 1 || rank < workers_) return;
+      problem("--" + option + ": there is no rank " + std::to_string(rank) + " among " +
               std::to_string(workers_) + " workers (0 to " + std::to_string(workers_ - 1) + ")");
-    }
+    };
+    for (const int rank : options_.ranks_filter) check_rank("ranks_filter", rank);
+    if (options_.stdin_rank) check_rank("stdin", *options_.stdin_rank);
   }
 
   void choose_command() {
@@ -222,6 +229,16 @@ class Planner {
                                index < gpus_.size() ? gpus_[index] : std::to_string(local_rank));
     }
     return environment;
+  }
+
+  void tell_of_filters(const std::string& option, const std::vector<std::string>& filters,
+                       StreamTarget WorkerPlan::*stream) {
+    const auto& workers = plan_.workers;
+    const bool has_tee = std::any_of(workers.begin(), workers.end(), [&](const auto& worker) {
+      return worker.*stream == StreamTarget::tee;
+    });
+    if (filters.empty() || (has_tee && plan_.log_dir)) return;
+    plan_.notes.push_back("--" + option + " has no effect without --tee and a log folder");
   }
 
   StreamTarget target_of(int local_rank, int bit) const {

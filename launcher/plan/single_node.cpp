@@ -63,14 +63,6 @@ void check_unsupported(const LaunchOptions& options, std::vector<std::string>& p
         "--run_path: is not supported, as ddprun holds no Python interpreter; without it the "
         "script runs in an interpreter of its own");
   }
-  for (const auto& [name, value] :
-       {std::pair{"duplicate_stdout_filters", &options.duplicate_stdout_filters},
-        std::pair{"duplicate_stderr_filters", &options.duplicate_stderr_filters}}) {
-    if (!value->empty()) {
-      problems.push_back("--" + std::string(name) + "=" + *value +
-                         ": is not supported; use --tee and search the files");
-    }
-  }
   if (!options.logs_specs.empty() && options.logs_specs != "default") {
     problems.push_back("--logs_specs=" + options.logs_specs +
                        ": is not supported, as it names a Python plug-in; see --log_dir");

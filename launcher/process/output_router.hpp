@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun {
 
@@ -25,7 +26,11 @@ struct StreamSpec {
   StreamTarget target = StreamTarget::console;
   bool is_shown = true;        ///< false: not on the console even if the target says so
   LinePrefix prefix;           ///< of each line on the console, e.g. "[default0]:"
-  std::filesystem::path file;  ///< for file and tee; its folder exists. Truncated.
+  std::filesystem::path file;  ///< for file and tee; its folder exists
+  /// For tee: lines that contain one of these texts also go to `filtered_file`, which other streams
+  /// share.
+  std::vector<std::string> filters{};
+  std::filesystem::path filtered_file{};
 };
 
 /// Which of its two streams.

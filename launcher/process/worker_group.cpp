@@ -2,6 +2,7 @@
 
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/exec_failure.hpp"
+#include "launcher/process/unique_fd.hpp"
 #include "launcher/process/worker_environment.hpp"
 #include "launcher/process/worker_group_impl.hpp"
 #include <ddprun/error.hpp>
@@ -13,6 +14,8 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <csignal>
+#include <fcntl.h>
+#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -65,6 +68,9 @@ std::optional<StartFailure> WorkerGroup::Impl::fork_worker(const WorkerSpec& spe
   auto out = router_.open(spec.standard_output, StreamKind::standard_output);
   auto error = router_.open(spec.standard_error, StreamKind::standard_error);
   const auto [marker_name, marker_value] = containment_.marker();
+  const UniqueFd input(spec.inherits_standard_input
+                           ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
+                           : -1);
   const ProcessRequest request{
       .arguments = spec.arguments,
       .environment = worker_environment(spec.environment, marker_name, marker_value),
@@ -72,6 +78,7 @@ std::optional<StartFailure> WorkerGroup::Impl::fork_worker(const WorkerSpec& spe
       .cpus = spec.cpus,
       .memory_node = spec.memory_node,
       .open_files_max = spec.open_files_max,
+      .standard_input = input.get(),
       .standard_output = out->worker_end(),
       .standard_error = error->worker_end(),
       .kept_descriptor = page_.fd(),

@@ -35,7 +35,8 @@ struct WorkerSpec {
   std::uint64_t open_files_max = 0;                ///< soft limit; 0: the agent's
   StreamSpec standard_output;
   StreamSpec standard_error;
-  std::filesystem::path error_file;  ///< read after a failure; may be missing
+  std::filesystem::path error_file;      ///< read after a failure; may be missing
+  bool inherits_standard_input = false;  ///< the agent's; otherwise it is empty
 };
 
 /// What next() tells.

@@ -1,6 +1,5 @@
 #include "launcher/process/worker_stream.hpp"
 
-#include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/redirect_error.hpp>
@@ -29,32 +28,20 @@ constexpr auto kPartialLineWait = std::chrono::milliseconds(100);
 // holds some thousand lines of it, and somebody who looks at it knows how far it is.
 constexpr auto kProgressBarWait = std::chrono::seconds(10);
 
-int open_file(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) throw_system_error("worker output: " + path.string(), errno);
-  return fd;
-}
-
 }  // namespace
 
 WorkerStream::WorkerStream(const asio::any_io_executor& executor, const StreamSpec& spec,
-                           std::shared_ptr<ConsoleWriter> console, Log log)
-    : log_(std::move(log)),
-      console_(std::move(console)),
+                           std::shared_ptr<ConsoleWriter> console, const Log& log)
+    : console_(std::move(console)),
       prefixer_(spec.prefix),
+      filter_(spec.prefix, spec.filters),
       pipe_(executor),
       partial_line_(executor),
       end_signal_(executor, asio::steady_timer::time_point::max()) {
-  if (spec.target != StreamTarget::console) {
-    file_name_ = spec.file.string();
-    file_ = open_file(spec.file);
-  }
+  if (spec.target != StreamTarget::console) file_.emplace(spec.file, log);
+  if (!spec.filtered_file.empty()) filtered_file_.emplace(spec.filtered_file, log);
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    const int error = errno;
-    if (file_ >= 0) ::close(file_);
-    throw_system_error("worker output: pipe", error);
-  }
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_system_error("worker output: pipe", errno);
   ::fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   pipe_.assign(ends[0]);
@@ -64,7 +51,6 @@ WorkerStream::WorkerStream(const asio::any_io_executor& executor, const StreamSp
 WorkerStream::~WorkerStream() {
   close_worker_end();
   if (console_) console_->forget(prefixer_);
-  if (file_ >= 0) ::close(file_);
 }
 
 void WorkerStream::close_worker_end() {
@@ -105,10 +91,11 @@ bool WorkerStream::read_some() {
 }
 
 void WorkerStream::take(std::string_view bytes) {
-  write_file(bytes);
+  const auto now = std::chrono::system_clock::now();
+  write_files(bytes, now);
   last_.take(bytes);
   if (!console_) return;
-  console_->write(prefixer_, prefixer_.take(bytes, std::chrono::system_clock::now()));
+  console_->write(prefixer_, prefixer_.take(bytes, now));
   if (console_->can_redraw()) {
     console_->show(prefixer_, prefixer_.open_line());
   } else if (prefixer_.has_news()) {
@@ -116,21 +103,16 @@ void WorkerStream::take(std::string_view bytes) {
   }
 }
 
-void WorkerStream::write_file(std::string_view bytes) {
-  while (file_ >= 0 && !bytes.empty()) {
-    const ssize_t written = quiet_write(file_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      if (file_bytes_lost_ == 0) {
-        write_log(log_, LogLevel::warn,
-                  file_name_ + ": " + std::strerror(errno) +
-                      "; output is missing from it, the worker goes on");
-      }
-      file_bytes_lost_ += bytes.size();
-      return;
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+void WorkerStream::write_files(std::string_view bytes, LinePrefixer::TimePoint now) {
+  if (file_) file_->write(bytes);
+  if (filtered_file_) filtered_file_->write(filter_.take(bytes, now));
+}
+
+void WorkerStream::end_files() {
+  if (file_) file_->end();
+  if (!filtered_file_) return;
+  filtered_file_->write(filter_.finish(std::chrono::system_clock::now()));
+  filtered_file_->end();
 }
 
 void WorkerStream::flush_soon() {
@@ -155,10 +137,7 @@ void WorkerStream::end() {
     console_->write(prefixer_, prefixer_.finish());
     console_->forget(prefixer_);
   }
-  if (file_bytes_lost_ > 0) {
-    write_log(log_, LogLevel::warn,
-              file_name_ + ": lacks " + std::to_string(file_bytes_lost_) + " bytes");
-  }
+  end_files();
   end_signal_.cancel();
 }
 

@@ -4,15 +4,17 @@
 
 #include "launcher/process/console_writer.hpp"
 #include "launcher/process/last_lines.hpp"
+#include "launcher/process/line_filter.hpp"
 #include "launcher/process/line_prefixer.hpp"
+#include "launcher/process/log_file.hpp"
 #include "launcher/process/output_router.hpp"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +25,7 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
  public:
   /// `console` may be null: not shown.
   WorkerStream(const boost::asio::any_io_executor& executor, const StreamSpec& spec,
-               std::shared_ptr<ConsoleWriter> console, Log log);
+               std::shared_ptr<ConsoleWriter> console, const Log& log);
   ~WorkerStream();
 
   WorkerStream(const WorkerStream&) = delete;
@@ -54,19 +56,19 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   void read_more();
   void read_when_there_is_room();
   void take(std::string_view bytes);
-  void write_file(std::string_view bytes);
+  void write_files(std::string_view bytes, LinePrefixer::TimePoint now);
+  void end_files();
   void flush_soon();
   void end();
 
-  Log log_;
-  std::string file_name_;
-  int file_ = -1;
-  std::uint64_t file_bytes_lost_ = 0;
+  std::optional<LogFile> file_;
+  std::optional<LogFile> filtered_file_;
   int worker_end_ = -1;
   bool has_ended_ = false;
   bool is_flush_due_ = false;
   std::shared_ptr<ConsoleWriter> console_;
   LinePrefixer prefixer_;
+  LineFilter filter_;
   LastLines last_;
   boost::asio::posix::stream_descriptor pipe_;
   boost::asio::steady_timer partial_line_;  ///< when to show a line without its end

@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 
 from terminal import Terminal
@@ -173,6 +174,54 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(output, b"[default1]:rank 1\n")
         logs = sorted(self.folder.glob("logs/*/attempt_0/*/stdout.log"))
         self.assertEqual([log.read_text() for log in logs], ["rank 0\n", "rank 1\n"])
+
+    def test_lines_that_match_a_filter_also_go_to_a_file_of_the_attempt(self):
+        script = """
+            import os, sys
+            for text in ("loss 1", "step", "a,b"):
+                print(text, flush=True)
+            print("loss", file=sys.stderr)
+            sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")
+            """
+        self.run_in_pipe(textwrap.dedent(script), "--tee=3", "--log_dir=logs", "--max_restarts=1",
+                         "--duplicate-stdout-filters=loss,a,,b")
+        for attempt in (0, 1):
+            folder = next(self.folder.glob(f"logs/*/attempt_{attempt}"))
+            lines = (folder / "filtered_stdout.log").read_text().splitlines()
+            self.assertLessEqual(set(lines), {f"[default{rank}]:{text}" for rank in (0, 1)
+                                              for text in ("loss 1", "a,b")})
+            self.assertFalse((folder / "filtered_stderr.log").exists())
+        self.assertEqual(len(lines), 4)
+
+    def test_one_worker_reads_the_terminal_and_the_others_an_empty_input(self):
+        script = "import os; print(os.environ['RANK'], repr(open(0).readline()))"
+        terminal = self.start_on_terminal(script, "--stdin=1")
+        terminal.send("hello\n")
+        self.assertEqual(terminal.read_to_end(), 0)
+        rows = [row for row in terminal.screen.text() if row.startswith("[")]
+        self.assertEqual(sorted(rows), ["[default0]:0 ''", "[default1]:1 'hello\\n'"])
+
+    def test_pdb_can_be_used_in_one_worker(self):
+        terminal = self.start_on_terminal("answer = 41\nbreakpoint()\nprint('went on')\n",
+                                          "--nproc_per_node=1", "--stdin=0")
+        terminal.read_until(lambda: b"(Pdb)" in terminal.bytes, "pdb's prompt")
+        terminal.send("answer + 1\n")
+        terminal.read_until(lambda: b"]:42" in terminal.bytes or b" 42" in terminal.bytes, "42")
+        terminal.send("continue\n")
+        self.assertEqual(terminal.read_to_end(), 0)
+        self.assertIn(b"went on", terminal.bytes)
+
+    def test_a_limit_of_the_files_size_stops_neither_agent_nor_console(self):
+        script = "for i in range(3000): print(f'line {i:04d}')"
+        command = self.command(script, "--tee=1", "--log_dir=logs")
+        command = " ".join(["ulimit -f 8; exec", *command])
+        run = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, timeout=60,
+                             stderr=subprocess.STDOUT, check=False)
+        self.assertEqual(run.returncode, 0, run.stdout)
+        lines = run.stdout.decode().splitlines()
+        self.assertEqual(len([line for line in lines if "]:line" in line]), 6000)
+        warnings = [line for line in lines if "File too large" in line]
+        self.assertEqual(len(warnings), 2, warnings)
 
     def test_bytes_that_are_no_text_pass_unchanged_to_console_and_files(self):
         script = "import sys; sys.stdout.buffer.write(b'\\xff\\xfe\\x00\\x80 \\xc3\\n')"

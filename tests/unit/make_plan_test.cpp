@@ -62,14 +62,13 @@ const Refusal kRefusals[] = {
     {{"--rdzv_conf=store_type=file"}, "the only store is tcp"},
     {{"--rdzv_conf=rank=1"}, "whose rank is 0"},
     {{"--run_path"}, "--run_path: is not supported"},
-    {{"--duplicate_stdout_filters=loss"}, "--duplicate_stdout_filters=loss: is not supported"},
-    {{"--duplicate_stderr_filters=loss"}, "--duplicate_stderr_filters=loss: is not supported"},
     {{"--logs_specs=mine"}, "--logs_specs=mine: is not supported"},
     {{"--event_log_handler=console"}, "only null is supported; --events FILE"},
     {{"-m", "--no_python"}, "--module and --no_python exclude each other"},
     {{"--nproc_per_node=gpu"}, "--nproc_per_node=gpu: no NVIDIA GPU was found"},
     {{"--nproc_per_node=2", "-r", "2:1"}, "--redirects: there is no local rank 2 among 2 workers"},
     {{"-t", "0:1,7:1"}, "--tee: there is no local rank 7 among 1 workers (0 to 0)"},
+    {{"--stdin=1"}, "--stdin: there is no rank 1 among 1 workers (0 to 0)"},
     {{"--ranks_filter=4", "--nproc_per_node=4"}, "--ranks_filter: there is no rank 4 among 4"},
     {{"--local_ranks_filter=4"}, "--local_ranks_filter: there is no local rank 4"},
     {{"--numa_binding=node"}, "--numa_binding: the CPUs that ddprun may run on cannot be read"},
@@ -85,6 +84,18 @@ TEST_SUITE("make plan") {
       CHECK_MESSAGE(contains(objections, refusal.text), objections, " should contain ",
                     refusal.text);
     }
+  }
+
+  TEST_CASE("filters need files to copy lines to") {
+    const auto notes_of = [](Words arguments) {
+      arguments.insert(arguments.end(), {"--duplicate_stdout_filters=a", "train.py"});
+      return plan_of(arguments).notes;
+    };
+    CHECK(notes_of({"--tee=1"}).empty());
+    const Words note = {"--duplicate_stdout_filters has no effect without --tee and a log folder"};
+    CHECK(notes_of({}) == note);
+    CHECK(notes_of({"--tee=2"}) == note);
+    CHECK(notes_of({"--tee=1", "--log_dir=/dev/null"}) == note);
   }
 
   TEST_CASE("everything that stands against a plan is told at once") {

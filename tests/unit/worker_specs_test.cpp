@@ -96,6 +96,32 @@ TEST_SUITE("worker specs") {
     CHECK(specs[1].standard_error.prefix == LinePrefix("1.2.0stderr"));
   }
 
+  TEST_CASE("lines of a tee that match go to a file of the attempt, and of a tee alone") {
+    auto plan = plan_of_two();
+    plan.log_dir = "/run";
+    plan.stdout_filters = {"a"};
+    plan.stderr_filters = {"b"};
+    plan.workers[0].standard_output = StreamTarget::tee;
+    plan.workers[0].standard_error = StreamTarget::file;
+    plan.workers[1].standard_error = StreamTarget::tee;
+    auto specs = make_worker_specs(plan, kFacts);
+    CHECK(specs[0].standard_output.filtered_file == "/run/attempt_2/filtered_stdout.log");
+    CHECK(specs[0].standard_output.filters == plan.stdout_filters);
+    CHECK(specs[0].standard_error.filtered_file.empty());
+    CHECK(specs[1].standard_error.filtered_file == "/run/attempt_2/filtered_stderr.log");
+    plan.log_dir.reset();
+    CHECK(make_worker_specs(plan, kFacts)[0].standard_output.filtered_file.empty());
+  }
+
+  TEST_CASE("one worker at most has the agent's standard input") {
+    auto plan = plan_of_two();
+    CHECK_FALSE(make_worker_specs(plan, kFacts)[1].inherits_standard_input);
+    plan.stdin_rank = 1;
+    const auto specs = make_worker_specs(plan, kFacts);
+    CHECK_FALSE(specs[0].inherits_standard_input);
+    CHECK(specs[1].inherits_standard_input);
+  }
+
   TEST_CASE("a filter by rank hides all others, also where local ranks are filtered") {
     auto plan = plan_of_two();
     for (auto& worker : plan.workers) worker.is_shown = true;
