@@ -2,10 +2,10 @@
 
 #include "launcher/agent/blame.hpp"
 #include "launcher/agent/emit.hpp"
-#include "launcher/agent/restart_policy.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
+#include "launcher/report/event_text.hpp"
 
 #include <algorithm>
 #include <csignal>

@@ -1,7 +1,7 @@
 #include "launcher/agent/restart_policy.hpp"
 
 #include "launcher/agent/blame.hpp"
-#include "rendezvous/base/signal_name.hpp"
+#include "launcher/report/event_text.hpp"
 
 #include <algorithm>
 
@@ -23,15 +23,6 @@ std::chrono::milliseconds delay_after(int fast_failures, const RestartSettings& 
 }
 
 }  // namespace
-
-std::string describe_failure(const WorkerExited& exit) {
-  std::string text =
-      "rank " + std::to_string(exit.rank) + " (pid " + std::to_string(exit.pid) + ")";
-  if (exit.signal == 0) return text + " exited with code " + std::to_string(exit.exit_code);
-  text += " was killed by " + signal_name(exit.signal);
-  if (exit.is_out_of_memory) text += " (out of memory)";
-  return text;
-}
 
 std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits) {
   std::vector<WorkerExited> failures;

@@ -52,7 +52,4 @@ RestartDecision decide_after_attempt(const AttemptOutcome& outcome,
 /// unless nobody else failed.
 std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits);
 
-/// "rank 2 (pid 4711) was killed by SIGKILL", "rank 0 (pid 12) exited with code 3".
-std::string describe_failure(const WorkerExited& exit);
-
 }  // namespace ddprun

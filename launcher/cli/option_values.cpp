@@ -1,6 +1,7 @@
 #include "launcher/cli/option_values.hpp"
 
 #include "launcher/cli/cpu_list.hpp"
+#include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 
 // No machine comes near; keeps a slip of the finger from becoming a billion processes or map
 // entries.
-constexpr int kLocalRankMax = 1023;
+constexpr int kLocalRankMax = kLocalWorkersMax - 1;
 constexpr int kRankMax = 99'999'999;
 constexpr int kNodesMax = 1'000'000;
 constexpr double kSecondsMax = 365.0 * 24 * 3600;
@@ -101,10 +102,11 @@ Parsed<WorkerCount> parse_worker_count(const std::string& text) {
   if (text == "auto") return WorkerCount{Kind::automatic, 0};
   if (text == "cpu") return WorkerCount{Kind::cpu, 0};
   if (text == "gpu" || text == "cuda") return WorkerCount{Kind::gpu, 0};
-  if (const auto number = number_within(text, 1, kLocalRankMax + 1)) {
+  if (const auto number = number_within(text, 1, kLocalWorkersMax)) {
     return WorkerCount{Kind::number, *number};
   }
-  return ValueProblem{"is neither a number from 1 to 1024 nor auto, cpu or gpu"};
+  return ValueProblem{"is neither a number from 1 to " + std::to_string(kLocalWorkersMax) +
+                      " nor auto, cpu or gpu"};
 }
 
 Parsed<Affinity> parse_affinity(const std::string& text) {

@@ -6,6 +6,7 @@
 #include "launcher/plan/resolve_program.hpp"
 #include "launcher/plan/single_node.hpp"
 #include "launcher/plan/visible_gpus.hpp"
+#include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -14,9 +15,6 @@
 namespace ddprun {
 
 namespace {
-
-// The control page has a slot for each worker of a node, and this many slots.
-constexpr int kWorkersMax = 1024;
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
@@ -125,9 +123,9 @@ class Planner {
     } else if (workers_ == 0) {
       problem("--nproc_per_node: the number of CPUs cannot be read; give a number");
     }
-    if (workers_ > kWorkersMax) {
+    if (workers_ > kLocalWorkersMax) {
       problem("--nproc_per_node: " + std::to_string(workers_) + " workers are more than the " +
-              std::to_string(kWorkersMax) + " that one node may have");
+              std::to_string(kLocalWorkersMax) + " that one node may have");
       workers_ = 0;
     }
     if (options_.virtual_local_rank && !gpus_.empty() && workers_ > gpus) {

@@ -59,8 +59,7 @@ EventLine line(const WorkerExited& event) {
   if (event.was_stopped) {
     return {LogLevel::debug, event.attempt, who + " stopped with " + end_of(event) + after};
   }
-  auto text = who + (event.signal != 0 ? " was killed by " : " failed with ") + end_of(event);
-  return {LogLevel::warn, event.attempt, text + after};
+  return {LogLevel::warn, event.attempt, describe_failure(event) + after};
 }
 
 EventLine line(const WorkersStopping& event) {
@@ -107,6 +106,11 @@ EventLine line(const RunFinished& event) {
 
 EventLine line_for(const Event& event) {
   return std::visit([](const auto& value) { return line(value); }, event);
+}
+
+std::string describe_failure(const WorkerExited& worker) {
+  return rank_and_pid(worker.rank, worker.pid) +
+         (worker.signal != 0 ? " was killed by " : " failed with ") + end_of(worker);
 }
 
 std::string end_of(const WorkerExited& worker) {

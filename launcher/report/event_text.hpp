@@ -21,6 +21,9 @@ EventLine line_for(const Event& event);
 /// "exit code 3" or "SIGKILL (out of memory)".
 std::string end_of(const WorkerExited& worker);
 
+/// "rank 2 (pid 4711) was killed by SIGKILL", "rank 0 (pid 12) failed with exit code 3".
+std::string describe_failure(const WorkerExited& worker);
+
 /// "2" or "0, 1, 3-7"; ranks in ascending order.
 std::string format_ranks(std::vector<int> ranks);
 

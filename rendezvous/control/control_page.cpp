@@ -1,5 +1,6 @@
 #include "rendezvous/control/control_page.hpp"
 
+#include "rendezvous/base/local_workers.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>

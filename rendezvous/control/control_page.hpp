@@ -21,9 +21,6 @@
 
 namespace ddprun::control {
 
-inline constexpr int kLocalWorkersMax =
-    1024;  ///< far above the cores of any node; bounds the page's size
-
 /// What a worker has said of itself.
 enum class WorkerPhase : std::uint32_t {
   silent = 0,   ///< it does not link the runtime, or has not got there yet

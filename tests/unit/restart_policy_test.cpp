@@ -1,5 +1,7 @@
 #include "launcher/agent/restart_policy.hpp"
 
+#include "launcher/report/event_text.hpp"
+
 #include <doctest/doctest.h>
 
 #include <csignal>
@@ -76,7 +78,7 @@ TEST_SUITE("restart policy") {
         decide_after_attempt({.attempt = 2, .exits = {exited(0, 3), stopped(1)}}, settings);
     CHECK(last.action == Action::finish);
     CHECK(last.result == RunResult::failed);
-    CHECK(last.reason == "rank 0 (pid 100) exited with code 3; no restarts left of 2");
+    CHECK(last.reason == "rank 0 (pid 100) failed with exit code 3; no restarts left of 2");
   }
 
   TEST_CASE("a signal to the agent ends the run whatever the workers did") {
@@ -128,7 +130,7 @@ TEST_SUITE("restart policy") {
   }
 
   TEST_CASE("a failure is described by code or by the signal's name") {
-    CHECK(describe_failure(exited(2, 3)) == "rank 2 (pid 102) exited with code 3");
+    CHECK(describe_failure(exited(2, 3)) == "rank 2 (pid 102) failed with exit code 3");
     CHECK(describe_failure(killed(2, SIGKILL)) == "rank 2 (pid 102) was killed by SIGKILL");
     CHECK(describe_failure(killed(2, SIGRTMIN + 3)) == "rank 2 (pid 102) was killed by SIGRTMIN+3");
     auto out_of_memory = killed(0, SIGKILL);
