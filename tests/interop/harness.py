@@ -17,11 +17,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 INTERPRETER = os.environ.get("PYTHON_EXEC", "/usr/bin/python3")
 TIME_LIMIT = 200.0  # seconds; less than CTest's TIMEOUT, so that the output is shown
+GRACE = 20.0  # for a ddprun that is told to end after that
 SKIPPED = 77
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -33,18 +33,17 @@ def adopt_orphans():
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def living_children(but):
+def living_children():
     """Process ids and command lines of this process' children that have not ended."""
     children = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        pid = int(folder.name)
-        if int(parent) == os.getpid() and state not in "ZX" and pid not in but:
-            children[pid] = command.strip()
+        if int(parent) == os.getpid() and state not in "ZX":
+            children[int(folder.name)] = command.strip()
     return children
 
 
@@ -62,54 +61,45 @@ class Run:
         self._temporary.mkdir()
         # Files, as a process that stays behind would keep a pipe open.
         self._stdout, self._stderr = root / "stdout", root / "stderr"
-        # PyTorch's own cache of compiled code outlives its programs wherever it is.
         set_here = {"PYTHON_EXEC": INTERPRETER, "TMPDIR": str(self._temporary),
-                    "TORCHINDUCTOR_CACHE_DIR": str(root / "cache"),
                     "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         with open(self._stdout, "wb") as stdout, open(self._stderr, "wb") as stderr:
             self.process = subprocess.Popen(
                 [ddprun, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL,
                 stdout=stdout, stderr=stderr, env={**os.environ, **set_here, **(environment or {})})
 
-    def finish(self, time_limit=TIME_LIMIT, others=()):
-        """Waits for the end and returns what is left of the run: texts, none if all is well.
-
-        `others` are the process ids of children that do not belong to this run.
-        """
+    def finish(self, time_limit=TIME_LIMIT):
+        """Waits for the end and returns what is left of the run: texts, none if all is well."""
         left = []
         try:
             self.process.wait(time_limit)
         except subprocess.TimeoutExpired:
             left.append(f"ddprun itself, after {time_limit} s")
-            self.process.terminate()
-        while orphans := living_children(but=(self.process.pid, *others)):
+            self._end()
+        while orphans := living_children():
             for pid, command in orphans.items():
                 left.append(f"process {pid}: {command}")
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-        # A socket or shared memory lives as long as a process that has it; a file does not.
-        left += [f"file {path}" for path in self._temporary.rglob("*")]
-        self.code = self.process.wait()
+        # A socket lives as long as a process that has it; a file does not. What PyTorch has compiled
+        # it keeps for its next programs.
+        left += [f"file {path}" for path in self._temporary.rglob("*")
+                 if not path.relative_to(self._temporary).parts[0].startswith("torchinductor_")]
+        self.code = self.process.returncode
         self.stdout = self._stdout.read_text(errors="replace")
         self.stderr = self._stderr.read_text(errors="replace")
         return left
 
+    def _end(self):
+        self.process.terminate()
+        try:
+            self.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
     def close(self):
         self._scratch.cleanup()
-
-
-def wait_until(condition, what, seconds=30.0):
-    """Returns the first true value of condition(); fails with `what` if there is none in time."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come within {seconds} s")
-        time.sleep(0.01)
-    return value
 
 
 class RunTest(unittest.TestCase):
@@ -122,8 +112,9 @@ class RunTest(unittest.TestCase):
         self.addCleanup(run.close)
         return run
 
-    def finish(self, run, others=()):
-        self.assertEqual(run.finish(others=others), [], run.stdout + run.stderr)
+    def finish(self, run):
+        left = run.finish()
+        self.assertEqual(left, [], run.stdout + run.stderr)
         return run
 
     def run_ddprun(self, *arguments, environment=None):

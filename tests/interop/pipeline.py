@@ -1,4 +1,4 @@
-"""A model split over two workers, fed with micro-batches by send and recv, equals the whole model."""
+"""A model split over two workers, fed with micro-batches by send and recv, equals the whole."""
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""Two ranks add up twice; in between rank 1 ends with an error in each of the first two attempts."""
+"""Two ranks add up twice; in between rank 1 ends with an error in each of two attempts."""
 import os
 
 import torch

@@ -1,4 +1,4 @@
-"""A convolutional network on Fashion-MNIST with Adam learns quickly, and all ranks learn the same."""
+"""A convolutional network learns Fashion-MNIST quickly with Adam, and all ranks learn the same."""
 import gzip
 import os
 
