@@ -1,6 +1,7 @@
 #include "rendezvous/store/store_table.hpp"
 
 #include "rendezvous/wire/limits.hpp"
+#include "tests/support/store_printers.hpp"
 
 #include <doctest/doctest.h>
 
