@@ -3,6 +3,7 @@
 #include "launcher/agent/failure_text.hpp"
 #include "launcher/cli/command_line.hpp"
 #include "launcher/cli/environment.hpp"
+#include "launcher/config/load_config.hpp"
 #include "launcher/plan/describe_plan.hpp"
 #include "launcher/plan/host_facts.hpp"
 #include "launcher/plan/make_plan.hpp"
@@ -143,9 +144,9 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
 }
 
 int launch(const Invocation& invocation, const std::vector<std::string>& arguments) {
-  const auto command_line =
-      parse_command_line(arguments, process_environment,
-                         terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal), invocation);
+  const auto command_line = parse_command_line(
+      arguments, process_environment, terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal),
+      invocation, config_loader(process_environment));
   if (const auto* help = std::get_if<HelpText>(&command_line)) {
     return print(help->text);
   }

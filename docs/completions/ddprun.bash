@@ -7,7 +7,7 @@ _ddprun() {
     --signals_to_handle --shutdown_timeout --log_dir --redirects --tee --local_ranks_filter --duplicate_stdout_filters
     --duplicate_stderr_filters --logs_specs --event_log_handler --nnodes --rdzv_backend --rdzv_endpoint --rdzv_id
     --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix --ranks_filter --stdin
-    --exit_code --agent_store --events --omp_num_threads"
+    --exit_code --agent_store --events --omp_num_threads --config --node_name"
   # An '=' is a word of its own where bash breaks words at it.
   local valued="${previous}"
   if [[ "${current}" == "=" ]]; then
@@ -56,7 +56,7 @@ _ddprun() {
       mapfile -t COMPREPLY < <(compgen -d -- "${current}")
       return
       ;;
-    __events)
+    __events | __config)
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -f -- "${current}")
       return

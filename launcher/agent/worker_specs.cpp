@@ -87,6 +87,7 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
                     .local_rank = local_rank,
                     .arguments = worker.arguments,
                     .environment = to_environment(make_worker_env(plan, facts, local_rank)),
+                    .removed_variables = plan.removed_variables,
                     .cpus = worker.cpus,
                     .memory_node = worker.memory_node,
                     .open_files_max = plan.worker_open_files_max,

@@ -4,217 +4,32 @@
 #include "launcher/cli/option_table.hpp"
 #include "rendezvous/base/text.hpp"
 
-#include <algorithm>
-#include <cctype>
-#include <map>
+#include <utility>
 
 namespace ddprun {
 
-namespace {
-
-/// An option as it was given: its value and how to name the place in a message.
-struct Given {
-  std::string value;
-  std::string where;  ///< "--max_restarts=x" or "PET_MAX_RESTARTS=x"
-};
-
-std::string spelled(const OptionEntry& entry) {
-  return "--" + std::string(entry.name);
-}
-
-/// True for "-1" or "-.5": argparse takes these for values.
-bool is_negative_number(const std::string& text) {
-  const auto digits = text.substr(text.size() > 1 && text[1] == '.' ? 2 : 1);
-  return !digits.empty() && std::all_of(digits.begin(), digits.end(), [](unsigned char letter) {
-    return std::isdigit(letter) || letter == '.';
-  });
-}
-
-bool looks_like_option(const std::string& text) {
-  return text.size() > 1 && text[0] == '-' && !is_negative_number(text);
-}
-
-/// Reads the arguments up to the program's name.
-class Reader {
- public:
-  explicit Reader(const std::vector<std::string>& arguments) : arguments_(arguments) {}
-
-  void read() {
-    while (next_ < arguments_.size() && problem_.empty()) {
-      const auto& argument = arguments_[next_];
-      if (argument == "--") {
-        ++next_;
-        break;
-      }
-      if (argument.size() < 2 || argument[0] != '-') break;
-      ++next_;
-      if (argument[1] == '-') {
-        read_long(argument);
-      } else {
-        read_short(argument);
-      }
-    }
-  }
-
-  const std::string& problem() const { return problem_; }
-  const std::map<const OptionEntry*, Given>& given() const { return given_; }
-
-  /// The program and its arguments.
-  std::vector<std::string> rest() const {
-    return {arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end()};
-  }
-
- private:
-  void read_long(const std::string& argument) {
-    const auto equals = argument.find('=');
-    const auto typed = argument.substr(0, equals);
-    const auto* entry = find_abbreviated(typed);
-    if (entry == nullptr) return;
-    std::optional<std::string> value;
-    if (equals != std::string::npos) value = argument.substr(equals + 1);
-    take(*entry, typed, value);
-  }
-
-  /// "-r3", "-r=3", "-r 3", "-m" and flags in a row: "-mr3".
-  void read_short(const std::string& argument) {
-    for (std::size_t i = 1; i < argument.size() && problem_.empty(); ++i) {
-      const auto* entry = find_short(argument[i]);
-      if (entry == nullptr) {
-        problem_ = "unknown option " + argument + hint_for(argument.substr(1));
-        return;
-      }
-      const std::string typed = {'-', argument[i]};
-      if (entry->is_flag()) {
-        take(*entry, typed, std::nullopt);
-        continue;
-      }
-      std::optional<std::string> value;
-      if (i + 1 < argument.size()) value = argument.substr(i + (argument[i + 1] == '=' ? 2 : 1));
-      take(*entry, typed, value);
-      return;
-    }
-  }
-
-  void take(const OptionEntry& entry, const std::string& typed, std::optional<std::string> value) {
-    if (entry.is_flag()) {
-      if (value) {
-        problem_ = typed + " takes no value, but '" + *value + "' was given";
-        return;
-      }
-      given_[&entry] = {"1", spelled(entry)};
-      return;
-    }
-    if (!value) {
-      if (next_ == arguments_.size() || looks_like_option(arguments_[next_])) {
-        problem_ = typed + " needs a value: " + std::string(entry.value_name);
-        return;
-      }
-      value = arguments_[next_++];
-    }
-    given_[&entry] = {*value, spelled(entry) + "=" + *value};
-  }
-
-  const OptionEntry* find_short(char letter) const {
-    for (const auto& entry : option_table()) {
-      if (entry.short_name == letter) return &entry;
-    }
-    return nullptr;
-  }
-
-  const OptionEntry* find_abbreviated(const std::string& typed) {
-    const auto name = typed.substr(2);
-    if (const auto* entry = find_option(name)) return entry;
-    // An abbreviation that is good for torchrun stays so, whatever options ddprun adds.
-    for (const bool own : {false, true}) {
-      const auto matches = starting_with(canonical_name(name), own);
-      if (matches.size() == 1) return matches.front();
-      if (matches.size() > 1) {
-        std::vector<std::string> candidates;
-        candidates.reserve(matches.size());
-        for (const auto* match : matches) candidates.push_back(spelled(*match));
-        problem_ = typed + " is ambiguous: it could be " + join(candidates, ", ");
-        return nullptr;
-      }
-    }
-    problem_ = "unknown option " + typed + hint_for(name);
-    return nullptr;
-  }
-
-  static std::vector<const OptionEntry*> starting_with(const std::string& start, bool own) {
-    std::vector<const OptionEntry*> matches;
-    for (const auto& entry : option_table()) {
-      if (entry.is_own() == own && entry.name.substr(0, start.size()) == start) {
-        matches.push_back(&entry);
-      }
-    }
-    return matches;
-  }
-
-  /// mpirun's "-n 4", "-n4" and "-np 4".
-  static bool is_number_of_workers(const std::string& name) {
-    const auto number = name.substr(name.substr(0, 2) == "np" ? 2 : 1);
-    return name[0] == 'n' && number.find_first_not_of("=0123456789") == std::string::npos;
-  }
-
-  static std::string hint_for(const std::string& name) {
-    if (is_number_of_workers(name)) return "; did you mean --nproc_per_node?";
-    std::vector<std::string> names;
-    for (const auto& entry : option_table()) names.emplace_back(entry.name);
-    const auto nearest = nearest_word(canonical_name(name.substr(0, name.find('='))), names);
-    if (!nearest.empty()) return "; did you mean --" + nearest + "?";
-    return "; options of the program stand after its name";
-  }
-
-  const std::vector<std::string>& arguments_;
-  std::size_t next_ = 0;
-  std::string problem_;
-  std::map<const OptionEntry*, Given> given_;
-};
-
-/// The first of the entry's environment variables that is set. An empty one counts as not set:
-/// that is how scripts leave what they do not use.
-std::optional<Given> from_variables(const OptionEntry& entry,
-                                    const EnvironmentLookup& environment) {
-  if (entry.variables.empty()) return std::nullopt;
-  for (const auto& name : split(entry.variables, ' ')) {
-    const auto value = environment(name);
-    if (value && !value->empty()) return Given{*value, name + "=" + *value};
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 CommandLine parse_command_line(const std::vector<std::string>& arguments,
                                const EnvironmentLookup& environment, int columns,
-                               const Invocation& invocation) {
-  Reader reader(arguments);
-  reader.read();
-  if (reader.given().contains(find_option("help"))) return HelpText{help_text(columns, invocation)};
-  if (reader.given().contains(find_option("version"))) return HelpText{version_text()};
+                               const Invocation& invocation, const ConfigLoader& load_config) {
+  const auto words = read_arguments(arguments);
+  if (words.given.contains(find_option("help"))) return HelpText{help_text(columns, invocation)};
+  if (words.given.contains(find_option("version"))) return HelpText{version_text()};
 
+  const auto values = gather_values(words, environment, load_config);
   LaunchOptions options;
-  UsageProblem usage;
-  for (const auto& entry : option_table()) {
-    const auto found = reader.given().find(&entry);
-    const auto given = found != reader.given().end() ? std::optional(found->second)
-                                                     : from_variables(entry, environment);
-    if (!given) continue;
-    const auto problem = entry.apply(options, given->value);
-    if (!problem.empty()) usage.problems.push_back(given->where + ": " + problem);
-  }
-  const auto rest = reader.rest();
-  if (!reader.problem().empty()) {
-    usage.problems.push_back(reader.problem());
-  } else if (rest.empty()) {
+  UsageProblem usage{values.problems};
+  for (auto& problem : apply_values(values, options)) usage.problems.push_back(std::move(problem));
+  if (!words.problem.empty()) {
+    usage.problems.push_back(words.problem);
+  } else if (values.command.empty() && values.problems.empty()) {
     usage.problems.push_back("no program given: " + invocation.name +
                              " [options] PROGRAM [arguments]");
   }
   const auto forbidden = adopt_habits(options, invocation.persona);
   if (!forbidden.empty()) usage.problems.push_back(forbidden);
   if (!usage.problems.empty()) return usage;
-  options.program = rest.front();
-  options.program_arguments.assign(rest.begin() + 1, rest.end());
+  options.program = values.command.front();
+  options.program_arguments.assign(values.command.begin() + 1, values.command.end());
   return options;
 }
 

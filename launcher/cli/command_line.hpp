@@ -1,8 +1,10 @@
 // From the arguments and the environment to LaunchOptions, by argparse's rules, which torchrun's
 // users know: options end at the program's name, abbreviations of long options work while they are
-// unambiguous, an argument beats a PET_ variable, a variable beats the default.
+// unambiguous, an argument beats a PET_ variable, a variable beats a configuration file, a file
+// beats the default.
 #pragma once
 
+#include "launcher/cli/given_values.hpp"
 #include "launcher/cli/invocation.hpp"
 #include "launcher/cli/launch_options.hpp"
 #include <ddprun/worker_env.hpp>
@@ -18,18 +20,14 @@ struct HelpText {
   std::string text;
 };
 
-/// The command line cannot be obeyed: a line for each problem. Exit code 2.
-struct UsageProblem {
-  std::vector<std::string> problems;
-};
-
 using CommandLine = std::variant<LaunchOptions, HelpText, UsageProblem>;
 
 /// `arguments` without ddprun's own name, which is in `invocation`; `columns` is the width for the
-/// help text. Never throws on account of what it reads.
+/// help text, `load_config` reads the file of --config. Never throws on account of what it reads.
 CommandLine parse_command_line(const std::vector<std::string>& arguments,
                                const EnvironmentLookup& environment, int columns = 80,
-                               const Invocation& invocation = {});
+                               const Invocation& invocation = {},
+                               const ConfigLoader& load_config = {});
 
 /// The problems as lines for standard error, each behind the `name` that was typed.
 std::string describe(const UsageProblem& problem, const std::string& name = "ddprun");

@@ -80,6 +80,24 @@ enum class ExitCodePolicy {
   worker,    ///< the root cause's own: its exit code, or 128 plus its signal
 };
 
+/// A variable of the workers that a configuration file sets or removes.
+struct EnvironmentChange {
+  std::string name;
+  std::optional<std::string> value;  ///< nothing: removed
+
+  bool operator==(const EnvironmentChange&) const = default;
+};
+
+/// What a configuration file says beyond the values of options.
+struct FromConfig {
+  std::vector<EnvironmentChange> environment;
+  std::vector<std::string> notes;  ///< how this node was found in it
+  std::string hash;                ///< of `text`; empty if there is no file
+  std::string text;  ///< the file in canonical form, references not replaced: the same on all nodes
+
+  bool operator==(const FromConfig&) const = default;
+};
+
 struct LaunchOptions {
   std::string program;                         ///< as typed
   std::vector<std::string> program_arguments;  ///< everything after it, untouched
@@ -131,6 +149,10 @@ struct LaunchOptions {
   std::optional<std::uint16_t> master_port;
   std::string local_addr;
   std::optional<bool> agent_store;  ///< nothing: as torchrun's variable says
+
+  std::string config;
+  std::string node_name;
+  FromConfig from_config;
 
   bool dry_run = false;
 

@@ -226,6 +226,12 @@ constexpr OptionEntry kOwn[] = {
     {"pass_local_rank", 0, "", OptionGroup::own, "", "",
      "Put --local_rank=N before the program's arguments, as torch.distributed.launch did.",
      set_flag<&Options::pass_local_rank>},
+    {"config", 0, "FILE", OptionGroup::own, "", "",
+     "Take program and options from this JSON file, the same for all nodes. Arguments and "
+     "variables beat it.",
+     set_name<&Options::config>},
+    {"node_name", 0, "NAME", OptionGroup::own, "DDPRUN_NODE", "found by its host name or address",
+     "Which of the nodes in the file of --config this one is.", set_name<&Options::node_name>},
     {"dry_run", 0, "", OptionGroup::own, "", "",
      "Print what would be run, with its environment, and start nothing.",
      set_flag<&Options::dry_run>},

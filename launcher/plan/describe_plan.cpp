@@ -113,6 +113,10 @@ std::string describe_plan(const LaunchPlan& plan) {
   if (plan.log_dir) text += "logs: " + run_folder(*plan.log_dir, plan).string() + "\n";
   if (plan.error_file) text += "error file of ddprun: " + plan.error_file->string() + "\n";
   if (plan.events_file) text += "events: " + plan.events_file->string() + "\n";
+  if (!plan.config_hash.empty()) text += "configuration: hash " + plan.config_hash + "\n";
+  if (!plan.removed_variables.empty()) {
+    text += "not inherited by the workers: " + join(plan.removed_variables, ", ") + "\n";
+  }
   for (const auto& note : plan.notes) text += "note: " + note + "\n";
   std::vector<Variables> variables;
   for (const auto& worker : plan.workers) variables.push_back(variables_of(plan, worker));

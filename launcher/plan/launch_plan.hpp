@@ -51,6 +51,8 @@ struct LaunchPlan {
   std::vector<std::string> stderr_filters{};
   std::optional<int> stdin_rank{};  ///< whose standard input is the agent's; nobody's if absent
   std::vector<int> ranks_filter{};  ///< ranks whose output is shown; empty: all that is_shown says
+  /// Inherited variables that no worker gets.
+  std::vector<std::string> removed_variables{};
 
   /// Soft limit of open files for the workers, as ddprun raises its own; 0: the agent's.
   std::uint64_t worker_open_files_max = 0;
@@ -73,6 +75,11 @@ struct LaunchPlan {
   std::optional<std::filesystem::path> events_file;
   /// Where a launcher above this one expects to read of a failure (TORCHELASTIC_ERROR_FILE).
   std::optional<std::filesystem::path> error_file{};
+
+  /// The file of --config in canonical form, the same on all nodes (at most kJsonBytesMax bytes),
+  /// and its hash; empty without a file.
+  std::string config_text{};
+  std::string config_hash{};
 
   /// What the operator should be told once: a default that may surprise, an option without effect.
   std::vector<std::string> notes{};

@@ -73,6 +73,12 @@ class Planner {
     plan_.shutdown_timeout = options_.shutdown_timeout;
     plan_.exit_code = options_.exit_code;
     if (!options_.events.empty()) plan_.events_file = options_.events;
+    plan_.config_text = options_.from_config.text;
+    plan_.config_hash = options_.from_config.hash;
+    for (const auto& note : options_.from_config.notes) plan_.notes.push_back(note);
+    for (const auto& change : options_.from_config.environment) {
+      if (!change.value) plan_.removed_variables.push_back(change.name);
+    }
     const auto error_file = facts_.environment("TORCHELASTIC_ERROR_FILE").value_or("");
     if (!error_file.empty()) plan_.error_file = error_file;
   }
@@ -213,7 +219,11 @@ class Planner {
   Environment environment_of(int local_rank) const {
     std::vector<std::string> signals;
     for (const int signal : options_.signals_to_handle) signals.push_back(signal_name(signal));
-    Environment environment = {{"TORCHELASTIC_SIGNALS_TO_HANDLE", join(signals, ",")}};
+    Environment environment;
+    for (const auto& change : options_.from_config.environment) {
+      if (change.value) environment.emplace_back(change.name, *change.value);
+    }
+    environment.emplace_back("TORCHELASTIC_SIGNALS_TO_HANDLE", join(signals, ","));
     // Only the present name of this switch: PyTorch since 2.2 warns of the old one.
     if (!facts_.environment("TORCH_NCCL_ASYNC_ERROR_HANDLING")) {
       environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
@@ -257,6 +267,18 @@ class Planner {
   std::vector<std::string> problems_;
 };
 
+/// The facts as they are for workers whose environment a configuration file changes.
+HostFacts with_environment(HostFacts facts, const std::vector<EnvironmentChange>& changes) {
+  facts.environment = [inherited = facts.environment,
+                       changes](const std::string& name) -> std::optional<std::string> {
+    for (const auto& change : changes) {
+      if (change.name == name) return change.value;
+    }
+    return inherited(name);
+  };
+  return facts;
+}
+
 }  // namespace
 
 bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank) {
@@ -267,7 +289,8 @@ bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank) 
 
 std::variant<LaunchPlan, UsageProblem> make_plan(const LaunchOptions& options,
                                                  const HostFacts& facts) {
-  return Planner(options, facts).make();
+  const auto workers_facts = with_environment(facts, options.from_config.environment);
+  return Planner(options, workers_facts).make();
 }
 
 }  // namespace ddprun

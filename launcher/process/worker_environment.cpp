@@ -1,5 +1,6 @@
 #include "launcher/process/worker_environment.hpp"
 
+#include <algorithm>
 #include <unistd.h>
 
 namespace ddprun {
@@ -13,6 +14,7 @@ std::vector<std::string> own_environment() {
 }
 
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& added,
+                                            const std::vector<std::string>& removed,
                                             const std::string& marker_name,
                                             const std::string& marker_value) {
   std::vector<std::string> environment;
@@ -21,7 +23,8 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
     const auto name = text.substr(0, text.find('='));
     if (name == marker_name) {
       marker += ":" + text.substr(std::min(name.size() + 1, text.size()));
-    } else if (!added.contains(name)) {
+    } else if (!added.contains(name) &&
+               std::find(removed.begin(), removed.end(), name) == removed.end()) {
       environment.push_back(text);
     }
   }

@@ -11,9 +11,10 @@ namespace ddprun {
 /// This process' environment, as NAME=value.
 std::vector<std::string> own_environment();
 
-/// This process' environment with `added` laid over it and the marker put in, as NAME=value. A run
-/// inside a worker of another run keeps the outer marker beside its own.
+/// This process' environment without `removed`, with `added` laid over it and the marker put in, as
+/// NAME=value. A run inside a worker of another run keeps the outer marker beside its own.
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& added,
+                                            const std::vector<std::string>& removed,
                                             const std::string& marker_name,
                                             const std::string& marker_value);
 

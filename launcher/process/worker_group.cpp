@@ -73,7 +73,8 @@ std::optional<StartFailure> WorkerGroup::Impl::fork_worker(const WorkerSpec& spe
                            : -1);
   const ProcessRequest request{
       .arguments = spec.arguments,
-      .environment = worker_environment(spec.environment, marker_name, marker_value),
+      .environment =
+          worker_environment(spec.environment, spec.removed_variables, marker_name, marker_value),
       .folder = spec.folder.string(),
       .cpus = spec.cpus,
       .memory_node = spec.memory_node,

@@ -29,6 +29,7 @@ struct WorkerSpec {
   int local_rank = 0;
   std::vector<std::string> arguments;              ///< program (a path) first
   std::map<std::string, std::string> environment;  ///< laid over the agent's own
+  std::vector<std::string> removed_variables{};    ///< not inherited from the agent
   std::filesystem::path folder;                    ///< to run in; empty: the agent's
   std::vector<int> cpus;                           ///< affinity; empty: the agent's
   int memory_node = -1;                            ///< NUMA node to prefer; -1: as the agent's

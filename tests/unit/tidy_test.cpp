@@ -78,6 +78,7 @@ const std::vector<Arrow> kArrows = {
     {"rendezvous/wire/", {"rendezvous/base/", "rendezvous/wire/"}},
     {"rendezvous/store/", {"rendezvous/base/", "rendezvous/wire/", "rendezvous/store/"}},
     {"launcher/cli/", {"rendezvous/base/", "launcher/cli/"}},
+    {"launcher/config/", {"rendezvous/base/", "launcher/cli/", "launcher/config/"}},
     {"launcher/plan/", {"rendezvous/base/", "launcher/cli/", "launcher/plan/"}},
     {"launcher/report/", {"rendezvous/base/", "launcher/plan/", "launcher/report/"}},
     {"launcher/process/",

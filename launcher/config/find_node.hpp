@@ -1,0 +1,38 @@
+// Which of a file's nodes this machine is. The decision is a pure function of what the machine
+// knows about itself.
+#pragma once
+
+#include "launcher/config/config_file.hpp"
+#include <ddprun/worker_env.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+struct NodeClues {
+  std::optional<GivenValue> node_name;  ///< --node_name or DDPRUN_NODE
+  std::optional<GivenValue> node_rank;  ///< --node_rank or PET_NODE_RANK
+  std::vector<std::string> host_names;  ///< of this machine, as it calls itself
+  std::vector<std::string> addresses;   ///< of its interfaces, loopback left out
+  EnvironmentLookup environment;        ///< in which schedulers leave an index
+};
+
+struct FoundNode {
+  std::string name;
+  std::optional<std::size_t> index;  ///< in ConfigFile::nodes; nothing if the file names no nodes
+  std::string how;                   ///< "its host name is gpu001"
+
+  bool operator==(const FoundNode&) const = default;
+};
+
+/// The first of these that fits exactly one node: --node_name, --node_rank (by arguments or
+/// variables), the host's name (as it is, then up to its first dot), an address of an interface, an
+/// index that the scheduler gives. A name comes before the scheduler's index since a file may well
+/// list more nodes than the scheduler gave to this job. Otherwise a problem.
+std::variant<FoundNode, UsageProblem> find_node(const ConfigFile& file, const NodeClues& clues);
+
+}  // namespace ddprun

@@ -1,0 +1,19 @@
+// One character of a text in JSON: plain or escaped. For the reader of json.hpp; pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+struct JsonCharacter {
+  std::string text{};     ///< in UTF-8
+  std::size_t bytes = 1;  ///< that it takes where it was read; at least 1
+  std::string problem{};  ///< why it may not stand in a text; empty: it may
+};
+
+/// The character at the beginning of `rest`, which is not empty.
+JsonCharacter next_character(std::string_view rest);
+
+}  // namespace ddprun

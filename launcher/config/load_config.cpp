@@ -1,0 +1,125 @@
+#include "launcher/config/load_config.hpp"
+
+#include "launcher/config/resolve_config.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <arpa/inet.h>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace {
+
+UsageProblem unreadable(const std::string& path, const std::string& reason) {
+  return UsageProblem{{"--config=" + path + ": " + reason}};
+}
+
+/// Closes itself.
+class File {
+ public:
+  // Without waiting for somebody who writes into a pipe of this name.
+  explicit File(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+std::vector<std::string> host_names() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return {};
+  return {std::string(name.data())};
+}
+
+std::string address_text(const sockaddr* address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* bytes = nullptr;
+  if (address->sa_family == AF_INET) {
+    bytes = &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+  } else if (address->sa_family == AF_INET6) {
+    bytes = &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  }
+  if (bytes == nullptr) return {};
+  const auto* written = ::inet_ntop(address->sa_family, bytes, text.data(), text.size());
+  return written == nullptr ? "" : written;
+}
+
+/// Of all interfaces but loopback.
+std::vector<std::string> interface_addresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return addresses;
+  for (const auto* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    auto text = address_text(entry->ifa_addr);
+    if (!text.empty()) addresses.push_back(std::move(text));
+  }
+  ::freeifaddrs(list);
+  return addresses;
+}
+
+std::variant<ConfigValues, UsageProblem> load(const ConfigRequest& request,
+                                              const EnvironmentLookup& environment) {
+  auto text = read_config_text(request.file);
+  if (auto* problem = std::get_if<UsageProblem>(&text)) return std::move(*problem);
+  auto file = read_config(request.file, std::get<std::string>(text));
+  if (auto* problem = std::get_if<UsageProblem>(&file)) return std::move(*problem);
+  auto clues = gather_node_clues(environment);
+  clues.node_name = request.node_name;
+  clues.node_rank = request.node_rank;
+  auto node = find_node(std::get<ConfigFile>(file), clues);
+  if (auto* problem = std::get_if<UsageProblem>(&node)) return std::move(*problem);
+  return resolve_config(std::get<ConfigFile>(file), std::get<FoundNode>(node), environment);
+}
+
+}  // namespace
+
+std::variant<std::string, UsageProblem> read_config_text(const std::string& path) {
+  const File file(path);
+  if (file.fd() < 0) return unreadable(path, std::strerror(errno));
+  struct stat status {};
+  if (::fstat(file.fd(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    return unreadable(path, "is not a regular file");
+  }
+  std::string text;
+  // One byte more than is read tells a file that is too long.
+  while (text.size() <= kJsonBytesMax) {
+    std::array<char, 65536> block;
+    const auto bytes = ::read(file.fd(), block.data(), block.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) return unreadable(path, std::strerror(errno));
+    if (bytes == 0) break;
+    text.append(block.data(), static_cast<std::size_t>(bytes));
+  }
+  return text;
+}
+
+NodeClues gather_node_clues(const EnvironmentLookup& environment) {
+  NodeClues clues;
+  clues.host_names = host_names();
+  clues.addresses = interface_addresses();
+  clues.environment = environment;
+  return clues;
+}
+
+ConfigLoader config_loader(const EnvironmentLookup& environment) {
+  return [environment](const ConfigRequest& request) { return load(request, environment); };
+}
+
+}  // namespace ddprun

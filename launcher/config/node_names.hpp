@@ -1,0 +1,18 @@
+// Names of many machines in one text, as Slurm writes them: "gpu[001-064,070],login". Pure.
+#pragma once
+
+#include "launcher/cli/option_values.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun {
+
+/// More than any cluster has; keeps a slip of the finger from becoming a billion names.
+constexpr std::size_t kNodeNamesMax = 16'384;
+
+/// All names, in the order of the text. A number that begins with 0 keeps its width.
+Parsed<std::vector<std::string>> expand_node_names(std::string_view text);
+
+}  // namespace ddprun

@@ -1,0 +1,164 @@
+#include "launcher/config/resolve_config.hpp"
+
+#include "launcher/config/identity.hpp"
+#include "launcher/config/interpolation.hpp"
+
+#include <algorithm>
+
+namespace ddprun {
+
+namespace {
+
+using Kind = JsonValue::Kind;
+
+class Resolver {
+ public:
+  Resolver(const ConfigFile& file, const FoundNode& node, const EnvironmentLookup& environment)
+      : file_(file), node_(node), environment_(environment) {}
+
+  std::variant<ConfigValues, UsageProblem> resolve() {
+    add_sections();
+    add_node();
+    add_command();
+    values_.settings.text = canonical_json(file_.root);
+    values_.settings.hash = config_hash(values_.settings.text);
+    if (!problems_.empty()) return describe_problems(file_.name, std::move(problems_));
+    return std::move(values_);
+  }
+
+ private:
+  void add_sections() {
+    for (const auto& section : section_names()) {
+      const auto* member = file_.root.find(section.name);
+      if (member != nullptr)
+        add_settings(section.section, member->value, std::string(section.name));
+    }
+  }
+
+  void add_settings(ConfigSection section, const JsonValue& object, const std::string& path) {
+    for (const auto& setting : settings_in(section, object, path)) add_setting(setting);
+    const auto* environment = object.find("environment");
+    if (section == ConfigSection::node && environment != nullptr) {
+      add_environment(environment->value, path + ".environment");
+    }
+  }
+
+  void add_setting(const ConfigSetting& setting) {
+    const auto& value = setting.member->value;
+    const auto shape = shape_of(*setting.option);
+    const auto written = std::get<std::string>(option_text(shape, value));
+    auto text = replaced(written, value.at, setting.path);
+    if (!text) return;
+    if (shape.takes_boolean && (*text == "true" || *text == "false")) {
+      text = *text == "true" ? "1" : "0";
+    }
+    LaunchOptions scratch;
+    const auto problem = setting.option->apply(scratch, *text);
+    if (!problem.empty()) {
+      problems_.push_back({value.at, setting.path, json_quoted(*text) + " " + problem});
+    } else if (has_reference(written)) {
+      set(*setting.option, *text, value.at, setting.path + " (" + written + ")");
+    } else {
+      set(*setting.option, *text, value.at, setting.path);
+    }
+  }
+
+  void set(const OptionEntry& option, const std::string& text, TextPosition at,
+           const std::string& path) {
+    values_.options[&option] = {text, place_of(file_.name, at, path)};
+  }
+
+  void add_environment(const JsonValue& object, const std::string& path) {
+    auto& changes = values_.settings.environment;
+    for (const auto& variable : object.members) {
+      EnvironmentChange change{variable.key, std::nullopt};
+      if (!variable.value.is(Kind::null)) {
+        change.value =
+            replaced(variable.value.text, variable.value.at, member_path(path, variable.key));
+      }
+      std::erase_if(changes, [&](const auto& earlier) { return earlier.name == change.name; });
+      changes.push_back(std::move(change));
+    }
+  }
+
+  void add_node() {
+    if (!node_.index) return;
+    const auto& node = file_.nodes[*node_.index];
+    const auto& entries = file_.root.find("nodes")->value.elements;
+    const auto path = element_path("nodes", node.entry);
+    add_settings(ConfigSection::node, entries[node.entry], path);
+    values_.settings.notes.push_back(
+        "this machine is node " + node_.name + " (" + std::to_string(*node_.index + 1) + " of " +
+        std::to_string(file_.nodes.size()) + ") of " + file_.name + ": " + node_.how);
+    if (file_.nodes.size() < 2) return;
+    // What several nodes need to find each other, unless the file says it.
+    const auto& first = file_.nodes.front();
+    const auto at = entries[node.entry].at;
+    derive("nnodes", std::to_string(file_.nodes.size()), file_.root.find("nodes")->at, "nodes");
+    derive("node_rank", std::to_string(*node_.index), at, path);
+    if (!node.address.empty()) derive("local_addr", node.address, at, path + ".address");
+    const bool is_elsewhere = is_set("master_addr") || is_set("standalone");
+    if (!is_elsewhere) {
+      derive("rdzv_endpoint", endpoint_text(first.address.empty() ? first.name : first.address),
+             entries.front().at, first.address.empty() ? "nodes[0].name" : "nodes[0].address");
+    }
+  }
+
+  /// An IPv6 address needs brackets where a port may follow.
+  static std::string endpoint_text(const std::string& host) {
+    return host.find(':') == std::string::npos ? host : "[" + host + "]";
+  }
+
+  bool is_set(const char* name) const { return values_.options.contains(find_option(name)); }
+
+  void derive(const char* name, const std::string& text, TextPosition at, const std::string& path) {
+    if (!is_set(name)) set(*find_option(name), text, at, path);
+  }
+
+  void add_command() {
+    const auto* job = file_.root.find("job");
+    const auto* command = job == nullptr ? nullptr : job->value.find("command");
+    if (command == nullptr) return;
+    const auto& words = command->value.elements;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      // The program itself passes no more replacement, the arguments do.
+      const auto use = i == 0 ? TextUse::value : TextUse::program_argument;
+      const auto word = replaced(words[i].text, words[i].at, element_path("job.command", i), use);
+      values_.command.push_back(word.value_or(""));
+    }
+  }
+
+  std::optional<std::string> replaced(const std::string& text, TextPosition at,
+                                      const std::string& path, TextUse use = TextUse::value) {
+    const auto known = [this](const std::string& name) { return look_up(name); };
+    auto result = interpolate(text, known, use);
+    if (const auto* problem = std::get_if<ValueProblem>(&result)) {
+      problems_.push_back({at, path, problem->text});
+      return std::nullopt;
+    }
+    return std::get<std::string>(result);
+  }
+
+  std::optional<std::string> look_up(const std::string& name) const {
+    if (name == "node.name") return node_.name;
+    if (name == "node.index") return std::to_string(node_.index.value_or(0));
+    if (name == "node.address" && node_.index) return file_.nodes[*node_.index].address;
+    return environment_(name);
+  }
+
+  const ConfigFile& file_;
+  const FoundNode& node_;
+  const EnvironmentLookup& environment_;
+  ConfigValues values_;
+  std::vector<TextProblem> problems_;
+};
+
+}  // namespace
+
+std::variant<ConfigValues, UsageProblem> resolve_config(const ConfigFile& file,
+                                                        const FoundNode& node,
+                                                        const EnvironmentLookup& environment) {
+  return Resolver(file, node, environment).resolve();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,162 @@
+// The small parts of configuration files: names of many nodes, references to variables, shapes.
+#include "launcher/config/interpolation.hpp"
+#include "launcher/config/key_table.hpp"
+#include "launcher/config/node_names.hpp"
+#include "launcher/plan/macros.hpp"
+#include "rendezvous/base/text.hpp"
+#include "tests/support/command_lines.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+namespace {
+
+std::string text_of(const Parsed<std::string>& parsed) {
+  const auto* problem = std::get_if<ValueProblem>(&parsed);
+  return problem == nullptr ? std::get<std::string>(parsed) : "problem: " + problem->text;
+}
+
+std::string names_in(const std::string& text) {
+  const auto names = expand_node_names(text);
+  const auto* problem = std::get_if<ValueProblem>(&names);
+  return problem == nullptr ? join(std::get<std::vector<std::string>>(names), " ")
+                            : "problem: " + problem->text;
+}
+
+std::string replaced(const std::string& text, TextUse use = TextUse::value) {
+  return text_of(interpolate(
+      text, lookup_in({{"A", "one"}, {"EMPTY", ""}, {"PRICE", "5$"}, {"node.name", "n1"}}), use));
+}
+
+}  // namespace
+
+TEST_SUITE("node names") {
+  TEST_CASE("ranges stand for their numbers, with the width of the first") {
+    CHECK(names_in("login") == "login");
+    CHECK(names_in("gpu[1-3]") == "gpu1 gpu2 gpu3");
+    CHECK(names_in("gpu[008-010].lan") == "gpu008.lan gpu009.lan gpu010.lan");
+    CHECK(names_in("n[1,7,9-10],login") == "n1 n7 n9 n10 login");
+    CHECK(names_in("r[1-2]n[1-2]") == "r1n1 r1n2 r2n1 r2n2");
+    CHECK(names_in("10.0.0.[1-2]") == "10.0.0.1 10.0.0.2");
+    CHECK(names_in("[3-4]") == "3 4");
+  }
+
+  TEST_CASE("what is no list of names is told why") {
+    CHECK(names_in("") == "problem: has an empty name");
+    CHECK(names_in("a,,b") == "problem: has an empty name");
+    CHECK(names_in("a[1-2") == "problem: has a '[' without its ']'");
+    CHECK(names_in("a[x]") ==
+          "problem: has 'x' in brackets, which is neither a number nor a range");
+    CHECK(contains(names_in("a[]"), "neither a number nor a range"));
+    CHECK(contains(names_in("a[1-2-3]"), "neither a number nor a range"));
+    CHECK(names_in("a[3-1]") == "problem: has a range that runs backwards: 3-1");
+    CHECK(names_in("a[01-100]") == "problem: has a range whose ends differ in width: 01-100");
+    CHECK(contains(names_in("a b"), "has ' ' in a name"));
+    CHECK(contains(names_in("a]"), "has ']' in a name"));
+    CHECK(contains(names_in("${HOST}"), "has '$' in a name"));
+  }
+
+  TEST_CASE("the number of names is bounded, however they are written") {
+    CHECK(std::get<std::vector<std::string>>(expand_node_names("n[1-16384]")).size() ==
+          kNodeNamesMax);
+    for (const char* text : {"n[1-16385]", "n[1-999999999]", "n[0-9999,10000-19999]",
+                             "n[1-200]m[1-200]", "n[1-16384],m"}) {
+      CHECK(names_in(text) == "problem: stands for more than 16384 names");
+    }
+    CHECK(contains(names_in("n[1-9999999999]"), "neither a number nor a range"));
+  }
+}
+
+TEST_SUITE("references to variables") {
+  TEST_CASE("a reference stands for the variable, its default, or a problem") {
+    CHECK(replaced("plain") == "plain");
+    CHECK(replaced("<${A}>") == "<one>");
+    CHECK(replaced("${node.name}-${A}") == "n1-one");
+    CHECK(replaced("${B:-two}") == "two");
+    CHECK(replaced("${A:-two}") == "one");
+    CHECK(replaced("${B:-}") == "");
+    CHECK(replaced("${EMPTY}") == "");
+    CHECK(replaced("${EMPTY:-two}") == "two");
+    CHECK(replaced("$${A} costs 5$$") == "${A} costs 5$");
+    CHECK(replaced("${B:?set it to the job's number}") ==
+          "problem: B is not set: set it to the job's number");
+    CHECK(contains(replaced("${B}"), "problem: B is not set; ${B:-TEXT} would give it a default"));
+    // A value is no text to replace in.
+    CHECK(replaced("${PRICE}{A}") == "5${A}");
+  }
+
+  TEST_CASE("what is no reference is a problem, not a text") {
+    CHECK(contains(replaced("$A"), "neither ${NAME} nor $$"));
+    CHECK(contains(replaced("100$"), "neither ${NAME} nor $$"));
+    CHECK(contains(replaced("${A"), "has a ${ without its }"));
+    CHECK(contains(replaced("${}"), "does not begin with a variable's name"));
+    CHECK(contains(replaced("${1A}"), "does not begin with a variable's name"));
+    CHECK(contains(replaced("${A:+x}"), "neither :- with a default nor :? with a message"));
+    CHECK(reference_problem("${B}") == "");
+    CHECK(contains(reference_problem("${B"), "without its }"));
+  }
+
+  TEST_CASE("an argument of the program reads the same after the launcher's own replacements") {
+    const auto argument = [](const std::string& text) {
+      return expand_macros(replaced(text, TextUse::program_argument), 3);
+    };
+    CHECK(argument("--out=${A}/${local_rank}") == "--out=one/3");
+    CHECK(argument("$${local_rank}") == "${local_rank}");
+    CHECK(argument("${PRICE}local_rank") == "5$local_rank");
+    CHECK(argument("$$$$") == "$$");
+  }
+
+  TEST_CASE("the length of what a text becomes is bounded") {
+    const auto lookup = lookup_in({{"A", std::string(kInterpolatedBytesMax / 2, 'x')}});
+    CHECK(std::get<std::string>(interpolate("${A}${A}", lookup)).size() ==
+          kInterpolatedBytesMax - 1);
+    CHECK(contains(text_of(interpolate("${A}${A}${A}", lookup)), "becomes longer than 131071"));
+  }
+}
+
+TEST_SUITE("configuration keys") {
+  TEST_CASE("an option's place and the values it takes follow from the option table") {
+    const auto shape = [](const char* name) {
+      return describe_shape(shape_of(*find_option(name)));
+    };
+    CHECK(shape("module") == "true or false");
+    CHECK(shape("max_restarts") == "a number");
+    CHECK(shape("nproc_per_node") == "a number or one of auto, cpu, gpu");
+    CHECK(shape("exit_code") == "one of torchrun, worker");
+    CHECK(shape("log_dir") == "a text");
+    CHECK(shape("signals_to_handle") == "a text or an array");
+    CHECK(shape("rdzv_conf") == "a text or an object");
+    CHECK(shape("redirects") == "a number or a text or an object");
+    CHECK(shape("nnodes") == "a number or a text");
+    CHECK(section_of(*find_option("max_restarts")) == ConfigSection::restart);
+    CHECK(section_of(*find_option("nproc_per_node")) == ConfigSection::node);
+    CHECK(section_of(*find_option("tee")) == ConfigSection::logs);
+    CHECK(section_of(*find_option("help")) == ConfigSection::none);
+  }
+
+  TEST_CASE("every option has a place in the file or is one of the few for the command line") {
+    std::vector<std::string> without;
+    for (const auto& option : option_table()) {
+      if (section_of(option) == ConfigSection::none) without.emplace_back(option.name);
+      const auto described = describe_shape(shape_of(option));
+      CHECK_MESSAGE(!described.empty(), option.name);
+    }
+    CHECK(without == std::vector<std::string>{"node_rank", "config", "node_name", "dry_run", "help",
+                                              "version"});
+  }
+
+  TEST_CASE("no key is both known and missing") {
+    for (const auto& missing : missing_keys()) {
+      const auto parts = split(missing.path, '.');
+      const auto* option = find_option(parts.back());
+      if (option == nullptr) continue;
+      for (const auto& section : section_names()) {
+        const bool is_here = section.name == parts.front() ||
+                             (parts.front() == "nodes" && section.name == "defaults");
+        CHECK_MESSAGE(!(is_here && section.section == section_of(*option)), missing.path);
+      }
+    }
+  }
+}

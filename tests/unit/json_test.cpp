@@ -1,0 +1,165 @@
+#include "launcher/config/json.hpp"
+
+#include "launcher/config/identity.hpp"
+#include "tests/support/command_lines.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using ddprun::test::contains;
+
+namespace {
+
+/// The one problem of a text, as "line:column path: message".
+std::string problem_in(const std::string& text) {
+  const auto document = parse_json(text);
+  if (document.problems.empty()) return "";
+  REQUIRE(document.problems.size() == 1);
+  const auto& problem = document.problems.front();
+  return std::to_string(problem.at.line) + ":" + std::to_string(problem.at.column) + " " +
+         problem.path + ": " + problem.message;
+}
+
+std::string canonical(const std::string& text) {
+  const auto document = parse_json(text);
+  REQUIRE_MESSAGE(document.problems.empty(), text);
+  return canonical_json(document.root);
+}
+
+}  // namespace
+
+TEST_SUITE("json") {
+  TEST_CASE("a document becomes a tree whose keys and values know their lines and columns") {
+    const auto document = parse_json(
+        "// a comment\n{\n  \"a\": [1, \"\\u00e9\"], \"äö\": null}\n");
+    REQUIRE(document.problems.empty());
+    const auto& root = document.root;
+    CHECK(root.at == TextPosition{2, 1});
+    REQUIRE(root.members.size() == 2);
+    const auto& array = root.members[0];
+    CHECK(array.at == TextPosition{3, 3});
+    CHECK(array.value.at == TextPosition{3, 8});
+    CHECK(array.value.elements[1].at == TextPosition{3, 12});
+    CHECK(array.value.elements[1].text == "é");
+    // Columns are characters, not bytes.
+    CHECK(root.members[1].at == TextPosition{3, 23});
+    CHECK(root.members[1].value.at == TextPosition{3, 29});
+  }
+
+  TEST_CASE("each kind of value is read as it was written") {
+    CHECK(canonical("[0, -1, 1.50, 2e+7, true, false, null, \"\", {}, []]") ==
+          "[0,-1,1.50,2e+7,true,false,null,\"\",{},[]]");
+    CHECK(canonical(R"("a\"\\\/\b\f\n\r\t\u0041\ud83d\ude00")") ==
+          "\"a\\\"\\\\/\\b\\f\\n\\r\\tA\xf0\x9f\x98\x80\"");
+  }
+
+  TEST_CASE("faults of syntax are told with their place, path and what was found") {
+    struct Case {
+      std::string text;
+      std::string expected;
+    };
+    const std::vector<Case> cases = {
+        {"", "1:1 : expected a value, found the end of the file"},
+        {"{\"a\": 1,\n}", "1:8 : a comma before the end of the object"},
+        {"[1,]", "1:3 : a comma before the end of the array"},
+        {"{\"a\" 1}", "1:6 a: expected ':' after the key, found 1"},
+        {"{\"a\": {\"b\": x}}", "1:13 a.b: the word x is no value; texts stand in double quotes"},
+        {"[True]", "1:2 [0]: the word True is no value; did you mean true?"},
+        {"{a: 1}", "1:2 : expected a key in double quotes, found a"},
+        {"{'a': 1}",
+         "1:2 : expected a key in double quotes, found '; texts stand in double quotes"},
+        {"{\n\"a\": [1", "2:8 a: the array that begins in line 2 is not closed"},
+        {"[1 2]", "1:4 : expected ',' or ']', found 2"},
+        {"{} {}", "1:4 : the document has ended, but { follows"},
+        {"# no\n{}", "1:1 : expected a value, found a comment that is not of the form // ..."},
+        {"[01]", "1:2 [0]: 01 is no number as JSON writes them"},
+        {"[1.]", "1:2 [0]: 1. is no number as JSON writes them"},
+        {"[-]", "1:2 [0]: - is no number as JSON writes them"},
+        {"[\"a\nb\"]", "1:2 [0]: the text is not closed in its line"},
+        {"[\"\t\"]", "1:3 [0]: the control character tab (written \\t) cannot stand in a text"},
+        {"[\"\\x\"]", "1:3 [0]: there is no escape \\x; a backslash is written \\\\"},
+        {"[\"\\u00g0\"]", "1:3 [0]: \\u is not followed by four hexadecimal digits"},
+        {"[\"\\u0000\"]", "1:3 [0]: \\u0000 ends every text that a program is given"},
+        {"[\"\\ud800\"]", "1:3 [0]: half of a pair of \\u escapes stands alone"},
+        {"[\"\xff\"]", "1:3 [0]: bytes that are not UTF-8"},
+        {"[\"\xc0\xaf\"]", "1:3 [0]: bytes that are not UTF-8"},
+        {"[\"\xed\xa0\x80\"]", "1:3 [0]: bytes that are not UTF-8"}};
+    for (const auto& bad : cases) {
+      CHECK(problem_in(bad.text) == bad.expected);
+      CHECK_FALSE(parse_json(bad.text).is_whole);
+    }
+  }
+
+  TEST_CASE("a key that occurs twice is told with the line of the first, and reading goes on") {
+    const auto document = parse_json("{\"a\": 1,\n\"b\": {\"a\": 2,\n\"a\": 3},\n\"b\": 4}");
+    CHECK(document.is_whole);
+    REQUIRE(document.problems.size() == 2);
+    CHECK(document.problems[0].path == "b.a");
+    CHECK(document.problems[0].at == TextPosition{3, 1});
+    CHECK(document.problems[0].message == "the key occurs twice; it stands first in line 2");
+    CHECK(document.problems[1].path == "b");
+  }
+
+  TEST_CASE("bytes, depth, number of values and of problems are bounded") {
+    CHECK(problem_in(std::string(kJsonBytesMax, ' ') + "1") ==
+          "1:1 : has 1048577 bytes, more than the 1048576 that are read");
+    CHECK(parse_json(std::string(kJsonBytesMax - 1, ' ') + "1").problems.empty());
+    const auto nested = [](int depth) {
+      return std::string(static_cast<std::size_t>(depth), '[') +
+             std::string(static_cast<std::size_t>(depth), ']');
+    };
+    CHECK(parse_json(nested(kJsonDepthMax + 1)).problems.empty());
+    CHECK(contains(problem_in(nested(kJsonDepthMax + 2)), "lies deeper than 16 levels"));
+    CHECK(contains(problem_in(nested(500'000)), "lies deeper than 16 levels"));
+    std::string many = "[0";
+    for (int i = 2; i < kJsonValuesMax; ++i) many += ",0";
+    CHECK(parse_json(many + "]").problems.empty());
+    CHECK(contains(problem_in(many + ",0]"), "is one more than the 100000 values"));
+    std::string twins = "{\"a\":0";
+    for (std::size_t i = 0; i < 2 * kJsonProblemsMax; ++i) twins += ",\"a\":0";
+    CHECK(parse_json(twins + "}").problems.size() == kJsonProblemsMax);
+  }
+
+  TEST_CASE("the canonical text is the same whatever the order of keys, spaces and comments") {
+    const std::string one = "{ \"b\": [1, 2], // two\n  \"a\": {\"d\": null, \"c\": \"\\u0041\"} }";
+    const std::string other = "{\"a\":{\"c\":\"A\",\"d\":null},\"b\":[1,2]}";
+    CHECK(canonical(one) == other);
+    CHECK(canonical(other) == other);
+    CHECK(canonical("[2,1]") != canonical("[1,2]"));
+  }
+}
+
+TEST_SUITE("configuration identity") {
+  TEST_CASE("the hash is that of FNV-1a, so that other programs can compute it") {
+    CHECK(config_hash("") == "cbf29ce484222325");
+    CHECK(config_hash("a") == "af63dc4c8601ec8c");
+    CHECK(config_hash("foobar") == "85944171f73967e8");
+  }
+
+  TEST_CASE("the first path with different values is named with both") {
+    struct Case {
+      std::string ours;
+      std::string theirs;
+      std::string expected;
+    };
+    const std::vector<Case> cases = {
+        {"{\"a\":1}", "{\"a\":1}", ""},
+        {"{\"a\":1,\"b\":2}", "{\"b\":2,\"a\":1}", ""},
+        {"{\"a\":[1,{\"b\":\"x\"}]}", "{\"a\":[1,{\"b\":\"y\"}]}",
+         "a[1].b: the text \"x\" here, the text \"y\" there"},
+        {"{\"a\":1}", "{}", "a: the number 1 here, nothing there"},
+        {"{}", "{\"a\":true}", "a: nothing here, true there"},
+        {"{\"a\":[1,2]}", "{\"a\":[1]}", "a: 2 elements here, 1 there"},
+        {"{\"a\":1}", "{\"a\":\"1\"}", "a: the number 1 here, the text \"1\" there"},
+        {"{\"a\":{}}", "{\"a\":[]}", "a: an object here, an array there"},
+        {"[]", "{}", "the whole: an array here, an object there"},
+        {"{}", "{", "the whole: JSON here, no JSON there"},
+        {"{\"a b\":1}", "{\"a b\":2}", "[\"a b\"]: the number 1 here, the number 2 there"}};
+    for (const auto& pair : cases) {
+      CHECK(first_difference(pair.ours, pair.theirs) == pair.expected);
+    }
+  }
+}

@@ -1,0 +1,224 @@
+// What a configuration file means on one node: which node that is, and which values count there.
+#include "launcher/config/identity.hpp"
+#include "tests/support/config_texts.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+namespace {
+
+const char* const kTwoNodes = R"({"version": 1,
+"job": {"command": ["${PROGRAM:-trainer}", "--out=${node.name}/${local_rank}"]},
+"rendezvous": {"rdzv_backend": "c10d"},
+"defaults": {"nproc_per_node": 2, "environment": {"A": "1", "B": "${node.index}", "C": null}},
+"nodes": [{"name": "gpu1", "address": "10.0.0.1"},
+          {"name": "gpu2.lan", "address": "10.0.0.2", "nproc_per_node": "${SLOTS:-4}",
+           "environment": {"A": "${node.address}", "B": null}}]})";
+
+/// The name found and how, or the problem.
+std::string found_in(const std::string& text, NodeClues clues, const Variables& variables = {}) {
+  clues.environment = lookup_in(variables);
+  const auto file = config_of(text);
+  const auto found = find_node(file, clues);
+  if (const auto* problem = std::get_if<UsageProblem>(&found)) return problem->problems.front();
+  const auto& node = std::get<FoundNode>(found);
+  return node.name + ": " + node.how;
+}
+
+NodeClues host(const std::string& name, const std::vector<std::string>& addresses = {}) {
+  return {.host_names = {name}, .addresses = addresses};
+}
+
+/// What a command line with --config means, with `text` as the file and node 1 as this one.
+CommandLine with_config(const Words& arguments, const Variables& variables,
+                        const std::string& text) {
+  Words words = {"--config=c.json"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return parse_command_line(words, lookup_in(variables), 80, {}, [&](const ConfigRequest& request) {
+    CHECK(request.file == "c.json");
+    return resolved(text, 1, variables);
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("configuration of a node") {
+  TEST_CASE("the node's own entry beats the defaults, and variables are replaced on the node") {
+    const auto first = values_of(kTwoNodes, 0);
+    CHECK(value_in(first, "nproc_per_node") == "2");
+    CHECK(first.command == Words{"trainer", "--out=gpu1/${local_rank}"});
+    CHECK(first.settings.environment ==
+          std::vector<EnvironmentChange>{{"A", "1"}, {"B", "0"}, {"C", std::nullopt}});
+    const auto second = values_of(kTwoNodes, 1, {{"PROGRAM", "./train"}});
+    CHECK(value_in(second, "nproc_per_node") == "4");
+    CHECK(second.command.front() == "./train");
+    CHECK(second.settings.environment == std::vector<EnvironmentChange>{{"C", std::nullopt},
+                                                                        {"A", "10.0.0.2"},
+                                                                        {"B", std::nullopt}});
+    CHECK(value_in(values_of(kTwoNodes, 1, {{"SLOTS", "7"}}), "nproc_per_node") == "7");
+  }
+
+  TEST_CASE("each value knows where it stands, and which variables it was made of") {
+    const auto values = values_of(kTwoNodes, 1);
+    const auto where = [&](const char* name) { return values.options.at(find_option(name)).where; };
+    CHECK(where("nproc_per_node") == "c.json:6:73: nodes[1].nproc_per_node (${SLOTS:-4})");
+    CHECK(where("rdzv_backend") == "c.json:3:32: rendezvous.rdzv_backend");
+    CHECK(where("local_addr") == "c.json:6:11: nodes[1].address");
+  }
+
+  TEST_CASE("what several nodes need to find each other follows from their entries") {
+    const auto values = values_of(kTwoNodes, 1);
+    CHECK(value_in(values, "nnodes") == "2");
+    CHECK(value_in(values, "node_rank") == "1");
+    CHECK(value_in(values, "local_addr") == "10.0.0.2");
+    CHECK(value_in(values, "rdzv_endpoint") == "10.0.0.1");
+    CHECK(value_in(values, "rdzv_id") == "(none)");
+    REQUIRE(values.settings.notes.size() == 1);
+    CHECK(values.settings.notes[0] ==
+          "this machine is node gpu2.lan (2 of 2) of c.json: the test says so");
+  }
+
+  TEST_CASE("what the file says itself is not derived, and one node needs none of it") {
+    const auto said = values_of(
+        R"({"version": 1, "rendezvous": {"nnodes": "1:2", "rdzv_endpoint": "c:1"},
+            "nodes": [{"name": "a[1-2]", "local_addr": "d"}]})");
+    CHECK(value_in(said, "nnodes") == "1:2");
+    CHECK(value_in(said, "rdzv_endpoint") == "c:1");
+    CHECK(value_in(said, "local_addr") == "d");
+    const auto elsewhere = values_of(
+        R"({"version": 1, "rendezvous": {"master_addr": "c"}, "nodes": [{"name": "a[1-2]"}]})");
+    CHECK(value_in(elsewhere, "rdzv_endpoint") == "(none)");
+    const auto six = values_of(
+        R"({"version": 1, "nodes": [{"name": "a", "address": "fd00::1"}, {"name": "b"}]})", 1);
+    CHECK(value_in(six, "rdzv_endpoint") == "[fd00::1]");
+    const auto alone =
+        values_of(R"({"version": 1, "nodes": [{"name": "a", "address": "10.0.0.1"}]})");
+    CHECK(alone.options.empty());
+    CHECK(values_of(R"({"version": 1})").options.empty());
+  }
+
+  TEST_CASE("a value that a variable makes wrong is told with its place and what it became") {
+    const auto wrong = resolved(kTwoNodes, 1, {{"SLOTS", "many"}});
+    CHECK(std::get<UsageProblem>(wrong).problems ==
+          Words{"c.json:6:73: nodes[1].nproc_per_node: \"many\" is neither a number from 1 to 1024 "
+                "nor auto, cpu or gpu"});
+    const auto unset = resolved(R"({"version": 1, "logs": {"log_dir": "${SCRATCH}/x"},
+      "job": {"role": "${ROLE:?which part does it play}", "module": "${MODULE:-true}"}})");
+    const auto& problems = std::get<UsageProblem>(unset).problems;
+    REQUIRE(problems.size() == 2);
+    CHECK(contains(problems[0], "c.json:1:36: logs.log_dir: SCRATCH is not set;"));
+    CHECK(problems[1] == "c.json:2:23: job.role: ROLE is not set: which part does it play");
+  }
+
+  TEST_CASE("hash and text are the file's before variables are replaced: the same on all nodes") {
+    const auto one = values_of(kTwoNodes, 0).settings;
+    const auto other = values_of(kTwoNodes, 1, {{"SLOTS", "7"}}).settings;
+    CHECK(one.text == other.text);
+    CHECK(one.hash == config_hash(one.text));
+    CHECK(contains(one.text, "${SLOTS:-4}"));
+  }
+}
+
+TEST_SUITE("precedence of a configuration file") {
+  TEST_CASE("arguments beat variables, variables the file, the file what is built in") {
+    const auto options = [](const Words& arguments, const Variables& variables) {
+      const auto parsed = with_config(arguments, variables, kTwoNodes);
+      if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
+      return std::get<LaunchOptions>(parsed);
+    };
+    CHECK(options({}, {}).nproc_per_node.number == 4);
+    CHECK(options({}, {{"PET_NPROC_PER_NODE", "5"}}).nproc_per_node.number == 5);
+    CHECK(options({"--nproc_per_node=6"}, {{"PET_NPROC_PER_NODE", "5"}}).nproc_per_node.number ==
+          6);
+    CHECK(options({}, {}).max_restarts == 0);
+    CHECK(options({}, {}).program == "trainer");
+    CHECK(options({}, {}).program_arguments == Words{"--out=gpu2.lan/${local_rank}"});
+    CHECK(options({"other", "x"}, {}).program == "other");
+    CHECK(options({"other", "x"}, {}).program_arguments == Words{"x"});
+    CHECK(options({}, {}).from_config.hash.size() == 16);
+  }
+
+  TEST_CASE("a file without a command needs a program, and a wrong one is told by itself") {
+    const auto none = with_config({}, {}, R"({"version": 1, "nodes": [{"name": "a[1-2]"}]})");
+    CHECK(contains(describe(std::get<UsageProblem>(none)), "no program given"));
+    const auto wrong = with_config({}, {{"SLOTS", "many"}}, kTwoNodes);
+    CHECK(std::get<UsageProblem>(wrong).problems.size() == 1);
+  }
+
+  TEST_CASE("a node's name needs a file to stand in, but a variable left over does no harm") {
+    CHECK(
+        contains(problems_of({"--node_name=a", "x.py"}), "--node_name: names a node in the file"));
+    CHECK(options_of({"x.py"}, {{"DDPRUN_NODE", "a"}}).program == "x.py");
+  }
+}
+
+TEST_SUITE("finding the own node") {
+  TEST_CASE("the operator's word comes first, then names, addresses, and the scheduler's index") {
+    auto clues = host("gpu1", {"10.0.0.2"});
+    CHECK(found_in(kTwoNodes, clues) == "gpu1: its host name is gpu1");
+    clues.node_rank = GivenValue{"1", "PET_NODE_RANK=1"};
+    CHECK(found_in(kTwoNodes, clues) == "gpu2.lan: PET_NODE_RANK=1 says so");
+    clues.node_rank.reset();
+    clues.node_name = GivenValue{"gpu2.lan", "--node_name=gpu2.lan"};
+    CHECK(found_in(kTwoNodes, clues) == "gpu2.lan: --node_name=gpu2.lan says so");
+    const auto stranger = host("pod-7", {"192.168.0.1", "10.0.0.2"});
+    CHECK(found_in(kTwoNodes, stranger, {{"SLURM_NODEID", "0"}}) ==
+          "gpu2.lan: an interface has the address 10.0.0.2");
+    CHECK(found_in(kTwoNodes, host("pod-7"), {{"SLURM_NODEID", "1"}}) ==
+          "gpu2.lan: SLURM_NODEID=1 says so");
+    CHECK(
+        found_in(kTwoNodes, host("pod-7"), {{"SLURM_NODEID", ""}, {"JOB_COMPLETION_INDEX", "0"}}) ==
+        "gpu1: JOB_COMPLETION_INDEX=0 says so");
+    // Not an index among the nodes but one within a node.
+    CHECK(contains(found_in(kTwoNodes, host("x"), {{"OMPI_COMM_WORLD_NODE_RANK", "0"}}),
+                   "none of its nodes"));
+  }
+
+  TEST_CASE("a host's name counts as it is, as an address, and up to its first dot") {
+    CHECK(found_in(kTwoNodes, host("gpu1.lan")) == "gpu1: its host name is gpu1.lan");
+    CHECK(found_in(kTwoNodes, host("gpu2")) == "gpu2.lan: its host name is gpu2");
+    const char* const kByAddress =
+        R"({"version": 1, "nodes": [{"name": "a", "address": "h1"}, {"name": "h1.x"}]})";
+    CHECK(found_in(kByAddress, host("h1")) == "a: its host name is h1");
+  }
+
+  TEST_CASE("a machine that is none or several of the nodes is told what was compared") {
+    CHECK(found_in(kTwoNodes, host("login", {"10.0.0.9"})) ==
+          "c.json: none of its nodes is this machine: it calls itself login and has the addresses "
+          "10.0.0.9, the file names gpu1 (10.0.0.1), gpu2.lan (10.0.0.2); --node_name says which "
+          "node this is");
+    CHECK(found_in("{\"version\": 1, \"nodes\": [{\"name\": \"a.x\"},\n{\"name\": \"a.y\"}]}",
+                   host("a")) ==
+          "c.json: this machine may be any of a.x (line 1), a.y (line 2); --node_name says which "
+          "node this is");
+    CHECK(contains(found_in(R"({"version": 1, "nodes": [{"name": "n[1-100]"}]})", host("x")),
+                   "n1, n2, n3, n4, n5, n6, n7, n8, and 92 more"));
+  }
+
+  TEST_CASE("a wrong name or index is an error, and so are two that differ") {
+    auto clues = host("gpu1");
+    clues.node_name = GivenValue{"gpu2.lam", "DDPRUN_NODE=gpu2.lam"};
+    CHECK(found_in(kTwoNodes, clues) ==
+          "DDPRUN_NODE=gpu2.lam: c.json names no such node; did you mean gpu2.lan?");
+    clues.node_name = GivenValue{"unlike", "--node_name=unlike"};
+    CHECK(found_in(kTwoNodes, clues) ==
+          "--node_name=unlike: c.json names no such node; it names gpu1, gpu2.lan");
+    clues.node_name = GivenValue{"gpu1", "--node_name=gpu1"};
+    clues.node_rank = GivenValue{"1", "PET_NODE_RANK=1"};
+    CHECK(found_in(kTwoNodes, clues) ==
+          "--node_name=gpu1 is node 0 of c.json, which PET_NODE_RANK=1 contradicts");
+    clues.node_name.reset();
+    clues.node_rank = GivenValue{"2", "--node_rank=2"};
+    CHECK(found_in(kTwoNodes, clues) ==
+          "--node_rank=2: is not an integer from 0 to 1, the indices of the nodes of c.json");
+  }
+
+  TEST_CASE("a file without nodes fits every machine, which then has its host's name") {
+    CHECK(found_in(R"({"version": 1})", host("gpu7.lan")) == "gpu7: ");
+    auto clues = host("gpu7");
+    clues.node_name = GivenValue{"a", "--node_name=a"};
+    CHECK(found_in(R"({"version": 1})", clues) == "--node_name=a: c.json names no nodes");
+  }
+}
