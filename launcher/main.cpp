@@ -3,6 +3,7 @@
 #include "launcher/agent/failure_text.hpp"
 #include "launcher/cli/command_line.hpp"
 #include "launcher/cli/environment.hpp"
+#include "launcher/config/config_command.hpp"
 #include "launcher/config/load_config.hpp"
 #include "launcher/plan/describe_plan.hpp"
 #include "launcher/plan/host_facts.hpp"
@@ -143,10 +144,22 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   return exit_code;
 }
 
+int refuse(const UsageProblem& problem, const Invocation& invocation) {
+  std::fputs(describe(problem, invocation.name).c_str(), stderr);
+  return kExitUsage;
+}
+
 int launch(const Invocation& invocation, const std::vector<std::string>& arguments) {
+  const auto load_config = config_loader(process_environment);
+  if (const auto answer =
+          run_config_command(arguments, process_environment, load_config, invocation)) {
+    const auto* problem = std::get_if<UsageProblem>(&*answer);
+    return problem == nullptr ? print(std::get<std::string>(*answer))
+                              : refuse(*problem, invocation);
+  }
   const auto command_line = parse_command_line(
       arguments, process_environment, terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal),
-      invocation, config_loader(process_environment));
+      invocation, load_config);
   if (const auto* help = std::get_if<HelpText>(&command_line)) {
     return print(help->text);
   }
@@ -156,10 +169,7 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
     plan = make_plan(std::get<LaunchOptions>(command_line), gather_host_facts(process_environment));
     problem = std::get_if<UsageProblem>(&plan);
   }
-  if (problem != nullptr) {
-    std::fputs(describe(*problem, invocation.name).c_str(), stderr);
-    return kExitUsage;
-  }
+  if (problem != nullptr) return refuse(*problem, invocation);
   const auto& options = std::get<LaunchOptions>(command_line);
   if (options.dry_run) {
     return print(describe_plan(std::get<LaunchPlan>(plan)));

@@ -21,7 +21,7 @@ namespace ddprun {
 namespace {
 
 UsageProblem unreadable(const std::string& path, const std::string& reason) {
-  return UsageProblem{{"--config=" + path + ": " + reason}};
+  return UsageProblem{{path + ": " + reason}};
 }
 
 /// Closes itself.

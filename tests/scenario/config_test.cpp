@@ -93,4 +93,34 @@ TEST_SUITE("configuration file") {
     write_file(folder / "long", std::string(3 << 20, ' '));
     CHECK(contains(with(folder / "long").output, "more than the 1048576 that are read"));
   }
+
+  TEST_CASE("the example for one node runs") {
+    const TemporaryFolder folder;
+    const auto result =
+        run_program({in_bin("ddprun"), "--config", DDPRUN_SOURCE_DIR "/configs/single_node.json"},
+                    {{"LOGS", folder / "logs"}});
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.output, "[default0]:toy ("));
+    CHECK(std::filesystem::exists(folder / "logs"));
+  }
+
+  TEST_CASE("config check, schema and convert answer, and a program called config can be run") {
+    const ConfigFolder config(R"({"version": 1, "defaults": {"nproc_per_node": 2}})");
+    const auto ddprun = in_bin("ddprun");
+    const auto checked = run_program({ddprun, "config", "check", config.file()});
+    CHECK(checked.exit_code == 0);
+    CHECK(contains(checked.output, "nproc_per_node = 2"));
+    CHECK(run_program({ddprun, "config", "check", config / "none"}).exit_code == 2);
+    CHECK(contains(run_program({ddprun, "config", "schema"}).output, "\"nproc_per_node\""));
+    write_file(config / "hosts", "a slots=2\nb slots=2\n");
+    const auto converted = run_program({ddprun, "config", "convert", "hostfile", config / "hosts"});
+    write_file(config.file(), converted.output);
+    CHECK(contains(
+        run_config(config, {"--dry_run", "--node_rank=1", "--nnodes=1", "/bin/true"}).output,
+        "--node_rank=1: "));
+    write_file(config / "config", "#!/bin/sh\necho a program\n", true);
+    const auto script =
+        "cd " + (config / "") + " && " + ddprun + " ./config && " + ddprun + " -- config";
+    CHECK(count(run_program({"/bin/sh", "-c", script}).output, "[default0]:a program\n") == 2);
+  }
 }

@@ -1,0 +1,25 @@
+// `ddprun config ...`: looks at configuration files and makes them, and starts nothing. The word
+// stands for this only as the very first argument; a program of that name is ./config, or comes
+// behind an option or --.
+#pragma once
+
+#include "launcher/cli/given_values.hpp"
+#include "launcher/cli/invocation.hpp"
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+/// What to print on standard output before ending with 0, or what is wrong (exit code 2).
+using ConfigAnswer = std::variant<std::string, UsageProblem>;
+
+/// Nothing if these arguments are no such command.
+std::optional<ConfigAnswer> run_config_command(const std::vector<std::string>& arguments,
+                                               const EnvironmentLookup& environment,
+                                               const ConfigLoader& load_config,
+                                               const Invocation& invocation);
+
+}  // namespace ddprun

@@ -1,0 +1,178 @@
+#include "launcher/config/convert.hpp"
+
+#include "launcher/cli/option_values.hpp"
+#include "launcher/config/config_file.hpp"
+#include "launcher/config/json_build.hpp"
+#include "launcher/config/key_table.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <cctype>
+#include <map>
+#include <sstream>
+
+namespace ddprun {
+
+namespace {
+
+JsonValue new_file() {
+  return json_object({{"version", json_number(std::to_string(kConfigVersion))}});
+}
+
+struct Host {
+  std::string name;
+  int slots = 1;
+};
+
+/// "4", a number of workers on a host.
+Parsed<int> slots_in(const std::string& text) {
+  constexpr int kSlotsMax = 1024;
+  auto slots = parse_integer(text, 1, kSlotsMax);
+  if (const auto* problem = std::get_if<ValueProblem>(&slots)) {
+    return ValueProblem{"the number of slots '" + text + "' " + problem->text};
+  }
+  return slots;
+}
+
+Parsed<Host> host_in(const std::string& line) {
+  std::istringstream words(line);
+  Host host;
+  words >> host.name;
+  host.name.erase(0, host.name.find('@') + 1);  // ddprun starts nothing as another user
+  const auto colon = host.name.find(':');
+  Parsed<int> slots = 1;
+  if (colon != std::string::npos && host.name.find(':', colon + 1) == std::string::npos) {
+    slots = slots_in(host.name.substr(colon + 1));
+    host.name.resize(colon);
+  }
+  for (std::string word; words >> word;) {
+    const auto parts = split(word, '=');
+    if (parts.size() != 2) return ValueProblem{"'" + word + "' is not of the form key=value"};
+    const auto& key = parts.front();
+    if (key == "slots") {
+      slots = slots_in(parts.back());
+    } else if (key != "max_slots" && key != "max-slots") {
+      return ValueProblem{"unknown key '" + key + "'; known are slots and max_slots"};
+    }
+  }
+  if (const auto* problem = std::get_if<ValueProblem>(&slots)) return *problem;
+  host.slots = std::get<int>(slots);
+  return host;
+}
+
+JsonValue node_of(const Host& host) {
+  return json_object({{"name", json_text_value(host.name)},
+                      {"nproc_per_node", json_number(std::to_string(host.slots))}});
+}
+
+std::string with_doubled_dollars(const std::string& text) {
+  std::string result;
+  for (const char letter : text) result.append(letter == '$' ? 2 : 1, letter);
+  return result;
+}
+
+bool continues_name(char letter) {
+  return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_';
+}
+
+/// An option's text as the JSON value that people would write.
+JsonValue value_of(const OptionEntry& option, const std::string& text) {
+  const auto shape = shape_of(option);
+  if (shape.takes_boolean) return json_boolean(text != "0");
+  const auto is_digits = !text.empty() && text.size() < 10 && (text == "0" || text[0] != '0') &&
+                         text.find_first_not_of("0123456789") == std::string::npos;
+  if (shape.takes_number && is_digits) return json_number(text);
+  return json_text_value(with_doubled_dollars(text));
+}
+
+/// Arguments keep what the launcher itself replaces: ${local_rank} and $$.
+std::string argument_text(const std::string& argument) {
+  constexpr std::string_view kMacro = "local_rank";
+  std::string text;
+  for (std::size_t i = 0; i < argument.size(); ++i) {
+    const auto rest = std::string_view(argument).substr(i);
+    if (rest.starts_with("$$") || rest.starts_with("${local_rank}")) {
+      text += "$";
+      if (rest.starts_with("$$")) text += argument[++i];
+    } else if (rest.starts_with("$local_rank") &&
+               (rest.size() == kMacro.size() + 1 || !continues_name(rest[kMacro.size() + 1]))) {
+      text += "${local_rank}";
+      i += kMacro.size();
+    } else {
+      text.append(rest[0] == '$' ? 2 : 1, rest[0]);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::variant<std::string, UsageProblem> convert_hostfile(const std::string& name,
+                                                         std::string_view text) {
+  UsageProblem usage;
+  std::vector<JsonValue> nodes;
+  std::map<std::string, int> lines;
+  int number = 0;
+  for (const auto& whole : split(text, '\n')) {
+    ++number;
+    const auto line = whole.substr(0, whole.find('#'));
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const auto place = name + ":" + std::to_string(number) + ": ";
+    const auto host = host_in(line);
+    if (const auto* problem = std::get_if<ValueProblem>(&host)) {
+      usage.problems.push_back(place + problem->text);
+      continue;
+    }
+    const auto& read = std::get<Host>(host);
+    const auto [first, is_new] = lines.emplace(read.name, number);
+    if (!is_new) {
+      usage.problems.push_back(place + read.name + " stands in line " +
+                               std::to_string(first->second) + " already");
+    }
+    nodes.push_back(node_of(read));
+  }
+  if (nodes.empty() && usage.problems.empty()) usage.problems.push_back(name + ": names no host");
+  if (!usage.problems.empty()) return usage;
+  auto file = new_file();
+  add_member(file, "nodes", json_array(std::move(nodes)));
+  auto made = pretty_json(file);
+  auto checked = read_config(name, made);
+  if (auto* problem = std::get_if<UsageProblem>(&checked)) return std::move(*problem);
+  return made;
+}
+
+std::variant<std::string, UsageProblem> convert_arguments(
+    const std::vector<std::string>& arguments) {
+  const auto words = read_arguments(arguments);
+  UsageProblem usage;
+  if (!words.problem.empty()) usage.problems.push_back(words.problem);
+  LaunchOptions scratch;
+  const GatheredValues values{words.given, words.rest, {}, {}};
+  for (auto& problem : apply_values(values, scratch)) usage.problems.push_back(std::move(problem));
+  for (const auto& [option, given] : words.given) {
+    if (section_of(*option) != ConfigSection::none) continue;
+    usage.problems.push_back(given.where +
+                             ": cannot stand in a configuration file, as it is the "
+                             "same for all nodes");
+  }
+  if (!usage.problems.empty()) return usage;
+  auto file = new_file();
+  for (const auto& section : section_names()) {
+    auto object = json_object({});
+    if (section.section == ConfigSection::job && !words.rest.empty()) {
+      std::vector<std::string> command = {with_doubled_dollars(words.rest[0])};
+      for (std::size_t i = 1; i < words.rest.size(); ++i) {
+        command.push_back(argument_text(words.rest[i]));
+      }
+      add_member(object, "command", json_texts(command));
+    }
+    for (const auto& option : option_table()) {
+      const auto given = words.given.find(&option);
+      if (given == words.given.end() || section_of(option) != section.section) continue;
+      add_member(object, std::string(option.name), value_of(option, given->second.value));
+    }
+    if (!object.members.empty()) add_member(file, std::string(section.name), std::move(object));
+  }
+  return pretty_json(file);
+}
+
+}  // namespace ddprun

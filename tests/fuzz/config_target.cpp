@@ -1,0 +1,61 @@
+#include "tests/fuzz/config_target.hpp"
+
+#include "launcher/config/identity.hpp"
+#include "launcher/config/resolve_config.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+namespace ddprun::fuzz {
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_problems(const UsageProblem& usage) {
+  require(!usage.problems.empty());
+  for (const auto& problem : usage.problems) require(problem.rfind("fuzz:", 0) == 0);
+}
+
+/// Two variables: one with a dollar sign in it, one empty.
+std::optional<std::string> variable(const std::string& name) {
+  if (name == "A") return "x$y";
+  if (name == "EMPTY") return "";
+  return std::nullopt;
+}
+
+void check_canonical(const JsonValue& root, std::size_t input_bytes) {
+  const auto text = canonical_json(root);
+  require(text.size() <= input_bytes);
+  const auto again = parse_json(text);
+  require(again.problems.empty() && canonical_json(again.root) == text);
+  require(first_difference(text, text).empty() && config_hash(text).size() == 16);
+}
+
+}  // namespace
+
+void run_config(std::span<const std::uint8_t> input) {
+  const std::string text(input.begin(), input.end());
+  const auto document = parse_json(text);
+  require(document.is_whole || !document.problems.empty());
+  if (document.problems.empty()) check_canonical(document.root, text.size());
+  const auto read = read_config("fuzz", text);
+  if (const auto* usage = std::get_if<UsageProblem>(&read)) return check_problems(*usage);
+  const auto& file = std::get<ConfigFile>(read);
+  const NodeClues clues{
+      .host_names = {"node1"}, .addresses = {"10.0.0.1"}, .environment = variable};
+  const auto found = find_node(file, clues);
+  require(found.index() == 0 || !std::get<UsageProblem>(found).problems.empty());
+  constexpr std::size_t kNodesTried = 3;
+  for (std::size_t i = 0; i < std::clamp<std::size_t>(file.nodes.size(), 1, kNodesTried); ++i) {
+    FoundNode node{"node1", std::nullopt, ""};
+    if (!file.nodes.empty()) node = {file.nodes[i].name, i, ""};
+    const auto resolved = resolve_config(file, node, variable);
+    if (const auto* usage = std::get_if<UsageProblem>(&resolved)) check_problems(*usage);
+  }
+}
+
+}  // namespace ddprun::fuzz

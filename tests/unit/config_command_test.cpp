@@ -1,0 +1,187 @@
+// `ddprun config ...`: what a file means, its schema, and files made from hostfiles and arguments.
+#include "launcher/config/config_command.hpp"
+
+#include "launcher/config/convert.hpp"
+#include "launcher/config/schema.hpp"
+#include "launcher/plan/macros.hpp"
+#include "tests/support/config_texts.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+namespace {
+
+std::optional<ConfigAnswer> command(const Words& arguments, const Variables& variables = {},
+                                    const Invocation& invocation = {}) {
+  const ConfigLoader loader = [&](const ConfigRequest& request) {
+    return resolved(R"({"version": 1, "job": {"command": ["a", "b c"]},
+      "defaults": {"nproc_per_node": 2, "environment": {"A": "1", "B": null}},
+      "nodes": [{"name": "n[1-2]"}]})",
+                    request.node_name ? 1 : 0, variables);
+  };
+  return run_config_command(arguments, lookup_in(variables), loader, invocation);
+}
+
+/// What is printed, or the problems.
+std::string answer(const Words& arguments, const Variables& variables = {}) {
+  const auto given = command(arguments, variables);
+  REQUIRE(given);
+  const auto* problem = std::get_if<UsageProblem>(&*given);
+  return problem == nullptr ? std::get<std::string>(*given) : describe(*problem);
+}
+
+std::string made_of(const std::variant<std::string, UsageProblem>& converted) {
+  const auto* problem = std::get_if<UsageProblem>(&converted);
+  return problem == nullptr ? std::get<std::string>(converted) : join(problem->problems, "\n");
+}
+
+}  // namespace
+
+TEST_SUITE("config command") {
+  TEST_CASE("only the first word config stands for it, and only under ddprun's own name") {
+    CHECK_FALSE(command({}));
+    CHECK_FALSE(command({"./config", "check"}));
+    CHECK_FALSE(command({"--", "config", "check"}));
+    CHECK_FALSE(command({"--module", "config"}));
+    CHECK_FALSE(command({"config", "schema"}, {}, {"torchrun", Persona::torchrun}));
+    CHECK(contains(answer({"config"}), "a program called config is run as ./config"));
+    CHECK(contains(answer({"config", "chek", "f"}), "config chek: is none of check, convert"));
+    CHECK(contains(answer({"config", "chek", "f"}), "did you mean check?"));
+    CHECK(contains(answer({"config", "--help"}), "Usage: ddprun config check FILE"));
+  }
+
+  TEST_CASE("check shows each value that counts on a node with where it comes from") {
+    const auto text =
+        answer({"config", "check", "c.json", "--node_name=n2", "--max_restarts=4", "x"},
+               {{"PET_TEE", "3"}});
+    CHECK(contains(text, "this machine is node n2 (2 of 2) of c.json"));
+    CHECK(contains(text, "max_restarts = 4                              --max_restarts=4\n"));
+    CHECK(contains(text, "tee = 3                                       PET_TEE=3\n"));
+    CHECK(contains(text, "  c.json:2:38: defaults.nproc_per_node\n"));
+    CHECK(contains(text, "environment: A=1\nenvironment: without B\ncommand: [\"x\"]\n"));
+    CHECK(contains(answer({"config", "check", "c.json"}), "command: [\"a\", \"b c\"]"));
+  }
+
+  TEST_CASE("check tells problems of arguments as a run would") {
+    CHECK(contains(answer({"config", "check"}), "needs a file as its first argument"));
+    CHECK(contains(answer({"config", "check", "c.json", "--tee=9"}), "--tee=9: is neither"));
+    CHECK(contains(answer({"config", "check", "c.json", "--te"}), "--te"));
+  }
+
+  TEST_CASE("the schema knows every key that a file may have, and no other") {
+    CHECK(answer({"config", "schema"}) == config_schema());
+    const auto document = parse_json(config_schema());
+    REQUIRE(document.problems.empty());
+    const auto& sections = document.root.find("properties")->value;
+    for (const auto& section : section_names()) {
+      const auto& object = sections.find(section.name)->value;
+      std::size_t keys = 0;
+      for (const auto& option : option_table()) {
+        const bool is_here = section_of(option) == section.section;
+        keys += is_here ? 1 : 0;
+        CHECK((object.find("properties")->value.find(option.name) != nullptr) == is_here);
+      }
+      for (const auto& own : own_keys()) keys += own.section == section.section ? 1 : 0;
+      CHECK(object.find("properties")->value.members.size() == keys);
+      CHECK(object.find("additionalProperties")->value.text == "false");
+    }
+  }
+}
+
+TEST_SUITE("converting to a configuration file") {
+  TEST_CASE("a hostfile becomes nodes with their numbers of workers") {
+    const auto made = made_of(convert_hostfile("hosts",
+                                               "# cluster\n\nme@gpu1 slots=4 max_slots=8\n"
+                                               "gpu2 slots=2 # half\r\ngpu3:3\ngpu4\n"));
+    CHECK(made ==
+          "{\n  \"version\": 1,\n  \"nodes\": [\n"
+          "    {\"name\": \"gpu1\", \"nproc_per_node\": 4},\n"
+          "    {\"name\": \"gpu2\", \"nproc_per_node\": 2},\n"
+          "    {\"name\": \"gpu3\", \"nproc_per_node\": 3},\n"
+          "    {\"name\": \"gpu4\", \"nproc_per_node\": 1}\n  ]\n}\n");
+    CHECK(config_of(made).nodes.size() == 4);
+  }
+
+  TEST_CASE("each wrong line of a hostfile is told with its number") {
+    CHECK(made_of(convert_hostfile("hosts", "a slots=x\na slot=1\nb\nb slots=2\nc d\n")) ==
+          "hosts:1: the number of slots 'x' is not an integer from 1 to 1024\n"
+          "hosts:2: unknown key 'slot'; known are slots and max_slots\n"
+          "hosts:4: b stands in line 3 already\n"
+          "hosts:5: 'd' is not of the form key=value");
+    CHECK(made_of(convert_hostfile("hosts", "# nobody\n")) == "hosts: names no host");
+    CHECK(contains(made_of(convert_hostfile("hosts", "a$b\n")), "has '$' in a name"));
+  }
+
+  TEST_CASE("a command line becomes a file that means the same") {
+    const Words arguments = {"--nproc_per_node=gpu",
+                             "--nnodes=1:4",
+                             "--max-restarts",
+                             "3",
+                             "--rdzv_endpoint=a:1",
+                             "--rdzv_id=$job",
+                             "-r",
+                             "0:1",
+                             "-m",
+                             "train.main",
+                             "--lr=0.1",
+                             "$$x",
+                             "$HOME",
+                             "${local_rank}",
+                             "$local_rank",
+                             "$local_ranks"};
+    const auto made = made_of(convert_arguments(arguments));
+    const auto values = values_of(made);
+    LaunchOptions from_file;
+    CHECK(apply_values({values.options, {}, {}, {}}, from_file).empty());
+    auto expected = options_of(arguments);
+    CHECK(values.command.front() == expected.program);
+    const Words rest(values.command.begin() + 1, values.command.end());
+    // The same once the launcher has replaced its own macros.
+    const auto& wanted = expected.program_arguments;
+    REQUIRE(rest.size() == wanted.size());
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      CHECK(expand_macros(rest[i], 3) == expand_macros(wanted[i], 3));
+    }
+    expected.program.clear();
+    expected.program_arguments.clear();
+    CHECK(from_file == expected);
+  }
+
+  TEST_CASE("what differs between nodes or is wrong cannot be converted") {
+    CHECK(contains(made_of(convert_arguments({"--node_rank=1", "x"})),
+                   "--node_rank=1: cannot stand in a configuration file"));
+    CHECK(contains(made_of(convert_arguments({"--tee=9"})), "--tee=9: is neither"));
+    CHECK(made_of(convert_arguments({})) == "{\n  \"version\": 1\n}\n");
+    CHECK(contains(answer({"config", "convert", "torchrun", "--tee=3", "x"}), "\"tee\": 3"));
+    CHECK(contains(answer({"config", "convert", "what"}), "config convert: needs 'hostfile FILE'"));
+    CHECK(
+        contains(answer({"config", "convert", "hostfile", "/no/such"}), "/no/such: No such file"));
+  }
+}
+
+TEST_SUITE("example configurations") {
+  TEST_CASE("each file in configs/ can be read and means something on each of its nodes") {
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(DDPRUN_SOURCE_DIR "/configs")) {
+      if (entry.path().extension() != ".json") continue;
+      std::ifstream stream(entry.path());
+      const std::string text(std::istreambuf_iterator<char>(stream), {});
+      const auto nodes = config_of(text).nodes.size();
+      for (std::size_t i = 0; i < std::max<std::size_t>(nodes, 1); ++i) {
+        const auto values = values_of(text, i);
+        CHECK_MESSAGE(values.command.front() == "trainer", entry.path().string());
+        CHECK(value_in(values, "nproc_per_node") != "(none)");
+        if (nodes > 1) CHECK(value_in(values, "node_rank") == std::to_string(i));
+      }
+      ++files;
+    }
+    CHECK(files >= 3);
+  }
+}
