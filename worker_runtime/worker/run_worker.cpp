@@ -1,5 +1,6 @@
 #include "rendezvous/control/control_page.hpp"
 #include "worker_runtime/worker/failure_report.hpp"
+#include "worker_runtime/worker/stack_answer.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/worker.hpp>
 
@@ -59,6 +60,7 @@ int run_worker(const std::function<int(const WorkerEnv&)>& body) noexcept {
   try {
     const WorkerEnv env = from_process_environment();
     worker::install_failure_report(env.error_file);
+    worker::install_stack_answer(env.error_file);
     announce_alive(env);
     return body(env);
   } catch (...) {
