@@ -7,7 +7,7 @@ _ddprun() {
     --signals_to_handle --shutdown_timeout --log_dir --redirects --tee --local_ranks_filter --duplicate_stdout_filters
     --duplicate_stderr_filters --logs_specs --event_log_handler --nnodes --rdzv_backend --rdzv_endpoint --rdzv_id
     --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix --ranks_filter --stdin
-    --exit_code --agent_store --events --omp_num_threads --config --node_name"
+    --exit_code --agent_store --events --omp_num_threads --stacks --config --node_name"
   # An '=' is a word of its own where bash breaks words at it.
   local valued="${previous}"
   if [[ "${current}" == "=" ]]; then
@@ -48,6 +48,7 @@ _ddprun() {
     __agent_store) words="on off" ;;
     __omp_num_threads) words="auto" ;;
     __prefix | __stdin) words="none" ;;
+    __stacks) words="never kill stop" ;;
     __event_log_handler) words="null" ;;
     __signals_to_handle) words="SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2" ;;
     __redirects | __tee | _r | _t) words="0 1 2 3" ;;

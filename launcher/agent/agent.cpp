@@ -7,6 +7,7 @@
 #include "launcher/agent/job_control.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/report/exit_code.hpp"
+#include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/store/listener.hpp"
 #include "rendezvous/store/store_server.hpp"
 #include <ddprun/error.hpp>
@@ -32,7 +33,16 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr int kForwardedSignals[] = {SIGUSR1, SIGUSR2};
+/// Signals that have a meaning of their own unless the plan lets them stop the run.
+const std::vector<int>& other_signals() {
+  static const std::vector<int> signals = {SIGUSR1, SIGUSR2, SIGQUIT, SIGRTMIN};
+  return signals;
+}
+
+/// Ctrl-\ in a terminal, and a signal that no other launcher gives a meaning.
+bool asks_for_stacks(int signal) {
+  return signal == SIGQUIT || signal == SIGRTMIN;
+}
 
 /// nohup's way to say that the end of the terminal is not the end of the run.
 bool is_hang_up_ignored() {
@@ -59,7 +69,7 @@ class Agent::Impl {
     for (const int signal : plan.signals_to_handle) {
       if (signal != SIGHUP || !is_hang_up_ignored()) signals_.add(signal);
     }
-    for (const int signal : kForwardedSignals) {
+    for (const int signal : other_signals()) {
       if (!is_handled(signal)) signals_.add(signal);
     }
     if (!is_handled(SIGTSTP) && can_be_suspended()) signals_.add(SIGTSTP);
@@ -139,6 +149,9 @@ class Agent::Impl {
         handle_stop_signal(signal);
       } else if (signal == SIGTSTP) {
         suspend_run();
+      } else if (asks_for_stacks(signal)) {
+        tell(SignalReceived{.signal = signal, .action = "taking the stacks of the workers"});
+        if (current_ != nullptr) current_->take_stacks("asked for by " + signal_name(signal));
       } else {
         tell(SignalReceived{.signal = signal, .action = "forwarded to the workers"});
         if (current_ != nullptr) current_->forward(signal);

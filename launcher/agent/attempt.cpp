@@ -39,7 +39,8 @@ class Attempt::Impl {
       facts_.worker_folders.push_back(folder.make_worker_folder(facts_.attempt, worker.local_rank));
     }
     WorkerGroup group(surroundings_.executor, facts_.attempt, surroundings_.containment,
-                      surroundings_.router, std::move(page), warnings_to(surroundings_.events));
+                      surroundings_.router, std::move(page), warnings_to(surroundings_.events),
+                      plan().stacks);
     start_workers(group);
     group_ = &group;
     co_await watch_workers(group);
@@ -57,6 +58,10 @@ class Attempt::Impl {
 
   void forward(int signal) {
     if (group_ != nullptr) group_->forward(signal);
+  }
+
+  void take_stacks(const std::string& reason) {
+    if (group_ != nullptr) group_->take_stacks(reason);
   }
 
   void stop(int signal, std::chrono::milliseconds grace) {
@@ -101,6 +106,8 @@ class Attempt::Impl {
         take_exit(*exited);
       } else if (const auto* killed = std::get_if<WorkersKilled>(&news)) {
         tell(*killed);
+      } else if (const auto* stacks = std::get_if<StacksTaken>(&news)) {
+        tell(*stacks);
       }
     }
     culprit_timer_.cancel();
@@ -171,6 +178,10 @@ void Attempt::forward(int signal) {
 
 void Attempt::put_off_limits(std::chrono::steady_clock::duration by) {
   impl_->put_off_limits(by);
+}
+
+void Attempt::take_stacks(const std::string& reason) {
+  impl_->take_stacks(reason);
 }
 
 void Attempt::stop(int signal, std::chrono::milliseconds grace) {

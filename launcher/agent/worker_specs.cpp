@@ -95,6 +95,7 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
                     .standard_error = streams.make_error(),
                     .error_file = folder / kErrorFile,
                     .inherits_standard_input = plan.stdin_rank == local_rank};
+    if (plan.log_dir) spec.stacks_file = folder / kStacksFile;
     for (const auto& [name, value] : worker.environment) spec.environment[name] = value;
     specs.push_back(std::move(spec));
   }

@@ -80,6 +80,13 @@ enum class ExitCodePolicy {
   worker,    ///< the root cause's own: its exit code, or 128 plus its signal
 };
 
+/// When the stacks of all workers are taken without being asked for.
+enum class StacksWhen {
+  never,
+  kill,  ///< before workers that did not stop in time are killed
+  stop,  ///< also before they are asked to stop
+};
+
 /// A variable of the workers that a configuration file sets or removes.
 struct EnvironmentChange {
   std::string name;
@@ -122,6 +129,7 @@ struct LaunchOptions {
   std::vector<int> signals_to_handle = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   std::chrono::milliseconds shutdown_timeout{30'000};
   ExitCodePolicy exit_code = ExitCodePolicy::torchrun;
+  StacksWhen stacks = StacksWhen::kill;
 
   // Output.
   std::string log_dir;

@@ -64,6 +64,15 @@ std::string set_agent_store(LaunchOptions& options, const std::string& value) {
   return problem;
 }
 
+std::string set_stacks(LaunchOptions& options, const std::string& value) {
+  std::string word;
+  auto problem = keep(word, parse_word(value, {"never", "kill", "stop"}));
+  if (word == "never") options.stacks = StacksWhen::never;
+  if (word == "kill") options.stacks = StacksWhen::kill;
+  if (word == "stop") options.stacks = StacksWhen::stop;
+  return problem;
+}
+
 std::string set_omp_num_threads(LaunchOptions& options, const std::string& value) {
   int threads = 0;
   if (value != "auto" && !keep(threads, parse_integer(value, 1, kThreadsMax)).empty()) {
@@ -223,6 +232,10 @@ constexpr OptionEntry kOwn[] = {
     {"omp_num_threads", 0, "N|auto", OptionGroup::own, "", "1 if there are several workers",
      "OMP_NUM_THREADS of each worker. auto: its share of the CPUs, or its cores if it is bound.",
      set_omp_num_threads},
+    {"stacks", 0, "never|kill|stop", OptionGroup::own, "", "kill",
+     "When to look what the workers are doing: before those that do not stop are killed, or also "
+     "before they are asked to stop. SIGRTMIN to ddprun asks at any time.",
+     set_stacks},
     {"pass_local_rank", 0, "", OptionGroup::own, "", "",
      "Put --local_rank=N before the program's arguments, as torch.distributed.launch did.",
      set_flag<&Options::pass_local_rank>},

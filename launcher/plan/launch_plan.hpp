@@ -38,6 +38,15 @@ struct WorkerPlan {
   bool operator==(const WorkerPlan&) const = default;
 };
 
+/// How the stacks of workers are taken.
+struct StackPlan {
+  StacksWhen when = StacksWhen::kill;
+  std::string py_spy{};  ///< paths of tools; empty: there is none
+  std::string gdb{};
+
+  bool operator==(const StackPlan&) const = default;
+};
+
 struct LaunchPlan {
   std::string program;  ///< as typed, for reports
   std::string run_id;
@@ -68,6 +77,7 @@ struct LaunchPlan {
   std::vector<int> signals_to_handle;                  ///< end the run in an orderly way
   std::chrono::milliseconds shutdown_timeout{30'000};  ///< from the first signal to SIGKILL
   ExitCodePolicy exit_code = ExitCodePolicy::torchrun;
+  StackPlan stacks{};
 
   /// Holds attempt folders with a folder per rank; absent: nothing is kept but error files in a
   /// temporary folder.

@@ -19,6 +19,7 @@ std::filesystem::path worker_folder(const std::filesystem::path& run_folder, int
 inline constexpr const char* kStandardOutputFile = "stdout.log";
 inline constexpr const char* kStandardErrorFile = "stderr.log";
 inline constexpr const char* kErrorFile = "error.json";
+inline constexpr const char* kStacksFile = "stacks.txt";
 
 // The files in an attempt's folder, next to its workers'.
 inline constexpr const char* kFilteredOutputFile = "filtered_stdout.log";

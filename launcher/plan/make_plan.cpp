@@ -72,6 +72,9 @@ class Planner {
     plan_.signals_to_handle = options_.signals_to_handle;
     plan_.shutdown_timeout = options_.shutdown_timeout;
     plan_.exit_code = options_.exit_code;
+    plan_.stacks = {.when = options_.stacks,
+                    .py_spy = find_tool("py-spy", facts_),
+                    .gdb = find_tool("gdb", facts_)};
     if (!options_.events.empty()) plan_.events_file = options_.events;
     plan_.config_text = options_.from_config.text;
     plan_.config_hash = options_.from_config.hash;
@@ -227,6 +230,10 @@ class Planner {
     // Only the present name of this switch: PyTorch since 2.2 warns of the old one.
     if (!facts_.environment("TORCH_NCCL_ASYNC_ERROR_HANDLING")) {
       environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+    }
+    // Python then says where it was when a signal killed it, and when its stacks are asked for.
+    if (!facts_.environment("PYTHONFAULTHANDLER")) {
+      environment.emplace_back("PYTHONFAULTHANDLER", "1");
     }
     const auto index = static_cast<std::size_t>(local_rank);
     const auto threads = threads_of(index);

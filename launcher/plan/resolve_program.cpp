@@ -116,6 +116,10 @@ std::string script_problem(const std::string& name, const HostFacts& facts) {
 
 }  // namespace
 
+std::string find_tool(const std::string& name, const HostFacts& facts) {
+  return find_in(path_folders(facts), name, facts).value_or("").string();
+}
+
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
                                                                     const HostFacts& facts) {
   const auto& name = options.program;

@@ -22,4 +22,7 @@ namespace ddprun {
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
                                                                     const HostFacts& facts);
 
+/// The path of a program in PATH that is none of the operator's; empty if there is none.
+std::string find_tool(const std::string& name, const HostFacts& facts);
+
 }  // namespace ddprun

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +20,8 @@ namespace fs = std::filesystem;
 constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING of the kernel's sched.h, stable since 2.4
 // Far above what execve takes by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
 constexpr std::size_t kEnvironmentBytesMax = 8U << 20;
+// Some 20,000 mappings; a process may have 65,530, of which most belong to no file.
+constexpr std::size_t kMapsBytesMax = 2U << 20;
 
 /// What can be read of the file: nothing if its process has gone, also in between (ESRCH).
 std::string read_bounded(const std::string& path, std::size_t bytes_max) {
@@ -35,8 +38,13 @@ std::string read_bounded(const std::string& path, std::size_t bytes_max) {
   return text;
 }
 
-std::string proc_path(pid_t pid, const char* file) {
+std::string proc_path(pid_t pid, const std::string& file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
+}
+
+/// Of its thread `thread`.
+std::string task_path(pid_t pid, pid_t thread, const char* file) {
+  return proc_path(pid, "task/" + std::to_string(thread) + "/" + file);
 }
 
 }  // namespace
@@ -77,6 +85,53 @@ bool ignores(pid_t pid, int signal) {
 std::string kernel_wait_channel(pid_t pid) {
   const auto channel = read_bounded(proc_path(pid, "wchan"), 256);
   return channel.empty() || channel == "0" ? "unknown" : channel;
+}
+
+std::string executable_name(pid_t pid) {
+  std::error_code error;
+  return fs::read_symlink(proc_path(pid, "exe"), error).filename().string();
+}
+
+bool catches(pid_t pid, int signal) {
+  const auto status = read_bounded(proc_path(pid, "status"), 16384);
+  constexpr std::string_view kField = "\nSigCgt:\t";
+  const auto at = status.find(kField);
+  if (at == std::string::npos) return false;
+  const char* digits = status.data() + at + kField.size();
+  std::uint64_t mask = 0;
+  std::from_chars(digits, status.data() + status.size(), mask, 16);
+  return (mask >> (signal - 1) & 1) != 0;
+}
+
+std::vector<pid_t> thread_ids(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code error;
+  for (fs::directory_iterator entry(proc_path(pid, "task"), error), end; !error && entry != end;
+       entry.increment(error)) {
+    threads.push_back(std::atoi(entry->path().filename().c_str()));
+  }
+  return threads;
+}
+
+std::string thread_name(pid_t pid, pid_t thread) {
+  auto name = read_bounded(task_path(pid, thread, "comm"), 256);
+  if (name.ends_with('\n')) name.pop_back();
+  return name;
+}
+
+std::string thread_states(pid_t pid) {
+  std::string text;
+  for (const pid_t thread : thread_ids(pid)) {
+    const auto channel = read_bounded(task_path(pid, thread, "wchan"), 256);
+    text += "Thread " + std::to_string(thread) + " (" + thread_name(pid, thread) + "): state " +
+            parse_process_state(read_bounded(task_path(pid, thread, "stat"), 4096)).letter;
+    text += (channel.empty() || channel == "0" ? "" : ", waiting in " + channel) + "\n";
+  }
+  return text;
+}
+
+std::string memory_map(pid_t pid) {
+  return read_bounded(proc_path(pid, "maps"), kMapsBytesMax);
 }
 
 bool has_in_environment(pid_t pid, std::string_view name, std::string_view value) {

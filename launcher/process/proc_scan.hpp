@@ -33,6 +33,24 @@ bool ignores(pid_t pid, int signal);
 /// What the process waits for in the kernel, from /proc/PID/wchan; "unknown" if it is not told.
 std::string kernel_wait_channel(pid_t pid);
 
+/// The file that the process executes, without its folder ("python3.11"); empty if it is not told.
+std::string executable_name(pid_t pid);
+
+/// True if the process has a handler for the signal.
+bool catches(pid_t pid, int signal);
+
+/// The ids of the process' threads, the first one's (the process' own) first.
+std::vector<pid_t> thread_ids(pid_t pid);
+
+/// The name of one of its threads; empty if there is no such thread.
+std::string thread_name(pid_t pid, pid_t thread);
+
+/// A line for each thread: its name, its state and what it waits for in the kernel.
+std::string thread_states(pid_t pid);
+
+/// The text of /proc/PID/maps, which only the same user and the mighty may read.
+std::string memory_map(pid_t pid);
+
 /// True if the environment that the process was started with has the variable `name` with `value`
 /// in it (name=…value…).
 bool has_in_environment(pid_t pid, std::string_view name, std::string_view value);

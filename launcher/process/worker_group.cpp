@@ -36,15 +36,19 @@ constexpr auto kOutputLimit = 1s;
 }  // namespace
 
 WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment& containment,
-                        OutputRouter& router, control::ControlPage page, Log log)
+                        OutputRouter& router, control::ControlPage page, Log log,
+                        const StackPlan& stacks)
     : executor_(std::move(executor)),
       attempt_(attempt),
       containment_(containment),
       router_(router),
       page_(std::move(page)),
       log_(std::move(log)),
+      stacks_when_(stacks.when),
+      stack_taker_(executor_, containment, stacks),
       news_signal_(executor_, Worker::Clock::time_point::max()),
       kill_timer_(executor_),
+      stacks_taken_(executor_, Worker::Clock::time_point::max()),
       orphans_(executor_) {}
 
 std::variant<std::vector<WorkerStarted>, WorkerNotStarted> WorkerGroup::Impl::start(
@@ -195,7 +199,8 @@ void WorkerGroup::Impl::reap_orphans() {
   orphans_.async_wait([weak = weak_from_this()](boost::system::error_code error, int) {
     const auto self = weak.lock();
     if (error || !self) return;
-    std::vector<pid_t> own;
+    const auto& tools = self->stack_taker_.tools().pids();
+    std::vector<pid_t> own(tools.begin(), tools.end());
     for (const auto& worker : self->workers_) {
       if (!worker->has_ended) own.push_back(worker->process.pid());
     }
@@ -240,14 +245,11 @@ std::vector<int> WorkerGroup::Impl::running() const {
   return ranks;
 }
 
-void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
-  page_.abort({.rank = rank, .reason = reason});
-}
-
 WorkerGroup::WorkerGroup(asio::any_io_executor executor, int attempt, Containment& containment,
-                         OutputRouter& router, control::ControlPage page, Log log)
+                         OutputRouter& router, control::ControlPage page, Log log,
+                         const StackPlan& stacks)
     : impl_(std::make_shared<Impl>(std::move(executor), attempt, containment, router,
-                                   std::move(page), std::move(log))) {}
+                                   std::move(page), std::move(log), stacks)) {}
 
 WorkerGroup::~WorkerGroup() {
   impl_->close();
@@ -276,6 +278,10 @@ void WorkerGroup::put_off_limits(std::chrono::steady_clock::duration by) {
 
 std::vector<int> WorkerGroup::running() const {
   return impl_->running();
+}
+
+void WorkerGroup::take_stacks(const std::string& reason) {
+  impl_->take_stacks(StackMoment{.reason = reason}, {});
 }
 
 void WorkerGroup::abort(int rank, const std::string& reason) {

@@ -36,20 +36,22 @@ struct WorkerSpec {
   std::uint64_t open_files_max = 0;                ///< soft limit; 0: the agent's
   StreamSpec standard_output;
   StreamSpec standard_error;
-  std::filesystem::path error_file;      ///< read after a failure; may be missing
+  std::filesystem::path error_file;   ///< read after a failure; may be missing. Its folder exists.
+  std::filesystem::path stacks_file;  ///< for stacks; empty: they are told of only
   bool inherits_standard_input = false;  ///< the agent's; otherwise it is empty
 };
 
 /// What next() tells.
 struct NothingLeft {};  ///< every worker has ended and been reaped
-using WorkerNews = std::variant<WorkerDying, WorkerExited, WorkersKilled, NothingLeft>;
+using WorkerNews = std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksTaken, NothingLeft>;
 
 class WorkerGroup {
  public:
   /// `page` has a slot for each local rank; workers inherit its descriptor under the same number.
   /// `containment` and `router` outlive the group.
   WorkerGroup(boost::asio::any_io_executor executor, int attempt, Containment& containment,
-              OutputRouter& router, control::ControlPage page, Log log = {});
+              OutputRouter& router, control::ControlPage page, Log log = {},
+              const StackPlan& stacks = {.when = StacksWhen::never});
   ~WorkerGroup();  ///< kills what is left
 
   /// Starts all and returns when each is past exec, in order of local rank; or stops those already
@@ -69,7 +71,8 @@ class WorkerGroup {
   /// after `grace`. What ends from now on is marked was_stopped, unless its death had been noticed
   /// before; such a worker is not signalled, but killed like the others if it does not end. Nor is
   /// a worker marked that has recorded an error in its file: it had failed already. A second call
-  /// with a shorter grace shortens it.
+  /// with a shorter grace shortens it. If the plan says so, stacks are taken before the signal or
+  /// before SIGKILL, which delays these by some seconds at most; never without a grace.
   void stop(int signal, std::chrono::milliseconds grace);
 
   /// The time that stop() grants is longer by this: the workers could not run meanwhile.
@@ -78,7 +81,11 @@ class WorkerGroup {
   /// Ranks of the workers that have not ended.
   std::vector<int> running() const;
 
-  /// Marks the attempt aborted for the workers' runtimes, naming the culprit.
+  /// Tells of the stacks of all workers by StacksTaken; they go on.
+  void take_stacks(const std::string& reason);
+
+  /// Marks the attempt aborted for the workers' runtimes, naming the culprit; not before the stacks
+  /// have been taken if stop() is to take them.
   void abort(int rank, const std::string& reason);
 
   /// After NothingLeft: ends descendants that outlived their workers (other sessions included), by

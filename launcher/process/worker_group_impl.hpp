@@ -1,19 +1,21 @@
-// The inside of WorkerGroup, in two source files: worker_group.cpp starts and watches,
-// worker_group_stop.cpp ends. Runs on the agent's one thread.
+// The inside of WorkerGroup, in three source files: worker_group.cpp starts and watches,
+// worker_group_stop.cpp ends, worker_group_stacks.cpp looks into the workers. Runs on the agent's
+// one thread.
 #pragma once
 
 #include "launcher/process/death_watch.hpp"
 #include "launcher/process/exit_facts.hpp"
 #include "launcher/process/limit_timer.hpp"
+#include "launcher/process/stack_taker.hpp"
+#include "launcher/process/worker.hpp"
 #include "launcher/process/worker_group.hpp"
-#include "launcher/process/worker_process.hpp"
-#include "launcher/process/worker_stream.hpp"
 
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,28 +23,10 @@
 
 namespace ddprun {
 
-/// One worker from its fork until its exit has been told.
-struct Worker {
-  using Clock = std::chrono::steady_clock;
-
-  WorkerSpec spec;
-  WorkerProcess process;
-  std::shared_ptr<WorkerStream> standard_output;
-  std::shared_ptr<WorkerStream> standard_error;
-  Clock::time_point started = Clock::now();
-  bool is_death_noticed = false;
-  bool has_ended = false;    ///< reaped, or given up
-  bool was_stopped = false;  ///< asked to stop before its death was noticed
-
-  double seconds_since_start() const {
-    return std::chrono::duration<double>(Clock::now() - started).count();
-  }
-};
-
 class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(boost::asio::any_io_executor executor, int attempt, Containment& containment,
-       OutputRouter& router, control::ControlPage page, Log log);
+       OutputRouter& router, control::ControlPage page, Log log, const StackPlan& stacks);
 
   std::variant<std::vector<WorkerStarted>, WorkerNotStarted> start(
       const std::vector<WorkerSpec>& specs);
@@ -52,6 +36,9 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void put_off_limits(std::chrono::steady_clock::duration by);
   std::vector<int> running() const;
   void abort(int rank, const std::string& reason);
+
+  /// Calls `then`, if there is one, when all has been told.
+  void take_stacks(StackMoment moment, std::function<void()> then);
   boost::asio::awaitable<std::vector<pid_t>> sweep();
 
   /// Ends everything at once; nothing is told any more.
@@ -71,8 +58,15 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void tell(WorkerNews news);
   void end_watch();
 
+  static boost::asio::awaitable<void> take_all_stacks(std::shared_ptr<Impl> self,
+                                                      StackMoment moment,
+                                                      std::function<void()> then);
+  boost::asio::awaitable<void> take_stacks_of(std::shared_ptr<Worker> worker, StackMoment moment,
+                                              Deadline deadline);
+
+  void ask_to_stop(int signal, std::chrono::milliseconds grace);
+  void end_grace(std::chrono::milliseconds grace);
   bool is_on_its_way_out(const Worker& worker) const;
-  static bool has_recorded_error(const Worker& worker);
   void kill(std::chrono::milliseconds grace);
   void wait_for_killed(std::chrono::seconds limit);
   void report_unkillable();
@@ -87,11 +81,17 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   OutOfMemoryWatch out_of_memory_;
   std::vector<std::shared_ptr<Worker>> workers_;  ///< shared with the coroutine that watches it
   int open_watches_ = 0;
-  std::deque<WorkerNews> news_;  ///< at most two for each worker and one more
+  std::deque<WorkerNews> news_;  ///< three for each worker, one more, and stacks on demand
+  StacksWhen stacks_when_;
+  StackTaker stack_taker_;
+  bool is_taking_stacks_ = false;
+  std::optional<control::AbortRecord> delayed_abort_;
+  bool is_about_to_stop_ = false;  ///< as soon as the stacks have been taken
   bool is_stopping_ = false;
   bool has_killed_ = false;
   boost::asio::steady_timer news_signal_;  ///< cancelled when there is news
   LimitTimer kill_timer_;
+  boost::asio::steady_timer stacks_taken_;  ///< cancelled when a capture is over
   boost::asio::signal_set orphans_;
   std::optional<DeathWatch> death_watch_;
 };

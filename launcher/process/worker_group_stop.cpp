@@ -5,8 +5,6 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 namespace ddprun {
@@ -24,9 +22,10 @@ constexpr auto kKilledLimit = 60s;
 constexpr auto kTidyLimit = 1s;
 constexpr auto kSweepLimit = 1s;
 
-std::string one_decimal(std::chrono::duration<double> seconds) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f s", seconds.count());
+std::string still_running_after(std::chrono::duration<double> grace) {
+  std::array<char, 80> text{};
+  std::snprintf(text.data(), text.size(), "still running %.1f s after they were asked to stop",
+                grace.count());
   return text.data();
 }
 
@@ -44,18 +43,35 @@ bool WorkerGroup::Impl::is_on_its_way_out(const Worker& worker) const {
          process_state(worker.process.pid()).is_exiting();
 }
 
-bool WorkerGroup::Impl::has_recorded_error(const Worker& worker) {
-  std::error_code none;
-  const auto size = std::filesystem::file_size(worker.spec.error_file, none);
-  return !none && size > 0;
+void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
+  const control::AbortRecord record{.rank = rank, .reason = reason};
+  // It would wake who hangs, and nobody would see where.
+  if (stacks_when_ == StacksWhen::stop && !is_stopping_ && !has_killed_) {
+    delayed_abort_ = record;
+  } else {
+    page_.abort(record);
+  }
 }
 
 void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
+  const bool is_first = !is_stopping_ && !is_about_to_stop_ && !has_killed_;
+  if (grace <= 0ms || stacks_when_ != StacksWhen::stop) return ask_to_stop(signal, grace);
+  if (is_about_to_stop_) return;
+  if (!is_first) return ask_to_stop(signal, grace);
+  is_about_to_stop_ = true;
+  take_stacks({.reason = "before they are asked to stop", .next_signal = signal},
+              [this, signal, grace] {
+                is_about_to_stop_ = false;
+                if (!has_killed_) ask_to_stop(signal, grace);
+              });
+}
+
+void WorkerGroup::Impl::ask_to_stop(int signal, std::chrono::milliseconds grace) {
+  if (delayed_abort_) page_.abort(*std::exchange(delayed_abort_, std::nullopt));
   for (auto& worker : workers_) {
     // Who is on his way out already neither dies of this nor needs it.
     if (worker->has_ended || is_on_its_way_out(*worker)) continue;
-    // Who has recorded an error has failed by itself and is only slow to end.
-    worker->was_stopped = !has_recorded_error(*worker);
+    worker->was_stopped = !worker->has_recorded_error();
     // Nor would it be right to disturb its last steps, which say how it ended.
     if (!worker->is_death_noticed) worker->process.signal_group(signal);
   }
@@ -66,8 +82,15 @@ void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
   is_stopping_ = true;
   if (grace <= 0ms) return kill(grace);
   kill_timer_.start(until, [weak = weak_from_this(), grace] {
-    if (const auto self = weak.lock()) self->kill(grace);
+    if (const auto self = weak.lock()) self->end_grace(grace);
   });
+}
+
+/// The last moment to see what the workers hang in.
+void WorkerGroup::Impl::end_grace(std::chrono::milliseconds grace) {
+  if (has_killed_ || stacks_when_ == StacksWhen::never) return kill(grace);
+  take_stacks({.reason = still_running_after(grace), .next_signal = SIGKILL},
+              [this, grace] { kill(grace); });
 }
 
 void WorkerGroup::Impl::put_off_limits(std::chrono::steady_clock::duration by) {
@@ -80,12 +103,12 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
   if (ranks.empty()) return;
   // All at once: nobody gets to see the others die.
   containment_.kill();
+  stack_taker_.tools().kill();
   forward(SIGKILL);
-  tell(WorkersKilled{.attempt = attempt_,
-                     .reason = grace <= 0ms ? "no time to stop was left to them"
-                                            : "still running " + one_decimal(grace) +
-                                                  " after they were asked to stop",
-                     .ranks = ranks});
+  tell(WorkersKilled{
+      .attempt = attempt_,
+      .reason = grace <= 0ms ? "no time to stop was left to them" : still_running_after(grace),
+      .ranks = ranks});
   wait_for_killed(kKilledWarningAfter);
 }
 
@@ -132,6 +155,8 @@ void WorkerGroup::Impl::close() {
   kill_timer_.cancel();
   orphans_.cancel();
   news_signal_.cancel();
+  has_killed_ = true;
+  stack_taker_.tools().kill();
   forward(SIGKILL);  // all before the first is waited for
   for (auto& worker : workers_) {
     worker->process.close();

@@ -94,6 +94,7 @@ void WorkerStream::take(std::string_view bytes) {
   const auto now = std::chrono::system_clock::now();
   write_files(bytes, now);
   last_.take(bytes);
+  if (copy_) copy_->append(bytes.substr(0, copy_bytes_max_ - copy_->size()));
   if (!console_) return;
   console_->write(prefixer_, prefixer_.take(bytes, now));
   if (console_->can_redraw()) {
@@ -151,12 +152,21 @@ asio::awaitable<bool> WorkerStream::wait_for_end(Deadline deadline) {
   co_return has_ended_;
 }
 
-void WorkerStream::finish() {
+void WorkerStream::read_now() {
   // A descendant that goes on writing must not keep this up for ever.
-  constexpr int kLastReads = 2 * kPipeBytes / static_cast<int>(kReadBytes);
-  for (int i = 0; i < kLastReads && !has_ended_ && read_some(); ++i) {
+  constexpr int kReadsMax = 2 * kPipeBytes / static_cast<int>(kReadBytes);
+  for (int i = 0; i < kReadsMax && !has_ended_ && read_some(); ++i) {
   }
+}
+
+void WorkerStream::finish() {
+  read_now();
   end();
+}
+
+void WorkerStream::copy_to(std::shared_ptr<std::string> copy, std::size_t bytes_max) {
+  copy_ = std::move(copy);
+  copy_bytes_max_ = bytes_max;
 }
 
 }  // namespace ddprun

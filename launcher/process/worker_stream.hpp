@@ -45,6 +45,13 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   /// Reads what is there now, and no more.
   void finish();
 
+  /// From now on what is read is appended to `copy`, too, until that has `bytes_max`; null: no
+  /// more.
+  void copy_to(std::shared_ptr<std::string> copy, std::size_t bytes_max = 0);
+
+  /// Reads what is there now; more may follow.
+  void read_now();
+
   /// Stops reading.
   void close() { end(); }
 
@@ -70,6 +77,8 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   LinePrefixer prefixer_;
   LineFilter filter_;
   LastLines last_;
+  std::shared_ptr<std::string> copy_;
+  std::size_t copy_bytes_max_ = 0;
   boost::asio::posix::stream_descriptor pipe_;
   boost::asio::steady_timer partial_line_;  ///< when to show a line without its end
   boost::asio::steady_timer end_signal_;    ///< cancelled at the end

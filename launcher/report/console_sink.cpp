@@ -76,6 +76,7 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
   if (std::holds_alternative<AttemptStarted>(event)) {
     ends_.clear();
     stopped_.clear();
+    stacks_.clear();
   }
   if (const auto* worker = std::get_if<WorkerExited>(&event)) {
     ends_[worker->rank] = when;
@@ -87,6 +88,22 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
   } else {
     write_line(event, when);
   }
+  const auto* stacks = std::get_if<StacksTaken>(&event);
+  if (stacks == nullptr) return;
+  stacks_.push_back(*stacks);
+  write_stacks(*stacks);
+}
+
+/// Unless they can be read elsewhere: in the file or, if Python printed them, among the lines of
+/// the worker.
+void ConsoleSink::write_stacks(const StacksTaken& stacks) {
+  if (!stacks.file.empty() || settings_.level > LogLevel::warn) return;
+  if (stacks.means == std::vector<std::string>{"faulthandler"}) return;
+  std::string text;
+  for (const auto& line : stacks.lines) {
+    text += "[rank " + std::to_string(stacks.rank) + "]: " + line + "\n";
+  }
+  write_(text);
 }
 
 void ConsoleSink::write_line(const Event& event, std::chrono::system_clock::time_point when) {
@@ -102,7 +119,8 @@ void ConsoleSink::write_line(const Event& event, std::chrono::system_clock::time
 
 std::string ConsoleSink::report(const RunFinished& finished) const {
   const std::vector<int> stopped(stopped_.begin(), stopped_.end());
-  return final_report(finished, {.program = program_, .ends = ends_, .stopped = stopped},
+  return final_report(finished,
+                      {.program = program_, .ends = ends_, .stopped = stopped, .stacks = stacks_},
                       settings_.columns);
 }
 

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun {
 
@@ -38,6 +39,7 @@ class ConsoleSink : public EventSink {
   class Formatter;
 
   void write_line(const Event& event, std::chrono::system_clock::time_point when);
+  void write_stacks(const StacksTaken& stacks);
   std::string report(const RunFinished& finished) const;
 
   ConsoleSettings settings_;
@@ -46,7 +48,8 @@ class ConsoleSink : public EventSink {
   std::string program_;
   /// When each worker of the last attempt ended, by rank.
   std::map<int, std::chrono::system_clock::time_point> ends_;
-  std::set<int> stopped_;  ///< ranks of the last attempt that ddprun stopped
+  std::set<int> stopped_;            ///< ranks of the last attempt that ddprun stopped
+  std::vector<StacksTaken> stacks_;  ///< of the last attempt; on demand at an operator's pace
 };
 
 /// The level that LOGLEVEL names in any case ("DEBUG", "warning", ...); nothing if it names none.

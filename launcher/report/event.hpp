@@ -103,6 +103,20 @@ struct WorkersKilled {
   bool operator==(const WorkersKilled&) const = default;
 };
 
+/// The stacks of one worker, as well as they could be had.
+struct StacksTaken {
+  int attempt = 0;
+  int rank = 0;
+  pid_t pid = 0;
+  std::string reason;                 ///< why they were taken
+  std::vector<std::string> means;     ///< "gdb", "py-spy", ...
+  std::vector<std::string> problems;  ///< with the means that did not work
+  std::filesystem::path file{};       ///< that has them all; empty: none is kept
+  std::vector<std::string> lines;     ///< the first of them
+
+  bool operator==(const StacksTaken&) const = default;
+};
+
 /// All workers of an attempt have ended and another attempt follows.
 struct RestartDecided {
   int next_attempt = 0;
@@ -155,8 +169,8 @@ struct RunFinished {
 };
 
 using Event = std::variant<RunStarted, AttemptStarted, WorkerStarted, WorkerNotStarted, WorkerDying,
-                           WorkerExited, WorkersStopping, WorkersKilled, RestartDecided,
-                           SignalReceived, Note, Warning, RunFinished>;
+                           WorkerExited, WorkersStopping, WorkersKilled, StacksTaken,
+                           RestartDecided, SignalReceived, Note, Warning, RunFinished>;
 
 /// Takes events in the order in which they happen, on the agent's thread. Must not throw and must
 /// not block for long.

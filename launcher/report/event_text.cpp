@@ -72,6 +72,14 @@ EventLine line(const WorkersKilled& event) {
           "killed " + ranks_phrase(event.ranks) + ": " + event.reason};
 }
 
+EventLine line(const StacksTaken& event) {
+  std::string text = "stacks of " + rank_and_pid(event.rank, event.pid) + " by " +
+                     join(event.means, " and ") + ", " + event.reason;
+  for (const auto& problem : event.problems) text += "; " + problem;
+  if (!event.file.empty()) text += ": " + event.file.string();
+  return {LogLevel::warn, event.attempt, text};
+}
+
 EventLine line(const RestartDecided& event) {
   std::string text = "restarting";
   if (event.delay.count() > 0) {

@@ -17,6 +17,9 @@ constexpr int kColumnsMax = 100;
 // A collective error fails all ranks at once; a thousand of them hide the report.
 constexpr std::size_t kLaterFailuresMax = 8;
 constexpr std::size_t kLabelColumns = 12;
+// Enough to see that all ranks wait in the same place, or which does not.
+constexpr std::size_t kStacksMax = 8;
+constexpr std::size_t kStackLinesMax = 6;
 
 std::string utc(std::chrono::system_clock::time_point when) {
   const auto seconds = std::chrono::system_clock::to_time_t(when);
@@ -166,6 +169,27 @@ void add_later_failures(Page& page, const std::vector<WorkerExited>& failures) {
   }
 }
 
+void add_stacks(Page& page, const std::vector<StacksTaken>& stacks) {
+  if (stacks.empty()) return;
+  page.rule('-');
+  page.paragraph("What the workers were doing (" + stacks.front().reason + "):");
+  const auto shown = std::min(stacks.size(), kStacksMax);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const auto& taken = stacks[i];
+    const auto rank = "rank " + std::to_string(taken.rank);
+    if (!taken.file.empty()) {
+      page.field(rank, taken.file.string());
+      continue;
+    }
+    const auto lines = std::min(taken.lines.size(), kStackLinesMax);
+    page.quote(rank + ", by " + join(taken.means, " and "),
+               {taken.lines.begin(), taken.lines.begin() + static_cast<std::ptrdiff_t>(lines)});
+  }
+  if (shown < stacks.size()) {
+    page.paragraph("  and " + std::to_string(stacks.size() - shown) + " more stacks");
+  }
+}
+
 }  // namespace
 
 std::string final_report(const RunFinished& finished, const ReportFacts& facts, int columns) {
@@ -183,6 +207,7 @@ std::string final_report(const RunFinished& finished, const ReportFacts& facts, 
     page.rule('-');
     page.paragraph("Stopped by ddprun after the failure: " + ranks_phrase(facts.stopped));
   }
+  add_stacks(page, facts.stacks);
   page.rule('=');
   return page.text();
 }

@@ -126,6 +126,12 @@ Json fields(const WorkersKilled& event) {
           {"ranks", event.ranks}};
 }
 
+Json fields(const StacksTaken& event) {
+  return {{"event", "stacks_taken"},    {"attempt", event.attempt},         {"rank", event.rank},
+          {"pid", event.pid},           {"reason", event.reason},           {"means", event.means},
+          {"problems", event.problems}, {"file", path_or_null(event.file)}, {"lines", event.lines}};
+}
+
 Json fields(const RestartDecided& event) {
   return {{"event", "restart_decided"},
           {"next_attempt", event.next_attempt},

@@ -20,7 +20,8 @@ std::string signal_name(int signal) {
   if (signal >= 1 && signal <= kNamedSignalMax) {
     if (const char* name = ::sigabbrev_np(signal)) return std::string("SIG") + name;
   }
-  if (signal >= SIGRTMIN && signal <= SIGRTMAX) {
+  if (signal == SIGRTMIN) return "SIGRTMIN";
+  if (signal > SIGRTMIN && signal <= SIGRTMAX) {
     return "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
   }
   return "signal " + std::to_string(signal);

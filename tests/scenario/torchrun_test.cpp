@@ -74,7 +74,7 @@ int own_cpus() {
 }  // namespace
 
 TEST_SUITE("torchrun's environment") {
-  TEST_CASE("each worker has each variable of torchrun's with its value, and no other") {
+  TEST_CASE("each worker has each variable of torchrun's with its value, and one other") {
     const auto all = environments({"--rdzv_id=job", "--max_restarts=2", "--role=trainer"}, 3,
                                   {{"OMP_NUM_THREADS", ""}});
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -84,6 +84,7 @@ TEST_SUITE("torchrun's environment") {
       const auto port = take(variables, "MASTER_PORT");
       CHECK(std::stoi(port) > 0);
       CHECK(port == all[0].at("MASTER_PORT"));
+      CHECK(take(variables, "PYTHONFAULTHANDLER") == "1");
       const auto text = std::to_string(rank);
       CHECK(variables ==
             Variables{{"GROUP_RANK", "0"},

@@ -42,7 +42,7 @@ const WorkerExited& History::exit_of(int rank) const {
 
 class WorkerBench::Impl {
  public:
-  Impl(int local_world_size, ContainmentMode mode)
+  Impl(int local_world_size, ContainmentMode mode, const StackPlan& stacks)
       : containment({.mode = mode}),
         console(::open((folder.path() / "console").c_str(),
                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)),
@@ -52,7 +52,7 @@ class WorkerBench::Impl {
         page_fd(page.fd()),
         group(std::make_unique<WorkerGroup>(
             io.get_executor(), 0, containment, router, std::move(page),
-            [this](LogLevel, std::string_view line) { log.emplace_back(line); })) {}
+            [this](LogLevel, std::string_view line) { log.emplace_back(line); }, stacks)) {}
 
   ~Impl() {
     group.reset();
@@ -66,6 +66,7 @@ class WorkerBench::Impl {
     if (auto* dying = std::get_if<WorkerDying>(&news)) history.dying.push_back(*dying);
     if (auto* exited = std::get_if<WorkerExited>(&news)) history.exited.push_back(*exited);
     if (auto* killed = std::get_if<WorkersKilled>(&news)) history.killed.push_back(*killed);
+    if (auto* stacks = std::get_if<StacksTaken>(&news)) history.stacks.push_back(*stacks);
     if (std::holds_alternative<NothingLeft>(news)) history.is_complete = true;
     is_taking = false;
     ++taken;
@@ -93,8 +94,8 @@ class WorkerBench::Impl {
   int taken = 0;
 };
 
-WorkerBench::WorkerBench(int local_world_size, ContainmentMode mode)
-    : impl_(std::make_unique<Impl>(local_world_size, mode)) {}
+WorkerBench::WorkerBench(int local_world_size, ContainmentMode mode, const StackPlan& stacks)
+    : impl_(std::make_unique<Impl>(local_world_size, mode, stacks)) {}
 
 WorkerBench::~WorkerBench() = default;
 

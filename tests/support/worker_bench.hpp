@@ -20,6 +20,7 @@ struct History {
   std::vector<WorkerDying> dying;
   std::vector<WorkerExited> exited;  ///< in order of time
   std::vector<WorkersKilled> killed;
+  std::vector<StacksTaken> stacks;
   bool is_complete = false;  ///< NothingLeft came
 
   const WorkerExited& exit_of(int rank) const;
@@ -27,7 +28,8 @@ struct History {
 
 class WorkerBench {
  public:
-  explicit WorkerBench(int local_world_size = 1, ContainmentMode mode = ContainmentMode::automatic);
+  explicit WorkerBench(int local_world_size = 1, ContainmentMode mode = ContainmentMode::automatic,
+                       const StackPlan& stacks = {.when = StacksWhen::never});
   ~WorkerBench();
 
   WorkerBench(const WorkerBench&) = delete;

@@ -298,6 +298,25 @@ TEST_SUITE("worker environment of a plan") {
     CHECK_FALSE(variable(plan_of({"train.py"}, usual({{name, "0"}})).workers[0], name));
   }
 
+  TEST_CASE("Python tells where it crashed unless the operator has decided") {
+    const std::string name = "PYTHONFAULTHANDLER";
+    CHECK(variable(plan_of({"train.py"}).workers[0], name) == "1");
+    CHECK_FALSE(variable(plan_of({"train.py"}, usual({{name, ""}})).workers[0], name));
+  }
+
+  TEST_CASE("the tools for stacks are those in PATH, and --stacks says when") {
+    const auto plan = plan_of({"--stacks=stop", "train.py"});
+    CHECK(plan.stacks == StackPlan{.when = StacksWhen::stop});
+    CHECK(plan_of({"train.py"}).stacks.when == StacksWhen::kill);
+    auto facts = usual();
+    const auto look_at = facts.look_at;
+    facts.look_at = [look_at](const std::filesystem::path& path) {
+      return path.filename() == "gdb" ? FileKind::executable : look_at(path);
+    };
+    CHECK(plan_of({"train.py"}, facts).stacks.gdb.ends_with("/gdb"));
+    CHECK(plan_of({"train.py"}, facts).stacks.py_spy.empty());
+  }
+
   TEST_CASE("the signals to handle are told by name") {
     CHECK(variable(plan_of({"--signals_to_handle=term,USR1", "train.py"}).workers[0],
                    "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM,SIGUSR1");

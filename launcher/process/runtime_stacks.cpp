@@ -1,0 +1,87 @@
+#include "launcher/process/runtime_stacks.hpp"
+
+#include "launcher/process/proc_scan.hpp"
+#include "launcher/process/unique_fd.hpp"
+#include "rendezvous/base/with_deadline.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <algorithm>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+namespace asio = boost::asio;
+using control::ThreadStack;
+
+// Room for the answers of all threads at once, so that none has to be lost.
+constexpr int kPipeBytes = static_cast<int>(kThreadsAskedMax * 2 * sizeof(ThreadStack));
+
+/// A pipe with a name, which goes with this object.
+class NamedPipe {
+ public:
+  explicit NamedPipe(std::filesystem::path path) : path_(std::move(path)) {
+    ::unlink(path_.c_str());  // left by an agent's attempt that was killed
+    if (::mkfifo(path_.c_str(), 0600) != 0) return;
+    // For both, so that it has no end while this lives.
+    fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    ::fcntl(fd_.get(), F_SETPIPE_SZ, kPipeBytes);
+  }
+  NamedPipe(const NamedPipe&) = delete;
+  NamedPipe& operator=(const NamedPipe&) = delete;
+  ~NamedPipe() { ::unlink(path_.c_str()); }
+
+  /// -1: there is none. The caller owns it.
+  int release() { return fd_.release(); }
+
+ private:
+  std::filesystem::path path_;
+  UniqueFd fd_;
+};
+
+std::size_t ask_each(pid_t pid) {
+  std::size_t asked = 0;
+  for (const pid_t thread : thread_ids(pid)) {
+    if (asked == kThreadsAskedMax) break;
+    if (::syscall(SYS_tgkill, pid, thread, control::stack_request_signal()) == 0) ++asked;
+  }
+  return asked;
+}
+
+asio::awaitable<void> read_answers(asio::posix::stream_descriptor& pipe,
+                                   std::vector<ThreadStack>& answers, std::size_t asked) {
+  while (answers.size() < asked) {
+    ThreadStack answer;
+    const auto bytes =
+        co_await pipe.async_read_some(asio::buffer(&answer, sizeof answer), asio::use_awaitable);
+    if (bytes != sizeof answer) continue;
+    answer.frames = std::min(answer.frames, control::kStackFramesMax);
+    answers.push_back(answer);
+  }
+}
+
+}  // namespace
+
+asio::awaitable<std::vector<ThreadStack>> ask_runtime_for_stacks(asio::any_io_executor executor,
+                                                                 pid_t pid,
+                                                                 std::filesystem::path folder,
+                                                                 Deadline deadline) {
+  std::vector<ThreadStack> answers;
+  NamedPipe named(folder / control::kStackPipe);
+  const int fd = named.release();
+  if (fd < 0) co_return answers;
+  asio::posix::stream_descriptor pipe(executor, fd);
+  const auto asked = ask_each(pid);
+  auto reading = read_answers(pipe, answers, asked);
+  co_await with_deadline(std::move(reading), deadline);
+  std::sort(answers.begin(), answers.end(),
+            [](const ThreadStack& a, const ThreadStack& b) { return a.thread_id < b.thread_id; });
+  co_return answers;
+}
+
+}  // namespace ddprun

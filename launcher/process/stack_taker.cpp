@@ -1,0 +1,175 @@
+#include "launcher/process/stack_taker.hpp"
+
+#include "launcher/process/proc_scan.hpp"
+#include "launcher/process/runtime_stacks.hpp"
+#include "launcher/process/unique_fd.hpp"
+#include "launcher/stacks/native_stack.hpp"
+#include "launcher/stacks/tool_output.hpp"
+#include "rendezvous/base/text.hpp"
+#include "rendezvous/base/with_deadline.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+// The threads of a worker answer within milliseconds, or block the signal and never do.
+constexpr auto kRuntimeLimit = 1s;
+// For a debugger to read the symbols of a program with PyTorch in it, and to leave time for Python.
+constexpr auto kToolLimit = 3s;
+// For Python to print the frames of all threads and to end.
+constexpr auto kAbortLimit = 1s;
+
+Deadline sooner(Deadline deadline, Deadline::Duration limit) {
+  return deadline.remaining() < limit ? deadline : Deadline::after(limit);
+}
+
+/// A core file of a worker that is ended for its stack's sake is worth nothing and may be huge.
+/// With a limit of 1 the kernel writes neither a file nor to a pipe (core(5)).
+void prevent_core(pid_t pid) {
+  rlimit limit{};
+  if (::prlimit(pid, RLIMIT_CORE, nullptr, &limit) != 0) return;
+  limit.rlim_cur = std::min<rlim_t>(1, limit.rlim_max);
+  ::prlimit(pid, RLIMIT_CORE, &limit, nullptr);
+}
+
+bool is_stopped(pid_t pid) {
+  const char letter = process_state(pid).letter;
+  return letter == 'T' || letter == 't';
+}
+
+asio::awaitable<void> wait_for_end(asio::any_io_executor executor, pid_t pid, Deadline deadline) {
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (pidfd.get() < 0) co_return;
+  asio::posix::stream_descriptor end(executor, pidfd.release());
+  auto ending = end.async_wait(asio::posix::descriptor_base::wait_read, asio::use_awaitable);
+  co_await with_deadline(std::move(ending), deadline);
+}
+
+}  // namespace
+
+StackTaker::StackTaker(asio::any_io_executor executor, Containment& containment,
+                       const StackPlan& plan)
+    : executor_(executor), plan_(plan), tools_(std::move(executor), containment) {}
+
+StackFacts StackTaker::facts_of(const Worker& worker, bool has_runtime,
+                                const StackMoment& moment) const {
+  const pid_t pid = worker.process.pid();
+  const int next = moment.next_signal;
+  return {.is_python = executable_name(pid).starts_with("python"),
+          // It may have executed another program since, which the signal would kill.
+          .has_runtime = has_runtime && catches(pid, control::stack_request_signal()),
+          .catches_abort = catches(pid, SIGABRT),
+          .may_end = next == SIGKILL || (next != 0 && !catches(pid, next)),
+          .has_py_spy = !plan_.py_spy.empty(),
+          .has_gdb = !plan_.gdb.empty()};
+}
+
+asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bool has_runtime,
+                                              StackMoment moment, Deadline deadline) {
+  StacksTaken taken{
+      .rank = worker->spec.rank, .pid = worker->process.pid(), .reason = std::move(moment.reason)};
+  const auto facts = facts_of(*worker, has_runtime, moment);
+  std::string text;
+  for (const StackMeans means : stack_means_for(facts)) {
+    const bool is_last_resort = means == StackMeans::kernel;
+    if (worker->has_ended || worker->process.has_ended() || (is_last_resort && !text.empty()))
+      break;
+    Found found = co_await find_by(means, worker, deadline);
+    if (!found.problem.empty()) taken.problems.push_back(to_string(means) + ": " + found.problem);
+    if (found.text.empty()) continue;
+    taken.means.push_back(to_string(means));
+    // What was tried for its better view of the program comes first.
+    text = found.text + (text.empty() ? "" : "\n" + text);
+    if (is_enough(means, facts)) break;
+  }
+  if (text.size() > kStackBytesMax) text.resize(kStackBytesMax);
+  taken.lines = split(printable(text), '\n');
+  while (!taken.lines.empty() && taken.lines.back().empty()) taken.lines.pop_back();
+  co_return taken;
+}
+
+asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means,
+                                                       std::shared_ptr<Worker> worker,
+                                                       Deadline deadline) {
+  const auto pid = std::to_string(worker->process.pid());
+  const auto tool_deadline = sooner(deadline, kToolLimit);
+  switch (means) {
+    case StackMeans::runtime:
+      return ask_runtime(std::move(worker), sooner(deadline, kRuntimeLimit));
+    case StackMeans::py_spy:
+      return run_tool({plan_.py_spy, "dump", "--pid", pid}, std::move(worker), tool_deadline);
+    case StackMeans::gdb:
+      return run_tool({plan_.gdb, "--nx", "--batch", "-iex", "set debuginfod enabled off", "-iex",
+                       "set width 0", "-p", pid, "-ex", "thread apply all bt 64"},
+                      std::move(worker), tool_deadline);
+    case StackMeans::faulthandler:
+      return end_by_abort(std::move(worker), sooner(deadline, kAbortLimit));
+    case StackMeans::kernel:
+      break;
+  }
+  return [](pid_t process) -> asio::awaitable<Found> {
+    co_return Found{.text = thread_states(process), .problem = ""};
+  }(worker->process.pid());
+}
+
+asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(std::shared_ptr<Worker> worker,
+                                                           Deadline deadline) {
+  const pid_t pid = worker->process.pid();
+  auto asking =
+      ask_runtime_for_stacks(executor_, pid, worker->spec.error_file.parent_path(), deadline);
+  const auto stacks = co_await std::move(asking);
+  if (stacks.empty()) co_return Found{.text = "", .problem = "no thread answered"};
+  std::map<int, std::string> names;
+  for (const pid_t thread : thread_ids(pid)) names[thread] = thread_name(pid, thread);
+  Found found{.text = describe_stacks(stacks, names, parse_mappings(memory_map(pid))),
+              .problem = ""};
+  if (stacks.size() < names.size()) {
+    found.problem = std::to_string(names.size() - stacks.size()) + " of " +
+                    std::to_string(names.size()) + " threads did not answer";
+  }
+  co_return found;
+}
+
+asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string> arguments,
+                                                        std::shared_ptr<Worker> worker,
+                                                        Deadline deadline) {
+  const pid_t pid = worker->process.pid();
+  const bool was_stopped = is_stopped(pid);
+  auto running = tools_.run(std::move(arguments), deadline, kStackBytesMax);
+  const auto output = co_await std::move(running);
+  if (worker->has_ended) co_return Found{.text = "", .problem = "the worker ended meanwhile"};
+  // A debugger that had to be killed may leave it so.
+  if (!was_stopped && is_stopped(pid)) worker->process.signal_group(SIGCONT);
+  Found found{.text = stacks_in(output.text), .problem = output.problem};
+  if (found.text.empty() && found.problem.empty()) found.problem = complaint_in(output.text);
+  co_return found;
+}
+
+asio::awaitable<StackTaker::Found> StackTaker::end_by_abort(std::shared_ptr<Worker> worker,
+                                                            Deadline deadline) {
+  const pid_t pid = worker->process.pid();
+  const auto text = std::make_shared<std::string>();
+  worker->standard_error->read_now();
+  worker->standard_error->copy_to(text, kStackBytesMax);
+  worker->was_stopped = !worker->has_recorded_error();
+  prevent_core(pid);
+  ::kill(pid, SIGABRT);
+  auto ending = wait_for_end(executor_, pid, deadline);
+  co_await std::move(ending);
+  worker->standard_error->read_now();
+  worker->standard_error->copy_to(nullptr);
+  co_return Found{.text = *text, .problem = text->empty() ? "Python printed nothing" : ""};
+}
+
+}  // namespace ddprun

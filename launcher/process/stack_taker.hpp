@@ -1,0 +1,61 @@
+// Takes the stacks of one worker by the best means that there are (launcher/stacks/stack_means.hpp
+// decides). Runs on the agent's one thread.
+#pragma once
+
+#include "launcher/plan/launch_plan.hpp"
+#include "launcher/process/tool_runner.hpp"
+#include "launcher/process/worker.hpp"
+#include "launcher/report/event.hpp"
+#include "launcher/stacks/stack_means.hpp"
+
+#include <memory>
+#include <string>
+#include <variant>
+
+namespace ddprun {
+
+/// Why stacks are taken, and what comes afterwards.
+struct StackMoment {
+  std::string reason;
+  int next_signal = 0;  ///< what the workers get next; 0: they go on
+};
+
+/// What a worker's stacks may fill: hundreds of threads' frames.
+inline constexpr std::size_t kStackBytesMax = 256U << 10;
+
+class StackTaker {
+ public:
+  /// `containment` outlives the taker, and the taker its coroutines.
+  StackTaker(boost::asio::any_io_executor executor, Containment& containment,
+             const StackPlan& plan);
+
+  /// Done at the deadline or soon after it (a tool gets a moment to let go of the worker). A worker
+  /// that is to end anyway may end by this, and is then marked was_stopped. `has_runtime`: it has
+  /// announced itself on the control page. Appends to the worker's file of stacks if there is one.
+  boost::asio::awaitable<StacksTaken> take(std::shared_ptr<Worker> worker, bool has_runtime,
+                                           StackMoment moment, Deadline deadline);
+
+  /// The tools that run now.
+  ToolRunner& tools() { return tools_; }
+
+ private:
+  /// The stacks, or why there are none.
+  struct Found {
+    std::string text;
+    std::string problem;
+  };
+
+  StackFacts facts_of(const Worker& worker, bool has_runtime, const StackMoment& moment) const;
+  boost::asio::awaitable<Found> find_by(StackMeans means, std::shared_ptr<Worker> worker,
+                                        Deadline deadline);
+  boost::asio::awaitable<Found> ask_runtime(std::shared_ptr<Worker> worker, Deadline deadline);
+  boost::asio::awaitable<Found> run_tool(std::vector<std::string> arguments,
+                                         std::shared_ptr<Worker> worker, Deadline deadline);
+  boost::asio::awaitable<Found> end_by_abort(std::shared_ptr<Worker> worker, Deadline deadline);
+
+  boost::asio::any_io_executor executor_;
+  StackPlan plan_;
+  ToolRunner tools_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,55 @@
+// Runs small programs that look at workers, such as debuggers: contained like workers, bounded in
+// time, output and number. Runs on the agent's one thread.
+#pragma once
+
+#include "launcher/process/containment.hpp"
+#include <ddprun/deadline.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <cstddef>
+#include <set>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+namespace ddprun {
+
+/// What a tool said.
+struct ToolOutput {
+  std::string text;     ///< both of its streams, as they came
+  std::string problem;  ///< why there is none, or why there may be more; empty: it ran to its end
+};
+
+class ToolRunner {
+ public:
+  /// Debuggers of programs with very many symbols take some hundred MiB each.
+  static constexpr std::size_t kToolsMax = 8;
+
+  /// `containment` outlives the runner, and the runner its coroutines.
+  ToolRunner(boost::asio::any_io_executor executor, Containment& containment);
+
+  /// Runs the program (a path) with its arguments; waits for its turn if kToolsMax run already.
+  /// What it prints beyond `bytes_max` is dropped. At the deadline it is told to end, and killed if
+  /// it does not do so at once.
+  boost::asio::awaitable<ToolOutput> run(std::vector<std::string> arguments, Deadline deadline,
+                                         std::size_t bytes_max);
+
+  /// Kills those that run, whose run() then returns.
+  void kill() noexcept;
+
+  /// Their status is nobody else's to take.
+  const std::set<pid_t>& pids() const { return pids_; }
+
+ private:
+  boost::asio::awaitable<bool> wait_for_turn(Deadline deadline);
+
+  boost::asio::any_io_executor executor_;
+  Containment& containment_;
+  std::set<pid_t> pids_;
+  boost::asio::steady_timer turn_;  ///< cancelled when a tool has ended
+};
+
+}  // namespace ddprun

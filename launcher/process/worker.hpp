@@ -1,0 +1,40 @@
+// One worker of a group as its parts know it. Runs on the agent's one thread.
+#pragma once
+
+#include "launcher/process/worker_group.hpp"
+#include "launcher/process/worker_process.hpp"
+#include "launcher/process/worker_stream.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+namespace ddprun {
+
+/// One worker from its fork until its exit has been told.
+struct Worker {
+  using Clock = std::chrono::steady_clock;
+
+  WorkerSpec spec;
+  WorkerProcess process;
+  std::shared_ptr<WorkerStream> standard_output;
+  std::shared_ptr<WorkerStream> standard_error;
+  Clock::time_point started = Clock::now();
+  bool is_death_noticed = false;
+  bool has_ended = false;    ///< reaped, or given up
+  bool was_stopped = false;  ///< asked to stop before its death was noticed
+
+  /// Who has recorded an error has failed by itself and is only slow to end.
+  bool has_recorded_error() const {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(spec.error_file, none);
+    return !none && size > 0;
+  }
+
+  double seconds_since_start() const {
+    return std::chrono::duration<double>(Clock::now() - started).count();
+  }
+};
+
+}  // namespace ddprun

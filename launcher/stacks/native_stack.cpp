@@ -1,0 +1,148 @@
+#include "launcher/stacks/native_stack.hpp"
+
+#include "launcher/stacks/symbol_names.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace {
+
+/// A file to read from; an empty one if it cannot be had.
+class File {
+ public:
+  explicit File(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+    struct stat status {};
+    if (fd_ >= 0 && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode))
+      bytes_ = static_cast<std::uint64_t>(status.st_size);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  std::string read(std::uint64_t offset, std::uint64_t size) const {
+    if (offset >= bytes_) return {};
+    std::string text(std::min(size, bytes_ - offset), '\0');
+    const auto count = ::pread(fd_, text.data(), text.size(), static_cast<off_t>(offset));
+    text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+    return text;
+  }
+
+ private:
+  int fd_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// Takes a hexadecimal number and the letter behind it off the text.
+bool take_number(std::string_view& text, std::uint64_t& number, char letter) {
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number, 16);
+  const auto digits = static_cast<std::size_t>(parsed.ptr - text.data());
+  if (parsed.ec != std::errc() || digits >= text.size() || text[digits] != letter) return false;
+  text.remove_prefix(digits + 1);
+  return true;
+}
+
+/// One frame on its way to a line.
+struct Frame {
+  const Mapping* mapping = nullptr;
+  std::uint64_t address = 0;
+  CodePlace place;
+};
+
+Frame make_frame(const control::ThreadStack& stack, std::uint32_t index,
+                 const std::vector<Mapping>& mappings) {
+  Frame frame{.address = stack.addresses[index]};
+  // A call that never returns is the last instruction of its function; the one before the return
+  // address is surely inside.
+  const auto inside = frame.address - (index == 0 ? 0 : 1);
+  const auto found = std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& mapping) {
+    return mapping.begin <= inside && inside < mapping.end;
+  });
+  if (found == mappings.end()) return frame;
+  frame.mapping = &*found;
+  frame.place.file_offset = inside - found->begin + found->file_offset;
+  return frame;
+}
+
+/// Reads each file once, however many frames are in it.
+void name_frames(std::vector<Frame>& frames) {
+  std::map<std::string, std::vector<Frame*>> by_file;
+  for (auto& frame : frames) {
+    if (frame.mapping != nullptr) by_file[frame.mapping->file].push_back(&frame);
+  }
+  for (const auto& [file, in_file] : by_file) {
+    const File source(file);
+    std::vector<CodePlace> places;
+    for (const Frame* frame : in_file) places.push_back(frame->place);
+    name_functions([&](auto offset, auto size) { return source.read(offset, size); }, places);
+    for (std::size_t i = 0; i < places.size(); ++i) in_file[i]->place = places[i];
+  }
+}
+
+std::string hexadecimal(std::uint64_t number) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+std::string describe(const Frame& frame, std::uint32_t index) {
+  const std::string head = "  #" + std::to_string(index) + (index < 10 ? "  " : " ");
+  if (frame.mapping == nullptr) return head + hexadecimal(frame.address) + "\n";
+  const auto& place = frame.place;
+  const auto function = place.function.empty() ? "?? + " + hexadecimal(place.file_offset)
+                                               : readable_function(place.function) + " + " +
+                                                     hexadecimal(place.distance);
+  return head + function + " in " + frame.mapping->file.substr(frame.mapping->file.rfind('/') + 1) +
+         "\n";
+}
+
+}  // namespace
+
+std::vector<Mapping> parse_mappings(std::string_view maps_text) {
+  std::vector<Mapping> mappings;
+  for (const auto& line : split(maps_text, '\n')) {
+    std::string_view rest = line;
+    Mapping mapping;
+    // begin-end permissions offset device inode      file
+    if (!take_number(rest, mapping.begin, '-') || !take_number(rest, mapping.end, ' ')) continue;
+    rest.remove_prefix(std::min(rest.find(' '), rest.size() - 1) + 1);
+    if (!take_number(rest, mapping.file_offset, ' ')) continue;
+    const auto name = rest.find_first_of("/[");
+    if (name == std::string_view::npos) continue;
+    mapping.file = rest.substr(name);
+    mappings.push_back(std::move(mapping));
+  }
+  return mappings;
+}
+
+std::string describe_stacks(const std::vector<control::ThreadStack>& stacks,
+                            const std::map<int, std::string>& names,
+                            const std::vector<Mapping>& mappings) {
+  std::vector<Frame> frames;
+  for (const auto& stack : stacks) {
+    for (std::uint32_t i = 0; i < stack.frames; ++i)
+      frames.push_back(make_frame(stack, i, mappings));
+  }
+  name_frames(frames);
+  std::string text;
+  auto frame = frames.begin();
+  for (const auto& stack : stacks) {
+    if (!text.empty()) text += "\n";
+    const auto name = names.find(stack.thread_id);
+    text += "Thread " + std::to_string(stack.thread_id) +
+            (name == names.end() ? "" : " (" + name->second + ")") + ":\n";
+    for (std::uint32_t i = 0; i < stack.frames; ++i) text += describe(*frame++, i);
+  }
+  return text;
+}
+
+}  // namespace ddprun

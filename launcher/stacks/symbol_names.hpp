@@ -1,0 +1,32 @@
+// Names of functions from the symbol tables of ELF files. Pure but for the reading, which is the
+// caller's; whatever is read, it is never trusted.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+namespace ddprun {
+
+/// A place in a file's code, and what is found out of it.
+struct CodePlace {
+  std::uint64_t file_offset = 0;
+  std::string function;        ///< as the linker knows it; empty: no symbol covers the place
+  std::uint64_t distance = 0;  ///< from the function's first byte
+};
+
+/// Gives `size` bytes of a file from `offset` on, or fewer if there are no more. Reading rather
+/// than mapping: a file that is built anew meanwhile becomes shorter, which kills who has it
+/// mapped.
+using ReadAt = std::function<std::string(std::uint64_t offset, std::uint64_t size)>;
+
+/// Fills in `function` and `distance` of the places that a symbol of the file covers. Knows files
+/// of 64 bits in this machine's byte order; others have no names.
+void name_functions(const ReadAt& read, std::span<CodePlace> places);
+
+/// "ddprun::train(int)" for "_ZN6ddprun5trainEi"; other names as they are. Cut to a length that a
+/// person reads.
+std::string readable_function(const std::string& symbol);
+
+}  // namespace ddprun

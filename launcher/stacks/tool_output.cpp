@@ -1,0 +1,50 @@
+#include "launcher/stacks/tool_output.hpp"
+
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace ddprun {
+
+namespace {
+
+using namespace std::string_view_literals;
+
+// What the kernel's refusals to trace look like in the words of gdb and py-spy.
+constexpr std::string_view kRefusals[] = {"Operation not permitted"sv, "Permission denied"sv,
+                                          "Permission Denied"sv};
+
+bool is_frame(std::string_view line) {
+  return line.starts_with("#") || line.starts_with("    ");
+}
+
+}  // namespace
+
+std::string stacks_in(std::string_view tool_output) {
+  const auto lines = split(tool_output, '\n');
+  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
+    if (!lines[i].starts_with("Thread ") || !is_frame(lines[i + 1])) continue;
+    std::string text;
+    for (; i < lines.size(); ++i) {
+      // gdb's last word after the stacks.
+      if (!lines[i].starts_with("[Inferior ")) text += lines[i] + "\n";
+    }
+    while (text.ends_with("\n\n")) text.pop_back();
+    return text;
+  }
+  return {};
+}
+
+std::string complaint_in(std::string_view tool_output) {
+  std::string last;
+  for (const auto& line : split(tool_output, '\n')) {
+    for (const auto refusal : kRefusals) {
+      if (line.find(refusal) != std::string::npos) return line;
+    }
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+  }
+  return last.empty() ? "it printed nothing" : last;
+}
+
+}  // namespace ddprun

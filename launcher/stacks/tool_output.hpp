@@ -1,0 +1,17 @@
+// What tools for debugging print, reduced to the stacks in it. Pure.
+#pragma once
+
+#include "launcher/stacks/stack_means.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+/// From the first line of a stack on; empty if there is no stack in the text.
+std::string stacks_in(std::string_view tool_output);
+
+/// Why there is none, in one line: the refusal if the tool names one, else its last line.
+std::string complaint_in(std::string_view tool_output);
+
+}  // namespace ddprun

@@ -1,0 +1,216 @@
+// Which means are chosen, and what is made of what they say.
+#include "launcher/stacks/native_stack.hpp"
+#include "launcher/stacks/stack_means.hpp"
+#include "launcher/stacks/symbol_names.hpp"
+#include "launcher/stacks/tool_output.hpp"
+
+#include <doctest/doctest.h>
+#include <elf.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+using namespace ddprun;
+
+namespace {
+
+using enum StackMeans;
+using Means = std::vector<StackMeans>;
+
+/// A function of this program that the linker knows by name and whose first byte is known here.
+__attribute__((noinline)) int named_function(int number) {
+  return number * 3 + 1;
+}
+
+std::string read_own_program() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+ReadAt reader_of(const std::string& bytes) {
+  return [&bytes](std::uint64_t offset, std::uint64_t size) {
+    return offset < bytes.size() ? bytes.substr(offset, size) : std::string();
+  };
+}
+
+std::vector<Mapping> own_mappings() {
+  std::ifstream file("/proc/self/maps");
+  std::stringstream text;
+  text << file.rdbuf();
+  return parse_mappings(text.str());
+}
+
+std::uint64_t address_of_named_function() {
+  int (*const function)(int) = named_function;
+  return reinterpret_cast<std::uint64_t>(function);
+}
+
+}  // namespace
+
+TEST_SUITE("stacks") {
+  TEST_CASE(
+      "the means are chosen by what the worker is, what may be done to it, and what is there") {
+    struct Row {
+      const char* what;
+      StackFacts facts;
+      Means means;
+    };
+    const Row rows[] = {
+        {"a shell without tools", {}, {kernel}},
+        {"a native program", {.has_gdb = true}, {gdb, kernel}},
+        {"py-spy knows Python only", {.has_py_spy = true}, {kernel}},
+        {"the runtime needs no tool", {.has_runtime = true}, {runtime, kernel}},
+        {"the runtime is faster than gdb",
+         {.has_runtime = true, .has_gdb = true},
+         {runtime, gdb, kernel}},
+        {"Python that goes on",
+         {.is_python = true, .catches_abort = true, .has_py_spy = true, .has_gdb = true},
+         {py_spy, gdb, kernel}},
+        {"Python that goes on is never ended for its stack",
+         {.is_python = true, .catches_abort = true},
+         {kernel}},
+        {"Python that is to be killed",
+         {.is_python = true, .catches_abort = true, .may_end = true, .has_gdb = true},
+         {gdb, faulthandler, kernel}},
+        {"Python without faulthandler prints nothing",
+         {.is_python = true, .may_end = true},
+         {kernel}},
+        {"a native program with a handler for SIGABRT has no stack to print",
+         {.catches_abort = true, .may_end = true},
+         {kernel}},
+    };
+    for (const auto& row : rows) {
+      CAPTURE(row.what);
+      CHECK(stack_means_for(row.facts) == row.means);
+    }
+  }
+
+  TEST_CASE("native frames do for a native program, but Python's own are wanted of Python") {
+    CHECK(is_enough(gdb, {}));
+    CHECK(is_enough(runtime, {}));
+    CHECK_FALSE(is_enough(gdb, {.is_python = true}));
+    CHECK(is_enough(py_spy, {.is_python = true}));
+    CHECK(is_enough(faulthandler, {.is_python = true}));
+  }
+
+  TEST_CASE("of gdb's and py-spy's words the stacks are kept") {
+    CHECK(stacks_in("[New LWP 12]\n0x00 in pause ()\n\nThread 1 (LWP 12):\n#0  pause ()\n"
+                    "#1  main ()\n[Inferior 1 (process 12) detached]\n") ==
+          "Thread 1 (LWP 12):\n#0  pause ()\n#1  main ()\n");
+    CHECK(stacks_in("Process 7: python\nPython v3.11\n\nThread 7 (idle): \"MainThread\"\n"
+                    "    wait (a.py:3)\n") ==
+          "Thread 7 (idle): \"MainThread\"\n    wait (a.py:3)\n");
+    CHECK(stacks_in("Thread 1 is gone\n").empty());
+    CHECK(stacks_in("").empty());
+  }
+
+  TEST_CASE("a tool that is refused is quoted, any other by its last line") {
+    CHECK(complaint_in("warning: process 3 is already traced by process 4\n"
+                       "ptrace: Operation not permitted.\nNo threads.\n") ==
+          "ptrace: Operation not permitted.");
+    CHECK(complaint_in("Error: no Python\n  here  \n\n") == "  here  ");
+    CHECK(complaint_in(" \n") == "it printed nothing");
+  }
+
+  TEST_CASE("the memory map is read line by line, and what is no mapping of a file is left out") {
+    const auto mappings = parse_mappings(
+        "55e0-55f8 r-xp 00001000 fe:01 1234                       /usr/bin/a program\n"
+        "7f00-7f10 rw-p 00000000 00:00 0 \n"
+        "7ffe00-7ffe20 r-xp 00000000 00:00 0                      [vdso]\n"
+        "nonsense\n"
+        "12-\n"
+        "12-34\n"
+        "12-34 r\n");
+    REQUIRE(mappings.size() == 2);
+    CHECK(mappings[0] ==
+          Mapping{
+              .begin = 0x55e0, .end = 0x55f8, .file_offset = 0x1000, .file = "/usr/bin/a program"});
+    CHECK(mappings[1].file == "[vdso]");
+  }
+
+  TEST_CASE("a function of this program has its name") {
+    control::ThreadStack stack{.thread_id = 5, .frames = 2};
+    stack.addresses[0] = address_of_named_function();
+    stack.addresses[1] = 16;  // nothing is mapped there
+    const auto text = describe_stacks({stack}, {{5, "main"}}, own_mappings());
+    INFO(text);
+    CHECK(text.starts_with("Thread 5 (main):\n  #0  "));
+    CHECK(text.find("named_function(int) + 0x0 in launcher_unit\n") != std::string::npos);
+    CHECK(text.ends_with("  #1  0x10\n"));
+    CHECK(named_function(1) == 4);
+  }
+
+  TEST_CASE("a file that is cut off or damaged anywhere gives no names, or right ones") {
+    const auto program = read_own_program();
+    for (const std::size_t size : {0, 3, 16, 63, 64, 65, 500, 5000}) {
+      const auto cut = program.substr(0, size);
+      std::vector<CodePlace> places = {{.file_offset = 100}};
+      name_functions(reader_of(cut), places);
+      CHECK(places[0].function.empty());
+    }
+    // The first pages hold the header and the segments; the last one the sections.
+    const std::size_t last = program.size() - 4096;
+    for (std::size_t at = 0; at < 1024; ++at) {
+      auto damaged = program.substr(0, 4096) + program.substr(last);
+      damaged[at] = static_cast<char>(0xff);
+      std::vector<CodePlace> places = {{.file_offset = 100}};
+      name_functions(reader_of(damaged), places);
+    }
+  }
+
+  TEST_CASE("a table of symbols without an end to its names is read to its own end") {
+    std::string file(sizeof(Elf64_Ehdr), '\0');
+    const Elf64_Phdr segment{.p_type = PT_LOAD,
+                             .p_flags = 0,
+                             .p_offset = 0,
+                             .p_vaddr = 0x1000,
+                             .p_paddr = 0,
+                             .p_filesz = 0x100,
+                             .p_memsz = 0x100,
+                             .p_align = 0};
+    const Elf64_Sym symbol{.st_name = 1,
+                           .st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC),
+                           .st_other = 0,
+                           .st_shndx = 1,
+                           .st_value = 0x1010,
+                           .st_size = 0x20};
+    const std::string names = std::string("\0name", 5);
+    Elf64_Ehdr header{};
+    std::memcpy(header.e_ident, "\177ELF\2\1\1", 7);
+    header.e_phentsize = sizeof(Elf64_Phdr);
+    header.e_shentsize = sizeof(Elf64_Shdr);
+    header.e_phnum = 1;
+    header.e_shnum = 2;
+    header.e_phoff = file.size();
+    file.append(reinterpret_cast<const char*>(&segment), sizeof segment);
+    Elf64_Shdr sections[2] = {};
+    sections[0].sh_type = SHT_SYMTAB;
+    sections[0].sh_link = 1;
+    sections[0].sh_offset = file.size();
+    sections[0].sh_size = sizeof symbol;
+    file.append(reinterpret_cast<const char*>(&symbol), sizeof symbol);
+    header.e_shoff = file.size();
+    sections[1].sh_type = SHT_STRTAB;
+    sections[1].sh_offset = file.size() + sizeof sections;
+    sections[1].sh_size = 1U << 20;  // more than there is
+    file.append(reinterpret_cast<const char*>(sections), sizeof sections);
+    file += names;
+    std::memcpy(file.data(), &header, sizeof header);
+    std::vector<CodePlace> places = {{.file_offset = 0x18}, {.file_offset = 0x30}};
+    name_functions(reader_of(file), places);
+    CHECK(places[0].function == "name");
+    CHECK(places[0].distance == 8);
+    CHECK(places[1].function.empty());
+  }
+
+  TEST_CASE("names are readable and have an end") {
+    CHECK(readable_function("_ZN6ddprun5trainEi") == "ddprun::train(int)");
+    CHECK(readable_function("main") == "main");
+    const auto cut = readable_function(std::string(1000, 'x'));
+    CHECK(cut.size() < 200);
+    CHECK(cut.ends_with("..."));
+  }
+}
