@@ -85,7 +85,7 @@ asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments, 
   // Their complaints are read by a program.
   const ProcessRequest request{
       .arguments = arguments,
-      .environment = worker_environment({{"LC_ALL", "C"}}, marker_name, marker_value),
+      .environment = worker_environment({{"LC_ALL", "C"}}, {}, marker_name, marker_value),
       .standard_output = writer.get(),
       .standard_error = writer.get(),
       .cgroup_fd = containment_.cgroup_fd()};
