@@ -180,6 +180,12 @@ std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
   return std::nullopt;
 }
 
+std::optional<GivenValue> value_of(const GivenValues& values, const std::string& name) {
+  const auto found = values.find(find_option(name));
+  if (found == values.end()) return std::nullopt;
+  return found->second;
+}
+
 GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup& environment,
                              const ConfigLoader& load_config) {
   GatheredValues values{words.given, words.rest, {}, {}};
@@ -187,18 +193,13 @@ GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup
     if (values.given.contains(&entry)) continue;
     if (auto value = value_from_variables(entry, environment)) values.given[&entry] = *value;
   }
-  const auto given = [&](const char* name) -> std::optional<GivenValue> {
-    const auto found = values.given.find(find_option(name));
-    if (found == values.given.end()) return std::nullopt;
-    return found->second;
-  };
-  const auto file = given("config");
+  const auto file = value_of(values.given, "config");
   if (!file && words.given.contains(find_option("node_name"))) {
     values.problems.emplace_back(
         "--node_name: names a node in the file of --config, which is not given");
   }
   if (!file || !load_config) return values;
-  auto loaded = load_config({file->value, given("node_name"), given("node_rank")});
+  auto loaded = load_config({file->value, values.given});
   if (auto* problem = std::get_if<UsageProblem>(&loaded)) {
     values.problems = std::move(problem->problems);
     return values;

@@ -39,6 +39,9 @@ ArgumentWords read_arguments(const std::vector<std::string>& arguments);
 std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
                                                const EnvironmentLookup& environment);
 
+/// The value of the option with this name, or nothing.
+std::optional<GivenValue> value_of(const GivenValues& values, const std::string& name);
+
 /// What the operator asked for cannot be done: a line for each problem. Exit code 2.
 struct UsageProblem {
   std::vector<std::string> problems;
@@ -51,11 +54,10 @@ struct ConfigValues {
   FromConfig settings;
 };
 
-/// Which file, and by what this node's entry in it is to be found, if the operator said so.
+/// Which file, and what arguments and variables say, as it bears on what the file means.
 struct ConfigRequest {
   std::string file;
-  std::optional<GivenValue> node_name;
-  std::optional<GivenValue> node_rank;
+  GivenValues given;
 };
 
 using ConfigLoader = std::function<std::variant<ConfigValues, UsageProblem>(const ConfigRequest&)>;

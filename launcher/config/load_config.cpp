@@ -81,11 +81,12 @@ std::variant<ConfigValues, UsageProblem> load(const ConfigRequest& request,
   auto file = read_config(request.file, std::get<std::string>(text));
   if (auto* problem = std::get_if<UsageProblem>(&file)) return std::move(*problem);
   auto clues = gather_node_clues(environment);
-  clues.node_name = request.node_name;
-  clues.node_rank = request.node_rank;
+  clues.node_name = value_of(request.given, "node_name");
+  clues.node_rank = value_of(request.given, "node_rank");
   auto node = find_node(std::get<ConfigFile>(file), clues);
   if (auto* problem = std::get_if<UsageProblem>(&node)) return std::move(*problem);
-  return resolve_config(std::get<ConfigFile>(file), std::get<FoundNode>(node), environment);
+  return resolve_config(std::get<ConfigFile>(file), std::get<FoundNode>(node), request.given,
+                        environment);
 }
 
 }  // namespace

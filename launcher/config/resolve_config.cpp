@@ -13,8 +13,9 @@ using Kind = JsonValue::Kind;
 
 class Resolver {
  public:
-  Resolver(const ConfigFile& file, const FoundNode& node, const EnvironmentLookup& environment)
-      : file_(file), node_(node), environment_(environment) {}
+  Resolver(const ConfigFile& file, const FoundNode& node, const GivenValues& given,
+           const EnvironmentLookup& environment)
+      : file_(file), node_(node), given_(given), environment_(environment) {}
 
   std::variant<ConfigValues, UsageProblem> resolve() {
     add_sections();
@@ -90,18 +91,43 @@ class Resolver {
     values_.settings.notes.push_back(
         "this machine is node " + node_.name + " (" + std::to_string(*node_.index + 1) + " of " +
         std::to_string(file_.nodes.size()) + ") of " + file_.name + ": " + node_.how);
-    if (file_.nodes.size() < 2) return;
-    // What several nodes need to find each other, unless the file says it.
+    if (nodes_wanted() > 1) derive_from_nodes();
+  }
+
+  /// The most nodes that the run may have.
+  int nodes_wanted() const {
+    auto value = value_of(given_, "nnodes");
+    if (!value) value = value_of(values_.options, "nnodes");
+    if (!value) return static_cast<int>(file_.nodes.size());
+    const auto range = parse_node_range(value->value);
+    const auto* parsed = std::get_if<NodeRange>(&range);
+    return parsed == nullptr ? 1 : parsed->most;
+  }
+
+  /// What several nodes need to find each other, unless it is said.
+  void derive_from_nodes() {
+    const auto& node = file_.nodes[*node_.index];
     const auto& first = file_.nodes.front();
+    const auto& entries = file_.root.find("nodes")->value.elements;
     const auto at = entries[node.entry].at;
+    const auto path = element_path("nodes", node.entry);
     derive("nnodes", std::to_string(file_.nodes.size()), file_.root.find("nodes")->at, "nodes");
-    derive("node_rank", std::to_string(*node_.index), at, path);
+    if (has_rank()) derive("node_rank", std::to_string(*node_.index), at, path);
     if (!node.address.empty()) derive("local_addr", node.address, at, path + ".address");
     const bool is_elsewhere = is_set("master_addr") || is_set("standalone");
-    if (!is_elsewhere) {
-      derive("rdzv_endpoint", endpoint_text(first.address.empty() ? first.name : first.address),
-             entries.front().at, first.address.empty() ? "nodes[0].name" : "nodes[0].address");
-    }
+    if (is_elsewhere) return;
+    const bool has_address = !first.address.empty();
+    derive("rdzv_endpoint", endpoint_text(has_address ? first.address : first.name),
+           entries.front().at, has_address ? "nodes[0].address" : "nodes[0].name");
+  }
+
+  /// Of the many nodes of a file a few may take part: then its order gives no ranks. Where ranks
+  /// are agreed upon at the start, none is needed.
+  bool has_rank() const {
+    auto backend = value_of(given_, "rdzv_backend");
+    if (!backend) backend = value_of(values_.options, "rdzv_backend");
+    const bool is_agreed = backend && backend->value != "static";
+    return !is_agreed || static_cast<int>(*node_.index) < nodes_wanted();
   }
 
   /// An IPv6 address needs brackets where a port may follow.
@@ -109,7 +135,10 @@ class Resolver {
     return host.find(':') == std::string::npos ? host : "[" + host + "]";
   }
 
-  bool is_set(const char* name) const { return values_.options.contains(find_option(name)); }
+  bool is_set(const char* name) const {
+    const auto* option = find_option(name);
+    return values_.options.contains(option) || given_.contains(option);
+  }
 
   void derive(const char* name, const std::string& text, TextPosition at, const std::string& path) {
     if (!is_set(name)) set(*find_option(name), text, at, path);
@@ -148,6 +177,7 @@ class Resolver {
 
   const ConfigFile& file_;
   const FoundNode& node_;
+  const GivenValues& given_;
   const EnvironmentLookup& environment_;
   ConfigValues values_;
   std::vector<TextProblem> problems_;
@@ -157,8 +187,9 @@ class Resolver {
 
 std::variant<ConfigValues, UsageProblem> resolve_config(const ConfigFile& file,
                                                         const FoundNode& node,
+                                                        const GivenValues& given,
                                                         const EnvironmentLookup& environment) {
-  return Resolver(file, node, environment).resolve();
+  return Resolver(file, node, given, environment).resolve();
 }
 
 }  // namespace ddprun

@@ -9,11 +9,13 @@
 
 namespace ddprun {
 
-/// A node's own entry beats "defaults". What follows from "nodes" and is not set stands in for
-/// nnodes, node_rank, local_addr and rdzv_endpoint. References see the environment, node.name,
-/// node.index and node.address.
+/// A node's own entry beats "defaults". What follows from "nodes" stands in for nnodes, node_rank,
+/// local_addr and rdzv_endpoint where neither the file sets them nor `given`, which is what
+/// arguments and variables say. References see the environment, node.name, node.index and
+/// node.address.
 std::variant<ConfigValues, UsageProblem> resolve_config(const ConfigFile& file,
                                                         const FoundNode& node,
+                                                        const GivenValues& given,
                                                         const EnvironmentLookup& environment);
 
 }  // namespace ddprun

@@ -53,7 +53,7 @@ void run_config(std::span<const std::uint8_t> input) {
   for (std::size_t i = 0; i < std::clamp<std::size_t>(file.nodes.size(), 1, kNodesTried); ++i) {
     FoundNode node{"node1", std::nullopt, ""};
     if (!file.nodes.empty()) node = {file.nodes[i].name, i, ""};
-    const auto resolved = resolve_config(file, node, variable);
+    const auto resolved = resolve_config(file, node, {}, variable);
     if (const auto* usage = std::get_if<UsageProblem>(&resolved)) check_problems(*usage);
   }
 }

@@ -31,11 +31,12 @@ inline std::string config_problems(const std::string& text) {
 /// What the file means for the node of this index (without "nodes": for any).
 inline std::variant<ConfigValues, UsageProblem> resolved(const std::string& text,
                                                          std::size_t index = 0,
-                                                         const Variables& variables = {}) {
+                                                         const Variables& variables = {},
+                                                         const GivenValues& given = {}) {
   const auto file = config_of(text);
   FoundNode node{"here", std::nullopt, ""};
   if (!file.nodes.empty()) node = {file.nodes.at(index).name, index, "the test says so"};
-  return resolve_config(file, node, lookup_in(variables));
+  return resolve_config(file, node, given, lookup_in(variables));
 }
 
 inline ConfigValues values_of(const std::string& text, std::size_t index = 0,

@@ -24,7 +24,7 @@ std::optional<ConfigAnswer> command(const Words& arguments, const Variables& var
     return resolved(R"({"version": 1, "job": {"command": ["a", "b c"]},
       "defaults": {"nproc_per_node": 2, "environment": {"A": "1", "B": null}},
       "nodes": [{"name": "n[1-2]"}]})",
-                    request.node_name ? 1 : 0, variables);
+                    value_of(request.given, "node_name") ? 1 : 0, variables);
   };
   return run_config_command(arguments, lookup_in(variables), loader, invocation);
 }

@@ -99,6 +99,24 @@ TEST_SUITE("configuration of a node") {
     CHECK(values_of(R"({"version": 1})").options.empty());
   }
 
+  TEST_CASE("arguments decide how many of a file's nodes take part, and whether they have ranks") {
+    const auto with = [](const std::string& backend, const Words& arguments, std::size_t index) {
+      const auto text = R"({"version": 1, "rendezvous": {"rdzv_backend": ")" + backend +
+                        R"("}, "nodes": [{"name": "n[0-9]"}]})";
+      auto values = resolved(text, index, {}, read_arguments(arguments).given);
+      return std::get<ConfigValues>(std::move(values));
+    };
+    // One node alone needs none of what several need.
+    CHECK(value_in(with("c10d", {"--nnodes=1"}, 7), "rdzv_endpoint") == "(none)");
+    CHECK(value_in(with("c10d", {"--nnodes=1"}, 7), "node_rank") == "(none)");
+    // Any two of ten: their ranks are agreed upon, or have to be given.
+    CHECK(value_in(with("c10d", {"--nnodes=2"}, 7), "node_rank") == "(none)");
+    CHECK(value_in(with("c10d", {"--nnodes=2"}, 7), "rdzv_endpoint") == "n0");
+    CHECK(value_in(with("static", {"--nnodes=2"}, 7), "node_rank") == "7");
+    CHECK(value_in(with("c10d", {"--nnodes=1:10"}, 7), "node_rank") == "7");
+    CHECK(value_in(with("c10d", {"--master_addr=m"}, 7), "rdzv_endpoint") == "(none)");
+  }
+
   TEST_CASE("a value that a variable makes wrong is told with its place and what it became") {
     const auto wrong = resolved(kTwoNodes, 1, {{"SLOTS", "many"}});
     CHECK(std::get<UsageProblem>(wrong).problems ==
