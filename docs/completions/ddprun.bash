@@ -16,6 +16,17 @@ _ddprun() {
     valued="${COMP_WORDS[COMP_CWORD - 2]}"
   fi
 
+  if [[ "${COMP_WORDS[1]}" == "config" && COMP_CWORD -le 3 && COMP_CWORD -ge 2 ]]; then
+    local commands="check schema convert"
+    if [[ "${COMP_WORDS[2]}" == "convert" && COMP_CWORD -eq 3 ]]; then commands="hostfile torchrun"; fi
+    mapfile -t COMPREPLY < <(compgen -W "${commands}" -- "${current}")
+    if [[ "${COMP_WORDS[2]}" == "check" && COMP_CWORD -eq 3 ]]; then
+      compopt -o filenames
+      mapfile -t COMPREPLY < <(compgen -f -- "${current}")
+    fi
+    return
+  fi
+
   local i word
   for ((i = 1; i < COMP_CWORD; i++)); do
     word="${COMP_WORDS[i]//-/_}"

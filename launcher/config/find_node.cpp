@@ -56,7 +56,8 @@ class Finder {
   }
 
   std::variant<FoundNode, UsageProblem> by_name() const {
-    const auto& [name, where] = *clues_.node_name;
+    const auto& name = clues_.node_name->value;
+    const auto& where = clues_.node_name->where;
     const auto matches = nodes_where([&](const ConfigNode& node) { return node.name == name; });
     if (matches.empty()) {
       std::vector<std::string> names;

@@ -36,7 +36,7 @@ struct JsonValue {
   TextPosition at{};
   std::string text{};  ///< of a string, what it stands for; of a scalar else, as it was written
   std::vector<JsonValue> elements{};
-  std::vector<JsonMember> members{};  ///< in the order of the text
+  std::vector<JsonMember> members;  ///< in the order of the text
 
   bool is(Kind wanted) const { return kind == wanted; }
 

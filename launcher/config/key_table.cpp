@@ -52,6 +52,7 @@ constexpr Placement kPlacements[] = {
     {"signals_to_handle", Section::signals},
     {"events", Section::logs},
     {"shutdown_timeout", Section::signals},
+    {"stacks", Section::signals},
     {"prefix", Section::logs},
     {"ranks_filter", Section::logs},
     {"dry_run", Section::none},

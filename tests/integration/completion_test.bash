@@ -37,4 +37,8 @@ offers "README.md" --events READ
 offers "CMakeLists.txt" CMakeL
 offers "" --max-restarts 3 trainer --ex
 offers "" -m trainer ""
+offers "check" config ch
+offers "hostfile torchrun" config convert ""
+offers "configs" config check confi
+offers "README.md" --config READ
 exit "${failures}"
