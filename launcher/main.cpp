@@ -108,6 +108,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   OutputRouter router(context.get_executor(), {.can_redraw = is_terminal_known()}, log);
   ConsoleSink console(
       ConsoleSettings{.level = level.value_or(default_level),
+                      .node = plan.nodes ? plan.nodes->name : "0",
                       .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal),
                       .is_colored = is_colored_terminal(STDERR_FILENO)},
       [&router](std::string_view lines) { router.write(lines); });

@@ -6,7 +6,9 @@
 #include "launcher/agent/guardian_watch.hpp"
 #include "launcher/agent/job_control.hpp"
 #include "launcher/agent/restart_policy.hpp"
+#include "launcher/agent/shared_run.hpp"
 #include "launcher/report/exit_code.hpp"
+#include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/store/listener.hpp"
 #include "rendezvous/store/store_server.hpp"
@@ -24,6 +26,7 @@
 #include <csignal>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -92,6 +95,21 @@ class Agent::Impl {
 
  private:
   asio::awaitable<RunFinished> make_attempts() {
+    if (!plan_.nodes) co_return co_await run_alone();
+    co_return co_await run_shared();
+  }
+
+  /// With other nodes: what follows is decided for all of them together.
+  asio::awaitable<RunFinished> run_shared() {
+    SharedRun run(surroundings_);
+    shared_ = &run;
+    std::function<void()> on_start = [this] { tell_of_start(plan_.store_port); };
+    RunFinished finished = co_await run.run(std::move(on_start));
+    shared_ = nullptr;
+    co_return finished;
+  }
+
+  asio::awaitable<RunFinished> run_alone() {
     // For the whole run, so that no attempt has to ask for the port again.
     std::optional<PortReservation> reserved;
     if (plan_.worker_store_port) reserved.emplace(*plan_.worker_store_port);
@@ -99,14 +117,8 @@ class Agent::Impl {
         executor_,
         {.address = plan_.store_host, .port = plan_.store_port, .log = warnings_to(events_)});
     store.start();
-    is_started_ = true;
-    tell(RunStarted{.run_id = plan_.run_id,
-                    .program = plan_.program,
-                    .local_world_size = static_cast<int>(plan_.workers.size()),
-                    .store = plan_.store_host + ":" + std::to_string(store.endpoint().port),
-                    .log_folder = folder_.is_kept() ? folder_.path() : std::filesystem::path()});
-    for (const auto& note : plan_.notes) tell(Note{note});
-    AttemptFacts facts{.store_port = store.endpoint().port};
+    tell_of_start(store.endpoint().port);
+    AttemptFacts facts{.placement = alone(plan_), .store_port = store.endpoint().port};
     if (reserved) facts.worker_store_port = reserved->port();
     int fast_failures = 0;
     while (true) {
@@ -119,11 +131,22 @@ class Agent::Impl {
       }
       fast_failures = decision.fast_failures;
       ++facts.attempt;
+      ++facts.restart_count;
       tell(RestartDecided{
           .next_attempt = facts.attempt, .reason = decision.reason, .delay = decision.delay});
       store.new_attempt();
       co_await pause(decision.delay);
     }
+  }
+
+  void tell_of_start(std::uint16_t port) {
+    is_started_ = true;
+    tell(RunStarted{.run_id = plan_.run_id,
+                    .program = plan_.program,
+                    .local_world_size = static_cast<int>(plan_.workers.size()),
+                    .store = to_string(StoreEndpoint{plan_.store_host, port}),
+                    .log_folder = folder_.is_kept() ? folder_.path() : std::filesystem::path()});
+    for (const auto& note : plan_.notes) tell(Note{note});
   }
 
   asio::awaitable<AttemptOutcome> make_attempt(const AttemptFacts& facts) {
@@ -152,9 +175,11 @@ class Agent::Impl {
       } else if (asks_for_stacks(signal)) {
         tell(SignalReceived{.signal = signal, .action = "taking the stacks of the workers"});
         if (current_ != nullptr) current_->take_stacks("asked for by " + signal_name(signal));
+        if (shared_ != nullptr) shared_->take_stacks("asked for by " + signal_name(signal));
       } else {
         tell(SignalReceived{.signal = signal, .action = "forwarded to the workers"});
         if (current_ != nullptr) current_->forward(signal);
+        if (shared_ != nullptr) shared_->forward(signal);
       }
     }
   }
@@ -183,6 +208,7 @@ class Agent::Impl {
                                            : "killing the workers"});
     if (is_first) stop_signal_ = signal;
     pause_.cancel();
+    if (shared_ != nullptr) shared_->stop(signal, is_first);
     if (current_ == nullptr) return;
     if (is_first) {
       current_->stop(signal, plan_.shutdown_timeout);
@@ -224,7 +250,8 @@ class Agent::Impl {
   GuardianWatch guardian_watch_;
   asio::steady_timer pause_;
 
-  Attempt* current_ = nullptr;  ///< the attempt under way
+  Attempt* current_ = nullptr;   ///< the attempt under way, if this is the only node
+  SharedRun* shared_ = nullptr;  ///< the run with other nodes
   bool is_started_ = false;
   int attempts_ = 0;     // made, also if their workers could not be started
   int stop_signal_ = 0;  // the first handled signal

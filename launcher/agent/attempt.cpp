@@ -21,13 +21,17 @@ namespace {
 // Far longer than a worker takes from its failure to its end, unless it has much to clean up.
 constexpr auto kCulpritGrace = std::chrono::milliseconds(500);
 
+/// The rank to blame when the reason lies on another node.
+constexpr int kNobodyHere = -1;
+
 }  // namespace
 
 class Attempt::Impl {
  public:
-  Impl(const AttemptSurroundings& surroundings, AttemptFacts facts)
+  Impl(const AttemptSurroundings& surroundings, AttemptFacts facts, FailureNotice notice)
       : surroundings_(surroundings),
         facts_(std::move(facts)),
+        notice_(std::move(notice)),
         culprit_timer_(surroundings.executor) {}
 
   asio::awaitable<AttemptEnd> run() {
@@ -73,6 +77,12 @@ class Attempt::Impl {
   void put_off_limits(std::chrono::steady_clock::duration by) {
     culprit_timer_.put_off(by);
     if (group_ != nullptr) group_->put_off_limits(by);
+  }
+
+  void abort(const std::string& reason, bool at_once) {
+    if (group_ == nullptr) return;
+    stop_survivors(kNobodyHere, reason);
+    if (at_once) group_->stop(SIGKILL, std::chrono::milliseconds(0));
   }
 
  private:
@@ -142,6 +152,7 @@ class Attempt::Impl {
   /// The group fails as a unit: what still runs is asked to stop, once.
   void stop_survivors(int culprit, const std::string& reason) {
     if (std::exchange(is_stopping_, true)) return;
+    if (notice_ && culprit != kNobodyHere) notice_(reason);
     group_->abort(culprit, reason);
     auto ranks = group_->running();
     // A dying culprit, too, has only so much time to end.
@@ -156,6 +167,7 @@ class Attempt::Impl {
 
   const AttemptSurroundings& surroundings_;
   AttemptFacts facts_;
+  FailureNotice notice_;
   LimitTimer culprit_timer_;
   WorkerGroup* group_ = nullptr;  ///< while there are workers
   bool awaits_culprit_ = false;
@@ -163,13 +175,17 @@ class Attempt::Impl {
   AttemptEnd end_;
 };
 
-Attempt::Attempt(const AttemptSurroundings& surroundings, AttemptFacts facts)
-    : impl_(std::make_unique<Impl>(surroundings, std::move(facts))) {}
+Attempt::Attempt(const AttemptSurroundings& surroundings, AttemptFacts facts, FailureNotice notice)
+    : impl_(std::make_unique<Impl>(surroundings, std::move(facts), std::move(notice))) {}
 
 Attempt::~Attempt() = default;
 
 asio::awaitable<AttemptEnd> Attempt::run() {
   return impl_->run();
+}
+
+void Attempt::abort(const std::string& reason, bool at_once) {
+  impl_->abort(reason, at_once);
 }
 
 void Attempt::forward(int signal) {

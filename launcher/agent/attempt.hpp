@@ -14,6 +14,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,8 +42,11 @@ struct AttemptEnd {
 
 class Attempt {
  public:
+  /// Gets the reason as soon as a worker has failed and the others are being stopped.
+  using FailureNotice = std::function<void(const std::string& reason)>;
+
   /// `facts` without what the attempt makes itself: control page and folders.
-  Attempt(const AttemptSurroundings& surroundings, AttemptFacts facts);
+  Attempt(const AttemptSurroundings& surroundings, AttemptFacts facts, FailureNotice notice = {});
   ~Attempt();
 
   /// To be called once. Returns when nothing is left of the workers.
@@ -60,6 +64,10 @@ class Attempt {
 
   /// Time limits under way are longer by this: the run was suspended.
   void put_off_limits(std::chrono::steady_clock::duration by);
+
+  /// The attempt is over for a reason that lies outside of this node: tells the workers' runtimes
+  /// and stops them as after a failure, or kills them.
+  void abort(const std::string& reason, bool at_once);
 
  private:
   class Impl;

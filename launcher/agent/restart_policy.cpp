@@ -13,15 +13,6 @@ bool is_victim(const WorkerExited& exit) {
   return exit.was_stopped || is_victim_of_a_peer(exit);
 }
 
-std::chrono::milliseconds delay_after(int fast_failures, const RestartSettings& settings) {
-  auto delay = settings.first_delay;
-  for (int i = settings.free_fast_failures + 1; i < fast_failures && delay < settings.longest_delay;
-       ++i)
-    delay *= 2;
-  if (fast_failures <= settings.free_fast_failures) return std::chrono::milliseconds(0);
-  return std::min(delay, settings.longest_delay);
-}
-
 }  // namespace
 
 std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits) {
@@ -52,27 +43,17 @@ RestartDecision decide_after_attempt(const AttemptOutcome& outcome,
             .reason = "all workers succeeded"};
   }
   const WorkerExited& cause = failures.front();
-  const auto ran = std::chrono::duration<double>(cause.ran_seconds);
-  const int fast_failures = ran < settings.fast_failure ? outcome.fast_failures_before + 1 : 0;
-  if (outcome.attempt >= settings.max_restarts) {
-    return {.action = Action::finish,
-            .result = RunResult::failed,
-            .fast_failures = fast_failures,
-            .reason = describe_failure(cause) + "; no restarts left of " +
-                      std::to_string(settings.max_restarts)};
-  }
-  RestartDecision decision{.action = Action::restart,
-                           .result = RunResult::failed,
-                           .delay = delay_after(fast_failures, settings),
-                           .fast_failures = fast_failures,
-                           .reason = describe_failure(cause) + "; restart " +
-                                     std::to_string(outcome.attempt + 1) + " of " +
-                                     std::to_string(settings.max_restarts)};
-  if (decision.delay.count() > 0) {
-    decision.reason += " after a pause, since it was fast failure number " +
-                       std::to_string(fast_failures) + " in a row";
-  }
-  return decision;
+  // Alone, every restart is an attempt of one's own.
+  const membership::RestartHistory history{.restarts = outcome.attempt,
+                                           .fast_failures = outcome.fast_failures_before};
+  const auto spent =
+      membership::spend_restart(history, describe_failure(cause),
+                                std::chrono::duration<double>(cause.ran_seconds), {}, settings);
+  return {.action = spent.may_restart ? Action::restart : Action::finish,
+          .result = RunResult::failed,
+          .delay = spent.delay,
+          .fast_failures = spent.history.fast_failures,
+          .reason = spent.reason};
 }
 
 }  // namespace ddprun

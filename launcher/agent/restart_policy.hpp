@@ -2,6 +2,7 @@
 #pragma once
 
 #include "launcher/report/event.hpp"
+#include "rendezvous/membership/restart_budget.hpp"
 
 #include <chrono>
 #include <string>
@@ -9,18 +10,7 @@
 
 namespace ddprun {
 
-struct RestartSettings {
-  int max_restarts = 0;
-
-  /// An attempt that fails sooner than this after its start has failed fast: its cause is likely to
-  /// be there still.
-  std::chrono::milliseconds fast_failure = std::chrono::seconds(2);
-  /// So many fast failures in a row are restarted at once: one or two crashes are worth no wait.
-  int free_fast_failures = 2;
-  /// The next one waits this long, and each further one twice as long, up to the longest.
-  std::chrono::milliseconds first_delay = std::chrono::milliseconds(500);
-  std::chrono::milliseconds longest_delay = std::chrono::seconds(30);
-};
+using membership::RestartSettings;
 
 /// How an attempt ended.
 struct AttemptOutcome {

@@ -9,16 +9,19 @@ namespace {
 
 WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int local_rank) {
   const int workers = static_cast<int>(plan.workers.size());
-  return {.rank = local_rank,
-          .world_size = workers,
+  const auto& node = facts.placement;
+  return {.rank = node.first_rank + local_rank,
+          .world_size = node.world_size,
           .local_rank = plan.workers[static_cast<std::size_t>(local_rank)].local_rank,
           .local_world_size = workers,
-          .role_rank = local_rank,
-          .role_world_size = workers,
+          .node_rank = node.node_rank,
+          .node_count = node.node_count,
+          .role_rank = node.first_role_rank + local_rank,
+          .role_world_size = node.role_world_size,
           .role_name = plan.role,
-          .master_addr = plan.store_host,
+          .master_addr = node.master_addr,
           .master_port = facts.worker_store_port.value_or(facts.store_port),
-          .restart_count = facts.attempt,
+          .restart_count = facts.restart_count,
           .max_restarts = plan.max_restarts,
           .run_id = plan.run_id,
           .use_agent_store = !facts.worker_store_port,
@@ -70,6 +73,11 @@ struct StreamMaker {
 
 }  // namespace
 
+NodePlacement alone(const LaunchPlan& plan) {
+  const int workers = static_cast<int>(plan.workers.size());
+  return {.world_size = workers, .role_world_size = workers, .master_addr = plan.store_host};
+}
+
 std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptFacts& facts) {
   std::vector<WorkerSpec> specs;
   for (std::size_t i = 0; i < plan.workers.size(); ++i) {
@@ -81,9 +89,11 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
                               .folder = folder,
                               .values = {.role_name = plan.role,
                                          .local_rank = local_rank,
-                                         .rank = local_rank,
+                                         .rank = facts.placement.first_rank + local_rank,
+                                         .node_rank = facts.placement.node_rank,
                                          .attempt = facts.attempt}};
-    WorkerSpec spec{.rank = local_rank,
+    const int rank = facts.placement.first_rank + local_rank;
+    WorkerSpec spec{.rank = rank,
                     .local_rank = local_rank,
                     .arguments = worker.arguments,
                     .environment = to_environment(make_worker_env(plan, facts, local_rank)),
@@ -94,7 +104,7 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
                     .standard_output = streams.make_output(),
                     .standard_error = streams.make_error(),
                     .error_file = folder / kErrorFile,
-                    .inherits_standard_input = plan.stdin_rank == local_rank};
+                    .inherits_standard_input = plan.stdin_rank == rank};
     if (plan.log_dir) spec.stacks_file = folder / kStacksFile;
     for (const auto& [name, value] : worker.environment) spec.environment[name] = value;
     specs.push_back(std::move(spec));

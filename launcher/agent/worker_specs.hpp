@@ -7,13 +7,30 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace ddprun {
 
+/// This node among those of the round.
+struct NodePlacement {
+  int node_rank = 0;
+  int node_count = 1;
+  int first_rank = 0;
+  int world_size = 0;
+  int first_role_rank = 0;
+  int role_world_size = 0;
+  std::string master_addr{};  ///< by which the workers reach the store
+};
+
+/// That of the only node.
+NodePlacement alone(const LaunchPlan& plan);
+
 /// What an attempt adds to the plan.
 struct AttemptFacts {
-  int attempt = 0;
+  int attempt = 0;        ///< the round's number
+  int restart_count = 0;  ///< restarts after failures, those of other nodes included
+  NodePlacement placement{};
   std::uint16_t store_port = 0;                    ///< of the agent's store
   std::optional<std::uint16_t> worker_store_port;  ///< if the workers host a store of their own
   int control_page_fd = -1;

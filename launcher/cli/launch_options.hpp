@@ -152,7 +152,7 @@ struct LaunchOptions {
   RendezvousEndpoint rdzv_endpoint;
   std::string rdzv_id;  ///< empty: a random one
   std::map<std::string, std::string> rdzv_conf;
-  int node_rank = 0;
+  std::optional<int> node_rank;
   std::string master_addr;
   std::optional<std::uint16_t> master_port;
   std::string local_addr;

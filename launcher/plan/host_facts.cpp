@@ -2,6 +2,7 @@
 
 #include <ddprun/error.hpp>
 
+#include <limits.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -96,6 +97,11 @@ fs::path called_in(const fs::path& working_directory) {
   return (working_directory / name).lexically_normal().parent_path();
 }
 
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
 }  // namespace
 
 HostFacts gather_host_facts(const EnvironmentLookup& environment) {
@@ -111,6 +117,7 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.called_in = called_in(facts.working_directory);
   facts.temporary_directory = environment("TMPDIR").value_or("/tmp");
   facts.random_name = random_text(source, 8, "abcdefghijklmnopqrstuvwxyz0123456789");
+  facts.host_name = host_name();
   facts.random_run_id = random_uuid(source);
   facts.environment = environment;
   facts.look_at = look_at;

@@ -27,7 +27,8 @@ struct HostFacts {
   std::filesystem::path called_in;  ///< folder of the name it was called by, perhaps a link's
   std::filesystem::path temporary_directory;  ///< TMPDIR or /tmp
   std::string random_name;                    ///< eight letters and digits, new for each run
-  std::string random_run_id;                  ///< a UUID, new for each run
+  std::string host_name;
+  std::string random_run_id;  ///< a UUID, new for each run
 
   EnvironmentLookup environment;
   std::function<FileKind(const std::filesystem::path&)> look_at;

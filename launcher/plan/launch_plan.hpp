@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
+#include "rendezvous/membership/settings.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -47,6 +48,20 @@ struct StackPlan {
   bool operator==(const StackPlan&) const = default;
 };
 
+/// What a run of several nodes needs beyond that of one.
+struct NodesPlan {
+  membership::Settings settings;
+  std::string endpoint_host;  ///< of rendezvous and store, as the operator wrote it
+  std::uint16_t endpoint_port = 0;
+  /// Whether this node hosts them; nothing: if the endpoint is an address of this machine and
+  /// nobody else does.
+  std::optional<bool> is_host;
+  std::string name;    ///< of this node, for people and for the order of ranks
+  int node_rank = -1;  ///< wanted; -1: any
+
+  bool operator==(const NodesPlan&) const = default;
+};
+
 struct LaunchPlan {
   std::string program;  ///< as typed, for reports
   std::string run_id;
@@ -72,6 +87,7 @@ struct LaunchPlan {
   /// MASTER_PORT, if the worker with rank 0 is to host a store there; 0: the kernel chooses.
   /// Nothing: the workers use the agent's store.
   std::optional<std::uint16_t> worker_store_port;
+  std::optional<NodesPlan> nodes{};  ///< absent: this is the only node
 
   int max_restarts = 0;
   std::vector<int> signals_to_handle;                  ///< end the run in an orderly way

@@ -3,6 +3,7 @@
 #include "launcher/plan/cpu_plan.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/plan/macros.hpp"
+#include "launcher/plan/many_nodes.hpp"
 #include "launcher/plan/resolve_program.hpp"
 #include "launcher/plan/single_node.hpp"
 #include "launcher/plan/visible_gpus.hpp"
@@ -28,8 +29,14 @@ class Planner {
                            facts.read_gpus)) {}
 
   std::variant<LaunchPlan, UsageProblem> make() {
-    check_single_node(options_, problems_, plan_.notes);
+    check_unsupported(options_, problems_);
+    if (has_many_nodes(options_)) {
+      plan_.nodes = plan_nodes(options_, facts_.host_name, problems_);
+    } else {
+      check_single_node(options_, problems_, plan_.notes);
+    }
     copy_settings();
+    choose_store();
     choose_log_folder();
     count_workers();
     check_local_ranks();
@@ -45,9 +52,9 @@ class Planner {
 
  private:
   void copy_settings() {
-    const auto store = store_address(options_, uses_agent_store());
     plan_.program = options_.program;
     plan_.run_id = options_.rdzv_id.empty() ? facts_.random_run_id : options_.rdzv_id;
+    if (plan_.nodes) plan_.run_id = plan_.nodes->settings.run_id;
     plan_.run_folder_name = run_folder_name(plan_.run_id, facts_.random_name);
     plan_.role = options_.role;
     plan_.prefix = options_.prefix;
@@ -56,17 +63,6 @@ class Planner {
     plan_.stdout_filters = options_.duplicate_stdout_filters;
     plan_.stderr_filters = options_.duplicate_stderr_filters;
     plan_.stdin_rank = options_.stdin_rank;
-    plan_.store_host = store.host;
-    plan_.store_port = store.port;
-    plan_.worker_store_port = store.worker_port;
-    if (store.worker_port) {
-      plan_.notes.emplace_back("the worker with rank 0 hosts the store at MASTER_PORT");
-    }
-    if (store.port != 0 && store.worker_port == store.port) {
-      problem(
-          "--master_port and --rdzv_endpoint: the workers' store and ddprun's cannot share port " +
-          std::to_string(store.port));
-    }
     plan_.worker_open_files_max = facts_.open_files_max;
     plan_.max_restarts = options_.max_restarts;
     plan_.signals_to_handle = options_.signals_to_handle;
@@ -87,6 +83,31 @@ class Planner {
   }
 
   /// torchrun's switch counts unless the option was given.
+  void choose_store() {
+    if (plan_.nodes) {
+      plan_.store_host = plan_.nodes->endpoint_host;
+      plan_.store_port = plan_.nodes->endpoint_port;
+      if (!uses_agent_store()) {
+        problem(
+            "the workers of several nodes use ddprun's store: a store in the worker with rank "
+            "0 is for one node");
+      }
+      return;
+    }
+    const auto store = store_address(options_, uses_agent_store());
+    plan_.store_host = store.host;
+    plan_.store_port = store.port;
+    plan_.worker_store_port = store.worker_port;
+    if (store.worker_port) {
+      plan_.notes.emplace_back("the worker with rank 0 hosts the store at MASTER_PORT");
+    }
+    if (store.port != 0 && store.worker_port == store.port) {
+      problem(
+          "--master_port and --rdzv_endpoint: the workers' store and ddprun's cannot share port " +
+          std::to_string(store.port));
+    }
+  }
+
   bool uses_agent_store() const {
     constexpr const char* kSwitch = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
     return options_.agent_store.value_or(facts_.environment(kSwitch) != "1");

@@ -1,6 +1,6 @@
 #include "launcher/plan/single_node.hpp"
 
-#include "rendezvous/base/text.hpp"
+#include "launcher/plan/rdzv_conf.hpp"
 
 #include <algorithm>
 
@@ -8,19 +8,10 @@ namespace ddprun {
 
 namespace {
 
-constexpr const char* kOneNode = "this version of ddprun runs on one node";
-
 void check_nodes(const LaunchOptions& options, std::vector<std::string>& problems) {
-  const auto& nodes = options.nnodes;
-  if (nodes.most > 1) {
-    const auto range = nodes.least == nodes.most
-                           ? std::to_string(nodes.most)
-                           : std::to_string(nodes.least) + ":" + std::to_string(nodes.most);
-    problems.push_back("--nnodes=" + range + ": " + kOneNode);
-  }
-  if (options.node_rank != 0) {
-    problems.push_back("--node_rank=" + std::to_string(options.node_rank) + ": " + kOneNode +
-                       ", whose rank is 0");
+  if (options.node_rank.value_or(0) != 0) {
+    problems.push_back("--node_rank=" + std::to_string(*options.node_rank) +
+                       ": there is one node, whose rank is 0; see --nnodes");
   }
 }
 
@@ -29,33 +20,27 @@ void check_rendezvous(const LaunchOptions& options, std::vector<std::string>& pr
   const std::vector<std::string> backends = {"static", "c10d"};
   const auto& backend = options.rdzv_backend;
   if (backend.rfind("etcd", 0) == 0) {
-    problems.push_back("--rdzv_backend=" + backend + ": " + kOneNode +
-                       " and needs no etcd; use static or c10d");
+    problems.push_back("--rdzv_backend=" + backend +
+                       ": one node needs no etcd; use static or c10d");
   } else if (std::find(backends.begin(), backends.end(), backend) == backends.end()) {
     problems.push_back("--rdzv_backend=" + backend + ": is neither static nor c10d");
   }
-  const std::vector<std::string> known = {"join_timeout",        "last_call_timeout",
-                                          "close_timeout",       "heartbeat_timeout",
-                                          "keep_alive_interval", "keep_alive_max_attempt",
-                                          "read_timeout",        "is_host",
-                                          "store_type",          "timeout",
-                                          "use_libuv",           "rank"};
-  for (const auto& [key, value] : options.rdzv_conf) {
-    const auto where = "--rdzv_conf=" + key + "=" + value + ": ";
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
-      const auto nearest = nearest_word(key, known);
-      problems.push_back(where + "unknown key" +
-                         (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
-    } else if (key == "is_host" && (value == "0" || value == "false" || value == "False")) {
-      problems.push_back(where + kOneNode + ", which must host the store");
-    } else if (key == "rank" && value != "0") {
-      problems.push_back(where + kOneNode + ", whose rank is 0");
-    } else if (key == "store_type" && value != "tcp") {
-      problems.push_back(where + "the only store is tcp");
-    }
+  const auto conf = read_rdzv_conf(options.rdzv_conf, problems);
+  if (!conf.is_host.value_or(true)) {
+    problems.emplace_back("--rdzv_conf=is_host: the only node must host the store");
+  }
+  if (conf.rank.value_or(0) != 0) {
+    problems.emplace_back("--rdzv_conf=rank: there is one node, whose rank is 0");
   }
   if (!options.rdzv_conf.empty()) notes.emplace_back("--rdzv_conf has no effect on one node");
 }
+
+std::string bindable(const std::string& host) {
+  // Workers and store must agree on the address, and some machines resolve the name to ::1 first.
+  return host == "localhost" || host.empty() ? "127.0.0.1" : host;
+}
+
+}  // namespace
 
 void check_unsupported(const LaunchOptions& options, std::vector<std::string>& problems) {
   if (options.run_path) {
@@ -73,18 +58,10 @@ void check_unsupported(const LaunchOptions& options, std::vector<std::string>& p
   }
 }
 
-std::string bindable(const std::string& host) {
-  // Workers and store must agree on the address, and some machines resolve the name to ::1 first.
-  return host == "localhost" || host.empty() ? "127.0.0.1" : host;
-}
-
-}  // namespace
-
 void check_single_node(const LaunchOptions& options, std::vector<std::string>& problems,
                        std::vector<std::string>& notes) {
   check_nodes(options, problems);
   check_rendezvous(options, problems, notes);
-  check_unsupported(options, problems);
   const bool has_address = options.rdzv_endpoint.port != 0 || options.master_port.value_or(0) != 0;
   if (options.standalone && has_address) {
     notes.emplace_back("--standalone: the store takes a free port, not the one given");

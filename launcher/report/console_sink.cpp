@@ -109,7 +109,7 @@ void ConsoleSink::write_stacks(const StacksTaken& stacks) {
 void ConsoleSink::write_line(const Event& event, std::chrono::system_clock::time_point when) {
   const auto line = line_for(event);
   if (line.level < settings_.level) return;
-  std::string message = "node " + std::to_string(settings_.node_rank);
+  std::string message = "node " + settings_.node;
   if (line.attempt >= 0) message += ", attempt " + std::to_string(line.attempt);
   // One event is one line, whatever a reason or an error message may hold.
   auto text = printable(line.message);
@@ -118,6 +118,9 @@ void ConsoleSink::write_line(const Event& event, std::chrono::system_clock::time
 }
 
 std::string ConsoleSink::report(const RunFinished& finished) const {
+  // Of several nodes this one knows only what happened here, and the report is that of the run.
+  const bool is_of_many = !finished.failures.empty() && !finished.failures.front().node.empty();
+  if (is_of_many) return final_report(finished, {.program = program_}, settings_.columns);
   const std::vector<int> stopped(stopped_.begin(), stopped_.end());
   return final_report(finished,
                       {.program = program_, .ends = ends_, .stopped = stopped, .stacks = stacks_},

@@ -18,9 +18,9 @@ namespace ddprun {
 
 struct ConsoleSettings {
   LogLevel level = LogLevel::info;  ///< what is less serious is not shown
-  int node_rank = 0;
-  int columns = 80;         ///< width of the final report
-  bool is_colored = false;  ///< levels in color
+  std::string node = "0";           ///< rank or name of this node
+  int columns = 80;                 ///< width of the final report
+  bool is_colored = false;          ///< levels in color
 };
 
 /// Takes whole lines, each ending with a newline. Must not throw.

@@ -24,6 +24,19 @@ struct RunStarted {
   bool operator==(const RunStarted&) const = default;
 };
 
+/// This node has a place in a round of several nodes.
+struct RoundJoined {
+  int round = 0;
+  int node_rank = 0;
+  int node_count = 1;
+  int first_rank = 0;  ///< of this node's workers
+  int local_world_size = 0;
+  int world_size = 0;
+  std::string store;  ///< host:port, as the workers of this node know it
+
+  bool operator==(const RoundJoined&) const = default;
+};
+
 /// An attempt's workers are about to be started.
 struct AttemptStarted {
   int attempt = 0;
@@ -57,6 +70,7 @@ struct WorkerExited {
   int rank = 0;
   int local_rank = 0;
   pid_t pid = 0;
+  std::string node{};             ///< its node's name; empty in a run of one
   int exit_code = 0;              ///< meaningful if signal is 0
   int signal = 0;                 ///< the signal that ended it, or 0
   bool was_stopped = false;       ///< the agent had asked it to stop before it ended: not a cause
@@ -150,11 +164,12 @@ struct Warning {
 
 enum class RunResult {
   succeeded,
-  failed,        ///< a worker did, and no restarts were left
-  not_started,   ///< a worker could not be executed
-  interrupted,   ///< by a signal to the agent
-  agent_failed,  ///< the agent could not go on: no folder could be made, no descriptor was left,
-                 ///< ...
+  failed,         ///< a worker did, and no restarts were left
+  not_started,    ///< a worker could not be executed
+  interrupted,    ///< by a signal to the agent
+  no_rendezvous,  ///< the nodes did not find each other, or too few were left
+  agent_failed,   ///< the agent could not go on: no folder could be made, no descriptor was left,
+                  ///< ...
 };
 
 /// The run is over: everything the final report needs.
@@ -168,8 +183,8 @@ struct RunFinished {
   bool operator==(const RunFinished&) const = default;
 };
 
-using Event = std::variant<RunStarted, AttemptStarted, WorkerStarted, WorkerNotStarted, WorkerDying,
-                           WorkerExited, WorkersStopping, WorkersKilled, StacksTaken,
+using Event = std::variant<RunStarted, RoundJoined, AttemptStarted, WorkerStarted, WorkerNotStarted,
+                           WorkerDying, WorkerExited, WorkersStopping, WorkersKilled, StacksTaken,
                            RestartDecided, SignalReceived, Note, Warning, RunFinished>;
 
 /// Takes events in the order in which they happen, on the agent's thread. Must not throw and must

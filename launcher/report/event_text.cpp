@@ -31,6 +31,16 @@ EventLine line(const RunStarted& event) {
   return {LogLevel::info, -1, text};
 }
 
+EventLine line(const RoundJoined& event) {
+  const int last = event.first_rank + event.local_world_size - 1;
+  std::vector<int> ranks;
+  for (int rank = event.first_rank; rank <= last; ++rank) ranks.push_back(rank);
+  return {LogLevel::info, event.round,
+          "node " + std::to_string(event.node_rank) + " of " + std::to_string(event.node_count) +
+              ", " + ranks_phrase(ranks) + " of " + std::to_string(event.world_size) +
+              ", store at " + event.store};
+}
+
 EventLine line(const AttemptStarted& event) {
   return {LogLevel::debug, event.attempt,
           "starting the workers; " + counted(event.restarts_left, "restart") + " left"};

@@ -20,6 +20,7 @@ int exit_code_for(RunResult result, ExitCodePolicy policy,
       return interrupting_signal > 0 ? kExitSignalBase + interrupting_signal : kExitFailure;
     case RunResult::not_started:
       return policy == ExitCodePolicy::worker ? kExitNotStarted : kExitFailure;
+    case RunResult::no_rendezvous:
     case RunResult::agent_failed:
       return kExitFailure;
     case RunResult::failed:

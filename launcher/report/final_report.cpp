@@ -128,6 +128,7 @@ void add_root_cause(Page& page, const WorkerExited& worker, const ReportFacts& f
   page.paragraph("Root cause (first failure observed):");
   const auto end = facts.ends.find(worker.rank);
   page.field("rank", std::to_string(worker.rank) +
+                         (worker.node.empty() ? "" : " on node " + worker.node) +
                          " (local_rank: " + std::to_string(worker.local_rank) +
                          ", pid: " + std::to_string(worker.pid) + ")");
   page.field("ended", how_it_ended(worker));

@@ -51,6 +51,8 @@ const char* to_text(RunResult result) {
       return "not_started";
     case RunResult::interrupted:
       return "interrupted";
+    case RunResult::no_rendezvous:
+      return "no_rendezvous";
     case RunResult::agent_failed:
       return "agent_failed";
   }
@@ -61,6 +63,13 @@ Json fields(const RunStarted& event) {
   return {{"event", "run_started"},   {"run_id", event.run_id},
           {"program", event.program}, {"local_world_size", event.local_world_size},
           {"store", event.store},     {"log_folder", path_or_null(event.log_folder)}};
+}
+
+Json fields(const RoundJoined& event) {
+  return {{"event", "round_joined"},        {"round", event.round},
+          {"node_rank", event.node_rank},   {"node_count", event.node_count},
+          {"first_rank", event.first_rank}, {"local_world_size", event.local_world_size},
+          {"world_size", event.world_size}, {"store", event.store}};
 }
 
 Json fields(const AttemptStarted& event) {
@@ -187,6 +196,7 @@ JsonLinesSink::~JsonLinesSink() {
 }
 
 void JsonLinesSink::take(const Event& event, std::chrono::system_clock::time_point when) {
+  if (const auto* joined = std::get_if<RoundJoined>(&event)) node_rank_ = joined->node_rank;
   auto line = json_line(event, when, node_rank_) + "\n";
   // The rest of a line that did not fit is lost; the next must not be lost with it.
   if (ends_in_mid_line_) line.insert(line.begin(), '\n');

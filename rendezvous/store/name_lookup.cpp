@@ -1,13 +1,18 @@
 #include "rendezvous/store/name_lookup.hpp"
 
+#include <ddprun/error.hpp>
+
+#include <cerrno>
 #include <condition_variable>
 #include <csignal>
 #include <exception>
+#include <fcntl.h>
 #include <mutex>
 #include <optional>
 #include <sys/socket.h>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -39,6 +44,15 @@ NameLookup without_addresses(std::string problem) {
   return result;
 }
 
+NameLookup ask_resolver(const StoreEndpoint& endpoint) {
+  NameLookup result;
+  const int error = resolve(endpoint, 0, result);
+  if (error != 0) {
+    result.problem = "cannot look up " + endpoint.host + ": " + ::gai_strerror(error);
+  }
+  return result;
+}
+
 /// The program's signal handlers must not run on a thread that it knows nothing of.
 void start_without_signals(std::function<void()> action) {
   sigset_t all;
@@ -60,16 +74,7 @@ void start_without_signals(std::function<void()> action) {
 NameLookup look_up(const StoreEndpoint& endpoint, Deadline deadline) {
   NameLookup numeric;
   if (resolve(endpoint, AI_NUMERICHOST, numeric) == 0) return numeric;
-  return look_up_by(
-      [endpoint] {
-        NameLookup result;
-        const int error = resolve(endpoint, 0, result);
-        if (error != 0) {
-          result.problem = "cannot look up " + endpoint.host + ": " + ::gai_strerror(error);
-        }
-        return result;
-      },
-      deadline);
+  return look_up_by([endpoint] { return ask_resolver(endpoint); }, deadline);
 }
 
 NameLookup look_up_by(std::function<NameLookup()> resolve, Deadline deadline) {
@@ -93,6 +98,42 @@ NameLookup look_up_by(std::function<NameLookup()> resolve, Deadline deadline) {
     return without_addresses("no answer to the look-up of its name");
   }
   return std::move(*answer->result);
+}
+
+struct BackgroundLookup::Shared {
+  std::mutex mutex;
+  NameLookup result;
+};
+
+BackgroundLookup::BackgroundLookup(const StoreEndpoint& endpoint)
+    : shared_(std::make_shared<Shared>()) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_system_error("pipe for a look-up", errno);
+  fd_ = ends[0];
+  const auto look = [endpoint, shared = shared_, told = ends[1]] {
+    auto result = ask_resolver(endpoint);
+    {
+      const std::lock_guard lock(shared->mutex);
+      shared->result = std::move(result);
+    }
+    ::close(told);
+  };
+  try {
+    start_without_signals(look);
+  } catch (const std::system_error& error) {
+    shared_->result.problem =
+        std::string("cannot start a thread to look up a name: ") + error.code().message();
+    ::close(ends[1]);
+  }
+}
+
+BackgroundLookup::~BackgroundLookup() {
+  ::close(fd_);
+}
+
+NameLookup BackgroundLookup::take() {
+  const std::lock_guard lock(shared_->mutex);
+  return std::move(shared_->result);
 }
 
 }  // namespace ddprun

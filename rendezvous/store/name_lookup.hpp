@@ -25,4 +25,25 @@ NameLookup look_up(const StoreEndpoint& endpoint, Deadline deadline);
 /// that it uses, and its late result is thrown away.
 NameLookup look_up_by(std::function<NameLookup()> resolve, Deadline deadline);
 
+/// The same for callers that must not block: the look-up runs on a thread of its own, which goes on
+/// alone if this object goes first.
+class BackgroundLookup {
+ public:
+  explicit BackgroundLookup(const StoreEndpoint& endpoint);
+  BackgroundLookup(const BackgroundLookup&) = delete;
+  BackgroundLookup& operator=(const BackgroundLookup&) = delete;
+  ~BackgroundLookup();
+
+  /// A descriptor that is readable once the look-up has ended. It belongs to this object.
+  int fd() const { return fd_; }
+
+  /// To be called once, when the descriptor is readable.
+  NameLookup take();
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+  int fd_ = -1;
+};
+
 }  // namespace ddprun

@@ -60,6 +60,8 @@ struct Session {
   std::string replies;            ///< of which the client has not taken all yet
   std::size_t taken_bytes = 0;    ///< of replies, from the front
   std::size_t counted_bytes = 0;  ///< its part of Impl::session_bytes_
+  bool is_new = true;             ///< it may still speak the other protocol
+  std::string opening;            ///< what it has said while that is open
 
   bool is_open() const { return socket.is_open(); }
   std::size_t unread_bytes() const { return replies.size() - taken_bytes; }
@@ -128,6 +130,8 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   }
   void admit(int fd);
 
+  void take(Session& session, std::string_view input);
+  void hand_over(Session& session);
   void read_more(Session& session);
   void carry_out(Session& session, std::string_view input);
   void deliver(const std::vector<Delivery>& replies);
@@ -226,11 +230,30 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
       self->write(*session);
       self->count_bytes(*session);
     } else {
-      self->carry_out(*session, {session->arriving.data(), bytes});
+      self->take(*session, {session->arriving.data(), bytes});
       if (bytes == kFirstReadBytes && session->is_open()) self->read_more(*session);
     }
     self->write_replies();
   }
+}
+
+/// Nearly always the first byte tells which protocol it is.
+void StoreServer::Impl::take(Session& session, std::string_view input) {
+  const std::string_view other = options_.other_greeting;
+  if (!session.is_new || other.empty()) return carry_out(session, input);
+  session.opening.append(input);
+  const std::string_view opening = session.opening;
+  if (opening.starts_with(other)) return hand_over(session);
+  if (other.starts_with(opening)) return;
+  session.is_new = false;
+  carry_out(session, std::exchange(session.opening, {}));
+}
+
+void StoreServer::Impl::hand_over(Session& session) {
+  const std::string bytes = std::move(session.opening);
+  const int fd = session.socket.release();
+  close(session);
+  options_.hand_over(fd, bytes);
 }
 
 void StoreServer::Impl::read_more(Session& session) {

@@ -15,8 +15,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace ddprun {
 
@@ -26,6 +28,12 @@ struct StoreServerOptions {
   std::uint16_t port = 0;  ///< 0: the kernel chooses
   Log log;                 ///< gets warnings, each kind at its 1st, 2nd, 4th, 8th ... time
   StoreLimits limits;
+
+  /// Connections that begin with `other_greeting` are not the store's: `hand_over` gets the socket,
+  /// which is its own from then on, and what has been read of it. So agents and workers can share
+  /// a port. No request of any dialect may begin like it. Empty: there is no other protocol.
+  std::string other_greeting{};
+  std::function<void(int fd, std::string_view bytes)> hand_over{};
 };
 
 /// What the server holds now, and how often it had to refuse somebody since it was made.

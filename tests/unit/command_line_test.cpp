@@ -175,7 +175,7 @@ const Case kGood[] = {
        o.rdzv_conf = {{"join_timeout", "5"}, {"last_call_timeout", "1"}};
      }},
     {{"--rdzv_conf="}, [](O&) {}},
-    {{"--node_rank=0"}, [](O&) {}},
+    {{"--node_rank=0"}, [](O& o) { o.node_rank = 0; }},
     {{"--master_addr=node0"}, [](O& o) { o.master_addr = "node0"; }},
     {{"--master_port", "29500"}, [](O& o) { o.master_port = 29500; }},
     {{"--local_addr=10.0.0.1"}, [](O& o) { o.local_addr = "10.0.0.1"; }},

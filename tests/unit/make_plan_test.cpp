@@ -52,13 +52,11 @@ struct Refusal {
 };
 
 const Refusal kRefusals[] = {
-    {{"--nnodes=2"}, "--nnodes=2: this version of ddprun runs on one node"},
-    {{"--nnodes=1:4"}, "--nnodes=1:4: this version of ddprun runs on one node"},
-    {{"--node_rank=1"}, "--node_rank=1: this version of ddprun runs on one node, whose rank is 0"},
+    {{"--node_rank=1"}, "--node_rank=1: there is one node, whose rank is 0; see --nnodes"},
     {{"--rdzv_backend=etcd-v2"}, "needs no etcd; use static or c10d"},
     {{"--rdzv_backend=zeus"}, "--rdzv_backend=zeus: is neither static nor c10d"},
     {{"--rdzv_conf=join_timout=5"}, "unknown key; did you mean join_timeout?"},
-    {{"--rdzv_conf=is_host=0"}, "which must host the store"},
+    {{"--rdzv_conf=is_host=0"}, "the only node must host the store"},
     {{"--rdzv_conf=store_type=file"}, "the only store is tcp"},
     {{"--rdzv_conf=rank=1"}, "whose rank is 0"},
     {{"--run_path"}, "--run_path: is not supported"},
@@ -100,8 +98,8 @@ TEST_SUITE("make plan") {
 
   TEST_CASE("everything that stands against a plan is told at once") {
     const auto objections =
-        objections_to({"--nnodes=2", "--run_path", "--nproc_per_node=gpu", "lost.py"});
-    for (const auto* part : {"--nnodes=2", "--run_path", "--nproc_per_node=gpu", "lost.py"}) {
+        objections_to({"--node_rank=2", "--run_path", "--nproc_per_node=gpu", "lost.py"});
+    for (const auto* part : {"--node_rank=2", "--run_path", "--nproc_per_node=gpu", "lost.py"}) {
       CHECK(contains(objections, part));
     }
   }

@@ -228,7 +228,7 @@ TEST_SUITE("console") {
           "2026-11-21 12:34:56.789 info    node 0: starting 2 workers of train.py, store at "
           "127.0.0.1:4711\n");
     CHECK(shown({.level = LogLevel::warn}, healthy).empty());
-    const auto all = shown({.level = LogLevel::debug, .node_rank = 3}, healthy);
+    const auto all = shown({.level = LogLevel::debug, .node = "3"}, healthy);
     CHECK(std::count(all.begin(), all.end(), '\n') == 5);
     CHECK(all.find(" debug   node 3, attempt 0: rank 0 (pid 26600) succeeded after 3.25 s\n") !=
           std::string::npos);

@@ -27,10 +27,13 @@ LaunchPlan plan_of_two() {
   return plan;
 }
 
-const AttemptFacts kFacts{.attempt = 2,
-                          .store_port = 4711,
-                          .control_page_fd = 9,
-                          .worker_folders = {"/run/attempt_2/0", "/run/attempt_2/1"}};
+const AttemptFacts kFacts{
+    .attempt = 2,
+    .restart_count = 2,
+    .placement = {.world_size = 2, .role_world_size = 2, .master_addr = "127.0.0.1"},
+    .store_port = 4711,
+    .control_page_fd = 9,
+    .worker_folders = {"/run/attempt_2/0", "/run/attempt_2/1"}};
 
 WorkerEnv env_of(const std::map<std::string, std::string>& environment) {
   return ddprun::from_environment([&](const std::string& name) -> std::optional<std::string> {
@@ -64,6 +67,32 @@ TEST_SUITE("worker specs") {
                                                     .error_file = "/run/attempt_2/1/error.json",
                                                     .control_page_fd = 9,
                                                     .control_page_slot = 1});
+  }
+
+  TEST_CASE("the only node has all ranks; of several each has its part") {
+    const auto plan = plan_of_two();
+    CHECK(ddprun::alone(plan).world_size == 2);
+    auto facts = kFacts;
+    facts.placement = {.node_rank = 1,
+                       .node_count = 3,
+                       .first_rank = 4,
+                       .world_size = 9,
+                       .first_role_rank = 1,
+                       .role_world_size = 5,
+                       .master_addr = "10.0.0.1"};
+    const auto specs = make_worker_specs(plan, facts);
+    CHECK(specs[1].rank == 5);
+    CHECK(specs[1].local_rank == 1);
+    const auto env = env_of(specs[1].environment);
+    CHECK(env.rank == 5);
+    CHECK(env.world_size == 9);
+    CHECK(env.local_world_size == 2);
+    CHECK(env.node_rank == 1);
+    CHECK(env.node_count == 3);
+    CHECK(env.role_rank == 2);
+    CHECK(env.role_world_size == 5);
+    CHECK(env.master_addr == "10.0.0.1");
+    CHECK(env.control_page_slot == 1);
   }
 
   TEST_CASE("where rank 0 hosts the store, MASTER_PORT is its port and the agent's has its own") {

@@ -1,0 +1,108 @@
+#include "launcher/agent/placement.hpp"
+
+#include "launcher/agent/blame.hpp"
+#include "launcher/agent/restart_policy.hpp"
+#include "launcher/report/event_text.hpp"
+#include "launcher/report/exit_code.hpp"
+#include "launcher/report/exit_record.hpp"
+
+#include <algorithm>
+
+namespace ddprun {
+
+namespace {
+
+/// Of one node: a collective error fails all of its workers, and the report names few.
+constexpr std::size_t kFailuresMax = 16;
+
+RunResult result_of(membership::Verdict::Result result) {
+  switch (result) {
+    case membership::Verdict::Result::succeeded:
+      return RunResult::succeeded;
+    case membership::Verdict::Result::failed:
+      return RunResult::failed;
+    case membership::Verdict::Result::not_started:
+      return RunResult::not_started;
+    case membership::Verdict::Result::interrupted:
+      return RunResult::interrupted;
+    case membership::Verdict::Result::no_quorum:
+      return RunResult::no_rendezvous;
+  }
+  return RunResult::no_rendezvous;
+}
+
+WorkerExited exit_of(const membership::Failure& failure) {
+  if (const auto exit = from_record(failure.record)) return *exit;
+  WorkerExited exit;
+  exit.rank = failure.rank;
+  exit.node = failure.node;
+  exit.exit_code = 1;
+  exit.ran_seconds = failure.ran_seconds;
+  exit.error_message = failure.description;
+  return exit;
+}
+
+}  // namespace
+
+membership::Join make_join(const LaunchPlan& plan, bool is_host) {
+  const NodesPlan& nodes = *plan.nodes;
+  return {.run_id = plan.run_id,
+          .name = nodes.name,
+          .node_rank = nodes.node_rank,
+          .local_world_size = static_cast<int>(plan.workers.size()),
+          .role = plan.role,
+          .nodes_min = nodes.settings.nodes_min,
+          .nodes_max = nodes.settings.nodes_max,
+          .max_restarts = plan.max_restarts,
+          .is_host = is_host};
+}
+
+NodePlacement make_placement(const membership::RoundFormed& round, const std::string& store_host) {
+  NodePlacement placement{.node_rank = round.node_rank,
+                          .node_count = static_cast<int>(round.nodes.size()),
+                          .master_addr = store_host};
+  const auto& role = round.nodes[static_cast<std::size_t>(round.node_rank)].role;
+  for (int i = 0; i < placement.node_count; ++i) {
+    const auto& node = round.nodes[static_cast<std::size_t>(i)];
+    const bool is_same_role = node.role == role;
+    if (i < round.node_rank) {
+      placement.first_rank += node.local_world_size;
+      placement.first_role_rank += is_same_role ? node.local_world_size : 0;
+    }
+    placement.world_size += node.local_world_size;
+    placement.role_world_size += is_same_role ? node.local_world_size : 0;
+  }
+  return placement;
+}
+
+membership::OwnWorkersEnded make_end(AttemptEnd end, const std::string& node) {
+  membership::OwnWorkersEnded ended;
+  if (end.not_started) ended.not_started = node + ": " + end.not_started->message;
+  ended.have_succeeded =
+      !end.not_started && std::none_of(end.exits.begin(), end.exits.end(),
+                                       [](const WorkerExited& exit) { return exit.failed(); });
+  for (auto& exit : failures_root_cause_first(end.exits)) {
+    if (exit.was_stopped || ended.failures.size() == kFailuresMax) continue;
+    exit.node = node;
+    ended.failures.push_back({.rank = exit.rank,
+                              .is_victim = is_victim_of_a_peer(exit),
+                              .ran_seconds = exit.ran_seconds,
+                              .description = describe_failure(exit) + " on node " + node,
+                              .node = node,
+                              .record = to_record(exit, ended.failures.empty())});
+  }
+  return ended;
+}
+
+RunFinished make_finished(const membership::Verdict& verdict, const LaunchPlan& plan) {
+  RunFinished finished{.result = result_of(verdict.result),
+                       .attempts = verdict.rounds,
+                       .reason = verdict.reason,
+                       .failures = {}};
+  for (const auto& failure : verdict.failures) finished.failures.push_back(exit_of(failure));
+  finished.exit_code =
+      exit_code_for(finished.result, plan.exit_code, finished.failures, verdict.signal);
+  return finished;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,25 @@
+// From what the nodes of a run agree on to what a node does, and from what it did to what the
+// others need to know. Pure.
+#pragma once
+
+#include "launcher/agent/attempt.hpp"
+#include "launcher/agent/worker_specs.hpp"
+#include "rendezvous/membership/node_part.hpp"
+
+#include <string>
+
+namespace ddprun {
+
+/// What this node says of itself.
+membership::Join make_join(const LaunchPlan& plan, bool is_host);
+
+/// `store_host`: by which this node reached the store.
+NodePlacement make_placement(const membership::RoundFormed& round, const std::string& store_host);
+
+/// How the workers of this node ended, for the coordinator.
+membership::OwnWorkersEnded make_end(AttemptEnd end, const std::string& node);
+
+/// How the run ended, for the report. `attempts` of this node.
+RunFinished make_finished(const membership::Verdict& verdict, const LaunchPlan& plan);
+
+}  // namespace ddprun

@@ -1,0 +1,309 @@
+#include "launcher/agent/shared_run.hpp"
+
+#include "launcher/agent/emit.hpp"
+#include "launcher/agent/failure_text.hpp"
+#include "launcher/agent/placement.hpp"
+#include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/base/signal_name.hpp"
+#include "rendezvous/membership/codec.hpp"
+#include "rendezvous/membership/connect.hpp"
+#include "rendezvous/membership/host.hpp"
+#include "rendezvous/membership/message_channel.hpp"
+#include "rendezvous/membership/node_part.hpp"
+#include <ddprun/error.hpp>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <csignal>
+#include <optional>
+#include <utility>
+
+namespace ddprun {
+
+namespace asio = boost::asio;
+using namespace membership;
+
+namespace {
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+Time now() {
+  return Deadline::Clock::now();
+}
+
+}  // namespace
+
+class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  explicit Impl(const AttemptSurroundings& surroundings)
+      : surroundings_(surroundings),
+        plan_(surroundings.plan),
+        nodes_(*surroundings.plan.nodes),
+        wake_(surroundings.executor),
+        ended_(surroundings.executor, Time::max()) {}
+
+  asio::awaitable<RunFinished> run(std::function<void()> on_start) {
+    const bool has_host = co_await find_host();
+    if (!has_host) co_return make_finished(interrupted(), plan_);
+    on_start();
+    if (!host_->note().empty()) tell(Note{host_->note()});
+    part_.emplace(make_join(plan_, host_->is_here()), nodes_.settings, now());
+    if (stop_signal_ != 0) {
+      leave(stop_signal_);
+    } else {
+      perform(part_->start(now()));
+    }
+    if (!verdict_) co_await ended_.async_wait(kAwait);
+    if (failure_) std::rethrow_exception(failure_);
+    // The others must hear of the verdict before the coordinator goes.
+    channel_.reset();
+    co_await host_->wait_until_over();
+    host_.reset();
+    co_return make_finished(*verdict_, plan_);
+  }
+
+  void forward(int signal) {
+    if (attempt_ != nullptr) attempt_->forward(signal);
+  }
+
+  void take_stacks(const std::string& reason) {
+    if (attempt_ != nullptr) attempt_->take_stacks(reason);
+  }
+
+  void stop(int signal, bool is_first) {
+    if (is_first) {
+      stop_signal_ = signal;
+      // The others learn of it before the workers here vanish.
+      if (part_) leave(signal);
+      if (!host_) looking_.emit(asio::cancellation_type::terminal);
+      if (attempt_ != nullptr) attempt_->stop(signal, plan_.shutdown_timeout);
+    } else if (attempt_ != nullptr) {
+      attempt_->stop(SIGKILL, std::chrono::milliseconds(0));
+    }
+  }
+
+  /// Ends what would go on: the coroutines share this object.
+  void close() {
+    is_closed_ = true;
+    wake_.cancel();
+    channel_.reset();
+    host_.reset();
+  }
+
+ private:
+  /// False if a signal came first: a name that is not known may be looked up for long.
+  asio::awaitable<bool> find_host() {
+    const auto executor = surroundings_.executor;
+    const HostChoice choice = host_choice();
+    const Log log = warnings_to(surroundings_.events);
+    auto choosing = choose_host(executor, choice, log);
+    auto token = asio::bind_cancellation_slot(looking_.slot(), asio::use_awaitable);
+    try {
+      host_ = co_await asio::co_spawn(executor, std::move(choosing), std::move(token));
+    } catch (const boost::system::system_error&) {
+      if (stop_signal_ == 0) throw;
+    }
+    co_return host_.has_value();
+  }
+
+  Verdict interrupted() const {
+    return {.result = Verdict::Result::interrupted,
+            .reason = "this node was asked to stop by " + signal_name(stop_signal_),
+            .signal = stop_signal_};
+  }
+
+  HostChoice host_choice() const {
+    return {.endpoint = {.host = nodes_.endpoint_host, .port = nodes_.endpoint_port},
+            .is_host = nodes_.is_host,
+            .settings = nodes_.settings};
+  }
+
+  void leave(int signal) {
+    apply(AskedToLeave{"was asked to stop by " + signal_name(signal), signal});
+  }
+
+  // Decisions and what they lead to.
+
+  void apply(const NodeEvent& event) {
+    if (is_closed_ || !part_) return;
+    perform(part_->apply(event, now()));
+  }
+
+  void perform(const std::vector<NodeAction>& actions) {
+    for (const auto& action : actions) {
+      std::visit([this](const auto& value) { act(value); }, action);
+    }
+    plan_wake();
+  }
+
+  void plan_wake() {
+    const auto when = part_->next_wake();
+    if (!when) {
+      wake_.cancel();
+      return;
+    }
+    wake_.expires_at(*when);
+    wake_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+      const auto self = weak.lock();
+      if (self && !error) self->apply(NodeTimePassed{});
+    });
+  }
+
+  void act(const Connect& connect) {
+    asio::co_spawn(surroundings_.executor, keep_connection(shared_from_this(), connect.not_before),
+                   asio::detached);
+  }
+
+  void act(const Disconnect&) { channel_.reset(); }
+
+  void act(const Say& say) {
+    if (!channel_) return;
+    std::string bytes;
+    append_message(bytes, say.message);
+    channel_->send(bytes);
+  }
+
+  void act(const StartWorkers& start) {
+    asio::co_spawn(surroundings_.executor, live(shared_from_this(), start.round),
+                   [self = shared_from_this()](const std::exception_ptr& failure) {
+                     if (failure) self->fail(failure);
+                   });
+  }
+
+  void act(const EndWorkers& end) {
+    if (attempt_ != nullptr) attempt_->abort(end.reason, end.at_once);
+  }
+
+  void act(const Announce& announce) { tell(Note{announce.text}); }
+
+  void act(const EndRun& end) {
+    verdict_ = end.verdict;
+    ended_.cancel();
+  }
+
+  void fail(const std::exception_ptr& failure) {
+    failure_ = failure;
+    attempt_ = nullptr;
+    channel_.reset();
+    verdict_ = Verdict{.result = Verdict::Result::failed, .reason = failure_text(failure)};
+    ended_.cancel();
+  }
+
+  // The connection.
+
+  static asio::awaitable<void> keep_connection(std::shared_ptr<Impl> self, Time not_before) {
+    asio::steady_timer pause(self->surroundings_.executor, not_before);
+    co_await pause.async_wait(kAwait);
+    if (self->is_closed_ || self->part_->has_ended()) co_return;
+    const auto deadline = Deadline::after(self->nodes_.settings.join_timeout);
+    const auto result = co_await connect_to(self->host_->endpoint(), deadline);
+    if (result.fd < 0) co_return self->apply(ConnectionLost{result.problem});
+    auto channel = std::make_shared<MessageChannel>(self->surroundings_.executor, result.fd);
+    if (self->is_closed_ || self->part_->has_ended()) co_return;
+    self->channel_ = channel;
+    channel->send(kGreeting);
+    self->apply(Connected{});
+    co_await self->hear(channel);
+  }
+
+  asio::awaitable<void> hear(std::shared_ptr<MessageChannel> channel) {
+    MessageReader<CoordinatorMessage> reader;
+    while (channel_ == channel) {
+      const std::string bytes = co_await channel->receive();
+      if (channel_ != channel) break;  // it was given up here
+      if (bytes.empty()) {
+        channel_.reset();
+        apply(ConnectionLost{"the rendezvous at " + to_string(host_->endpoint()) + ": " +
+                             channel->end_reason()});
+        break;
+      }
+      reader.take(bytes);
+      while (auto message = reader.next()) {
+        apply(CoordinatorSays{std::move(*message)});
+        if (channel_ != channel) break;
+      }
+      if (channel_ == channel && reader.is_malformed()) {
+        channel_.reset();
+        apply(ConnectionLost{to_string(host_->endpoint()) + " " + reader.problem()});
+      }
+    }
+  }
+
+  // The workers of a round.
+
+  static asio::awaitable<void> live(std::shared_ptr<Impl> self, RoundFormed round) {
+    const std::string store_host = self->channel_ ? self->channel_->peer_address() : std::string();
+    AttemptFacts facts{.attempt = round.round,
+                       .restart_count = round.restarts_used,
+                       .placement = make_placement(round, store_host),
+                       .store_port = self->nodes_.endpoint_port};
+    self->tell_of_round(facts);
+    Attempt attempt(self->surroundings_, facts,
+                    [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
+    self->attempt_ = &attempt;
+    AttemptEnd end = co_await attempt.run();
+    self->attempt_ = nullptr;
+    self->apply(make_end(std::move(end), self->nodes_.name));
+  }
+
+  void tell_of_round(const AttemptFacts& facts) {
+    const auto& place = facts.placement;
+    tell(RoundJoined{.round = facts.attempt,
+                     .node_rank = place.node_rank,
+                     .node_count = place.node_count,
+                     .first_rank = place.first_rank,
+                     .local_world_size = static_cast<int>(plan_.workers.size()),
+                     .world_size = place.world_size,
+                     .store = to_string(StoreEndpoint{place.master_addr, facts.store_port})});
+    tell(AttemptStarted{.attempt = facts.attempt,
+                        .restarts_left = plan_.max_restarts - facts.restart_count});
+  }
+
+  void tell(const Event& event) { emit(surroundings_.events, event); }
+
+  const AttemptSurroundings& surroundings_;
+  const LaunchPlan& plan_;
+  const NodesPlan& nodes_;
+  asio::steady_timer wake_;
+  asio::steady_timer ended_;           ///< cancelled when there is a verdict
+  asio::cancellation_signal looking_;  ///< ends the choice of the host
+  std::optional<Host> host_;
+  std::optional<NodePart> part_;
+  std::shared_ptr<MessageChannel> channel_;  ///< the connection under way
+  Attempt* attempt_ = nullptr;
+  int stop_signal_ = 0;
+  bool is_closed_ = false;
+  std::optional<Verdict> verdict_;
+  std::exception_ptr failure_;
+};
+
+SharedRun::SharedRun(const AttemptSurroundings& surroundings)
+    : impl_(std::make_shared<Impl>(surroundings)) {}
+
+SharedRun::~SharedRun() {
+  impl_->close();
+}
+
+asio::awaitable<RunFinished> SharedRun::run(std::function<void()> on_start) {
+  return impl_->run(std::move(on_start));
+}
+
+void SharedRun::forward(int signal) {
+  impl_->forward(signal);
+}
+
+void SharedRun::take_stacks(const std::string& reason) {
+  impl_->take_stacks(reason);
+}
+
+void SharedRun::stop(int signal, bool is_first) {
+  impl_->stop(signal, is_first);
+}
+
+}  // namespace ddprun

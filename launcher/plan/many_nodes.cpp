@@ -1,0 +1,107 @@
+#include "launcher/plan/many_nodes.hpp"
+
+#include "launcher/plan/rdzv_conf.hpp"
+
+namespace ddprun {
+
+namespace {
+
+// torchrun's.
+constexpr std::uint16_t kDynamicPort = 29400;
+constexpr std::uint16_t kStaticPort = 29500;
+
+std::string range_text(const NodeRange& range) {
+  const auto most = std::to_string(range.most);
+  return range.least == range.most ? most : std::to_string(range.least) + ":" + most;
+}
+
+class NodesPlanner {
+ public:
+  NodesPlanner(const LaunchOptions& options, std::vector<std::string>& problems)
+      : options_(options), problems_(problems) {}
+
+  NodesPlan make(const std::string& host_name) {
+    const auto conf = read_rdzv_conf(options_.rdzv_conf, problems_);
+    plan_.settings = conf.settings;
+    plan_.settings.run_id = run_id_of_nodes(options_);
+    plan_.settings.nodes_min = options_.nnodes.least;
+    plan_.settings.nodes_max = options_.nnodes.most;
+    plan_.settings.restarts.max_restarts = options_.max_restarts;
+    plan_.name = options_.local_addr.empty() ? host_name : options_.local_addr;
+    plan_.node_rank = options_.node_rank.value_or(conf.rank.value_or(-1));
+    plan_.is_host = conf.is_host;
+    if (options_.standalone) problem("--standalone: that is a run of one node");
+    choose_backend();
+    if (plan_.node_rank >= options_.nnodes.most) {
+      problem("--node_rank=" + std::to_string(plan_.node_rank) + ": there are " +
+              std::to_string(options_.nnodes.most) + " nodes (0 to " +
+              std::to_string(options_.nnodes.most - 1) + ")");
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  void choose_backend() {
+    const auto& backend = options_.rdzv_backend;
+    if (backend == "static") return choose_static();
+    if (backend == "c10d") return choose_dynamic();
+    problem("--rdzv_backend=" + backend +
+            (backend.rfind("etcd", 0) == 0 ? ": is not supported; use c10d, which needs no service"
+                                           : ": is neither static nor c10d"));
+  }
+
+  /// The node of rank 0 hosts; --master_addr goes before --rdzv_endpoint as in torchrun.
+  void choose_static() {
+    const auto& range = options_.nnodes;
+    if (range.least != range.most) {
+      problem("--nnodes=" + range_text(range) +
+              ": --rdzv_backend=static has a fixed number of nodes; c10d takes a range");
+    }
+    if (plan_.node_rank < 0) plan_.node_rank = 0;
+    if (!plan_.is_host) plan_.is_host = plan_.node_rank == 0;
+    plan_.endpoint_host =
+        options_.master_addr.empty() ? options_.rdzv_endpoint.host : options_.master_addr;
+    const auto endpoint_port = options_.rdzv_endpoint.port;
+    plan_.endpoint_port =
+        options_.master_port.value_or(endpoint_port != 0 ? endpoint_port : kStaticPort);
+    check_endpoint("--master_addr");
+  }
+
+  void choose_dynamic() {
+    plan_.endpoint_host = options_.rdzv_endpoint.host;
+    plan_.endpoint_port =
+        options_.rdzv_endpoint.port != 0 ? options_.rdzv_endpoint.port : kDynamicPort;
+    check_endpoint("--rdzv_endpoint");
+  }
+
+  void check_endpoint(const std::string& option) {
+    if (plan_.endpoint_host.empty()) {
+      problem(option + ": is missing; all nodes must be told the same address of one of them");
+    }
+    if (plan_.endpoint_port == 0) problem(option + ": the port must be known to all nodes, not 0");
+  }
+
+  void problem(const std::string& text) { problems_.push_back(text); }
+
+  const LaunchOptions& options_;
+  std::vector<std::string>& problems_;
+  NodesPlan plan_;
+};
+
+}  // namespace
+
+bool has_many_nodes(const LaunchOptions& options) {
+  return options.nnodes.most > 1;
+}
+
+NodesPlan plan_nodes(const LaunchOptions& options, const std::string& host_name,
+                     std::vector<std::string>& problems) {
+  return NodesPlanner(options, problems).make(host_name);
+}
+
+std::string run_id_of_nodes(const LaunchOptions& options) {
+  // torchrun's default, the same everywhere.
+  return options.rdzv_id.empty() ? "none" : options.rdzv_id;
+}
+
+}  // namespace ddprun

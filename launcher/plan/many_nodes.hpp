@@ -1,0 +1,22 @@
+// What the options about nodes and rendezvous mean when there are several nodes. Pure.
+#pragma once
+
+#include "launcher/cli/launch_options.hpp"
+#include "launcher/plan/launch_plan.hpp"
+
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// --nnodes allows more than one node.
+bool has_many_nodes(const LaunchOptions& options);
+
+/// Appends to `problems` what cannot be done. `host_name` is this machine's.
+NodesPlan plan_nodes(const LaunchOptions& options, const std::string& host_name,
+                     std::vector<std::string>& problems);
+
+/// The run's name, which all nodes must agree on.
+std::string run_id_of_nodes(const LaunchOptions& options);
+
+}  // namespace ddprun

@@ -1,0 +1,113 @@
+#include "launcher/plan/rdzv_conf.hpp"
+
+#include "launcher/cli/option_values.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+#include <variant>
+
+namespace ddprun {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kNodeRankMax = 1'000'000;
+constexpr int kKeepAlivesMax = 1000;
+
+/// A shorter one ends whenever a machine is busy for a moment.
+constexpr milliseconds kLeaseMin(200);
+
+class Reader {
+ public:
+  Reader(const std::map<std::string, std::string>& values, std::vector<std::string>& problems)
+      : values_(values), problems_(problems) {}
+
+  RdzvConf read() {
+    auto& times = conf_.settings;
+    // torchrun's two backends have one name each for the same thing.
+    seconds("timeout", times.join_timeout);
+    seconds("join_timeout", times.join_timeout);
+    seconds("last_call_timeout", times.last_call_timeout);
+    seconds("exit_barrier_timeout", times.exit_barrier_timeout);
+    seconds("rejoin_timeout", times.rejoin_timeout);
+    seconds("restart_window", times.restarts.window);
+    read_lease(times.lease);
+    for (const char* key : {"close_timeout", "heartbeat_timeout", "read_timeout"}) {
+      milliseconds ignored{};  // there is nothing here that they could limit
+      seconds(key, ignored);
+    }
+    if (const auto* value = find("is_host")) keep(conf_.is_host, "is_host", parse_switch(*value));
+    if (const auto* value = find("rank")) {
+      keep(conf_.rank, "rank", parse_integer(*value, 0, kNodeRankMax));
+    }
+    if (const auto* value = find("store_type"); value != nullptr && *value != "tcp") {
+      problem("store_type", "the only store is tcp");
+    }
+    find("use_libuv");
+    check_names();
+    return conf_;
+  }
+
+ private:
+  const std::string* find(const std::string& key) {
+    known_.push_back(key);
+    const auto found = values_.find(key);
+    return found == values_.end() ? nullptr : &found->second;
+  }
+
+  template <typename T, typename Value>
+  void keep(T& into, const std::string& key, Parsed<Value> parsed) {
+    if (const auto* wrong = std::get_if<ValueProblem>(&parsed)) return problem(key, wrong->text);
+    into = std::get<Value>(parsed);
+  }
+
+  void seconds(const std::string& key, milliseconds& into) {
+    if (const auto* value = find(key)) keep(into, key, parse_seconds(*value));
+  }
+
+  /// torchrun says how often a node is heard of and how often it may be missed.
+  void read_lease(milliseconds& lease) {
+    milliseconds interval{0};
+    int attempts = 3;
+    seconds("keep_alive_interval", interval);
+    if (const auto* value = find("keep_alive_max_attempt")) {
+      keep(attempts, "keep_alive_max_attempt", parse_integer(*value, 1, kKeepAlivesMax));
+    }
+    if (interval.count() > 0) lease = interval * attempts;
+    seconds("lease_timeout", lease);
+    if (lease < kLeaseMin) {
+      problem("lease_timeout",
+              "a node that is busy for a moment would be taken for lost (at "
+              "least 0.2 s)");
+    }
+  }
+
+  void check_names() {
+    for (const auto& [key, value] : values_) {
+      if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+      const auto nearest = nearest_word(key, known_);
+      problem(key, "unknown key" + (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+    }
+  }
+
+  void problem(const std::string& key, const std::string& text) {
+    const auto found = values_.find(key);
+    const auto value = found == values_.end() ? std::string() : "=" + found->second;
+    problems_.push_back("--rdzv_conf=" + key + value + ": " + text);
+  }
+
+  const std::map<std::string, std::string>& values_;
+  std::vector<std::string>& problems_;
+  std::vector<std::string> known_;
+  RdzvConf conf_;
+};
+
+}  // namespace
+
+RdzvConf read_rdzv_conf(const std::map<std::string, std::string>& values,
+                        std::vector<std::string>& problems) {
+  return Reader(values, problems).read();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,23 @@
+// --rdzv_conf as typed values: torchrun's keys and some of our own. Pure.
+#pragma once
+
+#include "rendezvous/membership/settings.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+struct RdzvConf {
+  membership::Settings settings;  ///< its times; the rest is left as it is made
+  std::optional<bool> is_host;
+  std::optional<int> rank;
+};
+
+/// Appends to `problems` what is wrong.
+RdzvConf read_rdzv_conf(const std::map<std::string, std::string>& values,
+                        std::vector<std::string>& problems);
+
+}  // namespace ddprun

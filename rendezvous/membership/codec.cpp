@@ -1,0 +1,215 @@
+#include "rendezvous/membership/codec.hpp"
+
+#include "rendezvous/wire/bytes.hpp"
+
+#include <bit>
+#include <concepts>
+#include <limits>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace ddprun::membership {
+
+namespace {
+
+template <typename Wanted, typename T>
+constexpr bool is(const T*) {
+  return std::same_as<std::remove_const_t<T>, Wanted>;
+}
+
+/// The fields of a message in the order of the protocol. Writer and reader both go over it, so they
+/// cannot differ; whoever changes it changes kProtocolVersion.
+template <typename M>
+auto fields(M& m) {
+  if constexpr (is<Join>(static_cast<M*>(nullptr))) {
+    return std::tie(m.version, m.run_id, m.name, m.node_rank, m.local_world_size, m.role,
+                    m.nodes_min, m.nodes_max, m.max_restarts, m.is_host, m.last_round,
+                    m.restarts_used);
+  } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
+    return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.record);
+  } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr)) ||
+                       is<StopWorkers>(static_cast<M*>(nullptr))) {
+    return std::tie(m.round, m.reason);
+  } else if constexpr (is<WorkersEnded>(static_cast<M*>(nullptr))) {
+    return std::tie(m.round, m.have_succeeded, m.not_started, m.failures);
+  } else if constexpr (is<Leave>(static_cast<M*>(nullptr))) {
+    return std::tie(m.reason, m.signal);
+  } else if constexpr (is<Refused>(static_cast<M*>(nullptr))) {
+    return std::tie(m.reason);
+  } else if constexpr (is<Waiting>(static_cast<M*>(nullptr))) {
+    return std::tie(m.text);
+  } else if constexpr (is<Welcome>(static_cast<M*>(nullptr))) {
+    return std::tie(m.lease);
+  } else if constexpr (is<NodePlace>(static_cast<M*>(nullptr))) {
+    return std::tie(m.name, m.role, m.local_world_size);
+  } else if constexpr (is<RoundFormed>(static_cast<M*>(nullptr))) {
+    return std::tie(m.round, m.restarts_used, m.nodes, m.node_rank);
+  } else if constexpr (is<Verdict>(static_cast<M*>(nullptr))) {
+    return std::tie(m.result, m.rounds, m.reason, m.signal, m.failures);
+  } else if constexpr (is<Finish>(static_cast<M*>(nullptr))) {
+    return std::tie(m.verdict);
+  } else {
+    return std::tie(m.number);  // Heartbeat and its answer
+  }
+}
+
+class Writer {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
+
+  void put(std::string_view text) {
+    put(static_cast<std::uint32_t>(text.size()));
+    out_.append(text);
+  }
+  void put(const std::string& text) { put(std::string_view(text)); }
+  void put(bool value) { wire::append_integer(out_, std::uint8_t{value}); }
+  void put(double value) { wire::append_integer(out_, std::bit_cast<std::uint64_t>(value)); }
+  void put(std::chrono::milliseconds value) {
+    wire::append_integer(out_, std::int64_t{value.count()});
+  }
+  void put(Verdict::Result value) { wire::append_integer(out_, static_cast<std::uint8_t>(value)); }
+  template <std::integral Integer>
+  void put(Integer value) {
+    wire::append_integer(out_, value);
+  }
+  template <typename Item>
+  void put(const std::vector<Item>& items) {
+    put(static_cast<std::uint32_t>(items.size()));
+    for (const auto& item : items) put(item);
+  }
+  template <typename Fields>
+  requires std::is_class_v<Fields>
+  void put(const Fields& value) {
+    std::apply([this](const auto&... field) { (put(field), ...); }, fields(value));
+  }
+
+ private:
+  std::string& out_;
+};
+
+/// Each function is false if the bytes end too early or cannot mean a value.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+
+  bool is_at_end() const { return rest_.empty(); }
+
+  bool get(std::string& text) {
+    std::uint32_t length = 0;
+    if (!get(length) || length > rest_.size()) return false;
+    text = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+    return true;
+  }
+  bool get(bool& value) {
+    std::uint8_t byte = 0;
+    if (!get(byte) || byte > 1) return false;
+    value = byte == 1;
+    return true;
+  }
+  bool get(double& value) {
+    std::uint64_t bits = 0;
+    if (!get(bits)) return false;
+    value = std::bit_cast<double>(bits);
+    return true;
+  }
+  bool get(std::chrono::milliseconds& value) {
+    std::int64_t count = 0;
+    if (!get(count) || count < 0 || count > kLongest.count()) return false;
+    value = std::chrono::milliseconds(count);
+    return true;
+  }
+  bool get(Verdict::Result& value) {
+    std::uint8_t byte = 0;
+    if (!get(byte) || byte > static_cast<std::uint8_t>(Verdict::Result::no_quorum)) return false;
+    value = static_cast<Verdict::Result>(byte);
+    return true;
+  }
+  template <std::integral Integer>
+  bool get(Integer& value) {
+    if (rest_.size() < sizeof(Integer)) return false;
+    value = wire::load_integer<Integer>(rest_.data());
+    rest_.remove_prefix(sizeof(Integer));
+    return true;
+  }
+  template <typename Item>
+  bool get(std::vector<Item>& items) {
+    std::uint32_t count = 0;
+    if (!get(count)) return false;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (!get(items.emplace_back())) return false;
+    }
+    return true;
+  }
+  template <typename Fields>
+  requires std::is_class_v<Fields>
+  bool get(Fields& value) {
+    return std::apply([this](auto&... field) { return (get(field) && ...); }, fields(value));
+  }
+
+ private:
+  /// A hundred years: far from where sums of times overflow.
+  static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 100);
+
+  std::string_view rest_;
+};
+
+template <typename Variant>
+void append(std::string& out, const Variant& message) {
+  const auto begin = out.size();
+  wire::append_integer(out, std::uint32_t{0});  // the length, known at the end
+  wire::append_integer(out, static_cast<std::uint8_t>(message.index()));
+  std::visit([&out](const auto& value) { Writer(out).put(value); }, message);
+  std::string length;
+  wire::append_integer(length,
+                       static_cast<std::uint32_t>(out.size() - begin - sizeof(std::uint32_t)));
+  out.replace(begin, length.size(), length);
+}
+
+/// The alternative with this index, read from `reader`.
+template <typename Variant, std::size_t kIndex = 0>
+std::optional<Variant> read_alternative(std::size_t index, Reader& reader) {
+  if constexpr (kIndex < std::variant_size_v<Variant>) {
+    if (index != kIndex) return read_alternative<Variant, kIndex + 1>(index, reader);
+    std::variant_alternative_t<kIndex, Variant> value;
+    if (!reader.get(value) || !reader.is_at_end()) return std::nullopt;
+    return value;
+  } else {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void append_message(std::string& out, const NodeMessage& message) {
+  append(out, message);
+}
+
+void append_message(std::string& out, const CoordinatorMessage& message) {
+  append(out, message);
+}
+
+template <typename Message>
+std::optional<Message> MessageReader<Message>::next() {
+  if (is_malformed() || held_.size() < sizeof(std::uint32_t)) return std::nullopt;
+  const auto length = wire::load_integer<std::uint32_t>(held_.data());
+  if (length == 0 || length > kMessageBytesMax) {
+    problem_ = "sent a message of " + std::to_string(length) + " bytes (at most " +
+               std::to_string(kMessageBytesMax) + ")";
+    return std::nullopt;
+  }
+  const std::size_t whole = sizeof(std::uint32_t) + length;
+  if (held_.size() < whole) return std::nullopt;
+  const std::string_view bytes = std::string_view(held_).substr(sizeof(std::uint32_t), length);
+  Reader reader(bytes.substr(1));
+  auto message = read_alternative<Message>(static_cast<unsigned char>(bytes.front()), reader);
+  if (!message) problem_ = "sent bytes that are no message of an agent";
+  held_.erase(0, whole);
+  return message;
+}
+
+template class MessageReader<NodeMessage>;
+template class MessageReader<CoordinatorMessage>;
+
+}  // namespace ddprun::membership

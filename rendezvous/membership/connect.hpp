@@ -1,0 +1,36 @@
+// How an agent reaches the coordinator, and whether the coordinator belongs beside it. Runs on the
+// executor's one thread; look-ups of names are done elsewhere, so nothing blocks.
+#pragma once
+
+#include <ddprun/deadline.hpp>
+#include <ddprun/store.hpp>
+
+#include <boost/asio/awaitable.hpp>
+
+#include <string>
+#include <vector>
+
+namespace ddprun::membership {
+
+struct ConnectResult {
+  int fd = -1;          ///< non-blocking; the caller's from now on
+  std::string problem;  ///< if there is none
+};
+
+/// Tries each address of the endpoint once.
+boost::asio::awaitable<ConnectResult> connect_to(StoreEndpoint endpoint, Deadline deadline);
+
+/// Numeric addresses of a host, for comparison.
+struct HostAddresses {
+  std::vector<std::string> addresses;
+  std::string problem;
+};
+boost::asio::awaitable<HostAddresses> addresses_of(std::string host, Deadline deadline);
+
+/// The addresses of this machine's interfaces.
+std::vector<std::string> own_addresses();
+
+/// True for 127.0.0.0/8 and ::1.
+bool is_loopback(const std::string& address);
+
+}  // namespace ddprun::membership

@@ -1,0 +1,399 @@
+#include "rendezvous/membership/coordination.hpp"
+
+#include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/node_order.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace ddprun::membership {
+
+namespace {
+
+/// Enough for any report; a collective error fails a thousand ranks at once.
+constexpr std::size_t kFailuresMax = 64;
+
+/// Of the failures' records together: the verdict must fit into a message.
+constexpr std::size_t kRecordBytesMax = std::size_t{1} << 20;
+
+/// The earliest of those that are set.
+std::optional<Time> earliest(std::initializer_list<std::optional<Time>> times) {
+  std::optional<Time> first;
+  for (const auto& time : times) {
+    if (time && (!first || *time < *first)) first = time;
+  }
+  return first;
+}
+
+}  // namespace
+
+Coordination::Coordination(Settings settings, Time now)
+    : settings_(std::move(settings)),
+      now_(now),
+      gather_end_(now + settings_.join_timeout),
+      next_notice_(now + settings_.waiting_notice) {}
+
+std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event, Time now) {
+  now_ = now;
+  actions_.clear();
+  if (const auto* says = std::get_if<NodeSays>(&event)) {
+    const auto member = members_.find(says->node);
+    if (member != members_.end()) member->second.lease_end = now_ + settings_.lease;
+    std::visit([&](const auto& message) { hear(says->node, message); }, says->message);
+  } else if (const auto* gone = std::get_if<NodeGone>(&event)) {
+    lose(gone->node, gone->reason);
+  }
+  check_time();
+  consider();
+  return std::exchange(actions_, {});
+}
+
+std::optional<Time> Coordination::next_wake() const {
+  std::optional<Time> lease_end;
+  for (const auto& [id, member] : members_) lease_end = earliest({lease_end, member.lease_end});
+  switch (phase_) {
+    case Phase::gathering:
+      if (not_before_) return earliest({lease_end, not_before_});
+      return earliest({lease_end, last_call_end_ ? last_call_end_ : gather_end_, next_notice_});
+    case Phase::running:
+      return earliest({lease_end, barrier_end_});
+    case Phase::stopping:
+      return lease_end;
+    case Phase::finished:
+      return members_.empty() ? std::nullopt : farewell_end_;
+  }
+  return lease_end;
+}
+
+// What nodes say.
+
+std::string Coordination::objection(const Join& join) const {
+  if (const auto text = objection_to(join, settings_); !text.empty()) return text;
+  for (const auto& [id, member] : members_) {
+    if (join.node_rank >= 0 && member.join.node_rank == join.node_rank) {
+      return "--node_rank=" + std::to_string(join.node_rank) + " is that of " + member.join.name +
+             " already";
+    }
+  }
+  if (phase_ == Phase::finished) return "the run has ended: " + verdict_->reason;
+  return {};
+}
+
+void Coordination::hear(NodeId id, const Join& join) {
+  if (members_.contains(id)) return;  // a connection joins once
+  if (const auto reason = objection(join); !reason.empty()) {
+    tell(id, Refused{reason});
+    actions_.emplace_back(HangUp{id});
+    return;
+  }
+  // After a restart of the coordinator the nodes know better than it how far the run had come.
+  highest_round_ = std::max(highest_round_, join.last_round);
+  history_.restarts = std::max(history_.restarts, join.restarts_used);
+  members_.emplace(id, Member{.join = join, .lease_end = now_ + settings_.lease});
+  tell(id, Welcome{settings_.lease});
+  if (phase_ != Phase::running) return;
+  // A round of which some have succeeded is nearly over: it is not begun anew for a newcomer.
+  const bool has_room = static_cast<int>(last_names_.size()) < settings_.nodes_max;
+  if (has_room && taking_part(Workers::succeeded) == 0) {
+    change_of_membership(join.name + " has joined", now_);
+  } else {
+    tell(id, Waiting{"the round has " + counted_nodes(static_cast<int>(last_names_.size())) +
+                     " of at most " + std::to_string(settings_.nodes_max) +
+                     "; this one waits to take the place of another"});
+  }
+}
+
+void Coordination::hear(NodeId id, const Heartbeat& heartbeat) {
+  if (members_.contains(id)) tell(id, HeartbeatAnswer{heartbeat.number});
+}
+
+void Coordination::hear(NodeId id, const WorkersFailing& failing) {
+  if (!members_.contains(id) || failing.round != round_) return;
+  if (phase_ != Phase::running && phase_ != Phase::stopping) return;
+  if (!first_failure_) {
+    first_failure_ = now_;
+    failing_reason_ = failing.reason;
+  }
+  note_failing(id);
+  stop_round(failing.reason);
+}
+
+void Coordination::note_failing(NodeId id) {
+  if (std::count(failing_nodes_.begin(), failing_nodes_.end(), id) == 0)
+    failing_nodes_.push_back(id);
+}
+
+/// Workers that failed on their own before those that blame a peer, and the nodes in the order in
+/// which they told of a failure: whoever is quicker to clean up is not the first cause.
+void Coordination::order_failures() {
+  const auto key = [this](const Reported& reported) {
+    const auto place = std::find(failing_nodes_.begin(), failing_nodes_.end(), reported.node);
+    return std::pair(reported.failure.is_victim, place - failing_nodes_.begin());
+  };
+  std::stable_sort(failures_.begin(), failures_.end(),
+                   [&](const Reported& a, const Reported& b) { return key(a) < key(b); });
+}
+
+void Coordination::hear(NodeId id, const WorkersEnded& ended) {
+  const auto found = members_.find(id);
+  if (found == members_.end() || ended.round != round_) return;
+  Member& member = found->second;
+  if (member.workers != Workers::running) return;
+  member.workers = ended.have_succeeded ? Workers::succeeded : Workers::ended;
+  if (ended.have_succeeded) {
+    if (!barrier_end_) barrier_end_ = now_ + settings_.exit_barrier_timeout;
+    return;
+  }
+  for (const auto& failure : ended.failures) {
+    if (failures_.size() < kFailuresMax) failures_.push_back({id, failure});
+  }
+  if (!ended.failures.empty()) note_failing(id);
+  if (!ended.not_started.empty() && not_started_.empty()) not_started_ = ended.not_started;
+  const bool has_failed = !ended.failures.empty() || !ended.not_started.empty();
+  if (has_failed && !first_failure_) first_failure_ = now_;
+  if (phase_ != Phase::running) return;
+  stop_round(ended.failures.empty() ? member.join.name + " has stopped its workers"
+                                    : ended.failures.front().description);
+}
+
+void Coordination::hear(NodeId id, const Leave& leave) {
+  const auto found = members_.find(id);
+  if (found == members_.end() || std::exchange(found->second.is_leaving, true)) return;
+  const Member& member = found->second;
+  if (member.join.is_host) {
+    interrupting_signal_ = leave.signal;
+    interruption_ = member.join.name + ", which hosts the rendezvous, " + leave.reason;
+    if (phase_ == Phase::running) stop_round(interruption_);
+    if (phase_ == Phase::gathering) finish(Verdict::Result::interrupted, interruption_);
+    return;
+  }
+  // Only a node with workers in the round is missed by the others.
+  if (member.workers == Workers::running || member.workers == Workers::ended) {
+    change_of_membership(member.join.name + " has left: it " + leave.reason, now_);
+  }
+}
+
+void Coordination::lose(NodeId id, const std::string& reason) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  const Member member = std::move(found->second);
+  members_.erase(found);
+  const bool is_missed = member.workers == Workers::running ||
+                         (member.workers == Workers::ended && !member.is_leaving);
+  if (is_missed)
+    change_of_membership(member.join.name + " is lost: " + reason,
+                         std::min(now_, member.lease_end));
+}
+
+void Coordination::check_time() {
+  std::vector<NodeId> silent;
+  for (const auto& [id, member] : members_) {
+    if (member.lease_end <= now_) silent.push_back(id);
+  }
+  for (const NodeId id : silent) {
+    actions_.emplace_back(HangUp{id});
+    lose(id, "it was silent for " + seconds_text(settings_.lease));
+  }
+  if (phase_ == Phase::running && barrier_end_ && *barrier_end_ <= now_) release_successful();
+  if (phase_ == Phase::gathering && !not_before_ && next_notice_ <= now_) notify_waiting();
+  if (phase_ == Phase::finished && farewell_end_ && *farewell_end_ <= now_) {
+    for (const auto& [id, member] : members_) actions_.emplace_back(HangUp{id});
+    members_.clear();
+  }
+}
+
+void Coordination::consider() {
+  if (phase_ == Phase::running) consider_success();
+  if (phase_ == Phase::stopping) consider_next();
+  if (phase_ == Phase::gathering) consider_round();
+}
+
+void Coordination::consider_round() {
+  if (not_before_ && now_ < *not_before_) return;
+  not_before_.reset();
+  const int count = present();
+  if (count < settings_.nodes_min) {
+    last_call_end_.reset();
+    if (gather_end_ <= now_)
+      finish(Verdict::Result::no_quorum,
+             waiting_text() + " for " + seconds_text(settings_.join_timeout));
+    return;
+  }
+  // Later rounds are made of those who are there: nobody else is expected.
+  const bool is_first = last_names_.empty();
+  if (count < settings_.nodes_max && is_first) {
+    if (!last_call_end_) last_call_end_ = now_ + settings_.last_call_timeout;
+    if (now_ < *last_call_end_) return;
+  }
+  form_round();
+}
+
+void Coordination::form_round() {
+  std::vector<NodeId> ids;
+  std::vector<OrderedNode> nodes;
+  for (const auto& [id, member] : members_) {
+    if (member.is_leaving) continue;
+    ids.push_back(id);
+    nodes.push_back({.wanted_rank = member.join.node_rank,
+                     .previous_rank = member.node_rank,
+                     .name = member.join.name});
+  }
+  // Places go to those of the round before, then to the earlier ones; the others are spares.
+  std::vector<std::size_t> chosen(ids.size());
+  for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = i;
+  std::stable_partition(chosen.begin(), chosen.end(),
+                        [&](std::size_t i) { return nodes[i].previous_rank >= 0; });
+  chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(settings_.nodes_max)));
+  std::vector<OrderedNode> taken;
+  for (const auto i : chosen) taken.push_back(nodes[i]);
+
+  for (auto& [id, member] : members_) member.node_rank = -1;
+  highest_round_ = round_ = std::max(round_, highest_round_) + 1;
+  RoundFormed formed{.round = round_, .restarts_used = history_.restarts};
+  std::vector<NodeId> by_rank;
+  for (const auto i : order_nodes(taken)) {
+    const NodeId id = ids[chosen[i]];
+    Member& member = members_.at(id);
+    member.workers = Workers::running;
+    member.node_rank = static_cast<int>(by_rank.size());
+    by_rank.push_back(id);
+    formed.nodes.push_back({.name = member.join.name,
+                            .role = member.join.role,
+                            .local_world_size = member.join.local_world_size});
+  }
+  ++rounds_formed_;
+  phase_ = Phase::running;
+  last_call_end_.reset();
+  barrier_end_.reset();
+  failures_.clear();
+  failing_nodes_.clear();
+  first_failure_.reset();
+  failing_reason_.clear();
+  is_membership_change_ = false;
+  last_names_.clear();
+  for (const auto& node : formed.nodes) last_names_.push_back(node.name);
+  actions_.emplace_back(ClearStore{});
+  for (formed.node_rank = 0; const NodeId id : by_rank) {
+    tell(id, formed);
+    ++formed.node_rank;
+  }
+}
+
+void Coordination::stop_round(const std::string& reason) {
+  if (phase_ != Phase::running) return;
+  phase_ = Phase::stopping;
+  for (const auto& [id, member] : members_) {
+    if (member.workers == Workers::running) tell(id, StopWorkers{round_, reason});
+  }
+}
+
+/// Costs no restart. It also explains failures of workers shortly before: peers of a vanished one
+/// fail at once, and its node is noticed missing a little later.
+void Coordination::change_of_membership(const std::string& reason, Time when) {
+  if (phase_ == Phase::gathering || phase_ == Phase::finished) return;
+  const bool explains = !first_failure_ || when - *first_failure_ <= settings_.lease;
+  is_membership_change_ = is_membership_change_ || explains;
+  if (explains) failing_reason_ = reason;
+  stop_round(reason);
+}
+
+void Coordination::consider_success() {
+  if (taking_part(Workers::running) > 0 || taking_part(Workers::ended) > 0) return;
+  finish(Verdict::Result::succeeded, "all workers succeeded");
+}
+
+void Coordination::consider_next() {
+  if (taking_part(Workers::running) > 0) return;
+  order_failures();
+  if (!interruption_.empty()) return finish(Verdict::Result::interrupted, interruption_);
+  if (!not_started_.empty()) return finish(Verdict::Result::not_started, not_started_);
+  if (!is_membership_change_) {
+    const auto& cause = failures_.empty() ? failing_reason_ : failures_.front().failure.description;
+    const std::chrono::duration<double> ran(
+        failures_.empty() ? 0 : failures_.front().failure.ran_seconds);
+    const auto decision = spend_restart(history_, cause, ran, now_, settings_.restarts);
+    history_ = decision.history;
+    if (!decision.may_restart) return finish(Verdict::Result::failed, decision.reason);
+    failing_reason_ = decision.reason;
+    if (decision.delay.count() > 0) not_before_ = now_ + decision.delay;
+  }
+  gather();
+}
+
+void Coordination::gather() {
+  phase_ = Phase::gathering;
+  gather_end_ = now_ + settings_.join_timeout;
+  next_notice_ = now_ + settings_.waiting_notice;
+  barrier_end_.reset();
+  for (auto& [id, member] : members_) {
+    member.workers = Workers::none;
+    if (!member.is_leaving) tell(id, Waiting{"another round follows: " + failing_reason_});
+  }
+}
+
+/// Those that have waited long enough for the others may go: their work is done.
+void Coordination::release_successful() {
+  barrier_end_.reset();
+  Verdict verdict{.rounds = rounds_formed_,
+                  .reason = "the workers of this node succeeded; others have not ended after " +
+                            seconds_text(settings_.exit_barrier_timeout)};
+  std::vector<NodeId> released;
+  for (const auto& [id, member] : members_) {
+    if (member.workers == Workers::succeeded && !member.join.is_host) released.push_back(id);
+  }
+  for (const NodeId id : released) {
+    tell(id, Finish{verdict});
+    actions_.emplace_back(HangUp{id});
+    members_.erase(id);
+  }
+}
+
+void Coordination::finish(Verdict::Result result, const std::string& reason) {
+  phase_ = Phase::finished;
+  verdict_ = Verdict{.result = result, .rounds = rounds_formed_, .reason = reason};
+  if (result == Verdict::Result::interrupted) verdict_->signal = interrupting_signal_;
+  if (result != Verdict::Result::succeeded) {
+    std::size_t record_bytes = 0;
+    for (const auto& reported : failures_) {
+      auto& failure = verdict_->failures.emplace_back(reported.failure);
+      record_bytes += failure.record.size();
+      if (record_bytes > kRecordBytesMax) failure.record.clear();
+    }
+  }
+  farewell_end_ = now_ + settings_.farewell_timeout;
+  for (const auto& [id, member] : members_) tell(id, Finish{*verdict_});
+}
+
+// What is said.
+
+void Coordination::tell(NodeId id, CoordinatorMessage message) {
+  actions_.emplace_back(Tell{id, std::move(message)});
+}
+
+int Coordination::present() const {
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
+    return !entry.second.is_leaving;
+  }));
+}
+
+int Coordination::taking_part(Workers workers) const {
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
+    return entry.second.workers == workers;
+  }));
+}
+
+void Coordination::notify_waiting() {
+  next_notice_ = now_ + settings_.waiting_notice;
+  for (const auto& [id, member] : members_) tell(id, Waiting{waiting_text()});
+}
+
+std::string Coordination::waiting_text() const {
+  std::vector<std::string> names;
+  for (const auto& [id, member] : members_) {
+    if (!member.is_leaving) names.push_back(member.join.name);
+  }
+  return describe_waiting(std::move(names), last_names_, settings_.nodes_min);
+}
+
+}  // namespace ddprun::membership

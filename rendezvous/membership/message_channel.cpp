@@ -1,0 +1,168 @@
+#include "rendezvous/membership/message_channel.hpp"
+
+#include "rendezvous/base/with_deadline.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <array>
+#include <cerrno>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <system_error>
+
+namespace ddprun::membership {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+namespace {
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr std::size_t kReadBytes = 16 * 1024;
+constexpr auto kFlushTimeout = std::chrono::seconds(1);
+
+tcp protocol_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
+  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+}
+
+/// An IPv4 peer of a socket for both families is shown as what it is.
+std::string text_of(const asio::ip::address& address) {
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
+  }
+  return address.to_string();
+}
+
+}  // namespace
+
+struct MessageChannel::State {
+  State(const asio::any_io_executor& executor, int fd) : socket(executor, protocol_of(fd), fd) {
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    boost::system::error_code error;
+    const auto local = socket.local_endpoint(error);
+    if (!error) local_address = text_of(local.address());
+    const auto peer = socket.remote_endpoint(error);
+    if (!error) peer_address = text_of(peer.address());
+  }
+
+  /// Sends what there is; false if the connection does not take all of it now.
+  bool flush() {
+    while (!unsent.empty() && socket.is_open()) {
+      const ssize_t sent =
+          ::send(socket.native_handle(), unsent.data(), unsent.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && errno == EAGAIN) return false;
+      if (sent < 0) {
+        end("its connection broke: " + std::generic_category().message(errno));
+        return true;
+      }
+      unsent.erase(0, static_cast<std::size_t>(sent));
+    }
+    return true;
+  }
+
+  void end(const std::string& reason) {
+    if (end_reason.empty()) end_reason = reason;
+    boost::system::error_code ignored;
+    socket.close(ignored);
+    unsent.clear();
+  }
+
+  tcp::socket socket;
+  std::string unsent;
+  bool is_flushing = false;
+  bool is_closing = false;  ///< nothing more is received
+  std::string end_reason;
+  std::string local_address;
+  std::string peer_address;
+
+  static asio::awaitable<void> flush_rest(std::shared_ptr<State> self) {
+    while (self->socket.is_open() && !self->flush()) {
+      const auto ready = co_await self->socket.async_wait(tcp::socket::wait_write, kAwait);
+      // close() cancels what waits; what is left to send is worth another look.
+      if (std::get<0>(ready) && !self->is_closing) break;
+    }
+    self->is_flushing = false;
+    if (self->is_closing) self->end("it was closed here");
+  }
+
+  static asio::awaitable<void> flush_and_end(std::shared_ptr<State> self) {
+    auto rest = flush_rest(self);
+    co_await with_deadline(std::move(rest), Deadline::after(kFlushTimeout));
+    self->end("it was closed here");
+  }
+};
+
+MessageChannel::MessageChannel(asio::any_io_executor executor, int fd)
+    : state_(std::make_shared<State>(executor, fd)) {}
+
+MessageChannel::~MessageChannel() {
+  close();
+}
+
+void MessageChannel::send(std::string_view bytes) {
+  State& state = *state_;
+  if (!state.socket.is_open() || state.is_closing) return;
+  if (state.unsent.size() + bytes.size() > kUnsentBytesMax) {
+    return state.end("it has not read " + std::to_string(state.unsent.size()) + " bytes (at most " +
+                     std::to_string(kUnsentBytesMax) + ")");
+  }
+  state.unsent.append(bytes);
+  if (state.is_flushing || state.flush()) return;
+  state.is_flushing = true;
+  asio::co_spawn(state.socket.get_executor(), State::flush_rest(state_), asio::detached);
+}
+
+asio::awaitable<std::string> MessageChannel::receive() {
+  const auto state = state_;
+  std::string bytes(kReadBytes, '\0');
+  if (!state->socket.is_open() || state->is_closing) co_return std::string();
+  const auto buffer = asio::buffer(bytes);
+  const auto arrived = co_await state->socket.async_read_some(buffer, kAwait);
+  const auto [error, count] = arrived;
+  if (state->is_closing) co_return std::string();
+  if (error) {
+    state->end(error == asio::error::eof ? "its connection was closed"
+                                         : "its connection broke: " + error.message());
+    co_return std::string();
+  }
+  bytes.resize(count);
+  co_return bytes;
+}
+
+void MessageChannel::close() {
+  State& state = *state_;
+  if (!state.socket.is_open() || state.is_closing) return;
+  state.is_closing = true;
+  if (state.flush()) return state.end("it was closed here");
+  // Ends the read; whoever sends the rest goes on with it.
+  boost::system::error_code ignored;
+  state.socket.cancel(ignored);
+  asio::co_spawn(state.socket.get_executor(), State::flush_and_end(state_), asio::detached);
+}
+
+bool MessageChannel::is_open() const {
+  return state_->socket.is_open() && !state_->is_closing;
+}
+
+const std::string& MessageChannel::end_reason() const {
+  return state_->end_reason;
+}
+
+const std::string& MessageChannel::local_address() const {
+  return state_->local_address;
+}
+
+const std::string& MessageChannel::peer_address() const {
+  return state_->peer_address;
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,160 @@
+// What the agents of a run and its coordinator say to each other. Plain values; how they look on
+// the wire is in codec.hpp, what they lead to in coordination.hpp and node_part.hpp.
+//
+// A connection is a node's membership: it joins once over each, and everything that it says about
+// workers carries the round that it speaks of, so that what is late can be recognised.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun::membership {
+
+/// Of this set of messages. Two agents that differ in it do not understand each other.
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+/// A worker that failed, as others need to know it.
+struct Failure {
+  int rank = 0;
+  bool is_victim = false;   ///< it blames a peer
+  double ran_seconds = 0;   ///< from its start to its end
+  std::string description;  ///< "rank 2 (pid 4711) was killed by SIGKILL"
+  std::string node;         ///< the name of its node
+  std::string record{};     ///< all that the launcher knows of it; opaque here
+
+  bool operator==(const Failure&) const = default;
+};
+
+// From an agent to the coordinator.
+
+/// The first message of a connection.
+struct Join {
+  std::uint32_t version = kProtocolVersion;
+  std::string run_id;
+  std::string name;    ///< of the node, for people and for the order of ranks
+  int node_rank = -1;  ///< wanted place; -1: any
+  int local_world_size = 1;
+  std::string role = "default";
+  int nodes_min = 1;
+  int nodes_max = 1;
+  int max_restarts = 0;
+  bool is_host = false;   ///< the agent beside the coordinator
+  int last_round = -1;    ///< highest that it has taken part in; -1: none
+  int restarts_used = 0;  ///< as it knows them from then
+
+  bool operator==(const Join&) const = default;
+};
+
+/// Renews the node's lease.
+struct Heartbeat {
+  std::uint64_t number = 0;
+
+  bool operator==(const Heartbeat&) const = default;
+};
+
+/// A worker has failed: nobody need go on with the round.
+struct WorkersFailing {
+  int round = 0;
+  std::string reason;
+
+  bool operator==(const WorkersFailing&) const = default;
+};
+
+/// Nothing is left of the node's workers of the round.
+struct WorkersEnded {
+  int round = 0;
+  bool have_succeeded = false;
+  std::string not_started{};        ///< why a worker could not be executed; empty: all could
+  std::vector<Failure> failures{};  ///< those that failed on their own, root cause first
+
+  bool operator==(const WorkersEnded&) const = default;
+};
+
+/// The node takes no part in further rounds.
+struct Leave {
+  std::string reason;  ///< "was asked to stop by SIGTERM"
+  int signal = 0;      ///< that asked for it
+
+  bool operator==(const Leave&) const = default;
+};
+
+using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, Leave>;
+
+// From the coordinator to an agent.
+
+struct Welcome {
+  std::chrono::milliseconds lease{3000};
+
+  bool operator==(const Welcome&) const = default;
+};
+
+/// The node cannot take part; trying again is of no use.
+struct Refused {
+  std::string reason;
+
+  bool operator==(const Refused&) const = default;
+};
+
+struct HeartbeatAnswer {
+  std::uint64_t number = 0;
+
+  bool operator==(const HeartbeatAnswer&) const = default;
+};
+
+/// For the operator: who is there and who is missing.
+struct Waiting {
+  std::string text;
+
+  bool operator==(const Waiting&) const = default;
+};
+
+struct NodePlace {
+  std::string name;
+  std::string role;
+  int local_world_size = 1;
+
+  bool operator==(const NodePlace&) const = default;
+};
+
+struct RoundFormed {
+  int round = 0;
+  int restarts_used = 0;
+  std::vector<NodePlace> nodes{};  ///< by node rank
+  int node_rank = 0;               ///< the receiver's
+
+  bool operator==(const RoundFormed&) const = default;
+};
+
+/// The round is over: stop your workers, say when they have ended, and wait for another.
+struct StopWorkers {
+  int round = 0;
+  std::string reason;
+
+  bool operator==(const StopWorkers&) const = default;
+};
+
+/// How the run ended, for every node the same.
+struct Verdict {
+  enum class Result : std::uint8_t { succeeded, failed, not_started, interrupted, no_quorum };
+  Result result = Result::succeeded;
+  int rounds = 0;  ///< formed so far
+  std::string reason;
+  int signal = 0;                   ///< that interrupted it
+  std::vector<Failure> failures{};  ///< of the last round, root cause first
+
+  bool operator==(const Verdict&) const = default;
+};
+
+struct Finish {
+  Verdict verdict;
+
+  bool operator==(const Finish&) const = default;
+};
+
+using CoordinatorMessage =
+    std::variant<Welcome, Refused, HeartbeatAnswer, Waiting, RoundFormed, StopWorkers, Finish>;
+
+}  // namespace ddprun::membership

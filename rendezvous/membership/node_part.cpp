@@ -1,0 +1,228 @@
+#include "rendezvous/membership/node_part.hpp"
+
+#include <algorithm>
+
+namespace ddprun::membership {
+
+namespace {
+
+// Agents may start in any order, so the first attempts often fail; a small job should not notice.
+constexpr auto kFirstPause = std::chrono::milliseconds(50);
+constexpr auto kLongestPause = std::chrono::milliseconds(1000);
+
+/// Whoever accepts a connection and then says nothing is stopped, or no coordinator at all.
+constexpr auto kAnswerTimeout = std::chrono::seconds(10);
+
+/// The part of a lease by which the node ends it early: time to kill its workers.
+constexpr int kMarginOfLease = 6;
+
+}  // namespace
+
+NodePart::NodePart(Join join, const Settings& settings, Time now)
+    : join_(std::move(join)),
+      rejoin_timeout_(settings.rejoin_timeout),
+      now_(now),
+      give_up_(now + settings.join_timeout),
+      give_up_after_(settings.join_timeout),
+      pause_(kFirstPause) {}
+
+std::vector<NodeAction> NodePart::start(Time now) {
+  now_ = now;
+  link_ = Link::connecting;
+  return {Connect{now}};
+}
+
+std::vector<NodeAction> NodePart::apply(const NodeEvent& event, Time now) {
+  now_ = now;
+  actions_.clear();
+  if (!has_ended_) std::visit([&](const auto& value) { take(value); }, event);
+  return std::exchange(actions_, {});
+}
+
+std::optional<Time> NodePart::next_wake() const {
+  if (has_ended_) return std::nullopt;
+  if (link_ == Link::joining) return answer_end_;
+  if (link_ != Link::joined) return std::nullopt;
+  return std::min(next_heartbeat_, lease_end_);
+}
+
+// The connection.
+
+void NodePart::take(const Connected&) {
+  if (link_ != Link::connecting) return;
+  link_ = Link::joining;
+  answer_end_ = now_ + kAnswerTimeout;
+  // The lease begins when the coordinator reads this, which is later than now.
+  unanswered_.assign(1, {0, now_});
+  say(join_);
+}
+
+void NodePart::take(const ConnectionLost& lost) {
+  if (link_ == Link::connecting) {
+    last_problem_ = lost.reason;
+    return try_again();
+  }
+  if (link_ != Link::none) lose_connection(lost.reason);
+}
+
+/// Whoever had workers in a round must see that nothing of them is left before it can come back.
+void NodePart::lose_connection(const std::string& reason) {
+  const bool had_joined = link_ == Link::joined;
+  link_ = Link::none;
+  unanswered_.clear();
+  is_of_this_connection_ = false;
+  last_problem_ = reason;
+  if (verdict_) return;
+  if (!leaving_.empty() && !has_workers_) {
+    return end_interrupted();
+  }
+  if (had_joined) {
+    give_up_after_ = rejoin_timeout_;
+    give_up_ = now_ + rejoin_timeout_;
+    pause_ = kFirstPause;
+    actions_.emplace_back(Announce{"the rendezvous is lost: " + reason});
+  }
+  if (has_workers_) {
+    actions_.emplace_back(EndWorkers{"the rendezvous is lost", true});
+  } else {
+    try_again();
+  }
+}
+
+void NodePart::try_again() {
+  if (now_ >= give_up_) {
+    return end({.result = Verdict::Result::no_quorum,
+                .rounds = join_.last_round + 1,
+                .reason = last_problem_ + "; gave up after " + seconds_text(give_up_after_)});
+  }
+  link_ = Link::connecting;
+  actions_.emplace_back(Connect{std::min(now_ + pause_, give_up_)});
+  pause_ = std::min(2 * pause_, kLongestPause);
+}
+
+void NodePart::hear(const Welcome& welcome) {
+  if (link_ != Link::joining) return;
+  link_ = Link::joined;
+  lease_ = welcome.lease;
+  lease_end_ = unanswered_.front().second + lease_ - lease_ / kMarginOfLease;
+  unanswered_.clear();
+  next_heartbeat_ = now_ + lease_ / kHeartbeatsPerLease;
+}
+
+void NodePart::hear(const Refused& refused) {
+  end({.result = Verdict::Result::no_quorum, .reason = "refused: " + refused.reason});
+}
+
+void NodePart::hear(const HeartbeatAnswer& answer) {
+  while (!unanswered_.empty() && unanswered_.front().first <= answer.number) {
+    lease_end_ = unanswered_.front().second + lease_ - lease_ / kMarginOfLease;
+    unanswered_.pop_front();
+  }
+}
+
+void NodePart::take(const NodeTimePassed&) {
+  if (link_ == Link::joining && now_ >= answer_end_) {
+    actions_.emplace_back(Disconnect{});
+    return lose_connection("what listens there has not answered for " +
+                           seconds_text(kAnswerTimeout));
+  }
+  if (link_ != Link::joined) return;
+  if (now_ >= lease_end_) {
+    actions_.emplace_back(Disconnect{});
+    return lose_connection("it has not answered for " +
+                           seconds_text(lease_ - lease_ / kMarginOfLease));
+  }
+  if (now_ < next_heartbeat_) return;
+  unanswered_.emplace_back(++last_heartbeat_, now_);
+  say(Heartbeat{last_heartbeat_});
+  next_heartbeat_ = now_ + lease_ / kHeartbeatsPerLease;
+}
+
+// Rounds.
+
+void NodePart::take(const CoordinatorSays& says) {
+  if (link_ != Link::joining && link_ != Link::joined) return;
+  std::visit([&](const auto& message) { hear(message); }, says.message);
+}
+
+void NodePart::hear(const Waiting& waiting) {
+  actions_.emplace_back(Announce{waiting.text});
+}
+
+void NodePart::hear(const RoundFormed& round) {
+  // A round that was begun already, or begins while workers are left, is none of ours.
+  if (has_workers_ || round.round <= join_.last_round) {
+    actions_.emplace_back(Disconnect{});
+    return lose_connection("it formed round " + std::to_string(round.round) + " out of turn");
+  }
+  join_.last_round = round.round;
+  join_.restarts_used = round.restarts_used;
+  // It was formed while this node's leave was on its way.
+  if (!leaving_.empty()) return say(WorkersEnded{.round = round.round});
+  has_workers_ = true;
+  is_of_this_connection_ = true;
+  actions_.emplace_back(StartWorkers{round});
+}
+
+void NodePart::hear(const membership::StopWorkers& stop) {
+  if (has_workers_ && stop.round == join_.last_round) {
+    actions_.emplace_back(EndWorkers{stop.reason});
+  }
+}
+
+void NodePart::take(const OwnWorkersFailing& failing) {
+  if (is_of_this_connection_) say(WorkersFailing{join_.last_round, failing.reason});
+}
+
+void NodePart::take(const OwnWorkersEnded& ended) {
+  if (!has_workers_) return;
+  has_workers_ = false;
+  if (is_of_this_connection_) {
+    say(WorkersEnded{.round = join_.last_round,
+                     .have_succeeded = ended.have_succeeded,
+                     .not_started = ended.not_started,
+                     .failures = ended.failures});
+  }
+  if (verdict_) return end(*verdict_);
+  // The agent beside the coordinator stays until that has told everybody.
+  if (!leaving_.empty() && (!join_.is_host || link_ == Link::none)) {
+    return end_interrupted();
+  }
+  if (link_ == Link::none) try_again();
+}
+
+// The end.
+
+void NodePart::hear(const Finish& finish) {
+  verdict_ = finish.verdict;
+  if (!has_workers_) return end(*verdict_);
+  actions_.emplace_back(EndWorkers{finish.verdict.reason});
+}
+
+void NodePart::take(const AskedToLeave& leave) {
+  if (!leaving_.empty()) return;
+  leaving_ = leave.reason;
+  leaving_signal_ = leave.signal;
+  if (link_ == Link::joined) say(Leave{leave.reason, leave.signal});
+  if (has_workers_ || (join_.is_host && link_ == Link::joined)) return;
+  end_interrupted();
+}
+
+void NodePart::end_interrupted() {
+  end({.result = Verdict::Result::interrupted,
+       .rounds = join_.last_round + 1,
+       .reason = "this node " + leaving_,
+       .signal = leaving_signal_});
+}
+
+void NodePart::say(NodeMessage message) {
+  actions_.emplace_back(Say{std::move(message)});
+}
+
+void NodePart::end(Verdict verdict) {
+  has_ended_ = true;
+  if (link_ != Link::none) actions_.emplace_back(Disconnect{});
+  actions_.emplace_back(EndRun{std::move(verdict)});
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,147 @@
+// One node's part in a run of many: when it speaks to the coordinator, when its workers start and
+// stop, and when its agent ends. A value that takes events and answers with actions, like the
+// coordinator's half (coordination.hpp).
+//
+// The node's lease is the coordinator's view of it, kept here a little shorter: it runs from when
+// the last answered heartbeat was sent, and ends early by a margin. So a node that is cut off has
+// killed its workers before the coordinator lets others take their place.
+#pragma once
+
+#include "rendezvous/membership/messages.hpp"
+#include "rendezvous/membership/settings.hpp"
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace ddprun::membership {
+
+/// Heartbeats in the time of one lease: two may be late without harm.
+inline constexpr int kHeartbeatsPerLease = 6;
+
+// Events.
+struct Connected {};
+/// An attempt to connect has failed, or a connection has ended.
+struct ConnectionLost {
+  std::string reason;
+};
+struct CoordinatorSays {
+  CoordinatorMessage message;
+};
+/// A worker of this node has failed; the others are being stopped.
+struct OwnWorkersFailing {
+  std::string reason;
+};
+/// Nothing is left of this node's workers.
+struct OwnWorkersEnded {
+  bool have_succeeded = false;
+  std::string not_started{};
+  std::vector<Failure> failures{};
+};
+/// By the operator; the workers are being stopped.
+struct AskedToLeave {
+  std::string reason;  ///< "was asked to stop by SIGTERM"
+  int signal = 0;      ///< that asked for it
+};
+struct NodeTimePassed {};
+using NodeEvent = std::variant<Connected, ConnectionLost, CoordinatorSays, OwnWorkersFailing,
+                               OwnWorkersEnded, AskedToLeave, NodeTimePassed>;
+
+// Actions, to be carried out in their order.
+
+/// Leads to Connected or ConnectionLost.
+struct Connect {
+  Time not_before;
+};
+struct Disconnect {};
+struct Say {
+  NodeMessage message;
+};
+struct StartWorkers {
+  RoundFormed round;
+};
+/// Leads to OwnWorkersEnded.
+struct EndWorkers {
+  std::string reason;
+  bool at_once = false;  ///< by SIGKILL
+};
+/// For the operator.
+struct Announce {
+  std::string text;
+};
+struct EndRun {
+  Verdict verdict;
+};
+using NodeAction =
+    std::variant<Connect, Disconnect, Say, StartWorkers, EndWorkers, Announce, EndRun>;
+
+class NodePart {
+ public:
+  /// `join` is what this node says of itself. Until its first round the node tries to get in for
+  /// settings.join_timeout.
+  NodePart(Join join, const Settings& settings, Time now);
+
+  /// To be called once, before anything happens.
+  std::vector<NodeAction> start(Time now);
+
+  std::vector<NodeAction> apply(const NodeEvent& event, Time now);
+
+  /// When NodeTimePassed must be applied if nothing happens before.
+  std::optional<Time> next_wake() const;
+
+  bool has_ended() const { return has_ended_; }
+
+ private:
+  void hear(const Welcome& welcome);
+  void hear(const Refused& refused);
+  void hear(const HeartbeatAnswer& answer);
+  void hear(const Waiting& waiting);
+  void hear(const RoundFormed& round);
+  void hear(const membership::StopWorkers& stop);
+  void hear(const Finish& finish);
+
+  void take(const Connected&);
+  void take(const ConnectionLost& lost);
+  void take(const CoordinatorSays& says);
+  void take(const OwnWorkersFailing& failing);
+  void take(const OwnWorkersEnded& ended);
+  void take(const AskedToLeave& leave);
+  void take(const NodeTimePassed&);
+
+  void say(NodeMessage message);
+  void lose_connection(const std::string& reason);
+  void try_again();
+  void end(Verdict verdict);
+  void end_interrupted();
+
+  enum class Link : std::uint8_t { none, connecting, joining, joined };
+
+  Join join_;
+  std::chrono::milliseconds rejoin_timeout_;
+  Time now_;
+  Time give_up_;  ///< when there is no connection
+  std::chrono::milliseconds give_up_after_;
+  std::chrono::milliseconds pause_;  ///< before the next attempt to connect
+  std::string last_problem_;         ///< of connecting
+
+  Link link_ = Link::none;
+  Time answer_end_;  ///< while joining
+  std::chrono::milliseconds lease_{0};
+  Time lease_end_;
+  Time next_heartbeat_;
+  std::uint64_t last_heartbeat_ = 0;
+  std::deque<std::pair<std::uint64_t, Time>> unanswered_;  ///< heartbeats and when they were sent
+
+  bool has_workers_ = false;
+  bool is_of_this_connection_ = false;  ///< the workers' round
+  std::string leaving_;                 ///< why; empty: it is not
+  int leaving_signal_ = 0;
+  std::optional<Verdict> verdict_;  ///< once it is known, while workers still end
+  bool has_ended_ = false;
+  std::vector<NodeAction> actions_;
+};
+
+}  // namespace ddprun::membership

@@ -1,0 +1,68 @@
+#include "rendezvous/membership/settings.hpp"
+
+#include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/node_order.hpp"
+
+#include <algorithm>
+
+namespace ddprun::membership {
+
+namespace {
+
+std::string differs(const std::string& what, const std::string& theirs, const std::string& ours) {
+  return what + " is " + theirs + " on this node and " + ours +
+         " on the one that hosts the rendezvous";
+}
+
+std::string range(int least, int most) {
+  return std::to_string(least) + ":" + std::to_string(most);
+}
+
+}  // namespace
+
+std::string objection_to(const Join& join, const Settings& settings) {
+  if (join.version != kProtocolVersion) {
+    return differs("the version of the agents' messages", std::to_string(join.version),
+                   std::to_string(kProtocolVersion));
+  }
+  if (join.run_id != settings.run_id) {
+    return differs("the run (--rdzv_id)", "'" + join.run_id + "'", "'" + settings.run_id + "'");
+  }
+  if (join.nodes_min != settings.nodes_min || join.nodes_max != settings.nodes_max) {
+    return differs("--nnodes", range(join.nodes_min, join.nodes_max),
+                   range(settings.nodes_min, settings.nodes_max));
+  }
+  if (join.max_restarts != settings.restarts.max_restarts) {
+    return differs("--max_restarts", std::to_string(join.max_restarts),
+                   std::to_string(settings.restarts.max_restarts));
+  }
+  return {};
+}
+
+std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
+                             int nodes_min) {
+  for (const auto& name : present) {
+    const auto found = std::find(last_round.begin(), last_round.end(), name);
+    if (found != last_round.end()) last_round.erase(found);
+  }
+  std::sort(present.begin(), present.end(), natural_less);
+  const int count = static_cast<int>(present.size());
+  auto text = counted_nodes(count) + " of at least " + std::to_string(nodes_min) +
+              (count == 1 ? " is here" : " are here");
+  if (!present.empty()) text += " (" + join(present, ", ") + ")";
+  if (!last_round.empty()) text += ", missing since the last round: " + join(last_round, ", ");
+  return text;
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  const auto tenths = (time.count() + 50) / 100;
+  auto text = std::to_string(tenths / 10);
+  if (tenths % 10 != 0) text += "." + std::to_string(tenths % 10);
+  return text + " s";
+}
+
+std::string counted_nodes(int count) {
+  return std::to_string(count) + (count == 1 ? " node" : " nodes");
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,54 @@
+// The settings of a run's membership, and what is said when nodes disagree about them or are
+// missing. Pure.
+#pragma once
+
+#include "rendezvous/membership/messages.hpp"
+#include "rendezvous/membership/restart_budget.hpp"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace ddprun::membership {
+
+using Time = std::chrono::steady_clock::time_point;
+
+struct Settings {
+  std::string run_id;
+  int nodes_min = 1;
+  int nodes_max = 1;
+  RestartSettings restarts{};
+
+  /// For the least number of nodes to be there, from the start and after each loss.
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(600);
+  /// For more than the least number, once those are there; only before the first round, since
+  /// later ones have nobody to wait for but who is there.
+  std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
+  /// A node that has not been heard of for so long is lost.
+  std::chrono::milliseconds lease = std::chrono::seconds(3);
+  /// How long nodes whose workers have succeeded wait for the others.
+  std::chrono::milliseconds exit_barrier_timeout = std::chrono::seconds(300);
+  /// How long a node that has lost the coordinator tries to find it again.
+  std::chrono::milliseconds rejoin_timeout = std::chrono::seconds(30);
+  /// How long the coordinator waits at the end for the nodes to take leave.
+  std::chrono::milliseconds farewell_timeout = std::chrono::seconds(5);
+  /// How often operators are told what is being waited for.
+  std::chrono::milliseconds waiting_notice = std::chrono::seconds(30);
+
+  bool operator==(const Settings&) const = default;
+};
+
+/// Why a node that says this cannot take part in a run with these settings; empty if it can.
+std::string objection_to(const Join& join, const Settings& settings);
+
+/// "2 nodes of at least 3 are here (a, b), missing since the last round: c".
+std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
+                             int nodes_min);
+
+/// "3 s", "2.5 s".
+std::string seconds_text(std::chrono::milliseconds time);
+
+/// "1 node", "2 nodes".
+std::string counted_nodes(int count);
+
+}  // namespace ddprun::membership

@@ -1,0 +1,266 @@
+// Runs of several nodes: real agents on loopback addresses, real workers, and what befalls them.
+#include "tests/support/cluster.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <string>
+
+using ddprun::test::Cluster;
+using ddprun::test::contains;
+using ddprun::test::count;
+using ddprun::test::Program;
+using ddprun::test::TemporaryFolder;
+using ddprun::test::write_file;
+
+namespace {
+
+/// Says where it is, and waits for the file that lets it succeed.
+std::string waiting_for(const std::string& file) {
+  return "echo \"rank $RANK of $WORLD_SIZE, node $GROUP_RANK of $GROUP_WORLD_SIZE,"
+         " restarts $TORCHELASTIC_RESTART_COUNT.\"; while [ ! -e " +
+         file + " ]; do sleep 0.02; done";
+}
+
+/// From the report's first rule to its last.
+std::string report_in(const std::string& output) {
+  const auto begin = output.find("\n====");
+  const auto end = output.rfind("====\n");
+  return begin == std::string::npos ? "" : output.substr(begin, end - begin);
+}
+
+/// Two nodes of which both have workers in round 0; the first hosts the rendezvous.
+struct Pair {
+  explicit Pair(Cluster& cluster) : host(cluster.start(2)), other(cluster.start(3)) {
+    REQUIRE(host.read_until_contains("rank 0 of 2, node 0 of 2"));
+    REQUIRE(other.read_until_contains("rank 1 of 2, node 1 of 2"));
+  }
+  Program& host;
+  Program& other;
+};
+
+}  // namespace
+
+TEST_SUITE("nodes") {
+  TEST_CASE(
+      "workers of several nodes know their places, also if the nodes have different numbers") {
+    Cluster cluster("2",
+                    "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
+                    "$GROUP_RANK/$GROUP_WORLD_SIZE $ROLE_RANK/$ROLE_WORLD_SIZE "
+                    "$MASTER_ADDR:$MASTER_PORT;\"");
+    auto& second = cluster.start(10, {"--nproc_per_node=1"});
+    auto& first = cluster.start(2, {"--nproc_per_node=2"});
+    CHECK(first.wait() == 0);
+    CHECK(second.wait() == 0);
+    const auto store = " 127.0.0.2:" + std::to_string(cluster.port()) + ";";
+    CHECK(contains(first.output(), "0/3 0/2 0/2 0/3" + store));
+    CHECK(contains(first.output(), "1/3 1/2 0/2 1/3" + store));
+    CHECK(contains(second.output(), "2/3 0/1 1/2 2/3" + store));
+    CHECK(first.leaves_no_process());
+    CHECK(second.leaves_no_process());
+  }
+
+  TEST_CASE("node_rank orders the nodes against their names, and static needs no more") {
+    Cluster cluster("2", "echo \"rank $RANK\"");
+    const std::vector<std::string> common = {"--rdzv_backend=static", "--master_addr=127.0.0.2",
+                                             "--master_port=" + std::to_string(cluster.port())};
+    auto with_rank = [&](const char* rank) {
+      auto options = common;
+      options.emplace_back(std::string("--node_rank=") + rank);
+      return options;
+    };
+    auto& host = cluster.start(2, with_rank("1"));
+    auto& other = cluster.start(3, with_rank("0"));
+    CHECK(host.wait() == 0);
+    CHECK(other.wait() == 0);
+    CHECK(contains(host.output(), "rank 1"));
+    CHECK(contains(other.output(), "rank 0"));
+  }
+
+  TEST_CASE("a failure on one node restarts the workers of all, once") {
+    Cluster cluster("2",
+                    "echo \"rank $RANK, restarts $TORCHELASTIC_RESTART_COUNT.\"; "
+                    "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; "
+                    "[ $RANK = 1 ] && exit 3; sleep 1000",
+                    {"--max_restarts=1"});
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    CHECK(host.wait() == 0);
+    CHECK(other.wait() == 0);
+    CHECK(contains(host.output(), "rank 0, restarts 1."));
+    CHECK(contains(other.output(), "rank 1, restarts 1."));
+    CHECK(contains(host.output(), "failed with exit code 3 on node 127.0.0.3; restart 1 of 1"));
+    CHECK(host.leaves_no_process());
+    CHECK(other.leaves_no_process());
+  }
+
+  TEST_CASE("all nodes end with the same report, naming rank and node of the first cause") {
+    Cluster cluster("2", "[ $RANK = 1 ] || sleep 1000; echo oh dear >&2; exit 3");
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    CHECK(host.wait() == 1);
+    CHECK(other.wait() == 1);
+    const auto report = report_in(host.output());
+    CHECK(report == report_in(other.output()));
+    CHECK(contains(report, "rank      : 1 on node 127.0.0.3"));
+    CHECK(contains(report, "exit code 3"));
+    CHECK(contains(report, "| oh dear"));
+  }
+
+  TEST_CASE("the root cause's exit code is that of all nodes where it is asked for") {
+    Cluster cluster("2", "[ $RANK = 1 ] && exit 7; sleep 1000", {"--exit_code=worker"});
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    CHECK(host.wait() == 7);
+    CHECK(other.wait() == 7);
+  }
+
+  TEST_CASE("when an agent is killed the others go on without its node, at no cost") {
+    const TemporaryFolder folder;
+    Cluster cluster("1:2", waiting_for(folder / "done"));
+    Pair pair(cluster);
+    pair.other.signal(SIGKILL);
+    REQUIRE(pair.host.read_until_contains("rank 0 of 1, node 0 of 1, restarts 0."));
+    CHECK(contains(pair.host.output(), "127.0.0.3 is lost: its connection"));
+    CHECK(pair.other.wait() == -SIGKILL);
+    CHECK(pair.other.leaves_no_process());
+    write_file(folder / "done", "");
+    CHECK(pair.host.wait() == 0);
+  }
+
+  TEST_CASE("a stopped agent loses its place, and is taken in again when it goes on") {
+    const TemporaryFolder folder;
+    Cluster cluster("1:2", waiting_for(folder / "done"), {},
+                    "last_call_timeout=0.2,lease_timeout=1");
+    Pair pair(cluster);
+    pair.other.signal(SIGSTOP);
+    REQUIRE(pair.host.read_until_contains("rank 0 of 1, node 0 of 1"));
+    CHECK(contains(pair.host.output(), "127.0.0.3 is lost: it was silent for 1 s"));
+    pair.other.signal(SIGCONT);
+    const auto two = [](std::string_view output) {
+      return count(std::string(output), "rank 0 of 2, node 0 of 2") == 2;
+    };
+    REQUIRE(pair.host.read_until(two));
+    REQUIRE(pair.other.read_until([](std::string_view output) {
+      return count(std::string(output), "rank 1 of 2, node 1 of 2") == 2;
+    }));
+    write_file(folder / "done", "");
+    CHECK(pair.host.wait() == 0);
+    CHECK(pair.other.wait() == 0);
+  }
+
+  TEST_CASE("a node whose agent is asked to stop leaves, and costs no restart") {
+    const TemporaryFolder folder;
+    Cluster cluster("1:2", waiting_for(folder / "done"));
+    Pair pair(cluster);
+    pair.other.signal(SIGTERM);
+    CHECK(pair.other.wait() == 128 + SIGTERM);
+    CHECK(pair.other.leaves_no_process());
+    REQUIRE(pair.host.read_until_contains("rank 0 of 1, node 0 of 1, restarts 0."));
+    CHECK(contains(pair.host.output(), "127.0.0.3 has left: it was asked to stop by SIGTERM"));
+    write_file(folder / "done", "");
+    CHECK(pair.host.wait() == 0);
+  }
+
+  TEST_CASE("a newcomer is taken in while there is room, and waits as a spare otherwise") {
+    const TemporaryFolder folder;
+    Cluster cluster("1:2", waiting_for(folder / "done"));
+    auto& host = cluster.start(2);
+    REQUIRE(host.read_until_contains("rank 0 of 1, node 0 of 1"));
+    auto& second = cluster.start(3);
+    REQUIRE(second.read_until_contains("rank 1 of 2, node 1 of 2, restarts 0."));
+    auto& spare = cluster.start(4);
+    REQUIRE(spare.read_until_contains("this one waits to take the place of another"));
+    second.signal(SIGKILL);
+    REQUIRE(spare.read_until_contains("rank 1 of 2, node 1 of 2, restarts 0."));
+    write_file(folder / "done", "");
+    CHECK(host.wait() == 0);
+    CHECK(spare.wait() == 0);
+    CHECK(second.wait() == -SIGKILL);
+  }
+
+  TEST_CASE("when the host's agent is killed the others end, saying what they have lost") {
+    const TemporaryFolder folder;
+    Cluster cluster("1:2", waiting_for(folder / "done"), {},
+                    "last_call_timeout=0.2,lease_timeout=5,rejoin_timeout=0.5");
+    Pair pair(cluster);
+    pair.host.signal(SIGKILL);
+    CHECK(pair.other.wait() == 1);
+    CHECK(contains(pair.other.output(), "the rendezvous is lost"));
+    CHECK(contains(pair.other.output(), "gave up after 0.5 s"));
+    CHECK(pair.other.leaves_no_process());
+    CHECK(pair.host.wait() == -SIGKILL);
+    CHECK(pair.host.leaves_no_process());
+  }
+
+  TEST_CASE("when the host's agent is started again the others come back to it") {
+    const TemporaryFolder folder;
+    Cluster cluster("2", waiting_for(folder / "done"));
+    Pair pair(cluster);
+    pair.host.signal(SIGKILL);
+    REQUIRE(pair.other.read_until_contains("the rendezvous is lost"));
+    auto& host = cluster.start(2);
+    REQUIRE(host.read_until_contains("rank 0 of 2, node 0 of 2"));
+    CHECK(contains(host.output(), "attempt 1: node 0 of 2"));
+    write_file(folder / "done", "");
+    CHECK(host.wait() == 0);
+    CHECK(pair.other.wait() == 0);
+    CHECK(pair.host.wait() == -SIGKILL);
+  }
+
+  TEST_CASE("when the host's agent is asked to stop the run ends on all nodes in the same way") {
+    const TemporaryFolder folder;
+    Cluster cluster("1:2", waiting_for(folder / "done"));
+    Pair pair(cluster);
+    pair.host.signal(SIGINT);
+    CHECK(pair.host.wait() == 128 + SIGINT);
+    CHECK(pair.other.wait() == 128 + SIGINT);
+    const std::string reason = "127.0.0.2, which hosts the rendezvous, was asked to stop by SIGINT";
+    CHECK(contains(pair.host.output(), reason));
+    CHECK(contains(pair.other.output(), reason));
+    CHECK(pair.other.leaves_no_process());
+  }
+
+  TEST_CASE("a run that lacks nodes ends after the join timeout and says who was there") {
+    Cluster cluster("2", "true", {}, "join_timeout=0.5");
+    auto& host = cluster.start(2);
+    CHECK(host.wait() == 1);
+    CHECK(contains(host.output(), "1 node of at least 2 is here (127.0.0.2) for 0.5 s"));
+  }
+
+  TEST_CASE("a node that means another run is told the difference") {
+    Cluster cluster("2", "true");
+    auto& host = cluster.start(2);
+    REQUIRE(host.read_until_contains("hosts the rendezvous"));
+    auto& stranger = cluster.start(3, {"--rdzv_id=other"});
+    CHECK(stranger.wait() == 1);
+    CHECK(contains(stranger.output(), "the run (--rdzv_id) is 'other' on this node and 'cluster'"));
+    auto& different = cluster.start(4, {"--max_restarts=2"});
+    CHECK(different.wait() == 1);
+    CHECK(contains(different.output(), "--max_restarts is 2 on this node and 0"));
+    auto& right = cluster.start(5);
+    CHECK(right.wait() == 0);
+    CHECK(host.wait() == 0);
+  }
+
+  TEST_CASE("a name that is not known yet is looked up again until a signal ends that") {
+    Cluster cluster("2", "true");
+    auto& host = cluster.start(2, {"--rdzv_endpoint=no-such-host.invalid:29400"});
+    REQUIRE(host.read_until_contains("cannot look up no-such-host.invalid"));
+    host.signal(SIGTERM);
+    CHECK(host.wait() == 128 + SIGTERM);
+    CHECK(contains(host.output(), "this node was asked to stop by SIGTERM"));
+  }
+
+  TEST_CASE("agents may start before the host") {
+    Cluster cluster("3", "true");
+    auto& third = cluster.start(4);
+    auto& second = cluster.start(3);
+    REQUIRE(second.read_until_contains("starting"));
+    auto& host = cluster.start(2);
+    CHECK(host.wait() == 0);
+    CHECK(second.wait() == 0);
+    CHECK(third.wait() == 0);
+  }
+}

@@ -1,0 +1,70 @@
+// Several agents on this machine, each at a loopback address of its own, as nodes of one run.
+#pragma once
+
+#include "tests/support/launch.hpp"
+#include "tests/support/program.hpp"
+
+#include <arpa/inet.h>
+#include <memory>
+#include <netinet/in.h>
+#include <stdexcept>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+namespace ddprun::test {
+
+inline int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::inet_addr("127.0.0.2");
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  const bool is_bound =
+      ::bind(fd, generic, length) == 0 && ::getsockname(fd, generic, &length) == 0;
+  ::close(fd);
+  if (!is_bound) throw std::runtime_error("no free port");
+  return ntohs(address.sin_port);
+}
+
+class Cluster {
+ public:
+  /// `options` of every agent beyond those about nodes; `conf` the settings of --rdzv_conf.
+  Cluster(std::string nnodes, std::string script, std::vector<std::string> options = {},
+          std::string conf = "last_call_timeout=0.2,lease_timeout=5")
+      : nnodes_(std::move(nnodes)),
+        script_(std::move(script)),
+        options_(std::move(options)),
+        conf_(std::move(conf)),
+        port_(free_port()) {}
+
+  /// The agent at 127.0.0.`number`; number 2 hosts the rendezvous. `more` options of its own.
+  Program& start(int number, const std::vector<std::string>& more = {}) {
+    const auto address = "127.0.0." + std::to_string(number);
+    std::vector<std::string> options = {
+        "--nnodes=" + nnodes_,
+        "--rdzv_backend=c10d",
+        "--rdzv_endpoint=127.0.0.2:" + std::to_string(port_),
+        "--rdzv_id=cluster",
+        "--local_addr=" + address,
+        "--rdzv_conf=" + conf_ + ",is_host=" + (number == 2 ? "1" : "0")};
+    options.insert(options.end(), options_.begin(), options_.end());
+    options.insert(options.end(), more.begin(), more.end());
+    nodes_.push_back(std::make_unique<Program>(launch(options, script_)));
+    return *nodes_.back();
+  }
+
+  int port() const { return port_; }
+
+ private:
+  std::string nnodes_;
+  std::string script_;
+  std::vector<std::string> options_;
+  std::string conf_;
+  int port_;
+  std::vector<std::unique_ptr<Program>> nodes_;
+};
+
+}  // namespace ddprun::test

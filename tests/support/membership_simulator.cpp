@@ -1,0 +1,210 @@
+#include "tests/support/membership_simulator.hpp"
+
+#include "tests/support/simulated_run.hpp"
+
+namespace ddprun::test {
+
+namespace {
+
+class Simulation : public SimulatedRun {
+ public:
+  using SimulatedRun::SimulatedRun;
+
+  SimulationOutcome run() {
+    choose_settings();
+    boot_coordinator();
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const int node = static_cast<int>(i);
+      after(any(0, 5000), [this, node] { boot(node); });
+    }
+    const auto faults_end = now_ + milliseconds(60'000);
+    plan_fault(faults_end);
+    at(faults_end, [this] { heal(); });
+    const auto limit = faults_end + std::chrono::seconds(400);
+    play_until(limit, [this] { return outcome_.violations.empty(); });
+    if (outcome_.violations.empty()) check_end();
+    outcome_.virtual_seconds = std::chrono::duration<double>(now_ - kBegin).count();
+    return std::move(outcome_);
+  }
+
+ private:
+  void choose_settings() {
+    const int count = any(1, 5);
+    nodes_.resize(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      nodes_[static_cast<std::size_t>(i)].name = "node" + std::to_string(i);
+    }
+    settings_.run_id = "simulated";
+    settings_.nodes_max = any(1, count);
+    settings_.nodes_min = any(1, settings_.nodes_max);
+    settings_.restarts.max_restarts = any(0, 4);
+    settings_.join_timeout = std::chrono::seconds(any(5, 40));
+    settings_.last_call_timeout = milliseconds(any(0, 4000));
+    settings_.rejoin_timeout = std::chrono::seconds(any(3, 20));
+    settings_.exit_barrier_timeout = std::chrono::seconds(any(1, 60));
+    failure_percent_ = any(0, 60);
+    has_host_ = chance(30);
+  }
+
+  void check_end() {
+    for (const auto& node : nodes_) {
+      check(!node.part, node.name + " has not ended");
+      check(!node.has_workers, node.name + " has left workers");
+    }
+    check(!coordination_ || coordination_->is_over(), "the coordinator has not ended");
+    outcome_.rounds = static_cast<int>(rounds_.size());
+    outcome_.restarts = coordination_ ? coordination_->restarts_used() : 0;
+    constexpr const char* kNames[] = {"succeeded", "failed", "not_started", "interrupted",
+                                      "no_quorum"};
+    outcome_.verdict = verdict_ ? kNames[static_cast<int>(verdict_->result)] : "lost";
+  }
+
+  // Faults.
+
+  void plan_fault(Time end) {
+    after(any(500, 8000), [this, end] {
+      if (now_ >= end) return;
+      ++outcome_.faults;
+      inject(any(0, static_cast<int>(nodes_.size()) - 1));
+      plan_fault(end);
+    });
+  }
+
+  void inject(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    switch (any(0, 7)) {
+      case 0:
+        return kill_agent(index);
+      case 1:
+        note(node.name + " is paused");
+        node.is_paused = true;
+        return after(any(100, 9000), [this, index] { resume(index); });
+      case 2:
+        note(node.name + " is cut off");
+        node.is_cut = true;
+        return after(any(100, 9000), [this, index] { mend(index); });
+      case 3:
+        return reset_connection(index);
+      case 4:
+        if (!node.part || node.is_paused) return;
+        note(node.name + " is asked to leave");
+        return leave(index);
+      case 5:
+        return boot(index);
+      case 6:
+        if (!chance(30)) return;
+        return pause_coordinator();
+      default:
+        if (chance(30)) restart_coordinator();
+    }
+  }
+
+  void kill_agent(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    if (!node.part) return;
+    note(node.name + "'s agent is killed");
+    node.part.reset();
+    node.backlog.clear();
+    close_at_node(index);
+    node.is_paused = false;
+    // The guardian kills its workers.
+    node.excused_until = now_ + kKill;
+    after(any(1, static_cast<int>(kKill.count())),
+          [this, index, life = node.life] { workers_end(index, life, OwnWorkersEnded{}); });
+    if (chance(50)) after(any(200, 8000), [this, index] { boot(index); });
+  }
+
+  void resume(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    if (!node.is_paused) return;
+    note(node.name + " goes on");
+    node.is_paused = false;
+    // Its fence falls as soon as it is awake.
+    node.excused_until = now_ + kKill;
+    to_node(index, node.agent, NodeTimePassed{});
+    for (const auto& event : std::exchange(node.backlog, {})) to_node(index, node.agent, event);
+  }
+
+  /// What the network has held arrives now, in its order.
+  void mend(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    node.is_cut = false;
+    for (auto& arrive : std::exchange(node.held, {})) arrive();
+  }
+
+  void reset_connection(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    const auto connection = node.connection;
+    if (!connection || !connection->is_open_at_node || node.is_cut) return;
+    note(node.name + "'s connection is reset");
+    node.excused_until = now_ + kNotice + kKill;
+    after(any(0, static_cast<int>(kNotice.count())), [this, connection] {
+      Node& later = nodes_[static_cast<std::size_t>(connection->node)];
+      if (later.connection != connection || !connection->is_open_at_node) return;
+      connection->is_open_at_node = false;
+      to_node(connection->node, connection->agent, ConnectionLost{"reset"});
+    });
+    after(any(0, static_cast<int>(kNotice.count())), [this, connection] {
+      if (!std::exchange(connection->is_open_at_coordinator, false)) return;
+      connections_.erase(connection->id);
+      to_coordinator(NodeGone{connection->id, "its connection was reset"});
+    });
+  }
+
+  void leave(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    to_node(index, node.agent, AskedToLeave{"was asked to stop"});
+    if (!node.has_workers || std::exchange(node.are_ending, true)) return;
+    after(any(1, 2000),
+          [this, index, life = node.life] { workers_end(index, life, OwnWorkersEnded{}); });
+  }
+
+  void pause_coordinator() {
+    note("the coordinator is paused");
+    is_coordinator_paused_ = true;
+    after(any(100, 5000), [this] { resume_coordinator(); });
+  }
+
+  void resume_coordinator() {
+    if (!std::exchange(is_coordinator_paused_, false)) return;
+    note("the coordinator goes on");
+    for (const auto& event : std::exchange(coordinator_backlog_, {})) to_coordinator(event);
+  }
+
+  void restart_coordinator() {
+    if (!coordination_ || verdict_) return;
+    note("the coordinator is killed");
+    is_coordinator_paused_ = false;
+    coordinator_backlog_.clear();
+    coordination_.reset();
+    coordinator_wake_.reset();
+    ++incarnation_;
+    for (auto& node : nodes_) node.excused_until = now_ + std::chrono::seconds(1);
+    std::vector<NodeId> ids;
+    for (const auto& [id, connection] : connections_) ids.push_back(id);
+    for (const NodeId id : ids) close_at_coordinator(id);
+    if (chance(60)) {
+      after(any(50, 10'000), [this] {
+        if (!coordination_) boot_coordinator();
+      });
+    }
+  }
+
+  void heal() {
+    note("no more faults");
+    is_faulty_ = false;
+    resume_coordinator();
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      mend(static_cast<int>(i));
+      resume(static_cast<int>(i));
+    }
+  }
+};
+
+}  // namespace
+
+SimulationOutcome simulate_membership(std::uint64_t seed) {
+  return Simulation(seed).run();
+}
+
+}  // namespace ddprun::test

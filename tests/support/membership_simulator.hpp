@@ -1,0 +1,26 @@
+// A whole run of many nodes in one thread and in no time: the coordinator's and the nodes' real
+// decisions, a made-up network, made-up workers, and a clock that jumps from event to event. All
+// chance comes from one seed, so a history that fails can be had again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun::test {
+
+struct SimulationOutcome {
+  std::vector<std::string> violations;  ///< of what must hold; empty: none
+  std::string verdict;                  ///< how the run ended, in a word
+  int rounds = 0;
+  int restarts = 0;
+  int faults = 0;  ///< injected
+  double virtual_seconds = 0;
+  std::vector<std::string> history;  ///< what happened, a line each
+};
+
+/// Plays one history: a handful of nodes, some minutes of crashes, pauses, cuts, resets, leaves,
+/// joins and failing workers, then a time without faults in which the run must come to its end.
+SimulationOutcome simulate_membership(std::uint64_t seed);
+
+}  // namespace ddprun::test

@@ -1,0 +1,75 @@
+// Drives a Coordination by hand: times in milliseconds from its start, nodes by number.
+#pragma once
+
+#include "rendezvous/membership/coordination.hpp"
+
+#include <string>
+#include <vector>
+
+namespace ddprun::test {
+
+class Talk {
+ public:
+  explicit Talk(membership::Settings settings)
+      : coordination_(settings, at(0)), settings_(settings) {}
+
+  static membership::Time at(int milliseconds) {
+    return membership::Time(std::chrono::hours(1)) + std::chrono::milliseconds(milliseconds);
+  }
+
+  membership::Join join_of(const std::string& name) const {
+    return {.run_id = settings_.run_id,
+            .name = name,
+            .nodes_min = settings_.nodes_min,
+            .nodes_max = settings_.nodes_max,
+            .max_restarts = settings_.restarts.max_restarts};
+  }
+
+  void join(membership::NodeId node, const std::string& name, int now) {
+    say(node, join_of(name), now);
+  }
+  void say(membership::NodeId node, const membership::NodeMessage& message, int now) {
+    apply(membership::NodeSays{node, message}, now);
+  }
+  void gone(membership::NodeId node, int now) {
+    apply(membership::NodeGone{node, "its connection was closed"}, now);
+  }
+  /// Heartbeats of these nodes, so that only others are silent.
+  void beat(const std::vector<membership::NodeId>& nodes, int now) {
+    for (const auto node : nodes) say(node, membership::Heartbeat{}, now);
+  }
+  void pass(int now) { apply(membership::TimePassed{}, now); }
+
+  /// What the node was told by the last event; nothing if not this kind of message.
+  template <typename Message>
+  std::vector<Message> told(membership::NodeId node) const {
+    std::vector<Message> messages;
+    for (const auto& action : actions_) {
+      const auto* tell = std::get_if<membership::Tell>(&action);
+      if (tell == nullptr || tell->node != node) continue;
+      if (const auto* message = std::get_if<Message>(&tell->message)) messages.push_back(*message);
+    }
+    return messages;
+  }
+
+  template <typename Action>
+  bool has() const {
+    for (const auto& action : actions_) {
+      if (std::holds_alternative<Action>(action)) return true;
+    }
+    return false;
+  }
+
+  membership::Coordination& coordination() { return coordination_; }
+
+ private:
+  void apply(const membership::CoordinatorEvent& event, int now) {
+    actions_ = coordination_.apply(event, at(now));
+  }
+
+  membership::Coordination coordination_;
+  membership::Settings settings_;
+  std::vector<membership::CoordinatorAction> actions_;
+};
+
+}  // namespace ddprun::test

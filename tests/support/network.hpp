@@ -1,0 +1,72 @@
+// A network of made-up machines: a network namespace for each, on a bridge in one more. Only root
+// may make one, and not in every container.
+#pragma once
+
+#include "tests/support/program.hpp"
+
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace ddprun::test {
+
+class Network {
+ public:
+  explicit Network(int machines) : name_("ddprun" + std::to_string(::getpid())) {
+    is_there_ = ip({"netns", "add", bridge()}) &&
+                ip({"-n", bridge(), "link", "add", "br0", "type", "bridge"}) &&
+                ip({"-n", bridge(), "link", "set", "br0", "up"});
+    for (int i = 1; i <= machines && is_there_; ++i) is_there_ = add(i);
+  }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  ~Network() {
+    for (int i = 1; i <= added_; ++i) ip({"netns", "delete", machine(i)});
+    ip({"netns", "delete", bridge()});
+  }
+
+  /// False if this is not permitted here.
+  bool is_there() const { return is_there_; }
+
+  std::string address(int number) const { return "10.77.0." + std::to_string(number); }
+
+  /// The command, to be run on the machine of that number (from 1).
+  std::vector<std::string> on(int number, const std::vector<std::string>& command) const {
+    std::vector<std::string> arguments = {"ip", "netns", "exec", machine(number)};
+    arguments.insert(arguments.end(), command.begin(), command.end());
+    return arguments;
+  }
+
+  /// Nothing reaches the machine or leaves it; nobody is told.
+  void cut(int number) const { ip({"-n", bridge(), "link", "set", port(number), "down"}); }
+  void mend(int number) const { ip({"-n", bridge(), "link", "set", port(number), "up"}); }
+
+ private:
+  std::string bridge() const { return name_ + "-bridge"; }
+  std::string machine(int number) const { return name_ + "-" + std::to_string(number); }
+  static std::string port(int number) { return "port" + std::to_string(number); }
+
+  static bool ip(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "ip");
+    Program program(arguments);
+    return program.wait() == 0;
+  }
+
+  bool add(int number) {
+    if (!ip({"netns", "add", machine(number)})) return false;
+    ++added_;
+    const auto ns = machine(number);
+    return ip({"-n", ns, "link", "set", "lo", "up"}) &&
+           ip({"-n", ns, "link", "add", "eth0", "type", "veth", "peer", "name", port(number),
+               "netns", bridge()}) &&
+           ip({"-n", ns, "addr", "add", address(number) + "/24", "dev", "eth0"}) &&
+           ip({"-n", ns, "link", "set", "eth0", "up"}) &&
+           ip({"-n", bridge(), "link", "set", port(number), "master", "br0", "up"});
+  }
+
+  std::string name_;
+  bool is_there_ = false;
+  int added_ = 0;
+};
+
+}  // namespace ddprun::test

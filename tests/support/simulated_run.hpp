@@ -1,0 +1,396 @@
+// The real decisions of a coordinator and of nodes, joined by a made-up network and moved by
+// made-up workers; what must hold is checked at each step. What befalls them is in
+// membership_simulator.cpp.
+#pragma once
+
+#include "rendezvous/membership/coordination.hpp"
+#include "rendezvous/membership/node_part.hpp"
+#include "tests/support/membership_simulator.hpp"
+#include "tests/support/virtual_time.hpp"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace ddprun::test {
+
+using namespace membership;
+using membership::Time;
+using std::chrono::milliseconds;
+
+/// Who notices that a connection was reset does so within this.
+inline constexpr milliseconds kNotice(50);
+/// Killed workers are gone within this: of a lease, the node's margin.
+inline constexpr milliseconds kKill(100);
+inline constexpr milliseconds kConnectTimeout(2000);
+
+struct Connection {
+  NodeId id = 0;
+  int node = 0;
+  int agent = 0;  ///< which of the node's agents
+  bool is_open_at_node = true;
+  bool is_open_at_coordinator = true;
+  Time last_to_node{};
+  Time last_to_coordinator{};
+};
+
+struct Node {
+  std::string name;
+  int agent = 0;  ///< counts the agents that have lived on it
+  std::unique_ptr<NodePart> part;
+  std::shared_ptr<Connection> connection;
+  bool is_paused = false;
+  bool is_cut = false;
+  std::vector<NodeEvent> backlog;           ///< while it is paused
+  std::vector<std::function<void()>> held;  ///< by the network, while it is cut
+  std::optional<Time> planned_wake;
+
+  bool has_workers = false;
+  int life = 0;  ///< counts the lives of workers
+  bool are_ending = false;
+  RoundFormed round;
+  int incarnation = 0;
+  Time excused_until;  ///< its workers' end is under way
+  std::optional<Verdict> verdict;
+};
+
+class SimulatedRun : protected VirtualTime {
+ public:
+  using VirtualTime::VirtualTime;
+
+ protected:
+  void note(const std::string& text) {
+    const auto time = std::chrono::duration_cast<milliseconds>(now_ - kBegin).count();
+    outcome_.history.push_back(std::to_string(time) + " " + text);
+  }
+  void check(bool holds, const std::string& what) {
+    if (!holds) outcome_.violations.push_back(what);
+    if (!holds) note("VIOLATION: " + what);
+  }
+
+  // The coordinator.
+
+  void boot_coordinator() {
+    ++incarnation_;
+    note("the coordinator begins");
+    coordination_ = std::make_unique<Coordination>(settings_, now_);
+    plan_coordinator_wake();
+  }
+
+  void plan_coordinator_wake() {
+    const auto wake = coordination_->next_wake();
+    if (!wake || coordinator_wake_ == wake) return;
+    coordinator_wake_ = wake;
+    at(*wake, [this, when = *wake, incarnation = incarnation_] {
+      if (incarnation != incarnation_ || !coordination_) return;
+      if (coordinator_wake_ == when) coordinator_wake_.reset();
+      to_coordinator(TimePassed{});
+    });
+  }
+
+  void to_coordinator(const CoordinatorEvent& event) {
+    if (!coordination_) return;
+    if (is_coordinator_paused_) return coordinator_backlog_.push_back(event);
+    const int before = coordination_->restarts_used();
+    const int round = coordination_->round();
+    for (const auto& action : coordination_->apply(event, now_)) {
+      if (const auto* tell = std::get_if<Tell>(&action)) send_to_node(tell->node, tell->message);
+      if (const auto* hang_up = std::get_if<HangUp>(&action)) close_at_coordinator(hang_up->node);
+      if (std::holds_alternative<ClearStore>(action)) check_fences();
+    }
+    const bool has_joined = std::holds_alternative<NodeSays>(event) &&
+                            std::holds_alternative<Join>(std::get<NodeSays>(event).message);
+    check(has_joined || coordination_->restarts_used() <= before + 1,
+          "one event costs one restart at most");
+    check(coordination_->restarts_used() <= settings_.restarts.max_restarts, "budget kept");
+    check(coordination_->restarts_used() <= worker_failures_, "restarts are paid for by failures");
+    check(coordination_->round() >= round, "rounds do not go back");
+    if (coordination_->verdict() && !verdict_) {
+      verdict_ = coordination_->verdict();
+      note("verdict: " + verdict_->reason);
+    }
+    const auto wake = coordination_->next_wake();
+    check(!wake || *wake > now_, "nothing is due after an event");
+    plan_coordinator_wake();
+  }
+
+  void send_to_node(NodeId id, const CoordinatorMessage& message) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    const auto connection = found->second;
+    const auto when = std::max(now_ + delay(), connection->last_to_node);
+    connection->last_to_node = when;
+    arrive_at_node(connection, CoordinatorSays{message}, when);
+  }
+
+  /// Over a cut nothing arrives until it is healed; the order stays.
+  void arrive_at_node(const std::shared_ptr<Connection>& connection, const NodeEvent& event,
+                      Time when) {
+    at(when, [this, connection, event] {
+      Node& node = nodes_[static_cast<std::size_t>(connection->node)];
+      if (node.connection != connection || !connection->is_open_at_node) return;
+      if (node.is_cut) {
+        return node.held.push_back([=, this] { arrive_at_node(connection, event, now_); });
+      }
+      if (std::holds_alternative<ConnectionLost>(event)) connection->is_open_at_node = false;
+      to_node(connection->node, connection->agent, event);
+    });
+  }
+
+  void close_at_coordinator(NodeId id) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    const auto connection = found->second;
+    connections_.erase(found);
+    connection->is_open_at_coordinator = false;
+    connection->last_to_node = std::max(now_ + delay(), connection->last_to_node);
+    arrive_at_node(connection, ConnectionLost{"closed by the coordinator"},
+                   connection->last_to_node);
+  }
+
+  // The nodes.
+
+  void boot(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    if (node.part || node.has_workers) return;
+    ++node.agent;
+    node.is_paused = false;
+    node.backlog.clear();
+    node.planned_wake.reset();
+    node.verdict.reset();
+    node.connection.reset();
+    note(node.name + " begins");
+    const Join join{.run_id = settings_.run_id,
+                    .name = node.name,
+                    .local_world_size = index + 1,
+                    .nodes_min = settings_.nodes_min,
+                    .nodes_max = settings_.nodes_max,
+                    .max_restarts = settings_.restarts.max_restarts,
+                    .is_host = has_host_ && index == 0};
+    node.part = std::make_unique<NodePart>(join, settings_, now_);
+    carry_out(index, node.part->start(now_));
+  }
+
+  void to_node(int index, int agent, const NodeEvent& event) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    if (!node.part || node.agent != agent) return;
+    if (node.is_paused) return node.backlog.push_back(event);
+    carry_out(index, node.part->apply(event, now_));
+    plan_wake(index);
+  }
+
+  void plan_wake(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    const auto wake = node.part ? node.part->next_wake() : std::nullopt;
+    if (!wake || node.planned_wake == wake) return;
+    node.planned_wake = wake;
+    at(*wake, [this, index, agent = node.agent, when = *wake] {
+      Node& later = nodes_[static_cast<std::size_t>(index)];
+      if (later.agent == agent && later.planned_wake == when) later.planned_wake.reset();
+      to_node(index, agent, NodeTimePassed{});
+    });
+  }
+
+  void carry_out(int index, const std::vector<NodeAction>& actions) {
+    for (const auto& action : actions) {
+      std::visit([&](const auto& value) { act(index, value); }, action);
+    }
+  }
+
+  void act(int index, const Connect& connect) {
+    const int agent = nodes_[static_cast<std::size_t>(index)].agent;
+    at(connect.not_before, [this, index, agent] {
+      Node& node = nodes_[static_cast<std::size_t>(index)];
+      if (!node.part || node.agent != agent) return;
+      if (node.is_cut) {
+        return after(kConnectTimeout,
+                     [=, this] { to_node(index, agent, ConnectionLost{"timed out"}); });
+      }
+      if (!coordination_ || coordination_->is_over()) {
+        return after(delay(), [=, this] { to_node(index, agent, ConnectionLost{"refused"}); });
+      }
+      auto connection = std::make_shared<Connection>();
+      *connection = {.id = ++last_connection_, .node = index, .agent = agent};
+      connections_[connection->id] = connection;
+      node.connection = connection;
+      connection->last_to_node = now_ + delay();
+      arrive_at_node(connection, Connected{}, connection->last_to_node);
+    });
+  }
+
+  void act(int index, const Disconnect&) { close_at_node(index); }
+
+  void close_at_node(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    const auto connection = std::exchange(node.connection, nullptr);
+    if (!connection || !connection->is_open_at_node) return;
+    connection->is_open_at_node = false;
+    const auto when = std::max(now_ + delay(), connection->last_to_coordinator);
+    connection->last_to_coordinator = when;
+    arrive_at_coordinator(connection, NodeGone{connection->id, "its connection was closed"}, when);
+  }
+
+  void arrive_at_coordinator(const std::shared_ptr<Connection>& connection,
+                             const CoordinatorEvent& event, Time when) {
+    at(when, [this, connection, event] {
+      if (!connection->is_open_at_coordinator) return;
+      Node& node = nodes_[static_cast<std::size_t>(connection->node)];
+      if (node.is_cut) {
+        return node.held.push_back([=, this] { arrive_at_coordinator(connection, event, now_); });
+      }
+      if (std::holds_alternative<NodeGone>(event)) {
+        connection->is_open_at_coordinator = false;
+        connections_.erase(connection->id);
+      }
+      to_coordinator(event);
+    });
+  }
+
+  void act(int index, const Say& say) {
+    const auto connection = nodes_[static_cast<std::size_t>(index)].connection;
+    if (!connection) return;
+    const auto when = std::max(now_ + delay(), connection->last_to_coordinator);
+    connection->last_to_coordinator = when;
+    arrive_at_coordinator(connection, NodeSays{connection->id, say.message}, when);
+  }
+
+  void act(int, const Announce&) {}
+
+  void act(int index, const EndRun& end) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    check(!node.has_workers, node.name + " ends while it has workers");
+    note(node.name + " ends: " + end.verdict.reason);
+    node.verdict = end.verdict;
+    node.part.reset();
+    const bool is_shared = end.verdict.result != Verdict::Result::no_quorum &&
+                           end.verdict.result != Verdict::Result::interrupted;
+    const bool is_release = end.verdict.result == Verdict::Result::succeeded && !verdict_;
+    if (is_shared && !is_release && verdict_) {
+      check(end.verdict == *verdict_ || end.verdict.result == Verdict::Result::succeeded,
+            node.name + " ends with the verdict of all");
+    }
+    close_at_node(index);
+  }
+
+  // Workers.
+
+  void act(int index, const StartWorkers& start) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    check(!node.has_workers, node.name + " starts workers beside others");
+    node.has_workers = true;
+    node.are_ending = false;
+    node.round = start.round;
+    node.incarnation = incarnation_;
+    const int life = ++node.life;
+    note(node.name + " starts round " + std::to_string(start.round.round) + " as " +
+         std::to_string(start.round.node_rank) + " of " + std::to_string(start.round.nodes.size()));
+    check_round(index);
+    const bool fails = is_faulty_ && chance(failure_percent_);
+    after(fails ? any(10, 20'000) : any(5000, 30'000), [this, index, life, fails] {
+      const Node& later = nodes_[static_cast<std::size_t>(index)];
+      if (!later.has_workers || later.life != life || later.are_ending) return;
+      if (!fails) return workers_end(index, life, OwnWorkersEnded{.have_succeeded = true});
+      ++worker_failures_;
+      fail_workers(index, life, false);
+    });
+  }
+
+  void fail_workers(int index, int life, bool is_victim) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    if (!node.has_workers || node.life != life || node.are_ending) return;
+    node.are_ending = true;
+    note(node.name + "'s workers fail" + (is_victim ? " with their peers" : ""));
+    disturb_peers(index);
+    const Failure failure{.is_victim = is_victim,
+                          .ran_seconds = 10,
+                          .description = "a worker of " + node.name + " failed",
+                          .node = node.name};
+    to_node(index, node.agent, OwnWorkersFailing{failure.description});
+    after(any(1, 1500),
+          [=, this] { workers_end(index, life, OwnWorkersEnded{.failures = {failure}}); });
+  }
+
+  /// Those who talk to workers that have gone fail, too, sooner or later.
+  void disturb_peers(int index) {
+    const Node& gone = nodes_[static_cast<std::size_t>(index)];
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const Node& peer = nodes_[i];
+      const bool is_peer = peer.has_workers && peer.incarnation == gone.incarnation &&
+                           peer.round.round == gone.round.round;
+      if (!is_peer || static_cast<int>(i) == index || !chance(70)) continue;
+      after(any(0, 800), [this, peer_index = static_cast<int>(i), life = peer.life] {
+        // Fails because of a node that is lost, a leave or a failure that is counted elsewhere.
+        fail_workers(peer_index, life, true);
+      });
+    }
+  }
+
+  void workers_end(int index, int life, const OwnWorkersEnded& ended) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    if (!node.has_workers || node.life != life) return;
+    node.has_workers = false;
+    note(node.name + "'s workers have ended" + (ended.have_succeeded ? " with success" : ""));
+    if (!ended.have_succeeded) disturb_peers(index);
+    to_node(index, node.agent, ended);
+  }
+
+  void act(int index, const EndWorkers& end) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    const bool was_ending = std::exchange(node.are_ending, true);
+    if (end.at_once) node.excused_until = now_ + kKill;
+    if (was_ending && !end.at_once) return;
+    after(end.at_once ? any(1, static_cast<int>(kKill.count())) : any(1, 2000),
+          [this, index, life = node.life] { workers_end(index, life, OwnWorkersEnded{}); });
+  }
+
+  // What must hold.
+
+  void check_round(int index) {
+    const Node& node = nodes_[static_cast<std::size_t>(index)];
+    const auto key = std::pair(node.incarnation, node.round.round);
+    const auto [known, is_new] = rounds_.emplace(key, node.round.nodes);
+    check(is_new || known->second == node.round.nodes, "all see the same nodes in a round");
+    check(node.round.nodes[static_cast<std::size_t>(node.round.node_rank)].name == node.name,
+          "a node has the rank under which it is listed");
+    const int count = static_cast<int>(node.round.nodes.size());
+    check(count >= settings_.nodes_min && count <= settings_.nodes_max, "MIN to MAX nodes");
+    for (const auto& other : nodes_) {
+      if (&other == &node || !other.has_workers) continue;
+      check(other.incarnation != node.incarnation || other.round.round != node.round.round ||
+                other.round.node_rank != node.round.node_rank,
+            "no two live workers have the same round and rank");
+    }
+  }
+
+  /// When a round is formed nobody who is awake has workers of an older one, unless its connection
+  /// was reset or its agent killed a moment ago.
+  void check_fences() {
+    for (const auto& node : nodes_) {
+      const bool is_excused = node.is_paused || node.excused_until >= now_;
+      check(!node.has_workers || is_excused || node.incarnation != incarnation_,
+            node.name + " has workers of an older round when the next is formed");
+    }
+  }
+
+  Settings settings_;
+
+  std::unique_ptr<Coordination> coordination_;
+  int incarnation_ = 0;
+  std::optional<Time> coordinator_wake_;
+  bool is_coordinator_paused_ = false;
+  std::vector<CoordinatorEvent> coordinator_backlog_;
+  std::map<NodeId, std::shared_ptr<Connection>> connections_;
+  NodeId last_connection_ = 0;
+  std::vector<Node> nodes_;
+  bool is_faulty_ = true;
+  int failure_percent_ = 0;
+  bool has_host_ = false;  ///< node0's agent is the one beside the coordinator
+  int worker_failures_ = 0;
+  std::map<std::pair<int, int>, std::vector<NodePlace>> rounds_;
+  std::optional<Verdict> verdict_;
+  SimulationOutcome outcome_;
+};
+
+}  // namespace ddprun::test

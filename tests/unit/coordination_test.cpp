@@ -1,0 +1,331 @@
+#include "rendezvous/membership/coordination.hpp"
+
+#include "tests/support/membership_talk.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun::membership;
+using ddprun::test::Talk;
+using namespace std::chrono_literals;
+
+namespace {
+
+Settings settings(int least, int most, int max_restarts = 0) {
+  Settings result{.run_id = "run", .nodes_min = least, .nodes_max = most};
+  result.restarts.max_restarts = max_restarts;
+  result.join_timeout = 60s;
+  result.last_call_timeout = 2s;
+  return result;
+}
+
+/// Two nodes in round 0.
+Talk two_running(Settings with) {
+  Talk talk(with);
+  talk.join(1, "node1", 0);
+  talk.join(2, "node2", 0);
+  if (with.nodes_max > 2) talk.pass(2000);
+  return talk;
+}
+
+Failure failure(const std::string& node, bool is_victim = false) {
+  return {.is_victim = is_victim,
+          .ran_seconds = 60,
+          .description = "a worker of " + node + " failed",
+          .node = node};
+}
+
+}  // namespace
+
+TEST_SUITE("coordination") {
+  TEST_CASE("a round is formed at once when the last of the most nodes has come") {
+    Talk talk(settings(2, 2));
+    talk.join(1, "node10", 0);
+    CHECK_FALSE(talk.has<ClearStore>());
+    talk.join(2, "node2", 100);
+    CHECK(talk.has<ClearStore>());
+    const auto formed = talk.told<RoundFormed>(1);
+    REQUIRE(formed.size() == 1);
+    CHECK(formed[0].node_rank == 1);
+    CHECK(formed[0].nodes[0].name == "node2");
+    CHECK(talk.told<RoundFormed>(2)[0].node_rank == 0);
+  }
+
+  TEST_CASE("with fewer than the most nodes a round waits for the last call") {
+    Talk talk(settings(1, 3));
+    talk.join(1, "a", 0);
+    talk.beat({1}, 1999);
+    CHECK(talk.told<RoundFormed>(1).empty());
+    CHECK(talk.coordination().next_wake() == Talk::at(2000));
+    talk.pass(2000);
+    CHECK(talk.told<RoundFormed>(1).size() == 1);
+  }
+
+  TEST_CASE("a run whose nodes do not come ends for all that came, with their names") {
+    Talk talk(settings(2, 2));
+    talk.join(1, "a", 0);
+    for (int now = 1000; now < 60'000; now += 1000) talk.beat({1}, now);
+    talk.pass(60'000);
+    const auto finish = talk.told<Finish>(1);
+    REQUIRE(finish.size() == 1);
+    CHECK(finish[0].verdict.result == Verdict::Result::no_quorum);
+    CHECK(finish[0].verdict.reason == "1 node of at least 2 is here (a) for 60 s");
+  }
+
+  TEST_CASE("while nodes are missing those who wait are told so every 30 s") {
+    Talk talk(settings(2, 2));
+    talk.join(1, "a", 0);
+    for (int now = 1000; now < 30'000; now += 1000) talk.beat({1}, now);
+    talk.pass(30'000);
+    REQUIRE(talk.told<Waiting>(1).size() == 1);
+    CHECK(talk.told<Waiting>(1)[0].text == "1 node of at least 2 is here (a)");
+  }
+
+  TEST_CASE("a node that means another run is refused and told the difference") {
+    Talk talk(settings(2, 2));
+    struct Case {
+      void (*change)(Join&);
+      const char* text;
+    };
+    const Case cases[] = {
+        {[](Join& j) { j.version = 9; }, "the version of the agents' messages is 9"},
+        {[](Join& j) { j.run_id = "other"; },
+         "the run (--rdzv_id) is 'other' on this node and 'run'"},
+        {[](Join& j) { j.nodes_max = 4; }, "--nnodes is 2:4 on this node and 2:2"},
+        {[](Join& j) { j.max_restarts = 5; }, "--max_restarts is 5 on this node and 0"},
+    };
+    NodeId id = 10;
+    for (const auto& [change, text] : cases) {
+      Join join = talk.join_of("a");
+      change(join);
+      talk.say(++id, join, 0);
+      REQUIRE(talk.told<Refused>(id).size() == 1);
+      CHECK(talk.told<Refused>(id)[0].reason.find(text) != std::string::npos);
+      CHECK(talk.has<HangUp>());
+    }
+  }
+
+  TEST_CASE("a rank that two nodes want is refused to the second") {
+    Talk talk(settings(3, 3));
+    Join join = talk.join_of("a");
+    join.node_rank = 1;
+    talk.say(1, join, 0);
+    join.name = "b";
+    talk.say(2, join, 0);
+    CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=1 is that of a already");
+  }
+
+  TEST_CASE("a failure on one node stops the workers of all at once and costs one restart") {
+    auto talk = two_running(settings(2, 2, 1));
+    talk.say(2, WorkersFailing{0, "rank 1 failed"}, 2500);
+    CHECK(talk.told<StopWorkers>(1).size() == 1);
+    talk.beat({1, 2}, 2600);
+    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 5200);
+    CHECK(talk.told<RoundFormed>(1).empty());
+    talk.say(1, WorkersEnded{.round = 0}, 5300);
+    REQUIRE(talk.told<RoundFormed>(1).size() == 1);
+    CHECK(talk.told<RoundFormed>(1)[0].round == 1);
+    CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 1);
+  }
+
+  TEST_CASE("without restarts left all nodes get the same verdict, the first cause first") {
+    auto talk = two_running(settings(2, 2));
+    talk.say(2, WorkersFailing{0, "rank 1 failed"}, 2500);
+    talk.say(1, WorkersFailing{0, "rank 0 failed"}, 2501);
+    // The node that failed second is the first to have cleaned up.
+    talk.say(1, WorkersEnded{.round = 0, .failures = {failure("node1")}}, 2600);
+    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
+    REQUIRE(talk.told<Finish>(1).size() == 1);
+    CHECK(talk.told<Finish>(1) == talk.told<Finish>(2));
+    const auto verdict = talk.told<Finish>(1)[0].verdict;
+    CHECK(verdict.result == Verdict::Result::failed);
+    CHECK(verdict.failures[0].node == "node2");
+    CHECK(verdict.reason == "a worker of node2 failed; no restarts left of 0");
+  }
+
+  TEST_CASE("who blames a peer is named after those who do not") {
+    auto talk = two_running(settings(2, 2));
+    talk.say(1, WorkersEnded{.round = 0, .failures = {failure("node1", true)}}, 2600);
+    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
+    CHECK(talk.told<Finish>(1)[0].verdict.failures[0].node == "node2");
+  }
+
+  TEST_CASE("what is said about an older round changes nothing") {
+    auto talk = two_running(settings(2, 2, 3));
+    talk.say(2, WorkersFailing{0, "x"}, 2100);
+    talk.say(1, WorkersEnded{.round = 0}, 2200);
+    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2300);
+    REQUIRE(talk.coordination().round() == 1);
+    talk.say(2, WorkersFailing{0, "late"}, 2400);
+    CHECK(talk.told<StopWorkers>(1).empty());
+    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2400);
+    CHECK(talk.told<StopWorkers>(1).empty());
+  }
+
+  TEST_CASE("the run succeeds when the workers of all nodes have") {
+    auto talk = two_running(settings(2, 2));
+    talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2500);
+    CHECK(talk.told<Finish>(1).empty());
+    talk.say(2, WorkersEnded{.round = 0, .have_succeeded = true}, 2600);
+    CHECK(talk.told<Finish>(1)[0].verdict.result == Verdict::Result::succeeded);
+    talk.gone(1, 2700);
+    CHECK_FALSE(talk.coordination().is_over());
+    talk.gone(2, 2700);
+    CHECK(talk.coordination().is_over());
+  }
+
+  TEST_CASE("a lost node costs no restart: the others go on at once if they are enough") {
+    auto talk = two_running(settings(1, 2));
+    talk.gone(2, 2500);
+    CHECK(talk.told<StopWorkers>(1)[0].reason == "node2 is lost: its connection was closed");
+    talk.say(1, WorkersEnded{.round = 0}, 2600);
+    const auto formed = talk.told<RoundFormed>(1);
+    REQUIRE(formed.size() == 1);
+    CHECK(formed[0].nodes.size() == 1);
+    CHECK(formed[0].restarts_used == 0);
+  }
+
+  TEST_CASE("a silent node is lost when its lease ends, not before") {
+    auto talk = two_running(settings(1, 2));
+    talk.beat({1, 2}, 2000);
+    talk.beat({1}, 4999);
+    CHECK(talk.told<StopWorkers>(1).empty());
+    talk.pass(5000);
+    CHECK(talk.told<StopWorkers>(1)[0].reason == "node2 is lost: it was silent for 3 s");
+    CHECK(talk.has<HangUp>());
+  }
+
+  TEST_CASE("workers that fail because their peers' node is lost cost no restart") {
+    auto talk = two_running(settings(1, 2));
+    talk.beat({1, 2}, 2000);
+    talk.say(1, WorkersFailing{0, "rank 0 failed"}, 2100);
+    talk.say(1, WorkersEnded{.round = 0, .failures = {failure("node1")}}, 2200);
+    talk.beat({1}, 4000);
+    talk.pass(5000);
+    REQUIRE(talk.told<RoundFormed>(1).size() == 1);
+    CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 0);
+  }
+
+  TEST_CASE("survivors that are too few wait for others, and go on with a newcomer") {
+    auto talk = two_running(settings(2, 2));
+    talk.gone(2, 2500);
+    talk.say(1, WorkersEnded{.round = 0}, 2600);
+    CHECK(talk.told<RoundFormed>(1).empty());
+    talk.join(3, "node3", 2900);
+    REQUIRE(talk.told<RoundFormed>(3).size() == 1);
+    CHECK(talk.told<RoundFormed>(3)[0].node_rank == 1);
+    CHECK(talk.told<RoundFormed>(1)[0].node_rank == 0);
+  }
+
+  TEST_CASE("a node that leaves is not missed once its workers have ended") {
+    auto talk = two_running(settings(1, 2));
+    talk.say(2, Leave{"was asked to stop by SIGTERM"}, 2500);
+    CHECK(talk.told<StopWorkers>(1)[0].reason == "node2 has left: it was asked to stop by SIGTERM");
+    talk.say(1, WorkersEnded{.round = 0}, 2600);
+    CHECK(talk.told<RoundFormed>(1).empty());
+    talk.say(2, WorkersEnded{.round = 0}, 2700);
+    REQUIRE(talk.told<RoundFormed>(1).size() == 1);
+    CHECK(talk.told<RoundFormed>(1)[0].nodes.size() == 1);
+    CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 0);
+  }
+
+  TEST_CASE("a newcomer is taken in at once while there is room, and is a spare otherwise") {
+    auto talk = two_running(settings(1, 3));
+    talk.join(3, "node3", 2100);
+    CHECK(talk.told<StopWorkers>(1)[0].reason == "node3 has joined");
+    talk.say(1, WorkersEnded{.round = 0}, 2200);
+    talk.say(2, WorkersEnded{.round = 0}, 2200);
+    CHECK(talk.told<RoundFormed>(3)[0].node_rank == 2);
+    talk.join(4, "node4", 2300);
+    CHECK(talk.told<StopWorkers>(1).empty());
+    CHECK(talk.told<Waiting>(4)[0].text ==
+          "the round has 3 nodes of at most 3; this one waits to take the place of another");
+    talk.gone(1, 2400);
+    talk.say(2, WorkersEnded{.round = 1}, 2500);
+    talk.say(3, WorkersEnded{.round = 1}, 2500);
+    CHECK(talk.told<RoundFormed>(2)[0].node_rank == 0);
+    CHECK(talk.told<RoundFormed>(3)[0].node_rank == 1);
+    CHECK(talk.told<RoundFormed>(4)[0].node_rank == 2);
+  }
+
+  TEST_CASE("a round of which some have succeeded is not begun anew for a newcomer") {
+    auto talk = two_running(settings(1, 3));
+    talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2100);
+    talk.join(3, "node3", 2200);
+    CHECK(talk.told<StopWorkers>(2).empty());
+  }
+
+  TEST_CASE("nodes that have succeeded wait for the others only so long") {
+    auto with = settings(2, 2);
+    with.exit_barrier_timeout = 10s;
+    auto talk = two_running(with);
+    talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2000);
+    talk.beat({2}, 2000);
+    for (int now = 3000; now < 12'000; now += 1000) talk.beat({1, 2}, now);
+    CHECK(talk.told<Finish>(1).empty());
+    talk.pass(12'000);
+    REQUIRE(talk.told<Finish>(1).size() == 1);
+    CHECK(talk.told<Finish>(1)[0].verdict.result == Verdict::Result::succeeded);
+    talk.say(2, WorkersEnded{.round = 0, .have_succeeded = true}, 12'500);
+    CHECK(talk.told<Finish>(2)[0].verdict.result == Verdict::Result::succeeded);
+  }
+
+  TEST_CASE("when the host's agent is asked to stop the run ends for all, by the same signal") {
+    Talk talk(settings(1, 2));
+    Join host = talk.join_of("node1");
+    host.is_host = true;
+    talk.say(1, host, 0);
+    talk.join(2, "node2", 0);
+    talk.say(1, Leave{"was asked to stop by SIGINT", 2}, 1000);
+    CHECK(talk.told<StopWorkers>(2).size() == 1);
+    talk.say(1, WorkersEnded{.round = 0}, 1100);
+    talk.say(2, WorkersEnded{.round = 0}, 1200);
+    const auto verdict = talk.told<Finish>(2)[0].verdict;
+    CHECK(verdict.result == Verdict::Result::interrupted);
+    CHECK(verdict.signal == 2);
+    CHECK(verdict.reason == "node1, which hosts the rendezvous, was asked to stop by SIGINT");
+  }
+
+  TEST_CASE("a worker that cannot be executed ends the run at once, whatever restarts are left") {
+    auto talk = two_running(settings(2, 2, 3));
+    talk.say(1, WorkersEnded{.round = 0, .not_started = "node1: no such file"}, 2100);
+    talk.say(2, WorkersEnded{.round = 0}, 2200);
+    CHECK(talk.told<Finish>(2)[0].verdict.result == Verdict::Result::not_started);
+    CHECK(talk.told<Finish>(2)[0].verdict.reason == "node1: no such file");
+  }
+
+  TEST_CASE("after a restart of the coordinator rounds and restarts go on from what nodes know") {
+    Talk talk(settings(2, 2, 5));
+    Join join = talk.join_of("a");
+    join.last_round = 6;
+    join.restarts_used = 2;
+    talk.say(1, join, 0);
+    talk.join(2, "b", 0);
+    CHECK(talk.told<RoundFormed>(2)[0].round == 7);
+    CHECK(talk.told<RoundFormed>(2)[0].restarts_used == 2);
+  }
+
+  TEST_CASE("a node that does not take leave at the end is not waited for longer than allowed") {
+    auto talk = two_running(settings(2, 2));
+    talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 100);
+    talk.say(2, WorkersEnded{.round = 0, .have_succeeded = true}, 200);
+    talk.gone(1, 300);
+    CHECK(talk.coordination().next_wake() == Talk::at(5200));
+    talk.pass(5200);
+    CHECK(talk.coordination().is_over());
+  }
+
+  TEST_CASE("with a window only restarts within it count") {
+    auto with = settings(1, 2, 1);
+    with.nodes_max = 1;
+    with.restarts.window = 10s;
+    Talk talk(with);
+    talk.join(1, "a", 0);
+    talk.say(1, WorkersEnded{.round = 0, .failures = {failure("a")}}, 1000);
+    CHECK(talk.told<RoundFormed>(1).size() == 1);
+    for (int now = 2000; now < 11'000; now += 1000) talk.beat({1}, now);
+    talk.say(1, WorkersEnded{.round = 1, .failures = {failure("a")}}, 11'000);
+    CHECK(talk.told<RoundFormed>(1).size() == 1);
+    talk.say(1, WorkersEnded{.round = 2, .failures = {failure("a")}}, 12'000);
+    CHECK(talk.told<Finish>(1)[0].verdict.reason == "a worker of a failed; no restarts left of 1");
+  }
+}

@@ -1,0 +1,138 @@
+#include "rendezvous/membership/codec.hpp"
+#include "rendezvous/membership/node_order.hpp"
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+using namespace ddprun::membership;
+
+namespace {
+
+const Failure kFailure{.rank = 7,
+                       .is_victim = true,
+                       .ran_seconds = 1.25,
+                       .description = "rank 7 failed",
+                       .node = "b",
+                       .record = std::string("\0{}", 3)};
+
+const std::vector<NodeMessage> kFromNodes = {
+    Join{.run_id = "r",
+         .name = "node1",
+         .node_rank = 3,
+         .local_world_size = 8,
+         .role = "trainer",
+         .nodes_min = 1,
+         .nodes_max = 4,
+         .max_restarts = 2,
+         .is_host = true,
+         .last_round = 5,
+         .restarts_used = 1},
+    Heartbeat{77},
+    WorkersFailing{3, "rank 1 is dying"},
+    WorkersEnded{.round = 3, .not_started = "x", .failures = {kFailure, kFailure}},
+    Leave{"was asked to stop", 15},
+};
+
+const std::vector<CoordinatorMessage> kFromCoordinator = {
+    Welcome{std::chrono::milliseconds(1500)},
+    Refused{"no"},
+    HeartbeatAnswer{78},
+    Waiting{"1 node"},
+    RoundFormed{
+        .round = 4, .restarts_used = 2, .nodes = {{"a", "x", 2}, {"b", "y", 1}}, .node_rank = 1},
+    StopWorkers{4, "node b is lost"},
+    Finish{{.result = Verdict::Result::failed,
+            .rounds = 2,
+            .reason = "rank 7 failed",
+            .signal = 2,
+            .failures = {kFailure}}},
+};
+
+template <typename Message>
+void check_both_ways(const std::vector<Message>& messages, std::size_t piece) {
+  std::string bytes;
+  for (const auto& message : messages) append_message(bytes, message);
+  MessageReader<Message> reader;
+  std::vector<Message> read;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    reader.take(std::string_view(bytes).substr(at, piece));
+    while (auto message = reader.next()) read.push_back(*message);
+  }
+  CHECK(read == messages);
+  CHECK_FALSE(reader.is_malformed());
+}
+
+bool is_refused(const std::string& bytes) {
+  MessageReader<NodeMessage> reader;
+  reader.take(bytes);
+  while (reader.next()) {
+  }
+  return reader.is_malformed();
+}
+
+}  // namespace
+
+TEST_SUITE("membership codec") {
+  TEST_CASE("every message arrives as it was sent, in whatever pieces") {
+    for (const std::size_t piece : {1, 3, 64, 1 << 20}) {
+      check_both_ways(kFromNodes, piece);
+      check_both_ways(kFromCoordinator, piece);
+    }
+  }
+
+  TEST_CASE("lengths that no message has are refused before anything is kept for them") {
+    CHECK(is_refused(std::string("\xff\xff\xff\xff", 4)));
+    CHECK(is_refused(std::string("\0\0\0\0", 4)));
+    const auto most = static_cast<std::uint32_t>(kMessageBytesMax);
+    std::string bytes(4, '\0');
+    for (int i = 0; i < 4; ++i)
+      bytes[static_cast<std::size_t>(i)] = static_cast<char>((most + 1) >> (8 * i));
+    CHECK(is_refused(bytes));
+  }
+
+  TEST_CASE("a message that is cut short, too long or of no kind is refused") {
+    std::string bytes;
+    append_message(bytes, kFromNodes[2]);
+    auto shorter = bytes;
+    shorter.pop_back();
+    shorter[0] = static_cast<char>(shorter[0] - 1);
+    CHECK(is_refused(shorter));
+    auto longer = bytes + "x";
+    longer[0] = static_cast<char>(longer[0] + 1);
+    CHECK(is_refused(longer));
+    auto unknown = bytes;
+    unknown[4] = 99;
+    CHECK(is_refused(unknown));
+  }
+
+  TEST_CASE("random bytes never harm the reader") {
+    std::mt19937 random(5);
+    std::string good;
+    for (const auto& message : kFromNodes) append_message(good, message);
+    for (int round = 0; round < 20'000; ++round) {
+      auto bytes = good;
+      const int changes = 1 + static_cast<int>(random() % 4);
+      for (int i = 0; i < changes; ++i)
+        bytes[random() % bytes.size()] = static_cast<char>(random());
+      is_refused(bytes);
+    }
+  }
+
+  TEST_CASE("nodes are ordered as people count, wanted ranks first, survivors as before") {
+    CHECK(natural_less("node2", "node10"));
+    CHECK_FALSE(natural_less("node10", "node2"));
+    CHECK(natural_less("node", "node1"));
+    CHECK(natural_less("a9b2", "a10a1"));
+    CHECK(natural_less("10.0.0.9", "10.0.0.10"));
+    CHECK(natural_less("node01", "node1") != natural_less("node1", "node01"));
+    CHECK_FALSE(natural_less("x", "x"));
+    const std::vector<OrderedNode> nodes = {{.name = "node10"},
+                                            {.name = "node2"},
+                                            {.previous_rank = 1, .name = "node1"},
+                                            {.previous_rank = 0, .name = "node9"},
+                                            {.wanted_rank = 1, .name = "node30"},
+                                            {.wanted_rank = 0, .name = "node40"}};
+    CHECK(order_nodes(nodes) == std::vector<std::size_t>{5, 4, 3, 2, 1, 0});
+  }
+}

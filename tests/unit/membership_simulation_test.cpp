@@ -1,0 +1,62 @@
+#include "tests/support/membership_simulator.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+using ddprun::test::simulate_membership;
+
+namespace {
+
+// Some seconds under the slowest sanitiser.
+constexpr std::uint64_t kHistories = 3000;
+
+/// Histories that once went wrong, for good.
+constexpr std::uint64_t kOldSeeds[] = {64, 206, 2799, 9005, 15'486, 60'157, 106'088};
+
+std::string told(const std::vector<std::string>& history) {
+  std::string text;
+  for (const auto& line : history) text += "\n  " + line;
+  return text;
+}
+
+void check(std::uint64_t seed) {
+  const auto outcome = simulate_membership(seed);
+  if (outcome.violations.empty()) return;
+  FAIL_CHECK("seed ", seed, ": ", outcome.violations.front(), told(outcome.history));
+}
+
+}  // namespace
+
+TEST_SUITE("membership simulation") {
+  TEST_CASE("whatever befalls the nodes, rounds do not overlap and the run ends in one way") {
+    for (std::uint64_t seed = 0; seed < kHistories; ++seed) check(seed);
+  }
+
+  TEST_CASE("histories that once went wrong go right") {
+    for (const auto seed : kOldSeeds) check(seed);
+  }
+
+  TEST_CASE("a seed gives the same history again") {
+    CHECK(simulate_membership(7).history == simulate_membership(7).history);
+    CHECK(simulate_membership(7).history != simulate_membership(8).history);
+  }
+
+  TEST_CASE("the histories reach every way in which a run can end, and their faults bite") {
+    std::set<std::string> verdicts;
+    int rounds = 0;
+    int restarts = 0;
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+      const auto outcome = simulate_membership(seed);
+      verdicts.insert(outcome.verdict);
+      rounds += outcome.rounds;
+      restarts += outcome.restarts;
+    }
+    CHECK(verdicts ==
+          std::set<std::string>{"failed", "interrupted", "lost", "no_quorum", "succeeded"});
+    CHECK(rounds > 600);
+    CHECK(restarts > 50);
+  }
+}

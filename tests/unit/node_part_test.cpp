@@ -1,0 +1,182 @@
+#include "rendezvous/membership/node_part.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ddprun::membership;
+using namespace std::chrono_literals;
+
+namespace {
+
+Time at(int milliseconds) {
+  return Time(std::chrono::hours(1)) + std::chrono::milliseconds(milliseconds);
+}
+
+template <typename Action>
+std::vector<Action> of(const std::vector<NodeAction>& actions) {
+  std::vector<Action> found;
+  for (const auto& action : actions) {
+    if (const auto* value = std::get_if<Action>(&action)) found.push_back(*value);
+  }
+  return found;
+}
+
+template <typename Message>
+bool says(const std::vector<NodeAction>& actions) {
+  for (const auto& say : of<Say>(actions)) {
+    if (std::holds_alternative<Message>(say.message)) return true;
+  }
+  return false;
+}
+
+NodePart joined(bool is_host = false) {
+  NodePart part(Join{.name = "a", .is_host = is_host}, Settings{}, at(0));
+  part.start(at(0));
+  part.apply(Connected{}, at(0));
+  part.apply(CoordinatorSays{Welcome{3s}}, at(10));
+  return part;
+}
+
+const RoundFormed kRound{.round = 0, .nodes = {{.name = "a", .role = "default"}}};
+
+NodePart running(bool is_host = false) {
+  auto part = joined(is_host);
+  part.apply(CoordinatorSays{kRound}, at(20));
+  return part;
+}
+
+}  // namespace
+
+TEST_SUITE("node part") {
+  TEST_CASE("a refused connection is tried again until the join timeout, then the node gives up") {
+    Settings settings;
+    settings.join_timeout = 10s;
+    NodePart part(Join{}, settings, at(0));
+    auto actions = part.start(at(0));
+    Time now = at(0);
+    int attempts = 0;
+    while (!part.has_ended()) {
+      REQUIRE(of<Connect>(actions).size() == 1);
+      now = std::max(now, of<Connect>(actions)[0].not_before);
+      actions = part.apply(ConnectionLost{"connection refused"}, now);
+      REQUIRE(++attempts < 30);
+    }
+    CHECK(now == at(10'000));
+    CHECK(of<EndRun>(actions)[0].verdict.reason == "connection refused; gave up after 10 s");
+  }
+
+  TEST_CASE("the node speaks six times in a lease") {
+    auto part = joined();
+    CHECK(part.next_wake() == at(510));
+    CHECK(says<Heartbeat>(part.apply(NodeTimePassed{}, at(510))));
+    CHECK(part.next_wake() == at(1010));
+  }
+
+  TEST_CASE("without answers the node kills its workers before its lease has run out elsewhere") {
+    auto part = running();
+    for (int now = 510; now < 2500; now += 500) part.apply(NodeTimePassed{}, at(now));
+    // The join was sent at 0 and read later, so the coordinator's lease ends after 3000.
+    CHECK(part.next_wake() == at(2500));
+    const auto actions = part.apply(NodeTimePassed{}, at(2500));
+    REQUIRE(of<EndWorkers>(actions).size() == 1);
+    CHECK(of<EndWorkers>(actions)[0].at_once);
+    CHECK(of<Disconnect>(actions).size() == 1);
+  }
+
+  TEST_CASE("an answer extends the lease from when its question was sent") {
+    auto part = running();
+    part.apply(NodeTimePassed{}, at(510));
+    part.apply(CoordinatorSays{HeartbeatAnswer{1}}, at(900));
+    for (int now = 1010; now < 3000; now += 500) part.apply(NodeTimePassed{}, at(now));
+    CHECK(part.next_wake() == at(3010));
+  }
+
+  TEST_CASE("a node that has lost the rendezvous comes back only after its workers have ended") {
+    auto part = running();
+    auto actions = part.apply(ConnectionLost{"closed"}, at(100));
+    CHECK(of<Connect>(actions).empty());
+    CHECK(of<EndWorkers>(actions)[0].at_once);
+    actions = part.apply(OwnWorkersEnded{}, at(150));
+    CHECK(of<Connect>(actions).size() == 1);
+    CHECK_FALSE(says<WorkersEnded>(actions));
+    actions = part.apply(Connected{}, at(200));
+    REQUIRE(says<Join>(actions));
+    CHECK(std::get<Join>(of<Say>(actions)[0].message).last_round == 0);
+  }
+
+  TEST_CASE("a rendezvous that does not come back ends the run on this node") {
+    auto part = joined();
+    auto actions = part.apply(ConnectionLost{"its connection was closed"}, at(100));
+    Time now = at(100);
+    while (!part.has_ended()) {
+      now = std::max(now, of<Connect>(actions)[0].not_before);
+      actions = part.apply(ConnectionLost{"connection refused"}, now);
+    }
+    CHECK(now == at(30'100));
+    CHECK(of<EndRun>(actions)[0].verdict.result == Verdict::Result::no_quorum);
+  }
+
+  TEST_CASE("who accepts a connection and says nothing is given up") {
+    NodePart part(Join{}, Settings{}, at(0));
+    part.start(at(0));
+    part.apply(Connected{}, at(0));
+    CHECK(part.next_wake() == at(10'000));
+    const auto actions = part.apply(NodeTimePassed{}, at(10'000));
+    CHECK(of<Disconnect>(actions).size() == 1);
+    CHECK(of<Connect>(actions).size() == 1);
+  }
+
+  TEST_CASE("a node that leaves says so first and ends when its workers have") {
+    auto part = running();
+    auto actions = part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
+    CHECK(says<Leave>(actions));
+    CHECK_FALSE(part.has_ended());
+    actions = part.apply(OwnWorkersEnded{}, at(200));
+    CHECK(says<WorkersEnded>(actions));
+    const auto verdict = of<EndRun>(actions)[0].verdict;
+    CHECK(verdict.result == Verdict::Result::interrupted);
+    CHECK(verdict.signal == 15);
+  }
+
+  TEST_CASE("the node beside the coordinator stays until the verdict") {
+    auto part = running(true);
+    part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
+    part.apply(OwnWorkersEnded{}, at(200));
+    CHECK_FALSE(part.has_ended());
+    part.apply(CoordinatorSays{Finish{}}, at(300));
+    CHECK(part.has_ended());
+  }
+
+  TEST_CASE("a verdict that comes while workers run takes effect when they have ended") {
+    auto part = running();
+    auto actions = part.apply(CoordinatorSays{Finish{{.reason = "over"}}}, at(100));
+    CHECK(of<EndWorkers>(actions).size() == 1);
+    CHECK(of<EndRun>(actions).empty());
+    actions = part.apply(OwnWorkersEnded{}, at(200));
+    CHECK(of<EndRun>(actions)[0].verdict.reason == "over");
+  }
+
+  TEST_CASE("an order that concerns an older round is not obeyed") {
+    auto part = running();
+    CHECK(of<EndWorkers>(part.apply(CoordinatorSays{StopWorkers{-1, "late"}}, at(100))).empty());
+    CHECK(of<EndWorkers>(part.apply(CoordinatorSays{StopWorkers{0, "now"}}, at(100))).size() == 1);
+  }
+
+  TEST_CASE("a round that comes out of turn is not taken part in") {
+    auto part = running();
+    part.apply(OwnWorkersEnded{}, at(100));
+    const auto actions = part.apply(CoordinatorSays{kRound}, at(200));
+    CHECK(of<StartWorkers>(actions).empty());
+    CHECK(of<Disconnect>(actions).size() == 1);
+  }
+
+  TEST_CASE("a refusal ends the node with its reason") {
+    NodePart part(Join{}, Settings{}, at(0));
+    part.start(at(0));
+    part.apply(Connected{}, at(0));
+    const auto actions = part.apply(CoordinatorSays{Refused{"wrong run"}}, at(10));
+    CHECK(of<EndRun>(actions)[0].verdict.reason == "refused: wrong run");
+  }
+}
