@@ -17,11 +17,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 INTERPRETER = os.environ.get("PYTHON_EXEC", "/usr/bin/python3")
 TIME_LIMIT = 200.0  # seconds; less than CTest's TIMEOUT, so that the output is shown
 GRACE = 20.0  # for a ddprun that is told to end after that
+LOOK_AGAIN = 0.02  # seconds
 SKIPPED = 77
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -45,6 +47,21 @@ def living_children():
         if int(parent) == os.getpid() and state not in "ZX":
             children[int(folder.name)] = command.strip()
     return children
+
+
+def wait_until(condition):
+    """False if it does not come true in time."""
+    deadline = time.monotonic() + TIME_LIMIT
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_AGAIN)
+    return True
+
+
+def wait_for_orphans():
+    """For those of a killed agent, which its guardian ends; finish() tells what is left."""
+    wait_until(lambda: not living_children())
 
 
 class Run:
@@ -89,6 +106,13 @@ class Run:
         self.stdout = self._stdout.read_text(errors="replace")
         self.stderr = self._stderr.read_text(errors="replace")
         return left
+
+    def wait_for(self, text):
+        """Until a worker has printed the text; the run may end without having done so."""
+        def is_there():
+            return (text in self._stdout.read_text(errors="replace")
+                    or self.process.poll() is not None)
+        wait_until(is_there)
 
     def _end(self):
         self.process.terminate()
