@@ -25,6 +25,8 @@ CHANGING = {"MASTER_PORT", "TORCHELASTIC_ERROR_FILE", "TMPDIR", "PWD", "OLDPWD",
 # What newer ones than 1.13 set, and the name that they no longer use.
 NEWER = {"TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"}
 OLDER = {"NCCL_ASYNC_ERROR_HANDLING"}
+# What no torchrun sets: Python shows the frames of a worker that crashes.
+OWN = {"PYTHONFAULTHANDLER"}
 
 
 def seen_in(folder, rank):
@@ -46,6 +48,7 @@ class SideBySide(harness.RunTest):
             script.write_text(SCRIPT)
             environment = {**os.environ, "PYTHON_EXEC": harness.INTERPRETER}
             environment.pop("OMP_NUM_THREADS", None)
+            environment.pop("PYTHONFAULTHANDLER", None)
             subprocess.run([torchrun, *NEEDED, *OPTIONS, "--master_port=0", script, *ARGUMENTS],
                            cwd=theirs, check=True, capture_output=True, env=environment,
                            timeout=harness.TIME_LIMIT)
@@ -53,7 +56,8 @@ class SideBySide(harness.RunTest):
             for rank in (0, 1):
                 expected, seen = seen_in(theirs, rank), seen_in(run.folder, rank)
                 self.assertEqual(seen["argv"], expected["argv"])
-                self.assertEqual(seen["environ"].keys() - expected["environ"].keys(), NEWER)
+                added = seen["environ"].keys() - expected["environ"].keys()
+                self.assertEqual(added, NEWER | OWN)
                 self.assertEqual(expected["environ"].keys() - seen["environ"].keys(), OLDER)
                 for variable in seen["environ"].keys() & expected["environ"].keys():
                     self.assertEqual(seen["environ"][variable], expected["environ"][variable], variable)
