@@ -13,7 +13,8 @@ namespace ddprun {
 LogFile::LogFile(const std::filesystem::path& path, Log log)
     : log_(std::move(log)),
       name_(path.string()),
-      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+      // Nobody else who may write to the folder leads the output to another file by a link.
+      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644)) {
   if (file_.get() < 0) throw_system_error("worker output: " + name_, errno);
 }
 

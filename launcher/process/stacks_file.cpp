@@ -28,7 +28,9 @@ std::string append_stacks(const std::filesystem::path& file, const StacksTaken& 
   std::string text = heading(taken);
   for (const auto& problem : taken.problems) text += "==== " + problem + "\n";
   text += join(taken.lines, "\n") + "\n\n";
-  const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  // Not through a link, as for worker output.
+  const UniqueFd fd(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
   const auto written = fd.get() < 0 ? -1 : ::write(fd.get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return {};
   return file.string() + ": " + std::strerror(written < 0 ? errno : ENOSPC);

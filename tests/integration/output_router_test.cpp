@@ -1,4 +1,6 @@
 // The workers' output on its way to the console and to files, with real pipes.
+#include "launcher/process/stacks_file.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/worker_bench.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -157,6 +159,18 @@ TEST_SUITE("output router") {
     const auto spec = to_file(shell_worker(0, ""), StreamTarget::file, "/no/such/folder/log");
     CHECK_THROWS_WITH(bench.group().start({spec}),
                       "worker output: /no/such/folder/log: No such file or directory");
+  }
+
+  TEST_CASE("what is written for a worker goes to no other file by a link") {
+    const TemporaryFolder folder;
+    const auto log = folder.path() / "log";
+    fs::create_symlink(folder.path() / "other", log);
+    WorkerBench bench;
+    const auto refusal = log.string() + ": Too many levels of symbolic links";
+    const auto spec = to_file(shell_worker(0, ""), StreamTarget::file, log);
+    CHECK_THROWS_WITH(bench.group().start({spec}), ("worker output: " + refusal).c_str());
+    CHECK(append_stacks(log, {}) == refusal);
+    CHECK_FALSE(fs::exists(folder.path() / "other"));
   }
 }
 
