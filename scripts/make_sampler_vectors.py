@@ -52,9 +52,10 @@ def permutations():
 
 
 def samplers():
-    small = [(0, 1), (0, 3), (1, 1), (1, 2), (1, 5), (2, 5), (3, 4), (4, 4), (5, 4), (7, 3), (10, 4),
-             (16, 4), (17, 8), (100, 7)]
-    for (n, world_size), shuffle, drop_last in itertools.product(small, [True, False], [True, False]):
+    small = [(0, 1), (0, 3), (1, 1), (1, 2), (1, 5), (2, 5), (3, 4), (4, 4), (5, 4), (7, 3),
+             (10, 4), (16, 4), (17, 8), (100, 7)]
+    either = [True, False]
+    for (n, world_size), shuffle, drop_last in itertools.product(small, either, either):
         for rank in sorted({0, world_size // 2, world_size - 1}):
             yield sampler(n, world_size, rank, 0, 0, shuffle, drop_last)
     for seed, epoch in [(0, 5), (5, 0), (1, 1), (2**32 - 1, 1), (2**40, 3), (2**63 - 1, 1),

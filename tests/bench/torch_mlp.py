@@ -1,7 +1,8 @@
-"""The trainer's default model, data and optimizer in PyTorch DDP over Gloo: the other side of trainer_vs_torch.
+"""The trainer's default model, data and optimizer in PyTorch DDP over Gloo.
 
-Everything that would slow PyTorch down without being part of data-parallel training is left out: the data are float
-tensors in memory, a batch is one indexing operation, gradients live in the buckets (gradient_as_bucket_view).
+It is the other side of trainer_vs_torch. Everything that would slow PyTorch down without being
+part of data-parallel training is left out: the data are float tensors in memory, a batch is one
+indexing operation, gradients live in the buckets (gradient_as_bucket_view).
 Rank 0 prints one JSON line an epoch: {"epoch": 1, "loss": ..., "samples_per_second": ...}.
 """
 
@@ -35,7 +36,8 @@ def main():
     dist.init_process_group("gloo")
     pixels = read_idx(os.path.join(options.data_dir, "train-images-idx3-ubyte.gz"), 16)
     labels = read_idx(os.path.join(options.data_dir, "train-labels-idx1-ubyte.gz"), 8)
-    inputs = (torch.from_numpy(pixels.reshape(-1, 784).astype(numpy.float32)) / 255 - 0.2860) / 0.3530
+    pixels = torch.from_numpy(pixels.reshape(-1, 784).astype(numpy.float32))
+    inputs = (pixels / 255 - 0.2860) / 0.3530
     labels = torch.from_numpy(labels.astype(numpy.int64))
 
     network = torch.nn.Sequential(

@@ -1,4 +1,5 @@
-# Runs the bash completion as bash does and compares what it offers: completion_test.bash SOURCE_FOLDER
+# Runs the bash completion as bash does and compares what it offers:
+#   completion_test.bash SOURCE_FOLDER
 set -u
 cd "$1" || exit 1
 source docs/completions/ddprun.bash

@@ -98,8 +98,8 @@ class Run:
                 left.append(f"process {pid}: {command}")
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-        # A socket lives as long as a process that has it; a file does not. What PyTorch has compiled
-        # it keeps for its next programs.
+        # A socket lives as long as a process that has it; a file does not. What PyTorch has
+        # compiled it keeps for its next programs.
         left += [f"file {path}" for path in self._temporary.rglob("*")
                  if not path.relative_to(self._temporary).parts[0].startswith("torchinductor_")]
         self.code = self.process.returncode

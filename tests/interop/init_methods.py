@@ -13,7 +13,8 @@ address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 is_last = attempt == int(os.environ["TORCHELASTIC_MAX_RESTARTS"])
-assert os.environ["TORCHELASTIC_USE_AGENT_STORE"] == {"agent": "True", "rank_0": "False"}[sys.argv[1]]
+uses_agent_store = {"agent": "True", "rank_0": "False"}[sys.argv[1]]
+assert os.environ["TORCHELASTIC_USE_AGENT_STORE"] == uses_agent_store
 
 
 def form_group(url):

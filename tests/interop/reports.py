@@ -1,4 +1,4 @@
-"""What ddprun reports of PyTorch workers that fail, and what it passes on to a launcher above it."""
+"""What ddprun reports of PyTorch workers that fail, and passes on to a launcher above it."""
 import json
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""A worker's environment and arguments under ddprun and under the torchrun beside the interpreter."""
+"""A worker's environment and arguments under ddprun and under the interpreter's torchrun."""
 import json
 import os
 import pathlib
@@ -10,9 +10,10 @@ import harness
 
 # Debian's torchrun (1.13 on Python 3.11) starts only with both of these.
 NEEDED = ["-r", "1", "-t", "1"]
-OPTIONS = ["--nnodes=1", "--nproc_per_node=2", "--max_restarts=3", "--role=trainer", "--rdzv_id=job",
-           "--rdzv_backend=static", "--master_addr=127.0.0.1"]
-ARGUMENTS = ["--rank=${local_rank}", "$local_rank", "$$x", "${other}", "--nproc_per_node", "--", "$"]
+OPTIONS = ["--nnodes=1", "--nproc_per_node=2", "--max_restarts=3", "--role=trainer",
+           "--rdzv_id=job", "--rdzv_backend=static", "--master_addr=127.0.0.1"]
+ARGUMENTS = ["--rank=${local_rank}", "$local_rank", "$$x", "${other}", "--nproc_per_node", "--",
+             "$"]
 
 SCRIPT = """
 import json, os, pathlib, sys
@@ -60,7 +61,8 @@ class SideBySide(harness.RunTest):
                 self.assertEqual(added, NEWER | OWN)
                 self.assertEqual(expected["environ"].keys() - seen["environ"].keys(), OLDER)
                 for variable in seen["environ"].keys() & expected["environ"].keys():
-                    self.assertEqual(seen["environ"][variable], expected["environ"][variable], variable)
+                    self.assertEqual(seen["environ"][variable], expected["environ"][variable],
+                                     variable)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the Debian packages of a build folder and checks what is in them: package_test.bash CPACK BUILD_FOLDER VERSION
+# Makes the Debian packages of a build folder and checks what is in them:
+#   package_test.bash CPACK BUILD_FOLDER VERSION
 # Ends with 77 (skipped) where Debian's tools are missing.
 set -euo pipefail
 cpack=$1 build=$2 version=$3
@@ -23,7 +24,9 @@ check_files() {
   expected=$(printf '%s\n' "${@:2}" | sort)
   dpkg-deb -c "$package" | awk '!/^d/ { print $6 }' | sed 's/^\.//' | sort >"$folder/files"
   diff -u <(echo "$expected") "$folder/files" >&2 || fail "$package: other files than expected"
-  if dpkg-deb -c "$package" | awk '$2 != "root/root"' | grep .; then fail "$package: files of others than root"; fi
+  if dpkg-deb -c "$package" | awk '$2 != "root/root"' | grep .; then
+    fail "$package: files of others than root"
+  fi
 }
 
 check_field() {
@@ -34,14 +37,19 @@ check_field() {
 
 include=/usr/include/ddprun
 package=/usr/lib/cmake/ddprun
-check_files "$program" /usr/bin/ddprun /usr/libexec/ddprun/torchrun /usr/libexec/ddprun/torch.distributed.launch \
+check_files "$program" /usr/bin/ddprun /usr/libexec/ddprun/torchrun \
+  /usr/libexec/ddprun/torch.distributed.launch \
   /usr/share/man/man1/ddprun.1 /usr/share/doc/ddprun/copyright \
   /usr/share/bash-completion/completions/ddprun /usr/share/zsh/site-functions/_ddprun
 source=$(cd "$(dirname "$0")/../.." && pwd)
-mapfile -t headers < <(cd "$source" && ls {rendezvous,worker_runtime}/include/ddprun/*.hpp | xargs -n 1 basename)
-build_type=$(sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' "$build/CMakeCache.txt" | tr '[:upper:]' '[:lower:]')
-check_files "$development" "${headers[@]/#/$include/}" /usr/lib/libddprun_{rendezvous,worker_runtime}.a \
-  $package/ddprun{Config,ConfigVersion,Targets,Targets-"$build_type"}.cmake /usr/share/doc/libddprun-dev/copyright
+mapfile -t headers < <(cd "$source" &&
+  ls {rendezvous,worker_runtime}/include/ddprun/*.hpp | xargs -n 1 basename)
+build_type=$(sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' "$build/CMakeCache.txt" |
+  tr '[:upper:]' '[:lower:]')
+check_files "$development" "${headers[@]/#/$include/}" \
+  /usr/lib/libddprun_{rendezvous,worker_runtime}.a \
+  $package/ddprun{Config,ConfigVersion,Targets,Targets-"$build_type"}.cmake \
+  /usr/share/doc/libddprun-dev/copyright
 
 check_field "$program" Version "^$version$"
 check_field "$program" Depends 'libc6 .*libstdc\+\+6'
@@ -52,7 +60,9 @@ check_field "$development" Description '^Worker runtime for'
 check_field "$development" Section libdevel
 
 dpkg-deb -x "$program" "$folder/root"
-"$folder/root/usr/bin/ddprun" --version | grep -F "$version" >/dev/null || fail "the packaged program is not $version"
+"$folder/root/usr/bin/ddprun" --version | grep -F "$version" >/dev/null ||
+  fail "the packaged program is not $version"
 "$folder/root/usr/libexec/ddprun/torchrun" --help | grep -F 'Usage: torchrun' >/dev/null ||
   fail "the packaged link torchrun does not lead to the program"
-"$folder/root/usr/bin/ddprun" --nproc_per_node=2 --no_python /bin/true || fail "the packaged program does not run"
+"$folder/root/usr/bin/ddprun" --nproc_per_node=2 --no_python /bin/true ||
+  fail "the packaged program does not run"

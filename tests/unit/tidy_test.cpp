@@ -34,10 +34,11 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Paths below the source root with one of the endings.
-std::vector<fs::path> files_with(const std::vector<std::string>& endings) {
+/// Paths in the folders, relative to the source root, of files with one of the endings.
+std::vector<fs::path> files_with(const std::vector<std::string>& endings,
+                                 const std::vector<std::string>& folders = kSourceFolders) {
   std::vector<fs::path> files;
-  for (const auto& folder : kSourceFolders) {
+  for (const auto& folder : folders) {
     for (const auto& entry :
          fs::recursive_directory_iterator(fs::path(DDPRUN_SOURCE_DIR) / folder)) {
       if (!entry.is_regular_file()) continue;
@@ -53,6 +54,14 @@ std::vector<fs::path> files_with(const std::vector<std::string>& endings) {
 
 const std::vector<fs::path>& source_files() {
   static const auto files = files_with({".cpp", ".hpp", ".cu", ".cuh"});
+  return files;
+}
+
+/// Python and shell: what the tests start, and scripts/, whose programs have no ending.
+std::vector<fs::path> script_files() {
+  auto files = files_with({".py", ".bash", ".sh"});
+  const auto scripts = files_with({"", ".py"}, {"scripts"});
+  files.insert(files.end(), scripts.begin(), scripts.end());
   return files;
 }
 
@@ -108,7 +117,11 @@ const std::vector<Arrow> kArrows = {
 
 TEST_SUITE("tidy") {
   TEST_CASE("no line is longer than 100 columns and no file longer than 400 lines") {
-    for (const auto& file : source_files()) {
+    auto files = source_files();
+    const auto scripts = script_files();
+    REQUIRE_FALSE(scripts.empty());
+    files.insert(files.end(), scripts.begin(), scripts.end());
+    for (const auto& file : files) {
       const auto lines = lines_of(read(in_tree(file)));
       CHECK_MESSAGE(lines.size() <= kLinesMax, file.string(), " has ", lines.size(), " lines");
       for (std::size_t i = 0; i < lines.size(); ++i) {
