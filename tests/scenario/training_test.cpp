@@ -163,9 +163,8 @@ TEST_SUITE("training") {
 
   TEST_CASE("every example configuration trains") {
     const std::string configs = std::string(DDPRUN_SOURCE_DIR) + "/configs";
-    const auto names = names_in(configs);
-    CHECK(names.size() >= 3);
-    for (const auto& name : names) {
+    int trained = 0;
+    for (const auto& name : names_in(configs)) {
       if (!name.ends_with(".toml")) continue;  // the launcher's, which it reads itself
       const auto result =
           ddprun::test::run_program({in_bin("ddprun"), "--nproc_per_node=2", "trainer", "--config",
@@ -173,7 +172,9 @@ TEST_SUITE("training") {
       INFO(name, "\n", result.output);
       CHECK(result.exit_code == 0);
       CHECK(result.output.find("step 3 after") != std::string::npos);
+      ++trained;
     }
+    CHECK(trained >= 3);
   }
 
   TEST_CASE("a configuration with an unknown option is an error that names it") {
