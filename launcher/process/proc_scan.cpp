@@ -161,15 +161,17 @@ std::vector<pid_t> processes_with(std::string_view name, std::string_view value)
   return found;
 }
 
-std::vector<pid_t> children() {
+std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> pids;
-  std::error_code error;
-  for (fs::directory_iterator thread("/proc/self/task", error), end; !error && thread != end;
-       thread.increment(error)) {
-    std::ifstream list(thread->path() / "children");
-    for (pid_t pid = 0; list >> pid;) pids.push_back(pid);
+  for (const pid_t thread : thread_ids(pid)) {
+    std::ifstream list(task_path(pid, thread, "children"));
+    for (pid_t child = 0; list >> child;) pids.push_back(child);
   }
   return pids;
+}
+
+std::vector<pid_t> children() {
+  return children_of(::getpid());
 }
 
 }  // namespace ddprun

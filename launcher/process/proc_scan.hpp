@@ -58,7 +58,10 @@ bool has_in_environment(pid_t pid, std::string_view name, std::string_view value
 /// All processes but this one for which has_in_environment is true.
 std::vector<pid_t> processes_with(std::string_view name, std::string_view value);
 
-/// The children of this process, those that have ended but have not been reaped included.
+/// The children of a process, those that have ended but have not been reaped included.
+std::vector<pid_t> children_of(pid_t pid);
+
+/// Those of this process.
 std::vector<pid_t> children();
 
 }  // namespace ddprun

@@ -3,6 +3,7 @@
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/runtime_stacks.hpp"
 #include "launcher/process/unique_fd.hpp"
+#include "launcher/stacks/gdb_arguments.hpp"
 #include "launcher/stacks/native_stack.hpp"
 #include "launcher/stacks/tool_output.hpp"
 #include "rendezvous/base/text.hpp"
@@ -12,8 +13,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -25,10 +28,13 @@ using namespace std::chrono_literals;
 
 // The threads of a worker answer within milliseconds, or block the signal and never do.
 constexpr auto kRuntimeLimit = 1s;
-// For a debugger to read the symbols of a program with PyTorch in it, and to leave time for Python.
-constexpr auto kToolLimit = 3s;
+// For a debugger to read the symbols of a program with PyTorch in it.
+constexpr auto kToolLimit = 4s;
 // For Python to print the frames of all threads and to end.
 constexpr auto kAbortLimit = 1s;
+
+// Told to those who lack what would help most.
+constexpr const char* kPySpyHint = "no Python lines: they need py-spy ('pip install py-spy')";
 
 Deadline sooner(Deadline deadline, Deadline::Duration limit) {
   return deadline.remaining() < limit ? deadline : Deadline::after(limit);
@@ -41,6 +47,28 @@ void prevent_core(pid_t pid) {
   if (::prlimit(pid, RLIMIT_CORE, nullptr, &limit) != 0) return;
   limit.rlim_cur = std::min<rlim_t>(1, limit.rlim_max);
   ::prlimit(pid, RLIMIT_CORE, &limit, nullptr);
+}
+
+bool is_python(pid_t pid) {
+  return executable_name(pid).starts_with("python");
+}
+
+/// Behind a shell that waits for the one program that it runs there is that program.
+pid_t program_behind(pid_t pid) {
+  // A chain as long as this is none of wrappers.
+  for (int depth = 0; depth < 8 && !is_python(pid); ++depth) {
+    const auto children = children_of(pid);
+    if (children.size() != 1 || thread_ids(pid).size() != 1) break;
+    pid = children.front();
+  }
+  return pid;
+}
+
+std::string read_all(int fd) {
+  std::string text(kStackBytesMax, '\0');
+  const auto bytes = ::pread(fd, text.data(), text.size(), 0);
+  text.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
+  return text;
 }
 
 bool is_stopped(pid_t pid) {
@@ -62,11 +90,9 @@ StackTaker::StackTaker(asio::any_io_executor executor, Containment& containment,
                        const StackPlan& plan)
     : executor_(executor), plan_(plan), tools_(std::move(executor), containment) {}
 
-StackFacts StackTaker::facts_of(const Worker& worker, bool has_runtime,
-                                const StackMoment& moment) const {
-  const pid_t pid = worker.process.pid();
+StackFacts StackTaker::facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const {
   const int next = moment.next_signal;
-  return {.is_python = executable_name(pid).starts_with("python"),
+  return {.is_python = is_python(pid),
           // It may have executed another program since, which the signal would kill.
           .has_runtime = has_runtime && catches(pid, control::stack_request_signal()),
           .catches_abort = catches(pid, SIGABRT),
@@ -79,55 +105,58 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
                                               StackMoment moment, Deadline deadline) {
   StacksTaken taken{
       .rank = worker->spec.rank, .pid = worker->process.pid(), .reason = std::move(moment.reason)};
-  const auto facts = facts_of(*worker, has_runtime, moment);
+  const Patient patient{.worker = worker, .pid = program_behind(worker->process.pid())};
+  const auto facts = facts_of(patient.pid, has_runtime, moment);
   std::string text;
+  bool has_enough = false;
   for (const StackMeans means : stack_means_for(facts)) {
     const bool is_last_resort = means == StackMeans::kernel;
     if (worker->has_ended || worker->process.has_ended() || (is_last_resort && !text.empty()))
       break;
-    Found found = co_await find_by(means, worker, deadline);
+    Found found = co_await find_by(means, patient, deadline);
     if (!found.problem.empty()) taken.problems.push_back(to_string(means) + ": " + found.problem);
     if (found.text.empty()) continue;
     taken.means.push_back(to_string(means));
     // What was tried for its better view of the program comes first.
     text = found.text + (text.empty() ? "" : "\n" + text);
-    if (is_enough(means, facts)) break;
+    has_enough = is_enough(means, facts);
+    if (has_enough) break;
   }
+  if (!has_enough && facts.is_python && !facts.has_py_spy) taken.problems.push_back(kPySpyHint);
   if (text.size() > kStackBytesMax) text.resize(kStackBytesMax);
   taken.lines = split(printable(text), '\n');
   while (!taken.lines.empty() && taken.lines.back().empty()) taken.lines.pop_back();
   co_return taken;
 }
 
-asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means,
-                                                       std::shared_ptr<Worker> worker,
+asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, Patient patient,
                                                        Deadline deadline) {
-  const auto pid = std::to_string(worker->process.pid());
+  const pid_t pid = patient.pid;
   const auto tool_deadline = sooner(deadline, kToolLimit);
   switch (means) {
     case StackMeans::runtime:
-      return ask_runtime(std::move(worker), sooner(deadline, kRuntimeLimit));
+      return ask_runtime(std::move(patient), sooner(deadline, kRuntimeLimit));
     case StackMeans::py_spy:
-      return run_tool({plan_.py_spy, "dump", "--pid", pid}, std::move(worker), tool_deadline);
+      return run_tool({plan_.py_spy, "dump", "--pid", std::to_string(pid)}, std::move(patient),
+                      tool_deadline);
+    case StackMeans::python_by_gdb:
+      return call_python(std::move(patient), tool_deadline);
     case StackMeans::gdb:
-      return run_tool({plan_.gdb, "--nx", "--batch", "-iex", "set debuginfod enabled off", "-iex",
-                       "set width 0", "-p", pid, "-ex", "thread apply all bt 64"},
-                      std::move(worker), tool_deadline);
+      return run_tool(native_stack_arguments(plan_.gdb, pid), std::move(patient), tool_deadline);
     case StackMeans::faulthandler:
-      return end_by_abort(std::move(worker), sooner(deadline, kAbortLimit));
+      return end_by_abort(std::move(patient), sooner(deadline, kAbortLimit));
     case StackMeans::kernel:
       break;
   }
   return [](pid_t process) -> asio::awaitable<Found> {
     co_return Found{.text = thread_states(process), .problem = ""};
-  }(worker->process.pid());
+  }(pid);
 }
 
-asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(std::shared_ptr<Worker> worker,
-                                                           Deadline deadline) {
-  const pid_t pid = worker->process.pid();
-  auto asking =
-      ask_runtime_for_stacks(executor_, pid, worker->spec.error_file.parent_path(), deadline);
+asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(Patient patient, Deadline deadline) {
+  const pid_t pid = patient.pid;
+  auto asking = ask_runtime_for_stacks(executor_, pid,
+                                       patient.worker->spec.error_file.parent_path(), deadline);
   const auto stacks = co_await std::move(asking);
   if (stacks.empty()) co_return Found{.text = "", .problem = "no thread answered"};
   std::map<int, std::string> names;
@@ -142,33 +171,46 @@ asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(std::shared_ptr<Worke
 }
 
 asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string> arguments,
-                                                        std::shared_ptr<Worker> worker,
-                                                        Deadline deadline) {
-  const pid_t pid = worker->process.pid();
-  const bool was_stopped = is_stopped(pid);
+                                                        Patient patient, Deadline deadline) {
+  const bool was_stopped = is_stopped(patient.pid);
   auto running = tools_.run(std::move(arguments), deadline, kStackBytesMax);
   const auto output = co_await std::move(running);
-  if (worker->has_ended) co_return Found{.text = "", .problem = "the worker ended meanwhile"};
+  auto& worker = *patient.worker;
+  if (worker.has_ended) co_return Found{.text = "", .problem = "the worker ended meanwhile"};
   // A debugger that had to be killed may leave it so.
-  if (!was_stopped && is_stopped(pid)) worker->process.signal_group(SIGCONT);
+  if (!was_stopped && is_stopped(patient.pid)) worker.process.signal_group(SIGCONT);
   Found found{.text = stacks_in(output.text), .problem = output.problem};
   if (found.text.empty() && found.problem.empty()) found.problem = complaint_in(output.text);
   co_return found;
 }
 
-asio::awaitable<StackTaker::Found> StackTaker::end_by_abort(std::shared_ptr<Worker> worker,
-                                                            Deadline deadline) {
-  const pid_t pid = worker->process.pid();
+/// Into memory of the agent, which no file system can hold up and which nobody has to remove.
+asio::awaitable<StackTaker::Found> StackTaker::call_python(Patient patient, Deadline deadline) {
+  const UniqueFd memory(::memfd_create("stacks", MFD_CLOEXEC));
+  const auto target = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory.get());
+  auto running = run_tool(python_stack_arguments(plan_.gdb, patient.pid, target),
+                          std::move(patient), deadline);
+  Found found = co_await std::move(running);
+  found.text = read_all(memory.get());
+  if (!found.text.empty()) found.problem.clear();
+  co_return found;
+}
+
+asio::awaitable<StackTaker::Found> StackTaker::end_by_abort(Patient patient, Deadline deadline) {
+  auto& worker = *patient.worker;
+  // Behind a wrapper its number may be another's by now.
+  if (program_behind(worker.process.pid()) != patient.pid)
+    co_return Found{.text = "", .problem = "it has ended"};
   const auto text = std::make_shared<std::string>();
-  worker->standard_error->read_now();
-  worker->standard_error->copy_to(text, kStackBytesMax);
-  worker->was_stopped = !worker->has_recorded_error();
-  prevent_core(pid);
-  ::kill(pid, SIGABRT);
-  auto ending = wait_for_end(executor_, pid, deadline);
+  worker.standard_error->read_now();
+  worker.standard_error->copy_to(text, kStackBytesMax);
+  worker.was_stopped = !worker.has_recorded_error();
+  prevent_core(patient.pid);
+  ::kill(patient.pid, SIGABRT);
+  auto ending = wait_for_end(executor_, patient.pid, deadline);
   co_await std::move(ending);
-  worker->standard_error->read_now();
-  worker->standard_error->copy_to(nullptr);
+  worker.standard_error->read_now();
+  worker.standard_error->copy_to(nullptr);
   co_return Found{.text = *text, .problem = text->empty() ? "Python printed nothing" : ""};
 }
 

@@ -45,13 +45,19 @@ class StackTaker {
     std::string problem;
   };
 
-  StackFacts facts_of(const Worker& worker, bool has_runtime, const StackMoment& moment) const;
-  boost::asio::awaitable<Found> find_by(StackMeans means, std::shared_ptr<Worker> worker,
-                                        Deadline deadline);
-  boost::asio::awaitable<Found> ask_runtime(std::shared_ptr<Worker> worker, Deadline deadline);
-  boost::asio::awaitable<Found> run_tool(std::vector<std::string> arguments,
-                                         std::shared_ptr<Worker> worker, Deadline deadline);
-  boost::asio::awaitable<Found> end_by_abort(std::shared_ptr<Worker> worker, Deadline deadline);
+  /// Who is looked at: a worker, or what runs behind a worker that is a wrapper.
+  struct Patient {
+    std::shared_ptr<Worker> worker;
+    pid_t pid;
+  };
+
+  StackFacts facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const;
+  boost::asio::awaitable<Found> find_by(StackMeans means, Patient patient, Deadline deadline);
+  boost::asio::awaitable<Found> ask_runtime(Patient patient, Deadline deadline);
+  boost::asio::awaitable<Found> run_tool(std::vector<std::string> arguments, Patient patient,
+                                         Deadline deadline);
+  boost::asio::awaitable<Found> call_python(Patient patient, Deadline deadline);
+  boost::asio::awaitable<Found> end_by_abort(Patient patient, Deadline deadline);
 
   boost::asio::any_io_executor executor_;
   StackPlan plan_;

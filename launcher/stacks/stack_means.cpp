@@ -8,6 +8,8 @@ std::string to_string(StackMeans means) {
       return "the worker runtime";
     case StackMeans::py_spy:
       return "py-spy";
+    case StackMeans::python_by_gdb:
+      return "Python, called by gdb";
     case StackMeans::gdb:
       return "gdb";
     case StackMeans::faulthandler:
@@ -22,16 +24,20 @@ std::vector<StackMeans> stack_means_for(const StackFacts& facts) {
   std::vector<StackMeans> means;
   if (facts.has_runtime) means.push_back(StackMeans::runtime);
   if (facts.is_python && facts.has_py_spy) means.push_back(StackMeans::py_spy);
-  if (facts.has_gdb) means.push_back(StackMeans::gdb);
-  // Last of those that tell a stack: the process does not outlive it.
-  if (facts.is_python && facts.catches_abort && facts.may_end)
-    means.push_back(StackMeans::faulthandler);
+  if (facts.is_python && facts.has_gdb) means.push_back(StackMeans::python_by_gdb);
+  // After these: the process does not outlive it.
+  const bool can_abort = facts.is_python && facts.catches_abort && facts.may_end;
+  if (can_abort) means.push_back(StackMeans::faulthandler);
+  // Native frames are a poor substitute for Python's, and the time for reading symbols is better
+  // left to Python.
+  if (facts.has_gdb && !can_abort) means.push_back(StackMeans::gdb);
   means.push_back(StackMeans::kernel);
   return means;
 }
 
 bool is_enough(StackMeans means, const StackFacts& facts) {
-  return !facts.is_python || means == StackMeans::py_spy || means == StackMeans::faulthandler;
+  return !facts.is_python || means == StackMeans::py_spy || means == StackMeans::python_by_gdb ||
+         means == StackMeans::faulthandler;
 }
 
 }  // namespace ddprun

@@ -7,11 +7,13 @@
 namespace ddprun {
 
 enum class StackMeans {
-  runtime,       ///< the worker runtime in the process answers for each thread
-  py_spy,        ///< py-spy dump: Python's frames, from outside
-  gdb,           ///< gdb: native frames of any process, from outside
-  faulthandler,  ///< SIGABRT, upon which Python prints its frames, and ends
-  kernel,        ///< what each thread waits for in the kernel
+  runtime,        ///< the worker runtime in the process answers for each thread
+  py_spy,         ///< py-spy dump: Python's frames, from outside
+  python_by_gdb,  ///< Python's frames, printed by a function of Python that gdb calls in the
+                  ///< process
+  gdb,            ///< gdb: native frames of any process, from outside
+  faulthandler,   ///< SIGABRT, upon which Python prints its frames, and ends
+  kernel,         ///< what each thread waits for in the kernel
 };
 
 /// "the worker runtime", "py-spy", ...

@@ -11,9 +11,10 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// What the kernel's refusals to trace look like in the words of gdb and py-spy.
+// What the kernel's refusals to trace look like in the words of gdb and py-spy, and what gdb says
+// of a Python that does not let others call its functions.
 constexpr std::string_view kRefusals[] = {"Operation not permitted"sv, "Permission denied"sv,
-                                          "Permission Denied"sv};
+                                          "Permission Denied"sv, "No symbol \""sv};
 
 bool is_frame(std::string_view line) {
   return line.starts_with("#") || line.starts_with("    ");

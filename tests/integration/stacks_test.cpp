@@ -25,6 +25,17 @@ namespace fs = std::filesystem;
 constexpr const char* kGdb = "/usr/bin/gdb";
 constexpr const char* kPython = "/usr/bin/python3";
 
+constexpr const char* kPythonScript =
+    "import ctypes, signal, sys, threading\n"
+    "def wait_in_thread():\n"
+    "  threading.Event().wait()\n"
+    "def wait_in_c():\n"
+    "  print('up', file=open(sys.argv[1], 'w'), flush=True)\n"
+    "  while ctypes.CDLL(None).pause() or True: print('woken', file=sys.stderr, flush=True)\n"
+    "threading.Thread(target=wait_in_thread, daemon=True).start()\n"
+    "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+    "wait_in_c()\n";
+
 std::string text_of(const StacksTaken& taken) {
   std::string text;
   for (const auto& line : taken.lines) text += line + "\n";
@@ -71,14 +82,11 @@ class Patient {
   }
 
   /// In a C function that never returns; SIGTERM is ignored.
-  void start_python() {
-    start({kPython, "-c",
-           "import ctypes, signal, sys\n"
-           "def wait_in_c():\n"
-           "  print('up', file=open(sys.argv[1], 'w'), flush=True)\n"
-           "  while True: ctypes.CDLL(None).pause()\n"
-           "signal.signal(signal.SIGTERM, lambda *_: None)\n"
-           "wait_in_c()\n",
+  void start_python() { start({kPython, "-c", kPythonScript, ready()}); }
+
+  /// The same, run by a shell.
+  void start_python_by_shell() {
+    start({"/bin/sh", "-c", "trap '' TERM; \"$@\"; exit", "sh", kPython, "-c", kPythonScript,
            ready()});
   }
 
@@ -194,6 +202,46 @@ TEST_SUITE("stacks of workers") {
     CHECK(exit.signal == SIGABRT);
     CHECK(exit.was_stopped);
     CHECK_FALSE(exit.core_file);
+  }
+
+  TEST_CASE("Python prints its frames when gdb tells it to, and notices nothing") {
+    if (!fs::exists(kGdb)) return;
+    for (const bool by_shell : {false, true}) {
+      CAPTURE(by_shell);
+      Patient patient({.when = StacksWhen::kill, .gdb = kGdb});
+      by_shell ? patient.start_python_by_shell() : patient.start_python();
+      patient.ask();
+      const auto descriptors = open_descriptors();
+      const auto taken = patient.ask();
+      INFO(text_of(taken));
+      if (contains(text_of(taken), "not permitted")) return;
+      CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
+      CHECK(taken.problems.empty());
+      CHECK(contains(text_of(taken), "in wait_in_c"));
+      CHECK(contains(text_of(taken), "in wait_in_thread"));
+      CHECK(open_descriptors() == descriptors);
+      CHECK(is_alive(patient.pid));
+      CHECK_FALSE(contains(patient.bench.console(), "woken"));
+      CHECK_FALSE(contains(patient.bench.console(), "wait_in_c"));
+    }
+  }
+
+  TEST_CASE("who has no Python lines is told how to get them") {
+    Patient patient({.when = StacksWhen::never});
+    patient.start_python();
+    const auto taken = patient.ask();
+    REQUIRE(taken.problems.size() == 1);
+    CHECK(contains(taken.problems[0], "pip install py-spy"));
+  }
+
+  TEST_CASE("Python behind a shell is ended rather than the shell") {
+    Patient patient({.when = StacksWhen::kill});
+    patient.start_python_by_shell();
+    patient.bench.group().stop(SIGTERM, 100ms);
+    patient.bench.run_to_end();
+    REQUIRE(patient.bench.history().stacks.size() == 1);
+    CHECK(contains(text_of(patient.bench.history().stacks[0]), "in wait_in_c"));
+    CHECK(patient.bench.history().exit_of(0).was_stopped);
   }
 
   TEST_CASE("Python is not ended when its stack is asked for while it runs") {

@@ -68,13 +68,16 @@ TEST_SUITE("stacks") {
          {runtime, gdb, kernel}},
         {"Python that goes on",
          {.is_python = true, .catches_abort = true, .has_py_spy = true, .has_gdb = true},
-         {py_spy, gdb, kernel}},
+         {py_spy, python_by_gdb, gdb, kernel}},
         {"Python that goes on is never ended for its stack",
          {.is_python = true, .catches_abort = true},
          {kernel}},
         {"Python that is to be killed",
          {.is_python = true, .catches_abort = true, .may_end = true, .has_gdb = true},
-         {gdb, faulthandler, kernel}},
+         {python_by_gdb, faulthandler, kernel}},
+        {"Python that prints nothing when it is killed",
+         {.is_python = true, .may_end = true, .has_gdb = true},
+         {python_by_gdb, gdb, kernel}},
         {"Python without faulthandler prints nothing",
          {.is_python = true, .may_end = true},
          {kernel}},
@@ -93,6 +96,7 @@ TEST_SUITE("stacks") {
     CHECK(is_enough(runtime, {}));
     CHECK_FALSE(is_enough(gdb, {.is_python = true}));
     CHECK(is_enough(py_spy, {.is_python = true}));
+    CHECK(is_enough(python_by_gdb, {.is_python = true}));
     CHECK(is_enough(faulthandler, {.is_python = true}));
   }
 
@@ -111,6 +115,8 @@ TEST_SUITE("stacks") {
     CHECK(complaint_in("warning: process 3 is already traced by process 4\n"
                        "ptrace: Operation not permitted.\nNo threads.\n") ==
           "ptrace: Operation not permitted.");
+    CHECK(complaint_in("0x0 in pause ()\nNo symbol \"f\" in current context.\n[detached]\n") ==
+          "No symbol \"f\" in current context.");
     CHECK(complaint_in("Error: no Python\n  here  \n\n") == "  here  ");
     CHECK(complaint_in(" \n") == "it printed nothing");
   }

@@ -1,0 +1,29 @@
+"""Rank 0 waits in a collective for rank 1, which never comes: a job that hangs.
+
+"deaf" as an argument: SIGTERM does not end it.
+"""
+import signal
+import sys
+import threading
+
+import torch
+import torch.distributed as dist
+
+
+def wait_in_vain():
+    dist.all_reduce(torch.ones(1))
+
+
+def never_come():
+    threading.Event().wait()
+
+
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+dist.init_process_group("gloo")
+dist.barrier()
+print("up", flush=True)
+if dist.get_rank() == 0:
+    wait_in_vain()
+else:
+    never_come()

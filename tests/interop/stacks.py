@@ -1,0 +1,65 @@
+"""What one sees of PyTorch workers that hang in a collective."""
+import os
+import pathlib
+import shutil
+import signal
+import time
+
+import harness
+
+HANGS = pathlib.Path(__file__).parent / "hangs.py"
+WITHOUT_TOOLS = {"PATH": "/nonexistent"}
+
+
+class Stacks(harness.RunTest):
+    def start_hanging(self, *arguments, environment=None):
+        """Returns when both workers are up, of which the first is about to hang."""
+        run = self.start("--nproc_per_node=2", "--log_dir=logs", "--redirects=3", *arguments,
+                         environment=environment)
+        self.wait_for(run, "stdout.log", "up\n")
+        return run
+
+    def wait_for(self, run, file, text):
+        """Waits until `text` is in this file of both workers."""
+        deadline = time.monotonic() + harness.TIME_LIMIT
+        while not all(text in self.read(run, rank, file) for rank in (0, 1)):
+            self.assertIsNone(run.process.poll(), "ddprun has ended")
+            self.assertLess(time.monotonic(), deadline, f"no '{text}' in {file}")
+            time.sleep(0.05)
+
+    def read(self, run, rank, file):
+        return "".join(path.read_text() for path in run.folder.glob(f"logs/*/*/{rank}/{file}"))
+
+    def assert_python_lines(self, run, reason):
+        for rank, function in ((0, "wait_in_vain"), (1, "never_come")):
+            stacks = self.read(run, rank, "stacks.txt")
+            self.assertRegex(
+                stacks, rf'{reason}(\n(?!==== rank).*)*hangs.py", line \d+ in {function}\n')
+
+    def test_workers_are_looked_at_while_they_run_and_before_they_are_asked_to_stop(self):
+        if not shutil.which("gdb"):
+            self.skipTest("there is no gdb")
+        run = self.start_hanging("--stacks=stop", HANGS)
+        os.kill(run.process.pid, signal.SIGRTMIN)
+        self.wait_for(run, "stacks.txt", "asked for by SIGRTMIN")
+        os.kill(run.process.pid, signal.SIGINT)
+        self.finish(run)
+        self.assertEqual(run.code, 128 + signal.SIGINT, run.stderr)
+        if "not permitted" in run.stderr:
+            self.skipTest("processes may not be traced here")
+        self.assert_python_lines(run, "asked for by SIGRTMIN")
+        self.assert_python_lines(run, "before they are asked to stop")
+        self.assertIn("by Python, called by gdb", run.stderr)
+
+    def test_workers_that_do_not_stop_say_where_they_are_before_they_are_killed(self):
+        run = self.start_hanging("--shutdown_timeout=0.5", HANGS, "deaf",
+                                 environment=WITHOUT_TOOLS)
+        run.process.terminate()
+        self.finish(run)
+        self.assertEqual(run.code, 128 + signal.SIGTERM, run.stderr)
+        self.assert_python_lines(run, "still running 0.5 s after they were asked to stop")
+        self.assertIn("by faulthandler", run.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
