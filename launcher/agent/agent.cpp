@@ -7,6 +7,7 @@
 #include "launcher/agent/job_control.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/agent/shared_run.hpp"
+#include "launcher/agent/store_use.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
@@ -118,16 +119,21 @@ class Agent::Impl {
         {.address = plan_.store_host, .port = plan_.store_port, .log = warnings_to(events_)});
     store.start();
     tell_of_start(store.endpoint().port);
+    StoreUseWatch store_use(executor_, plan_, store, events_);
+    store_use_ = &store_use;
     AttemptFacts facts{.placement = alone(plan_), .store_port = store.endpoint().port};
     if (reserved) facts.worker_store_port = reserved->port();
     int fast_failures = 0;
     while (true) {
+      store_use.start_attempt();
       AttemptOutcome outcome = co_await make_attempt(facts);
+      const auto advice = store_use.end_attempt(outcome.exits, outcome.was_interrupted);
       if (not_started_) co_return finish(RunResult::not_started, not_started_->message, {});
       outcome.fast_failures_before = fast_failures;
       const auto decision = decide_after_attempt(outcome, {.max_restarts = plan_.max_restarts});
       if (decision.action == RestartDecision::Action::finish) {
-        co_return finish(decision.result, decision.reason, outcome.exits);
+        store_use_ = nullptr;
+        co_return finish(decision.result, decision.reason + advice, outcome.exits);
       }
       fast_failures = decision.fast_failures;
       ++facts.attempt;
@@ -196,6 +202,7 @@ class Agent::Impl {
     signals_.add(SIGTSTP);
     pause_.expires_at(pause_.expiry() + duration);
     if (current_ != nullptr) current_->put_off_limits(duration);
+    if (store_use_ != nullptr) store_use_->put_off_limits(duration);
     tell(Note{"the workers go on after " +
               std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s"});
   }
@@ -252,6 +259,7 @@ class Agent::Impl {
 
   Attempt* current_ = nullptr;   ///< the attempt under way, if this is the only node
   SharedRun* shared_ = nullptr;  ///< the run with other nodes
+  StoreUseWatch* store_use_ = nullptr;
   bool is_started_ = false;
   int attempts_ = 0;     // made, also if their workers could not be started
   int stop_signal_ = 0;  // the first handled signal

@@ -151,7 +151,6 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   tcp protocol_ = tcp::v4();
   tcp::acceptor acceptor_;
   std::unordered_map<ClientId, SessionPointer> sessions_;
-  ClientId last_client_ = 0;
   std::size_t session_bytes_ = 0;  ///< half-received requests and unread replies
   std::vector<ClientId> replied_;  ///< clients that got a reply since the last write, with repeats
   StoreServerStats counts_;
@@ -203,7 +202,7 @@ void StoreServer::Impl::admit(int fd) {
   }
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  auto session = std::make_shared<Session>(executor_, protocol_, fd, ++last_client_);
+  auto session = std::make_shared<Session>(executor_, protocol_, fd, ++counts_.accepted);
   sessions_.emplace(session->id, session);
   asio::co_spawn(executor_, serve(shared_from_this(), std::move(session)), asio::detached);
 }

@@ -42,6 +42,7 @@ struct StoreServerStats {
   std::size_t keys = 0;
   std::size_t waits = 0;               ///< pairs of a client and a key that it waits for or watches
   std::size_t bytes = 0;               ///< table, half-received requests and unread replies
+  std::uint64_t accepted = 0;          ///< connections ever, the other protocol's too
   std::uint64_t malformed = 0;         ///< connections closed for bytes that are not the protocol
   std::uint64_t refused = 0;           ///< connections closed for a request that cannot be done
   std::uint64_t slow_readers = 0;      ///< connections closed because replies were not read
