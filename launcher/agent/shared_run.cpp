@@ -207,7 +207,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     auto channel = std::make_shared<MessageChannel>(self->surroundings_.executor, result.fd);
     if (self->is_closed_ || self->part_->has_ended()) co_return;
     self->channel_ = channel;
-    channel->send(kGreeting);
+    channel->send(greeting());
     self->apply(Connected{});
     co_await self->hear(channel);
   }

@@ -1,8 +1,11 @@
 #include "rendezvous/membership/codec.hpp"
 
+#include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/wire/bytes.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <charconv>
 #include <concepts>
 #include <limits>
 #include <tuple>
@@ -155,6 +158,19 @@ class Reader {
   std::string_view rest_;
 };
 
+/// Whether the fields go together.
+template <typename M>
+bool is_sound(const M& message) {
+  if constexpr (std::same_as<M, RoundFormed>) {
+    const auto has_sound_number = [](const NodePlace& node) {
+      return node.local_world_size >= 1 && node.local_world_size <= kLocalWorkersMax;
+    };
+    return message.node_rank >= 0 && std::cmp_less(message.node_rank, message.nodes.size()) &&
+           std::all_of(message.nodes.begin(), message.nodes.end(), has_sound_number);
+  }
+  return true;
+}
+
 template <typename Variant>
 void append(std::string& out, const Variant& message) {
   const auto begin = out.size();
@@ -173,7 +189,7 @@ std::optional<Variant> read_alternative(std::size_t index, Reader& reader) {
   if constexpr (kIndex < std::variant_size_v<Variant>) {
     if (index != kIndex) return read_alternative<Variant, kIndex + 1>(index, reader);
     std::variant_alternative_t<kIndex, Variant> value;
-    if (!reader.get(value) || !reader.is_at_end()) return std::nullopt;
+    if (!reader.get(value) || !reader.is_at_end() || !is_sound(value)) return std::nullopt;
     return value;
   } else {
     return std::nullopt;
@@ -181,6 +197,28 @@ std::optional<Variant> read_alternative(std::size_t index, Reader& reader) {
 }
 
 }  // namespace
+
+std::string greeting() {
+  return std::string(kGreeting) + std::to_string(kProtocolVersion) + "\n";
+}
+
+std::optional<Greeting> read_greeting(std::string_view bytes) {
+  constexpr std::size_t kDigitsMax = 9;
+  const Greeting malformed{.is_malformed = true};
+  const auto begin = bytes.substr(0, kGreeting.size());
+  if (!kGreeting.starts_with(begin)) return malformed;
+  bytes.remove_prefix(begin.size());
+  const auto end = bytes.find('\n');
+  const auto digits = bytes.substr(0, std::min(end, kDigitsMax + 1));
+  const bool are_digits = std::all_of(digits.begin(), digits.end(),
+                                      [](char digit) { return digit >= '0' && digit <= '9'; });
+  if (!are_digits || digits.size() > kDigitsMax) return malformed;
+  if (end == std::string_view::npos) return std::nullopt;
+  if (digits.empty()) return malformed;
+  Greeting greeting{.bytes = begin.size() + end + 1};
+  std::from_chars(digits.data(), digits.data() + digits.size(), greeting.version);
+  return greeting;
+}
 
 void append_message(std::string& out, const NodeMessage& message) {
   append(out, message);
@@ -192,20 +230,21 @@ void append_message(std::string& out, const CoordinatorMessage& message) {
 
 template <typename Message>
 std::optional<Message> MessageReader<Message>::next() {
-  if (is_malformed() || held_.size() < sizeof(std::uint32_t)) return std::nullopt;
-  const auto length = wire::load_integer<std::uint32_t>(held_.data());
-  if (length == 0 || length > kMessageBytesMax) {
+  const std::string_view rest = std::string_view(held_).substr(read_bytes_);
+  if (is_malformed() || rest.size() < sizeof(std::uint32_t)) return std::nullopt;
+  const auto length = wire::load_integer<std::uint32_t>(rest.data());
+  if (length == 0 || length > bytes_max_) {
     problem_ = "sent a message of " + std::to_string(length) + " bytes (at most " +
-               std::to_string(kMessageBytesMax) + ")";
+               std::to_string(bytes_max_) + ")";
     return std::nullopt;
   }
   const std::size_t whole = sizeof(std::uint32_t) + length;
-  if (held_.size() < whole) return std::nullopt;
-  const std::string_view bytes = std::string_view(held_).substr(sizeof(std::uint32_t), length);
+  if (rest.size() < whole) return std::nullopt;
+  const std::string_view bytes = rest.substr(sizeof(std::uint32_t), length);
   Reader reader(bytes.substr(1));
   auto message = read_alternative<Message>(static_cast<unsigned char>(bytes.front()), reader);
   if (!message) problem_ = "sent bytes that are no message of an agent";
-  held_.erase(0, whole);
+  read_bytes_ += whole;
   return message;
 }
 

@@ -9,6 +9,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <bit>
+#include <cstdint>
 #include <unistd.h>
 #include <utility>
 
@@ -23,9 +25,6 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 /// Far more nodes than a run has: each is a socket and some buffers.
 constexpr std::size_t kConnectionsMax = 16'384;
 
-/// An agent says at once who it is.
-constexpr auto kJoinTimeout = std::chrono::seconds(10);
-
 }  // namespace
 
 class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
@@ -33,6 +32,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   Impl(asio::any_io_executor executor, Settings settings, std::function<void()> clear_store,
        Log log)
       : executor_(std::move(executor)),
+        introduction_timeout_(settings.introduction_timeout),
         coordination_(std::move(settings), Deadline::Clock::now()),
         clear_store_(std::move(clear_store)),
         log_(std::move(log)),
@@ -44,18 +44,20 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   void admit(int fd, std::string_view bytes) {
     if (sessions_.size() >= kConnectionsMax) {
       ::close(fd);
-      return write_log(log_, LogLevel::warn,
-                       "rendezvous: refused a node: there are " + std::to_string(sessions_.size()) +
-                           " connections");
+      return warn(counts_.over_connections,
+                  "refused a node: there are " + std::to_string(sessions_.size()) +
+                      " connections (at most " + std::to_string(kConnectionsMax) + ")");
     }
     const NodeId id = ++last_id_;
     auto session = std::make_shared<Session>(executor_, fd);
     sessions_.emplace(id, session);
-    bytes.remove_prefix(std::min(bytes.size(), kGreeting.size()));
-    session->join_timer.expires_after(kJoinTimeout);
-    session->join_timer.async_wait([weak = std::weak_ptr(session)](auto error) {
-      if (auto late = weak.lock(); late && !error) late->channel.close();
-    });
+    session->join_timer.expires_after(introduction_timeout_);
+    session->join_timer.async_wait(
+        [self = weak_from_this(), weak = std::weak_ptr(session)](auto error) {
+          const auto owner = self.lock();
+          const auto late = weak.lock();
+          if (owner && late && !error) owner->give_up(*late);
+        });
     asio::co_spawn(executor_, serve(shared_from_this(), id, session, std::string(bytes)),
                    asio::detached);
   }
@@ -80,22 +82,25 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     }
 
     MessageChannel channel;
-    MessageReader<NodeMessage> reader;
+    MessageReader<NodeMessage> reader{kFirstMessageBytesMax};
     asio::steady_timer join_timer;
+    std::string opening;  ///< what it has said until its greeting was whole
+    bool has_greeted = false;
     bool has_joined = false;
+  };
+
+  /// How often each of them has happened.
+  struct Counts {
+    std::uint64_t over_connections = 0;
+    std::uint64_t malformed = 0;
+    std::uint64_t silent = 0;
+    std::uint64_t other_versions = 0;
   };
 
   static asio::awaitable<void> serve(std::shared_ptr<Impl> self, NodeId id,
                                      std::shared_ptr<Session> session, std::string bytes) {
     while (true) {
-      session->reader.take(bytes);
-      while (auto message = session->reader.next()) self->hear(id, *session, std::move(*message));
-      if (session->reader.is_malformed()) {
-        write_log(self->log_, LogLevel::warn,
-                  "rendezvous: " + session->channel.peer_address() + " " +
-                      session->reader.problem() + "; its connection was closed");
-        session->close();
-      }
+      self->take(id, *session, std::move(bytes));
       bytes = co_await session->channel.receive();
       if (bytes.empty()) break;
     }
@@ -103,15 +108,64 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     if (self->sessions_.erase(id) > 0) self->apply(NodeGone{id, session->channel.end_reason()});
   }
 
+  void take(NodeId id, Session& session, std::string bytes) {
+    if (!session.has_greeted) {
+      session.opening.append(bytes);
+      const auto greeting = read_greeting(session.opening);
+      if (!greeting) return;
+      if (greeting->is_malformed) return close_for(session, "did not greet as an agent does");
+      if (greeting->version != kProtocolVersion) return refuse(session, greeting->version);
+      session.has_greeted = true;
+      bytes = std::exchange(session.opening, {}).substr(greeting->bytes);
+    }
+    session.reader.take(bytes);
+    while (auto message = session.reader.next()) {
+      hear(id, session, std::move(*message));
+      if (!session.channel.is_open()) return;
+    }
+    if (session.reader.is_malformed()) close_for(session, session.reader.problem());
+  }
+
   void hear(NodeId id, Session& session, NodeMessage message) {
     const bool is_join = std::holds_alternative<Join>(message);
-    // Whoever does not begin by saying who it is, or says it twice, is no agent.
-    if (is_join == session.has_joined) return session.close();
+    if (is_join && session.has_joined) return close_for(session, "joined twice");
+    if (!is_join && !session.has_joined) return close_for(session, "did not begin by joining");
     if (is_join) {
       session.has_joined = true;
+      session.reader.allow(kMessageBytesMax);
       session.join_timer.cancel();
     }
     apply(NodeSays{id, std::move(message)});
+  }
+
+  /// Refused has the same form in all versions.
+  void refuse(Session& session, std::uint32_t version) {
+    const auto reason = objection_to_version(version);
+    std::string bytes;
+    append_message(bytes, Refused{reason});
+    session.channel.send(bytes);
+    warn(counts_.other_versions, "refused " + session.channel.peer_address() + ": " + reason);
+    session.close();
+  }
+
+  void close_for(Session& session, const std::string& why) {
+    warn(counts_.malformed,
+         session.channel.peer_address() + " " + why + "; its connection was closed");
+    session.close();
+  }
+
+  void give_up(Session& session) {
+    warn(counts_.silent, session.channel.peer_address() + " did not join within " +
+                             seconds_text(introduction_timeout_) + "; its connection was closed");
+    session.close();
+  }
+
+  /// Once for each power of two, so that nobody can fill a disk with them.
+  void warn(std::uint64_t& count, const std::string& what) {
+    if (!std::has_single_bit(++count)) return;
+    const std::string times =
+        count == 1 ? "" : " (number " + std::to_string(count) + " of its kind)";
+    write_log(log_, LogLevel::warn, "rendezvous: " + what + times);
   }
 
   void apply(const CoordinatorEvent& event) {
@@ -153,9 +207,11 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   asio::any_io_executor executor_;
+  const std::chrono::milliseconds introduction_timeout_;
   Coordination coordination_;
   std::function<void()> clear_store_;
   Log log_;
+  Counts counts_;
   asio::steady_timer wake_;
   asio::steady_timer over_;  ///< cancelled when the run is over
   std::map<NodeId, std::shared_ptr<Session>> sessions_;

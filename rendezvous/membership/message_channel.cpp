@@ -11,8 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <netinet/tcp.h>
+#include <optional>
 #include <sys/socket.h>
 #include <system_error>
+#include <utility>
 
 namespace ddprun::membership {
 
@@ -51,6 +53,18 @@ struct MessageChannel::State {
     if (!error) local_address = text_of(local.address());
     const auto peer = socket.remote_endpoint(error);
     if (!error) peer_address = text_of(peer.address());
+  }
+
+  /// What has come; empty if the connection has ended, nothing if there is nothing yet.
+  std::optional<std::string> read() {
+    std::array<char, kReadBytes> buffer;
+    const ssize_t count =
+        ::recv(socket.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (count > 0) return std::string(buffer.data(), static_cast<std::size_t>(count));
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    end(count == 0 ? "its connection was closed"
+                   : "its connection broke: " + std::generic_category().message(errno));
+    return std::string();
   }
 
   /// Sends what there is; false if the connection does not take all of it now.
@@ -123,19 +137,17 @@ void MessageChannel::send(std::string_view bytes) {
 
 asio::awaitable<std::string> MessageChannel::receive() {
   const auto state = state_;
-  std::string bytes(kReadBytes, '\0');
-  if (!state->socket.is_open() || state->is_closing) co_return std::string();
-  const auto buffer = asio::buffer(bytes);
-  const auto arrived = co_await state->socket.async_read_some(buffer, kAwait);
-  const auto [error, count] = arrived;
-  if (state->is_closing) co_return std::string();
-  if (error) {
-    state->end(error == asio::error::eof ? "its connection was closed"
-                                         : "its connection broke: " + error.message());
-    co_return std::string();
+  while (state->socket.is_open() && !state->is_closing) {
+    // Most connections are silent most of the time: there is a buffer only for what has come.
+    const auto ready = co_await state->socket.async_wait(tcp::socket::wait_read, kAwait);
+    if (!state->socket.is_open() || state->is_closing) break;
+    if (std::get<0>(ready)) {
+      state->end("its connection broke: " + std::get<0>(ready).message());
+      break;
+    }
+    if (auto bytes = state->read()) co_return std::move(*bytes);
   }
-  bytes.resize(count);
-  co_return bytes;
+  co_return std::string();
 }
 
 void MessageChannel::close() {

@@ -1,5 +1,6 @@
 #include "rendezvous/membership/settings.hpp"
 
+#include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/membership/node_order.hpp"
 
@@ -14,16 +15,30 @@ std::string differs(const std::string& what, const std::string& theirs, const st
          " on the one that hosts the rendezvous";
 }
 
+std::string too_long(const std::string& what, const std::string& text) {
+  return what + " has " + std::to_string(text.size()) + " bytes (at most " +
+         std::to_string(kNameBytesMax) + ")";
+}
+
 std::string range(int least, int most) {
   return std::to_string(least) + ":" + std::to_string(most);
 }
 
 }  // namespace
 
+std::string objection_to_version(std::uint32_t version) {
+  if (version == kProtocolVersion) return {};
+  return differs("the version of the agents' messages", std::to_string(version),
+                 std::to_string(kProtocolVersion));
+}
+
 std::string objection_to(const Join& join, const Settings& settings) {
-  if (join.version != kProtocolVersion) {
-    return differs("the version of the agents' messages", std::to_string(join.version),
-                   std::to_string(kProtocolVersion));
+  if (auto text = objection_to_version(join.version); !text.empty()) return text;
+  if (join.name.size() > kNameBytesMax) return too_long("the node's name", join.name);
+  if (join.role.size() > kNameBytesMax) return too_long("--role", join.role);
+  if (join.local_world_size < 1 || join.local_world_size > kLocalWorkersMax) {
+    return "--nproc_per_node is " + std::to_string(join.local_world_size) +
+           " on this node (from 1 to " + std::to_string(kLocalWorkersMax) + ")";
   }
   if (join.run_id != settings.run_id) {
     return differs("the run (--rdzv_id)", "'" + join.run_id + "'", "'" + settings.run_id + "'");

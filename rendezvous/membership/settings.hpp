@@ -6,6 +6,8 @@
 #include "rendezvous/membership/restart_budget.hpp"
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -32,11 +34,19 @@ struct Settings {
   std::chrono::milliseconds rejoin_timeout = std::chrono::seconds(30);
   /// How long the coordinator waits at the end for the nodes to take leave.
   std::chrono::milliseconds farewell_timeout = std::chrono::seconds(5);
+  /// For a connection to say who it is, after its greeting: an agent does so at once.
+  std::chrono::milliseconds introduction_timeout = std::chrono::seconds(10);
   /// How often operators are told what is being waited for.
   std::chrono::milliseconds waiting_notice = std::chrono::seconds(30);
 
   bool operator==(const Settings&) const = default;
 };
+
+/// Of a node's name and of its role, so that a round of very many nodes fits into a message.
+inline constexpr std::size_t kNameBytesMax = 255;
+
+/// Why a node with this version of the messages cannot take part; empty if it can.
+std::string objection_to_version(std::uint32_t version);
 
 /// Why a node that says this cannot take part in a run with these settings; empty if it can.
 std::string objection_to(const Join& join, const Settings& settings);

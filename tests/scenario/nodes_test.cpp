@@ -122,6 +122,7 @@ TEST_SUITE("nodes") {
     Pair pair(cluster);
     pair.other.signal(SIGKILL);
     REQUIRE(pair.host.read_until_contains("rank 0 of 1, node 0 of 1, restarts 0."));
+    INFO(pair.host.output());
     CHECK(contains(pair.host.output(), "127.0.0.3 is lost: its connection"));
     CHECK(pair.other.wait() == -SIGKILL);
     CHECK(pair.other.leaves_no_process());

@@ -37,12 +37,13 @@ RawClient::~RawClient() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void RawClient::send(std::string_view bytes) const {
+bool RawClient::send(std::string_view bytes) const {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0) return;
+    if (sent < 0) return false;
     bytes.remove_prefix(static_cast<std::size_t>(sent));
   }
+  return true;
 }
 
 std::size_t RawClient::send_some(std::string_view bytes) const {

@@ -15,8 +15,8 @@ class RawClient {
   RawClient& operator=(RawClient&&) = delete;
   ~RawClient();
 
-  /// Sends all; a connection that the other side has closed is no failure.
-  void send(std::string_view bytes) const;
+  /// Sends all; false if the other side has closed the connection, which is no failure.
+  bool send(std::string_view bytes) const;
 
   /// As much of the bytes as the connection takes without waiting; how many those were.
   std::size_t send_some(std::string_view bytes) const;

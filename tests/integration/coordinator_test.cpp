@@ -1,0 +1,243 @@
+// The coordinator's port under peers that are no agents, or bad ones.
+#include "rendezvous/membership/coordinator.hpp"
+
+#include "rendezvous/membership/codec.hpp"
+#include "rendezvous/membership/message_channel.hpp"
+#include "rendezvous/store/store_server.hpp"
+#include "tests/support/raw_client.hpp"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <doctest/doctest.h>
+
+#include <future>
+#include <thread>
+
+using namespace ddprun;
+using namespace ddprun::membership;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Settings settings_of_pair() {
+  return {.run_id = "run", .nodes_min = 2, .nodes_max = 2};
+}
+
+/// Coordinator and store at one port, on a thread of their own.
+class Rendezvous {
+ public:
+  explicit Rendezvous(const Settings& settings = settings_of_pair())
+      : work_(context_.get_executor()),
+        store_(std::make_unique<StoreServer>(context_.get_executor(), store_options())),
+        coordinator_(std::make_unique<Coordinator>(
+            context_.get_executor(), settings, [] {},
+            [this](LogLevel, std::string_view line) { warnings_.emplace_back(line); })) {
+    store_->start();
+    endpoint_ = store_->endpoint();
+    thread_ = std::thread([this] { context_.run(); });
+  }
+
+  ~Rendezvous() {
+    run([this] {
+      coordinator_.reset();
+      store_.reset();
+    });
+    work_.reset();
+    thread_.join();  // every coroutine has ended
+  }
+
+  RawClient connect() const { return RawClient(endpoint_); }
+
+  std::vector<std::string> warnings() {
+    std::vector<std::string> copy;
+    run([&] { copy = warnings_; });
+    return copy;
+  }
+
+ private:
+  StoreServerOptions store_options() {
+    StoreServerOptions options;
+    options.other_greeting = std::string(kGreeting);
+    options.hand_over = [this](int fd, std::string_view bytes) { coordinator_->admit(fd, bytes); };
+    return options;
+  }
+
+  void run(const std::function<void()>& action) {
+    std::promise<void> done;
+    boost::asio::post(context_, [&] {
+      action();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  std::vector<std::string> warnings_;  ///< touched by the thread only
+  boost::asio::io_context context_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  std::unique_ptr<StoreServer> store_;
+  std::unique_ptr<Coordinator> coordinator_;
+  StoreEndpoint endpoint_;
+  std::thread thread_;
+};
+
+std::string bytes_of(const NodeMessage& message) {
+  std::string bytes;
+  append_message(bytes, message);
+  return bytes;
+}
+
+Join join_as(const std::string& name) {
+  return {.run_id = "run", .name = name, .nodes_min = 2, .nodes_max = 2};
+}
+
+/// The next thing that the coordinator says; nothing if it closes the connection or is silent.
+std::optional<CoordinatorMessage> hear(const RawClient& client) {
+  MessageReader<CoordinatorMessage> reader;
+  const auto length = client.receive(sizeof(std::uint32_t));
+  if (length.size() < sizeof(std::uint32_t)) return std::nullopt;
+  std::uint32_t count = 0;
+  for (std::size_t i = length.size(); i-- > 0;) {
+    count = count << 8 | static_cast<unsigned char>(length[i]);
+  }
+  reader.take(length);
+  reader.take(client.receive(count));
+  return reader.next();
+}
+
+template <typename Message>
+bool hears(const RawClient& client) {
+  const auto message = hear(client);
+  return message && std::holds_alternative<Message>(*message);
+}
+
+/// Two nodes of a run, to see that it still can be had.
+void form_a_round(Rendezvous& rendezvous) {
+  const auto first = rendezvous.connect();
+  const auto second = rendezvous.connect();
+  first.send(greeting() + bytes_of(join_as("a")));
+  REQUIRE(hears<Welcome>(first));
+  second.send(greeting() + bytes_of(join_as("b")));
+  REQUIRE(hears<Welcome>(second));
+  CHECK(hears<RoundFormed>(first));
+  CHECK(hears<RoundFormed>(second));
+}
+
+}  // namespace
+
+TEST_SUITE("coordinator") {
+  TEST_CASE("what is no greeting, no message or out of turn costs the connection, and only that") {
+    struct Row {
+      std::string bytes, why;
+    };
+    const std::string big("\xff\xff\xff\x7f", 4);
+    const std::vector<Row> rows = {
+        {"DDPRUN/one\n", "did not greet as an agent does"},
+        {"DDPRUN/\n", "did not greet as an agent does"},
+        {"DDPRUN/" + std::string(300, '1'), "did not greet as an agent does"},
+        {greeting() + big, "sent a message of 2147483647 bytes (at most 4096)"},
+        {greeting() + std::string(4, '\0'), "sent a message of 0 bytes (at most 4096)"},
+        {greeting() + bytes_of(Join{.run_id = std::string(5000, 'x')}), "bytes (at most 4096)"},
+        {greeting() + std::string("\1\0\0\0\7", 5), "sent bytes that are no message of an agent"},
+        {greeting() + bytes_of(Heartbeat{}), "did not begin by joining"},
+        {greeting() + bytes_of(join_as("x")) + big, "2147483647 bytes (at most 4194304)"},
+        {greeting() + bytes_of(join_as("x")) + bytes_of(join_as("x")), "joined twice"},
+    };
+    for (const auto& row : rows) {
+      CAPTURE(row.why);
+      Rendezvous rendezvous;
+      const auto client = rendezvous.connect();
+      client.send(row.bytes);
+      while (hear(client)) continue;
+      CHECK(client.is_closed_by_server());
+      const auto warnings = rendezvous.warnings();
+      REQUIRE(warnings.size() == 1);
+      CHECK(warnings[0].find("127.0.0.1 ") != std::string::npos);
+      CHECK(warnings[0].find(row.why) != std::string::npos);
+      form_a_round(rendezvous);
+    }
+  }
+
+  TEST_CASE("a greeting and a first message may come byte by byte") {
+    Rendezvous rendezvous;
+    const auto client = rendezvous.connect();
+    for (const char byte : greeting() + bytes_of(join_as("slow"))) {
+      client.send(std::string(1, byte));
+    }
+    CHECK(hears<Welcome>(client));
+    CHECK(rendezvous.warnings().empty());
+  }
+
+  TEST_CASE("an agent of another version is told both versions") {
+    Rendezvous rendezvous;
+    const auto client = rendezvous.connect();
+    client.send("DDPRUN/17\nwhatever that version says");
+    const auto answer = hear(client);
+    REQUIRE(answer);
+    REQUIRE(std::holds_alternative<Refused>(*answer));
+    CHECK(std::get<Refused>(*answer).reason ==
+          "the version of the agents' messages is 17 on this node and " +
+              std::to_string(kProtocolVersion) + " on the one that hosts the rendezvous");
+    CHECK(client.is_closed_by_server());
+    form_a_round(rendezvous);
+  }
+
+  TEST_CASE("a peer that hangs up in the middle of a message leaves no trace") {
+    Rendezvous rendezvous;
+    const auto whole = greeting() + bytes_of(join_as("a"));
+    for (std::size_t bytes = 1; bytes < whole.size(); ++bytes) {
+      rendezvous.connect().send(std::string_view(whole).substr(0, bytes));
+    }
+    form_a_round(rendezvous);
+    CHECK(rendezvous.warnings().empty());
+  }
+
+  TEST_CASE("whoever greets and says no more is cut off, with few words about many") {
+    auto settings = settings_of_pair();
+    settings.introduction_timeout = 500ms;
+    settings.lease = 60s;
+    Rendezvous rendezvous(settings);
+    constexpr int kPeers = 1000;
+    std::vector<RawClient> peers;
+    for (int i = 0; i < kPeers; ++i) {
+      peers.push_back(rendezvous.connect());
+      peers.back().send(greeting());
+    }
+    form_a_round(rendezvous);
+    for (const auto& peer : peers) REQUIRE(peer.is_closed_by_server());
+    const auto warnings = rendezvous.warnings();
+    CHECK(warnings.size() == 10);  // 1, 2, 4, ... 512
+    CHECK(warnings.front() ==
+          "rendezvous: 127.0.0.1 did not join within 0.5 s; its connection was closed");
+    CHECK(warnings.back().ends_with("(number 512 of its kind)"));
+  }
+
+  TEST_CASE("a node that joins and is silent loses its place at the end of its lease") {
+    auto settings = settings_of_pair();
+    settings.lease = 300ms;
+    Rendezvous rendezvous(settings);
+    const auto silent = rendezvous.connect();
+    silent.send(greeting() + bytes_of(join_as("silent")));
+    CHECK(hears<Welcome>(silent));
+    CHECK(silent.is_closed_by_server());
+    form_a_round(rendezvous);
+  }
+
+  TEST_CASE("a node that does not read is cut off, and the others go on") {
+    auto settings = settings_of_pair();
+    settings.lease = 60s;
+    Rendezvous rendezvous(settings);
+    const auto deaf = rendezvous.connect();
+    deaf.send(greeting() + bytes_of(join_as("deaf")));
+    // Each is answered; send() returns once the connection is closed.
+    std::string heartbeats;
+    while (heartbeats.size() < (std::size_t{1} << 20)) heartbeats += bytes_of(Heartbeat{1});
+    constexpr int kMegabytesMax = 64;  // more than the bound and the kernel's buffers together
+    int megabytes = 0;
+    while (megabytes < kMegabytesMax && deaf.send(heartbeats)) ++megabytes;
+    CHECK(megabytes >= 16);
+    CHECK(megabytes < kMegabytesMax);
+    form_a_round(rendezvous);
+  }
+}
