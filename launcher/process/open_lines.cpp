@@ -1,6 +1,7 @@
 #include "launcher/process/open_lines.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace ddprun {
 
@@ -20,12 +21,52 @@ std::size_t escape_bytes(std::string_view text) {
   return text.size();
 }
 
-bool continues_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U;
+struct Character {
+  std::size_t bytes = 1;
+  char32_t code = 0;
+};
+
+/// The one at the start of `text`. A byte that begins none stands for itself: terminals show
+/// something in its place.
+Character first_character(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t bytes = lead < 0xc2U ? 1 : lead < 0xe0U ? 2 : lead < 0xf0U ? 3 : 4;
+  if (lead < 0x80U) return {1, lead};
+  if (bytes == 1 || lead > 0xf4U || text.size() < bytes) return {1, U'?'};
+  char32_t code = lead & (0xffU >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if ((byte & 0xc0U) != 0x80U) return {1, U'?'};
+    code = (code << 6U) | (byte & 0x3fU);
+  }
+  return {bytes, code};
 }
 
-bool is_control(char byte) {
-  return static_cast<unsigned char>(byte) < 0x20U || byte == 0x7f;
+/// Of ASCII and of Latin-1; the latter begin escape sequences as ESC does.
+bool is_control(char32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0);
+}
+
+struct CodeRange {
+  char32_t first;
+  char32_t last;
+};
+
+/// What takes two columns, from Unicode's table of East Asian widths. Where only some of a block do
+/// the whole block is here: a row that is cut early does no harm, one that runs over does.
+constexpr CodeRange kWide[] = {
+    {0x1100, 0x115f},   {0x231a, 0x231b},   {0x2329, 0x232a},   {0x23e9, 0x23f3},
+    {0x25fd, 0x25fe},   {0x2600, 0x27bf},   {0x2b1b, 0x2b1c},   {0x2b50, 0x2b55},
+    {0x2e80, 0x303e},   {0x3041, 0xa4cf},   {0xa960, 0xa97c},   {0xac00, 0xd7a3},
+    {0xf900, 0xfaff},   {0xfe10, 0xfe19},   {0xfe30, 0xfe6f},   {0xff01, 0xff60},
+    {0xffe0, 0xffe6},   {0x16fe0, 0x1b2ff}, {0x1f004, 0x1f004}, {0x1f0cf, 0x1f0cf},
+    {0x1f18e, 0x1f19a}, {0x1f1e6, 0x1faff}, {0x20000, 0x3fffd}};
+
+int columns_of(char32_t code) {
+  const bool is_wide = std::any_of(std::begin(kWide), std::end(kWide), [code](CodeRange range) {
+    return code >= range.first && code <= range.last;
+  });
+  return is_wide ? 2 : 1;
 }
 
 }  // namespace
@@ -35,16 +76,17 @@ std::string fit_to_row(std::string_view line, int columns) {
   bool has_colors = false;
   int used = 0;
   while (!line.empty()) {
-    std::size_t bytes = 1;
-    if (line.front() == '\x1b') {
+    auto [bytes, code] = first_character(line);
+    if (code == '\x1b') {
       bytes = escape_bytes(line);
       if (line[bytes - 1] == 'm') {
         row += line.substr(0, bytes);
         has_colors = true;
       }
-    } else if (line.front() == '\t' || !is_control(line.front())) {
-      if (!continues_character(line.front()) && ++used > columns) break;
-      row += line.front() == '\t' ? ' ' : line.front();
+    } else if (code == '\t' || !is_control(code)) {
+      used += columns_of(code);
+      if (used > columns) break;
+      row += code == '\t' ? " " : line.substr(0, bytes);
     }
     line.remove_prefix(bytes);
   }

@@ -42,8 +42,9 @@ class OpenLines {
   int drawn_rows_ = 0;
 };
 
-/// `line` cut to at most `columns` characters (UTF-8 code points), without what would move the
-/// cursor; colours stay and end with the line. A character that takes two columns counts as one.
+/// `line` (UTF-8) cut to at most `columns` columns of a terminal, without what would move the
+/// cursor; colours stay and end with the line. A character that may be wide counts as two columns,
+/// one that combines with the one before it as one: a row may end early but never runs over.
 std::string fit_to_row(std::string_view line, int columns);
 
 }  // namespace ddprun

@@ -110,11 +110,26 @@ TEST_SUITE("a line in a row") {
     CHECK(fit_to_row("", 3).empty());
   }
 
+  TEST_CASE("a character that takes two columns counts as two, and none is cut in half") {
+    CHECK(fit_to_row("\u65e5\u672c\u8a9e", 6) == "\u65e5\u672c\u8a9e");
+    CHECK(fit_to_row("\u65e5\u672c\u8a9e", 5) == "\u65e5\u672c");
+    CHECK(fit_to_row("a\uac00", 2) == "a");
+    CHECK(fit_to_row("\U0001f680ab", 3) == "\U0001f680a");
+    CHECK(fit_to_row("\u00e9\u2588\u2501", 3) == "\u00e9\u2588\u2501");
+  }
+
+  TEST_CASE("bytes that are no characters take a column each") {
+    CHECK(fit_to_row("\xff\xc3|\xe6\x97", 3) == "\xff\xc3|");
+    CHECK(fit_to_row("\x80\x80\x80", 2) == "\x80\x80");
+    CHECK(fit_to_row("\xe6", 2) == "\xe6");
+  }
+
   TEST_CASE("colours stay, take no room and end with the line") {
     CHECK(fit_to_row("\x1b[1;31mabc\x1b[0md", 3) == "\x1b[1;31mabc\x1b[0m\x1b[0m");
   }
 
   TEST_CASE("what would move the cursor goes") {
     CHECK(fit_to_row("a\x1b[Ab\x1b[2Kc\b\ad\te\x1b(f\x1b[", 80) == "abcd ef");
+    CHECK(fit_to_row("a\u009bAb", 80) == "aAb");
   }
 }
