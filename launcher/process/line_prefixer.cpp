@@ -63,8 +63,8 @@ void LinePrefixer::add(std::string& out, std::string_view segment, TimePoint now
 
 void LinePrefixer::append(std::string& out, std::string_view text, TimePoint now) {
   // A full line is broken only if it goes on.
-  while (partial_.size() + text.size() > kConsoleLineBytesMax) {
-    const auto room = kConsoleLineBytesMax - partial_.size();
+  while (flushed_bytes_ + partial_.size() + text.size() > kConsoleLineBytesMax) {
+    const auto room = kConsoleLineBytesMax - flushed_bytes_ - partial_.size();
     partial_.append(text.substr(0, room));
     text.remove_prefix(room);
     end_line(out);
@@ -95,6 +95,7 @@ void LinePrefixer::end_line(std::string& out) {
 
 void LinePrefixer::forget_line() {
   partial_.clear();
+  flushed_bytes_ = 0;
   has_return_ = is_rewritten_ = is_shown_ = is_inside_line_ = false;
 }
 
@@ -132,6 +133,7 @@ std::string LinePrefixer::flush() {
     is_inside_line_ = false;
     is_shown_ = true;
   } else {
+    flushed_bytes_ += partial_.size();
     partial_.clear();
     is_inside_line_ = true;
   }

@@ -58,7 +58,10 @@ class LinePrefixer {
 
   /// Somebody else wrote to the console since flush(): the line cannot be continued and the next
   /// bytes begin a new one.
-  void interrupt() { is_inside_line_ = false; }
+  void interrupt() {
+    is_inside_line_ = false;
+    flushed_bytes_ = 0;
+  }
 
   /// True after flush() of a prompt, until the line ends.
   bool is_inside_line() const { return is_inside_line_; }
@@ -74,11 +77,12 @@ class LinePrefixer {
 
   LinePrefix prefix_;
   TimeStamp stamp_;
-  TimePoint began_{};          ///< the line, or its present state
-  std::string partial_;        ///< at most kConsoleLineBytesMax; without what flush() has returned
-  bool has_return_ = false;    ///< after partial_; the next byte tells what it means
-  bool is_rewritten_ = false;  ///< there was a state before this one
-  bool is_shown_ = false;      ///< flush() has returned this state as a line
+  TimePoint began_{};              ///< the line, or its present state
+  std::string partial_;            ///< without what flush() has returned of the line
+  std::size_t flushed_bytes_ = 0;  ///< with partial_ at most kConsoleLineBytesMax
+  bool has_return_ = false;        ///< after partial_; the next byte tells what it means
+  bool is_rewritten_ = false;      ///< there was a state before this one
+  bool is_shown_ = false;          ///< flush() has returned this state as a line
   bool is_inside_line_ = false;
 };
 

@@ -52,6 +52,20 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.flush().empty());
   }
 
+  TEST_CASE("what has been flushed of a line counts towards its limit") {
+    LinePrefixer prefixer(">");
+    const std::string half(kConsoleLineBytesMax / 2, 'x');
+    CHECK(prefixer.take(half, kNow).empty());
+    CHECK(prefixer.flush() == ">" + half);
+    CHECK(prefixer.take(half, kNow).empty());
+    CHECK(prefixer.flush() == half);
+    CHECK(prefixer.take("y\n", kNow) == "\n>y\n");
+    CHECK(prefixer.take(half, kNow).empty());
+    CHECK(prefixer.flush() == ">" + half);
+    prefixer.interrupt();
+    CHECK(prefixer.take(half + half + "\n", kNow) == ">" + half + half + "\n");
+  }
+
   TEST_CASE("an interrupted line begins again with the prefix") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("10%", kNow).empty());
