@@ -9,44 +9,22 @@ tensors. Unit tests that run ddprun themselves derive from RunTest.
 The workers' interpreter is PYTHON_EXEC, by default Debian's. Without a PyTorch in it, a test ends
 with 77, which CTest shows as skipped.
 """
-import ctypes
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from orphans import LOOK_AGAIN, adopt_orphans, end_children, living_children
+
 INTERPRETER = os.environ.get("PYTHON_EXEC", "/usr/bin/python3")
 TIME_LIMIT = 200.0  # seconds; less than CTest's TIMEOUT, so that the output is shown
 GRACE = 20.0  # for a ddprun that is told to end after that
-LOOK_AGAIN = 0.02  # seconds
 SKIPPED = 77
-PR_SET_CHILD_SUBREAPER = 36
-
-
-def adopt_orphans():
-    """Makes the processes of a run whose parents are gone children of this one."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
-
-
-def living_children():
-    """Process ids and command lines of this process' children that have not ended."""
-    children = {}
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(parent) == os.getpid() and state not in "ZX":
-            children[int(folder.name)] = command.strip()
-    return children
 
 
 def wait_until(condition):
@@ -93,11 +71,7 @@ class Run:
         except subprocess.TimeoutExpired:
             left.append(f"ddprun itself, after {time_limit} s")
             self._end()
-        while orphans := living_children():
-            for pid, command in orphans.items():
-                left.append(f"process {pid}: {command}")
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+        left += end_children()
         # A socket lives as long as a process that has it; a file does not. What PyTorch has
         # compiled it keeps for its next programs.
         left += [f"file {path}" for path in self._temporary.rglob("*")

@@ -11,6 +11,8 @@ import tempfile
 import time
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from orphans import adopt_orphans, end_children
 from terminal import TIME_LIMIT, Terminal
 
 DDPRUN = sys.argv.pop(1)
@@ -62,12 +64,17 @@ class JobControlTest(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="ddprun-job-")
         self.addCleanup(scratch.cleanup)
+        self.addCleanup(self.check_that_nothing_is_left)
         self.folder = pathlib.Path(scratch.name)
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.folder)
         self.shell = Terminal(["bash", "--norc", "--noprofile", "-i"], columns=200,
                               environment={"PS1": "$ ", "HISTFILE": "", "LC_ALL": "C"})
         self.addCleanup(self.shell.close)
+
+    def check_that_nothing_is_left(self):
+        """Of a run whose shell has gone; what ends by itself gets the time for it."""
+        self.assertEqual(end_children(TIME_LIMIT), [])
 
     def start(self, script, *options):
         """Two workers in the foreground of the shell; returns the pids in `names` files."""
@@ -162,4 +169,5 @@ class JobControlTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    adopt_orphans()
     unittest.main()

@@ -12,6 +12,8 @@ import tempfile
 import textwrap
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from orphans import adopt_orphans, end_children
 from terminal import Terminal
 
 DDPRUN = sys.argv.pop(1)
@@ -50,9 +52,13 @@ class OutputTest(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="ddprun-output-")
         self.addCleanup(scratch.cleanup)
+        self.addCleanup(self.check_that_nothing_is_left)
         self.folder = pathlib.Path(scratch.name)
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.folder)
+
+    def check_that_nothing_is_left(self):
+        self.assertEqual(end_children(), [])
 
     def command(self, script, *options):
         (self.folder / "worker.py").write_text(script)
@@ -240,4 +246,5 @@ class OutputTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    adopt_orphans()
     unittest.main()

@@ -1,0 +1,46 @@
+"""What a run leaves behind. Processes whose parents are gone become children of the test, which
+finds and ends them."""
+import ctypes
+import os
+import pathlib
+import signal
+import time
+
+LOOK_AGAIN = 0.02  # seconds
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans():
+    """Makes the processes of a run whose parents are gone children of this one."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def living_children():
+    """Process ids and command lines of this process' children that have not ended."""
+    children = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(parent) == os.getpid() and state not in "ZX":
+            children[int(folder.name)] = command.strip()
+    return children
+
+
+def end_children(time_limit=0.0):
+    """Kills all children that have not ended by themselves in time, and their children; returns
+    what they were."""
+    deadline = time.monotonic() + time_limit
+    while living_children() and time.monotonic() < deadline:
+        time.sleep(LOOK_AGAIN)
+    left = []
+    while children := living_children():
+        for pid, command in children.items():
+            left.append(f"process {pid}: {command}")
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return left
