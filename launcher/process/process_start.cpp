@@ -15,6 +15,7 @@ namespace {
 // How much more likely than the agent a worker is to be killed when memory runs out, in
 // thousandths of the memory.
 constexpr int kOomScoreAboveAgent = 100;
+
 std::vector<const char*> pointers_to(const std::vector<std::string>& strings) {
   std::vector<const char*> pointers;
   pointers.reserve(strings.size() + 1);
