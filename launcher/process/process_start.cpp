@@ -191,8 +191,9 @@ std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& req
   namespace steps = start_steps;
   return launcher(
       program, arguments.data(), steps::DieWithParent{request.outlives_agent ? 0 : ::getpid()},
-      steps::OwnSession{}, steps::Signals{.are_ignored = request.outlives_agent},
-      EnterCgroupIfOutside{}, steps::Placement{cpu_mask, node_mask, score},
+      steps::LetAgentTrace{::getpid()}, steps::OwnSession{},
+      steps::Signals{.are_ignored = request.outlives_agent}, EnterCgroupIfOutside{},
+      steps::Placement{cpu_mask, node_mask, score},
       steps::StandardStreams{input, request.standard_output, request.standard_error},
       steps::OtherDescriptors{request.kept_descriptor, highest_descriptor()},
       steps::OpenFiles{worker_limit(request.open_files_max)}, steps::Folder{request.folder});

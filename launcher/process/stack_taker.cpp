@@ -117,6 +117,7 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
     if (!found.problem.empty()) taken.problems.push_back(to_string(means) + ": " + found.problem);
     if (found.text.empty()) continue;
     taken.means.push_back(to_string(means));
+    taken.was_ended = means == StackMeans::faulthandler;
     // What was tried for its better view of the program comes first.
     text = found.text + (text.empty() ? "" : "\n" + text);
     has_enough = is_enough(means, facts);

@@ -42,6 +42,19 @@ struct DieWithParent {
   }
 };
 
+/// Debuggers that the agent starts may look at the child where the kernel lets processes be traced
+/// by their ancestors alone (Yama). Kernels without such a rule do not know the request.
+struct LetAgentTrace {
+  static constexpr StartStep kStep = StartStep::parent_death;  // never fails
+  pid_t agent;
+
+  template <typename Launcher, typename Path>
+  error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
+    ::syscall(SYS_prctl, PR_SET_PTRACER, static_cast<unsigned long>(agent), 0, 0, 0);
+    return {};
+  }
+};
+
 struct OwnSession {
   static constexpr StartStep kStep = StartStep::session;
 

@@ -127,6 +127,7 @@ struct StacksTaken {
   std::vector<std::string> problems;  ///< with the means that did not work
   std::filesystem::path file{};       ///< that has them all; empty: none is kept
   std::vector<std::string> lines;     ///< the first of them
+  bool was_ended = false;             ///< the means ended the worker
 
   bool operator==(const StacksTaken&) const = default;
 };

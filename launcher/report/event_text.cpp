@@ -84,7 +84,8 @@ EventLine line(const WorkersKilled& event) {
 
 EventLine line(const StacksTaken& event) {
   std::string text = "stacks of " + rank_and_pid(event.rank, event.pid) + " by " +
-                     join(event.means, " and ") + ", " + event.reason;
+                     join(event.means, " and ") + (event.was_ended ? ", which ended it, " : ", ") +
+                     event.reason;
   for (const auto& problem : event.problems) text += "; " + problem;
   if (!event.file.empty()) text += ": " + event.file.string();
   return {LogLevel::warn, event.attempt, text};

@@ -136,9 +136,11 @@ Json fields(const WorkersKilled& event) {
 }
 
 Json fields(const StacksTaken& event) {
-  return {{"event", "stacks_taken"},    {"attempt", event.attempt},         {"rank", event.rank},
-          {"pid", event.pid},           {"reason", event.reason},           {"means", event.means},
-          {"problems", event.problems}, {"file", path_or_null(event.file)}, {"lines", event.lines}};
+  return {{"event", "stacks_taken"},    {"attempt", event.attempt},
+          {"rank", event.rank},         {"pid", event.pid},
+          {"reason", event.reason},     {"means", event.means},
+          {"problems", event.problems}, {"file", path_or_null(event.file)},
+          {"lines", event.lines},       {"was_ended", event.was_ended}};
 }
 
 Json fields(const RestartDecided& event) {

@@ -196,6 +196,7 @@ TEST_SUITE("stacks of workers") {
     const auto& taken = patient.bench.history().stacks[0];
     INFO(text_of(taken));
     CHECK(taken.means == std::vector<std::string>{"faulthandler"});
+    CHECK(taken.was_ended);
     CHECK(contains(text_of(taken), "in wait_in_c"));
     CHECK(contains(patient.bench.console(), "in wait_in_c"));
     const auto& exit = patient.bench.history().exit_of(0);
@@ -217,6 +218,7 @@ TEST_SUITE("stacks of workers") {
       if (contains(text_of(taken), "not permitted")) return;
       CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
       CHECK(taken.problems.empty());
+      CHECK_FALSE(taken.was_ended);
       CHECK(contains(text_of(taken), "in wait_in_c"));
       CHECK(contains(text_of(taken), "in wait_in_thread"));
       CHECK(open_descriptors() == descriptors);

@@ -112,7 +112,7 @@ TEST_SUITE("json lines") {
                      .problems = {"py-spy: refused"},
                      .lines = {"#0 main"}},
          R"({"event":"stacks_taken","attempt":1,"rank":0,"pid":7,"reason":"why","means":["gdb"],)"
-         R"("problems":["py-spy: refused"],"file":null,"lines":["#0 main"]})"},
+         R"("problems":["py-spy: refused"],"file":null,"lines":["#0 main"],"was_ended":false})"},
         {RestartDecided{2, "why", 1500ms},
          R"({"event":"restart_decided","next_attempt":2,"reason":"why","delay_seconds":1.5})"},
         {SignalReceived{SIGUSR1, "forwarded"},

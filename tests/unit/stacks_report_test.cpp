@@ -51,6 +51,9 @@ TEST_SUITE("stacks in reports") {
               .ends_with("; py-spy: refused: /logs/stacks.txt\n"));
     auto printed = taken(0, "");
     printed.means = {"faulthandler"};
+    printed.was_ended = true;
+    CHECK(shown({}, {printed}).find("by faulthandler, which ended it, still running") !=
+          std::string::npos);
     CHECK(shown({}, {printed}).find("[rank 0]") == std::string::npos);
     CHECK(shown({.level = LogLevel::error}, {taken(3, "")}).empty());
   }
