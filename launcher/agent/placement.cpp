@@ -2,6 +2,7 @@
 
 #include "launcher/agent/blame.hpp"
 #include "launcher/agent/restart_policy.hpp"
+#include "launcher/config/identity.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/exit_record.hpp"
@@ -54,7 +55,14 @@ membership::Join make_join(const LaunchPlan& plan, bool is_host) {
           .nodes_min = nodes.settings.nodes_min,
           .nodes_max = nodes.settings.nodes_max,
           .max_restarts = plan.max_restarts,
-          .is_host = is_host};
+          .is_host = is_host,
+          .config_hash = plan.config_hash};
+}
+
+void explain(membership::Refused& refused, const std::string& config_text) {
+  if (refused.config.empty()) return;
+  const auto difference = first_difference(config_text, refused.config);
+  if (!difference.empty()) refused.reason += "; it differs first in " + difference;
 }
 
 NodePlacement make_placement(const membership::RoundFormed& round, const std::string& store_host) {

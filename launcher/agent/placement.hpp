@@ -13,6 +13,9 @@ namespace ddprun {
 /// What this node says of itself.
 membership::Join make_join(const LaunchPlan& plan, bool is_host);
 
+/// Adds where this node's configuration differs from the one of the node that refuses it.
+void explain(membership::Refused& refused, const std::string& config_text);
+
 /// `store_host`: by which this node reached the store.
 NodePlacement make_placement(const membership::RoundFormed& round, const std::string& store_host);
 

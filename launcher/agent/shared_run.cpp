@@ -16,7 +16,6 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -157,7 +156,9 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   void act(const Connect& connect) {
     asio::co_spawn(surroundings_.executor, keep_connection(shared_from_this(), connect.not_before),
-                   asio::detached);
+                   [self = shared_from_this()](const std::exception_ptr& failure) {
+                     if (failure) self->give_up_connection(failure);
+                   });
   }
 
   void act(const Disconnect&) { channel_.reset(); }
@@ -197,6 +198,12 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   // The connection.
 
+  /// For a reason of our own, like a lack of memory: another one is tried as after any loss.
+  void give_up_connection(const std::exception_ptr& failure) {
+    channel_.reset();
+    apply(ConnectionLost{failure_text(failure)});
+  }
+
   static asio::awaitable<void> keep_connection(std::shared_ptr<Impl> self, Time not_before) {
     asio::steady_timer pause(self->surroundings_.executor, not_before);
     co_await pause.async_wait(kAwait);
@@ -225,6 +232,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       }
       reader.take(bytes);
       while (auto message = reader.next()) {
+        if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_text);
         apply(CoordinatorSays{std::move(*message)});
         if (channel_ != channel) break;
       }

@@ -24,6 +24,8 @@ class NodesPlanner {
     const auto conf = read_rdzv_conf(options_.rdzv_conf, problems_);
     plan_.settings = conf.settings;
     plan_.settings.run_id = run_id_of_nodes(options_);
+    plan_.settings.config_hash = options_.from_config.hash;
+    plan_.settings.config_text = options_.from_config.text;
     plan_.settings.nodes_min = options_.nnodes.least;
     plan_.settings.nodes_max = options_.nnodes.most;
     plan_.settings.restarts.max_restarts = options_.max_restarts;

@@ -27,8 +27,8 @@ template <typename M>
 auto fields(M& m) {
   if constexpr (is<Join>(static_cast<M*>(nullptr))) {
     return std::tie(m.version, m.run_id, m.name, m.node_rank, m.local_world_size, m.role,
-                    m.nodes_min, m.nodes_max, m.max_restarts, m.is_host, m.last_round,
-                    m.restarts_used);
+                    m.nodes_min, m.nodes_max, m.max_restarts, m.is_host, m.config_hash,
+                    m.last_round, m.restarts_used);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.record);
   } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr)) ||
@@ -39,7 +39,7 @@ auto fields(M& m) {
   } else if constexpr (is<Leave>(static_cast<M*>(nullptr))) {
     return std::tie(m.reason, m.signal);
   } else if constexpr (is<Refused>(static_cast<M*>(nullptr))) {
-    return std::tie(m.reason);
+    return std::tie(m.reason, m.config);
   } else if constexpr (is<Waiting>(static_cast<M*>(nullptr))) {
     return std::tie(m.text);
   } else if constexpr (is<Welcome>(static_cast<M*>(nullptr))) {

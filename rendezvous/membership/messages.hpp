@@ -41,9 +41,10 @@ struct Join {
   int nodes_min = 1;
   int nodes_max = 1;
   int max_restarts = 0;
-  bool is_host = false;   ///< the agent beside the coordinator
-  int last_round = -1;    ///< highest that it has taken part in; -1: none
-  int restarts_used = 0;  ///< as it knows them from then
+  bool is_host = false;       ///< the agent beside the coordinator
+  std::string config_hash{};  ///< of its configuration file; empty: it has none
+  int last_round = -1;        ///< highest that it has taken part in; -1: none
+  int restarts_used = 0;      ///< as it knows them from then
 
   bool operator==(const Join&) const = default;
 };
@@ -94,6 +95,7 @@ struct Welcome {
 /// The node cannot take part; trying again is of no use.
 struct Refused {
   std::string reason;
+  std::string config{};  ///< the other side's configuration, if that is the difference
 
   bool operator==(const Refused&) const = default;
 };

@@ -20,6 +20,18 @@ std::string too_long(const std::string& what, const std::string& text) {
          std::to_string(kNameBytesMax) + ")";
 }
 
+std::string other_config(const Join& join, const Settings& settings) {
+  if (join.config_hash.empty()) {
+    return "this node has no configuration file (--config), the one that hosts the rendezvous has";
+  }
+  if (settings.config_hash.empty()) {
+    return "this node has a configuration file (--config), the one that hosts the rendezvous has "
+           "none";
+  }
+  return "the configuration file (--config) is another one than on the node that hosts the "
+         "rendezvous";
+}
+
 std::string range(int least, int most) {
   return std::to_string(least) + ":" + std::to_string(most);
 }
@@ -43,6 +55,7 @@ std::string objection_to(const Join& join, const Settings& settings) {
   if (join.run_id != settings.run_id) {
     return differs("the run (--rdzv_id)", "'" + join.run_id + "'", "'" + settings.run_id + "'");
   }
+  if (join.config_hash != settings.config_hash) return other_config(join, settings);
   if (join.nodes_min != settings.nodes_min || join.nodes_max != settings.nodes_max) {
     return differs("--nnodes", range(join.nodes_min, join.nodes_max),
                    range(settings.nodes_min, settings.nodes_max));

@@ -17,6 +17,8 @@ using Time = std::chrono::steady_clock::time_point;
 
 struct Settings {
   std::string run_id;
+  std::string config_hash{};  ///< of the configuration file that all nodes must have; empty: none
+  std::string config_text{};  ///< that file
   int nodes_min = 1;
   int nodes_max = 1;
   RestartSettings restarts{};

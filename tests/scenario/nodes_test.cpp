@@ -11,6 +11,7 @@ using ddprun::test::Cluster;
 using ddprun::test::contains;
 using ddprun::test::count;
 using ddprun::test::Program;
+using ddprun::test::read_file;
 using ddprun::test::TemporaryFolder;
 using ddprun::test::write_file;
 
@@ -243,6 +244,33 @@ TEST_SUITE("nodes") {
     auto& right = cluster.start(5);
     CHECK(right.wait() == 0);
     CHECK(host.wait() == 0);
+  }
+
+  TEST_CASE("nodes with the same configuration file find each other, another one is refused") {
+    const auto file = std::string(DDPRUN_SOURCE_DIR) + "/configs/two_nodes.json";
+    const TemporaryFolder folder;
+    auto text = read_file(file);
+    text.replace(text.find("--epochs=8"), 10, "--epochs=9");
+    write_file(folder / "changed.json", text);
+    const auto port = std::to_string(ddprun::test::free_port());
+    const auto start = [&](const std::string& config, int number) {
+      return Program(ddprun::test::launch(
+          {"--config=" + config, "--node_name=node" + std::to_string(number), "--nproc_per_node=1",
+           "--master_addr=127.0.0.2", "--master_port=" + port,
+           "--local_addr=127.0.0." + std::to_string(number + 1)},
+          "echo \"rank $RANK of $WORLD_SIZE\""));
+    };
+    auto host = start(file, 1);
+    REQUIRE(host.read_until_contains("hosts the rendezvous"));
+    auto changed = start(folder / "changed.json", 2);
+    CHECK(changed.wait() == 1);
+    CHECK(contains(changed.output(),
+                   "it differs first in job.command[2]: the text \"--epochs=9\" here, "
+                   "the text \"--epochs=8\" there"));
+    auto same = start(file, 2);
+    CHECK(same.wait() == 0);
+    CHECK(host.wait() == 0);
+    CHECK(contains(same.output(), "rank 1 of 2"));
   }
 
   TEST_CASE("a name that is not known yet is looked up again until a signal ends that") {

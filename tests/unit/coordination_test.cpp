@@ -90,6 +90,11 @@ TEST_SUITE("coordination") {
         {[](Join& j) { j.version = 9; }, "the version of the agents' messages is 9"},
         {[](Join& j) { j.run_id = "other"; },
          "the run (--rdzv_id) is 'other' on this node and 'run'"},
+        {[](Join& j) { j.config_hash = "h"; }, "this node has a configuration file (--config)"},
+        {[](Join& j) { j.name = std::string(256, 'n'); }, "name has 256 bytes (at most 255)"},
+        {[](Join& j) { j.role = std::string(256, 'r'); }, "--role has 256 bytes (at most 255)"},
+        {[](Join& j) { j.local_world_size = 0; }, "--nproc_per_node is 0 on this node"},
+        {[](Join& j) { j.local_world_size = 1025; }, "(from 1 to 1024)"},
         {[](Join& j) { j.nodes_max = 4; }, "--nnodes is 2:4 on this node and 2:2"},
         {[](Join& j) { j.max_restarts = 5; }, "--max_restarts is 5 on this node and 0"},
     };
@@ -102,6 +107,27 @@ TEST_SUITE("coordination") {
       CHECK(talk.told<Refused>(id)[0].reason.find(text) != std::string::npos);
       CHECK(talk.has<HangUp>());
     }
+  }
+
+  TEST_CASE("only a node with another configuration is shown the right one") {
+    auto with_config = settings(2, 2);
+    with_config.config_hash = "right";
+    with_config.config_text = "{}";
+    Talk talk(with_config);
+    Join join = talk.join_of("a");
+    talk.say(1, join, 0);
+    CHECK(talk.told<Refused>(1) ==
+          std::vector{Refused{"this node has no configuration file (--config), the one that hosts "
+                              "the rendezvous has"}});
+    join.config_hash = "wrong";
+    talk.say(2, join, 0);
+    CHECK(talk.told<Refused>(2) ==
+          std::vector{Refused{"the configuration file (--config) is another one than on the node "
+                              "that hosts the rendezvous",
+                              "{}"}});
+    join.config_hash = "right";
+    talk.say(3, join, 0);
+    CHECK(talk.told<Welcome>(3).size() == 1);
   }
 
   TEST_CASE("a rank that two nodes want is refused to the second") {

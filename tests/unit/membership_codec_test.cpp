@@ -26,6 +26,7 @@ const std::vector<NodeMessage> kFromNodes = {
          .nodes_max = 4,
          .max_restarts = 2,
          .is_host = true,
+         .config_hash = "85944171f73967e8",
          .last_round = 5,
          .restarts_used = 1},
     Heartbeat{77},
@@ -36,7 +37,7 @@ const std::vector<NodeMessage> kFromNodes = {
 
 const std::vector<CoordinatorMessage> kFromCoordinator = {
     Welcome{std::chrono::milliseconds(1500)},
-    Refused{"no"},
+    Refused{"no", "{}"},
     HeartbeatAnswer{78},
     Waiting{"1 node"},
     RoundFormed{

@@ -1,0 +1,170 @@
+// What the options about nodes mean in a run of several, and what is refused.
+#include "launcher/plan/many_nodes.hpp"
+
+#include "launcher/plan/rdzv_conf.hpp"
+#include "rendezvous/base/text.hpp"
+#include "tests/support/hosts.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Planned {
+  NodesPlan plan;
+  std::vector<std::string> problems;
+};
+
+Planned planned(Words arguments) {
+  arguments.insert(arguments.end(), {"--no_python", "/bin/true"});
+  Planned result;
+  result.plan = plan_nodes(options_of(arguments), "machine", result.problems);
+  return result;
+}
+
+struct Place {
+  Words arguments;
+  std::string endpoint;
+  std::optional<bool> is_host;
+  std::string name;
+  int node_rank;
+};
+
+const Place kPlaces[] = {
+    {{"--nnodes=2", "--master_addr=a"}, "a:29500", true, "machine", 0},
+    {{"--nnodes=2", "--master_addr=a", "--node_rank=1"}, "a:29500", false, "machine", 1},
+    {{"--nnodes=2", "--master_addr=a", "--master_port=7"}, "a:7", true, "machine", 0},
+    {{"--nnodes=2", "--rdzv_endpoint=b:8"}, "b:8", true, "machine", 0},
+    {{"--nnodes=2", "--master_addr=a", "--rdzv_endpoint=b:8"}, "a:8", true, "machine", 0},
+    {{"--nnodes=2", "--master_addr=a", "--rdzv_conf=rank=1"}, "a:29500", false, "machine", 1},
+    {{"--nnodes=2", "--master_addr=a", "--rdzv_conf=is_host=0"}, "a:29500", false, "machine", 0},
+    {{"--nnodes=1:4", "--rdzv_backend=c10d", "--rdzv_endpoint=b"}, "b:29400", {}, "machine", -1},
+    {{"--nnodes=4", "--rdzv_backend=c10d", "--rdzv_endpoint=b:8", "--node_rank=3"},
+     "b:8",
+     {},
+     "machine",
+     3},
+    {{"--nnodes=4", "--rdzv_backend=c10d", "--rdzv_endpoint=b", "--local_addr=10.0.0.1"},
+     "b:29400",
+     {},
+     "10.0.0.1",
+     -1},
+};
+
+struct Refusal {
+  Words arguments;
+  std::string text;
+};
+
+const Refusal kRefusals[] = {
+    {{"--nnodes=2"}, "--master_addr: is missing; all nodes must be told the same address"},
+    {{"--nnodes=2", "--rdzv_backend=c10d"}, "--rdzv_endpoint: is missing"},
+    {{"--nnodes=1:2", "--master_addr=a"}, "--nnodes=1:2: --rdzv_backend=static has a fixed number"},
+    {{"--nnodes=2", "--master_addr=a", "--node_rank=2"}, "--node_rank=2: there are 2 nodes"},
+    {{"--nnodes=2", "--master_addr=a", "--master_port=0"}, "the port must be known to all nodes"},
+    {{"--nnodes=2", "--master_addr=a", "--standalone"}, "--standalone: that is a run of one node"},
+    {{"--nnodes=2", "--rdzv_backend=etcd"}, "--rdzv_backend=etcd: is not supported; use c10d"},
+    {{"--nnodes=2", "--rdzv_backend=zeus"}, "--rdzv_backend=zeus: is neither static nor c10d"},
+};
+
+struct Setting {
+  std::map<std::string, std::string> conf;
+  std::chrono::milliseconds membership::Settings::*time;
+  std::chrono::milliseconds value;
+};
+
+const Setting kSettings[] = {
+    {{}, &membership::Settings::join_timeout, 600s},
+    {{{"timeout", "5"}}, &membership::Settings::join_timeout, 5s},
+    {{{"timeout", "5"}, {"join_timeout", "6"}}, &membership::Settings::join_timeout, 6s},
+    {{{"last_call_timeout", "0.2"}}, &membership::Settings::last_call_timeout, 200ms},
+    {{{"exit_barrier_timeout", "0"}}, &membership::Settings::exit_barrier_timeout, 0s},
+    {{{"rejoin_timeout", "7"}}, &membership::Settings::rejoin_timeout, 7s},
+    {{}, &membership::Settings::lease, 3s},
+    {{{"keep_alive_interval", "5"}}, &membership::Settings::lease, 15s},
+    {{{"keep_alive_interval", "5"}, {"keep_alive_max_attempt", "2"}},
+     &membership::Settings::lease,
+     10s},
+    {{{"keep_alive_interval", "5"}, {"lease_timeout", "4"}}, &membership::Settings::lease, 4s},
+    {{{"lease_timeout", "0.2"}}, &membership::Settings::lease, 200ms},
+};
+
+struct BadSetting {
+  std::string key, value, text;
+};
+
+const BadSetting kBadSettings[] = {
+    {"lease_timeout", "0.1", "a node that is busy for a moment would be taken for lost"},
+    {"join_timeout", "soon", "--rdzv_conf=join_timeout=soon: "},
+    {"join_timout", "5", "--rdzv_conf=join_timout=5: unknown key; did you mean join_timeout?"},
+    {"keep_alive_max_attempt", "0", "is not an integer from 1 to 1000"},
+    {"is_host", "maybe", "--rdzv_conf=is_host=maybe: "},
+    {"rank", "-1", "is not an integer from 0 to 1000000"},
+    {"store_type", "file", "the only store is tcp"},
+    {"read_timeout", "x", "--rdzv_conf=read_timeout=x: "},
+};
+
+}  // namespace
+
+TEST_SUITE("options about nodes") {
+  TEST_CASE("options say where the rendezvous is, who hosts it and which place is wanted") {
+    for (const auto& row : kPlaces) {
+      CAPTURE(join(row.arguments, " "));
+      const auto [plan, problems] = planned(row.arguments);
+      CHECK(join(problems, "; ") == "");
+      CHECK(plan.endpoint_host + ":" + std::to_string(plan.endpoint_port) == row.endpoint);
+      CHECK(plan.is_host == row.is_host);
+      CHECK(plan.name == row.name);
+      CHECK(plan.node_rank == row.node_rank);
+    }
+  }
+
+  TEST_CASE("what cannot be done with several nodes is said") {
+    for (const auto& row : kRefusals) {
+      const auto problems = join(planned(row.arguments).problems, "; ");
+      CAPTURE(problems);
+      CHECK(problems.find(row.text) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("all nodes agree on numbers, restarts, the run's name and the configuration") {
+    auto options = options_of({"--nnodes=2:3", "--rdzv_backend=c10d", "--rdzv_endpoint=b",
+                               "--max_restarts=4", "--no_python", "/bin/true"});
+    options.from_config.hash = "h";
+    options.from_config.text = "{}";
+    std::vector<std::string> problems;
+    const auto settings = plan_nodes(options, "machine", problems).settings;
+    CHECK(problems.empty());
+    CHECK(settings.nodes_min == 2);
+    CHECK(settings.nodes_max == 3);
+    CHECK(settings.restarts.max_restarts == 4);
+    CHECK(settings.run_id == "none");
+    CHECK(settings.config_hash == "h");
+    CHECK(settings.config_text == "{}");
+    CHECK(has_many_nodes(options));
+    CHECK_FALSE(has_many_nodes(options_of({"--no_python", "/bin/true"})));
+    options.rdzv_id = "mine";
+    CHECK(run_id_of_nodes(options) == "mine");
+  }
+
+  TEST_CASE("the keys of --rdzv_conf set times, and the more special ones win") {
+    for (const auto& row : kSettings) {
+      std::vector<std::string> problems;
+      CHECK(read_rdzv_conf(row.conf, problems).settings.*row.time == row.value);
+      CHECK(problems.empty());
+    }
+  }
+
+  TEST_CASE("each wrong value of --rdzv_conf is named") {
+    for (const auto& row : kBadSettings) {
+      std::vector<std::string> problems;
+      read_rdzv_conf({{row.key, row.value}}, problems);
+      REQUIRE(problems.size() == 1);
+      CAPTURE(problems[0]);
+      CHECK(problems[0].find(row.text) != std::string::npos);
+    }
+  }
+}

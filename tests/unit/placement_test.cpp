@@ -1,0 +1,169 @@
+// What nodes tell each other of their workers, and what they make of it.
+#include "launcher/agent/placement.hpp"
+
+#include "launcher/report/exit_record.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+using namespace ddprun;
+
+namespace {
+
+/// Three nodes of different sizes and two roles.
+membership::RoundFormed round_for(int node_rank) {
+  return {.round = 4,
+          .restarts_used = 1,
+          .nodes = {{"a", "x", 2}, {"b", "y", 1}, {"c", "x", 3}},
+          .node_rank = node_rank};
+}
+
+WorkerExited exit_of_rank(int rank) {
+  WorkerExited exit;
+  exit.attempt = 2;
+  exit.rank = rank;
+  exit.local_rank = 1;
+  exit.pid = 4711;
+  exit.exit_code = 3;
+  exit.ran_seconds = 1.5;
+  return exit;
+}
+
+WorkerExited full_exit() {
+  auto exit = exit_of_rank(5);
+  exit.node = "b";
+  exit.exit_code = 0;
+  exit.signal = SIGSEGV;
+  exit.is_out_of_memory = true;
+  exit.peak_memory_bytes = std::int64_t{5} << 30;
+  exit.core_file = "/tmp/core";
+  exit.error_message = "oh";
+  exit.error_traceback = "dear";
+  exit.last_lines = {"first", "last"};
+  exit.log_folder = "/logs/5";
+  return exit;
+}
+
+RunResult result_of(membership::Verdict::Result result) {
+  return make_finished({.result = result}, LaunchPlan{}).result;
+}
+
+}  // namespace
+
+TEST_SUITE("placement") {
+  TEST_CASE("ranks are counted over the nodes before this one, and those of its role apart") {
+    struct Row {
+      int node_rank, first_rank, first_role_rank, role_world_size;
+    };
+    for (const auto& row : {Row{0, 0, 0, 5}, Row{1, 2, 0, 1}, Row{2, 3, 2, 5}}) {
+      const auto placement = make_placement(round_for(row.node_rank), "10.0.0.1");
+      CHECK(placement.node_rank == row.node_rank);
+      CHECK(placement.node_count == 3);
+      CHECK(placement.first_rank == row.first_rank);
+      CHECK(placement.world_size == 6);
+      CHECK(placement.first_role_rank == row.first_role_rank);
+      CHECK(placement.role_world_size == row.role_world_size);
+      CHECK(placement.master_addr == "10.0.0.1");
+    }
+  }
+
+  TEST_CASE("only failures that were nobody else's doing are told, and not too many") {
+    AttemptEnd end;
+    for (int rank = 0; rank < 40; ++rank) end.exits.push_back(exit_of_rank(rank));
+    end.exits[0].was_stopped = true;
+    end.exits[1].exit_code = 0;
+    const auto ended = make_end(end, "b");
+    CHECK_FALSE(ended.have_succeeded);
+    CHECK(ended.failures.size() == 16);
+    for (const auto& failure : ended.failures) {
+      CHECK(failure.rank >= 2);
+      CHECK(failure.node == "b");
+      CHECK(failure.description.ends_with("on node b"));
+    }
+  }
+
+  TEST_CASE("workers that all end well have succeeded, and those that did not start have not") {
+    AttemptEnd well;
+    well.exits = {exit_of_rank(0)};
+    well.exits[0].exit_code = 0;
+    CHECK(make_end(well, "b").have_succeeded);
+    AttemptEnd not_started;
+    not_started.not_started = WorkerNotStarted{.message = "no such file"};
+    const auto ended = make_end(not_started, "b");
+    CHECK_FALSE(ended.have_succeeded);
+    CHECK(ended.not_started == "b: no such file");
+  }
+
+  TEST_CASE("the verdict gives the same report everywhere, also without a record") {
+    membership::Verdict verdict{.result = membership::Verdict::Result::failed,
+                                .rounds = 3,
+                                .reason = "rank 5 failed",
+                                .failures = {{.rank = 5, .record = to_record(full_exit(), true)},
+                                             {.rank = 6, .description = "gone", .node = "c"}}};
+    LaunchPlan plan;
+    plan.exit_code = ExitCodePolicy::worker;
+    const auto finished = make_finished(verdict, plan);
+    CHECK(finished.attempts == 3);
+    CHECK(finished.exit_code == 128 + SIGSEGV);
+    REQUIRE(finished.failures.size() == 2);
+    CHECK(finished.failures[0] == full_exit());
+    CHECK(finished.failures[1].rank == 6);
+    CHECK(finished.failures[1].node == "c");
+    CHECK(finished.failures[1].error_message == "gone");
+  }
+
+  TEST_CASE("each result of a verdict is one of a run") {
+    using Result = membership::Verdict::Result;
+    CHECK(result_of(Result::succeeded) == RunResult::succeeded);
+    CHECK(result_of(Result::failed) == RunResult::failed);
+    CHECK(result_of(Result::not_started) == RunResult::not_started);
+    CHECK(result_of(Result::interrupted) == RunResult::interrupted);
+    CHECK(result_of(Result::no_quorum) == RunResult::no_rendezvous);
+  }
+
+  TEST_CASE("a refusal for another configuration says where it differs first") {
+    membership::Refused refused{"another file", R"({"job":{"rdzv_id":"b"}})"};
+    explain(refused, R"({"job":{"rdzv_id":"a"}})");
+    CHECK(
+        refused.reason ==
+        R"(another file; it differs first in job.rdzv_id: the text "a" here, the text "b" there)");
+    membership::Refused other{"another run", ""};
+    explain(other, "{}");
+    CHECK(other.reason == "another run");
+  }
+}
+
+TEST_SUITE("exit record") {
+  TEST_CASE("a record gives back what it was made of") {
+    CHECK(from_record(to_record(full_exit(), true)) == full_exit());
+    CHECK(from_record(to_record(exit_of_rank(0), true)) == exit_of_rank(0));
+  }
+
+  TEST_CASE("only the first failure's record has lines and traceback") {
+    auto expected = full_exit();
+    expected.last_lines.clear();
+    expected.error_traceback.clear();
+    CHECK(from_record(to_record(full_exit(), false)) == expected);
+  }
+
+  TEST_CASE("long texts are cut off, and bytes that are no UTF-8 replaced") {
+    auto exit = exit_of_rank(0);
+    exit.error_message = std::string(100'000, 'x');
+    exit.last_lines = {std::string(100'000, 'y'), "\xff"};
+    const auto read = from_record(to_record(exit, true));
+    REQUIRE(read);
+    CHECK(read->error_message == std::string(4096, 'x'));
+    CHECK(read->last_lines[0] == std::string(4096, 'y'));
+    CHECK(read->last_lines[1] == "\xef\xbf\xbd");
+  }
+
+  TEST_CASE("what is no record gives nothing") {
+    const auto whole = to_record(full_exit(), true);
+    CHECK_FALSE(from_record(""));
+    CHECK_FALSE(from_record("[]"));
+    CHECK_FALSE(from_record("{}"));
+    CHECK_FALSE(from_record(std::string_view(whole).substr(0, whole.size() - 1)));
+    CHECK_FALSE(from_record(std::string(100'000, '[')));
+  }
+}
