@@ -83,9 +83,7 @@ std::string Coordination::objection(const Join& join) const {
 void Coordination::hear(NodeId id, const Join& join) {
   if (members_.contains(id)) return;  // a connection joins once
   if (const auto reason = objection(join); !reason.empty()) {
-    const bool has_other_config =
-        !join.config_hash.empty() && join.config_hash != settings_.config_hash;
-    tell(id, Refused{reason, has_other_config ? settings_.config_text : std::string()});
+    tell(id, Refused{reason, config_to_show(join, settings_)});
     actions_.emplace_back(HangUp{id});
     return;
   }

@@ -67,6 +67,11 @@ std::string objection_to(const Join& join, const Settings& settings) {
   return {};
 }
 
+std::string config_to_show(const Join& join, const Settings& settings) {
+  const bool has_other = !join.config_hash.empty() && join.config_hash != settings.config_hash;
+  return has_other ? settings.config_text : std::string();
+}
+
 std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
                              int nodes_min) {
   for (const auto& name : present) {

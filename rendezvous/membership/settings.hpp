@@ -53,6 +53,9 @@ std::string objection_to_version(std::uint32_t version);
 /// Why a node that says this cannot take part in a run with these settings; empty if it can.
 std::string objection_to(const Join& join, const Settings& settings);
 
+/// The run's configuration, for a node that has another one; empty for others.
+std::string config_to_show(const Join& join, const Settings& settings);
+
 /// "2 nodes of at least 3 are here (a, b), missing since the last round: c".
 std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
                              int nodes_min);
