@@ -2,8 +2,10 @@
 
 #include "launcher/cli/option_values.hpp"
 #include "launcher/config/config_file.hpp"
+#include "launcher/config/interpolation.hpp"
 #include "launcher/config/json_build.hpp"
 #include "launcher/config/key_table.hpp"
+#include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <cctype>
@@ -25,8 +27,7 @@ struct Host {
 
 /// "4", a number of workers on a host.
 Parsed<int> slots_in(const std::string& text) {
-  constexpr int kSlotsMax = 1024;
-  auto slots = parse_integer(text, 1, kSlotsMax);
+  auto slots = parse_integer(text, 1, kLocalWorkersMax);
   if (const auto* problem = std::get_if<ValueProblem>(&slots)) {
     return ValueProblem{"the number of slots '" + text + "' " + problem->text};
   }
@@ -62,12 +63,6 @@ Parsed<Host> host_in(const std::string& line) {
 JsonValue node_of(const Host& host) {
   return json_object({{"name", json_text_value(host.name)},
                       {"nproc_per_node", json_number(std::to_string(host.slots))}});
-}
-
-std::string with_doubled_dollars(const std::string& text) {
-  std::string result;
-  for (const char letter : text) result.append(letter == '$' ? 2 : 1, letter);
-  return result;
 }
 
 bool continues_name(char letter) {

@@ -54,12 +54,6 @@ Parsed<std::string> value_of(const Reference& reference, const EnvironmentLookup
                       "} stands for the text itself"};
 }
 
-std::string with_doubled_dollars(const std::string& text) {
-  std::string result;
-  for (const char letter : text) result.append(letter == '$' ? 2 : 1, letter);
-  return result;
-}
-
 /// Reads the text from left to right; `resolve` gives what stands for a reference.
 template <typename Resolve>
 Parsed<std::string> replace_references(std::string_view text, const Resolve& resolve) {
@@ -94,6 +88,12 @@ Parsed<std::string> replace_references(std::string_view text, const Resolve& res
 }
 
 }  // namespace
+
+std::string with_doubled_dollars(const std::string& text) {
+  std::string result;
+  for (const char letter : text) result.append(letter == '$' ? 2 : 1, letter);
+  return result;
+}
 
 bool has_reference(std::string_view text) {
   return text.find('$') != std::string_view::npos;

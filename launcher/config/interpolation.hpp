@@ -24,6 +24,9 @@ enum class TextUse {
 /// True if there is a '$' in it.
 bool has_reference(std::string_view text);
 
+/// The text that stands for `text` in a file.
+std::string with_doubled_dollars(const std::string& text);
+
 /// `lookup` knows the variables, and what else may be referred to, such as node.name. An empty
 /// variable counts as not set where there is a default or a message.
 Parsed<std::string> interpolate(std::string_view text, const EnvironmentLookup& lookup,

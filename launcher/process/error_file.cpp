@@ -21,7 +21,7 @@ std::string string_at(const json& object, const char* key) {
   return found->is_string() ? found->get<std::string>() : "";
 }
 
-std::string printable(std::string_view text) {
+std::string without_control_characters(std::string_view text) {
   std::string result;
   for (const char byte : text) {
     const auto code = static_cast<unsigned char>(byte);
@@ -85,8 +85,9 @@ ErrorReport read_document(const json& document) {
 
 ErrorReport parse_error_report(std::string_view text) {
   const json document = json::parse(text, nullptr, false);
-  auto report = document.is_object() ? read_document(document)
-                                     : ErrorReport{.message = printable(text), .traceback = ""};
+  auto report = document.is_object()
+                    ? read_document(document)
+                    : ErrorReport{.message = without_control_characters(text), .traceback = ""};
   report.message = first_part_of(std::move(report.message), kErrorMessageBytesMax);
   report.traceback = last_part_of(report.traceback, kErrorTracebackBytesMax);
   return report;

@@ -20,8 +20,6 @@ namespace fs = std::filesystem;
 constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING of the kernel's sched.h, stable since 2.4
 // Far above what execve takes by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
 constexpr std::size_t kEnvironmentBytesMax = 8U << 20;
-// Some 20,000 mappings; a process may have 65,530, of which most belong to no file.
-constexpr std::size_t kMapsBytesMax = 2U << 20;
 
 /// What can be read of the file: nothing if its process has gone, also in between (ESRCH).
 std::string read_bounded(const std::string& path, std::size_t bytes_max) {
@@ -47,6 +45,21 @@ std::string task_path(pid_t pid, pid_t thread, const char* file) {
   return proc_path(pid, "task/" + std::to_string(thread) + "/" + file);
 }
 
+/// Whether the mask of signals that the text of /proc/PID/status gives for `field` has the signal.
+bool has_signal(std::string_view status_text, std::string_view field, int signal) {
+  const auto name = "\n" + std::string(field) + ":\t";
+  const auto begin = status_text.find(name);
+  if (begin == std::string_view::npos) return false;
+  const auto digits = status_text.substr(begin + name.size());
+  std::uint64_t mask = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), mask, 16);
+  return (mask >> (signal - 1) & 1) != 0;
+}
+
+std::string status_text_of(pid_t pid) {
+  return read_bounded(proc_path(pid, "status"), 16384);
+}
+
 }  // namespace
 
 bool ProcessState::is_exiting() const {
@@ -69,17 +82,11 @@ ProcessState process_state(pid_t pid) {
 }
 
 bool status_ignores(std::string_view status_text, int signal) {
-  constexpr std::string_view kName = "\nSigIgn:\t";
-  const auto begin = status_text.find(kName);
-  if (begin == std::string_view::npos) return false;
-  const auto digits = status_text.substr(begin + kName.size());
-  std::uint64_t mask = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), mask, 16);
-  return (mask >> (signal - 1) & 1) != 0;
+  return has_signal(status_text, "SigIgn", signal);
 }
 
 bool ignores(pid_t pid, int signal) {
-  return status_ignores(read_bounded(proc_path(pid, "status"), 16384), signal);
+  return status_ignores(status_text_of(pid), signal);
 }
 
 std::string kernel_wait_channel(pid_t pid) {
@@ -93,14 +100,7 @@ std::string executable_name(pid_t pid) {
 }
 
 bool catches(pid_t pid, int signal) {
-  const auto status = read_bounded(proc_path(pid, "status"), 16384);
-  constexpr std::string_view kField = "\nSigCgt:\t";
-  const auto at = status.find(kField);
-  if (at == std::string::npos) return false;
-  const char* digits = status.data() + at + kField.size();
-  std::uint64_t mask = 0;
-  std::from_chars(digits, status.data() + status.size(), mask, 16);
-  return (mask >> (signal - 1) & 1) != 0;
+  return has_signal(status_text_of(pid), "SigCgt", signal);
 }
 
 std::vector<pid_t> thread_ids(pid_t pid) {

@@ -2,6 +2,7 @@
 // any moment. Any thread.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -48,7 +49,11 @@ std::string thread_name(pid_t pid, pid_t thread);
 /// A line for each thread: its name, its state and what it waits for in the kernel.
 std::string thread_states(pid_t pid);
 
-/// The text of /proc/PID/maps, which only the same user and the mighty may read.
+// Some 20,000 mappings; a process may have 65,530, of which most belong to no file.
+inline constexpr std::size_t kMapsBytesMax = 2U << 20;
+
+/// The text of /proc/PID/maps, which only the same user and the mighty may read; no more of it than
+/// kMapsBytesMax.
 std::string memory_map(pid_t pid);
 
 /// True if the environment that the process was started with has the variable `name` with `value`
