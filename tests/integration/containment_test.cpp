@@ -1,4 +1,5 @@
 // Nothing of a run survives it.
+#include "launcher/process/guardian.hpp"
 #include "tests/support/agent_process.hpp"
 
 #include <doctest/doctest.h>
@@ -79,6 +80,14 @@ TEST_SUITE("containment") {
       CHECK(bench.sweep() == std::vector<pid_t>{pid_in(file)});
       CHECK_FALSE(is_alive(pid_in(file)));
     }
+  }
+
+  TEST_CASE("a guardian is not started for what does not fit into its pipe") {
+    Guardian guardian("/bin/true", {.word = "word",
+                                    .cgroup = std::string(6000, 'c'),
+                                    .temporary_folder = std::string(6300, 't')});
+    CHECK_THROWS_WITH(guardian.start(), "guardian: what it has to clean up is too long to be told");
+    CHECK(guardian.pid() == -1);
   }
 
   TEST_CASE("nothing is left when the agent is killed") {

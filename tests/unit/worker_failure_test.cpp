@@ -12,6 +12,7 @@
 #include <csignal>
 #include <fstream>
 #include <random>
+#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace ddprun;
@@ -231,5 +232,23 @@ TEST_SUITE("process state") {
       CHECK_FALSE(status_ignores(text, SIGTERM));
     }
     CHECK_FALSE(ignores(::getpid(), SIGKILL));
+  }
+
+  TEST_CASE("the map of a process with very many mappings is read up to a bound") {
+    CHECK(memory_map(::getpid()).size() < kMapsBytesMax);
+    // Neighbours with different rights stay mappings of their own, with a line of 49 bytes each.
+    constexpr std::size_t kPages = 44'000;
+    const auto page = static_cast<std::size_t>(::getpagesize());
+    constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* const pages = ::mmap(nullptr, kPages * page, PROT_NONE, kPrivate, -1, 0);
+    REQUIRE(pages != MAP_FAILED);
+    bool is_divided = true;
+    for (std::size_t i = 0; i < kPages; i += 2) {
+      is_divided =
+          is_divided && ::mprotect(static_cast<char*>(pages) + i * page, page, PROT_READ) == 0;
+    }
+    CHECK(is_divided);
+    CHECK(memory_map(::getpid()).size() == kMapsBytesMax);
+    ::munmap(pages, kPages * page);
   }
 }
