@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <utility>
 
 namespace ddprun {
@@ -42,16 +43,18 @@ class LimitTimer {
 
  private:
   void wait() {
-    timer_.async_wait([this](boost::system::error_code error) {
-      // With an error the timer may be gone. Without one it may have been put off in between: then
-      // there is another wait.
-      if (error || !on_expiry_ || Clock::now() < timer_.expiry()) return;
+    timer_.async_wait([this, owner = std::weak_ptr(owner_)](boost::system::error_code error) {
+      // What has come due is called without an error even if the timer has gone since. It may also
+      // have been put off in between: then there is another wait.
+      if (error || owner.expired()) return;
+      if (!on_expiry_ || Clock::now() < timer_.expiry()) return;
       std::exchange(on_expiry_, nullptr)();
     });
   }
 
   boost::asio::steady_timer timer_;
   std::function<void()> on_expiry_;
+  std::shared_ptr<const bool> owner_ = std::make_shared<const bool>(true);  ///< goes with the timer
 };
 
 }  // namespace ddprun

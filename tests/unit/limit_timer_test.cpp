@@ -3,7 +3,7 @@
 #include <boost/asio/io_context.hpp>
 #include <doctest/doctest.h>
 
-#include <memory>
+#include <optional>
 
 using ddprun::LimitTimer;
 using namespace std::chrono_literals;
@@ -74,5 +74,21 @@ TEST_SUITE("limit timer") {
     }
     io.run();
     CHECK_FALSE(has_expired);
+  }
+
+  TEST_CASE("destroyed when it is due it does not expire either") {
+    boost::asio::io_context io;
+    // Both are due at once; the first to be called destroys the other, whose turn would be next.
+    std::optional<LimitTimer> timers[2];
+    int expired = 0;
+    for (int i = 0; i < 2; ++i) {
+      timers[i].emplace(io.get_executor());
+      timers[i]->start(in(-1ms), [&timers, &expired, i] {
+        ++expired;
+        timers[1 - i].reset();
+      });
+    }
+    io.run();
+    CHECK(expired == 1);
   }
 }
