@@ -120,10 +120,16 @@ void ConsoleSink::write_line(const Event& event, std::chrono::system_clock::time
 std::string ConsoleSink::report(const RunFinished& finished) const {
   // Of several nodes this one knows only what happened here, and the report is that of the run.
   const bool is_of_many = !finished.failures.empty() && !finished.failures.front().node.empty();
-  if (is_of_many) return final_report(finished, {.program = program_}, settings_.columns);
+  if (is_of_many)
+    return final_report(finished, {.program = program_, .is_for_terminal = settings_.is_terminal},
+                        settings_.columns);
   const std::vector<int> stopped(stopped_.begin(), stopped_.end());
   return final_report(finished,
-                      {.program = program_, .ends = ends_, .stopped = stopped, .stacks = stacks_},
+                      {.program = program_,
+                       .ends = ends_,
+                       .stopped = stopped,
+                       .stacks = stacks_,
+                       .is_for_terminal = settings_.is_terminal},
                       settings_.columns);
 }
 

@@ -20,6 +20,7 @@ struct ConsoleSettings {
   LogLevel level = LogLevel::info;  ///< what is less serious is not shown
   std::string node = "0";           ///< rank or name of this node
   int columns = 80;                 ///< width of the final report
+  bool is_terminal = true;          ///< false: lines that the report quotes stay whole
   bool is_colored = false;          ///< levels in color
 };
 

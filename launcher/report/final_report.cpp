@@ -49,7 +49,8 @@ std::string first_line(const std::string& text) {
 /// Collects the lines of the report.
 class Page {
  public:
-  explicit Page(int columns) : columns_(std::clamp(columns, kColumnsMin, kColumnsMax)) {}
+  Page(int columns, bool wraps_quotes)
+      : columns_(std::clamp(columns, kColumnsMin, kColumnsMax)), wraps_quotes_(wraps_quotes) {}
 
   void rule(char letter) {
     text_ += std::string(static_cast<std::size_t>(columns_), letter) + "\n";
@@ -70,7 +71,13 @@ class Page {
   void quote(const std::string& label, const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     text_ += "  " + label + ":\n";
-    for (const auto& line : lines) add(line, "    | ", "    | ");
+    for (const auto& line : lines) {
+      if (wraps_quotes_) {
+        add(line, "    | ", "    | ");
+      } else {
+        text_ += "    | " + printable(line) + "\n";
+      }
+    }
   }
 
   const std::string& text() const { return text_; }
@@ -90,6 +97,7 @@ class Page {
   }
 
   int columns_;
+  bool wraps_quotes_;
   std::string text_;
 };
 
@@ -124,6 +132,16 @@ std::vector<std::string> without_message(std::vector<std::string> lines,
   return lines;
 }
 
+/// Without the "[rank3]: " that PyTorch since 2.2 puts before each line of an uncaught exception.
+std::string_view without_rank(std::string_view line) {
+  constexpr std::string_view kHead = "[rank";
+  const auto end = line.find("]: ");
+  if (!line.starts_with(kHead) || end == std::string_view::npos) return line;
+  const auto rank = line.substr(kHead.size(), end - kHead.size());
+  const bool is_number = rank.find_first_not_of("0123456789") == std::string_view::npos;
+  return is_number ? line.substr(end + 3) : line;
+}
+
 void add_root_cause(Page& page, const WorkerExited& worker, const ReportFacts& facts) {
   page.paragraph("Root cause (first failure observed):");
   const auto end = facts.ends.find(worker.rank);
@@ -146,7 +164,9 @@ void add_root_cause(Page& page, const WorkerExited& worker, const ReportFacts& f
   const auto traceback = lines_of(worker.error_traceback);
   const auto& last = worker.last_lines;
   if (!traceback.empty() && traceback != lines_of(worker.error_message) &&
-      std::find(last.begin(), last.end(), traceback.back()) == last.end()) {
+      std::none_of(last.begin(), last.end(), [&](const std::string& line) {
+        return without_rank(line) == traceback.back();
+      })) {
     page.quote("traceback", traceback);
   }
   page.quote("last lines of its standard error", without_message(last, worker.error_message));
@@ -194,7 +214,7 @@ void add_stacks(Page& page, const std::vector<StacksTaken>& stacks) {
 }  // namespace
 
 std::string final_report(const RunFinished& finished, const ReportFacts& facts, int columns) {
-  Page page(columns);
+  Page page(columns, facts.is_for_terminal);
   page.rule('=');
   page.paragraph(facts.program + " FAILED after " + std::to_string(finished.attempts) +
                  (finished.attempts == 1 ? " attempt" : " attempts"));

@@ -16,6 +16,7 @@ struct ReportFacts {
   std::map<int, std::chrono::system_clock::time_point> ends;  ///< by rank; may be incomplete
   std::vector<int> stopped;         ///< ranks that ddprun stopped because of the failure
   std::vector<StacksTaken> stacks;  ///< of the last attempt, in order of time
+  bool is_for_terminal = true;      ///< false: quoted lines stay whole, for grep
 };
 
 /// Lines of at most `columns` characters unless a single word is longer; readable from 60 on.

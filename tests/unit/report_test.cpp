@@ -210,6 +210,26 @@ TEST_SUITE("final report") {
     }
   }
 
+  TEST_CASE("a traceback that PyTorch printed behind its rank is not shown a second time") {
+    auto finished = rich_failure();
+    auto& culprit = finished.failures[0];
+    culprit.error_traceback = "Traceback (most recent call last):\nValueError: no data";
+    culprit.last_lines = {"[rank13]: Traceback (most recent call last):",
+                          "[rank13]: ValueError: no data"};
+    CHECK(final_report(finished, {.program = "x"}, 80).find("traceback:") == std::string::npos);
+    culprit.last_lines.back() = "[rankless]: ValueError: no data";
+    CHECK(final_report(finished, {.program = "x"}, 80).find("traceback:") != std::string::npos);
+  }
+
+  TEST_CASE("what it quotes is wrapped on a terminal and stays whole elsewhere") {
+    auto finished = rich_failure();
+    const std::string line = "ValueError: " + std::string(60, 'a') + " " + std::string(60, 'b');
+    finished.failures[0].last_lines = {line};
+    CHECK(final_report(finished, {.program = "x"}, 80).find(line) == std::string::npos);
+    const auto whole = final_report(finished, {.program = "x", .is_for_terminal = false}, 80);
+    CHECK(whole.find("    | " + line + "\n") != std::string::npos);
+  }
+
   TEST_CASE("of a thousand victims eight are shown and the others counted by rank") {
     auto finished = rich_failure();
     for (int rank = 3; rank < 1003; ++rank) finished.failures.push_back(failed(rank, 1));
