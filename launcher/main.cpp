@@ -110,6 +110,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
       ConsoleSettings{.level = level.value_or(default_level),
                       .node = plan.nodes ? plan.nodes->name : "0",
                       .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal),
+                      .is_terminal = ::isatty(STDERR_FILENO) != 0,
                       .is_colored = is_colored_terminal(STDERR_FILENO)},
       [&router](std::string_view lines) { router.write(lines); });
   sinks.add(console);
@@ -170,7 +171,10 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
     plan = make_plan(std::get<LaunchOptions>(command_line), gather_host_facts(process_environment));
     problem = std::get_if<UsageProblem>(&plan);
   }
-  if (problem != nullptr) return refuse(*problem, invocation);
+  if (problem != nullptr) {
+    const auto words = read_arguments(arguments);
+    return refuse({with_variables(problem->problems, words, process_environment)}, invocation);
+  }
   const auto& options = std::get<LaunchOptions>(command_line);
   if (options.dry_run) {
     return print(describe_plan(std::get<LaunchPlan>(plan)));

@@ -5,9 +5,10 @@ _ddprun() {
     --help --version"
   local options="--nproc_per_node --role --numa_binding --start_method --max_restarts --monitor_interval
     --signals_to_handle --shutdown_timeout --log_dir --redirects --tee --local_ranks_filter --duplicate_stdout_filters
-    --duplicate_stderr_filters --logs_specs --event_log_handler --nnodes --rdzv_backend --rdzv_endpoint --rdzv_id
-    --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix --ranks_filter --stdin
-    --exit_code --agent_store --events --omp_num_threads --stacks --config --node_name"
+    --duplicate_stderr_filters --log_line_prefix_template --logs_specs --event_log_handler --nnodes --rdzv_backend
+    --rdzv_endpoint --rdzv_id --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix --ranks_filter --stdin
+    --exit_code --agent_store --events --omp_num_threads --stacks --config --node_name
+    --print_completion"
   # An '=' is a word of its own where bash breaks words at it.
   local valued="${previous}"
   if [[ "${current}" == "=" ]]; then
@@ -58,6 +59,7 @@ _ddprun() {
     __exit_code) words="torchrun worker" ;;
     __agent_store) words="on off" ;;
     __omp_num_threads) words="auto" ;;
+    __print_completion) words="bash zsh" ;;
     __prefix | __stdin) words="none" ;;
     __stacks) words="never kill stop" ;;
     __event_log_handler) words="null" ;;

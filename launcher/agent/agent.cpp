@@ -8,6 +8,7 @@
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/agent/shared_run.hpp"
 #include "launcher/agent/store_use.hpp"
+#include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
@@ -153,6 +154,7 @@ class Agent::Impl {
                     .store = to_string(StoreEndpoint{plan_.store_host, port}),
                     .log_folder = folder_.is_kept() ? folder_.path() : std::filesystem::path()});
     for (const auto& note : plan_.notes) tell(Note{note});
+    for (const auto& warning : plan_.warnings) tell(Warning{warning});
   }
 
   asio::awaitable<AttemptOutcome> make_attempt(const AttemptFacts& facts) {
@@ -210,9 +212,9 @@ class Agent::Impl {
   /// The first one stops the workers in an orderly way, the second kills them.
   void handle_stop_signal(int signal) {
     const bool is_first = stop_signal_ == 0;
-    tell(SignalReceived{.signal = signal,
-                        .action = is_first ? "stopping the workers; again to kill them at once"
-                                           : "killing the workers"});
+    tell(SignalReceived{
+        .signal = signal,
+        .action = is_first ? describe_stop(plan_.shutdown_timeout) : "killing the workers"});
     if (is_first) stop_signal_ = signal;
     pause_.cancel();
     if (shared_ != nullptr) shared_->stop(signal, is_first);

@@ -21,6 +21,14 @@ fs::path make_folder(const fs::path& path) {
   return path;
 }
 
+fs::path make_log_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error) return path;
+  throw Error(Errc::usage,
+              "--log_dir: folder " + path.string() + " cannot be made: " + error.message());
+}
+
 fs::path make_temporary_folder() {
   std::error_code error;
   const auto folder = fs::temp_directory_path(error);
@@ -35,7 +43,8 @@ fs::path make_temporary_folder() {
 }  // namespace
 
 RunFolder::RunFolder(const LaunchPlan& plan)
-    : path_(plan.log_dir ? make_folder(run_folder(*plan.log_dir, plan)) : make_temporary_folder()),
+    : path_(plan.log_dir ? make_log_folder(run_folder(*plan.log_dir, plan))
+                         : make_temporary_folder()),
       is_kept_(plan.log_dir.has_value()) {}
 
 RunFolder::~RunFolder() {

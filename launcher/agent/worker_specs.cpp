@@ -90,6 +90,7 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
                               .values = {.role_name = plan.role,
                                          .local_rank = local_rank,
                                          .rank = facts.placement.first_rank + local_rank,
+                                         .hostname = plan.host_name,
                                          .node_rank = facts.placement.node_rank,
                                          .attempt = facts.attempt}};
     const int rank = facts.placement.first_rank + local_rank;

@@ -1,19 +1,42 @@
 #include "launcher/cli/command_line.hpp"
 
+#include "launcher/cli/completions.hpp"
 #include "launcher/cli/help_text.hpp"
 #include "launcher/cli/option_table.hpp"
+#include "launcher/cli/option_values.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <utility>
 
 namespace ddprun {
 
+namespace {
+
+/// For the name by which the program was called, which the shell looks completions up by.
+CommandLine completion_for(const GivenValue& shell, const std::string& name) {
+  const auto word = parse_word(shell.value, {"bash", "zsh"});
+  if (const auto* problem = std::get_if<ValueProblem>(&word)) {
+    return UsageProblem{{shell.where + ": " + problem->text}};
+  }
+  constexpr std::string_view kName = "ddprun\n";
+  const bool is_bash = shell.value == "bash";
+  std::string text(is_bash ? bash_completion() : zsh_completion());
+  // The last word of bash's file, of the first line of zsh's.
+  text.replace(is_bash ? text.rfind(kName) : text.find(kName), kName.size(), name + "\n");
+  return HelpText{std::move(text)};
+}
+
+}  // namespace
+
 CommandLine parse_command_line(const std::vector<std::string>& arguments,
                                const EnvironmentLookup& environment, int columns,
                                const Invocation& invocation, const ConfigLoader& load_config) {
   const auto words = read_arguments(arguments);
   if (words.given.contains(find_option("help"))) return HelpText{help_text(columns, invocation)};
-  if (words.given.contains(find_option("version"))) return HelpText{version_text()};
+  if (words.given.contains(find_option("version"))) return HelpText{version_text(invocation)};
+  if (const auto shell = value_of(words.given, "print_completion")) {
+    return completion_for(*shell, invocation.name);
+  }
 
   const auto values = gather_values(words, environment, load_config);
   LaunchOptions options;
@@ -21,7 +44,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments,
   for (auto& problem : apply_values(values, options)) usage.problems.push_back(std::move(problem));
   if (!words.problem.empty()) {
     usage.problems.push_back(words.problem);
-  } else if (values.command.empty() && values.problems.empty()) {
+  } else if (values.command.empty() && usage.problems.empty()) {
     usage.problems.push_back("no program given: " + invocation.name +
                              " [options] PROGRAM [arguments]");
   }

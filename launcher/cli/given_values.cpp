@@ -141,8 +141,11 @@ class Reader {
     return matches;
   }
 
-  /// mpirun's "-n 4", "-n4" and "-np 4".
+  /// mpirun's "-n 4", "-n4" and "-np 4", and words of other launchers.
   static bool is_number_of_workers(const std::string& name) {
+    const auto word = canonical_name(name.substr(0, name.find('=')));
+    const std::vector<std::string> words = {"nprocs", "num_procs", "num_processes", "num_gpus"};
+    if (std::find(words.begin(), words.end(), word) != words.end()) return true;
     const auto number = name.substr(name.substr(0, 2) == "np" ? 2 : 1);
     return name[0] == 'n' && number.find_first_not_of("=0123456789") == std::string::npos;
   }
@@ -180,6 +183,20 @@ std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
   return std::nullopt;
 }
 
+std::vector<std::string> with_variables(const std::vector<std::string>& problems,
+                                        const ArgumentWords& words,
+                                        const EnvironmentLookup& environment) {
+  std::vector<std::string> named;
+  for (const auto& problem : problems) {
+    const auto name = problem.substr(0, problem.find_first_of("=: "));
+    const auto* entry = name.starts_with("--") ? find_option(name.substr(2)) : nullptr;
+    const bool is_argument = entry == nullptr || words.given.contains(entry);
+    const auto value = is_argument ? std::nullopt : value_from_variables(*entry, environment);
+    named.push_back(value ? value->where + ": " + problem : problem);
+  }
+  return named;
+}
+
 std::optional<GivenValue> value_of(const GivenValues& values, const std::string& name) {
   const auto found = values.find(find_option(name));
   if (found == values.end()) return std::nullopt;
@@ -205,6 +222,10 @@ GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup
     return values;
   }
   auto& config = std::get<ConfigValues>(loaded);
+  // Two names of one thing, of which the file's must not win by being the other.
+  if (values.given.contains(find_option("log_line_prefix_template"))) {
+    config.options.erase(find_option("prefix"));
+  }
   values.given.merge(config.options);  // keeps what was there
   if (values.command.empty()) values.command = std::move(config.command);
   values.settings = std::move(config.settings);

@@ -40,6 +40,12 @@ std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
                                                const EnvironmentLookup& environment);
 
 /// The value of the option with this name, or nothing.
+/// The problems of a plan, each with the variable before it that gave the option, if no argument
+/// did: "PET_NNODES=1:2: --nnodes=1:2: ...".
+std::vector<std::string> with_variables(const std::vector<std::string>& problems,
+                                        const ArgumentWords& words,
+                                        const EnvironmentLookup& environment);
+
 std::optional<GivenValue> value_of(const GivenValues& values, const std::string& name);
 
 /// What the operator asked for cannot be done: a line for each problem. Exit code 2.

@@ -59,8 +59,9 @@ std::string help_text(int columns, const Invocation& invocation) {
   return text;
 }
 
-std::string version_text() {
-  return std::string("ddprun ") + kVersion + "\n";
+std::string version_text(const Invocation& invocation) {
+  const auto called = invocation.persona == Persona::ddprun ? "" : ", called as " + invocation.name;
+  return std::string("ddprun ") + kVersion + called + "\n";
 }
 
 }  // namespace ddprun

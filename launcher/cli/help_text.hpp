@@ -10,6 +10,6 @@ namespace ddprun {
 /// Readable from 60 columns on.
 std::string help_text(int columns, const Invocation& invocation = {});
 
-std::string version_text();
+std::string version_text(const Invocation& invocation);
 
 }  // namespace ddprun

@@ -89,6 +89,10 @@ std::string set_master_port(LaunchOptions& options, const std::string& value) {
   return problem;
 }
 
+std::string set_prefix(LaunchOptions& options, const std::string& value) {
+  return keep(options.prefix, parse_prefix_template(value));
+}
+
 std::string no_action(LaunchOptions&, const std::string&) {
   return {};
 }
@@ -164,6 +168,12 @@ constexpr OptionEntry kOutput[] = {
     {"duplicate_stderr_filters", 0, "TEXT,...", OptionGroup::output, "PET_DUPLICATE_STDERR_FILTERS",
      "", "The same for standard error and filtered_stderr.log.",
      [](Options& o, Text v) { return keep(o.duplicate_stderr_filters, parse_filters(v)); }},
+    {"log_line_prefix_template", 0, "TEMPLATE", OptionGroup::output,
+     "PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+     "[${role_name}${local_rank}]:",
+     "What stands before each line of the workers' output. Fields: ${role_name}, ${local_rank}, "
+     "${rank}, ${hostname} and those of --prefix.",
+     set_prefix},
     {"logs_specs", 0, "NAME", OptionGroup::output, "", "",
      "Not supported: names a Python plug-in for the layout of the logs.",
      set_text<&Options::logs_specs>},
@@ -210,11 +220,10 @@ constexpr OptionEntry kOwn[] = {
      "Which CPUs each worker runs on: an equal share of the cores near its GPU, all CPUs of a NUMA "
      "node, socket or cache, or lists by local rank like 0-7;8-15.",
      [](Options& o, Text v) { return keep(o.affinity, parse_affinity(v)); }},
-    {"prefix", 0, "TEMPLATE", OptionGroup::own, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
-     "[${role_name}${local_rank}]:",
-     "What stands before each line of the workers' output. Fields: ${role_name}, ${local_rank}, "
-     "${rank}, ${node_rank}, ${attempt}, ${stream}, ${time}. none for no prefix.",
-     [](Options& o, Text v) { return keep(o.prefix, parse_prefix_template(v)); }},
+    {"prefix", 0, "TEMPLATE", OptionGroup::own, "", "",
+     "Short for --log_line_prefix_template, and goes before it. Further fields: ${node_rank}, "
+     "${attempt}, ${stream}, ${time}. none for no prefix.",
+     set_prefix},
     {"ranks_filter", 0, "RANK,...", OptionGroup::own, "", "all workers",
      "As --local_ranks_filter, by the rank among the workers of all nodes.",
      [](Options& o, Text v) { return keep(o.ranks_filter, parse_ranks(v)); }},
@@ -255,6 +264,8 @@ constexpr OptionEntry kOwn[] = {
 
 constexpr OptionEntry kInformation[] = {
     {"help", 'h', "", OptionGroup::information, "", "", "Print this text.", no_action},
+    {"print_completion", 0, "bash|zsh", OptionGroup::information, "", "",
+     "Print the completion of these options for a shell.", no_action},
     {"version", 0, "", OptionGroup::information, "", "", "Print the version.", no_action},
 };
 

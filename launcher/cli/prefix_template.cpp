@@ -16,7 +16,7 @@ constexpr std::pair<std::string_view, PrefixField> kFields[] = {
     {"role_name", PrefixField::role_name}, {"local_rank", PrefixField::local_rank},
     {"rank", PrefixField::rank},           {"node_rank", PrefixField::node_rank},
     {"attempt", PrefixField::attempt},     {"stream", PrefixField::stream},
-    {"time", PrefixField::time},
+    {"hostname", PrefixField::hostname},   {"time", PrefixField::time},
 };
 
 constexpr std::string_view kNameLetters = "abcdefghijklmnopqrstuvwxyz_";

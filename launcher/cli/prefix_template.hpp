@@ -17,6 +17,7 @@ enum class PrefixField {
   role_name,
   local_rank,
   rank,
+  hostname,  ///< the name of the machine
   node_rank,
   attempt,
   stream,  ///< stdout or stderr

@@ -100,6 +100,11 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
   if (action == "convert") return convert(rest);
   if (action == "schema" && rest.empty()) return config_schema();
   if (action == "--help" || action == "-h") return std::string(kUsage);
+  if (action.empty()) {
+    return UsageProblem{
+        {"config: needs one of check, convert and schema; see 'ddprun config "
+         "--help'. A program called config is run as ./config"}};
+  }
   const auto nearest = nearest_word(action, {"check", "convert", "schema"});
   return UsageProblem{
       {"config " + action + ": is none of check, convert and schema" +

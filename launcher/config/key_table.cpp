@@ -54,6 +54,7 @@ constexpr Placement kPlacements[] = {
     {"shutdown_timeout", Section::signals},
     {"stacks", Section::signals},
     {"prefix", Section::logs},
+    {"log_line_prefix_template", Section::logs},
     {"ranks_filter", Section::logs},
     {"dry_run", Section::none},
     {"config", Section::none},

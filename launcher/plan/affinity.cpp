@@ -166,8 +166,9 @@ std::variant<CpuMap, std::string> divide_cores(const Topology& topology, Kind ki
 std::variant<CpuMap, std::string> check_lists(const Topology& topology, const CpuMap& lists,
                                               std::size_t workers) {
   if (lists.size() != workers) {
-    return "there are " + std::to_string(lists.size()) + " lists of CPUs for " +
-           std::to_string(workers) + " workers";
+    return (lists.size() == 1 ? "there is 1 list"
+                              : "there are " + std::to_string(lists.size()) + " lists") +
+           " of CPUs for " + std::to_string(workers) + (workers == 1 ? " worker" : " workers");
   }
   const auto allowed = cpus_where(topology, [](const CpuFacts&) { return true; });
   for (std::size_t i = 0; i < lists.size(); ++i) {

@@ -118,6 +118,7 @@ std::string describe_plan(const LaunchPlan& plan) {
     text += "not inherited by the workers: " + join(plan.removed_variables, ", ") + "\n";
   }
   for (const auto& note : plan.notes) text += "note: " + note + "\n";
+  for (const auto& warning : plan.warnings) text += "note: " + warning + "\n";
   std::vector<Variables> variables;
   for (const auto& worker : plan.workers) variables.push_back(variables_of(plan, worker));
   // A single worker shares nothing with others.

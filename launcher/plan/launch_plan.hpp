@@ -67,6 +67,7 @@ struct LaunchPlan {
   std::string run_id;
   std::string run_folder_name{};  ///< the run's folder in log_dir; no other run has it
   std::string role = "default";
+  std::string host_name{};          ///< of this machine
   std::vector<WorkerPlan> workers;  ///< by local rank
 
   PrefixTemplate prefix = default_prefix();   ///< of each line of output on the console
@@ -109,6 +110,8 @@ struct LaunchPlan {
 
   /// What the operator should be told once: a default that may surprise, an option without effect.
   std::vector<std::string> notes{};
+  /// The same, where notes are not shown and torchrun speaks up, too.
+  std::vector<std::string> warnings{};
 
   bool operator==(const LaunchPlan&) const = default;
 };

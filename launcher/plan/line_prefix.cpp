@@ -14,6 +14,8 @@ std::string value_of(const PrefixPiece& piece, const PrefixValues& values) {
       return std::to_string(values.local_rank);
     case PrefixField::rank:
       return std::to_string(values.rank);
+    case PrefixField::hostname:
+      return std::string(values.hostname);
     case PrefixField::node_rank:
       return std::to_string(values.node_rank);
     case PrefixField::attempt:

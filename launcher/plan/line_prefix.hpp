@@ -26,6 +26,7 @@ struct PrefixValues {
   std::string_view role_name;
   int local_rank = 0;
   int rank = 0;
+  std::string_view hostname{};
   int node_rank = 0;
   int attempt = 0;
   std::string_view stream;

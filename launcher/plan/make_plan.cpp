@@ -57,6 +57,7 @@ class Planner {
     if (plan_.nodes) plan_.run_id = plan_.nodes->settings.run_id;
     plan_.run_folder_name = run_folder_name(plan_.run_id, facts_.random_name);
     plan_.role = options_.role;
+    plan_.host_name = facts_.host_name;
     plan_.prefix = options_.prefix;
     plan_.has_prefix_by_tee_only = options_.has_prefix_by_tee_only;
     plan_.ranks_filter = options_.ranks_filter;
@@ -124,6 +125,8 @@ class Planner {
       plan_.log_dir = facts_.working_directory / options_.log_dir;
     } else if (writes(options_.redirects) || writes(options_.tee)) {
       plan_.log_dir = facts_.temporary_directory / ("ddprun_" + facts_.random_name);
+      // Nobody could find it otherwise.
+      if (options_.is_quiet) plan_.warnings.push_back("logs are in " + plan_.log_dir->string());
     }
   }
 
@@ -173,7 +176,12 @@ class Planner {
     };
     for (const auto& [rank, bits] : options_.redirects.by_local_rank) check("redirects", rank);
     for (const auto& [rank, bits] : options_.tee.by_local_rank) check("tee", rank);
-    for (const int rank : options_.local_ranks_filter) check("local_ranks_filter", rank);
+    for (const int rank : options_.local_ranks_filter) {
+      // As in torchrun: one script for machines with more and with fewer workers.
+      if (rank < workers_) continue;
+      plan_.notes.push_back("--local_ranks_filter: there is no local rank " + std::to_string(rank) +
+                            " among " + std::to_string(workers_) + " workers");
+    }
     const auto check_rank = [this](const std::string& option, int rank) {
       // How many workers several nodes have, only their meeting shows.
       if (options_.nnodes.most > 1 || rank < workers_) return;
@@ -209,7 +217,8 @@ class Planner {
 
   void tell_of_threads() {
     if (!is_one_thread_by_default()) return;
-    plan_.notes.emplace_back(
+    auto& told = options_.is_quiet ? plan_.warnings : plan_.notes;
+    told.emplace_back(
         "OMP_NUM_THREADS is set to 1 for each worker; --omp_num_threads changes that");
   }
 

@@ -132,6 +132,12 @@ std::string describe_failure(const WorkerExited& worker) {
          (worker.signal != 0 ? " was killed by " : " failed with ") + end_of(worker);
 }
 
+std::string describe_stop(std::chrono::milliseconds grace) {
+  char limit[32];
+  std::snprintf(limit, sizeof limit, "%g s", std::chrono::duration<double>(grace).count());
+  return "stopping the workers, at most " + std::string(limit) + "; again to kill them at once";
+}
+
 std::string end_of(const WorkerExited& worker) {
   if (worker.signal == 0) return "exit code " + std::to_string(worker.exit_code);
   return signal_name(worker.signal) + (worker.is_out_of_memory ? " (out of memory)" : "");

@@ -24,6 +24,9 @@ std::string end_of(const WorkerExited& worker);
 /// "rank 2 (pid 4711) was killed by SIGKILL", "rank 0 (pid 12) failed with exit code 3".
 std::string describe_failure(const WorkerExited& worker);
 
+/// "stopping the workers, at most 30 s; again to kill them at once".
+std::string describe_stop(std::chrono::milliseconds grace);
+
 /// "2" or "0, 1, 3-7"; ranks in ascending order.
 std::string format_ranks(std::vector<int> ranks);
 

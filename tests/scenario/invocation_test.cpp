@@ -48,8 +48,34 @@ TEST_SUITE("invocation") {
   TEST_CASE("under the name torchrun a run that goes well says no word of its own") {
     const Link link("torchrun");
     const auto arguments = launch({"--nproc_per_node=2"}, "echo hello", link.path());
-    CHECK_FALSE(contains(run_program(arguments).output, "node 0"));
+    const std::map<std::string, std::string> threads = {{"OMP_NUM_THREADS", "1"}};
+    CHECK_FALSE(contains(run_program(arguments, threads).output, "node 0"));
     CHECK(contains(run_program(arguments, {{"LOGLEVEL", "INFO"}}).output, "node 0: starting 2"));
+  }
+
+  TEST_CASE("under the name torchrun it still says where a temporary folder is, and one thread") {
+    const Link link("torchrun");
+    const auto result =
+        run_program(launch({"--nproc_per_node=2", "-r3"}, "echo hello", link.path()),
+                    {{"TMPDIR", link.folder().path()}, {"OMP_NUM_THREADS", ""}});
+    CHECK(contains(result.output, "logs are in " + link.folder().path().string() + "/ddprun_"));
+    CHECK(contains(result.output, "OMP_NUM_THREADS is set to 1 for each worker"));
+    CHECK(contains(run_program({link.path(), "--version"}).output, ", called as torchrun\n"));
+  }
+
+  TEST_CASE("a folder of logs that cannot be made is a mistake of its option") {
+    const auto result = run_program(launch({"--log_dir=/proc/no"}, "echo hello"));
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.output, "ddprun: --log_dir: folder /proc/no/"));
+  }
+
+  TEST_CASE("a mistake that shows only in the plan names the variable that made it") {
+    const std::map<std::string, std::string> variables = {{"PET_NODE_RANK", "3"}};
+    const auto result = run_program(launch({}, "echo hello"), variables);
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.output, "ddprun: PET_NODE_RANK=3: --node_rank=3: there is one node"));
+    const auto argument = run_program(launch({"--node_rank=4"}, "echo hello"), variables);
+    CHECK(contains(argument.output, "ddprun: --node_rank=4: there is one node"));
   }
 
   TEST_CASE("under the name torchrun only what is tee'd has a prefix, by torchrun's template") {
@@ -60,10 +86,11 @@ TEST_SUITE("invocation") {
           launch({"--nproc_per_node=2", "-t" + tee, "--role=trainer"}, "echo hello", link.path());
       auto environment = more;
       environment["TMPDIR"] = link.folder().path();
+      environment["OMP_NUM_THREADS"] = "1";
       return run_program(arguments, environment).output;
     };
     CHECK(output("0", {}) == "hello\nhello\n");
-    CHECK(output("2", {}) == "hello\nhello\n");
+    CHECK(output("2", {}).ends_with("\nhello\nhello\n"));
     CHECK(contains(output("1", {}), "[trainer1]:hello\n"));
     CHECK(output("0:1", {}).find("[trainer1]") == std::string::npos);
     const std::map<std::string, std::string> template_variable = {

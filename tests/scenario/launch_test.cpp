@@ -245,7 +245,7 @@ TEST_SUITE("launch") {
     REQUIRE(program.read_until(
         [](std::string_view output) { return count(std::string(output), "up") == 2; }));
     program.signal(SIGINT);
-    REQUIRE(program.read_until_contains("again to kill"));
+    REQUIRE(program.read_until_contains("at most 30 s; again to kill"));
     program.signal(SIGINT);
     CHECK(program.wait() == 128 + SIGINT);
     CHECK(program.leaves_no_process());

@@ -155,6 +155,7 @@ TEST_SUITE("affinity") {
     const Affinity lists{.kind = Kind::list, .lists = {{1, 2, 3}, {3, 7}}};
     CHECK(bound(topology, lists, 2) == "1-3 | 3,7");
     CHECK(bound(topology, lists, 3) == "? there are 2 lists of CPUs for 3 workers");
+    CHECK(bound(topology, lists, 1) == "? there are 2 lists of CPUs for 1 worker");
     CHECK(bound(only(topology, "1-6"), lists, 2) ==
           "? CPU 7 of local rank 1 is none that ddprun may run on (1-6)");
   }

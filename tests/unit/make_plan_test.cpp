@@ -68,11 +68,18 @@ const Refusal kRefusals[] = {
     {{"-t", "0:1,7:1"}, "--tee: there is no local rank 7 among 1 workers (0 to 0)"},
     {{"--stdin=1"}, "--stdin: there is no rank 1 among 1 workers (0 to 0)"},
     {{"--ranks_filter=4", "--nproc_per_node=4"}, "--ranks_filter: there is no rank 4 among 4"},
-    {{"--local_ranks_filter=4"}, "--local_ranks_filter: there is no local rank 4"},
     {{"--numa_binding=node"}, "--numa_binding: the CPUs that ddprun may run on cannot be read"},
 };
 
 }  // namespace
+
+TEST_SUITE("local ranks that are not there") {
+  TEST_CASE("the filter may name them, as torchrun's may, and a note says so") {
+    const auto plan = plan_of({"--local_ranks_filter=0,4", "--nproc_per_node=2", "train.py"});
+    REQUIRE_FALSE(plan.notes.empty());
+    CHECK(plan.notes.front() == "--local_ranks_filter: there is no local rank 4 among 2 workers");
+  }
+}
 
 TEST_SUITE("make plan") {
   TEST_CASE("what one node cannot do is refused by name, never ignored") {

@@ -54,6 +54,19 @@ TEST_SUITE("command line environment") {
                                 {"PET_EVENTS", "f"}}) == options_of({"x.py"}));
   }
 
+  TEST_CASE(
+      "torchrun's option and variables for the prefix yield to --prefix, and name themselves") {
+    const std::string option = "--log-line-prefix-template=${rank}:";
+    const std::string variable = "PET_LOG_LINE_PREFIX_TEMPLATE";
+    const auto expected = options_of({"--prefix=${rank}:", "x.py"});
+    CHECK(options_of({option, "x.py"}, {{variable, "a"}}) == expected);
+    CHECK(options_of({"x.py"}, {{variable, "${rank}:"}}) == expected);
+    CHECK(options_of({"--prefix=${rank}:", "--log_line_prefix_template=a", "x.py"}) == expected);
+    CHECK(contains(problems_of({"x.py"}, {{variable, "${host}"}}), variable + "=${host}: has no"));
+    CHECK(contains(problems_of({"--log-line-prefix-template", "${host}", "x.py"}),
+                   "--log_line_prefix_template=${host}: has no field"));
+  }
+
   TEST_CASE("the older variable of the shutdown timeout yields to PET_ and to the argument") {
     const std::string older = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
     CHECK(options_of({"x.py"}, {{older, "7"}}).shutdown_timeout == 7s);
@@ -86,6 +99,38 @@ TEST_SUITE("option table") {
                       entry.name);
       }
     }
+  }
+}
+
+TEST_SUITE("completion of a shell") {
+  TEST_CASE("it is printed for the name by which the program was called") {
+    const auto printed = [](const std::string& shell, const std::string& name) {
+      const auto parsed = parse_command_line({"--print-completion", shell}, lookup_in({}), 80,
+                                             {name, Persona::torchrun});
+      return std::get<HelpText>(parsed).text;
+    };
+    CHECK(printed("bash", "torchrun").ends_with("complete -F _ddprun torchrun\n"));
+    CHECK(printed("zsh", "torchrun").starts_with("#compdef torchrun\n"));
+    CHECK(contains(printed("zsh", "ddprun"), "--nproc_per_node="));
+  }
+
+  TEST_CASE("a shell without one is the only problem") {
+    CHECK(problems_of({"--print_completion=tcsh"}) ==
+          "ddprun: --print_completion=tcsh: is none of bash, zsh\nTry 'ddprun --help'.\n");
+  }
+}
+
+TEST_SUITE("hints") {
+  TEST_CASE("words of other launchers for the number of workers are understood") {
+    for (const std::string word : {"--nprocs=2", "--num_processes", "--num-gpus=8", "-np"}) {
+      CHECK_MESSAGE(contains(problems_of({word}), "did you mean --nproc_per_node?"), word);
+    }
+  }
+
+  TEST_CASE("a program that was taken for a value is not missed, too") {
+    const auto problems = problems_of({"--max_restarts", "t.py"});
+    CHECK(contains(problems, "--max_restarts=t.py: is not an integer"));
+    CHECK_FALSE(contains(problems, "no program given"));
   }
 }
 

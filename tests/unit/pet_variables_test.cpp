@@ -22,6 +22,7 @@ const std::map<std::string_view, std::string> kValues = {
     {"log_dir", "logs"},
     {"master_addr", "node0"},
     {"master_port", "29500"},
+    {"log_line_prefix_template", "${rank}:"},
     {"max_restarts", "3"},
     {"monitor_interval", "5"},
     {"nnodes", "1:4"},

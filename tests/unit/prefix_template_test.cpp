@@ -14,6 +14,7 @@ namespace {
 constexpr PrefixValues kValues{.role_name = "trainer",
                                .local_rank = 1,
                                .rank = 9,
+                               .hostname = "r12i0n8",
                                .node_rank = 2,
                                .attempt = 3,
                                .stream = "stderr"};
@@ -36,6 +37,7 @@ TEST_SUITE("prefix template") {
         {"[${role_name}${local_rank}]:", "[trainer1]:"},
         {"${rank}|", "9|"},
         {"$rank|", "9|"},
+        {"${hostname}:${rank}: ", "r12i0n8:9: "},
         {"${node_rank}.${attempt} ${stream} ", "2.3 stderr "},
         {"${time} ${rank}: ", "@ 9: "},
         {"${time}${time}", "@@"},
