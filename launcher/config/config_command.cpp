@@ -103,7 +103,7 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
   if (action.empty()) {
     return UsageProblem{
         {"config: needs one of check, convert and schema; see 'ddprun config "
-         "--help'. A program called config is run as ./config"}};
+         "--help'; a program called config is run as ./config"}};
   }
   const auto nearest = nearest_word(action, {"check", "convert", "schema"});
   return UsageProblem{

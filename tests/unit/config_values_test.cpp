@@ -144,7 +144,7 @@ TEST_SUITE("configuration keys") {
       CHECK_MESSAGE(!described.empty(), option.name);
     }
     CHECK(without == std::vector<std::string>{"node_rank", "config", "node_name", "dry_run", "help",
-                                              "version"});
+                                              "print_completion", "version"});
   }
 
   TEST_CASE("no key is both known and missing") {

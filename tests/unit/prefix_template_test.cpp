@@ -61,7 +61,7 @@ TEST_SUITE("prefix template") {
         {"$ranks", "has no field 'ranks'; did you mean ${rank}?"},
         {"${pid}:",
          "has no field 'pid'; there are role_name, local_rank, rank, node_rank, attempt, stream, "
-         "time"},
+         "hostname, time"},
         {"$", "has a '$' without a name: fields look like ${rank}, $$ is a dollar sign"},
         {"a$ b", "has a '$' without a name: fields look like ${rank}, $$ is a dollar sign"},
         {"${}", "has a '$' without a name: fields look like ${rank}, $$ is a dollar sign"},
