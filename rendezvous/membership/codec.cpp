@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <concepts>
 #include <limits>
 #include <tuple>
@@ -91,6 +92,29 @@ class Writer {
   std::string& out_;
 };
 
+// Values that fit their fields but mean nothing, or do not go together.
+
+template <typename Any>
+bool is_sound(const Any&) {
+  return true;
+}
+bool is_sound(const Leave& leave) {
+  return leave.signal >= 0 && leave.signal <= kSignalMax;
+}
+bool is_sound(const Verdict& verdict) {
+  return verdict.signal >= 0 && verdict.signal <= kSignalMax && verdict.rounds >= 0;
+}
+bool is_sound(const Failure& failure) {
+  return failure.rank >= 0 && failure.ran_seconds >= 0 && std::isfinite(failure.ran_seconds);
+}
+bool is_sound(const NodePlace& node) {
+  return node.local_world_size >= 1 && node.local_world_size <= kLocalWorkersMax;
+}
+bool is_sound(const RoundFormed& formed) {
+  return formed.round >= 0 && formed.restarts_used >= 0 && formed.node_rank >= 0 &&
+         std::cmp_less(formed.node_rank, formed.nodes.size());
+}
+
 /// Each function is false if the bytes end too early or cannot mean a value.
 class Reader {
  public:
@@ -148,7 +172,8 @@ class Reader {
   template <typename Fields>
   requires std::is_class_v<Fields>
   bool get(Fields& value) {
-    return std::apply([this](auto&... field) { return (get(field) && ...); }, fields(value));
+    return std::apply([this](auto&... field) { return (get(field) && ...); }, fields(value)) &&
+           is_sound(value);
   }
 
  private:
@@ -157,19 +182,6 @@ class Reader {
 
   std::string_view rest_;
 };
-
-/// Whether the fields go together.
-template <typename M>
-bool is_sound(const M& message) {
-  if constexpr (std::same_as<M, RoundFormed>) {
-    const auto has_sound_number = [](const NodePlace& node) {
-      return node.local_world_size >= 1 && node.local_world_size <= kLocalWorkersMax;
-    };
-    return message.node_rank >= 0 && std::cmp_less(message.node_rank, message.nodes.size()) &&
-           std::all_of(message.nodes.begin(), message.nodes.end(), has_sound_number);
-  }
-  return true;
-}
 
 template <typename Variant>
 void append(std::string& out, const Variant& message) {
@@ -189,7 +201,7 @@ std::optional<Variant> read_alternative(std::size_t index, Reader& reader) {
   if constexpr (kIndex < std::variant_size_v<Variant>) {
     if (index != kIndex) return read_alternative<Variant, kIndex + 1>(index, reader);
     std::variant_alternative_t<kIndex, Variant> value;
-    if (!reader.get(value) || !reader.is_at_end() || !is_sound(value)) return std::nullopt;
+    if (!reader.get(value) || !reader.is_at_end()) return std::nullopt;
     return value;
   } else {
     return std::nullopt;

@@ -16,6 +16,12 @@ namespace ddprun::membership {
 /// Of this set of messages. Two agents that differ in it do not understand each other.
 inline constexpr std::uint32_t kProtocolVersion = 1;
 
+/// Rounds and restarts as nodes know them: no run has so many, and there is room to count on.
+inline constexpr int kRoundMax = 1'000'000'000;
+
+/// The highest number of a signal on Linux.
+inline constexpr int kSignalMax = 64;
+
 /// A worker that failed, as others need to know it.
 struct Failure {
   int rank = 0;

@@ -16,6 +16,15 @@ constexpr auto kAnswerTimeout = std::chrono::seconds(10);
 /// The part of a lease by which the node ends it early: time to kill its workers.
 constexpr int kMarginOfLease = 6;
 
+/// Whether the receiver's place in the round is that of this node.
+bool has_place_of(const Join& self, const RoundFormed& round) {
+  if (round.node_rank < 0 || std::cmp_greater_equal(round.node_rank, round.nodes.size())) {
+    return false;
+  }
+  const auto& own = round.nodes[static_cast<std::size_t>(round.node_rank)];
+  return own.local_world_size == self.local_world_size && own.role == self.role;
+}
+
 }  // namespace
 
 NodePart::NodePart(Join join, const Settings& settings, Time now)
@@ -150,6 +159,10 @@ void NodePart::hear(const Waiting& waiting) {
 }
 
 void NodePart::hear(const RoundFormed& round) {
+  if (!has_place_of(join_, round)) {
+    actions_.emplace_back(Disconnect{});
+    return lose_connection("it formed a round without a place for this node");
+  }
   // A round that was begun already, or begins while workers are left, is none of ours.
   if (has_workers_ || round.round <= join_.last_round) {
     actions_.emplace_back(Disconnect{});

@@ -36,6 +36,22 @@ std::string range(int least, int most) {
   return std::to_string(least) + ":" + std::to_string(most);
 }
 
+std::string out_of_range(const std::string& what, int value, int least, int most) {
+  if (value >= least && value <= most) return {};
+  return what + " is " + std::to_string(value) + " on this node (from " + std::to_string(least) +
+         " to " + std::to_string(most) + ")";
+}
+
+std::string number_out_of_range(const Join& join, int nodes_max) {
+  for (auto text : {out_of_range("--nproc_per_node", join.local_world_size, 1, kLocalWorkersMax),
+                    out_of_range("--node_rank", join.node_rank, -1, nodes_max - 1),
+                    out_of_range("the latest round", join.last_round, -1, kRoundMax),
+                    out_of_range("the number of restarts", join.restarts_used, 0, kRoundMax)}) {
+    if (!text.empty()) return text;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string objection_to_version(std::uint32_t version) {
@@ -48,10 +64,6 @@ std::string objection_to(const Join& join, const Settings& settings) {
   if (auto text = objection_to_version(join.version); !text.empty()) return text;
   if (join.name.size() > kNameBytesMax) return too_long("the node's name", join.name);
   if (join.role.size() > kNameBytesMax) return too_long("--role", join.role);
-  if (join.local_world_size < 1 || join.local_world_size > kLocalWorkersMax) {
-    return "--nproc_per_node is " + std::to_string(join.local_world_size) +
-           " on this node (from 1 to " + std::to_string(kLocalWorkersMax) + ")";
-  }
   if (join.run_id != settings.run_id) {
     return differs("the run (--rdzv_id)", "'" + join.run_id + "'", "'" + settings.run_id + "'");
   }
@@ -64,7 +76,7 @@ std::string objection_to(const Join& join, const Settings& settings) {
     return differs("--max_restarts", std::to_string(join.max_restarts),
                    std::to_string(settings.restarts.max_restarts));
   }
-  return {};
+  return number_out_of_range(join, settings.nodes_max);
 }
 
 std::string config_to_show(const Join& join, const Settings& settings) {

@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+#include <string>
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 using namespace std::chrono_literals;
@@ -128,6 +131,46 @@ TEST_SUITE("coordination") {
     join.config_hash = "right";
     talk.say(3, join, 0);
     CHECK(talk.told<Welcome>(3).size() == 1);
+  }
+
+  TEST_CASE("numbers that no agent sends are refused, those at their bounds are not") {
+    struct Case {
+      void (*change)(Join&);
+      const char* text;  ///< empty: the node is welcome
+    };
+    const Case cases[] = {
+        {[](Join& j) { j.last_round = std::numeric_limits<int>::max(); }, "the latest round"},
+        {[](Join& j) { j.last_round = -2; }, "the latest round is -2"},
+        {[](Join& j) { j.restarts_used = kRoundMax + 1; }, "the number of restarts"},
+        {[](Join& j) { j.restarts_used = -1; }, "the number of restarts"},
+        {[](Join& j) { j.local_world_size = 0; },
+         "--nproc_per_node is 0 on this node (from 1 to 1024)"},
+        {[](Join& j) { j.node_rank = 3; }, "--node_rank is 3 on this node (from -1 to 2)"},
+        {[](Join& j) { j.node_rank = -2; }, "--node_rank is -2"},
+        {[](Join& j) { j.name.assign(kNameBytesMax + 1, 'x'); }, "has 256 bytes (at most 255)"},
+        {[](Join& j) { j.role.assign(kNameBytesMax + 1, 'x'); }, "has 256 bytes (at most 255)"},
+        {[](Join& j) {
+           j.name.assign(kNameBytesMax, 'x');
+           j.role = j.name;
+           j.local_world_size = 1024;
+           j.node_rank = 2;
+           j.last_round = j.restarts_used = kRoundMax;
+         },
+         ""},
+    };
+    for (const auto& [change, text] : cases) {
+      Talk talk(settings(1, 3));
+      Join join = talk.join_of("a");
+      change(join);
+      talk.say(1, join, 0);
+      const auto refused = talk.told<Refused>(1);
+      const bool is_welcome = std::string(text).empty();
+      CHECK(refused.empty() == is_welcome);
+      if (!refused.empty()) CHECK(refused[0].reason.find(text) != std::string::npos);
+      // Whoever was let in can be given a round.
+      talk.pass(2000);
+      CHECK(talk.told<RoundFormed>(1).size() == (is_welcome ? 1U : 0U));
+    }
   }
 
   TEST_CASE("a rank that two nodes want is refused to the second") {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <random>
 
 using namespace ddprun::membership;
@@ -105,6 +106,31 @@ TEST_SUITE("membership codec") {
     auto unknown = bytes;
     unknown[4] = 99;
     CHECK(is_refused(unknown));
+  }
+
+  TEST_CASE("a number that cannot be is refused") {
+    const auto is_refused_as = [](const NodeMessage& message) {
+      std::string bytes;
+      append_message(bytes, message);
+      return is_refused(bytes);
+    };
+    const auto failed = [](int rank, double ran_seconds) {
+      return WorkersEnded{.failures = {{.rank = rank, .ran_seconds = ran_seconds}}};
+    };
+    CHECK_FALSE(is_refused_as(Leave{"", kSignalMax}));
+    CHECK(is_refused_as(Leave{"", kSignalMax + 1}));
+    CHECK(is_refused_as(Leave{"", -1}));
+    CHECK_FALSE(is_refused_as(failed(0, 1e300)));
+    CHECK(is_refused_as(failed(-1, 0)));
+    CHECK(is_refused_as(failed(0, -1)));
+    CHECK(is_refused_as(failed(0, std::numeric_limits<double>::infinity())));
+    CHECK(is_refused_as(failed(0, std::numeric_limits<double>::quiet_NaN())));
+    std::string bytes;
+    append_message(bytes, Finish{{.rounds = -1}});
+    MessageReader<CoordinatorMessage> reader;
+    reader.take(bytes);
+    CHECK_FALSE(reader.next());
+    CHECK(reader.is_malformed());
   }
 
   TEST_CASE("random bytes never harm the reader") {

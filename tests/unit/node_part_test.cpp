@@ -172,6 +172,25 @@ TEST_SUITE("node part") {
     CHECK(of<Disconnect>(actions).size() == 1);
   }
 
+  TEST_CASE("a round without a place for the node is not taken part in") {
+    const auto changed = [](void (*change)(RoundFormed&)) {
+      auto round = kRound;
+      change(round);
+      return round;
+    };
+    for (const auto& round : {changed([](RoundFormed& r) { r.nodes.clear(); }),
+                              changed([](RoundFormed& r) { r.node_rank = -1; }),
+                              changed([](RoundFormed& r) { r.node_rank = 1; }),
+                              changed([](RoundFormed& r) { r.nodes[0].role = "another"; }),
+                              changed([](RoundFormed& r) { r.nodes[0].local_world_size = 2; })}) {
+      auto part = joined();
+      const auto actions = part.apply(CoordinatorSays{round}, at(20));
+      CHECK(of<StartWorkers>(actions).empty());
+      CHECK(of<Disconnect>(actions).size() == 1);
+      CHECK(of<Connect>(actions).size() == 1);
+    }
+  }
+
   TEST_CASE("a refusal ends the node with its reason") {
     NodePart part(Join{}, Settings{}, at(0));
     part.start(at(0));
