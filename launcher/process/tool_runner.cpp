@@ -17,70 +17,94 @@
 
 namespace ddprun {
 
+namespace asio = boost::asio;
+
+/// What is known of a tool while it runs.
+struct RunningTool {
+  asio::posix::stream_descriptor output;  ///< the end of the pipe from which it is read
+  bool is_interrupted = false;
+};
+
 namespace {
 
-namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
 // For a debugger to let go of its process after it was told to end.
 constexpr auto kEndGrace = 500ms;
 
-asio::awaitable<void> read_to_end(asio::posix::stream_descriptor& pipe, std::string& text,
-                                  std::size_t bytes_max) {
+/// False if it was interrupted, maybe before it began.
+asio::awaitable<bool> read_to_end(RunningTool& tool, std::string& text, std::size_t bytes_max) {
   std::array<char, 4096> part{};
   boost::system::error_code error;
-  while (true) {
-    const auto bytes = co_await pipe.async_read_some(
+  while (!tool.is_interrupted) {
+    const auto bytes = co_await tool.output.async_read_some(
         asio::buffer(part), asio::redirect_error(asio::use_awaitable, error));
-    if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
-    if (error) co_return;
+    if (error) co_return error != asio::error::operation_aborted;
     text.append(part.data(), std::min(bytes, bytes_max - text.size()));
   }
+  co_return false;
 }
 
-/// Takes a number out of a set when the coroutine that put it there ends, however it does.
+/// Keeps a tool in a list for as long as the coroutine lives that put it there.
 class Listed {
  public:
-  Listed(std::set<pid_t>& list, asio::steady_timer& change, pid_t pid)
-      : list_(list), change_(change), pid_(pid) {
-    list_.insert(pid);
+  Listed(std::map<pid_t, RunningTool*>& list, pid_t pid, RunningTool& tool)
+      : list_(list), pid_(pid) {
+    list_.emplace(pid_, &tool);
   }
   Listed(const Listed&) = delete;
   Listed& operator=(const Listed&) = delete;
-  ~Listed() {
-    list_.erase(pid_);
-    change_.cancel();
-  }
+  ~Listed() { list_.erase(pid_); }
 
  private:
-  std::set<pid_t>& list_;
-  asio::steady_timer& change_;
+  std::map<pid_t, RunningTool*>& list_;
   pid_t pid_;
 };
 
 }  // namespace
 
+/// The right to run a tool. The next in the row is woken when it is given back.
+class ToolRunner::Turn {
+ public:
+  explicit Turn(ToolRunner& runner) : runner_(runner) { ++runner_.turns_; }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    --runner_.turns_;
+    runner_.turn_.cancel_one();
+  }
+
+ private:
+  ToolRunner& runner_;
+};
+
 ToolRunner::ToolRunner(asio::any_io_executor executor, Containment& containment)
-    : executor_(std::move(executor)), containment_(containment), turn_(executor_) {}
+    : executor_(std::move(executor)),
+      containment_(containment),
+      turn_(executor_, asio::steady_timer::time_point::max()) {}
 
 asio::awaitable<bool> ToolRunner::wait_for_turn(Deadline deadline) {
-  while (pids_.size() >= kToolsMax) {
-    if (deadline.passed()) co_return false;
+  const auto before = interruptions_;
+  while (turns_ >= kToolsMax && before == interruptions_ && !deadline.passed()) {
     boost::system::error_code ignored;
-    turn_.expires_at(deadline.time());
-    co_await turn_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    auto waiting = turn_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    co_await with_deadline(std::move(waiting), deadline);
   }
-  co_return true;
+  const bool is_its_turn = turns_ < kToolsMax && before == interruptions_ && !deadline.passed();
+  // Who was woken too late passes it on.
+  if (!is_its_turn && turns_ < kToolsMax) turn_.cancel_one();
+  co_return is_its_turn;
 }
 
 asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments, Deadline deadline,
                                             std::size_t bytes_max) {
   const bool is_its_turn = co_await wait_for_turn(deadline);
   if (!is_its_turn) co_return ToolOutput{.problem = "there was no time left for it"};
+  const Turn turn(*this);
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) co_return ToolOutput{.problem = std::strerror(errno)};
   UniqueFd writer(ends[1]);
-  asio::posix::stream_descriptor reader(executor_, ends[0]);
+  RunningTool tool{.output = asio::posix::stream_descriptor(executor_, ends[0])};
   const auto [marker_name, marker_value] = containment_.marker();
   // Their complaints are read by a program.
   const ProcessRequest request{
@@ -95,20 +119,37 @@ asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments, 
   const auto failure = process != nullptr ? process->wait_for_exec(deadline)
                                           : std::optional(std::get<StartFailure>(started));
   if (failure) co_return ToolOutput{.problem = describe_start_failure(*failure, arguments[0], "")};
-  const Listed listed(pids_, turn_, process->pid());
+  const Listed listed(running_, process->pid(), tool);
   ToolOutput output;
-  auto reading = read_to_end(reader, output.text, bytes_max);
-  if (co_await with_deadline(std::move(reading), deadline)) co_return output;
+  auto reading = read_to_end(tool, output.text, bytes_max);
+  const auto is_read = co_await with_deadline(std::move(reading), deadline);
+  if (is_read.value_or(false)) co_return output;
   output.problem = "it was not done in time";
   process->signal_group(SIGTERM);
-  auto reading_on = read_to_end(reader, output.text, bytes_max);
+  tool.is_interrupted = false;
+  auto reading_on = read_to_end(tool, output.text, bytes_max);
   co_await with_deadline(std::move(reading_on), Deadline::after(kEndGrace));
   co_return output;
 }
 
+void ToolRunner::interrupt() {
+  ++interruptions_;
+  turn_.cancel();
+  for (const auto& [pid, tool] : running_) {
+    tool->is_interrupted = true;
+    tool->output.cancel();
+  }
+}
+
 void ToolRunner::kill() noexcept {
-  // Those in the set have not been reaped, so their numbers are theirs.
-  for (const pid_t pid : pids_) ::kill(-pid, SIGKILL);
+  // Those in the list have not been reaped, so their numbers are theirs.
+  for (const auto& [pid, tool] : running_) ::kill(-pid, SIGKILL);
+}
+
+std::vector<pid_t> ToolRunner::pids() const {
+  std::vector<pid_t> pids;
+  for (const auto& [pid, tool] : running_) pids.push_back(pid);
+  return pids;
 }
 
 }  // namespace ddprun

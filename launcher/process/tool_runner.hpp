@@ -10,7 +10,8 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <cstddef>
-#include <set>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -22,6 +23,8 @@ struct ToolOutput {
   std::string text;     ///< both of its streams, as they came
   std::string problem;  ///< why there is none, or why there may be more; empty: it ran to its end
 };
+
+struct RunningTool;
 
 class ToolRunner {
  public:
@@ -37,19 +40,26 @@ class ToolRunner {
   boost::asio::awaitable<ToolOutput> run(std::vector<std::string> arguments, Deadline deadline,
                                          std::size_t bytes_max);
 
+  /// For those that run or wait for their turn the deadline is now.
+  void interrupt();
+
   /// Kills those that run, whose run() then returns.
   void kill() noexcept;
 
   /// Their status is nobody else's to take.
-  const std::set<pid_t>& pids() const { return pids_; }
+  std::vector<pid_t> pids() const;
 
  private:
+  class Turn;
+
   boost::asio::awaitable<bool> wait_for_turn(Deadline deadline);
 
   boost::asio::any_io_executor executor_;
   Containment& containment_;
-  std::set<pid_t> pids_;
-  boost::asio::steady_timer turn_;  ///< cancelled when a tool has ended
+  std::map<pid_t, RunningTool*> running_;  ///< in the frames of run()
+  std::size_t turns_ = 0;                  ///< taken, at most kToolsMax
+  std::uint64_t interruptions_ = 0;
+  boost::asio::steady_timer turn_;  ///< never expires; a wait is cancelled when a turn is over
 };
 
 }  // namespace ddprun
