@@ -81,6 +81,19 @@ void name_from_table(std::string_view table, std::string_view strings,
   }
 }
 
+/// A file has at most one table of each kind; whoever claims more is damaged.
+std::optional<Elf64_Shdr> first_of_kind(std::string_view sections, Elf64_Word kind) {
+  for (unsigned i = 0; const auto section = value_at<Elf64_Shdr>(sections, i); ++i) {
+    if (section->sh_type == kind) return section;
+  }
+  return std::nullopt;
+}
+
+bool are_all_named(std::span<const Wanted> wanted) {
+  return std::none_of(wanted.begin(), wanted.end(),
+                      [](const Wanted& each) { return each.place->function.empty(); });
+}
+
 std::string read_section(const ReadAt& read, const Elf64_Shdr& section) {
   return read(section.sh_offset, std::min<std::uint64_t>(section.sh_size, kTableBytesMax));
 }
@@ -95,12 +108,12 @@ void name_functions(const ReadAt& read, std::span<CodePlace> places) {
   const auto wanted = addresses_of(segments, places);
   // Stripped files lack the full table; then what they export must do.
   for (const Elf64_Word kind : {SHT_SYMTAB, SHT_DYNSYM}) {
-    for (unsigned i = 0; const auto section = value_at<Elf64_Shdr>(sections, i); ++i) {
-      if (section->sh_type != kind) continue;
-      const auto strings = value_at<Elf64_Shdr>(sections, section->sh_link);
-      if (!strings) continue;
-      name_from_table(read_section(read, *section), read_section(read, *strings), wanted);
-    }
+    if (are_all_named(wanted)) return;
+    const auto section = first_of_kind(sections, kind);
+    if (!section) continue;
+    const auto strings = value_at<Elf64_Shdr>(sections, section->sh_link);
+    if (!strings) continue;
+    name_from_table(read_section(read, *section), read_section(read, *strings), wanted);
   }
 }
 

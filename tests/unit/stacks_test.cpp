@@ -212,6 +212,43 @@ TEST_SUITE("stacks") {
     CHECK(places[1].function.empty());
   }
 
+  TEST_CASE("a file that claims very many tables costs no more than the two of a sound one") {
+    constexpr unsigned kTables = 60'000;
+    const Elf64_Phdr segment{.p_type = PT_LOAD,
+                             .p_flags = 0,
+                             .p_offset = 0,
+                             .p_vaddr = 0x1000,
+                             .p_paddr = 0,
+                             .p_filesz = 0x100,
+                             .p_memsz = 0x100,
+                             .p_align = 0};
+    Elf64_Ehdr header{};
+    std::memcpy(header.e_ident, "\177ELF\2\1\1", 7);
+    header.e_phentsize = sizeof(Elf64_Phdr);
+    header.e_shentsize = sizeof(Elf64_Shdr);
+    header.e_phnum = 1;
+    header.e_shnum = kTables;
+    header.e_phoff = sizeof header;
+    header.e_shoff = sizeof header + sizeof segment;
+    std::vector<Elf64_Shdr> sections(kTables);
+    for (auto& section : sections) {
+      section.sh_type = SHT_SYMTAB;
+      section.sh_size = 1U << 20;
+    }
+    std::string file(header.e_shoff + kTables * sizeof(Elf64_Shdr), '\0');
+    std::memcpy(file.data(), &header, sizeof header);
+    std::memcpy(file.data() + header.e_phoff, &segment, sizeof segment);
+    std::memcpy(file.data() + header.e_shoff, sections.data(), kTables * sizeof(Elf64_Shdr));
+    int reads = 0;
+    const auto read = [&](std::uint64_t offset, std::uint64_t size) {
+      ++reads;
+      return reader_of(file)(offset, size);
+    };
+    std::vector<CodePlace> places = {{.file_offset = 0x18}};
+    name_functions(read, places);
+    CHECK(reads == 3 + 2);  // header, segments and sections; one table and its names
+  }
+
   TEST_CASE("names are readable and have an end") {
     CHECK(readable_function("_ZN6ddprun5trainEi") == "ddprun::train(int)");
     CHECK(readable_function("main") == "main");
