@@ -181,15 +181,22 @@ class Agent::Impl {
       } else if (signal == SIGTSTP) {
         suspend_run();
       } else if (asks_for_stacks(signal)) {
-        tell(SignalReceived{.signal = signal, .action = "taking the stacks of the workers"});
-        if (current_ != nullptr) current_->take_stacks("asked for by " + signal_name(signal));
-        if (shared_ != nullptr) shared_->take_stacks("asked for by " + signal_name(signal));
+        take_stacks(signal);
       } else {
         tell(SignalReceived{.signal = signal, .action = "forwarded to the workers"});
         if (current_ != nullptr) current_->forward(signal);
         if (shared_ != nullptr) shared_->forward(signal);
       }
     }
+  }
+
+  void take_stacks(int signal) {
+    const auto reason = "asked for by " + signal_name(signal);
+    const bool has_workers = (current_ != nullptr && current_->take_stacks(reason)) ||
+                             (shared_ != nullptr && shared_->take_stacks(reason));
+    tell(SignalReceived{.signal = signal,
+                        .action = has_workers ? "taking the stacks of the workers"
+                                              : "there are no workers to take the stacks of"});
   }
 
   bool is_handled(int signal) const {

@@ -64,8 +64,10 @@ class Attempt::Impl {
     if (group_ != nullptr) group_->forward(signal);
   }
 
-  void take_stacks(const std::string& reason) {
-    if (group_ != nullptr) group_->take_stacks(reason);
+  bool take_stacks(const std::string& reason) {
+    if (group_ == nullptr || group_->running().empty()) return false;
+    group_->take_stacks(reason);
+    return true;
   }
 
   void stop(int signal, std::chrono::milliseconds grace) {
@@ -196,8 +198,8 @@ void Attempt::put_off_limits(std::chrono::steady_clock::duration by) {
   impl_->put_off_limits(by);
 }
 
-void Attempt::take_stacks(const std::string& reason) {
-  impl_->take_stacks(reason);
+bool Attempt::take_stacks(const std::string& reason) {
+  return impl_->take_stacks(reason);
 }
 
 void Attempt::stop(int signal, std::chrono::milliseconds grace) {

@@ -56,8 +56,8 @@ class Attempt {
 
   void forward(int signal);
 
-  /// Tells of the stacks of all workers, which go on.
-  void take_stacks(const std::string& reason);
+  /// Tells of the stacks of all workers, which go on. False if there are none.
+  bool take_stacks(const std::string& reason);
 
   /// Asks all workers to stop and kills what is left after `grace`.
   void stop(int signal, std::chrono::milliseconds grace);

@@ -71,8 +71,8 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (attempt_ != nullptr) attempt_->forward(signal);
   }
 
-  void take_stacks(const std::string& reason) {
-    if (attempt_ != nullptr) attempt_->take_stacks(reason);
+  bool take_stacks(const std::string& reason) {
+    return attempt_ != nullptr && attempt_->take_stacks(reason);
   }
 
   void stop(int signal, bool is_first) {
@@ -306,8 +306,8 @@ void SharedRun::forward(int signal) {
   impl_->forward(signal);
 }
 
-void SharedRun::take_stacks(const std::string& reason) {
-  impl_->take_stacks(reason);
+bool SharedRun::take_stacks(const std::string& reason) {
+  return impl_->take_stacks(reason);
 }
 
 void SharedRun::stop(int signal, bool is_first) {

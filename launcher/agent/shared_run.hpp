@@ -25,7 +25,7 @@ class SharedRun {
   boost::asio::awaitable<RunFinished> run(std::function<void()> on_start);
 
   void forward(int signal);
-  void take_stacks(const std::string& reason);
+  bool take_stacks(const std::string& reason);
 
   /// The first time: leaves the run after stopping the workers in an orderly way; then kills them.
   void stop(int signal, bool is_first);
