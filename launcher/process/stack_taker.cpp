@@ -90,6 +90,16 @@ StackTaker::StackTaker(asio::any_io_executor executor, Containment& containment,
                        const StackPlan& plan)
     : executor_(executor), plan_(plan), tools_(std::move(executor), containment) {}
 
+void StackTaker::interrupt() {
+  is_interrupted_ = true;
+  tools_.interrupt();
+}
+
+void StackTaker::kill() noexcept {
+  is_interrupted_ = true;
+  tools_.kill();
+}
+
 StackFacts StackTaker::facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const {
   const int next = moment.next_signal;
   return {.is_python = is_python(pid),
@@ -111,19 +121,23 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
   bool has_enough = false;
   for (const StackMeans means : stack_means_for(facts)) {
     const bool is_last_resort = means == StackMeans::kernel;
-    if (worker->has_ended || worker->process.has_ended() || (is_last_resort && !text.empty()))
+    if (worker->has_ended || worker->process.has_ended() || is_interrupted_ ||
+        (is_last_resort && !text.empty()))
       break;
+    taken.was_ended = means == StackMeans::faulthandler;
     Found found = co_await find_by(means, patient, deadline);
+    if (is_interrupted_ && found.text.empty()) break;  // its problem is ours
     if (!found.problem.empty()) taken.problems.push_back(to_string(means) + ": " + found.problem);
     if (found.text.empty()) continue;
     taken.means.push_back(to_string(means));
-    taken.was_ended = means == StackMeans::faulthandler;
     // What was tried for its better view of the program comes first.
     text = found.text + (text.empty() ? "" : "\n" + text);
     has_enough = is_enough(means, facts);
     if (has_enough) break;
   }
   if (!has_enough && facts.is_python && !facts.has_py_spy) taken.problems.push_back(kPySpyHint);
+  // It has ended by itself. But if it was ended for its stacks, somebody has to say so.
+  if (text.empty() && !taken.was_ended) taken.problems.clear();
   if (text.size() > kStackBytesMax) text.resize(kStackBytesMax);
   taken.lines = split(printable(text), '\n');
   while (!taken.lines.empty() && taken.lines.back().empty()) taken.lines.pop_back();
@@ -177,7 +191,7 @@ asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string>
   auto running = tools_.run(std::move(arguments), deadline, kStackBytesMax);
   const auto output = co_await std::move(running);
   auto& worker = *patient.worker;
-  if (worker.has_ended) co_return Found{.text = "", .problem = "the worker ended meanwhile"};
+  if (worker.has_ended) co_return Found{};  // meanwhile
   // A debugger that had to be killed may leave it so.
   if (!was_stopped && is_stopped(patient.pid)) worker.process.signal_group(SIGCONT);
   Found found{.text = stacks_in(output.text), .problem = output.problem};

@@ -35,8 +35,17 @@ class StackTaker {
   boost::asio::awaitable<StacksTaken> take(std::shared_ptr<Worker> worker, bool has_runtime,
                                            StackMoment moment, Deadline deadline);
 
+  /// A capture begins: what follows is not interrupted.
+  void begin() { is_interrupted_ = false; }
+
+  /// Ends what has begun soon, with what has been found so far.
+  void interrupt();
+
+  /// The same at once.
+  void kill() noexcept;
+
   /// The tools that run now.
-  ToolRunner& tools() { return tools_; }
+  const ToolRunner& tools() const { return tools_; }
 
  private:
   /// The stacks, or why there are none.
@@ -62,6 +71,7 @@ class StackTaker {
   boost::asio::any_io_executor executor_;
   StackPlan plan_;
   ToolRunner tools_;
+  bool is_interrupted_ = false;
 };
 
 }  // namespace ddprun

@@ -19,7 +19,8 @@ std::string heading(const StacksTaken& taken) {
   char when[40];
   std::strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &parts);
   return "==== rank " + std::to_string(taken.rank) + " (pid " + std::to_string(taken.pid) +
-         ") at " + when + ": " + taken.reason + "\n==== by " + join(taken.means, " and ") + "\n";
+         ") at " + when + ": " + taken.reason + "\n==== " +
+         (taken.means.empty() ? "nothing was found" : "by " + join(taken.means, " and ")) + "\n";
 }
 
 }  // namespace

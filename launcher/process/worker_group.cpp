@@ -46,9 +46,12 @@ WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment
       log_(std::move(log)),
       stacks_when_(stacks.when),
       stack_taker_(executor_, containment, stacks),
+      stack_captures_(
+          executor_,
+          {.interrupt = [this] { stack_taker_.interrupt(); }, .on_idle = [this] { end_watch(); }},
+          log_),
       news_signal_(executor_, Worker::Clock::time_point::max()),
       kill_timer_(executor_),
-      stacks_taken_(executor_, Worker::Clock::time_point::max()),
       orphans_(executor_) {}
 
 std::variant<std::vector<WorkerStarted>, WorkerNotStarted> WorkerGroup::Impl::start(
@@ -199,8 +202,7 @@ void WorkerGroup::Impl::reap_orphans() {
   orphans_.async_wait([weak = weak_from_this()](boost::system::error_code error, int) {
     const auto self = weak.lock();
     if (error || !self) return;
-    const auto& tools = self->stack_taker_.tools().pids();
-    std::vector<pid_t> own(tools.begin(), tools.end());
+    std::vector<pid_t> own = self->stack_taker_.tools().pids();
     for (const auto& worker : self->workers_) {
       if (!worker->has_ended) own.push_back(worker->process.pid());
     }

@@ -6,6 +6,7 @@
 #include "launcher/process/death_watch.hpp"
 #include "launcher/process/exit_facts.hpp"
 #include "launcher/process/limit_timer.hpp"
+#include "launcher/process/stack_captures.hpp"
 #include "launcher/process/stack_taker.hpp"
 #include "launcher/process/worker.hpp"
 #include "launcher/process/worker_group.hpp"
@@ -37,7 +38,8 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<int> running() const;
   void abort(int rank, const std::string& reason);
 
-  /// Calls `then`, if there is one, when all has been told.
+  /// With `then`, which is called when all has been told, the workers are to end: nothing that was
+  /// asked for before is waited for.
   void take_stacks(StackMoment moment, std::function<void()> then);
   boost::asio::awaitable<std::vector<pid_t>> sweep();
 
@@ -59,8 +61,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void end_watch();
 
   static boost::asio::awaitable<void> take_all_stacks(std::shared_ptr<Impl> self,
-                                                      StackMoment moment,
-                                                      std::function<void()> then);
+                                                      StackMoment moment, Deadline deadline);
   boost::asio::awaitable<void> take_stacks_of(std::shared_ptr<Worker> worker, StackMoment moment,
                                               Deadline deadline);
 
@@ -84,14 +85,13 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   std::deque<WorkerNews> news_;  ///< three for each worker, one more, and stacks on demand
   StacksWhen stacks_when_;
   StackTaker stack_taker_;
-  bool is_taking_stacks_ = false;
+  StackCaptures stack_captures_;
   std::optional<control::AbortRecord> delayed_abort_;
   bool is_about_to_stop_ = false;  ///< as soon as the stacks have been taken
   bool is_stopping_ = false;
   bool has_killed_ = false;
   boost::asio::steady_timer news_signal_;  ///< cancelled when there is news
   LimitTimer kill_timer_;
-  boost::asio::steady_timer stacks_taken_;  ///< cancelled when a capture is over
   boost::asio::signal_set orphans_;
   std::optional<DeathWatch> death_watch_;
 };

@@ -4,9 +4,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/experimental/parallel_group.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <exception>
@@ -17,11 +15,6 @@ namespace ddprun {
 namespace {
 
 namespace asio = boost::asio;
-using namespace std::chrono_literals;
-
-// For the stacks of all workers together. A debugger needs a second or two for a program with
-// PyTorch in it; nobody wants to wait much longer for the end of a run that hangs.
-constexpr auto kStacksLimit = 5s;
 
 // What an event carries of a worker's stacks: a screen of the console for each.
 constexpr std::size_t kEventLinesMax = 60;
@@ -36,21 +29,26 @@ void shorten(std::vector<std::string>& lines) {
 }  // namespace
 
 void WorkerGroup::Impl::take_stacks(StackMoment moment, std::function<void()> then) {
-  ++open_watches_;  // NothingLeft waits for the tools, too
-  auto taking = take_all_stacks(shared_from_this(), std::move(moment), std::move(then));
-  asio::co_spawn(executor_, std::move(taking), asio::detached);
+  if (!stack_captures_.is_busy()) ++open_watches_;  // NothingLeft waits for the tools, too
+  const bool is_last = static_cast<bool>(then);
+  StackCapture capture{.moment = std::move(moment),
+                       .take =
+                           [self = shared_from_this()](StackMoment why, Deadline deadline) {
+                             self->stack_taker_.begin();
+                             return take_all_stacks(self, std::move(why), deadline);
+                           },
+                       .then = std::move(then)};
+  if (is_last) {
+    stack_captures_.take_last(std::move(capture));
+  } else {
+    stack_captures_.ask(std::move(capture));
+  }
 }
 
 /// Static, with everything in its frame by value: it may outlive the group.
 asio::awaitable<void> WorkerGroup::Impl::take_all_stacks(std::shared_ptr<Impl> self,
-                                                         StackMoment moment,
-                                                         std::function<void()> then) {
-  // One capture at a time: two debuggers cannot look at one process.
-  while (std::exchange(self->is_taking_stacks_, true)) {
-    boost::system::error_code ignored;
-    co_await self->stacks_taken_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-  }
-  const auto deadline = Deadline::after(kStacksLimit);
+                                                         StackMoment moment, Deadline deadline) {
+  if (self->has_killed_) co_return;  // the workers are ending
   using Taking = decltype(asio::co_spawn(
       self->executor_, self->take_stacks_of(nullptr, moment, deadline), asio::deferred));
   std::vector<Taking> all;
@@ -63,10 +61,6 @@ asio::awaitable<void> WorkerGroup::Impl::take_all_stacks(std::shared_ptr<Impl> s
     auto group = asio::experimental::make_parallel_group(std::move(all));
     co_await group.async_wait(asio::experimental::wait_for_all(), asio::use_awaitable);
   }
-  self->is_taking_stacks_ = false;
-  self->stacks_taken_.cancel();
-  if (then) then();
-  self->end_watch();
 }
 
 asio::awaitable<void> WorkerGroup::Impl::take_stacks_of(std::shared_ptr<Worker> worker,
@@ -80,7 +74,7 @@ asio::awaitable<void> WorkerGroup::Impl::take_stacks_of(std::shared_ptr<Worker> 
     write_log(log_, LogLevel::warn,
               "no stacks of rank " + std::to_string(worker->spec.rank) + ": " + error.what());
   }
-  if (taken.lines.empty()) co_return;  // it ended before anything was found
+  if (taken.lines.empty() && taken.problems.empty()) co_return;
   taken.attempt = attempt_;
   const auto& file = worker->spec.stacks_file;
   if (!file.empty()) {

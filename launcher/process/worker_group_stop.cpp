@@ -103,7 +103,7 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
   if (ranks.empty()) return;
   // All at once: nobody gets to see the others die.
   containment_.kill();
-  stack_taker_.tools().kill();
+  stack_taker_.kill();
   forward(SIGKILL);
   tell(WorkersKilled{
       .attempt = attempt_,
@@ -156,7 +156,8 @@ void WorkerGroup::Impl::close() {
   orphans_.cancel();
   news_signal_.cancel();
   has_killed_ = true;
-  stack_taker_.tools().kill();
+  stack_captures_.clear();
+  stack_taker_.kill();
   forward(SIGKILL);  // all before the first is waited for
   for (auto& worker : workers_) {
     worker->process.close();

@@ -123,7 +123,7 @@ struct StacksTaken {
   int rank = 0;
   pid_t pid = 0;
   std::string reason;                 ///< why they were taken
-  std::vector<std::string> means;     ///< "gdb", "py-spy", ...
+  std::vector<std::string> means;     ///< "gdb", "py-spy", ...; empty: none had anything
   std::vector<std::string> problems;  ///< with the means that did not work
   std::filesystem::path file{};       ///< that has them all; empty: none is kept
   std::vector<std::string> lines;     ///< the first of them

@@ -83,9 +83,12 @@ EventLine line(const WorkersKilled& event) {
 }
 
 EventLine line(const StacksTaken& event) {
-  std::string text = "stacks of " + rank_and_pid(event.rank, event.pid) + " by " +
-                     join(event.means, " and ") + (event.was_ended ? ", which ended it, " : ", ") +
-                     event.reason;
+  const auto whose = "stacks of " + rank_and_pid(event.rank, event.pid);
+  std::string text =
+      event.means.empty() ? "no " + whose : whose + " by " + join(event.means, " and ");
+  if (event.was_ended)
+    text += event.means.empty() ? ", which was ended for them" : ", which ended it";
+  text += ", " + event.reason;
   for (const auto& problem : event.problems) text += "; " + problem;
   if (!event.file.empty()) text += ": " + event.file.string();
   return {LogLevel::warn, event.attempt, text};

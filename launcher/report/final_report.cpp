@@ -202,6 +202,10 @@ void add_stacks(Page& page, const std::vector<StacksTaken>& stacks) {
       page.field(rank, taken.file.string());
       continue;
     }
+    if (taken.means.empty()) {
+      page.field(rank, "nothing was found");
+      continue;
+    }
     const auto lines = std::min(taken.lines.size(), kStackLinesMax);
     page.quote(rank + ", by " + join(taken.means, " and "),
                {taken.lines.begin(), taken.lines.begin() + static_cast<std::ptrdiff_t>(lines)});

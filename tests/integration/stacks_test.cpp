@@ -264,7 +264,7 @@ TEST_SUITE("stacks of workers") {
     patient.bench.group().stop(SIGTERM, 20s);
     patient.bench.run_to_end();
     REQUIRE(patient.bench.history().stacks.size() == 1);
-    CHECK(contains(text_of(patient.bench.history().stacks[0]), "line 3"));
+    CHECK(contains(text_of(patient.bench.history().stacks[0]), "in <module>"));
     CHECK(patient.bench.history().exit_of(0).was_stopped);
     CHECK(patient.bench.history().killed.empty());
   }

@@ -58,6 +58,21 @@ TEST_SUITE("stacks in reports") {
     CHECK(shown({.level = LogLevel::error}, {taken(3, "")}).empty());
   }
 
+  TEST_CASE("a worker that was ended for its stacks and showed none is told of") {
+    auto silent = taken(2, "");
+    silent.means.clear();
+    silent.was_ended = true;
+    silent.problems = {"faulthandler: Python printed nothing"};
+    silent.lines.clear();
+    CHECK(shown({}, {silent})
+              .ends_with("attempt 1: no stacks of rank 2 (pid 72), which was ended for them, still "
+                         "running 30.0 s after they were asked to stop; faulthandler: Python "
+                         "printed nothing\n"));
+    const auto text = shown({.level = LogLevel::error, .columns = 60}, {silent, failure()});
+    INFO(text);
+    CHECK(text.find("nothing was found") != std::string::npos);
+  }
+
   TEST_CASE("the report names the files or shows the innermost frames, of the last attempt") {
     const auto text = shown({.level = LogLevel::error, .columns = 60},
                             {AttemptStarted{}, taken(9, ""), AttemptStarted{.attempt = 1},

@@ -1,0 +1,134 @@
+// Which captures of stacks follow which, with captures that last until the test says so.
+#include "launcher/process/stack_captures.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+
+namespace {
+
+namespace asio = boost::asio;
+using Names = std::vector<std::string>;
+
+/// Captures write down when they begin, how they are followed, and that all is over.
+struct Bench {
+  StackCapture named(const std::string& name) {
+    return {.moment = {.reason = name},
+            .take = [this](StackMoment moment, Deadline) { return take(std::move(moment)); },
+            .then = nullptr};
+  }
+
+  StackCapture last(const std::string& name) {
+    auto capture = named(name);
+    capture.then = [this, name] { happened.push_back("after " + name); };
+    return capture;
+  }
+
+  asio::awaitable<void> take(StackMoment moment) {
+    happened.push_back(moment.reason);
+    if (moment.reason == "broken") throw std::runtime_error("no memory");
+    boost::system::error_code ignored;
+    co_await end.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+
+  void run() {
+    io.restart();
+    io.poll();
+  }
+
+  void end_capture() {
+    end.cancel();
+    run();
+  }
+
+  Names happened;
+  Names log;
+  asio::io_context io;
+  asio::steady_timer end{io, asio::steady_timer::time_point::max()};
+  StackCaptures captures{io.get_executor(),
+                         {.interrupt =
+                              [this] {
+                                happened.emplace_back("interrupt");
+                                end.cancel();
+                              },
+                          .on_idle = [this] { happened.emplace_back("idle"); }},
+                         [this](LogLevel, std::string_view line) { log.emplace_back(line); }};
+};
+
+}  // namespace
+
+TEST_SUITE("captures of stacks") {
+  TEST_CASE("however often they are asked for, one capture follows the one under way") {
+    Bench bench;
+    for (int i = 0; i < 100; ++i) bench.captures.ask(bench.named(std::to_string(i)));
+    bench.run();
+    CHECK(bench.happened == Names{"0"});
+    bench.end_capture();
+    CHECK(bench.happened == Names{"0", "1"});
+    CHECK(bench.captures.is_busy());
+    bench.end_capture();
+    CHECK(bench.happened == Names{"0", "1", "idle"});
+    CHECK_FALSE(bench.captures.is_busy());
+  }
+
+  TEST_CASE("before the workers' end the capture under way is interrupted and none is waited for") {
+    Bench bench;
+    bench.captures.ask(bench.named("first"));
+    bench.captures.ask(bench.named("waits"));
+    bench.run();
+    bench.captures.take_last(bench.last("last"));
+    bench.run();
+    CHECK(bench.happened == Names{"first", "interrupt", "last"});
+    bench.end_capture();
+    CHECK(bench.happened == Names{"first", "interrupt", "last", "after last", "idle"});
+  }
+
+  TEST_CASE("the last capture's time runs from when it was asked for") {
+    Bench bench;
+    std::vector<Deadline> deadlines;
+    auto capture = bench.last("last");
+    capture.take = [&](StackMoment moment, Deadline deadline) {
+      deadlines.push_back(deadline);
+      return bench.take(std::move(moment));
+    };
+    bench.captures.ask(bench.named("first"));
+    bench.run();
+    const auto latest = Deadline::Clock::now() + kStacksLimit;
+    bench.captures.take_last(capture);
+    const auto asked = Deadline::Clock::now() + kStacksLimit;
+    bench.run();
+    REQUIRE(deadlines.size() == 1);
+    CHECK(deadlines[0].time() >= latest);
+    CHECK(deadlines[0].time() <= asked);
+    bench.end_capture();
+  }
+
+  TEST_CASE("a capture that fails is told of, and what waited for it goes on") {
+    Bench bench;
+    bench.captures.take_last(bench.last("broken"));
+    bench.captures.ask(bench.named("next"));
+    bench.run();
+    CHECK(bench.happened == Names{"broken", "after broken", "next"});
+    CHECK(bench.log == Names{"no stacks: no memory"});
+    bench.end_capture();
+    CHECK(bench.happened.back() == "idle");
+  }
+
+  TEST_CASE("what waits is not begun once it is cleared") {
+    Bench bench;
+    bench.captures.ask(bench.named("first"));
+    bench.captures.ask(bench.named("waits"));
+    bench.captures.clear();
+    bench.run();
+    bench.end_capture();
+    CHECK(bench.happened == Names{"first", "idle"});
+  }
+}
