@@ -45,8 +45,9 @@ class Attempt::Impl {
     WorkerGroup group(surroundings_.executor, facts_.attempt, surroundings_.containment,
                       surroundings_.router, std::move(page), warnings_to(surroundings_.events),
                       plan().stacks);
-    start_workers(group);
     group_ = &group;
+    co_await start_workers(group);
+    are_started_ = true;
     co_await watch_workers(group);
     const auto strays = co_await group.sweep();
     group_ = nullptr;
@@ -65,7 +66,7 @@ class Attempt::Impl {
   }
 
   bool take_stacks(const std::string& reason) {
-    if (group_ == nullptr || group_->running().empty()) return false;
+    if (group_ == nullptr || !are_started_ || group_->running().empty()) return false;
     group_->take_stacks(reason);
     return true;
   }
@@ -91,8 +92,9 @@ class Attempt::Impl {
   const LaunchPlan& plan() const { return surroundings_.plan; }
   void tell(const Event& event) { emit(surroundings_.events, event); }
 
-  void start_workers(WorkerGroup& group) {
-    const auto started = group.start(make_worker_specs(plan(), facts_));
+  asio::awaitable<void> start_workers(WorkerGroup& group) {
+    auto starting = group.start(make_worker_specs(plan(), facts_));
+    const auto started = co_await std::move(starting);
     if (const auto* failure = std::get_if<WorkerNotStarted>(&started)) {
       tell(*failure);
       end_.not_started = *failure;
@@ -171,7 +173,8 @@ class Attempt::Impl {
   AttemptFacts facts_;
   FailureNotice notice_;
   LimitTimer culprit_timer_;
-  WorkerGroup* group_ = nullptr;  ///< while there are workers
+  WorkerGroup* group_ = nullptr;  ///< from the start of the workers until nothing is left of them
+  bool are_started_ = false;
   bool awaits_culprit_ = false;
   bool is_stopping_ = false;
   AttemptEnd end_;

@@ -138,34 +138,35 @@ std::vector<pid_t> Cgroup::members() const {
 }
 
 bool Cgroup::is_populated() const {
-  const auto events = read_text((folder_ / "cgroup.events").c_str());
-  return events.find("populated 1") != std::string::npos;
+  return tells(open_events(), kPopulated);
 }
 
 bool Cgroup::is_frozen() const {
-  const auto events = read_text((folder_ / "cgroup.events").c_str());
-  return events.find("frozen 1") != std::string::npos;
+  return tells(open_events(), "frozen 1");
 }
 
 void Cgroup::wait_until_empty(Deadline deadline) const {
-  wait_while("populated 1", deadline);
+  wait_while(kPopulated, deadline);
 }
 
-/// While the kernel tells of `event`.
-void Cgroup::wait_while(std::string_view event, Deadline deadline) const {
-  const int fd = ::open((folder_ / "cgroup.events").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
+UniqueFd Cgroup::open_events() const {
+  return UniqueFd(::open((folder_ / "cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+bool Cgroup::tells(const UniqueFd& events, std::string_view event) {
   std::array<char, 256> text{};
-  while (!deadline.passed()) {
-    // Reading arms the notification, so what changes after it is not missed.
-    const auto count = ::pread(fd, text.data(), text.size(), 0);
-    const std::string_view events(text.data(),
-                                  static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-    if (events.find(event) == std::string_view::npos) break;
-    pollfd change{.fd = fd, .events = POLLPRI, .revents = 0};
+  // Reading arms the notification, so what changes after it is not missed.
+  const auto count = ::pread(events.get(), text.data(), text.size(), 0);
+  const std::string_view told(text.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  return told.find(event) != std::string_view::npos;
+}
+
+void Cgroup::wait_while(std::string_view event, Deadline deadline) const {
+  const auto events = open_events();
+  while (!deadline.passed() && tells(events, event)) {
+    pollfd change{.fd = events.get(), .events = POLLPRI, .revents = 0};
     ::poll(&change, 1, deadline.remaining_poll_milliseconds());
   }
-  ::close(fd);
 }
 
 bool Cgroup::write_file(const char* name, char byte) const noexcept {

@@ -2,12 +2,14 @@
 // by a process that has no right to, and the kernel kills all members at once. Any thread.
 #pragma once
 
+#include "launcher/process/unique_fd.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
@@ -54,6 +56,14 @@ class Cgroup {
 
   /// True while there is any member, one that is just ending included.
   bool is_populated() const;
+
+  /// A descriptor by which tells() looks; POLLPRI says that what it tells may have changed since.
+  UniqueFd open_events() const;
+
+  /// True while the kernel tells of `event`, e.g. kPopulated.
+  static bool tells(const UniqueFd& events, std::string_view event);
+
+  static constexpr std::string_view kPopulated = "populated 1";
 
   /// Returns when there is no member, or when the deadline passes.
   void wait_until_empty(Deadline deadline) const;

@@ -2,12 +2,10 @@
 
 #include "launcher/process/cgroup.hpp"
 #include "launcher/process/guardian.hpp"
-#include "launcher/process/run_members.hpp"
 #include <ddprun/error.hpp>
 
 #include <array>
 #include <cerrno>
-#include <optional>
 #include <sys/random.h>
 #include <utility>
 
@@ -142,12 +140,12 @@ void Containment::kill() const noexcept {
   impl_->members.kill();
 }
 
-std::vector<pid_t> Containment::ask_until_none(Deadline deadline) const {
-  return impl_->members.ask_until_none(deadline);
+EndsToCome Containment::ask(std::vector<pid_t>& asked) const {
+  return impl_->members.ask(asked);
 }
 
-std::vector<pid_t> Containment::kill_until_none(Deadline deadline) const {
-  return impl_->members.kill_until_none(deadline);
+std::optional<EndsToCome> Containment::kill_round(std::vector<pid_t>& met) const {
+  return impl_->members.kill_round(met);
 }
 
 }  // namespace ddprun

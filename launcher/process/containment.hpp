@@ -11,11 +11,12 @@
 // (guardian.hpp). One thread.
 #pragma once
 
-#include <ddprun/deadline.hpp>
+#include "launcher/process/run_members.hpp"
 #include <ddprun/log.hpp>
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <utility>
@@ -74,19 +75,21 @@ class Containment {
   /// Sends SIGKILL to every member, at once where there is a cgroup. Does not wait.
   void kill() const noexcept;
 
-  /// Asks the members to end by SIGTERM and waits until none is left or the deadline has passed,
-  /// blocking; returns the pids of those asked. Members that ignore it are only waited for: so do
-  /// helpers that end by themselves when they have tidied up after a worker, such as the process
-  /// in which Python's multiprocessing keeps account of shared memory.
-  std::vector<pid_t> ask_until_none(Deadline deadline) const;
+  /// Asks the members to end by SIGTERM and adds the pids of those asked; does not wait. Members
+  /// that ignore it are only to be waited for: so do helpers that end by themselves when they have
+  /// tidied up after a worker, such as the process in which Python's multiprocessing keeps account
+  /// of shared memory.
+  EndsToCome ask(std::vector<pid_t>& asked) const;
 
   /// Stops every member, waiting at most 1 s for that, and lets those go on again that freeze() has
   /// stopped.
   void freeze();
   void thaw();
 
-  /// Kills until no member is left or the deadline has passed, blocking; returns the pids it met.
-  std::vector<pid_t> kill_until_none(Deadline deadline) const;
+  /// Kills the members that there are now and adds their pids if they are not among them; does not
+  /// wait. Members may fork meanwhile, so it is to be called until it returns nothing: no member is
+  /// left.
+  std::optional<EndsToCome> kill_round(std::vector<pid_t>& met) const;
 
   /// Takes the exit status of orphans that have become the agent's children; `own` are the
   /// children whose status somebody else takes. Only the marker mode has orphans to reap.

@@ -25,19 +25,22 @@ constexpr auto kFreezeLimit = 1s;
 // Without a cgroup: a program that forks without end cannot be stopped process by process.
 constexpr std::size_t kFrozenMax = 65'536;
 
-/// Closes the descriptors when the processes have ended, or at the deadline.
-void wait_for_ends(const std::vector<OpenProcess>& processes, Deadline deadline) {
-  for (const auto& process : processes) {
-    pollfd ready{.fd = process.pidfd, .events = POLLIN, .revents = 0};
+void wait_for(const EndsToCome& ends, Deadline deadline) {
+  for (const auto& process : ends.processes) {
+    pollfd ready{.fd = process.pidfd.get(), .events = POLLIN, .revents = 0};
     ::poll(&ready, 1, deadline.remaining_poll_milliseconds());
-    ::close(process.pidfd);
+  }
+  while (ends.cgroup_events && !deadline.passed() &&
+         Cgroup::tells(*ends.cgroup_events, Cgroup::kPopulated)) {
+    pollfd change{.fd = ends.cgroup_events->get(), .events = POLLPRI, .revents = 0};
+    ::poll(&change, 1, deadline.remaining_poll_milliseconds());
   }
 }
 
 }  // namespace
 
 void OpenProcess::signal(int signal) const noexcept {
-  ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0);
+  ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0);
 }
 
 RunMembers::RunMembers(std::string word, std::optional<Cgroup> cgroup)
@@ -75,25 +78,19 @@ std::vector<pid_t> RunMembers::members() const {
 
 void RunMembers::kill() const noexcept {
   if (kill_cgroup()) return;
-  for (const auto& member : open_members(members())) {
-    member.signal(SIGKILL);
-    ::close(member.pidfd);
-  }
+  for (const auto& member : open_members(members())) member.signal(SIGKILL);
 }
 
-std::vector<pid_t> RunMembers::ask_until_none(Deadline deadline) const {
-  std::vector<pid_t> asked;
-  const auto open = open_members(members());
-  for (const auto& member : open) {
+EndsToCome RunMembers::ask(std::vector<pid_t>& asked) const {
+  EndsToCome ends{.processes = open_members(members()), .cgroup_events = std::nullopt};
+  for (const auto& member : ends.processes) {
     if (ignores(member.pid, SIGTERM)) continue;
     member.signal(SIGTERM);
     asked.push_back(member.pid);
   }
-  wait_for_ends(open, deadline);
   // The end of a process' leader is told a little before the cgroup has lost it.
-  if (cgroup_) cgroup_->wait_until_empty(deadline);
-  reap_orphans({});
-  return asked;
+  if (cgroup_) ends.cgroup_events = cgroup_->open_events();
+  return ends;
 }
 
 void RunMembers::freeze() {
@@ -103,37 +100,46 @@ void RunMembers::freeze() {
     auto running = members();
     std::erase_if(running, [](pid_t pid) { return process_state(pid).letter == 'T'; });
     std::erase_if(running, [this](pid_t pid) { return is_frozen(pid); });
-    const auto open = open_members(running);
-    for (const auto& member : open) member.signal(SIGSTOP);
-    frozen_.insert(frozen_.end(), open.begin(), open.end());
+    auto open = open_members(running);
     if (open.empty()) return;
+    for (auto& member : open) {
+      member.signal(SIGSTOP);
+      frozen_.push_back(std::move(member));
+    }
   }
 }
 
 void RunMembers::thaw() {
   if (cgroup_) cgroup_->thaw();
-  for (const auto& member : frozen_) {
-    member.signal(SIGCONT);
-    ::close(member.pidfd);
-  }
+  for (const auto& member : frozen_) member.signal(SIGCONT);
   frozen_.clear();
 }
 
-std::vector<pid_t> RunMembers::kill_until_none(Deadline deadline) const {
+std::optional<EndsToCome> RunMembers::kill_round(std::vector<pid_t>& met) const {
+  reap_orphans({});
+  const auto pids = members();
+  if (pids.empty() && !(cgroup_ && cgroup_->is_populated())) {
+    reap_orphans({});  // who ended since the last look is no member any more, but a zombie
+    return std::nullopt;
+  }
+  for (const pid_t pid : pids) {
+    if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);
+  }
+  EndsToCome ends;
+  if (kill_cgroup()) {
+    ends.cgroup_events = cgroup_->open_events();
+    return ends;
+  }
+  ends.processes = open_members(pids);
+  for (const auto& member : ends.processes) member.signal(SIGKILL);
+  return ends;
+}
+
+void RunMembers::kill_until_none(Deadline deadline) const {
   std::vector<pid_t> met;
-  while (true) {
-    reap_orphans({});
-    const auto pids = members();
-    if (pids.empty() && !(cgroup_ && cgroup_->is_populated())) {
-      reap_orphans({});  // who ended since the last look is no member any more, but a zombie
-      return met;
-    }
-    for (const pid_t pid : pids) {
-      if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);
-    }
-    kill_and_wait(pids,
-                  deadline.remaining() < kRoundLimit ? deadline : Deadline::after(kRoundLimit));
-    if (deadline.passed()) return met;
+  while (const auto ends = kill_round(met)) {
+    wait_for(*ends, deadline.remaining() < kRoundLimit ? deadline : Deadline::after(kRoundLimit));
+    if (deadline.passed()) return;
   }
 }
 
@@ -165,16 +171,6 @@ bool RunMembers::kill_cgroup() const noexcept {
   return cgroup_->kill();
 }
 
-void RunMembers::kill_and_wait(const std::vector<pid_t>& pids, Deadline deadline) const {
-  if (kill_cgroup()) {
-    cgroup_->wait_until_empty(deadline);
-  } else {
-    const auto open = open_members(pids);
-    for (const auto& member : open) member.signal(SIGKILL);
-    wait_for_ends(open, deadline);
-  }
-}
-
 /// A process that is still in the kernel stops later than it was told to.
 bool RunMembers::is_frozen(pid_t pid) const {
   return std::any_of(frozen_.begin(), frozen_.end(),
@@ -196,12 +192,9 @@ bool RunMembers::is_member(pid_t pid) const {
 std::vector<OpenProcess> RunMembers::open_members(const std::vector<pid_t>& pids) const noexcept {
   std::vector<OpenProcess> open;
   for (const pid_t pid : pids) {
-    const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    if (pidfd < 0) continue;
-    if (is_member(pid)) {
-      open.push_back({.pid = pid, .pidfd = pidfd});
-    } else {
-      ::close(pidfd);
+    UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (pidfd.get() >= 0 && is_member(pid)) {
+      open.push_back({.pid = pid, .pidfd = std::move(pidfd)});
     }
   }
   return open;

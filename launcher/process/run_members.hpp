@@ -4,6 +4,7 @@
 #pragma once
 
 #include "launcher/process/cgroup.hpp"
+#include "launcher/process/unique_fd.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <optional>
@@ -19,9 +20,15 @@ inline constexpr const char* kMarkerName = "DDPRUN_MARKER";
 /// A process by a descriptor, which goes on meaning this one when its number is given to another.
 struct OpenProcess {
   pid_t pid = -1;
-  int pidfd = -1;
+  UniqueFd pidfd;
 
   void signal(int signal) const noexcept;
+};
+
+/// What tells that members who have been told to end have done so.
+struct EndsToCome {
+  std::vector<OpenProcess> processes;     ///< each pidfd can be read when its process has ended
+  std::optional<UniqueFd> cgroup_events;  ///< tells no Cgroup::kPopulated when all have ended
 };
 
 class RunMembers {
@@ -46,11 +53,14 @@ class RunMembers {
   int cgroup_fd();
   std::vector<pid_t> members() const;
   void kill() const noexcept;
-  std::vector<pid_t> ask_until_none(Deadline deadline) const;
+  EndsToCome ask(std::vector<pid_t>& asked) const;
   void freeze();
   void thaw();
-  std::vector<pid_t> kill_until_none(Deadline deadline) const;
+  std::optional<EndsToCome> kill_round(std::vector<pid_t>& met) const;
   void reap_orphans(const std::vector<pid_t>& own) const noexcept;
+
+  /// Kills, round after round, until no member is left or the deadline has passed. Blocks.
+  void kill_until_none(Deadline deadline) const;
 
   /// Only an empty one can be removed.
   void remove_cgroup() const noexcept;
@@ -58,7 +68,6 @@ class RunMembers {
  private:
   std::vector<pid_t> adopted_children() const;
   bool kill_cgroup() const noexcept;
-  void kill_and_wait(const std::vector<pid_t>& pids, Deadline deadline) const;
   bool is_frozen(pid_t pid) const;
   bool is_member(pid_t pid) const;
   std::vector<OpenProcess> open_members(const std::vector<pid_t>& pids) const noexcept;

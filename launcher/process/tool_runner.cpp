@@ -1,6 +1,7 @@
 #include "launcher/process/tool_runner.hpp"
 
 #include "launcher/process/exec_failure.hpp"
+#include "launcher/process/limited_wait.hpp"
 #include "launcher/process/worker_environment.hpp"
 #include "launcher/process/worker_process.hpp"
 #include "rendezvous/base/with_deadline.hpp"
@@ -115,17 +116,23 @@ asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments, 
       .cgroup_fd = containment_.cgroup_fd()};
   auto started = WorkerProcess::start(executor_, request);
   writer = UniqueFd();
-  auto* process = std::get_if<WorkerProcess>(&started);
-  const auto failure = process != nullptr ? process->wait_for_exec(deadline)
-                                          : std::optional(std::get<StartFailure>(started));
-  if (failure) co_return ToolOutput{.problem = describe_start_failure(*failure, arguments[0], "")};
-  const Listed listed(running_, process->pid(), tool);
+  const auto problem_of = [&](const StartFailure& failure) {
+    return ToolOutput{.problem = describe_start_failure(failure, arguments[0], "")};
+  };
+  if (const auto* failure = std::get_if<StartFailure>(&started)) co_return problem_of(*failure);
+  auto& process = std::get<WorkerProcess>(started);
+  const Listed listed(running_, process.pid(), tool);
+  LimitedWait exec(executor_);
+  exec.begin(deadline.remaining());
+  const int notice = process.exec_notice();
+  co_await exec.until_readable(notice);
+  if (const auto failure = process.start_failure()) co_return problem_of(*failure);
   ToolOutput output;
   auto reading = read_to_end(tool, output.text, bytes_max);
   const auto is_read = co_await with_deadline(std::move(reading), deadline);
   if (is_read.value_or(false)) co_return output;
   output.problem = "it was not done in time";
-  process->signal_group(SIGTERM);
+  process.signal_group(SIGTERM);
   tool.is_interrupted = false;
   auto reading_on = read_to_end(tool, output.text, bytes_max);
   co_await with_deadline(std::move(reading_on), Deadline::after(kEndGrace));
@@ -143,7 +150,10 @@ void ToolRunner::interrupt() {
 
 void ToolRunner::kill() noexcept {
   // Those in the list have not been reaped, so their numbers are theirs.
-  for (const auto& [pid, tool] : running_) ::kill(-pid, SIGKILL);
+  for (const auto& [pid, tool] : running_) {
+    // Soon after the fork it has no group of its own yet.
+    if (::kill(-pid, SIGKILL) != 0) ::kill(pid, SIGKILL);
+  }
 }
 
 std::vector<pid_t> ToolRunner::pids() const {

@@ -1,21 +1,12 @@
 #include "launcher/process/worker_group.hpp"
 
 #include "launcher/process/error_file.hpp"
-#include "launcher/process/exec_failure.hpp"
-#include "launcher/process/unique_fd.hpp"
-#include "launcher/process/worker_environment.hpp"
 #include "launcher/process/worker_group_impl.hpp"
 #include <ddprun/error.hpp>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include <csignal>
-#include <fcntl.h>
-#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -25,8 +16,6 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-// Exec reads the program's first page; longer than this is a file system that hangs.
-constexpr auto kExecLimit = 30s;
 // The output of a worker without descendants ends with it; after this long its death is told of
 // without waiting any more.
 constexpr auto kOutputGrace = 20ms;
@@ -37,13 +26,15 @@ constexpr auto kOutputLimit = 1s;
 
 WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment& containment,
                         OutputRouter& router, control::ControlPage page, Log log,
-                        const StackPlan& stacks)
+                        const StackPlan& stacks, KilledLimits limits)
     : executor_(std::move(executor)),
       attempt_(attempt),
       containment_(containment),
       router_(router),
       page_(std::move(page)),
       log_(std::move(log)),
+      killed_limits_(limits),
+      start_wait_(executor_),
       stacks_when_(stacks.when),
       stack_taker_(executor_, containment, stacks),
       stack_captures_(
@@ -52,92 +43,8 @@ WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment
           log_),
       news_signal_(executor_, Worker::Clock::time_point::max()),
       kill_timer_(executor_),
-      orphans_(executor_) {}
-
-std::variant<std::vector<WorkerStarted>, WorkerNotStarted> WorkerGroup::Impl::start(
-    const std::vector<WorkerSpec>& specs) {
-  std::vector<WorkerStarted> started;
-  for (const auto& spec : specs) {
-    if (const auto failure = fork_worker(spec)) return give_up(spec, *failure);
-  }
-  const auto deadline = Deadline::after(kExecLimit);
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    auto& process = workers_[i]->process;
-    const auto failure = process.wait_for_exec(deadline);
-    if (failure) return give_up(specs[i], *failure);
-    started.push_back({.attempt = attempt_, .rank = specs[i].rank, .pid = process.pid()});
-  }
-  watch();
-  return started;
-}
-
-std::optional<StartFailure> WorkerGroup::Impl::fork_worker(const WorkerSpec& spec) {
-  auto out = router_.open(spec.standard_output, StreamKind::standard_output);
-  auto error = router_.open(spec.standard_error, StreamKind::standard_error);
-  const auto [marker_name, marker_value] = containment_.marker();
-  const UniqueFd input(spec.inherits_standard_input
-                           ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
-                           : -1);
-  const ProcessRequest request{
-      .arguments = spec.arguments,
-      .environment =
-          worker_environment(spec.environment, spec.removed_variables, marker_name, marker_value),
-      .folder = spec.folder.string(),
-      .cpus = spec.cpus,
-      .memory_node = spec.memory_node,
-      .open_files_max = spec.open_files_max,
-      .standard_input = input.get(),
-      .standard_output = out->worker_end(),
-      .standard_error = error->worker_end(),
-      .kept_descriptor = page_.fd(),
-      .cgroup_fd = containment_.cgroup_fd()};
-  auto started = WorkerProcess::start(executor_, request);
-  if (const auto* failure = std::get_if<StartFailure>(&started)) return *failure;
-  out->close_worker_end();
-  error->close_worker_end();
-  workers_.push_back(
-      std::make_shared<Worker>(Worker{.spec = spec,
-                                      .process = std::move(std::get<WorkerProcess>(started)),
-                                      .standard_output = std::move(out),
-                                      .standard_error = std::move(error)}));
-  return std::nullopt;
-}
-
-WorkerNotStarted WorkerGroup::Impl::give_up(const WorkerSpec& spec, const StartFailure& failure) {
-  close();
-  return {.attempt = attempt_,
-          .rank = spec.rank,
-          .step = to_string(failure.step),
-          .message = describe_start_failure(failure, spec.arguments.front(), spec.folder.string())};
-}
-
-void WorkerGroup::Impl::watch() {
-  std::vector<pid_t> pids(static_cast<std::size_t>(page_.local_world_size()), 0);
-  for (auto& worker : workers_) {
-    pids.at(static_cast<std::size_t>(worker->spec.local_rank)) = worker->process.pid();
-    worker->standard_output->start();
-    worker->standard_error->start();
-    ++open_watches_;
-    auto watching = watch_worker(shared_from_this(), worker);
-    // Joined by next(): NothingLeft comes when the last one is done.
-    asio::co_spawn(executor_, std::move(watching), asio::detached);
-  }
-  death_watch_.emplace(page_, std::move(pids),
-                       [weak = weak_from_this(), executor = executor_](int local_rank) {
-                         asio::post(executor, [weak, local_rank] {
-                           const auto self = weak.lock();
-                           if (!self) return;
-                           for (auto& worker : self->workers_) {
-                             if (worker->spec.local_rank == local_rank && !worker->has_ended)
-                               self->note_death(*worker);
-                           }
-                         });
-                       });
-  if (containment_.mode() == ContainmentMode::marker) {
-    orphans_.add(SIGCHLD);
-    reap_orphans();
-  }
-}
+      orphans_(executor_),
+      sweep_(executor_, containment_) {}
 
 /// Static, with everything in its frame by value: it may outlive the group.
 asio::awaitable<void> WorkerGroup::Impl::watch_worker(std::shared_ptr<Impl> self,
@@ -249,17 +156,16 @@ std::vector<int> WorkerGroup::Impl::running() const {
 
 WorkerGroup::WorkerGroup(asio::any_io_executor executor, int attempt, Containment& containment,
                          OutputRouter& router, control::ControlPage page, Log log,
-                         const StackPlan& stacks)
+                         const StackPlan& stacks, KilledLimits limits)
     : impl_(std::make_shared<Impl>(std::move(executor), attempt, containment, router,
-                                   std::move(page), std::move(log), stacks)) {}
+                                   std::move(page), std::move(log), stacks, limits)) {}
 
 WorkerGroup::~WorkerGroup() {
   impl_->close();
 }
 
-std::variant<std::vector<WorkerStarted>, WorkerNotStarted> WorkerGroup::start(
-    const std::vector<WorkerSpec>& workers) {
-  return impl_->start(workers);
+asio::awaitable<WorkerGroup::StartResult> WorkerGroup::start(std::vector<WorkerSpec> workers) {
+  return impl_->start(std::move(workers));
 }
 
 asio::awaitable<WorkerNews> WorkerGroup::next() {

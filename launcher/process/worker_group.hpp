@@ -41,30 +41,40 @@ struct WorkerSpec {
   bool inherits_standard_input = false;  ///< the agent's; otherwise it is empty
 };
 
+/// How long killed workers may take to end. One that sleeps in the kernel where no signal reaches
+/// it must not keep the run from ending.
+struct KilledLimits {
+  std::chrono::milliseconds warning_after = std::chrono::seconds(5);    ///< much memory, or stuck
+  std::chrono::milliseconds given_up_after = std::chrono::seconds(60);  ///< after the warning
+};
+
 /// What next() tells.
 struct NothingLeft {};  ///< every worker has ended and been reaped
 using WorkerNews = std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksTaken, NothingLeft>;
 
 class WorkerGroup {
  public:
+  using StartResult = std::variant<std::vector<WorkerStarted>, WorkerNotStarted>;
+
   /// `page` has a slot for each local rank; workers inherit its descriptor under the same number.
   /// `containment` and `router` outlive the group.
   WorkerGroup(boost::asio::any_io_executor executor, int attempt, Containment& containment,
               OutputRouter& router, control::ControlPage page, Log log = {},
-              const StackPlan& stacks = {.when = StacksWhen::never});
-  ~WorkerGroup();  ///< kills what is left
+              const StackPlan& stacks = {.when = StacksWhen::never}, KilledLimits limits = {});
+  ~WorkerGroup();  ///< kills what is left, waiting at most 1 s for its end
 
-  /// Starts all and returns when each is past exec, in order of local rank; or stops those already
-  /// started and returns why one could not be started.
-  std::variant<std::vector<WorkerStarted>, WorkerNotStarted> start(
-      const std::vector<WorkerSpec>& workers);
+  /// Starts all and returns when each is past exec, in order of local rank; or kills those already
+  /// started and returns why one could not be started. If stop() is called meanwhile, no others are
+  /// started than had been by then. To be called once.
+  [[nodiscard]] boost::asio::awaitable<StartResult> start(std::vector<WorkerSpec> workers);
 
   /// The next thing that happens. WorkerDying comes at most once for a worker and before its
   /// WorkerExited, as soon as the kernel knows; WorkerExited exactly once, after its output has
   /// been read to the end (or 1 s after its death if a descendant keeps the pipe open).
   boost::asio::awaitable<WorkerNews> next();
 
-  /// Sends `signal` to each live worker's process group.
+  /// Sends `signal` to each live worker's process group; to workers that are being started, when
+  /// they are.
   void forward(int signal);
 
   /// Asks all to stop: `signal` and SIGCONT to each process group now, SIGKILL to all that is left
@@ -90,7 +100,8 @@ class WorkerGroup {
 
   /// After NothingLeft: ends descendants that outlived their workers (other sessions included), by
   /// SIGTERM and after 1 s by SIGKILL, and returns their pids once they are gone, at most 2 s
-  /// later. Those that ignore SIGTERM and have ended by themselves are not among them.
+  /// later. Those that ignore SIGTERM and have ended by themselves are not among them. If stop()
+  /// is called meanwhile, they are killed at once.
   boost::asio::awaitable<std::vector<pid_t>> sweep();
 
   class Impl;

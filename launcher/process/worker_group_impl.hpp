@@ -1,13 +1,15 @@
-// The inside of WorkerGroup, in three source files: worker_group.cpp starts and watches,
-// worker_group_stop.cpp ends, worker_group_stacks.cpp looks into the workers. Runs on the agent's
-// one thread.
+// The inside of WorkerGroup, in four source files: worker_group_start.cpp starts, worker_group.cpp
+// watches, worker_group_stop.cpp ends, worker_group_stacks.cpp looks into the workers. Runs on the
+// agent's one thread.
 #pragma once
 
 #include "launcher/process/death_watch.hpp"
 #include "launcher/process/exit_facts.hpp"
 #include "launcher/process/limit_timer.hpp"
+#include "launcher/process/limited_wait.hpp"
 #include "launcher/process/stack_captures.hpp"
 #include "launcher/process/stack_taker.hpp"
+#include "launcher/process/sweep.hpp"
 #include "launcher/process/worker.hpp"
 #include "launcher/process/worker_group.hpp"
 
@@ -27,10 +29,10 @@ namespace ddprun {
 class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(boost::asio::any_io_executor executor, int attempt, Containment& containment,
-       OutputRouter& router, control::ControlPage page, Log log, const StackPlan& stacks);
+       OutputRouter& router, control::ControlPage page, Log log, const StackPlan& stacks,
+       KilledLimits limits);
 
-  std::variant<std::vector<WorkerStarted>, WorkerNotStarted> start(
-      const std::vector<WorkerSpec>& specs);
+  boost::asio::awaitable<StartResult> start(std::vector<WorkerSpec> specs);
   boost::asio::awaitable<WorkerNews> next();
   void forward(int signal);
   void stop(int signal, std::chrono::milliseconds grace);
@@ -48,7 +50,10 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   std::optional<StartFailure> fork_worker(const WorkerSpec& spec);
-  WorkerNotStarted give_up(const WorkerSpec& spec, const StartFailure& failure);
+  boost::asio::awaitable<std::optional<WorkerNotStarted>> fork_all(std::vector<WorkerSpec> specs);
+  boost::asio::awaitable<std::optional<WorkerNotStarted>> wait_for_exec();
+  boost::asio::awaitable<void> give_up();
+  WorkerNotStarted not_started(const WorkerSpec& spec, const StartFailure& failure) const;
   void watch();
   static boost::asio::awaitable<void> watch_worker(std::shared_ptr<Impl> self,
                                                    std::shared_ptr<Worker> worker);
@@ -68,8 +73,9 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void ask_to_stop(int signal, std::chrono::milliseconds grace);
   void end_grace(std::chrono::milliseconds grace);
   bool is_on_its_way_out(const Worker& worker) const;
+  void signal_all(int signal);
   void kill(std::chrono::milliseconds grace);
-  void wait_for_killed(std::chrono::seconds limit);
+  void warn_of_killed();
   void report_unkillable();
   void give_up_killed();
 
@@ -79,8 +85,12 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   OutputRouter& router_;
   control::ControlPage page_;
   Log log_;
+  KilledLimits killed_limits_;
   OutOfMemoryWatch out_of_memory_;
   std::vector<std::shared_ptr<Worker>> workers_;  ///< shared with the coroutine that watches it
+  LimitedWait start_wait_;
+  bool is_starting_ = false;
+  std::vector<int> held_back_;  ///< signals to forward when all are started, each once
   int open_watches_ = 0;
   std::deque<WorkerNews> news_;  ///< three for each worker, one more, and stacks on demand
   StacksWhen stacks_when_;
@@ -94,6 +104,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   LimitTimer kill_timer_;
   boost::asio::signal_set orphans_;
   std::optional<DeathWatch> death_watch_;
+  Sweep sweep_;
 };
 
 }  // namespace ddprun

@@ -29,6 +29,10 @@ void shorten(std::vector<std::string>& lines) {
 }  // namespace
 
 void WorkerGroup::Impl::take_stacks(StackMoment moment, std::function<void()> then) {
+  if (is_starting_) {  // there is nothing to see before exec
+    if (then) then();
+    return;
+  }
   if (!stack_captures_.is_busy()) ++open_watches_;  // NothingLeft waits for the tools, too
   const bool is_last = static_cast<bool>(then);
   StackCapture capture{.moment = std::move(moment),

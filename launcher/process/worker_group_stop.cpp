@@ -13,14 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A killed process that has not ended by then is worth a warning: it has very much memory to give
-// back, or sleeps in the kernel where no signal reaches it.
-constexpr auto kKilledWarningAfter = 5s;
-// And by then it is given up: the run must be able to end.
-constexpr auto kKilledLimit = 60s;
-// How long descendants may tidy up after the last worker's end, and how long they may take to die.
-constexpr auto kTidyLimit = 1s;
-constexpr auto kSweepLimit = 1s;
+// For how long all that the group has killed when it is destroyed may hold up the agent.
+constexpr auto kCloseLimit = 1s;
 
 std::string still_running_after(std::chrono::duration<double> grace) {
   std::array<char, 80> text{};
@@ -32,6 +26,13 @@ std::string still_running_after(std::chrono::duration<double> grace) {
 }  // namespace
 
 void WorkerGroup::Impl::forward(int signal) {
+  // Before exec there is no handler that could take it.
+  if (!is_starting_) return signal_all(signal);
+  const bool is_held = std::find(held_back_.begin(), held_back_.end(), signal) != held_back_.end();
+  if (!is_held) held_back_.push_back(signal);
+}
+
+void WorkerGroup::Impl::signal_all(int signal) {
   for (auto& worker : workers_) {
     if (!worker->has_ended) worker->process.signal_group(signal);
   }
@@ -54,6 +55,7 @@ void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
 }
 
 void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
+  sweep_.hurry();
   const bool is_first = !is_stopping_ && !is_about_to_stop_ && !has_killed_;
   if (grace <= 0ms || stacks_when_ != StacksWhen::stop) return ask_to_stop(signal, grace);
   if (is_about_to_stop_) return;
@@ -76,7 +78,7 @@ void WorkerGroup::Impl::ask_to_stop(int signal, std::chrono::milliseconds grace)
     if (!worker->is_death_noticed) worker->process.signal_group(signal);
   }
   // After the signal, so that a stopped worker does nothing else when it goes on.
-  forward(SIGCONT);
+  signal_all(SIGCONT);
   const auto until = Worker::Clock::now() + grace;
   if (has_killed_ || (is_stopping_ && until >= kill_timer_.expiry())) return;
   is_stopping_ = true;
@@ -94,7 +96,9 @@ void WorkerGroup::Impl::end_grace(std::chrono::milliseconds grace) {
 }
 
 void WorkerGroup::Impl::put_off_limits(std::chrono::steady_clock::duration by) {
+  start_wait_.put_off(by);
   kill_timer_.put_off(by);
+  sweep_.put_off_limits(by);
 }
 
 void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
@@ -104,22 +108,23 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
   // All at once: nobody gets to see the others die.
   containment_.kill();
   stack_taker_.kill();
-  forward(SIGKILL);
+  signal_all(SIGKILL);
   tell(WorkersKilled{
       .attempt = attempt_,
       .reason = grace <= 0ms ? "no time to stop was left to them" : still_running_after(grace),
       .ranks = ranks});
-  wait_for_killed(kKilledWarningAfter);
+  kill_timer_.start(Worker::Clock::now() + killed_limits_.warning_after, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->warn_of_killed();
+  });
 }
 
-void WorkerGroup::Impl::wait_for_killed(std::chrono::seconds limit) {
-  kill_timer_.start(Worker::Clock::now() + limit, [weak = weak_from_this(), limit] {
-    const auto self = weak.lock();
-    if (!self || self->running().empty()) return;
-    self->report_unkillable();
-    if (limit == kKilledLimit) return self->give_up_killed();
-    self->wait_for_killed(kKilledLimit);
-  });
+void WorkerGroup::Impl::warn_of_killed() {
+  if (running().empty()) return;
+  report_unkillable();
+  kill_timer_.start(Worker::Clock::now() + killed_limits_.given_up_after,
+                    [weak = weak_from_this()] {
+                      if (const auto self = weak.lock()) self->give_up_killed();
+                    });
 }
 
 void WorkerGroup::Impl::report_unkillable() {
@@ -134,6 +139,8 @@ void WorkerGroup::Impl::report_unkillable() {
 }
 
 void WorkerGroup::Impl::give_up_killed() {
+  if (running().empty()) return;
+  report_unkillable();
   write_log(log_, LogLevel::warn, "the killed workers that have not ended are left to the kernel");
   for (auto& worker : workers_) {
     if (std::exchange(worker->has_ended, true)) continue;
@@ -143,11 +150,9 @@ void WorkerGroup::Impl::give_up_killed() {
 }
 
 boost::asio::awaitable<std::vector<pid_t>> WorkerGroup::Impl::sweep() {
-  auto ended = containment_.ask_until_none(Deadline::after(kTidyLimit));
-  for (const pid_t pid : containment_.kill_until_none(Deadline::after(kSweepLimit))) {
-    if (std::find(ended.begin(), ended.end(), pid) == ended.end()) ended.push_back(pid);
-  }
-  co_return ended;
+  const auto self = shared_from_this();
+  auto sweeping = sweep_.run();
+  co_return co_await std::move(sweeping);
 }
 
 void WorkerGroup::Impl::close() {
@@ -156,11 +161,14 @@ void WorkerGroup::Impl::close() {
   orphans_.cancel();
   news_signal_.cancel();
   has_killed_ = true;
+  start_wait_.end();
   stack_captures_.clear();
   stack_taker_.kill();
-  forward(SIGKILL);  // all before the first is waited for
+  signal_all(SIGKILL);  // all before the first is waited for
+  const auto deadline = Deadline::after(kCloseLimit);
   for (auto& worker : workers_) {
-    worker->process.close();
+    // Who has been given up has had his time.
+    worker->process.close(worker->has_ended ? Deadline::after({}) : deadline);
     worker->standard_output->close();
     worker->standard_error->close();
   }

@@ -51,19 +51,19 @@ class WorkerProcess::Impl {
         status_(std::move(forked.status)) {}
 
   ~Impl() {
-    close();
+    close(Deadline::after(kReapLimit));
     // Its destructor would wait for as long as it takes.
     process_.detach();
   }
 
-  std::optional<StartFailure> wait_for_exec(Deadline deadline) {
-    const bool has_answered = wait_until_readable(status_.get(), deadline);
+  int exec_notice() const { return status_.get(); }
+
+  std::optional<StartFailure> start_failure() {
+    const UniqueFd status = std::move(status_);
+    const bool has_answered = wait_until_readable(status.get(), Deadline::after({}));
     StatusRecord record{};
-    if (has_answered && ::read(status_.get(), &record, sizeof(record)) == 0) {
-      status_ = UniqueFd();
-      return std::nullopt;
-    }
-    kill_and_reap();
+    if (has_answered && ::read(status.get(), &record, sizeof(record)) == 0) return std::nullopt;
+    signal_group(SIGKILL);
     if (!has_answered) return StartFailure{.step = StartStep::exec, .error_number = ETIMEDOUT};
     return StartFailure{.step = record.step, .error_number = record.error_number};
   }
@@ -107,26 +107,24 @@ class WorkerProcess::Impl {
   }
 
   void signal_group(int signal) noexcept {
-    if (!is_reaped_) ::kill(-pid_, signal);
+    if (is_reaped_) return;
+    // Soon after the fork it has no group of its own yet.
+    if (::kill(-pid_, signal) != 0) ::kill(pid_, signal);
   }
 
   pid_t pid() const { return pid_; }
 
-  void close() noexcept {
-    if (!is_reaped_) kill_and_reap();
+  void close(Deadline deadline) noexcept {
+    if (!is_reaped_) {
+      signal_group(SIGKILL);
+      if (wait_until_readable(pidfd_.native_handle(), deadline)) ::waitpid(pid_, nullptr, 0);
+      is_reaped_ = true;
+    }
     boost::system::error_code ignored;
     pidfd_.close(ignored);
   }
 
  private:
-  void kill_and_reap() noexcept {
-    ::kill(-pid_, SIGKILL);
-    ::kill(pid_, SIGKILL);  // it may not have its own group yet
-    if (wait_until_readable(pidfd_.native_handle(), Deadline::after(kReapLimit)))
-      ::waitpid(pid_, nullptr, 0);
-    is_reaped_ = true;
-  }
-
   Process process_;
   pid_t pid_;
   asio::posix::stream_descriptor pidfd_;
@@ -151,8 +149,12 @@ WorkerProcess::WorkerProcess(WorkerProcess&&) noexcept = default;
 WorkerProcess& WorkerProcess::operator=(WorkerProcess&&) noexcept = default;
 WorkerProcess::~WorkerProcess() = default;
 
-std::optional<StartFailure> WorkerProcess::wait_for_exec(Deadline deadline) {
-  return impl_->wait_for_exec(deadline);
+int WorkerProcess::exec_notice() const {
+  return impl_->exec_notice();
+}
+
+std::optional<StartFailure> WorkerProcess::start_failure() {
+  return impl_->start_failure();
 }
 
 pid_t WorkerProcess::pid() const {
@@ -175,8 +177,8 @@ ProcessExit WorkerProcess::reap() {
   return impl_->reap();
 }
 
-void WorkerProcess::close() noexcept {
-  impl_->close();
+void WorkerProcess::close(Deadline deadline) noexcept {
+  impl_->close(deadline);
 }
 
 void WorkerProcess::signal_group(int signal) noexcept {

@@ -32,10 +32,14 @@ class WorkerProcess {
 
   WorkerProcess(WorkerProcess&&) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) noexcept;
-  ~WorkerProcess();  ///< as close()
+  ~WorkerProcess();  ///< as close(), waiting at most 1 s
 
-  /// Blocks until the process is past exec. A process that failed is reaped.
-  std::optional<StartFailure> wait_for_exec(Deadline deadline);
+  /// Can be read once the process is past exec, or has failed on its way there.
+  int exec_notice() const;
+
+  /// To be asked when exec_notice() can be read, or when it is given up: why the process is not
+  /// past exec. Then it has been killed.
+  std::optional<StartFailure> start_failure();
 
   pid_t pid() const;
 
@@ -52,11 +56,12 @@ class WorkerProcess {
   ProcessExit reap();
 
   /// Kills the process if it has not ended, reaps it, and ends wait_for_end() with
-  /// Error{Errc::closed}. Waits at most 1 s.
-  void close() noexcept;
+  /// Error{Errc::closed}. A process that has not ended at the deadline is left to the kernel.
+  void close(Deadline deadline) noexcept;
 
   /// Sends `signal` to the process' group: itself and the descendants that stayed in it. Nothing
-  /// happens once it has been reaped, as its number may then belong to others.
+  /// happens once it has been reaped, as its number may then belong to others. What comes before
+  /// exec finds the default handlers.
   void signal_group(int signal) noexcept;
 
  private:

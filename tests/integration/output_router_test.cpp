@@ -157,7 +157,7 @@ TEST_SUITE("output router") {
   TEST_CASE("a log file that cannot be made is an error that names it") {
     WorkerBench bench;
     const auto spec = to_file(shell_worker(0, ""), StreamTarget::file, "/no/such/folder/log");
-    CHECK_THROWS_WITH(bench.group().start({spec}),
+    CHECK_THROWS_WITH(bench.try_start({spec}),
                       "worker output: /no/such/folder/log: No such file or directory");
   }
 
@@ -168,7 +168,7 @@ TEST_SUITE("output router") {
     WorkerBench bench;
     const auto refusal = log.string() + ": Too many levels of symbolic links";
     const auto spec = to_file(shell_worker(0, ""), StreamTarget::file, log);
-    CHECK_THROWS_WITH(bench.group().start({spec}), ("worker output: " + refusal).c_str());
+    CHECK_THROWS_WITH(bench.try_start({spec}), ("worker output: " + refusal).c_str());
     CHECK(append_stacks(log, {}) == refusal);
     CHECK_FALSE(fs::exists(folder.path() / "other"));
   }
@@ -201,14 +201,15 @@ TEST_SUITE("console") {
     }
 
     std::optional<WorkerExited> run(const std::string& script) {
-      const auto started = group->start({shell_worker(0, script)});
-      REQUIRE(std::holds_alternative<std::vector<WorkerStarted>>(started));
       std::optional<WorkerExited> exited;
-      auto running = [](WorkerGroup& workers,
+      auto running = [](WorkerGroup& workers, std::vector<WorkerSpec> specs,
                         std::optional<WorkerExited>& out) -> boost::asio::awaitable<void> {
+        auto starting = workers.start(std::move(specs));
+        const auto started = co_await std::move(starting);
+        REQUIRE(std::holds_alternative<std::vector<WorkerStarted>>(started));
         const auto news = co_await workers.next();
         out = std::get<WorkerExited>(news);
-      }(*group, exited);
+      }(*group, {shell_worker(0, script)}, exited);
       boost::asio::co_spawn(io, std::move(running), boost::asio::detached);
       while (!exited && io.run_one_for(20s) > 0) {
       }

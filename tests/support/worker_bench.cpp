@@ -5,12 +5,14 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
 #include <doctest/doctest.h>
 
 #include <cstdlib>
 #include <exception>
 #include <fcntl.h>
 #include <fstream>
+#include <future>
 #include <poll.h>
 #include <sstream>
 #include <stdexcept>
@@ -42,7 +44,7 @@ const WorkerExited& History::exit_of(int rank) const {
 
 class WorkerBench::Impl {
  public:
-  Impl(int local_world_size, ContainmentMode mode, const StackPlan& stacks)
+  Impl(int local_world_size, ContainmentMode mode, const StackPlan& stacks, KilledLimits limits)
       : containment({.mode = mode}),
         console(::open((folder.path() / "console").c_str(),
                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)),
@@ -52,7 +54,7 @@ class WorkerBench::Impl {
         page_fd(page.fd()),
         group(std::make_unique<WorkerGroup>(
             io.get_executor(), 0, containment, router, std::move(page),
-            [this](LogLevel, std::string_view line) { log.emplace_back(line); }, stacks)) {}
+            [this](LogLevel, std::string_view line) { log.emplace_back(line); }, stacks, limits)) {}
 
   ~Impl() {
     group.reset();
@@ -70,6 +72,20 @@ class WorkerBench::Impl {
     if (std::holds_alternative<NothingLeft>(news)) history.is_complete = true;
     is_taking = false;
     ++taken;
+  }
+
+  /// Runs the operation to its end, and nothing else of the bench's meanwhile.
+  template <typename Result>
+  Result complete(asio::awaitable<Result> operation, const std::function<void()>& meanwhile) {
+    auto result = asio::co_spawn(io, std::move(operation), asio::use_future);
+    const auto deadline = Deadline::after(20s);
+    while (result.wait_for(0s) != std::future_status::ready) {
+      if (deadline.passed()) fail("an operation did not end in 20 s");
+      io.restart();
+      io.run_one_for(50ms);
+      meanwhile();
+    }
+    return result.get();
   }
 
   /// One next() at a time, in the background of whatever the loop does.
@@ -94,8 +110,9 @@ class WorkerBench::Impl {
   int taken = 0;
 };
 
-WorkerBench::WorkerBench(int local_world_size, ContainmentMode mode, const StackPlan& stacks)
-    : impl_(std::make_unique<Impl>(local_world_size, mode, stacks)) {}
+WorkerBench::WorkerBench(int local_world_size, ContainmentMode mode, const StackPlan& stacks,
+                         KilledLimits limits)
+    : impl_(std::make_unique<Impl>(local_world_size, mode, stacks, limits)) {}
 
 WorkerBench::~WorkerBench() = default;
 
@@ -112,9 +129,15 @@ Containment& WorkerBench::containment() {
 }
 
 std::vector<WorkerStarted> WorkerBench::start(const std::vector<WorkerSpec>& workers) {
-  auto result = impl_->group->start(workers);
+  const auto result = try_start(workers);
   if (const auto* failure = std::get_if<WorkerNotStarted>(&result)) fail(failure->message);
   return std::get<std::vector<WorkerStarted>>(result);
+}
+
+WorkerGroup::StartResult WorkerBench::try_start(const std::vector<WorkerSpec>& workers,
+                                                const std::function<void()>& meanwhile) {
+  auto starting = impl_->group->start(workers);
+  return impl_->complete(std::move(starting), meanwhile);
 }
 
 void WorkerBench::run_a_little() {
@@ -139,15 +162,9 @@ const History& WorkerBench::history() const {
   return impl_->history;
 }
 
-std::vector<pid_t> WorkerBench::sweep() {
-  std::optional<std::vector<pid_t>> swept;
-  auto sweeping = [](WorkerGroup& group,
-                     std::optional<std::vector<pid_t>>& out) -> asio::awaitable<void> {
-    out = co_await group.sweep();
-  }(*impl_->group, swept);
-  asio::co_spawn(impl_->io, std::move(sweeping), asio::detached);
-  run_until([&] { return swept.has_value(); });
-  return *swept;
+std::vector<pid_t> WorkerBench::sweep(const std::function<void()>& meanwhile) {
+  auto sweeping = impl_->group->sweep();
+  return impl_->complete(std::move(sweeping), meanwhile);
 }
 
 std::string WorkerBench::console() const {

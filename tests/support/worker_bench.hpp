@@ -6,6 +6,7 @@
 #include "tests/support/temporary_folder.hpp"
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +30,8 @@ struct History {
 class WorkerBench {
  public:
   explicit WorkerBench(int local_world_size = 1, ContainmentMode mode = ContainmentMode::automatic,
-                       const StackPlan& stacks = {.when = StacksWhen::never});
+                       const StackPlan& stacks = {.when = StacksWhen::never},
+                       KilledLimits limits = {});
   ~WorkerBench();
 
   WorkerBench(const WorkerBench&) = delete;
@@ -42,6 +44,10 @@ class WorkerBench {
   /// Starts the workers; fails the test if they do not.
   std::vector<WorkerStarted> start(const std::vector<WorkerSpec>& workers);
 
+  /// The same, also if they do not. Calls `meanwhile` each time the start lets the loop go on.
+  WorkerGroup::StartResult try_start(
+      const std::vector<WorkerSpec>& workers, const std::function<void()>& meanwhile = [] {});
+
   /// Takes news until nothing is left, the first exit, or the first news of any kind.
   void run_to_end();
   void run_to_first_exit();
@@ -49,8 +55,9 @@ class WorkerBench {
 
   const History& history() const;
 
-  /// After the end: pids of descendants that had to be killed.
-  std::vector<pid_t> sweep();
+  /// After the end: pids of descendants that had to be killed. Calls `meanwhile` each time the
+  /// sweep lets the loop go on.
+  std::vector<pid_t> sweep(const std::function<void()>& meanwhile = [] {});
 
   /// Lets the event loop run until `condition` is true; fails the test after 20 s.
   template <typename Condition>
