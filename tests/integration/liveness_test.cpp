@@ -1,0 +1,195 @@
+// The agent's thread goes on while workers start, strays are swept and a killed worker does not
+// end.
+#include "launcher/process/cgroup.hpp"
+#include "launcher/process/proc_scan.hpp"
+#include "tests/support/agent_process.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <optional>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr ContainmentMode kModes[] = {ContainmentMode::automatic, ContainmentMode::marker};
+
+/// What ends neither by SIGTERM nor by itself; its pid stands in the file.
+std::string deaf(const fs::path& pid_file) {
+  return "trap '' TERM; " + in_own_session(pid_file) + "while [ ! -s " + pid_file.string() +
+         " ]; do sleep 0.01; done";
+}
+
+/// The freezer of cgroups' version 1 holds off even SIGKILL, as a dead network file system does.
+class Freezer {
+ public:
+  static std::optional<fs::path> make_folder() {
+    const fs::path folder = "/sys/fs/cgroup/freezer/test-of-ddprun-" + std::to_string(::getpid());
+    std::error_code error;
+    if (fs::create_directory(folder, error) && fs::exists(folder / "freezer.state", error))
+      return folder;
+    MESSAGE("without the freezer of cgroups' version 1");
+    return std::nullopt;
+  }
+
+  Freezer(fs::path folder, const std::vector<pid_t>& pids) : folder_(std::move(folder)) {
+    for (const pid_t pid : pids) write("cgroup.procs", std::to_string(pid));
+    write("freezer.state", "FROZEN");
+  }
+  Freezer(const Freezer&) = delete;
+  Freezer& operator=(const Freezer&) = delete;
+  ~Freezer() {
+    thaw();
+    const auto deadline = Deadline::after(20s);
+    while (::rmdir(folder_.c_str()) != 0 && !deadline.passed()) {
+    }
+  }
+
+  void thaw() { write("freezer.state", "THAWED"); }
+
+ private:
+  void write(const char* name, const std::string& text) { std::ofstream(folder_ / name) << text; }
+
+  fs::path folder_;
+};
+
+std::vector<pid_t> pids_of(const std::vector<WorkerStarted>& started) {
+  std::vector<pid_t> pids;
+  for (const auto& worker : started) pids.push_back(worker.pid);
+  return pids;
+}
+
+}  // namespace
+
+TEST_SUITE("liveness") {
+  TEST_CASE("who is told to stop while workers start starts no more of them") {
+    for (const auto mode : kModes) {
+      constexpr int kWorkers = 200;
+      WorkerBench bench(kWorkers, mode);
+      std::vector<WorkerSpec> workers;
+      for (int i = 0; i < kWorkers; ++i) workers.push_back(shell_worker(i, "exec sleep 1000"));
+      int turns = 0;
+      const auto result = bench.try_start(workers, [&] {
+        if (++turns == 5) bench.group().stop(SIGTERM, 20s);
+      });
+      const auto& started = std::get<std::vector<WorkerStarted>>(result);
+      CHECK(started.size() > 0);
+      CHECK(started.size() < kWorkers);
+      bench.run_to_end();
+      CHECK(bench.history().killed.empty());
+      REQUIRE(bench.history().exited.size() == started.size());
+      for (const auto& exit : bench.history().exited) {
+        CHECK(exit.signal == SIGTERM);
+        CHECK(exit.was_stopped);
+      }
+    }
+  }
+
+  TEST_CASE("workers are killed at once while others start") {
+    WorkerBench bench(50);
+    std::vector<WorkerSpec> workers;
+    for (int i = 0; i < 50; ++i) workers.push_back(shell_worker(i, "exec sleep 1000"));
+    int turns = 0;
+    bench.try_start(workers, [&] {
+      if (++turns == 5) bench.group().stop(SIGKILL, 0s);
+    });
+    bench.run_to_end();
+    for (const auto& exit : bench.history().exited) CHECK(exit.signal == SIGKILL);
+    CHECK(bench.history().killed.size() == 1);
+  }
+
+  TEST_CASE("a signal that is forwarded while workers start reaches them after their exec") {
+    WorkerBench bench(2);
+    std::vector<WorkerSpec> workers{shell_worker(0, "exec sleep 1000"),
+                                    shell_worker(1, "exec sleep 1000")};
+    bench.try_start(workers, [&] { bench.group().forward(SIGUSR1); });
+    bench.run_to_end();
+    REQUIRE(bench.history().exited.size() == 2);
+    for (const auto& exit : bench.history().exited) CHECK(exit.signal == SIGUSR1);
+  }
+
+  TEST_CASE("the loop goes on while strays are swept") {
+    for (const auto mode : kModes) {
+      WorkerBench bench(1, mode);
+      const auto file = bench.folder() / "pid";
+      bench.start({shell_worker(0, deaf(file))});
+      bench.run_to_end();
+      int turns = 0;
+      bench.sweep([&] { ++turns; });
+      // One each 50 ms, and the asking takes a second.
+      CHECK(turns >= 5);
+    }
+  }
+
+  TEST_CASE("who is told to stop while strays are asked kills them at once") {
+    for (const auto mode : kModes) {
+      WorkerBench bench(1, mode);
+      const auto file = bench.folder() / "pid";
+      bench.start({shell_worker(0, deaf(file))});
+      bench.run_to_end();
+      int turns = 0;
+      const auto swept = bench.sweep([&] {
+        if (++turns != 3) return;
+        bench.group().put_off_limits(1h);
+        bench.group().stop(SIGINT, 20s);
+      });
+      CHECK(swept == std::vector<pid_t>{pid_in(file)});
+      CHECK_FALSE(is_alive(pid_in(file)));
+    }
+  }
+
+  TEST_CASE("a killed worker that does not end is warned of, then given up") {
+    const auto folder = Freezer::make_folder();
+    if (!folder) return;
+    WorkerBench bench(2, ContainmentMode::automatic, {.when = StacksWhen::never},
+                      {.warning_after = 50ms, .given_up_after = 50ms});
+    const auto started =
+        bench.start({shell_worker(0, "exec sleep 1000"), shell_worker(1, "exec sleep 1000")});
+    {
+      const Freezer freezer(*folder, {started[0].pid});
+      bench.group().stop(SIGTERM, 0s);
+      bench.run_to_end();
+      CHECK(bench.history().exited.size() == 2);
+      CHECK(bench.history().exit_of(0).signal == SIGKILL);
+      CHECK(is_alive(started[0].pid));
+      const auto text = "rank 0 (pid " + std::to_string(started[0].pid) +
+                        ") was killed but has not ended: state D, waiting in the kernel in ";
+      CHECK(std::count_if(bench.log().begin(), bench.log().end(),
+                          [&](const std::string& line) { return line.find(text) == 0; }) == 2);
+      CHECK(bench.log().back() == "the killed workers that have not ended are left to the kernel");
+      CHECK(bench.sweep() == pids_of({started[0]}));
+    }
+    CHECK(await_end(started[0].pid, Deadline::after(20s)));
+  }
+
+  TEST_CASE("many workers that do not end hold up the end of their group no longer than one") {
+    const auto folder = Freezer::make_folder();
+    if (!folder) return;
+    constexpr int kWorkers = 40;
+    std::vector<pid_t> pids;
+    std::optional<Freezer> freezer;
+    const auto begin = Deadline::never();
+    {
+      WorkerBench bench(kWorkers);
+      std::vector<WorkerSpec> workers;
+      for (int i = 0; i < kWorkers; ++i) workers.push_back(shell_worker(i, "exec sleep 1000"));
+      pids = pids_of(bench.start(workers));
+      freezer.emplace(*folder, pids);
+    }
+    // The group's second and the containment's, not forty.
+    CHECK(begin.elapsed() < 20s);
+    for (const pid_t pid : pids) CHECK(is_alive(pid));
+    freezer.reset();
+    for (const pid_t pid : pids) CHECK(await_end(pid, Deadline::after(20s)));
+    while (::waitpid(-1, nullptr, 0) > 0) {
+    }
+  }
+}
