@@ -64,6 +64,7 @@ class WorkerBench::Impl {
   }
 
   asio::awaitable<void> take_news() {
+    if (!group) co_return;  // the bench ended before this began
     WorkerNews news = co_await group->next();
     if (auto* dying = std::get_if<WorkerDying>(&news)) history.dying.push_back(*dying);
     if (auto* exited = std::get_if<WorkerExited>(&news)) history.exited.push_back(*exited);
