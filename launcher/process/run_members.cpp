@@ -177,26 +177,20 @@ bool RunMembers::is_frozen(pid_t pid) const {
                      [pid](const OpenProcess& process) { return process.pid == pid; });
 }
 
-bool RunMembers::is_member(pid_t pid) const {
-  if (cgroup_) {
-    const auto pids = cgroup_->members();
-    return std::find(pids.begin(), pids.end(), pid) != pids.end();
-  }
-  const auto adopted = adopted_children();
-  return has_in_environment(pid, kMarkerName, word_) ||
-         std::find(adopted.begin(), adopted.end(), pid) != adopted.end();
-}
-
 /// Those of the processes that are members. A number may have been given to another process since
-/// it was read: the descriptor is opened first, then membership is asked again.
+/// it was read: the descriptors are opened first, then it is asked again, once for all.
 std::vector<OpenProcess> RunMembers::open_members(const std::vector<pid_t>& pids) const noexcept {
   std::vector<OpenProcess> open;
   for (const pid_t pid : pids) {
     UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (pidfd.get() >= 0 && is_member(pid)) {
-      open.push_back({.pid = pid, .pidfd = std::move(pidfd)});
-    }
+    if (pidfd.get() >= 0) open.push_back({.pid = pid, .pidfd = std::move(pidfd)});
   }
+  if (open.empty()) return open;
+  auto still = members();
+  std::sort(still.begin(), still.end());
+  std::erase_if(open, [&still](const OpenProcess& process) {
+    return !std::binary_search(still.begin(), still.end(), process.pid);
+  });
   return open;
 }
 

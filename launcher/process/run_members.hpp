@@ -69,7 +69,6 @@ class RunMembers {
   std::vector<pid_t> adopted_children() const;
   bool kill_cgroup() const noexcept;
   bool is_frozen(pid_t pid) const;
-  bool is_member(pid_t pid) const;
   std::vector<OpenProcess> open_members(const std::vector<pid_t>& pids) const noexcept;
 
   std::string word_;
