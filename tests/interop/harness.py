@@ -25,6 +25,7 @@ INTERPRETER = os.environ.get("PYTHON_EXEC", "/usr/bin/python3")
 TIME_LIMIT = 200.0  # seconds; less than CTest's TIMEOUT, so that the output is shown
 GRACE = 20.0  # for a ddprun that is told to end after that
 SKIPPED = 77
+RESTART_LINE = re.compile(r"^.*: restarting(?: in \S+ s)?: .*\n", re.MULTILINE)
 
 
 def wait_until(condition):
@@ -142,7 +143,7 @@ def complaints(run, left):
         return wrong + [f"ddprun ended with {run.code}"]
     if not re.search(r"^\[default\d+\]:passed$", run.stdout, re.MULTILINE):
         wrong.append("no worker printed 'passed'")
-    since_restart = re.split(r"^.*: restarting: .*\n", run.stderr, flags=re.MULTILINE)[-1]
+    since_restart = RESTART_LINE.split(run.stderr)[-1]
     for line in since_restart.splitlines():
         if not re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (info|warning) ", line):
             wrong.append(f"unasked for on standard error: {line}")
