@@ -4,9 +4,9 @@
 #pragma once
 
 #include "launcher/agent/run_folder.hpp"
+#include "launcher/output/output_router.hpp"
 #include "launcher/plan/launch_plan.hpp"
 #include "launcher/process/containment.hpp"
-#include "launcher/process/output_router.hpp"
 #include "launcher/report/event.hpp"
 
 #include <boost/asio/any_io_executor.hpp>

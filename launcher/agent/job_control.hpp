@@ -1,8 +1,8 @@
 // Ctrl-Z: the whole run stops with the agent and goes on with it. Runs on the agent's one thread.
 #pragma once
 
+#include "launcher/output/output_router.hpp"
 #include "launcher/process/containment.hpp"
-#include "launcher/process/output_router.hpp"
 
 #include <chrono>
 

@@ -2,6 +2,7 @@
 
 #include "launcher/config/resolve_config.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -23,23 +24,6 @@ namespace {
 UsageProblem unreadable(const std::string& path, const std::string& reason) {
   return UsageProblem{{path + ": " + reason}};
 }
-
-/// Closes itself.
-class File {
- public:
-  // Without waiting for somebody who writes into a pipe of this name.
-  explicit File(const std::string& path)
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 std::vector<std::string> host_names() {
   std::array<char, HOST_NAME_MAX + 1> name{};
@@ -92,17 +76,18 @@ std::variant<ConfigValues, UsageProblem> load(const ConfigRequest& request,
 }  // namespace
 
 std::variant<std::string, UsageProblem> read_config_text(const std::string& path) {
-  const File file(path);
-  if (file.fd() < 0) return unreadable(path, std::strerror(errno));
+  // Without waiting for somebody who writes into a pipe of this name.
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) return unreadable(path, std::strerror(errno));
   struct stat status {};
-  if (::fstat(file.fd(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  if (::fstat(file.get(), &status) == 0 && !S_ISREG(status.st_mode)) {
     return unreadable(path, "is not a regular file");
   }
   std::string text;
   // One byte more than is read tells a file that is too long.
   while (text.size() <= kJsonBytesMax) {
     std::array<char, 65536> block;
-    const auto bytes = ::read(file.fd(), block.data(), block.size());
+    const auto bytes = ::read(file.get(), block.data(), block.size());
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0) return unreadable(path, std::strerror(errno));
     if (bytes == 0) break;

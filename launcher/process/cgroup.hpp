@@ -2,7 +2,7 @@
 // by a process that has no right to, and the kernel kills all members at once. Any thread.
 #pragma once
 
-#include "launcher/process/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 // pipe before it starts.
 #pragma once
 
-#include "launcher/process/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <filesystem>
 #include <string>

@@ -4,7 +4,7 @@
 // the parent-death signal is tied to it.
 #pragma once
 
-#include "launcher/process/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <cstdint>
 #include <string>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "launcher/process/cgroup.hpp"
-#include "launcher/process/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <optional>

@@ -1,7 +1,7 @@
 #include "launcher/process/runtime_stacks.hpp"
 
 #include "launcher/process/proc_scan.hpp"
-#include "launcher/process/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>

@@ -2,11 +2,11 @@
 
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/runtime_stacks.hpp"
-#include "launcher/process/unique_fd.hpp"
 #include "launcher/stacks/gdb_arguments.hpp"
 #include "launcher/stacks/native_stack.hpp"
 #include "launcher/stacks/tool_output.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>

@@ -1,7 +1,7 @@
 #include "launcher/process/stacks_file.hpp"
 
-#include "launcher/process/unique_fd.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <cerrno>
 #include <cstring>

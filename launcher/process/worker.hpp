@@ -1,9 +1,9 @@
 // One worker of a group as its parts know it. Runs on the agent's one thread.
 #pragma once
 
+#include "launcher/output/worker_stream.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/process/worker_process.hpp"
-#include "launcher/process/worker_stream.hpp"
 
 #include <chrono>
 #include <filesystem>

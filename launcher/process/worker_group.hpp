@@ -3,8 +3,8 @@
 // must live as long as the workers: the parent-death signal is tied to it).
 #pragma once
 
+#include "launcher/output/output_router.hpp"
 #include "launcher/process/containment.hpp"
-#include "launcher/process/output_router.hpp"
 #include "launcher/report/event.hpp"
 #include "rendezvous/control/control_page.hpp"
 

@@ -1,7 +1,7 @@
 #include "launcher/process/exec_failure.hpp"
-#include "launcher/process/unique_fd.hpp"
 #include "launcher/process/worker_environment.hpp"
 #include "launcher/process/worker_group_impl.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 #include <ddprun/error.hpp>
 

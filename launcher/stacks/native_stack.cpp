@@ -2,6 +2,7 @@
 
 #include "launcher/stacks/symbol_names.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -20,25 +21,20 @@ class File {
   explicit File(const std::string& path)
       : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
     struct stat status {};
-    if (fd_ >= 0 && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode))
+    if (::fstat(fd_.get(), &status) == 0 && S_ISREG(status.st_mode))
       bytes_ = static_cast<std::uint64_t>(status.st_size);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
   }
 
   std::string read(std::uint64_t offset, std::uint64_t size) const {
     if (offset >= bytes_) return {};
     std::string text(std::min(size, bytes_ - offset), '\0');
-    const auto count = ::pread(fd_, text.data(), text.size(), static_cast<off_t>(offset));
+    const auto count = ::pread(fd_.get(), text.data(), text.size(), static_cast<off_t>(offset));
     text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
     return text;
   }
 
  private:
-  int fd_;
+  UniqueFd fd_;
   std::uint64_t bytes_ = 0;
 };
 

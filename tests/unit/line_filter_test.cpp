@@ -1,4 +1,4 @@
-#include "launcher/process/line_filter.hpp"
+#include "launcher/output/line_filter.hpp"
 
 #include "launcher/cli/option_values.hpp"
 

@@ -1,4 +1,4 @@
-#include "launcher/process/open_lines.hpp"
+#include "launcher/output/open_lines.hpp"
 
 #include "tests/support/tiny_terminal.hpp"
 

@@ -1,4 +1,4 @@
-#include "launcher/process/line_prefixer.hpp"
+#include "launcher/output/line_prefixer.hpp"
 
 #include <array>
 #include <cstdio>

@@ -2,12 +2,12 @@
 // last lines. Runs on the agent's one thread.
 #pragma once
 
-#include "launcher/process/console_writer.hpp"
-#include "launcher/process/last_lines.hpp"
-#include "launcher/process/line_filter.hpp"
-#include "launcher/process/line_prefixer.hpp"
-#include "launcher/process/log_file.hpp"
-#include "launcher/process/output_router.hpp"
+#include "launcher/output/console_writer.hpp"
+#include "launcher/output/last_lines.hpp"
+#include "launcher/output/line_filter.hpp"
+#include "launcher/output/line_prefixer.hpp"
+#include "launcher/output/log_file.hpp"
+#include "launcher/output/output_router.hpp"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

@@ -1,7 +1,7 @@
 // The lines of a stream that contain one of some texts. Pure.
 #pragma once
 
-#include "launcher/process/line_prefixer.hpp"
+#include "launcher/output/line_prefixer.hpp"
 
 #include <string>
 #include <string_view>

@@ -3,8 +3,8 @@
 // the agent's one thread.
 #pragma once
 
-#include "launcher/process/line_prefixer.hpp"
-#include "launcher/process/open_lines.hpp"
+#include "launcher/output/line_prefixer.hpp"
+#include "launcher/output/open_lines.hpp"
 #include <ddprun/log.hpp>
 
 #include <boost/asio/any_io_executor.hpp>

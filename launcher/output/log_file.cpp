@@ -1,4 +1,4 @@
-#include "launcher/process/log_file.hpp"
+#include "launcher/output/log_file.hpp"
 
 #include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>

@@ -1,4 +1,4 @@
-#include "launcher/process/last_lines.hpp"
+#include "launcher/output/last_lines.hpp"
 
 #include <algorithm>
 

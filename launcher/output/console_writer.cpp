@@ -1,4 +1,4 @@
-#include "launcher/process/console_writer.hpp"
+#include "launcher/output/console_writer.hpp"
 
 #include "rendezvous/base/quiet_write.hpp"
 

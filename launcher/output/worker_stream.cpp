@@ -1,4 +1,4 @@
-#include "launcher/process/worker_stream.hpp"
+#include "launcher/output/worker_stream.hpp"
 
 #include <ddprun/error.hpp>
 

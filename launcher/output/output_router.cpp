@@ -1,7 +1,7 @@
-#include "launcher/process/output_router.hpp"
+#include "launcher/output/output_router.hpp"
 
-#include "launcher/process/console_writer.hpp"
-#include "launcher/process/worker_stream.hpp"
+#include "launcher/output/console_writer.hpp"
+#include "launcher/output/worker_stream.hpp"
 
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>

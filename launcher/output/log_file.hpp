@@ -2,7 +2,7 @@
 // Runs on the agent's one thread.
 #pragma once
 
-#include "launcher/process/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include <ddprun/log.hpp>
 
 #include <cstdint>
