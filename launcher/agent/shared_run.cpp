@@ -47,10 +47,10 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
         wake_(surroundings.executor),
         ended_(surroundings.executor, Time::max()) {}
 
-  asio::awaitable<RunFinished> run(std::function<void()> on_start) {
+  asio::awaitable<RunFinished> run(StartNotice on_start) {
     const bool has_host = co_await find_host();
     if (!has_host) co_return make_finished(interrupted(), plan_);
-    on_start();
+    on_start(plan_.store_port);
     if (!host_->note().empty()) tell(Note{host_->note()});
     part_.emplace(make_join(plan_, host_->is_here()), nodes_.settings, now());
     if (stop_signal_ != 0) {
@@ -59,7 +59,13 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       perform(part_->start(now()));
     }
     if (!verdict_) co_await ended_.async_wait(kAwait);
-    if (failure_) std::rethrow_exception(failure_);
+    if (!failure_) co_return co_await end_together();
+    RunFinished finished = make_finished(*verdict_, plan_);
+    finished.result = RunResult::agent_failed;
+    co_return finished;
+  }
+
+  asio::awaitable<RunFinished> end_together() {
     // The others must hear of the verdict before the coordinator goes.
     channel_.reset();
     co_await host_->wait_until_over();
@@ -85,6 +91,10 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     } else if (attempt_ != nullptr) {
       attempt_->stop(SIGKILL, std::chrono::milliseconds(0));
     }
+  }
+
+  void put_off_limits(std::chrono::steady_clock::duration by) {
+    if (attempt_ != nullptr) attempt_->put_off_limits(by);
   }
 
   /// Ends what would go on: the coroutines share this object.
@@ -298,7 +308,7 @@ SharedRun::~SharedRun() {
   impl_->close();
 }
 
-asio::awaitable<RunFinished> SharedRun::run(std::function<void()> on_start) {
+asio::awaitable<RunFinished> SharedRun::run(StartNotice on_start) {
   return impl_->run(std::move(on_start));
 }
 
@@ -312,6 +322,10 @@ bool SharedRun::take_stacks(const std::string& reason) {
 
 void SharedRun::stop(int signal, bool is_first) {
   impl_->stop(signal, is_first);
+}
+
+void SharedRun::put_off_limits(std::chrono::steady_clock::duration by) {
+  impl_->put_off_limits(by);
 }
 
 }  // namespace ddprun

@@ -4,31 +4,32 @@
 #pragma once
 
 #include "launcher/agent/attempt.hpp"
+#include "launcher/agent/run.hpp"
 
 #include <boost/asio/awaitable.hpp>
 
-#include <functional>
 #include <memory>
 #include <string>
 
 namespace ddprun {
 
-class SharedRun {
+class SharedRun : public Run {
  public:
   /// The plan has nodes. `surroundings` outlives this object.
   explicit SharedRun(const AttemptSurroundings& surroundings);
-  ~SharedRun();
+  ~SharedRun() override;
 
   /// Returns how the run has ended, the same on all nodes unless this one left it or lost the
-  /// others. `on_start` is called once it is known where the store is. Throws Error if this node
-  /// is to host the store and cannot.
-  boost::asio::awaitable<RunFinished> run(std::function<void()> on_start);
+  /// others.
+  boost::asio::awaitable<RunFinished> run(StartNotice on_start) override;
 
-  void forward(int signal);
-  bool take_stacks(const std::string& reason);
+  void forward(int signal) override;
+  bool take_stacks(const std::string& reason) override;
 
-  /// The first time: leaves the run after stopping the workers in an orderly way; then kills them.
-  void stop(int signal, bool is_first);
+  /// The first time, the node leaves the run after stopping its workers.
+  void stop(int signal, bool is_first) override;
+
+  void put_off_limits(std::chrono::steady_clock::duration by) override;
 
  private:
   class Impl;
