@@ -152,16 +152,19 @@ int refuse(const UsageProblem& problem, const Invocation& invocation) {
 }
 
 int launch(const Invocation& invocation, const std::vector<std::string>& arguments) {
-  const auto load_config = config_loader(process_environment);
-  if (const auto answer =
-          run_config_command(arguments, process_environment, load_config, invocation)) {
+  OptionSources sources{.config = config_loader(process_environment)};
+  // torchrun has no eye for schedulers, and scripts that use it under one count on that.
+  if (invocation.persona == Persona::ddprun) {
+    sources.scheduler = scheduler_reader(process_environment);
+  }
+  if (const auto answer = run_config_command(arguments, process_environment, sources, invocation)) {
     const auto* problem = std::get_if<UsageProblem>(&*answer);
     return problem == nullptr ? print(std::get<std::string>(*answer))
                               : refuse(*problem, invocation);
   }
   const auto command_line = parse_command_line(
       arguments, process_environment, terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal),
-      invocation, load_config);
+      invocation, sources);
   if (const auto* help = std::get_if<HelpText>(&command_line)) {
     return print(help->text);
   }

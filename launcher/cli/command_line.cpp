@@ -30,7 +30,7 @@ CommandLine completion_for(const GivenValue& shell, const std::string& name) {
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments,
                                const EnvironmentLookup& environment, int columns,
-                               const Invocation& invocation, const ConfigLoader& load_config) {
+                               const Invocation& invocation, const OptionSources& sources) {
   const auto words = read_arguments(arguments);
   if (words.given.contains(find_option("help"))) return HelpText{help_text(columns, invocation)};
   if (words.given.contains(find_option("version"))) return HelpText{version_text(invocation)};
@@ -38,7 +38,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments,
     return completion_for(*shell, invocation.name);
   }
 
-  const auto values = gather_values(words, environment, load_config);
+  const auto values = gather_values(words, environment, sources);
   LaunchOptions options;
   UsageProblem usage{values.problems};
   for (auto& problem : apply_values(values, options)) usage.problems.push_back(std::move(problem));

@@ -23,11 +23,11 @@ struct HelpText {
 using CommandLine = std::variant<LaunchOptions, HelpText, UsageProblem>;
 
 /// `arguments` without ddprun's own name, which is in `invocation`; `columns` is the width for the
-/// help text, `load_config` reads the file of --config. Never throws on account of what it reads.
+/// help text. Never throws on account of what it reads.
 CommandLine parse_command_line(const std::vector<std::string>& arguments,
                                const EnvironmentLookup& environment, int columns = 80,
                                const Invocation& invocation = {},
-                               const ConfigLoader& load_config = {});
+                               const OptionSources& sources = {});
 
 /// The problems as lines for standard error, each behind the `name` that was typed.
 std::string describe(const UsageProblem& problem, const std::string& name = "ddprun");

@@ -203,8 +203,28 @@ std::optional<GivenValue> value_of(const GivenValues& values, const std::string&
   return found->second;
 }
 
+namespace {
+
+/// Gives options that have no value yet those of `source`, whose settings are returned.
+FromConfig add_values(GatheredValues& values, std::variant<ConfigValues, UsageProblem> source) {
+  if (auto* problem = std::get_if<UsageProblem>(&source)) {
+    values.problems = std::move(problem->problems);
+    return {};
+  }
+  auto& more = std::get<ConfigValues>(source);
+  // Two names of one thing, of which the file's must not win by being the other.
+  if (values.given.contains(find_option("log_line_prefix_template"))) {
+    more.options.erase(find_option("prefix"));
+  }
+  values.given.merge(more.options);  // keeps what was there
+  if (values.command.empty()) values.command = std::move(more.command);
+  return std::move(more.settings);
+}
+
+}  // namespace
+
 GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup& environment,
-                             const ConfigLoader& load_config) {
+                             const OptionSources& sources) {
   GatheredValues values{words.given, words.rest, {}, {}};
   for (const auto& entry : option_table()) {
     if (values.given.contains(&entry)) continue;
@@ -215,20 +235,14 @@ GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup
     values.problems.emplace_back(
         "--node_name: names a node in the file of --config, which is not given");
   }
-  if (!file || !load_config) return values;
-  auto loaded = load_config({file->value, values.given});
-  if (auto* problem = std::get_if<UsageProblem>(&loaded)) {
-    values.problems = std::move(problem->problems);
-    return values;
+  if (file && sources.config) {
+    values.settings = add_values(values, sources.config({file->value, values.given}));
   }
-  auto& config = std::get<ConfigValues>(loaded);
-  // Two names of one thing, of which the file's must not win by being the other.
-  if (values.given.contains(find_option("log_line_prefix_template"))) {
-    config.options.erase(find_option("prefix"));
+  if (sources.scheduler && values.problems.empty()) {
+    const auto settings = add_values(values, sources.scheduler(values.given));
+    auto& notes = values.settings.notes;
+    notes.insert(notes.end(), settings.notes.begin(), settings.notes.end());
   }
-  values.given.merge(config.options);  // keeps what was there
-  if (values.command.empty()) values.command = std::move(config.command);
-  values.settings = std::move(config.settings);
   return values;
 }
 

@@ -68,6 +68,15 @@ struct ConfigRequest {
 
 using ConfigLoader = std::function<std::variant<ConfigValues, UsageProblem>(const ConfigRequest&)>;
 
+/// What the scheduler that started this process says, given what is known already.
+using SchedulerReader = std::function<std::variant<ConfigValues, UsageProblem>(const GivenValues&)>;
+
+/// Where values come from beside arguments and variables; what is empty is not asked.
+struct OptionSources {
+  ConfigLoader config{};
+  SchedulerReader scheduler{};
+};
+
 /// The value that counts for each option that was given any.
 struct GatheredValues {
   GivenValues given;
@@ -76,9 +85,10 @@ struct GatheredValues {
   std::vector<std::string> problems;  ///< of the file
 };
 
-/// An argument beats a variable, a variable the file. The file is read if there is a --config.
+/// An argument beats a variable, a variable the file, the file the scheduler. The file is read if
+/// there is a --config.
 GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup& environment,
-                             const ConfigLoader& load_config);
+                             const OptionSources& sources);
 
 /// Stores the values; returns a line for each that is wrong.
 std::vector<std::string> apply_values(const GatheredValues& values, LaunchOptions& options);

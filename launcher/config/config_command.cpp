@@ -52,7 +52,7 @@ std::string describe_values(const GatheredValues& values) {
 }
 
 ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
-                   const ConfigLoader& load_config) {
+                   const OptionSources& sources) {
   if (words.empty() || words[0].substr(0, 1) == "-") {
     return UsageProblem{{"config check: needs a file as its first argument"}};
   }
@@ -60,7 +60,7 @@ ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
   arguments.insert(arguments.end(), words.begin() + 1, words.end());
   const auto read = read_arguments(arguments);
   if (!read.problem.empty()) return UsageProblem{{read.problem}};
-  const auto values = gather_values(read, environment, load_config);
+  const auto values = gather_values(read, environment, sources);
   LaunchOptions scratch;
   auto problems = values.problems;
   for (auto& problem : apply_values(values, scratch)) problems.push_back(std::move(problem));
@@ -88,7 +88,7 @@ ConfigAnswer convert(const Words& words) {
 
 std::optional<ConfigAnswer> run_config_command(const Words& arguments,
                                                const EnvironmentLookup& environment,
-                                               const ConfigLoader& load_config,
+                                               const OptionSources& sources,
                                                const Invocation& invocation) {
   // Under another launcher's name the word is a program as any other.
   const bool is_own = invocation.persona == Persona::ddprun;
@@ -96,7 +96,7 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
   const auto action = arguments.size() > 1 ? arguments[1] : "";
   const Words rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
                    arguments.end());
-  if (action == "check") return check(rest, environment, load_config);
+  if (action == "check") return check(rest, environment, sources);
   if (action == "convert") return convert(rest);
   if (action == "schema" && rest.empty()) return config_schema();
   if (action == "--help" || action == "-h") return std::string(kUsage);

@@ -19,7 +19,7 @@ using ConfigAnswer = std::variant<std::string, UsageProblem>;
 /// Nothing if these arguments are no such command.
 std::optional<ConfigAnswer> run_config_command(const std::vector<std::string>& arguments,
                                                const EnvironmentLookup& environment,
-                                               const ConfigLoader& load_config,
+                                               const OptionSources& sources,
                                                const Invocation& invocation);
 
 }  // namespace ddprun

@@ -1,6 +1,7 @@
 #include "launcher/config/load_config.hpp"
 
 #include "launcher/config/resolve_config.hpp"
+#include "launcher/config/scheduler.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 
@@ -13,7 +14,9 @@
 #include <climits>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <netinet/in.h>
+#include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +32,22 @@ std::vector<std::string> host_names() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return {};
   return {std::string(name.data())};
+}
+
+/// The host's name with its domain, if /etc/hosts has it so, as it does in pods of Kubernetes that
+/// belong to a service. No server is asked, which might take long.
+std::string full_host_name() {
+  const auto names = host_names();
+  const auto own = names.empty() ? "" : names.front();
+  if (own.empty() || own.find('.') != std::string::npos) return own;
+  std::ifstream hosts("/etc/hosts");
+  for (std::string line; std::getline(hosts, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    for (std::string word; words >> word;) {
+      if (word.rfind(own + ".", 0) == 0) return word;
+    }
+  }
+  return own;
 }
 
 std::string address_text(const sockaddr* address) {
@@ -102,6 +121,13 @@ NodeClues gather_node_clues(const EnvironmentLookup& environment) {
   clues.addresses = interface_addresses();
   clues.environment = environment;
   return clues;
+}
+
+SchedulerReader scheduler_reader(const EnvironmentLookup& environment) {
+  return [environment](const GivenValues& given) {
+    return values_from_scheduler(
+        {.environment = environment, .given = given, .host_name = full_host_name()});
+  };
 }
 
 ConfigLoader config_loader(const EnvironmentLookup& environment) {

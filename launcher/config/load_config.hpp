@@ -20,4 +20,7 @@ NodeClues gather_node_clues(const EnvironmentLookup& environment);
 /// A loader that does all this for the file it is asked for.
 ConfigLoader config_loader(const EnvironmentLookup& environment);
 
+/// A reader of what the scheduler says that started this process.
+SchedulerReader scheduler_reader(const EnvironmentLookup& environment);
+
 }  // namespace ddprun

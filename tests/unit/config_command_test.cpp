@@ -26,7 +26,7 @@ std::optional<ConfigAnswer> command(const Words& arguments, const Variables& var
       "nodes": [{"name": "n[1-2]"}]})",
                     value_of(request.given, "node_name") ? 1 : 0, variables);
   };
-  return run_config_command(arguments, lookup_in(variables), loader, invocation);
+  return run_config_command(arguments, lookup_in(variables), {.config = loader}, invocation);
 }
 
 /// What is printed, or the problems.

@@ -36,10 +36,11 @@ CommandLine with_config(const Words& arguments, const Variables& variables,
                         const std::string& text) {
   Words words = {"--config=c.json"};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  return parse_command_line(words, lookup_in(variables), 80, {}, [&](const ConfigRequest& request) {
+  const ConfigLoader loader = [&](const ConfigRequest& request) {
     CHECK(request.file == "c.json");
     return resolved(text, 1, variables);
-  });
+  };
+  return parse_command_line(words, lookup_in(variables), 80, {}, {.config = loader});
 }
 
 }  // namespace
