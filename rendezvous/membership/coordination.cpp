@@ -11,12 +11,6 @@ namespace ddprun::membership {
 
 namespace {
 
-/// Enough for any report; a collective error fails a thousand ranks at once.
-constexpr std::size_t kFailuresMax = 64;
-
-/// Of the failures' records together: the verdict must fit into a message.
-constexpr std::size_t kRecordBytesMax = std::size_t{1} << 20;
-
 /// The earliest of those that are set.
 std::optional<Time> earliest(std::initializer_list<std::optional<Time>> times) {
   std::optional<Time> first;
@@ -34,6 +28,28 @@ Coordination::Coordination(Settings settings, Time now)
       gather_end_(now + settings_.join_timeout),
       next_notice_(now + settings_.waiting_notice) {}
 
+Coordination::Coordination(Settings settings, const RunRecord& record, Time now)
+    : Coordination(std::move(settings), now) {
+  round_ = highest_round_ = record.round;
+  rounds_formed_ = record.rounds_formed;
+  last_names_ = record.nodes;
+  history_ = history_of(record, now);
+  succession_ = Succession(record, now + settings_.lease);
+}
+
+RunRecord Coordination::record() const {
+  auto record = record_of(settings_, history_, now_);
+  record.round = round_;
+  record.rounds_formed = rounds_formed_;
+  record.nodes = last_names_;
+  return record;
+}
+
+bool Coordination::is_over() const {
+  if (is_host_leaving_ && phase_ == Phase::gathering) return true;
+  return phase_ == Phase::finished && members_.empty();
+}
+
 std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event, Time now) {
   now_ = now;
   actions_.clear();
@@ -43,6 +59,8 @@ std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event
     std::visit([&](const auto& message) { hear(says->node, message); }, says->message);
   } else if (const auto* gone = std::get_if<NodeGone>(&event)) {
     lose(gone->node, gone->reason);
+  } else if (const auto* leaves = std::get_if<HostLeaves>(&event)) {
+    let_go(*leaves);
   }
   check_time();
   consider();
@@ -50,18 +68,20 @@ std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event
 }
 
 std::optional<Time> Coordination::next_wake() const {
+  if (is_over()) return std::nullopt;
   std::optional<Time> lease_end;
   for (const auto& [id, member] : members_) lease_end = earliest({lease_end, member.lease_end});
   switch (phase_) {
     case Phase::gathering:
       if (not_before_) return earliest({lease_end, not_before_});
-      return earliest({lease_end, last_call_end_ ? last_call_end_ : gather_end_, next_notice_});
+      return earliest({lease_end, last_call_end_ ? last_call_end_ : gather_end_, next_notice_,
+                       succession_.not_before(now_)});
     case Phase::running:
       return earliest({lease_end, barrier_end_});
     case Phase::stopping:
       return lease_end;
     case Phase::finished:
-      return members_.empty() ? std::nullopt : farewell_end_;
+      return farewell_end_;
   }
   return lease_end;
 }
@@ -90,7 +110,9 @@ void Coordination::hear(NodeId id, const Join& join) {
   // After a restart of the coordinator the nodes know better than it how far the run had come.
   highest_round_ = std::max(highest_round_, join.last_round);
   history_.restarts = std::max(history_.restarts, join.restarts_used);
-  members_.emplace(id, Member{.join = join, .lease_end = now_ + settings_.lease});
+  members_.emplace(id, Member{.join = join,
+                              .lease_end = now_ + settings_.lease,
+                              .node_rank = succession_.claim(join.name)});
   tell(id, Welcome{settings_.lease});
   if (phase_ != Phase::running) return;
   // A round of which some have succeeded is nearly over: it is not begun anew for a newcomer.
@@ -111,28 +133,8 @@ void Coordination::hear(NodeId id, const Heartbeat& heartbeat) {
 void Coordination::hear(NodeId id, const WorkersFailing& failing) {
   if (!members_.contains(id) || failing.round != round_) return;
   if (phase_ != Phase::running && phase_ != Phase::stopping) return;
-  if (!first_failure_) {
-    first_failure_ = now_;
-    failing_reason_ = failing.reason;
-  }
-  note_failing(id);
+  failures_.note(id, failing.reason, now_);
   stop_round(failing.reason);
-}
-
-void Coordination::note_failing(NodeId id) {
-  if (std::count(failing_nodes_.begin(), failing_nodes_.end(), id) == 0)
-    failing_nodes_.push_back(id);
-}
-
-/// Workers that failed on their own before those that blame a peer, and the nodes in the order in
-/// which they told of a failure: whoever is quicker to clean up is not the first cause.
-void Coordination::order_failures() {
-  const auto key = [this](const Reported& reported) {
-    const auto place = std::find(failing_nodes_.begin(), failing_nodes_.end(), reported.node);
-    return std::pair(reported.failure.is_victim, place - failing_nodes_.begin());
-  };
-  std::stable_sort(failures_.begin(), failures_.end(),
-                   [&](const Reported& a, const Reported& b) { return key(a) < key(b); });
 }
 
 void Coordination::hear(NodeId id, const WorkersEnded& ended) {
@@ -145,13 +147,9 @@ void Coordination::hear(NodeId id, const WorkersEnded& ended) {
     if (!barrier_end_) barrier_end_ = now_ + settings_.exit_barrier_timeout;
     return;
   }
-  for (const auto& failure : ended.failures) {
-    if (failures_.size() < kFailuresMax) failures_.push_back({id, failure});
-  }
-  if (!ended.failures.empty()) note_failing(id);
   if (!ended.not_started.empty() && not_started_.empty()) not_started_ = ended.not_started;
   const bool has_failed = !ended.failures.empty() || !ended.not_started.empty();
-  if (has_failed && !first_failure_) first_failure_ = now_;
+  if (has_failed) failures_.add(id, ended.failures, now_);
   if (phase_ != Phase::running) return;
   stop_round(ended.failures.empty() ? member.join.name + " has stopped its workers"
                                     : ended.failures.front().description);
@@ -186,6 +184,11 @@ void Coordination::lose(NodeId id, const std::string& reason) {
                          std::min(now_, member.lease_end));
 }
 
+void Coordination::let_go(const HostLeaves& leaves) {
+  is_host_leaving_ = true;
+  change_of_membership(leaves.reason, now_);
+}
+
 void Coordination::check_time() {
   std::vector<NodeId> silent;
   for (const auto& [id, member] : members_) {
@@ -212,6 +215,7 @@ void Coordination::consider() {
 void Coordination::consider_round() {
   if (not_before_ && now_ < *not_before_) return;
   not_before_.reset();
+  if (is_host_leaving_) return;
   const int count = present();
   if (count < settings_.nodes_min) {
     last_call_end_.reset();
@@ -220,6 +224,7 @@ void Coordination::consider_round() {
              waiting_text() + " for " + seconds_text(settings_.join_timeout));
     return;
   }
+  if (succession_.not_before(now_)) return;
   // Later rounds are made of those who are there: nobody else is expected.
   const bool is_first = last_names_.empty();
   if (count < settings_.nodes_max && is_first) {
@@ -266,13 +271,13 @@ void Coordination::form_round() {
   phase_ = Phase::running;
   last_call_end_.reset();
   barrier_end_.reset();
-  failures_.clear();
-  failing_nodes_.clear();
-  first_failure_.reset();
-  failing_reason_.clear();
+  failures_ = {};
+  next_reason_.clear();
+  succession_ = {};
   is_membership_change_ = false;
   last_names_.clear();
   for (const auto& node : formed.nodes) last_names_.push_back(node.name);
+  actions_.emplace_back(KeepRecord{record()});
   actions_.emplace_back(ClearStore{});
   for (formed.node_rank = 0; const NodeId id : by_rank) {
     tell(id, formed);
@@ -292,9 +297,10 @@ void Coordination::stop_round(const std::string& reason) {
 /// fail at once, and its node is noticed missing a little later.
 void Coordination::change_of_membership(const std::string& reason, Time when) {
   if (phase_ == Phase::gathering || phase_ == Phase::finished) return;
-  const bool explains = !first_failure_ || when - *first_failure_ <= settings_.lease;
+  const auto& failed = failures_.first_time();
+  const bool explains = !failed || when - *failed <= settings_.lease;
   is_membership_change_ = is_membership_change_ || explains;
-  if (explains) failing_reason_ = reason;
+  if (explains) next_reason_ = reason;
   stop_round(reason);
 }
 
@@ -305,17 +311,15 @@ void Coordination::consider_success() {
 
 void Coordination::consider_next() {
   if (taking_part(Workers::running) > 0) return;
-  order_failures();
   if (!interruption_.empty()) return finish(Verdict::Result::interrupted, interruption_);
   if (!not_started_.empty()) return finish(Verdict::Result::not_started, not_started_);
   if (!is_membership_change_) {
-    const auto& cause = failures_.empty() ? failing_reason_ : failures_.front().failure.description;
-    const std::chrono::duration<double> ran(
-        failures_.empty() ? 0 : failures_.front().failure.ran_seconds);
-    const auto decision = spend_restart(history_, cause, ran, now_, settings_.restarts);
+    const auto decision =
+        spend_restart(history_, failures_.cause(), failures_.ran(), now_, settings_.restarts);
     history_ = decision.history;
     if (!decision.may_restart) return finish(Verdict::Result::failed, decision.reason);
-    failing_reason_ = decision.reason;
+    next_reason_ = decision.reason;
+    actions_.emplace_back(KeepRecord{record()});
     if (decision.delay.count() > 0) not_before_ = now_ + decision.delay;
   }
   gather();
@@ -328,7 +332,7 @@ void Coordination::gather() {
   barrier_end_.reset();
   for (auto& [id, member] : members_) {
     member.workers = Workers::none;
-    if (!member.is_leaving) tell(id, Waiting{"another round follows: " + failing_reason_});
+    if (!member.is_leaving) tell(id, Waiting{"another round follows: " + next_reason_});
   }
 }
 
@@ -353,14 +357,8 @@ void Coordination::finish(Verdict::Result result, const std::string& reason) {
   phase_ = Phase::finished;
   verdict_ = Verdict{.result = result, .rounds = rounds_formed_, .reason = reason};
   if (result == Verdict::Result::interrupted) verdict_->signal = interrupting_signal_;
-  if (result != Verdict::Result::succeeded) {
-    std::size_t record_bytes = 0;
-    for (const auto& reported : failures_) {
-      auto& failure = verdict_->failures.emplace_back(reported.failure);
-      record_bytes += failure.record.size();
-      if (record_bytes > kRecordBytesMax) failure.record.clear();
-    }
-  }
+  if (result != Verdict::Result::succeeded) verdict_->failures = failures_.in_order();
+  actions_.emplace_back(KeepRecord{record(), verdict_});
   farewell_end_ = now_ + settings_.farewell_timeout;
   for (const auto& [id, member] : members_) tell(id, Finish{*verdict_});
 }

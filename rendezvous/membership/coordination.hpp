@@ -13,7 +13,9 @@
 
 #include "rendezvous/membership/messages.hpp"
 #include "rendezvous/membership/restart_budget.hpp"
+#include "rendezvous/membership/round_failures.hpp"
 #include "rendezvous/membership/settings.hpp"
+#include "rendezvous/membership/succession.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -38,7 +40,12 @@ struct NodeGone {
   std::string reason;  ///< "its connection was closed"
 };
 struct TimePassed {};
-using CoordinatorEvent = std::variant<NodeSays, NodeGone, TimePassed>;
+/// The agent beside the coordinator leaves the run, which another one will coordinate: the round
+/// ends, and no further one is formed here.
+struct HostLeaves {
+  std::string reason;
+};
+using CoordinatorEvent = std::variant<NodeSays, NodeGone, TimePassed, HostLeaves>;
 
 // Actions, to be carried out in their order.
 struct Tell {
@@ -51,19 +58,34 @@ struct HangUp {
 };
 /// All connections of workers are closed and all their keys forgotten.
 struct ClearStore {};
-using CoordinatorAction = std::variant<Tell, HangUp, ClearStore>;
+/// To be written down where it outlives the coordinator, if there is such a place, before anything
+/// that follows is carried out.
+struct KeepRecord {
+  RunRecord record;
+  std::optional<Verdict> verdict{};
+};
+using CoordinatorAction = std::variant<Tell, HangUp, ClearStore, KeepRecord>;
 
 class Coordination {
  public:
   Coordination(Settings settings, Time now);
+  /// Goes on with a run of which another coordinator has left this.
+  Coordination(Settings settings, const RunRecord& record, Time now);
 
   std::vector<CoordinatorAction> apply(const CoordinatorEvent& event, Time now);
 
   /// When TimePassed must be applied if nothing happens before; nothing: not at all.
   std::optional<Time> next_wake() const;
 
-  /// Nothing is left to be done: there is a verdict, and every node has gone or had time to.
-  bool is_over() const { return phase_ == Phase::finished && members_.empty(); }
+  /// Nothing is left to be done: there is a verdict, and every node has gone or had time to; or the
+  /// host leaves, and no node has workers.
+  bool is_over() const;
+
+  /// What the next coordinator would need to know.
+  RunRecord record() const;
+
+  /// Whether nodes are there that would go on without the host.
+  bool has_nodes() const { return present() > 0; }
 
   const std::optional<Verdict>& verdict() const { return verdict_; }
   int round() const { return round_; }
@@ -89,6 +111,7 @@ class Coordination {
   void hear(NodeId id, const WorkersEnded& ended);
   void hear(NodeId id, const Leave& leave);
   void lose(NodeId id, const std::string& reason);
+  void let_go(const HostLeaves& leaves);
   void check_time();
 
   // Decisions.
@@ -98,8 +121,6 @@ class Coordination {
   void consider_success();
   void consider_next();
   void form_round();
-  void note_failing(NodeId id);
-  void order_failures();
   void stop_round(const std::string& reason);
   void change_of_membership(const std::string& reason, Time when);
   void release_successful();
@@ -129,15 +150,12 @@ class Coordination {
   std::optional<Time> barrier_end_;
   std::optional<Time> farewell_end_;
 
+  Succession succession_;  ///< until the first round of this coordinator's
+  bool is_host_leaving_ = false;
+
   // Of the round under way.
-  struct Reported {
-    NodeId node = 0;
-    Failure failure;
-  };
-  std::vector<Reported> failures_;     ///< reported so far
-  std::optional<Time> first_failure_;  ///< when the first worker was said to fail
-  std::string failing_reason_;         ///< of that
-  std::vector<NodeId> failing_nodes_;  ///< in the order in which they said so
+  RoundFailures failures_;
+  std::string next_reason_;  ///< why there will be another
   std::string not_started_;
   std::string interruption_;  ///< the host's agent was asked to stop
   int interrupting_signal_ = 0;

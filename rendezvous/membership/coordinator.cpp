@@ -11,6 +11,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <deque>
 #include <unistd.h>
 #include <utility>
 
@@ -29,17 +30,21 @@ constexpr std::size_t kConnectionsMax = 16'384;
 
 class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(asio::any_io_executor executor, Settings settings, std::function<void()> clear_store,
-       Log log)
+  Impl(asio::any_io_executor executor, Settings settings, Office office,
+       std::function<void()> clear_store, Log log)
       : executor_(std::move(executor)),
         introduction_timeout_(settings.introduction_timeout),
-        coordination_(std::move(settings), Deadline::Clock::now()),
+        coordination_(begin(std::move(settings), office.record)),
+        office_(std::move(office)),
         clear_store_(std::move(clear_store)),
         log_(std::move(log)),
         wake_(executor_),
         over_(executor_, Time::max()) {}
 
-  void start() { plan_wake(); }
+  void start() {
+    perform(KeepRecord{coordination_.record()});
+    plan_wake();
+  }
 
   void admit(int fd, std::string_view bytes) {
     if (sessions_.size() >= kConnectionsMax) {
@@ -62,12 +67,19 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
                    asio::detached);
   }
 
+  void resign(const std::string& reason) { apply(HostLeaves{reason}); }
+
+  bool has_nodes() const { return coordination_.has_nodes(); }
+
   asio::awaitable<void> wait_until_over() {
-    if (!coordination_.is_over()) co_await over_.async_wait(kAwait);
+    if (!is_over()) co_await over_.async_wait(kAwait);
   }
 
   void stop() {
+    is_stopped_ = true;
     wake_.cancel();
+    over_.cancel();
+    delayed_.clear();
     for (const auto& [id, session] : std::exchange(sessions_, {})) session->close();
   }
 
@@ -168,12 +180,57 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     write_log(log_, LogLevel::warn, "rendezvous: " + what + times);
   }
 
+  static Coordination begin(Settings settings, const std::optional<RunRecord>& record) {
+    const auto now = Deadline::Clock::now();
+    if (record) return Coordination(std::move(settings), *record, now);
+    return Coordination(std::move(settings), now);
+  }
+
+  bool is_over() const { return coordination_.is_over() && !is_keeping_ && delayed_.empty(); }
+
   void apply(const CoordinatorEvent& event) {
-    for (const auto& action : coordination_.apply(event, Deadline::Clock::now())) {
-      std::visit([this](const auto& value) { act(value); }, action);
+    if (is_stopped_ || (office_.is_held && !office_.is_held())) return;
+    for (auto& action : coordination_.apply(event, Deadline::Clock::now())) {
+      perform(std::move(action));
     }
     plan_wake();
-    if (coordination_.is_over()) over_.cancel();
+    if (is_over()) over_.cancel();
+  }
+
+  /// While a record is being written down what follows waits, in its order; but nodes whose leases
+  /// are renewed need not. A connection adds a few actions at most, so the bound of those is that
+  /// of what waits.
+  void perform(CoordinatorAction action) {
+    const auto* tell = std::get_if<Tell>(&action);
+    const bool can_wait =
+        tell == nullptr || !std::holds_alternative<HeartbeatAnswer>(tell->message);
+    if (is_keeping_ && can_wait) {
+      delayed_.push_back(std::move(action));
+    } else {
+      std::visit([this](const auto& value) { act(value); }, action);
+    }
+  }
+
+  void act(const KeepRecord& record) {
+    if (!office_.keep) return;
+    is_keeping_ = true;
+    asio::co_spawn(executor_, keep(shared_from_this(), record), asio::detached);
+  }
+
+  static asio::awaitable<void> keep(std::shared_ptr<Impl> self, KeepRecord record) {
+    auto keeping = self->office_.keep(std::move(record));
+    const bool is_kept = co_await std::move(keeping);
+    self->is_keeping_ = false;
+    if (!is_kept) {
+      self->is_stopped_ = true;
+      self->delayed_.clear();
+    }
+    while (!self->delayed_.empty() && !self->is_keeping_) {
+      const auto action = std::move(self->delayed_.front());
+      self->delayed_.pop_front();
+      self->perform(action);
+    }
+    if (self->is_over()) self->over_.cancel();
   }
 
   void act(const Tell& tell) {
@@ -209,6 +266,10 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   asio::any_io_executor executor_;
   const std::chrono::milliseconds introduction_timeout_;
   Coordination coordination_;
+  const Office office_;
+  bool is_keeping_ = false;  ///< a record is being written down
+  bool is_stopped_ = false;
+  std::deque<CoordinatorAction> delayed_;
   std::function<void()> clear_store_;
   Log log_;
   Counts counts_;
@@ -218,10 +279,10 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   NodeId last_id_ = 0;
 };
 
-Coordinator::Coordinator(asio::any_io_executor executor, Settings settings,
+Coordinator::Coordinator(asio::any_io_executor executor, Settings settings, Office office,
                          std::function<void()> clear_store, Log log)
-    : impl_(std::make_shared<Impl>(std::move(executor), std::move(settings), std::move(clear_store),
-                                   std::move(log))) {
+    : impl_(std::make_shared<Impl>(std::move(executor), std::move(settings), std::move(office),
+                                   std::move(clear_store), std::move(log))) {
   impl_->start();
 }
 
@@ -231,6 +292,14 @@ Coordinator::~Coordinator() {
 
 void Coordinator::admit(int fd, std::string_view bytes) {
   impl_->admit(fd, bytes);
+}
+
+void Coordinator::resign(const std::string& reason) {
+  impl_->resign(reason);
+}
+
+bool Coordinator::has_nodes() const {
+  return impl_->has_nodes();
 }
 
 asio::awaitable<void> Coordinator::wait_until_over() {

@@ -12,15 +12,28 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace ddprun::membership {
+
+/// By what right one coordinates, where others may take over. As made: for ever, and nothing of
+/// the run outlives the coordinator.
+struct Office {
+  std::optional<RunRecord> record{};  ///< left by the coordinator before
+  /// Nothing is decided any more once this is false.
+  std::function<bool()> is_held{};
+  /// Writes down what must outlive the coordinator; false: it cannot be, and nothing that was to
+  /// follow is carried out.
+  std::function<boost::asio::awaitable<bool>(KeepRecord)> keep{};
+};
 
 class Coordinator {
  public:
   /// `clear_store` empties the workers' store before each round. `log` gets what operators should
   /// know of peers that misbehave.
-  Coordinator(boost::asio::any_io_executor executor, Settings settings,
+  Coordinator(boost::asio::any_io_executor executor, Settings settings, Office office,
               std::function<void()> clear_store, Log log);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -29,8 +42,15 @@ class Coordinator {
   /// Takes over a connection of which these bytes, the greeting first, have been read.
   void admit(int fd, std::string_view bytes);
 
-  /// Returns when the run has its verdict and the agents have taken leave, or had time to.
+  /// Ends the round and forms no other: another node is to coordinate the run.
+  void resign(const std::string& reason);
+
+  /// Returns when the run has its verdict and the agents have taken leave, or had time to; or when
+  /// no node has workers after resign().
   boost::asio::awaitable<void> wait_until_over();
+
+  /// Whether nodes are connected that go on with the run.
+  bool has_nodes() const;
 
  private:
   class Impl;

@@ -32,7 +32,7 @@ class Rendezvous {
       : work_(context_.get_executor()),
         store_(std::make_unique<StoreServer>(context_.get_executor(), store_options())),
         coordinator_(std::make_unique<Coordinator>(
-            context_.get_executor(), settings, [] {},
+            context_.get_executor(), settings, Office{}, [] {},
             [this](LogLevel, std::string_view line) { warnings_.emplace_back(line); })) {
     store_->start();
     endpoint_ = store_->endpoint();

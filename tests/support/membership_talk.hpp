@@ -12,6 +12,8 @@ class Talk {
  public:
   explicit Talk(membership::Settings settings)
       : coordination_(settings, at(0)), settings_(settings) {}
+  Talk(membership::Settings settings, const membership::RunRecord& record)
+      : coordination_(settings, record, at(0)), settings_(settings) {}
 
   static membership::Time at(int milliseconds) {
     return membership::Time(std::chrono::hours(1)) + std::chrono::milliseconds(milliseconds);
@@ -33,6 +35,9 @@ class Talk {
   }
   void gone(membership::NodeId node, int now) {
     apply(membership::NodeGone{node, "its connection was closed"}, now);
+  }
+  void host_leaves(const std::string& reason, int now) {
+    apply(membership::HostLeaves{reason}, now);
   }
   /// Heartbeats of these nodes, so that only others are silent.
   void beat(const std::vector<membership::NodeId>& nodes, int now) {
@@ -58,6 +63,25 @@ class Talk {
       if (std::holds_alternative<Action>(action)) return true;
     }
     return false;
+  }
+
+  /// The place of the first action of this kind among those of the last event; their number if
+  /// there is none.
+  template <typename Action>
+  std::size_t index_of() const {
+    std::size_t index = 0;
+    while (index < actions_.size() && !std::holds_alternative<Action>(actions_[index])) ++index;
+    return index;
+  }
+
+  std::vector<membership::KeepRecord> kept() const {
+    std::vector<membership::KeepRecord> records;
+    for (const auto& action : actions_) {
+      if (const auto* record = std::get_if<membership::KeepRecord>(&action)) {
+        records.push_back(*record);
+      }
+    }
+    return records;
   }
 
   membership::Coordination& coordination() { return coordination_; }

@@ -1,0 +1,72 @@
+#include "rendezvous/membership/round_failures.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace ddprun::membership {
+
+namespace {
+
+/// Enough for any report; a collective error fails a thousand ranks at once.
+constexpr std::size_t kFailuresMax = 64;
+
+/// Of the failures' records together: the verdict must fit into a message.
+constexpr std::size_t kRecordBytesMax = std::size_t{1} << 20;
+
+}  // namespace
+
+void RoundFailures::note(std::uint64_t node, const std::string& reason, Time now) {
+  if (!first_time_) {
+    first_time_ = now;
+    first_reason_ = reason;
+  }
+  note_node(node);
+}
+
+void RoundFailures::note_node(std::uint64_t node) {
+  if (std::count(nodes_.begin(), nodes_.end(), node) == 0) nodes_.push_back(node);
+}
+
+void RoundFailures::add(std::uint64_t node, const std::vector<Failure>& failures, Time now) {
+  for (const auto& failure : failures) {
+    if (reported_.size() < kFailuresMax) reported_.push_back({node, failure});
+  }
+  if (!failures.empty()) note_node(node);
+  if (!first_time_) first_time_ = now;
+}
+
+/// Workers that failed on their own before those that blame a peer, and the nodes in the order in
+/// which they told of a failure: whoever is quicker to clean up is not the first cause.
+std::vector<RoundFailures::Reported> RoundFailures::sorted() const {
+  const auto key = [this](const Reported& reported) {
+    const auto place = std::find(nodes_.begin(), nodes_.end(), reported.node);
+    return std::pair(reported.failure.is_victim, place - nodes_.begin());
+  };
+  auto sorted = reported_;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](const Reported& a, const Reported& b) { return key(a) < key(b); });
+  return sorted;
+}
+
+std::string RoundFailures::cause() const {
+  return reported_.empty() ? first_reason_ : sorted().front().failure.description;
+}
+
+std::chrono::duration<double> RoundFailures::ran() const {
+  return std::chrono::duration<double>(reported_.empty() ? 0
+                                                         : sorted().front().failure.ran_seconds);
+}
+
+std::vector<Failure> RoundFailures::in_order() const {
+  std::vector<Failure> failures;
+  std::size_t record_bytes = 0;
+  for (const auto& reported : sorted()) {
+    auto& failure = failures.emplace_back(reported.failure);
+    record_bytes += failure.record.size();
+    if (record_bytes > kRecordBytesMax) failure.record.clear();
+  }
+  return failures;
+}
+
+}  // namespace ddprun::membership

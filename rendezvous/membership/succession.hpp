@@ -1,0 +1,68 @@
+// What of a run outlives the one who coordinates it, and how the next one takes over. Values; how
+// a record is written down is in record_text.hpp.
+#pragma once
+
+#include "rendezvous/membership/restart_budget.hpp"
+#include "rendezvous/membership/settings.hpp"
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::membership {
+
+struct RunRecord {
+  int round = -1;  ///< the latest
+  int rounds_formed = 0;
+  std::vector<std::string> nodes{};  ///< of that round, by node rank
+  std::string host{};                ///< the node whose agent has written this
+  int restarts = 0;
+  int fast_failures = 0;
+  /// How long before the writing the restarts were that may still count: no clock of one machine
+  /// means anything to another. Whoever reads this takes them for a little younger than they are.
+  std::vector<std::chrono::milliseconds> restart_ages{};
+
+  // What all nodes must have in common.
+  int nodes_min = 1;
+  int nodes_max = 1;
+  int max_restarts = 0;
+  std::string config_hash{};
+
+  bool operator==(const RunRecord&) const = default;
+};
+
+/// With what has been spent by `now`; the caller adds the round.
+RunRecord record_of(const Settings& settings, const RestartHistory& history, Time now);
+
+RestartHistory history_of(const RunRecord& record, Time now);
+
+/// The settings that the run was begun with, for objection_to().
+Settings settings_of(const RunRecord& record, const std::string& run_id);
+
+/// The nodes of a round that another coordinator formed. Those that come again have seen to it that
+/// nothing is left of their workers. The others may be cut off, and have workers until their lease
+/// has ended, which was renewed by the last coordinator while it was one. Its own node is not
+/// waited for: that one stops its workers before it loses its office.
+class Succession {
+ public:
+  Succession() = default;  ///< there was nobody before
+  Succession(const RunRecord& record, Time leases_end);
+
+  /// A node has come: its rank in that round; -1 if it had none, or another of its name has come.
+  int claim(const std::string& name);
+
+  /// Until when a round would be too early; nothing: it would not.
+  std::optional<Time> not_before(Time now) const;
+
+ private:
+  struct Place {
+    std::string name;
+    bool is_claimed = false;
+    bool may_have_workers = true;
+  };
+  std::vector<Place> places_;  ///< by node rank
+  Time leases_end_;
+};
+
+}  // namespace ddprun::membership

@@ -1,0 +1,148 @@
+#include "rendezvous/membership/succession.hpp"
+
+#include "tests/support/membership_talk.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ddprun::membership;
+using ddprun::test::Talk;
+using namespace std::chrono_literals;
+
+namespace {
+
+Settings three_nodes() {
+  Settings settings{.run_id = "run", .nodes_min = 1, .nodes_max = 3};
+  settings.restarts.max_restarts = 3;
+  settings.last_call_timeout = 2s;
+  return settings;
+}
+
+/// Round 4 had a, b and c, coordinated by a.
+RunRecord left_by_a() {
+  return {.round = 4,
+          .rounds_formed = 5,
+          .nodes = {"c", "a", "b"},
+          .host = "a",
+          .restarts = 2,
+          .nodes_min = 1,
+          .nodes_max = 3,
+          .max_restarts = 3};
+}
+
+Join member_of_round(const Talk& talk, const std::string& name, int round) {
+  auto join = talk.join_of(name);
+  join.last_round = round;
+  return join;
+}
+
+}  // namespace
+
+TEST_SUITE("succession") {
+  TEST_CASE("the next coordinator goes on with the round, the ranks and the restarts used") {
+    Talk talk(three_nodes(), left_by_a());
+    talk.say(1, member_of_round(talk, "b", 4), 100);
+    CHECK(talk.told<RoundFormed>(1).empty());
+    talk.say(2, member_of_round(talk, "c", 4), 200);
+    const auto formed = talk.told<RoundFormed>(1);
+    REQUIRE(formed.size() == 1);
+    CHECK(formed[0].round == 5);
+    CHECK(formed[0].restarts_used == 2);
+    CHECK(formed[0].nodes[0].name == "c");
+    CHECK(formed[0].nodes[1].name == "b");
+    CHECK(formed[0].node_rank == 1);
+  }
+
+  TEST_CASE("a node that does not come again is waited for until its lease has surely ended") {
+    Talk talk(three_nodes(), left_by_a());
+    talk.say(1, member_of_round(talk, "b", 4), 100);
+    talk.beat({1}, 2000);
+    CHECK(talk.coordination().next_wake() == Talk::at(3000));
+    talk.beat({1}, 2999);
+    CHECK(talk.told<RoundFormed>(1).empty());
+    talk.pass(3000);
+    CHECK(talk.told<RoundFormed>(1).size() == 1);
+  }
+
+  TEST_CASE("newcomers alone are no reason to begin before the others' leases have ended") {
+    Talk talk(three_nodes(), left_by_a());
+    talk.join(1, "x", 100);
+    talk.join(2, "y", 100);
+    talk.join(3, "z", 100);
+    CHECK(talk.told<RoundFormed>(1).empty());
+    talk.beat({1, 2}, 2500);
+    talk.say(3, Heartbeat{}, 3000);
+    CHECK(talk.told<RoundFormed>(1).size() == 1);
+  }
+
+  TEST_CASE("two nodes of one name have a place each, and a third has none") {
+    RunRecord record{.round = 0, .nodes = {"n", "n"}, .host = "elsewhere"};
+    Succession succession(record, Talk::at(1000));
+    CHECK(succession.claim("n") == 0);
+    CHECK(succession.not_before(Talk::at(0)) == Talk::at(1000));
+    CHECK(succession.claim("n") == 1);
+    CHECK_FALSE(succession.not_before(Talk::at(0)));
+    CHECK(succession.claim("n") == -1);
+    CHECK(Succession().claim("n") == -1);
+  }
+
+  TEST_CASE("restarts that may still count are handed on by their age") {
+    auto settings = three_nodes();
+    settings.restarts.window = 60s;
+    RestartHistory history{.restarts = 7, .fast_failures = 1};
+    history.recent = {Talk::at(1000), Talk::at(5000)};
+    const auto record = record_of(settings, history, Talk::at(6000));
+    CHECK(record.restart_ages == std::vector<std::chrono::milliseconds>{5000ms, 1000ms});
+    const auto later = history_of(record, Talk::at(100'000));
+    CHECK(later.recent == decltype(later.recent){Talk::at(95'000), Talk::at(99'000)});
+    CHECK(later.restarts == 7);
+    CHECK(later.fast_failures == 1);
+  }
+
+  TEST_CASE("a record is kept before a round is told, when a restart is spent, and at the end") {
+    Talk talk(three_nodes());
+    talk.join(1, "a", 0);
+    talk.pass(2000);
+    REQUIRE(talk.kept().size() == 1);
+    CHECK(talk.kept()[0].record.nodes == std::vector<std::string>{"a"});
+    CHECK(talk.kept()[0].record.round == 0);
+    CHECK(talk.index_of<KeepRecord>() < talk.index_of<Tell>());
+
+    const Failure failure{.ran_seconds = 60, .description = "a worker failed", .node = "a"};
+    talk.say(1, WorkersEnded{.round = 0, .failures = {failure}}, 2100);
+    REQUIRE(talk.kept().size() == 2);  // the restart, and the round that follows at once
+    CHECK(talk.kept()[0].record.restarts == 1);
+    CHECK(talk.kept()[1].record.round == 1);
+
+    talk.say(1, WorkersEnded{.round = 1, .have_succeeded = true}, 2200);
+    REQUIRE(talk.kept().size() == 1);
+    CHECK(talk.kept()[0].verdict->result == Verdict::Result::succeeded);
+    CHECK(talk.index_of<KeepRecord>() < talk.index_of<Tell>());
+  }
+
+  TEST_CASE("when the host leaves the round ends on all nodes, and no other is formed") {
+    Talk talk(three_nodes());
+    talk.join(1, "a", 0);
+    talk.join(2, "b", 0);
+    talk.pass(2000);
+    talk.host_leaves("a, which hosts the rendezvous, leaves", 2100);
+    CHECK(talk.told<StopWorkers>(2)[0].reason == "a, which hosts the rendezvous, leaves");
+    CHECK_FALSE(talk.coordination().is_over());
+    talk.say(1, WorkersEnded{.round = 0}, 2200);
+    CHECK_FALSE(talk.coordination().is_over());
+    talk.say(2, WorkersEnded{.round = 0}, 2300);
+    CHECK(talk.told<RoundFormed>(2).empty());
+    CHECK(talk.coordination().is_over());
+    CHECK(talk.coordination().record().restarts == 0);
+    CHECK_FALSE(talk.coordination().next_wake());
+  }
+
+  TEST_CASE("a host that leaves while nodes gather has nothing to wait for") {
+    Talk talk(three_nodes());
+    talk.join(1, "a", 0);
+    talk.host_leaves("a leaves", 100);
+    CHECK(talk.coordination().is_over());
+    CHECK(talk.coordination().has_nodes());
+  }
+}
