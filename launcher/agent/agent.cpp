@@ -130,6 +130,9 @@ class Agent::Impl {
   }
 
   void suspend_run() {
+    if (const auto objection = run_->objection_to_suspension(); !objection.empty()) {
+      return tell(SignalReceived{.signal = SIGTSTP, .action = "not suspended: " + objection});
+    }
     tell(SignalReceived{.signal = SIGTSTP, .action = "suspending the workers until SIGCONT"});
     signals_.remove(SIGTSTP);
     const auto duration = suspend(containment_, router_);

@@ -30,6 +30,7 @@ class GuardianWatch::Impl {
   void watch() {
     boost::system::error_code error;
     pidfd_.close(error);
+    watched_ = containment_.guardian_pid();
     const int pidfd = ::fcntl(containment_.guardian_pidfd(), F_DUPFD_CLOEXEC, 0);
     pidfd_.assign(pidfd, error);
     if (error) {
@@ -38,13 +39,19 @@ class GuardianWatch::Impl {
     }
     pidfd_.async_wait(asio::posix::descriptor_base::wait_read,
                       [this](boost::system::error_code not_ended) {
-                        if (!not_ended) replace();
+                        if (!not_ended) notice();
                       });
   }
 
  private:
+  /// Another one may have taken its place on purpose.
+  void notice() {
+    if (containment_.guardian_pid() == watched_) return replace();
+    watch();
+  }
+
   void replace() {
-    const auto killed = containment_.guardian_pid();
+    const auto killed = watched_;
     if (++replacements_ > kReplacementsMax) {
       return tell_loss("was killed like " + std::to_string(kReplacementsMax) +
                        " before it and is not replaced any more");
@@ -69,6 +76,7 @@ class GuardianWatch::Impl {
   asio::posix::stream_descriptor pidfd_;
   Containment& containment_;
   EventSink& events_;
+  pid_t watched_ = -1;
   int replacements_ = 0;
 };
 

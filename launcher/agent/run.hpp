@@ -35,6 +35,9 @@ class Run {
   /// The first time: stops the workers in an orderly way, and the run ends; then kills them.
   virtual void stop(int signal, bool is_first) = 0;
 
+  /// Why it must not be suspended; empty if it may be.
+  virtual std::string objection_to_suspension() const = 0;
+
   /// Time limits under way are longer by this: the run was suspended.
   virtual void put_off_limits(std::chrono::steady_clock::duration by) = 0;
 };

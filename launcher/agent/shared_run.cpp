@@ -191,6 +191,14 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (attempt_ != nullptr) attempt_->abort(end.reason, end.at_once);
   }
 
+  void act(const GuardUntil& guard) {
+    try {
+      surroundings_.containment.guard_until(guard.end);
+    } catch (const Error&) {
+      fail(std::current_exception());
+    }
+  }
+
   void act(const Announce& announce) { tell(Note{announce.text}); }
 
   void act(const EndRun& end) {
@@ -322,6 +330,10 @@ bool SharedRun::take_stacks(const std::string& reason) {
 
 void SharedRun::stop(int signal, bool is_first) {
   impl_->stop(signal, is_first);
+}
+
+std::string SharedRun::objection_to_suspension() const {
+  return "the other nodes would go on without this one (Ctrl-C leaves the run)";
 }
 
 void SharedRun::put_off_limits(std::chrono::steady_clock::duration by) {

@@ -29,6 +29,7 @@ class SharedRun : public Run {
   /// The first time, the node leaves the run after stopping its workers.
   void stop(int signal, bool is_first) override;
 
+  std::string objection_to_suspension() const override;
   void put_off_limits(std::chrono::steady_clock::duration by) override;
 
  private:

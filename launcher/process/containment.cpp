@@ -76,6 +76,12 @@ class Containment::Impl {
     members.except(guardian.pid());
   }
 
+  void guard_until(Deadline::Clock::time_point end) {
+    if (guardian.put_off(end)) return;
+    members.note_kill();
+    start_guardian();
+  }
+
   RunMembers members;
   Guardian guardian;
 
@@ -110,6 +116,10 @@ int Containment::guardian_pidfd() const {
 
 void Containment::replace_guardian() {
   impl_->start_guardian();
+}
+
+void Containment::guard_until(Deadline::Clock::time_point end) {
+  impl_->guard_until(end);
 }
 
 std::pair<std::string, std::string> Containment::marker() const {

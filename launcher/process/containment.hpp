@@ -12,6 +12,7 @@
 #pragma once
 
 #include "launcher/process/run_members.hpp"
+#include <ddprun/deadline.hpp>
 #include <ddprun/log.hpp>
 
 #include <filesystem>
@@ -60,8 +61,14 @@ class Containment {
   /// Can be read when the guardian has ended. Valid until replace_guardian().
   int guardian_pidfd() const;
 
-  /// After the guardian's end: starts another one. Throws Error{Errc::system} if there can be none.
+  /// Starts another guardian in the place of this one, which may have ended. Throws
+  /// Error{Errc::system} if there can be none.
   void replace_guardian();
+
+  /// Members that live at `end` are killed, even if this process is stopped then, unless this is
+  /// called again before. If it is called too late for that, those that lived have been killed or
+  /// are being killed, and new ones are safe. Throws as replace_guardian().
+  void guard_until(Deadline::Clock::time_point end);
 
   /// What every worker's environment must contain.
   std::pair<std::string, std::string> marker() const;

@@ -3,14 +3,17 @@
 #include "launcher/process/process_start.hpp"
 #include "launcher/process/run_members.hpp"
 #include "launcher/process/worker_environment.hpp"
+#include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <fcntl.h>
-#include <optional>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,35 +30,94 @@ constexpr auto kCleanUpLimit = std::chrono::seconds(60);
 // A marker and two paths; far below what a pipe holds, so that writing it does not block.
 constexpr std::size_t kTaskBytesMax = 3 * 4096;
 
-/// Three texts, each with a NUL at its end.
-std::string to_text(const GuardianTask& task) {
-  std::string text;
-  for (const auto& part : {task.word, task.cgroup.string(), task.temporary_folder.string()}) {
-    text += part;
-    text += '\0';
-  }
-  return text;
+/// A text of the pipe: it ends with a NUL.
+std::string terminated(std::string text) {
+  return text += '\0';
 }
+
+std::string text_of(const GuardianTask& task) {
+  return terminated(task.word) + terminated(task.cgroup.string()) +
+         terminated(task.temporary_folder.string());
+}
+
+std::string text_of(Guardian::Clock::time_point end) {
+  return terminated(std::to_string(end.time_since_epoch().count()));
+}
+
+/// What the agent says. Whatever makes no sense was written by nobody who could be asked.
+class Pipe {
+ public:
+  enum class News { text, time_passed, end_of_file };
+
+  explicit Pipe(int fd) : fd_(fd) {}
+
+  /// The next text, unless the time comes first; what was written by then comes before it.
+  News next(std::optional<Guardian::Clock::time_point> end) {
+    while (held_.find('\0') == std::string::npos) {
+      const int limit = end ? milliseconds_to(*end) : -1;
+      pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
+      const int count = ::poll(&ready, 1, limit);
+      if (count == 0 && milliseconds_to(*end) == 0) return News::time_passed;
+      if (count > 0 && !read()) return News::end_of_file;
+    }
+    const auto size = held_.find('\0');
+    text = held_.substr(0, size);
+    held_.erase(0, size + 1);
+    return News::text;
+  }
+
+  std::string text;  ///< the last one
+
+ private:
+  /// Rounded up.
+  static int milliseconds_to(Guardian::Clock::time_point end) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Guardian::Clock::now());
+    return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongestWait.count()));
+  }
+
+  /// False at the end of the file.
+  bool read() {
+    std::array<char, kTaskBytesMax> part{};
+    const ssize_t count = ::read(fd_, part.data(), part.size());
+    if (count < 0 && errno == EINTR) return true;
+    if (count <= 0 || held_.size() > kTaskBytesMax) return false;
+    held_.append(part.data(), static_cast<std::size_t>(count));
+    return true;
+  }
+
+  static constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(1);
+
+  int fd_;
+  std::string held_;
+};
 
 /// Nothing if the writer died too early to have anything cleaned up.
-std::optional<GuardianTask> read_task(int fd) {
-  std::string text;
-  while (std::count(text.begin(), text.end(), '\0') < 3) {
-    std::array<char, kTaskBytesMax> part{};
-    const ssize_t count = ::read(fd, part.data(), part.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0 || text.size() > kTaskBytesMax) return std::nullopt;
-    text.append(part.data(), static_cast<std::size_t>(count));
+std::optional<GuardianTask> read_task(Pipe& pipe) {
+  std::array<std::string, 3> texts;
+  for (auto& text : texts) {
+    if (pipe.next(std::nullopt) != Pipe::News::text) return std::nullopt;
+    text = pipe.text;
   }
-  const auto first = text.find('\0'), second = text.find('\0', first + 1);
-  return GuardianTask{.word = text.substr(0, first),
-                      .cgroup = text.substr(first + 1, second - first - 1),
-                      .temporary_folder = text.substr(second + 1, text.size() - second - 2)};
+  return GuardianTask{.word = texts[0], .cgroup = texts[1], .temporary_folder = texts[2]};
 }
 
-void wait_for_end_of_file(int fd) {
-  char nothing = 0;
-  while (::read(fd, &nothing, 1) < 0 && errno == EINTR) {
+Guardian::Clock::time_point read_end(const std::string& text) {
+  return Guardian::Clock::time_point(
+      Guardian::Clock::duration(std::strtoll(text.c_str(), nullptr, 10)));
+}
+
+/// Until the agent's death.
+void guard(Pipe& pipe, const RunMembers& members) {
+  std::optional<Guardian::Clock::time_point> end;
+  while (true) {
+    const auto news = pipe.next(end);
+    if (news == Pipe::News::end_of_file) return;
+    end.reset();
+    if (news == Pipe::News::text) {
+      end = read_end(pipe.text);
+    } else {
+      members.kill_until_none(Deadline::after(kCleanUpLimit));
+    }
   }
 }
 
@@ -74,7 +136,8 @@ void Guardian::start() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_system_error("guardian: pipe", errno);
   const UniqueFd reader(ends[0]);
   pipe_ = UniqueFd(ends[1]);
-  const auto text = to_text(task_);
+  ::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);  // a stopped guardian must not stop the agent
+  const auto text = text_of(task_) + (end_ ? text_of(*end_) : "");
   if (text.size() > kTaskBytesMax ||
       ::write(pipe_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     throw Error(Errc::system, "guardian: what it has to clean up is too long to be told");
@@ -96,6 +159,15 @@ void Guardian::start() {
   pidfd_ = std::move(process.pidfd);
 }
 
+bool Guardian::put_off(Clock::time_point end) {
+  const auto before = std::exchange(end_, end);
+  const auto text = text_of(end);
+  // Whoever watches the guardian sees to one that has been killed.
+  const bool is_full = quiet_write(pipe_.get(), text.data(), text.size()) < 0 && errno == EAGAIN;
+  // What is in the pipe before that time is read before anything is done for it.
+  return !is_full && (!before || Clock::now() < *before);
+}
+
 void Guardian::end() noexcept {
   if (pid_ < 0) return;
   // Not asked but killed: somebody may have stopped it.
@@ -111,14 +183,15 @@ bool is_guardian(std::string_view name) {
 }
 
 int be_guardian() {
-  const auto task = read_task(STDIN_FILENO);
+  Pipe pipe(STDIN_FILENO);
+  const auto task = read_task(pipe);
   if (!task) return 0;
   ::close(STDOUT_FILENO);
   ::close(STDERR_FILENO);
   RunMembers members(task->word, task->cgroup.empty() ? std::nullopt : Cgroup::open(task->cgroup));
   // Last, so that who sees the name may rely on all the rest.
   ::prctl(PR_SET_NAME, "guardian", 0, 0, 0);
-  wait_for_end_of_file(STDIN_FILENO);
+  guard(pipe, members);
   members.kill_until_none(Deadline::after(kCleanUpLimit));
   members.remove_cgroup();
   std::error_code ignored;

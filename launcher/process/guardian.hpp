@@ -1,5 +1,7 @@
 // A small process that cleans up when the agent dies without a chance to do so itself. It waits on
-// a pipe whose only writer is the agent: the end of file is the agent's death, however it came.
+// a pipe whose only writer is the agent: the end of file is the agent's death, however it came. If
+// the run depends on somebody else's word, the agent says over the pipe until when that is good:
+// after it the guardian kills what it guards although the agent lives, since that may be stopped.
 //
 // The guardian is ddprun itself, started under another name: so it can be started at any time, by a
 // process with threads, too, and shares nothing with the agent. What it has to do stands in the
@@ -8,7 +10,9 @@
 
 #include "rendezvous/base/unique_fd.hpp"
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -35,9 +39,15 @@ class Guardian {
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
-  /// Starts the guardian, in the place of one that has ended. Does not wait for its exec. Throws
+  using Clock = std::chrono::steady_clock;
+
+  /// Starts the guardian, in the place of one before it. Does not wait for its exec. Throws
   /// Error{Errc::system}.
   void start();
+
+  /// From now on the guardian kills what it guards at `end`. False if it may have begun to do so,
+  /// or cannot be told: another one has to be started before there is anything new to guard.
+  bool put_off(Clock::time_point end);
 
   /// -1: there is none.
   pid_t pid() const { return pid_; }
@@ -50,6 +60,7 @@ class Guardian {
 
   std::string program_;
   GuardianTask task_;
+  std::optional<Clock::time_point> end_;  ///< when it kills; nothing: with the agent's death only
   pid_t pid_ = -1;
   UniqueFd pidfd_;
   UniqueFd pipe_;

@@ -49,6 +49,9 @@ class RunMembers {
   /// A child of this process that is no member; -1: none.
   void except(pid_t guardian) { guardian_ = guardian; }
 
+  /// Somebody else may have killed the members.
+  void note_kill() { has_killed_ = true; }
+
   // What the following do is described in containment.hpp.
   int cgroup_fd();
   std::vector<pid_t> members() const;

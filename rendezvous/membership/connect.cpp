@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -32,7 +33,7 @@ constexpr auto kConnectTimeout = std::chrono::seconds(5);
 asio::awaitable<std::optional<NameLookup>> look_up_here(StoreEndpoint endpoint, Deadline deadline) {
   const auto executor = co_await asio::this_coro::executor;
   BackgroundLookup lookup(endpoint);
-  asio::posix::stream_descriptor ended(executor, ::dup(lookup.fd()));
+  asio::posix::stream_descriptor ended(executor, ::fcntl(lookup.fd(), F_DUPFD_CLOEXEC, 0));
   auto wait = [](asio::posix::stream_descriptor& descriptor) -> asio::awaitable<void> {
     co_await descriptor.async_wait(asio::posix::descriptor_base::wait_read, kAwait);
   };

@@ -44,7 +44,10 @@ std::vector<NodeAction> NodePart::start(Time now) {
 std::vector<NodeAction> NodePart::apply(const NodeEvent& event, Time now) {
   now_ = now;
   actions_.clear();
-  if (!has_ended_) std::visit([&](const auto& value) { take(value); }, event);
+  if (has_ended_) return {};
+  // An agent that was stopped finds much to do when it goes on: the end of its lease comes first.
+  if (!std::holds_alternative<ConnectionLost>(event)) check_lease();
+  std::visit([&](const auto& value) { take(value); }, event);
   return std::exchange(actions_, {});
 }
 
@@ -113,7 +116,7 @@ void NodePart::hear(const Welcome& welcome) {
   if (link_ != Link::joining) return;
   link_ = Link::joined;
   lease_ = welcome.lease;
-  lease_end_ = unanswered_.front().second + lease_ - lease_ / kMarginOfLease;
+  renew_lease(unanswered_.front().second);
   unanswered_.clear();
   next_heartbeat_ = now_ + lease_ / kHeartbeatsPerLease;
 }
@@ -124,9 +127,21 @@ void NodePart::hear(const Refused& refused) {
 
 void NodePart::hear(const HeartbeatAnswer& answer) {
   while (!unanswered_.empty() && unanswered_.front().first <= answer.number) {
-    lease_end_ = unanswered_.front().second + lease_ - lease_ / kMarginOfLease;
+    renew_lease(unanswered_.front().second);
     unanswered_.pop_front();
   }
+}
+
+/// From when the coordinator was asked for it, which is before it has granted it.
+void NodePart::renew_lease(Time asked) {
+  lease_end_ = asked + lease_ - lease_ / kMarginOfLease;
+  actions_.emplace_back(GuardUntil{lease_end_});
+}
+
+void NodePart::check_lease() {
+  if (link_ != Link::joined || now_ < lease_end_) return;
+  actions_.emplace_back(Disconnect{});
+  lose_connection("it has not answered for " + seconds_text(lease_ - lease_ / kMarginOfLease));
 }
 
 void NodePart::take(const NodeTimePassed&) {
@@ -135,13 +150,7 @@ void NodePart::take(const NodeTimePassed&) {
     return lose_connection("what listens there has not answered for " +
                            seconds_text(kAnswerTimeout));
   }
-  if (link_ != Link::joined) return;
-  if (now_ >= lease_end_) {
-    actions_.emplace_back(Disconnect{});
-    return lose_connection("it has not answered for " +
-                           seconds_text(lease_ - lease_ / kMarginOfLease));
-  }
-  if (now_ < next_heartbeat_) return;
+  if (link_ != Link::joined || now_ < next_heartbeat_) return;
   unanswered_.emplace_back(++last_heartbeat_, now_);
   say(Heartbeat{last_heartbeat_});
   next_heartbeat_ = now_ + lease_ / kHeartbeatsPerLease;
@@ -209,6 +218,8 @@ void NodePart::take(const OwnWorkersEnded& ended) {
 void NodePart::hear(const Finish& finish) {
   verdict_ = finish.verdict;
   if (!has_workers_) return end(*verdict_);
+  // No other round follows, so the workers may take their time.
+  actions_.emplace_back(GuardUntil{Time::max()});
   actions_.emplace_back(EndWorkers{finish.verdict.reason});
 }
 

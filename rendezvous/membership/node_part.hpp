@@ -4,7 +4,8 @@
 //
 // The node's lease is the coordinator's view of it, kept here a little shorter: it runs from when
 // the last answered heartbeat was sent, and ends early by a margin. So a node that is cut off has
-// killed its workers before the coordinator lets others take their place.
+// killed its workers before the coordinator lets others take their place. An agent that is stopped
+// cannot do that, so somebody else has to know when the lease ends (GuardUntil).
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -68,6 +69,11 @@ struct EndWorkers {
   std::string reason;
   bool at_once = false;  ///< by SIGKILL
 };
+/// The lease now ends then: workers that still live are to be killed, by somebody else if this
+/// agent cannot.
+struct GuardUntil {
+  Time end;
+};
 /// For the operator.
 struct Announce {
   std::string text;
@@ -76,7 +82,7 @@ struct EndRun {
   Verdict verdict;
 };
 using NodeAction =
-    std::variant<Connect, Disconnect, Say, StartWorkers, EndWorkers, Announce, EndRun>;
+    std::variant<Connect, Disconnect, Say, StartWorkers, EndWorkers, GuardUntil, Announce, EndRun>;
 
 class NodePart {
  public:
@@ -112,6 +118,8 @@ class NodePart {
   void take(const NodeTimePassed&);
 
   void say(NodeMessage message);
+  void renew_lease(Time asked);
+  void check_lease();
   void lose_connection(const std::string& reason);
   void try_again();
   void end(Verdict verdict);

@@ -13,6 +13,7 @@ using ddprun::test::count;
 using ddprun::test::Program;
 using ddprun::test::read_file;
 using ddprun::test::TemporaryFolder;
+using ddprun::test::wait_until;
 using ddprun::test::write_file;
 
 namespace {
@@ -140,6 +141,8 @@ TEST_SUITE("nodes") {
     pair.other.signal(SIGSTOP);
     REQUIRE(pair.host.read_until_contains("rank 0 of 1, node 0 of 1"));
     CHECK(contains(pair.host.output(), "127.0.0.3 is lost: it was silent for 1 s"));
+    // Its workers have not waited for it: the guardian is all that is left.
+    CHECK(wait_until([&] { return pair.other.descendants().size() == 1; }));
     pair.other.signal(SIGCONT);
     const auto two = [](std::string_view output) {
       return count(std::string(output), "rank 0 of 2, node 0 of 2") == 2;
@@ -151,6 +154,19 @@ TEST_SUITE("nodes") {
     write_file(folder / "done", "");
     CHECK(pair.host.wait() == 0);
     CHECK(pair.other.wait() == 0);
+  }
+
+  TEST_CASE("Ctrl-Z does not suspend a node, since the others would go on without it") {
+    const TemporaryFolder folder;
+    Cluster cluster("1:2", waiting_for(folder / "done"), {},
+                    "last_call_timeout=0.2,lease_timeout=1");
+    Pair pair(cluster);
+    pair.other.signal(SIGTSTP);
+    REQUIRE(pair.other.read_until_contains("received SIGTSTP: not suspended"));
+    write_file(folder / "done", "");
+    CHECK(pair.host.wait() == 0);
+    CHECK(pair.other.wait() == 0);
+    CHECK_FALSE(contains(pair.host.output(), "is lost"));
   }
 
   TEST_CASE("a node whose agent is asked to stop leaves, and costs no restart") {

@@ -119,9 +119,6 @@ class Simulation : public SimulatedRun {
     if (!node.is_paused) return;
     note(node.name + " goes on");
     node.is_paused = false;
-    // Its fence falls as soon as it is awake.
-    node.excused_until = now_ + kKill;
-    to_node(index, node.agent, NodeTimePassed{});
     for (const auto& event : std::exchange(node.backlog, {})) to_node(index, node.agent, event);
   }
 

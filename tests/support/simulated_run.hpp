@@ -4,8 +4,8 @@
 #pragma once
 
 #include "rendezvous/membership/coordination.hpp"
-#include "rendezvous/membership/node_part.hpp"
 #include "tests/support/membership_simulator.hpp"
+#include "tests/support/simulated_node.hpp"
 #include "tests/support/virtual_time.hpp"
 
 #include <map>
@@ -15,46 +15,6 @@
 #include <vector>
 
 namespace ddprun::test {
-
-using namespace membership;
-using membership::Time;
-using std::chrono::milliseconds;
-
-/// Who notices that a connection was reset does so within this.
-inline constexpr milliseconds kNotice(50);
-/// Killed workers are gone within this: of a lease, the node's margin.
-inline constexpr milliseconds kKill(100);
-inline constexpr milliseconds kConnectTimeout(2000);
-
-struct Connection {
-  NodeId id = 0;
-  int node = 0;
-  int agent = 0;  ///< which of the node's agents
-  bool is_open_at_node = true;
-  bool is_open_at_coordinator = true;
-  Time last_to_node{};
-  Time last_to_coordinator{};
-};
-
-struct Node {
-  std::string name;
-  int agent = 0;  ///< counts the agents that have lived on it
-  std::unique_ptr<NodePart> part;
-  std::shared_ptr<Connection> connection;
-  bool is_paused = false;
-  bool is_cut = false;
-  std::vector<NodeEvent> backlog;           ///< while it is paused
-  std::vector<std::function<void()>> held;  ///< by the network, while it is cut
-  std::optional<Time> planned_wake;
-
-  bool has_workers = false;
-  int life = 0;  ///< counts the lives of workers
-  bool are_ending = false;
-  RoundFormed round;
-  int incarnation = 0;
-  Time excused_until;  ///< its workers' end is under way
-  std::optional<Verdict> verdict;
-};
 
 class SimulatedRun : protected VirtualTime {
  public:
@@ -258,6 +218,20 @@ class SimulatedRun : protected VirtualTime {
 
   void act(int, const Announce&) {}
 
+  /// Its guardian kills the workers, whatever the agent does.
+  void act(int index, const GuardUntil& guard) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    node.guarded_until = guard.end;
+    if (guard.end == Time::max()) return;
+    at(guard.end, [this, index, end = guard.end, agent = node.agent] {
+      Node& later = nodes_[static_cast<std::size_t>(index)];
+      if (later.agent != agent || later.guarded_until != end || !later.has_workers) return;
+      note(later.name + "'s guardian kills its workers");
+      after(any(1, static_cast<int>(kKill.count())),
+            [this, index, life = later.life] { workers_end(index, life, OwnWorkersEnded{}); });
+    });
+  }
+
   void act(int index, const EndRun& end) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     check(!node.has_workers, node.name + " ends while it has workers");
@@ -364,12 +338,11 @@ class SimulatedRun : protected VirtualTime {
     }
   }
 
-  /// When a round is formed nobody who is awake has workers of an older one, unless its connection
-  /// was reset or its agent killed a moment ago.
+  /// When a round is formed nobody has workers of an older one, stopped agents neither, unless its
+  /// connection was reset or its agent killed a moment ago.
   void check_fences() {
     for (const auto& node : nodes_) {
-      const bool is_excused = node.is_paused || node.excused_until >= now_;
-      check(!node.has_workers || is_excused || node.incarnation != incarnation_,
+      check(!node.has_workers || node.excused_until >= now_ || node.incarnation != incarnation_,
             node.name + " has workers of an older round when the next is formed");
     }
   }

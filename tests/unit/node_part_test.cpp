@@ -93,6 +93,41 @@ TEST_SUITE("node part") {
     CHECK(part.next_wake() == at(3010));
   }
 
+  TEST_CASE("the end of the lease is told to whoever guards the workers, until the verdict") {
+    auto part = joined();
+    auto actions = part.apply(CoordinatorSays{kRound}, at(20));
+    CHECK(of<GuardUntil>(actions).empty());  // it was told at the welcome
+    part.apply(NodeTimePassed{}, at(510));
+    actions = part.apply(CoordinatorSays{HeartbeatAnswer{1}}, at(900));
+    REQUIRE(of<GuardUntil>(actions).size() == 1);
+    CHECK(of<GuardUntil>(actions)[0].end == at(3010));
+    actions = part.apply(CoordinatorSays{Finish{}}, at(1000));
+    REQUIRE(of<GuardUntil>(actions).size() == 1);
+    CHECK(of<GuardUntil>(actions)[0].end == Time::max());
+  }
+
+  TEST_CASE("an agent that was stopped too long gives its round up before it hears anything") {
+    const std::vector<NodeEvent> firsts = {
+        CoordinatorSays{StopWorkers{0, "another round"}}, CoordinatorSays{HeartbeatAnswer{1}},
+        OwnWorkersFailing{"rank 0 was killed"},           OwnWorkersEnded{},
+        AskedToLeave{"was asked to stop by SIGTERM", 15}, NodeTimePassed{}};
+    for (const auto& first : firsts) {
+      CAPTURE(first.index());
+      auto part = running();
+      const auto actions = part.apply(first, at(60'000));
+      REQUIRE(of<Disconnect>(actions).size() == 1);
+      REQUIRE(of<EndWorkers>(actions).size() == 1);
+      CHECK(of<EndWorkers>(actions)[0].at_once);
+      CHECK(of<Say>(actions).empty());
+      CHECK(of<Connect>(actions).size() ==
+            (std::holds_alternative<OwnWorkersEnded>(first) ? 1 : 0));
+    }
+    auto part = running();
+    const auto actions = part.apply(ConnectionLost{"closed"}, at(60'000));
+    CHECK(of<Disconnect>(actions).empty());
+    CHECK(of<EndWorkers>(actions).size() == 1);
+  }
+
   TEST_CASE("a node that has lost the rendezvous comes back only after its workers have ended") {
     auto part = running();
     auto actions = part.apply(ConnectionLost{"closed"}, at(100));

@@ -1,0 +1,57 @@
+// A node of a simulated run, its connection and its workers: what simulated_run.hpp keeps of them.
+#pragma once
+
+#include "rendezvous/membership/coordination.hpp"
+#include "rendezvous/membership/node_part.hpp"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::test {
+
+using namespace membership;
+using membership::Time;
+using std::chrono::milliseconds;
+
+/// Who notices that a connection was reset does so within this.
+inline constexpr milliseconds kNotice(50);
+/// Killed workers are gone within this: of a lease, the node's margin.
+inline constexpr milliseconds kKill(100);
+inline constexpr milliseconds kConnectTimeout(2000);
+
+struct Connection {
+  NodeId id = 0;
+  int node = 0;
+  int agent = 0;  ///< which of the node's agents
+  bool is_open_at_node = true;
+  bool is_open_at_coordinator = true;
+  Time last_to_node{};
+  Time last_to_coordinator{};
+};
+
+struct Node {
+  std::string name;
+  int agent = 0;  ///< counts the agents that have lived on it
+  std::unique_ptr<NodePart> part;
+  std::shared_ptr<Connection> connection;
+  bool is_paused = false;
+  bool is_cut = false;
+  std::vector<NodeEvent> backlog;           ///< while it is paused
+  std::vector<std::function<void()>> held;  ///< by the network, while it is cut
+  std::optional<Time> planned_wake;
+
+  bool has_workers = false;
+  int life = 0;  ///< counts the lives of workers
+  bool are_ending = false;
+  RoundFormed round;
+  int incarnation = 0;
+  Time excused_until;  ///< its workers' end is under way
+  Time guarded_until;
+  std::optional<Verdict> verdict;
+};
+
+}  // namespace ddprun::test
