@@ -1,9 +1,9 @@
 // Process groups of real processes on the host backend: they meet through a real store, agree, and
 // learn at once when one of them dies.
 #include "rendezvous/control/control_page.hpp"
+#include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
-#include "tests/support/test_store.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>
@@ -16,8 +16,6 @@
 #include <random>
 #include <set>
 #include <string>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -28,50 +26,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A store server in a process of its own, so that this one, which forks the ranks, has no threads:
-/// ThreadSanitizer cannot follow a child of a process that has.
-class StoreProcess {
- public:
-  StoreProcess() {
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const TestStore store;
-      const StoreEndpoint endpoint = store.endpoint();
-      if (::write(ends[1], &endpoint.port, sizeof endpoint.port) > 0) ::pause();
-      ::_exit(1);
-    }
-    const ssize_t got = ::read(ends[0], &endpoint_.port, sizeof endpoint_.port);
-    ::close(ends[0]);
-    ::close(ends[1]);
-    REQUIRE(got == sizeof endpoint_.port);
-  }
-  StoreProcess(const StoreProcess&) = delete;
-  StoreProcess& operator=(const StoreProcess&) = delete;
-  ~StoreProcess() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-
-  const StoreEndpoint& endpoint() const { return endpoint_; }
-  Store connect() const { return Store::connect(endpoint_, Deadline::after(60s)); }
-
- private:
-  pid_t pid_ = -1;
-  StoreEndpoint endpoint_;
-};
-
-WorkerEnv make_env(const StoreEndpoint& store, int rank, int size) {
-  WorkerEnv env;
-  env.rank = env.local_rank = rank;
-  env.world_size = env.local_world_size = size;
-  env.master_addr = store.host;
-  env.master_port = store.port;
-  return env;
-}
-
 GroupOptions small_group(Deadline::Duration timeout = 60s) {
   GroupOptions options;
   options.backend = "host";
@@ -79,18 +33,6 @@ GroupOptions small_group(Deadline::Duration timeout = 60s) {
   options.join_timeout = 60s;
   options.collective_timeout = timeout;
   return options;
-}
-
-/// What a rank says when a call of its fails.
-std::string describe_failure(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const PeerFailed& failure) {
-    return "peer " + std::to_string(failure.rank()) + ": " + failure.what();
-  } catch (const Error& error) {
-    return std::string(to_string(error.code())) + ": " + error.what();
-  }
-  return "no failure";
 }
 
 std::set<std::string> shared_memory_entries() {
@@ -381,6 +323,6 @@ TEST_SUITE("host group") {
     options.backend = "carrier_pigeon";
     CHECK(describe_failure([&] { ProcessGroup::create(env, options); }) ==
           "usage: process group \"default\": there is no backend \"carrier_pigeon\" (known: auto, "
-          "host)");
+          "host, gloo)");
   }
 }

@@ -13,8 +13,11 @@ constexpr std::size_t kPendingMax = 8;
 constexpr int kShiftsMax = 64;
 
 /// Inputs that differ from call to call, so that a result of an older call is not right by chance.
-std::vector<Bytes> shifted_inputs(int ranks, std::size_t elements, DataType type, int shift) {
-  auto inputs = make_inputs(ranks, elements + kShiftsMax, type);
+std::vector<Bytes> shifted_inputs(int ranks, std::size_t elements, DataType type, int shift,
+                                  Arithmetic arithmetic) {
+  auto inputs = arithmetic == Arithmetic::in_rank_order
+                    ? make_inputs(ranks, elements + kShiftsMax, type)
+                    : make_whole_inputs(ranks, elements + kShiftsMax, type);
   for (auto& input : inputs) {
     const auto first = input.begin() + static_cast<std::ptrdiff_t>(shift * size_of(type));
     input = Bytes(first, first + static_cast<std::ptrdiff_t>(elements * size_of(type)));
@@ -37,8 +40,9 @@ std::vector<Bytes> parts_for(const std::vector<Bytes>& inputs, int rank) {
 
 }  // namespace
 
-RandomCalls::RandomCalls(ProcessGroup group, unsigned seed)
+RandomCalls::RandomCalls(ProcessGroup group, unsigned seed, Arithmetic arithmetic)
     : group_(std::move(group)),
+      arithmetic_(arithmetic),
       shared_random_(seed),
       own_random_(seed + 1000 + static_cast<unsigned>(group_.rank())) {}
 
@@ -67,7 +71,8 @@ RandomCalls::Pending RandomCalls::call() {
   // Lengths of all magnitudes, up to several slots for each rank's part.
   const auto elements = static_cast<std::size_t>(pick(1 << pick(15)));
   const auto size = static_cast<std::size_t>(group_.size());
-  const auto inputs = shifted_inputs(group_.size(), elements * size, type, pick(kShiftsMax));
+  const auto inputs =
+      shifted_inputs(group_.size(), elements * size, type, pick(kShiftsMax), arithmetic_);
   Pending pending;
   if (kind < 4) {
     pending = reduction(inputs, type);
@@ -85,7 +90,11 @@ RandomCalls::Pending RandomCalls::call() {
 
 RandomCalls::Pending RandomCalls::reduction(const std::vector<Bytes>& inputs, DataType type) {
   constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max};
-  const ReduceOp op = kOps[pick(4)];
+  ReduceOp op = kOps[pick(4)];
+  if (op == ReduceOp::average && arithmetic_ == Arithmetic::in_any_order &&
+      (type == DataType::int32 || type == DataType::uint8)) {
+    op = ReduceOp::sum;
+  }
   const int root = pick(group_.size());
   const Bytes& own = inputs[static_cast<std::size_t>(group_.rank())];
   const Bytes combined = serial_reduce(inputs, type, op);

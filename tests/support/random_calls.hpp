@@ -14,9 +14,15 @@
 
 namespace ddprun::test {
 
+/// What a backend promises of its sums.
+enum class Arithmetic {
+  in_rank_order,  ///< the bits of the serial one; averages of all types
+  in_any_order,   ///< right within rounding; integers are averaged if 64 bits wide
+};
+
 class RandomCalls {
  public:
-  RandomCalls(ProcessGroup group, unsigned seed);
+  RandomCalls(ProcessGroup group, unsigned seed, Arithmetic arithmetic = Arithmetic::in_rank_order);
 
   /// Makes so many calls. Returns what went wrong first, or "ok". Throws what a call fails with.
   std::string run(int calls);
@@ -42,6 +48,7 @@ class RandomCalls {
   int pick(int count) { return std::uniform_int_distribution(0, count - 1)(shared_random_); }
 
   ProcessGroup group_;
+  Arithmetic arithmetic_;
   std::mt19937 shared_random_;  ///< what all ranks must agree in
   std::mt19937 own_random_;
   std::deque<Pending> pending_;

@@ -109,44 +109,53 @@ Bytes reduce_as(const std::vector<Bytes>& inputs, ReduceOp op) {
   return result;
 }
 
-}  // namespace
+void store_value(std::byte* to, DataType type, double value) {
+  const auto put = [&](auto stored) { std::memcpy(to, &stored, sizeof stored); };
+  switch (type) {
+    case DataType::float32:
+      return put(static_cast<float>(value));
+    case DataType::float64:
+      return put(value);
+    case DataType::float16:
+      return put(HalfFormat<10, 15>::store(static_cast<float>(value)));
+    case DataType::bfloat16:
+      return put(HalfFormat<7, 127>::store(static_cast<float>(value)));
+    case DataType::int32:
+      return put(static_cast<std::int32_t>(value));
+    case DataType::int64:
+      return put(static_cast<std::int64_t>(value));
+    case DataType::uint8:
+      return put(static_cast<std::uint8_t>(static_cast<std::int64_t>(value)));
+  }
+}
 
-std::vector<Bytes> make_inputs(int ranks, std::size_t elements, DataType type) {
+template <typename Next>
+std::vector<Bytes> fill_inputs(int ranks, std::size_t elements, DataType type, const Next& next) {
   std::vector<Bytes> inputs;
   for (int rank = 0; rank < ranks; ++rank) {
     std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(elements));
     Bytes bytes(elements * size_of(type));
-    for (std::size_t i = 0; i < elements; ++i) {
-      const double value = (static_cast<double>(random() % 20001) - 10000) / 777.0;
-      std::byte* const to = bytes.data() + i * size_of(type);
-      const auto put = [&](auto stored) { std::memcpy(to, &stored, sizeof stored); };
-      switch (type) {
-        case DataType::float32:
-          put(static_cast<float>(value));
-          break;
-        case DataType::float64:
-          put(value);
-          break;
-        case DataType::float16:
-          put(HalfFormat<10, 15>::store(static_cast<float>(value)));
-          break;
-        case DataType::bfloat16:
-          put(HalfFormat<7, 127>::store(static_cast<float>(value)));
-          break;
-        case DataType::int32:
-          put(static_cast<std::int32_t>(value * 100));
-          break;
-        case DataType::int64:
-          put(static_cast<std::int64_t>(value * 100));
-          break;
-        case DataType::uint8:
-          put(static_cast<std::uint8_t>(random() % 256));
-          break;
-      }
-    }
+    for (std::size_t i = 0; i < elements; ++i)
+      store_value(bytes.data() + i * size_of(type), type, next(random));
     inputs.push_back(std::move(bytes));
   }
   return inputs;
+}
+
+}  // namespace
+
+std::vector<Bytes> make_inputs(int ranks, std::size_t elements, DataType type) {
+  const bool is_integer =
+      type == DataType::int32 || type == DataType::int64 || type == DataType::uint8;
+  return fill_inputs(ranks, elements, type, [is_integer](std::mt19937& random) {
+    const double value = (static_cast<double>(random() % 20001) - 10000) / 777.0;
+    return is_integer ? value * 100 : value;
+  });
+}
+
+std::vector<Bytes> make_whole_inputs(int ranks, std::size_t elements, DataType type) {
+  return fill_inputs(ranks, elements, type,
+                     [](std::mt19937& random) { return static_cast<double>(random() % 9); });
 }
 
 Bytes serial_reduce(const std::vector<Bytes>& inputs, DataType type, ReduceOp op) {

@@ -15,6 +15,10 @@ using Bytes = std::vector<std::byte>;
 /// round, so that float sums depend on their order.
 std::vector<Bytes> make_inputs(int ranks, std::size_t elements, DataType type);
 
+/// The same, but of small whole numbers, of which every type holds sums exactly: the order does not
+/// matter.
+std::vector<Bytes> make_whole_inputs(int ranks, std::size_t elements, DataType type);
+
 /// The inputs combined. Half types are combined in float and rounded once.
 Bytes serial_reduce(const std::vector<Bytes>& inputs, DataType type, ReduceOp op);
 

@@ -2,6 +2,7 @@
 // collectives_test.cpp.
 #include "tests/support/rank_threads.hpp"
 #include "worker_runtime/backends/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/module/module_backend.hpp"
 #include "worker_runtime/backends/shared_memory/messages.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
 #include "worker_runtime/group/work_queue.hpp"
@@ -307,8 +308,17 @@ TEST_SUITE("process group") {
 
   TEST_CASE("the backends that there are can be listed") {
     const auto backends = available_backends();
-    REQUIRE(backends.size() == 1);
+    REQUIRE(backends.size() == 2);
     CHECK(backends[0].name == "host");
     CHECK(backends[0].unavailable_reason.empty());
+    CHECK(backends[1].name == "gloo");
+  }
+
+  TEST_CASE(
+      "a module that is not installed is looked for beside the program and where it would be") {
+    const auto reason = module_unavailable_reason("nothing");
+    CHECK(reason.rfind("its module is not installed (looked for ", 0) == 0);
+    CHECK(reason.find("/bin/libddprun_nothing.so and ") != std::string::npos);
+    CHECK(reason.find("/ddprun/libddprun_nothing.so)") != std::string::npos);
   }
 }

@@ -1,6 +1,7 @@
 #include "worker_runtime/group/registry.hpp"
 
 #include "worker_runtime/backends/host/host_backend.hpp"
+#include "worker_runtime/backends/module/module_backend.hpp"
 #include <ddprun/error.hpp>
 
 #include <array>
@@ -9,8 +10,22 @@ namespace ddprun {
 
 namespace {
 
+template <const char* Name>
+std::unique_ptr<Backend> create_module(const WorkerEnv& env, const GroupOptions& options,
+                                       Deadline) {
+  return create_module_backend(Name, env, options);
+}
+
+template <const char* Name>
+std::string module_reason(const WorkerEnv&) {
+  return module_unavailable_reason(Name);
+}
+
+constexpr char kGloo[] = "gloo";
+
 constexpr std::array kBackends = {
     BackendEntry{"host", create_host_backend, host_unavailable_reason},
+    BackendEntry{kGloo, create_module<kGloo>, module_reason<kGloo>},
 };
 
 }  // namespace

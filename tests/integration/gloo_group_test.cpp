@@ -1,0 +1,108 @@
+// Process groups of real processes on the module gloo: all collectives and types, messages, and
+// what the ranks learn when one of them goes. Where Gloo is not installed there is no such test.
+#include "tests/support/group_processes.hpp"
+#include "tests/support/random_calls.hpp"
+#include "tests/support/rank_processes.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+GroupOptions gloo_group(Deadline::Duration timeout = 60s) {
+  GroupOptions options;
+  options.backend = "gloo";
+  options.join_timeout = 60s;
+  options.collective_timeout = timeout;
+  return options;
+}
+
+}  // namespace
+
+TEST_SUITE("gloo group") {
+  TEST_CASE("random calls of 1, 2, 3 and 5 ranks give what the serial ones do") {
+    const StoreProcess store;
+    std::mt19937 random(std::random_device{}());
+    for (const int size : {1, 2, 3, 5}) {
+      const auto seed = static_cast<unsigned>(random());
+      CAPTURE(size);
+      CAPTURE(seed);
+      RankProcesses ranks(size, [&](int rank) {
+        auto group = ProcessGroup::create(make_env(store.endpoint(), rank, size), gloo_group());
+        return RandomCalls(group, seed, Arithmetic::in_any_order).run(60);
+      });
+      for (int rank = 0; rank < size; ++rank) CHECK(ranks.wait(rank).said == "ok");
+    }
+    // Each group has taken its keys with it, or the next of its name could not have met.
+    CHECK(store.connect().number_of_keys(Deadline::after(60s)) == 0);
+  }
+
+  TEST_CASE("a killed rank ends the calls of the others") {
+    const StoreProcess store;
+    constexpr int kSize = 3;
+    RankProcesses ranks(kSize, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), gloo_group());
+      group.barrier().wait();
+      if (rank == 1) ::raise(SIGKILL);
+      std::vector<float> values(1000);
+      return describe_failure([&] { group.all_reduce(as_buffer(values.data(), 1000)).wait(); });
+    });
+    for (const int rank : {0, 2}) {
+      const auto said = ranks.wait(rank).said;
+      CAPTURE(said);
+      CHECK(said.find("peer -1: all_reduce (call 1 of group \"default\"): ") == 0);
+    }
+  }
+
+  TEST_CASE("a stopped rank ends the calls of the others at the deadline") {
+    const StoreProcess store;
+    constexpr int kSize = 2;
+    RankProcesses ranks(kSize, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), gloo_group(2s));
+      group.barrier().wait();
+      if (rank == 1) ::raise(SIGSTOP);
+      float value = 1;
+      return describe_failure([&] { group.all_reduce(as_buffer(&value, 1)).wait(); });
+    });
+    const auto said = ranks.wait(0).said;
+    CAPTURE(said);
+    CHECK(said.find("timeout: all_reduce (call 1 of group \"default\"): ") == 0);
+  }
+
+  TEST_CASE("an abort ends a call under way") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), gloo_group());
+      float value = 1;
+      if (rank == 1) return describe_failure([&] { group.recv(as_buffer(&value, 1), 0).wait(); });
+      const Work work = group.recv(as_buffer(&value, 1), 1);
+      group.abort("enough");
+      return describe_failure([&] { work.wait(); });
+    });
+    CHECK(ranks.wait(0).said == "closed: process group \"default\" was aborted: enough");
+    CHECK(ranks.wait(1).said.find("peer -1: recv") == 0);
+  }
+
+  TEST_CASE("averages that could overflow are refused with the reason") {
+    auto group = ProcessGroup::create(WorkerEnv{}, gloo_group());
+    std::int32_t value = 1;
+    CHECK_THROWS_WITH_AS(group.all_reduce(as_buffer(&value, 1), ReduceOp::average).wait(),
+                         doctest::Contains("average of int32: Gloo adds in the type itself"),
+                         Error);
+  }
+
+  TEST_CASE("several ranks without a store are told so") {
+    WorkerEnv env;
+    env.world_size = env.local_world_size = 2;
+    CHECK_THROWS_WITH_AS(ProcessGroup::create(env, gloo_group()),
+                         doctest::Contains("MASTER_PORT is not set"), Error);
+  }
+}

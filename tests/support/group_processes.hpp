@@ -1,0 +1,82 @@
+// What tests of process groups over several processes have in common: a store to meet at, and what
+// their ranks say.
+#pragma once
+
+#include "tests/support/test_store.hpp"
+#include <ddprun/error.hpp>
+#include <ddprun/process_group.hpp>
+#include <ddprun/store.hpp>
+#include <ddprun/worker_env.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace ddprun::test {
+
+/// A store server in a process of its own, so that this one, which forks the ranks, has no threads:
+/// ThreadSanitizer cannot follow a child of a process that has.
+class StoreProcess {
+ public:
+  StoreProcess() {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const TestStore store;
+      const StoreEndpoint endpoint = store.endpoint();
+      if (::write(ends[1], &endpoint.port, sizeof endpoint.port) > 0) ::pause();
+      ::_exit(1);
+    }
+    const ssize_t got = ::read(ends[0], &endpoint_.port, sizeof endpoint_.port);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    REQUIRE(got == sizeof endpoint_.port);
+  }
+  StoreProcess(const StoreProcess&) = delete;
+  StoreProcess& operator=(const StoreProcess&) = delete;
+  ~StoreProcess() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  const StoreEndpoint& endpoint() const { return endpoint_; }
+  Store connect() const {
+    return Store::connect(endpoint_, Deadline::after(std::chrono::seconds(60)));
+  }
+
+ private:
+  pid_t pid_ = -1;
+  StoreEndpoint endpoint_;
+};
+
+/// That of a rank on the one node.
+inline WorkerEnv make_env(const StoreEndpoint& store, int rank, int size) {
+  WorkerEnv env;
+  env.rank = env.local_rank = rank;
+  env.world_size = env.local_world_size = size;
+  env.master_addr = store.host;
+  env.master_port = store.port;
+  return env;
+}
+
+/// What a rank says when a call of its fails.
+inline std::string describe_failure(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const PeerFailed& failure) {
+    return "peer " + std::to_string(failure.rank()) + ": " + failure.what();
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "no failure";
+}
+
+}  // namespace ddprun::test

@@ -1,0 +1,331 @@
+// Collectives by Gloo over TCP, the library behind PyTorch's CPU backend: for comparison, and for
+// those who want what PyTorch does. Sums are made by ddprun's kernels, two at a time and in Gloo's
+// order, so the last bits differ from the host backend's, and half types are rounded after each of
+// them.
+#include "worker_runtime/backends/gloo/gloo_messages.hpp"
+#include "worker_runtime/backends/gloo/gloo_store.hpp"
+#include "worker_runtime/backends/module/module_entry.hpp"
+#include "worker_runtime/collectives/divide.hpp"
+#include "worker_runtime/collectives/reduce_kernels.hpp"
+
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/gather.h>
+#include <gloo/reduce.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/hash_store.h>
+#include <gloo/scatter.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+void combine_two(collectives::Combine combine, void* out, const void* a, const void* b,
+                 std::size_t elements) {
+  const std::array<const void*, 2> sources = {a, b};
+  combine(sources.data(), sources.size(), &out, 1, elements);
+}
+
+/// Gloo only moves bytes, and asks for nothing of an element but its size.
+template <typename Options>
+void set_output(Options& options, Buffer buffer) {
+  options.setOutput(static_cast<std::uint8_t*>(buffer.data), buffer.bytes());
+}
+
+template <typename Options>
+void set_input(Options& options, Buffer buffer) {
+  options.setInput(static_cast<std::uint8_t*>(buffer.data), buffer.bytes());
+}
+
+/// Where elements are combined their size counts.
+template <typename Options>
+void set_elements(Options& options, Buffer input, Buffer output) {
+  const auto set = [&]<typename T>(T*) {
+    options.setInput(static_cast<T*>(input.data), input.elements);
+    options.setOutput(static_cast<T*>(output.data), output.elements);
+  };
+  switch (size_of(input.type)) {
+    case 8:
+      return set(static_cast<std::uint64_t*>(nullptr));
+    case 4:
+      return set(static_cast<std::uint32_t*>(nullptr));
+    case 2:
+      return set(static_cast<std::uint16_t*>(nullptr));
+    default:
+      return set(static_cast<std::uint8_t*>(nullptr));
+  }
+}
+
+/// As large as `buffer` and apart from it.
+Buffer in(Bytes& bytes, Buffer buffer) {
+  bytes.resize(buffer.bytes());
+  return {bytes.data(), buffer.elements, buffer.type};
+}
+
+void copy(Buffer from, Buffer to) {
+  if (from.bytes() > 0 && from.data != to.data) std::memcpy(to.data, from.data, from.bytes());
+}
+
+class GlooBackend : public Backend {
+ public:
+  explicit GlooBackend(const module::Member& member)
+      : rank_(member.rank),
+        size_(member.size),
+        group_(member.group),
+        endpoint_{.host = member.store_host, .port = member.store_port} {}
+
+  void enter(Deadline deadline) override {
+    if (size_ == 1) {
+      gloo::rendezvous::HashStore nobody_else;
+      return connect(nobody_else, "127.0.0.1", deadline);
+    }
+    GlooStore store(endpoint_, "ddprun/group/" + group_ + "/gloo", deadline);
+    connect(store, store.own_address(), deadline);
+    // The next group of this name must not meet what this one has left.
+    store.erase_own_keys();
+  }
+
+  void leave() noexcept override {
+    try {
+      if (messages_) messages_->flush(Deadline::after(kFarewell));
+    } catch (const std::exception&) {
+      // Who was to receive it has gone, or will say so itself.
+    }
+  }
+
+  void run(const Operation& operation, Deadline deadline) override {
+    try {
+      carry_out(operation, deadline);
+    } catch (const gloo::Exception& error) {
+      const std::lock_guard lock(mutex_);
+      if (!abort_reason_.empty()) throw Error(Errc::closed, abort_reason_);
+      raise(error, std::string(to_string(operation.collective)) + " (call " +
+                       std::to_string(operation.sequence) + " of group \"" + group_ + "\")");
+    }
+  }
+
+  /// Memory is anybody's here.
+  std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
+
+  void abort(const std::string& reason) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (abort_reason_.empty()) abort_reason_ = reason;
+    if (context_) context_->closeConnections();
+  }
+
+ private:
+  // Long enough for what has been sent to be taken by ranks that are still at work.
+  static constexpr auto kFarewell = std::chrono::seconds(5);
+
+  void connect(gloo::rendezvous::Store& store, const std::string& address, Deadline deadline) {
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = address;
+    auto device = gloo::transport::tcp::CreateDevice(attributes);
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
+    try {
+      context->setTimeout(gloo_timeout(deadline));
+      context->connectFullMesh(store, device);
+      gloo::BarrierOptions all_are_there(context);
+      gloo::barrier(all_are_there);
+    } catch (const gloo::Exception& error) {
+      raise(error, "process group \"" + group_ + "\": meeting the other ranks");
+    }
+    const std::lock_guard lock(mutex_);
+    context_ = std::move(context);
+    messages_.emplace(*context_, rank_);
+  }
+
+  [[noreturn]] static void raise(const gloo::Exception& error, const std::string& what) {
+    const std::string text = what + ": " + error.what();
+    if (text.find("imed out") != std::string::npos) throw Error(Errc::timeout, text);
+    if (dynamic_cast<const gloo::IoException*>(&error) != nullptr) throw PeerFailed(-1, text);
+    throw Error(Errc::internal, text);
+  }
+
+  void carry_out(const Operation& operation, Deadline deadline) {
+    if (operation.collective == Collective::send)
+      return messages_->send(operation.input, operation.peer, operation.tag, deadline);
+    if (operation.collective == Collective::recv)
+      return messages_->receive(operation.output, operation.peer, operation.tag, deadline);
+    if (operation.collective == Collective::barrier) {
+      gloo::BarrierOptions options(context_);
+      prepare(options, operation, deadline);
+      return gloo::barrier(options);
+    }
+    if (operation.input.elements + operation.output.elements == 0) return;
+    switch (operation.collective) {
+      case Collective::all_reduce:
+      case Collective::reduce_scatter:
+      case Collective::reduce:
+        return combine(operation, deadline);
+      default:
+        return move(operation, deadline);
+    }
+  }
+
+  template <typename Options>
+  void prepare(Options& options, const Operation& operation, Deadline deadline) const {
+    options.setTag(static_cast<std::uint32_t>(operation.sequence));
+    options.setTimeout(gloo_timeout(deadline));
+  }
+
+  // Collectives that combine.
+
+  void combine(const Operation& operation, Deadline deadline) {
+    const auto op = operation.op == ReduceOp::average ? ReduceOp::sum : operation.op;
+    const auto function = collectives::combine_function(operation.input.type, op);
+    if (operation.op == ReduceOp::average &&
+        (operation.input.type == DataType::int32 || operation.input.type == DataType::uint8)) {
+      throw Error(Errc::usage, std::string("average of ") + to_string(operation.input.type) +
+                                   ": Gloo adds in the type itself, where the sum may not fit; "
+                                   "use the host backend or another type");
+    }
+    const auto reduce = [function](void* out, const void* a, const void* b, std::size_t elements) {
+      combine_two(function, out, a, b, elements);
+    };
+    switch (operation.collective) {
+      case Collective::all_reduce:
+        return all_reduce(operation, operation.output, reduce, deadline);
+      case Collective::reduce:
+        return reduce_to_root(operation, reduce, deadline);
+      default:
+        return reduce_scatter(operation, reduce, deadline);
+    }
+  }
+
+  template <typename Reduce>
+  void all_reduce(const Operation& operation, Buffer output, const Reduce& reduce,
+                  Deadline deadline) {
+    gloo::AllreduceOptions options(context_);
+    prepare(options, operation, deadline);
+    set_elements(options, operation.input, output);
+    options.setReduceFunction(reduce);
+    gloo::allreduce(options);
+    if (operation.op == ReduceOp::average) collectives::divide(output, size_);
+  }
+
+  /// Gloo's newer interface has none; PyTorch makes it of an all_reduce as well.
+  template <typename Reduce>
+  void reduce_scatter(const Operation& operation, const Reduce& reduce, Deadline deadline) {
+    const Buffer whole = in(scratch_, operation.input);
+    all_reduce(operation, whole, reduce, deadline);
+    const std::size_t elements = operation.output.elements;
+    copy(whole.slice(static_cast<std::size_t>(rank_) * elements, elements), operation.output);
+  }
+
+  /// Gloo needs room for the result on all ranks, and theirs are to stay as they are.
+  template <typename Reduce>
+  void reduce_to_root(const Operation& operation, const Reduce& reduce, Deadline deadline) {
+    const Buffer result = in(scratch_, operation.input);
+    gloo::ReduceOptions options(context_);
+    prepare(options, operation, deadline);
+    set_elements(options, operation.input, result);
+    options.setRoot(operation.peer);
+    options.setReduceFunction(reduce);
+    gloo::reduce(options);
+    if (rank_ != operation.peer) return;
+    if (operation.op == ReduceOp::average) collectives::divide(result, size_);
+    copy(result, operation.output);
+  }
+
+  // Collectives that only move. A rank's part may lie in the whole of it already; Gloo copies it
+  // from elsewhere only.
+
+  void move(const Operation& operation, Deadline deadline) {
+    switch (operation.collective) {
+      case Collective::broadcast:
+        return broadcast(operation, deadline);
+      case Collective::all_gather: {
+        gloo::AllgatherOptions options(context_);
+        prepare(options, operation, deadline);
+        set_input(options, apart(operation.input));
+        set_output(options, operation.output);
+        return gloo::allgather(options);
+      }
+      case Collective::gather: {
+        gloo::GatherOptions options(context_);
+        prepare(options, operation, deadline);
+        options.setRoot(operation.peer);
+        set_input(options, apart(operation.input));
+        if (rank_ == operation.peer) set_output(options, operation.output);
+        return gloo::gather(options);
+      }
+      case Collective::scatter:
+        return scatter(operation, deadline);
+      default: {
+        gloo::AlltoallOptions options(context_);
+        prepare(options, operation, deadline);
+        set_input(options, apart(operation.input));
+        set_output(options, operation.output);
+        return gloo::alltoall(options);
+      }
+    }
+  }
+
+  Buffer apart(Buffer buffer) {
+    const Buffer other = in(scratch_, buffer);
+    copy(buffer, other);
+    return other;
+  }
+
+  void broadcast(const Operation& operation, Deadline deadline) {
+    gloo::BroadcastOptions options(context_);
+    prepare(options, operation, deadline);
+    options.setRoot(operation.peer);
+    set_output(options, operation.output);
+    gloo::broadcast(options);
+  }
+
+  void scatter(const Operation& operation, Deadline deadline) {
+    gloo::ScatterOptions options(context_);
+    prepare(options, operation, deadline);
+    options.setRoot(operation.peer);
+    set_output(options, operation.output);
+    if (rank_ == operation.peer) {
+      const Buffer input = apart(operation.input);
+      std::vector<std::uint8_t*> parts;
+      for (int rank = 0; rank < size_; ++rank) {
+        parts.push_back(static_cast<std::uint8_t*>(input.data) +
+                        static_cast<std::size_t>(rank) * operation.output.bytes());
+      }
+      options.setInputs(parts, operation.output.bytes());
+    }
+    gloo::scatter(options);
+  }
+
+  const int rank_;
+  const int size_;
+  const std::string group_;
+  const StoreEndpoint endpoint_;
+  std::shared_ptr<gloo::Context> context_;
+  std::optional<GlooMessages> messages_;
+  Bytes scratch_;
+  std::mutex mutex_;  ///< of the reason, and of the context for who aborts
+  std::string abort_reason_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> module::create(const Member& member) {
+  if (member.size > 1 && member.store_port == 0) {
+    throw Error(Errc::usage,
+                "several workers need a store to meet at, and MASTER_PORT is not set (start them "
+                "with ddprun, or run a store and set MASTER_ADDR and MASTER_PORT)");
+  }
+  return std::make_unique<GlooBackend>(member);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,129 @@
+#include "worker_runtime/backends/module/module_backend.hpp"
+
+#include "worker_runtime/backends/module/module.hpp"
+#include <ddprun/error.hpp>
+
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+namespace {
+
+using module::Failure;
+using module::Table;
+
+constexpr std::size_t kAlignment = 64;  // what ProcessGroup::allocate() promises
+
+std::vector<std::string> candidates(const std::string& file) {
+  std::vector<std::string> paths;
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  if (!program.empty()) paths.push_back((program.parent_path() / file).string());
+  paths.push_back(std::string(DDPRUN_MODULE_FOLDER) + "/" + file);
+  return paths;
+}
+
+std::string last_problem() {
+  const char* text = ::dlerror();
+  return text == nullptr ? "it has no entry" : text;
+}
+
+/// The module's functions, or why there are none.
+std::variant<const Table*, std::string> load(const std::string& name) {
+  const std::string file = "libddprun_" + name + ".so";
+  std::string looked_for;
+  for (const auto& path : candidates(file)) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) {
+      looked_for += (looked_for.empty() ? "" : " and ") + path;
+      continue;
+    }
+    // Never closed: threads of the library may outlive the last group.
+    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return last_problem();
+    const auto entry = reinterpret_cast<module::Entry>(::dlsym(library, module::kEntryName));
+    if (entry == nullptr) return path + ": " + last_problem();
+    const Table* table = entry();
+    if (table->version == module::kVersion) return table;
+    return path + " is of version " + std::to_string(table->version) + ", and version " +
+           std::to_string(module::kVersion) + " is needed";
+  }
+  return "its module is not installed (looked for " + looked_for + ")";
+}
+
+[[noreturn]] void raise(const Failure& failure) {
+  if (failure.is_of_peer) throw PeerFailed(failure.peer, failure.text);
+  throw Error(failure.code, failure.text);
+}
+
+std::int64_t left_until(Deadline deadline) {
+  if (deadline.is_never()) return module::kNever;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.remaining()).count();
+}
+
+class ModuleBackend : public Backend {
+ public:
+  ModuleBackend(const Table& table, const module::Member& member) : table_(table) {
+    Failure failure;
+    backend_ = table_.create(member, failure);
+    if (backend_ == nullptr) raise(failure);
+  }
+  ~ModuleBackend() override { table_.destroy(backend_); }
+
+  void enter(Deadline deadline) override {
+    Failure failure;
+    if (!table_.enter(backend_, left_until(deadline), failure)) raise(failure);
+  }
+  void leave() noexcept override { table_.leave(backend_); }
+
+  void run(const Operation& operation, Deadline deadline) override {
+    Failure failure;
+    if (!table_.run(backend_, operation, left_until(deadline), failure)) raise(failure);
+  }
+
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    void* memory = std::aligned_alloc(kAlignment, whole);
+    if (memory == nullptr) throw std::bad_alloc();
+    std::memset(memory, 0, whole);
+    return {memory, std::free};
+  }
+
+  void abort(const std::string& reason) noexcept override {
+    table_.abort(backend_, reason.c_str());
+  }
+
+ private:
+  const Table& table_;
+  void* backend_;
+};
+
+}  // namespace
+
+std::string module_unavailable_reason(const std::string& name) {
+  const auto loaded = load(name);
+  const auto* reason = std::get_if<std::string>(&loaded);
+  return reason == nullptr ? std::string() : *reason;
+}
+
+std::unique_ptr<Backend> create_module_backend(const std::string& name, const WorkerEnv& env,
+                                               const GroupOptions& options) {
+  const auto loaded = load(name);
+  if (const auto* reason = std::get_if<std::string>(&loaded)) throw Error(Errc::system, *reason);
+  const StoreEndpoint store = env.store();
+  const module::Member member{.rank = env.rank,
+                              .size = env.world_size,
+                              .group = options.name.c_str(),
+                              .store_host = store.host.c_str(),
+                              .store_port = store.port};
+  return std::make_unique<ModuleBackend>(*std::get<const Table*>(loaded), member);
+}
+
+}  // namespace ddprun
