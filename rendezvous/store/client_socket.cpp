@@ -1,6 +1,7 @@
 #include "rendezvous/store/client_socket.hpp"
 
 #include "rendezvous/store/name_lookup.hpp"
+#include <ddprun/error.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -70,6 +71,17 @@ std::string ClientSocket::connect(const StoreEndpoint& endpoint, Deadline deadli
     close();
   }
   return std::generic_category().message(error);
+}
+
+std::string ClientSocket::local_address() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  char text[NI_MAXHOST];
+  if (::getsockname(fd_, generic, &length) != 0) throw_system_error("store: own address", errno);
+  if (::getnameinfo(generic, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+    throw Error(Errc::system, "store: own address: the system has no text for it");
+  return text;
 }
 
 void ClientSocket::close() noexcept {

@@ -35,6 +35,8 @@ class ClientSocket {
   std::string connect(const StoreEndpoint& endpoint, Deadline deadline);
 
   bool is_open() const { return fd_ >= 0; }
+  /// This end's address in numbers. Throws Error{Errc::system} if it is not connected.
+  std::string local_address() const;
   void close() noexcept;
 
   Transfer send(std::string_view bytes, Deadline deadline);

@@ -101,6 +101,10 @@ const StoreEndpoint& Store::endpoint() const {
   return impl_->connection.endpoint();
 }
 
+std::string Store::local_address() const {
+  return impl_->connection.local_address();
+}
+
 void Store::set(std::string_view key, std::string_view value, Deadline deadline) {
   impl_->connection.send(wire::Set{impl_->wire_key(key), checked_value(value)},
                          {"set", key, deadline});

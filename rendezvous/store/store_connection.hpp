@@ -29,6 +29,7 @@ class StoreConnection {
   static StoreConnection connect(const StoreEndpoint& endpoint, Deadline deadline);
 
   const StoreEndpoint& endpoint() const { return endpoint_; }
+  std::string local_address() const { return socket_.local_address(); }
 
   // All that follow throw Error and then close the connection, unless said otherwise.
 

@@ -37,7 +37,7 @@ TEST_SUITE("gloo group") {
       CAPTURE(seed);
       RankProcesses ranks(size, [&](int rank) {
         auto group = ProcessGroup::create(make_env(store.endpoint(), rank, size), gloo_group());
-        return RandomCalls(group, seed, Arithmetic::in_any_order).run(60);
+        return RandomCalls(group, seed, {}, Arithmetic::in_any_order).run(60);
       });
       for (int rank = 0; rank < size; ++rank) CHECK(ranks.wait(rank).said == "ok");
     }

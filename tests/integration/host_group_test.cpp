@@ -17,7 +17,6 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 using namespace ddprun;
@@ -25,15 +24,6 @@ using namespace ddprun::test;
 using namespace std::chrono_literals;
 
 namespace {
-
-GroupOptions small_group(Deadline::Duration timeout = 60s) {
-  GroupOptions options;
-  options.backend = "host";
-  options.arena_bytes = 32 << 20;
-  options.join_timeout = 60s;
-  options.collective_timeout = timeout;
-  return options;
-}
 
 std::set<std::string> shared_memory_entries() {
   std::set<std::string> names;
@@ -315,10 +305,10 @@ TEST_SUITE("host group") {
             ProcessGroup::create(env, small_group());
           }).find("MASTER_PORT is not set") != std::string::npos);
     env.master_port = 1;
-    env.node_count = 2;
+    env.local_world_size = 121;
     CHECK(describe_failure([&] {
             ProcessGroup::create(env, small_group());
-          }).find("one node in this version") != std::string::npos);
+          }).find("at most 120 workers of a node, and these are 121") != std::string::npos);
     auto options = small_group();
     options.backend = "carrier_pigeon";
     CHECK(describe_failure([&] { ProcessGroup::create(env, options); }) ==

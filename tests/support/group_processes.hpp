@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 namespace ddprun::test {
 
@@ -65,6 +66,32 @@ inline WorkerEnv make_env(const StoreEndpoint& store, int rank, int size) {
   env.master_addr = store.host;
   env.master_port = store.port;
   return env;
+}
+
+/// Rank `rank` of workers of which `on_nodes[n]` are on node n.
+inline WorkerEnv make_env(const StoreEndpoint& store, int rank, const std::vector<int>& on_nodes) {
+  WorkerEnv env = make_env(store, rank, 0);
+  env.node_count = static_cast<int>(on_nodes.size());
+  for (int node = 0; node < env.node_count; ++node) {
+    const int ranks = on_nodes[static_cast<std::size_t>(node)];
+    const int first = env.world_size;
+    env.world_size += ranks;
+    if (rank < first || rank >= env.world_size) continue;
+    env.node_rank = node;
+    env.local_rank = rank - first;
+    env.local_world_size = ranks;
+  }
+  return env;
+}
+
+/// Of little memory and patience.
+inline GroupOptions small_group(Deadline::Duration timeout = std::chrono::seconds(60)) {
+  GroupOptions options;
+  options.backend = "host";
+  options.arena_bytes = 32 << 20;
+  options.join_timeout = std::chrono::seconds(60);
+  options.collective_timeout = timeout;
+  return options;
 }
 
 /// What a rank says when a call of its fails.

@@ -40,8 +40,10 @@ std::vector<Bytes> parts_for(const std::vector<Bytes>& inputs, int rank) {
 
 }  // namespace
 
-RandomCalls::RandomCalls(ProcessGroup group, unsigned seed, Arithmetic arithmetic)
+RandomCalls::RandomCalls(ProcessGroup group, unsigned seed, std::vector<int> on_nodes,
+                         Arithmetic arithmetic)
     : group_(std::move(group)),
+      on_nodes_(std::move(on_nodes)),
       arithmetic_(arithmetic),
       shared_random_(seed),
       own_random_(seed + 1000 + static_cast<unsigned>(group_.rank())) {}
@@ -78,7 +80,7 @@ RandomCalls::Pending RandomCalls::call() {
     pending = reduction(inputs, type);
   } else if (kind < 8) {
     pending = movement(inputs, type);
-  } else if (kind == 8) {
+  } else if (kind == 8 && on_nodes_.empty()) {
     const auto previous = (static_cast<std::size_t>(group_.rank()) + size - 1) % size;
     pending = ring(inputs[static_cast<std::size_t>(group_.rank())], inputs[previous], type);
   } else {
@@ -97,7 +99,7 @@ RandomCalls::Pending RandomCalls::reduction(const std::vector<Bytes>& inputs, Da
   }
   const int root = pick(group_.size());
   const Bytes& own = inputs[static_cast<std::size_t>(group_.rank())];
-  const Bytes combined = serial_reduce(inputs, type, op);
+  const Bytes combined = serial_reduce(inputs, type, op, on_nodes_);
   const Memory input = place(own, type);
   switch (pick(3)) {
     case 0:

@@ -11,6 +11,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <vector>
 
 namespace ddprun::test {
 
@@ -22,7 +23,9 @@ enum class Arithmetic {
 
 class RandomCalls {
  public:
-  RandomCalls(ProcessGroup group, unsigned seed, Arithmetic arithmetic = Arithmetic::in_rank_order);
+  /// `on_nodes`: how the ranks are spread over nodes, if they are on several.
+  RandomCalls(ProcessGroup group, unsigned seed, std::vector<int> on_nodes = {},
+              Arithmetic arithmetic = Arithmetic::in_rank_order);
 
   /// Makes so many calls. Returns what went wrong first, or "ok". Throws what a call fails with.
   std::string run(int calls);
@@ -48,6 +51,7 @@ class RandomCalls {
   int pick(int count) { return std::uniform_int_distribution(0, count - 1)(shared_random_); }
 
   ProcessGroup group_;
+  std::vector<int> on_nodes_;
   Arithmetic arithmetic_;
   std::mt19937 shared_random_;  ///< what all ranks must agree in
   std::mt19937 own_random_;

@@ -92,15 +92,20 @@ Wide apply(ReduceOp op, Wide a, Wide b) {
 
 /// `Wide` is what is computed in; the inputs are such that 64-bit sums do not overflow.
 template <typename Stored, typename Wide, typename Format>
-Bytes reduce_as(const std::vector<Bytes>& inputs, ReduceOp op) {
+Bytes reduce_as(const std::vector<Bytes>& inputs, ReduceOp op, const std::vector<int>& on_nodes) {
   Bytes result(inputs[0].size());
   for (std::size_t at = 0; at < result.size(); at += sizeof(Stored)) {
     Wide sum{};
-    for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
-      Stored stored;
-      std::memcpy(&stored, &inputs[rank][at], sizeof stored);
-      const Wide value = static_cast<Wide>(Format::load(stored));
-      sum = rank == 0 ? value : apply(op, sum, value);
+    std::size_t rank = 0;
+    for (std::size_t node = 0; node < on_nodes.size(); ++node) {
+      Wide of_node{};
+      for (int i = 0; i < on_nodes[node]; ++i, ++rank) {
+        Stored stored;
+        std::memcpy(&stored, &inputs[rank][at], sizeof stored);
+        const Wide value = static_cast<Wide>(Format::load(stored));
+        of_node = i == 0 ? value : apply(op, of_node, value);
+      }
+      sum = node == 0 ? of_node : apply(op, sum, of_node);
     }
     if (op == ReduceOp::average) sum = sum / static_cast<Wide>(inputs.size());
     const Stored stored = static_cast<Stored>(Format::store(sum));
@@ -158,22 +163,24 @@ std::vector<Bytes> make_whole_inputs(int ranks, std::size_t elements, DataType t
                      [](std::mt19937& random) { return static_cast<double>(random() % 9); });
 }
 
-Bytes serial_reduce(const std::vector<Bytes>& inputs, DataType type, ReduceOp op) {
+Bytes serial_reduce(const std::vector<Bytes>& inputs, DataType type, ReduceOp op,
+                    std::vector<int> on_nodes) {
+  if (on_nodes.empty()) on_nodes = {static_cast<int>(inputs.size())};
   switch (type) {
     case DataType::float32:
-      return reduce_as<float, float, Identity<float>>(inputs, op);
+      return reduce_as<float, float, Identity<float>>(inputs, op, on_nodes);
     case DataType::float64:
-      return reduce_as<double, double, Identity<double>>(inputs, op);
+      return reduce_as<double, double, Identity<double>>(inputs, op, on_nodes);
     case DataType::float16:
-      return reduce_as<std::uint16_t, float, HalfFormat<10, 15>>(inputs, op);
+      return reduce_as<std::uint16_t, float, HalfFormat<10, 15>>(inputs, op, on_nodes);
     case DataType::bfloat16:
-      return reduce_as<std::uint16_t, float, HalfFormat<7, 127>>(inputs, op);
+      return reduce_as<std::uint16_t, float, HalfFormat<7, 127>>(inputs, op, on_nodes);
     case DataType::int32:
-      return reduce_as<std::int32_t, std::int64_t, Identity<std::int64_t>>(inputs, op);
+      return reduce_as<std::int32_t, std::int64_t, Identity<std::int64_t>>(inputs, op, on_nodes);
     case DataType::int64:
-      return reduce_as<std::int64_t, std::int64_t, Identity<std::int64_t>>(inputs, op);
+      return reduce_as<std::int64_t, std::int64_t, Identity<std::int64_t>>(inputs, op, on_nodes);
     case DataType::uint8:
-      return reduce_as<std::uint8_t, std::int64_t, Identity<std::int64_t>>(inputs, op);
+      return reduce_as<std::uint8_t, std::int64_t, Identity<std::int64_t>>(inputs, op, on_nodes);
   }
   return {};
 }

@@ -19,8 +19,10 @@ std::vector<Bytes> make_inputs(int ranks, std::size_t elements, DataType type);
 /// matter.
 std::vector<Bytes> make_whole_inputs(int ranks, std::size_t elements, DataType type);
 
-/// The inputs combined. Half types are combined in float and rounded once.
-Bytes serial_reduce(const std::vector<Bytes>& inputs, DataType type, ReduceOp op);
+/// The inputs combined. Half types are combined in float and rounded once. Where the ranks are on
+/// several nodes, `on_nodes[n]` of them on node n, those of a node are combined first.
+Bytes serial_reduce(const std::vector<Bytes>& inputs, DataType type, ReduceOp op,
+                    std::vector<int> on_nodes = {});
 
 /// The part of rank `rank` of something that has one for each of `ranks`.
 Bytes part_of(const Bytes& whole, int rank, int ranks);

@@ -86,6 +86,9 @@ class Store {
 
   const StoreEndpoint& endpoint() const;
 
+  /// This machine's address, in numbers, on its way to the server.
+  std::string local_address() const;
+
  private:
   class Impl;
   explicit Store(std::unique_ptr<Impl> impl);

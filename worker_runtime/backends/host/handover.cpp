@@ -1,17 +1,15 @@
 #include "worker_runtime/backends/host/handover.hpp"
 
+#include "worker_runtime/backends/host/random_name.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <poll.h>
 #include <set>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -49,7 +47,7 @@ struct Address {
   explicit Address(const std::string& name) {
     value.sun_family = AF_UNIX;
     if (name.empty() || name.size() >= sizeof value.sun_path)
-      throw Error(Errc::protocol, "group memory: \"" + name + "\" is no name of rank 0's socket");
+      throw Error(Errc::protocol, "group memory: \"" + name + "\" is no name of a rank's socket");
     std::memcpy(value.sun_path + 1, name.data(), name.size());
     bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   }
@@ -60,19 +58,6 @@ Descriptor open_socket() {
   const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) throw_system_error("group memory: unix socket", errno);
   return Descriptor(fd);
-}
-
-std::string random_name() {
-  std::array<unsigned char, 16> random;
-  if (::getrandom(random.data(), random.size(), 0) != ssize_t{random.size()})
-    throw_system_error("group memory: getrandom", errno);
-  std::string name = "ddprun-";
-  for (const unsigned char byte : random) {
-    char digits[3];
-    std::snprintf(digits, sizeof digits, "%02x", byte);
-    name += digits;
-  }
-  return name;
 }
 
 /// False if the deadline passed first.
@@ -122,7 +107,7 @@ std::string list(const std::set<int>& ranks) {
 
 }  // namespace
 
-HandoverServer::HandoverServer() : listen_fd_(-1), name_(random_name()) {
+HandoverServer::HandoverServer() : listen_fd_(-1), name_("ddprun-" + random_name()) {
   Descriptor socket = open_socket();
   const Address address(name_);
   if (::bind(socket.get(), address.get(), address.bytes) != 0)
@@ -136,9 +121,9 @@ HandoverServer::~HandoverServer() {
   ::close(listen_fd_);
 }
 
-void HandoverServer::serve(int descriptor, int ranks, Deadline deadline) {
+void HandoverServer::serve(int descriptor, int first, int last, Deadline deadline) {
   std::set<int> missing;
-  for (int rank = 1; rank < ranks; ++rank) missing.insert(rank);
+  for (int rank = first; rank <= last; ++rank) missing.insert(rank);
   while (!missing.empty()) {
     if (!wait_readable(listen_fd_, deadline)) {
       throw Error(Errc::timeout, "process group: rank(s) " + list(missing) + " did not come " +
@@ -162,15 +147,16 @@ int receive_descriptor(const std::string& name, int rank, Deadline deadline) {
   const Descriptor socket = open_socket();
   const Address address(name);
   if (::connect(socket.get(), address.get(), address.bytes) != 0)
-    throw_system_error("process group: connecting to rank 0's socket " + name, errno);
+    throw_system_error("process group: connecting to the socket " + name, errno);
   if (!is_same_user(socket.get()))
-    throw Error(Errc::protocol, "process group: rank 0's socket belongs to another user");
+    throw Error(Errc::protocol, "process group: the socket " + name + " belongs to another user");
   const auto own = static_cast<std::int32_t>(rank);
   if (::send(socket.get(), &own, sizeof own, MSG_NOSIGNAL) != ssize_t{sizeof own})
-    throw_system_error("process group: speaking to rank 0", errno);
+    throw_system_error("process group: speaking to the node's first rank", errno);
   if (!wait_readable(socket.get(), deadline)) {
-    throw Error(Errc::timeout,
-                "process group: rank 0 did not hand over its memory " + deadline.describe());
+    throw Error(
+        Errc::timeout,
+        "process group: the node's first rank did not hand over its memory " + deadline.describe());
   }
   char byte = 0;
   iovec data{.iov_base = &byte, .iov_len = 1};
@@ -184,8 +170,8 @@ int receive_descriptor(const std::string& name, int rank, Deadline deadline) {
   const cmsghdr* header = received == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
     throw Error(Errc::remote,
-                "process group: rank 0 closed the connection without handing over its "
-                "memory (has another worker the same RANK, or did rank 0 end?)");
+                "process group: the node's first rank closed the connection without handing "
+                "over its memory (has another worker the same RANK, or did it end?)");
   }
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);

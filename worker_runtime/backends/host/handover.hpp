@@ -1,4 +1,4 @@
-// How a descriptor gets from rank 0 to the other processes of its node: over a unix socket in the
+// How a descriptor gets from a node's first rank to the others there: over a unix socket in the
 // abstract name space, which leaves nothing in the file system and vanishes with its owner.
 // Blocking; one thread at a time.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace ddprun::host {
 
-/// Rank 0's side.
+/// The first rank's side.
 class HandoverServer {
  public:
   /// Listens under a random name.
@@ -20,9 +20,9 @@ class HandoverServer {
 
   const std::string& name() const { return name_; }
 
-  /// Gives `descriptor` to ranks 1 to ranks - 1, each of which must come once. Processes of other
-  /// users are turned away. Throws Error{Errc::timeout} naming the ranks that did not come.
-  void serve(int descriptor, int ranks, Deadline deadline);
+  /// Gives `descriptor` to ranks `first` to `last`, each of which must come once. Processes of
+  /// other users are turned away. Throws Error{Errc::timeout} naming the ranks that did not come.
+  void serve(int descriptor, int first, int last, Deadline deadline);
 
  private:
   int listen_fd_;

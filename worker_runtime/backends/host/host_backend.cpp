@@ -1,6 +1,8 @@
 #include "worker_runtime/backends/host/host_backend.hpp"
 
 #include "worker_runtime/backends/host/handover.hpp"
+#include "worker_runtime/backends/host/node_meeting.hpp"
+#include "worker_runtime/backends/host/nodes_backend.hpp"
 #include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/store.hpp>
@@ -31,50 +33,87 @@ std::optional<control::ControlPage> attach_control_page(const WorkerEnv& env) {
 // Long enough for a store that answers at all.
 constexpr auto kEraseTimeout = std::chrono::seconds(1);
 
-/// Rank 0. The key is gone again before anybody's create() returns or throws, so that the next
-/// group of this name does not meet the socket of the last one.
-Region make_region(Store& store, const std::string& key, const WorkerEnv& env,
-                   const GroupOptions& options, Deadline deadline) {
+/// The workers of this process' node, of which rank `first` makes what they share.
+struct Node {
+  int first = 0;
+  int ranks = 1;
+  std::string key;  ///< where the first tells the others where to get it
+};
+
+/// The key is gone again before anybody's create() returns or throws, so that the next group of
+/// this name does not meet the socket of the last one.
+Region make_region(Store& store, const Node& node, const GroupOptions& options, Deadline deadline) {
   Region region = Region::create(
-      env.world_size, shared_memory::choose_arena_bytes(options.arena_bytes, env.world_size));
+      node.ranks, shared_memory::choose_arena_bytes(options.arena_bytes, node.ranks), node.first);
+  if (node.ranks == 1) return region;
   host::HandoverServer server;
-  store.set(key, server.name(), deadline);
+  store.set(node.key, server.name(), deadline);
   try {
-    server.serve(region.fd(), env.world_size, deadline);
+    server.serve(region.fd(), node.first + 1, node.first + node.ranks - 1, deadline);
   } catch (...) {
-    store.erase(key, Deadline::after(kEraseTimeout));
+    store.erase(node.key, Deadline::after(kEraseTimeout));
     throw;
   }
-  store.erase(key, deadline);
+  store.erase(node.key, deadline);
   return region;
 }
 
-Region join_region(Store& store, const std::string& key, const WorkerEnv& env, Deadline deadline) {
-  const std::string name = store.get(key, deadline);
-  return Region::attach(host::receive_descriptor(name, env.rank, deadline), env.world_size);
+Region get_region(Store& store, const Node& node, int rank, const GroupOptions& options,
+                  Deadline deadline) {
+  if (rank == node.first) return make_region(store, node, options, deadline);
+  const std::string name = store.get(node.key, deadline);
+  return Region::attach(host::receive_descriptor(name, rank, deadline), node.ranks);
 }
 
-Region meet(const WorkerEnv& env, const GroupOptions& options, Deadline deadline) {
-  if (env.world_size == 1) {
+bool is_one_node(const WorkerEnv& env) {
+  return env.node_count == 1 && env.local_world_size == env.world_size;
+}
+
+Region meet_on_node(const WorkerEnv& env, const GroupOptions& options, const std::string& key,
+                    Deadline deadline) {
+  if (env.world_size == 1)
     return Region::create(1, shared_memory::choose_arena_bytes(options.arena_bytes, 1));
-  }
   Store store = Store::connect(env.store(), deadline);
-  const std::string key = "ddprun/group/" + options.name + "/host";
-  return env.rank == 0 ? make_region(store, key, env, options, deadline)
-                       : join_region(store, key, env, deadline);
+  const Node node{.ranks = env.world_size, .key = key + "/host"};
+  return get_region(store, node, env.rank, options, deadline);
+}
+
+std::unique_ptr<Backend> create_on_one_node(const WorkerEnv& env, const GroupOptions& options,
+                                            const std::string& key, Deadline deadline) {
+  auto page = attach_control_page(env);
+  auto region = std::make_shared<const Region>(meet_on_node(env, options, key, deadline));
+  return std::make_unique<shared_memory::SharedMemoryBackend>(
+      std::move(region), env.rank, shared_memory::Reach::arenas, std::move(page));
+}
+
+std::unique_ptr<Backend> create_on_nodes(const WorkerEnv& env, const GroupOptions& options,
+                                         const std::string& key, Deadline deadline) {
+  auto page = attach_control_page(env);
+  Store store = Store::connect(env.store(), deadline);
+  tcp::Listening listening = tcp::listen_for_peers(store.local_address());
+  auto meeting = host::meet_nodes(store, key, env, listening.address, deadline);
+  host::NodesOptions nodes{.layout = layout_of(meeting.workers),
+                           .mesh = {.rank = env.rank, .token = meeting.token, .peers = {}},
+                           .failure_key = meeting.prefix + "/failure",
+                           .presence_key = presence_key(meeting, env.rank)};
+  for (auto& worker : meeting.workers) nodes.mesh.peers.push_back(std::move(worker.address));
+  const int number = nodes.layout.node_of(env.rank);
+  const Node node{.first = nodes.layout.first_rank(number),
+                  .ranks = nodes.layout.ranks_on(number),
+                  .key = meeting.prefix + "/node" + std::to_string(number)};
+  auto region =
+      std::make_shared<const Region>(get_region(store, node, env.rank, options, deadline));
+  return std::make_unique<host::NodesBackend>(std::move(region), std::move(nodes),
+                                              std::move(listening.socket), std::move(store),
+                                              std::move(page));
 }
 
 }  // namespace
 
 std::string host_unavailable_reason(const WorkerEnv& env) {
-  if (env.node_count > 1 || env.local_world_size != env.world_size) {
-    return "it connects the workers of one node in this version, and these are " +
-           std::to_string(env.world_size) + " workers of which " +
-           std::to_string(env.local_world_size) + " are on this node";
-  }
-  if (env.world_size > shared_memory::kRanksMax) {
+  if (env.local_world_size > shared_memory::kRanksMax) {
     return "it connects at most " + std::to_string(shared_memory::kRanksMax) +
-           " workers, and these are " + std::to_string(env.world_size);
+           " workers of a node, and these are " + std::to_string(env.local_world_size);
   }
   if (env.world_size > 1 && env.store().port == 0) {
     return "several workers need a store to meet at, and MASTER_PORT is not set (start them with "
@@ -85,10 +124,9 @@ std::string host_unavailable_reason(const WorkerEnv& env) {
 
 std::unique_ptr<Backend> create_host_backend(const WorkerEnv& env, const GroupOptions& options,
                                              Deadline deadline) {
-  auto page = attach_control_page(env);
-  auto region = std::make_shared<const Region>(meet(env, options, deadline));
-  return std::make_unique<shared_memory::SharedMemoryBackend>(
-      std::move(region), env.rank, shared_memory::Reach::arenas, std::move(page));
+  const std::string key = "ddprun/group/" + options.name;
+  return is_one_node(env) ? create_on_one_node(env, options, key, deadline)
+                          : create_on_nodes(env, options, key, deadline);
 }
 
 }  // namespace ddprun

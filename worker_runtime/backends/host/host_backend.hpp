@@ -1,5 +1,5 @@
-// Ranks that are processes of one node: the collectives of shared memory over a memfd that rank 0
-// makes and hands to the others.
+// Ranks that are processes. Those of a node share memory, a memfd that the first of them makes and
+// hands to the others; nodes are connected by TCP.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"

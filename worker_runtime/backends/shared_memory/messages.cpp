@@ -10,17 +10,18 @@ namespace ddprun::shared_memory {
 
 namespace {
 
-std::string describe(const Operation& operation) {
-  return std::string(to_string(operation.collective)) +
-         (operation.collective == Collective::send ? " to rank " : " from rank ") +
-         std::to_string(operation.peer) + " (tag " + std::to_string(operation.tag) + ")";
-}
-
-std::string describe(std::uint64_t elements, DataType type) {
+std::string describe_size(std::uint64_t elements, DataType type) {
   return std::to_string(elements) + " elements of " + to_string(type);
 }
 
 }  // namespace
+
+/// Ranks here as the whole group calls them.
+std::string Messages::describe(const Operation& operation) const {
+  return std::string(to_string(operation.collective)) +
+         (operation.collective == Collective::send ? " to " : " from ") +
+         sync_.name_of(operation.peer) + " (tag " + std::to_string(operation.tag) + ")";
+}
 
 Messages::Messages(const Region& region, Arena& arena, const Sync& sync, int rank)
     : region_(region),
@@ -95,10 +96,10 @@ void Messages::recv(const Operation& operation, Deadline deadline) {
   }
   const Buffer& output = operation.output;
   if (envelope.elements != output.elements || envelope.type != output.type) {
-    sync_.fail_and_throw(FailureKind::mismatch, operation.peer,
-                         describe(operation) + " on rank " + std::to_string(rank_) + ": " +
-                             describe(output.elements, output.type) + " expected, " +
-                             describe(envelope.elements, envelope.type) + " sent");
+    sync_.fail_and_throw(FailureKind::mismatch, region_.first_rank() + operation.peer,
+                         describe(operation) + " on " + sync_.name_of(rank_) + ": " +
+                             describe_size(output.elements, output.type) + " expected, " +
+                             describe_size(envelope.elements, envelope.type) + " sent");
   }
   auto* parcel = reinterpret_cast<Parcel*>(region_.base() + envelope.offset);
   if (output.bytes() > 0) std::memcpy(output.data, parcel->bytes(), output.bytes());
@@ -117,7 +118,7 @@ Envelope Messages::next_envelope(const Operation& operation, Deadline deadline) 
     sync_.publish(mailbox.taken, number);
     if (envelope.tag == operation.tag) return envelope;
     if (early.size() == kEarlyMessagesMax) {
-      sync_.fail_and_throw(FailureKind::mismatch, operation.peer,
+      sync_.fail_and_throw(FailureKind::mismatch, region_.first_rank() + operation.peer,
                            describe(operation) + ": " + std::to_string(kEarlyMessagesMax) +
                                " messages with other tags came first (no more are kept)");
     }
@@ -126,8 +127,8 @@ Envelope Messages::next_envelope(const Operation& operation, Deadline deadline) 
 }
 
 void Messages::time_out(const Operation& operation, Deadline deadline) const {
-  sync_.fail_and_throw(FailureKind::timeout, operation.peer,
-                       describe(operation) + " on rank " + std::to_string(rank_) +
+  sync_.fail_and_throw(FailureKind::timeout, region_.first_rank() + operation.peer,
+                       describe(operation) + " on " + sync_.name_of(rank_) +
                            ": the other side was not there " + deadline.describe());
 }
 

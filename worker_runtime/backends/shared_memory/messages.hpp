@@ -8,6 +8,7 @@
 #include "worker_runtime/backends/shared_memory/sync.hpp"
 
 #include <deque>
+#include <string>
 #include <vector>
 
 namespace ddprun::shared_memory {
@@ -28,6 +29,7 @@ class Messages {
     int to;
   };
 
+  std::string describe(const Operation& operation) const;
   Parcel* make_parcel(const Operation& operation, Deadline deadline);
   void free_released();
   Envelope next_envelope(const Operation& operation, Deadline deadline);

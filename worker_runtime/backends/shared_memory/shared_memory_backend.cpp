@@ -65,10 +65,10 @@ void SharedMemoryBackend::enter(Deadline deadline) {
     std::string missing;
     for (int other = 0; other < ranks_; ++other) {
       if (region_.line(other).step.value.load() < kPresent)
-        missing += (missing.empty() ? "" : ", ") + std::to_string(other);
+        missing += (missing.empty() ? "" : ", ") + std::to_string(region_.first_rank() + other);
     }
     sync_.fail_and_throw(
-        FailureKind::timeout, rank,
+        FailureKind::timeout, region_.first_rank() + rank,
         "process group: rank(s) " + missing + " did not join " + deadline.describe());
   }
 }
@@ -78,18 +78,24 @@ void SharedMemoryBackend::leave() noexcept {
 }
 
 std::shared_ptr<void> SharedMemoryBackend::allocate(std::size_t bytes) {
-  void* piece = memory_->arena.allocate_zeroed(bytes);
+  std::shared_ptr<void> piece = try_allocate(bytes);
   if (piece == nullptr) {
-    throw Error(Errc::usage, "process group: no room for " + std::to_string(bytes) +
-                                 " bytes in rank " + std::to_string(rank_) + "'s " +
+    throw Error(Errc::usage, "process group: no room for " + std::to_string(bytes) + " bytes in " +
+                                 sync_.name_of(rank_) + "'s " +
                                  std::to_string(memory_->arena.bytes()) +
                                  " bytes of group memory (GroupOptions::arena_bytes)");
   }
+  return piece;
+}
+
+std::shared_ptr<void> SharedMemoryBackend::try_allocate(std::size_t bytes) {
+  void* piece = memory_->arena.allocate_zeroed(bytes);
+  if (piece == nullptr) return nullptr;
   return {piece, [memory = memory_](void* used) { memory->arena.free(used); }};
 }
 
 void SharedMemoryBackend::abort(const std::string& reason) noexcept {
-  sync_.fail(FailureKind::aborted, rank_, reason);
+  sync_.fail(FailureKind::aborted, region_.first_rank() + rank_, reason);
 }
 
 void SharedMemoryBackend::run(const Operation& operation, Deadline deadline) {
@@ -104,6 +110,21 @@ void SharedMemoryBackend::run(const Operation& operation, Deadline deadline) {
     await_untouched();
     throw;
   }
+}
+
+void SharedMemoryBackend::begin(const Operation& whole, int group_ranks, Deadline deadline) {
+  sync_.check();
+  const Call call(whole, deadline, group_ranks, collectives_++);
+  region_.line(rank_).entered.store(collectives_, std::memory_order_relaxed);
+  whole_ = header_of(call);
+  begin_round(call);
+  slot(rank_).header = *whole_;
+  end_first_part(call);
+  check_headers(call);
+}
+
+void SharedMemoryBackend::run_part(const Operation& part, Deadline deadline) {
+  run_collective(Call(part, deadline, ranks_, collectives_ - 1));
 }
 
 void SharedMemoryBackend::run_collective(const Call& call) {
@@ -195,14 +216,14 @@ void SharedMemoryBackend::time_out(int rank, const Call& call) const {
   std::string missing;
   for (int other = 0; other < ranks_; ++other) {
     if (region_.line(other).entered.load(std::memory_order_relaxed) <= call.sequence)
-      missing += (missing.empty() ? "" : ", ") + std::to_string(other);
+      missing += (missing.empty() ? "" : ", ") + std::to_string(region_.first_rank() + other);
   }
-  const std::string who = missing.empty()
-                              ? "rank " + std::to_string(rank) + " entered it but did not go on"
-                              : "rank(s) " + missing + " had not entered it";
-  sync_.fail_and_throw(FailureKind::timeout, rank,
-                       describe(header_of(call)) + ", collective " + std::to_string(call.sequence) +
-                           " of the group: " + who + " " + call.deadline.describe());
+  const std::string who = missing.empty() ? sync_.name_of(rank) + " entered it but did not go on"
+                                          : "rank(s) " + missing + " had not entered it";
+  sync_.fail_and_throw(FailureKind::timeout, region_.first_rank() + rank,
+                       describe(whole_.value_or(header_of(call))) + ", collective " +
+                           std::to_string(call.sequence) + " of the group: " + who + " " +
+                           call.deadline.describe());
 }
 
 void SharedMemoryBackend::publish_header(const Call& call) const {
@@ -217,10 +238,10 @@ void SharedMemoryBackend::check_headers(const Call& call) const {
   for (int rank = 1; rank < ranks_; ++rank) {
     const CallHeader& other = slot(rank).header;
     if (is_same_call(first, other)) continue;
-    sync_.fail_and_throw(FailureKind::mismatch, rank,
+    sync_.fail_and_throw(FailureKind::mismatch, region_.first_rank() + rank,
                          "collective " + std::to_string(call.sequence) +
-                             " of the group: rank 0 called " + describe(first) + " but rank " +
-                             std::to_string(rank) + " called " + describe(other));
+                             " of the group: " + sync_.name_of(0) + " called " + describe(first) +
+                             " but " + sync_.name_of(rank) + " called " + describe(other));
   }
 }
 

@@ -46,6 +46,19 @@ class SharedMemoryBackend final : public Backend {
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   void abort(const std::string& reason) noexcept override;
 
+  // For a group that is more than those who share this memory, in place of run():
+
+  /// All ranks here have begun the collective `whole` of a group of `group_ranks`, and begun the
+  /// same. Root and counts are those of the whole group.
+  void begin(const Operation& whole, int group_ranks, Deadline deadline);
+  /// A step of it among the ranks here, which are counted from 0.
+  void run_part(const Operation& part, Deadline deadline);
+  const Sync& sync() const { return sync_; }
+  /// As allocate(); nothing if there is no room.
+  std::shared_ptr<void> try_allocate(std::size_t bytes);
+  /// How many collectives have begun.
+  std::uint64_t collectives() const { return collectives_; }
+
  private:
   struct Memory;
 
@@ -94,8 +107,9 @@ class SharedMemoryBackend final : public Backend {
   Reach reach_;
   Sync sync_;
   Messages messages_;
-  std::uint64_t collectives_ = 0;  ///< begun so far
-  std::uint64_t round_ = 0;        ///< rounds begun so far, over all collectives
+  std::uint64_t collectives_ = 0;    ///< begun so far
+  std::optional<CallHeader> whole_;  ///< what begin() began last
+  std::uint64_t round_ = 0;          ///< rounds begun so far, over all collectives
 };
 
 }  // namespace ddprun::shared_memory

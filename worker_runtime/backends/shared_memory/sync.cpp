@@ -26,23 +26,6 @@ int usable_cores() {
   return CPU_COUNT(&cores);
 }
 
-[[noreturn]] void throw_failure(FailureKind kind, int rank, int own_rank, const std::string& text) {
-  switch (kind) {
-    case FailureKind::timeout:
-      throw Error(Errc::timeout, text);
-    case FailureKind::mismatch:
-      throw Error(Errc::usage, text);
-    case FailureKind::aborted:
-      if (rank == own_rank) throw Error(Errc::closed, text);
-      break;
-    case FailureKind::none:
-    case FailureKind::died:
-    case FailureKind::left:
-      break;
-  }
-  throw PeerFailed(rank, text);
-}
-
 /// Asks the kernel to wake a sleeper when the mutex' holder dies, which it does only if the word
 /// says that there are some. Nobody locks these mutexes twice, so a word without a holder is left
 /// alone. Returns the word.
@@ -56,6 +39,23 @@ std::uint32_t mark_watched(Word& life) {
 
 }  // namespace
 
+void throw_failure(const FailureRecord& failure, int own_rank) {
+  switch (failure.kind) {
+    case FailureKind::timeout:
+      throw Error(Errc::timeout, failure.text);
+    case FailureKind::mismatch:
+      throw Error(Errc::usage, failure.text);
+    case FailureKind::aborted:
+      if (failure.rank == own_rank) throw Error(Errc::closed, failure.text);
+      break;
+    case FailureKind::none:
+    case FailureKind::died:
+    case FailureKind::left:
+      break;
+  }
+  throw PeerFailed(failure.rank, failure.text);
+}
+
 Sync::Sync(const Region& region, int rank, std::optional<control::ControlPage> page)
     : region_(region),
       rank_(rank),
@@ -64,7 +64,7 @@ Sync::Sync(const Region& region, int rank, std::optional<control::ControlPage> p
 
 void Sync::hold_life() {
   if (pthread_mutex_trylock(&region_.line(rank_).life) != 0) {
-    throw Error(Errc::usage, "process group: rank " + std::to_string(rank_) +
+    throw Error(Errc::usage, "process group: " + name_of(rank_) +
                                  " is already taken (do two workers have the same RANK?)");
   }
   holds_life_ = true;
@@ -122,7 +122,7 @@ void Sync::fail_and_throw(FailureKind kind, int rank, const std::string& text) c
   fail(kind, rank, text);
   check();
   // Somebody else's record is not complete yet.
-  throw_failure(kind, rank, rank_, text);
+  throw_failure({kind, rank, text}, region_.first_rank() + rank_);
 }
 
 bool Sync::has_died(int rank) const {
@@ -130,19 +130,35 @@ bool Sync::has_died(int rank) const {
 }
 
 void Sync::check() const {
-  const Failure& failure = region_.head().failure;
+  const Failure& shared = region_.head().failure;
   // In this order: an author who has died and left no record will not complete it any more.
-  const int author = static_cast<int>(failure.claim.load(std::memory_order_acquire)) - 1;
+  const int author = static_cast<int>(shared.claim.load(std::memory_order_acquire)) - 1;
   const bool is_orphan = author >= 0 && has_died(author);
-  const auto kind = static_cast<FailureKind>(failure.word.load(std::memory_order_acquire));
-  if (kind != FailureKind::none) {
-    throw_failure(kind, failure.rank, rank_, failure.text.data());
-  }
-  if (is_orphan) throw PeerFailed(author, "rank " + std::to_string(author) + " died");
+  if (const auto record = failure()) throw_failure(*record, region_.first_rank() + rank_);
+  if (is_orphan) throw PeerFailed(region_.first_rank() + author, name_of(author) + " died");
   if (page_ && page_->is_aborted()) {
     const auto record = page_->abort_record();
     fail_and_throw(FailureKind::died, record->rank, "the attempt was ended: " + record->reason);
   }
+}
+
+void Sync::check_all() const {
+  check();
+  for (int rank = 0; rank < region_.ranks(); ++rank) {
+    if (rank == rank_ || !has_died(rank)) continue;
+    fail_and_throw(FailureKind::died, region_.first_rank() + rank, name_of(rank) + " died");
+  }
+}
+
+std::optional<FailureRecord> Sync::failure() const {
+  const Failure& shared = region_.head().failure;
+  const auto kind = static_cast<FailureKind>(shared.word.load(std::memory_order_acquire));
+  if (kind == FailureKind::none) return std::nullopt;
+  return FailureRecord{kind, shared.rank, shared.text.data()};
+}
+
+std::string Sync::name_of(int rank) const {
+  return "rank " + std::to_string(region_.first_rank() + rank);
 }
 
 void Sync::check_writer(const Counter& counter, std::uint64_t target, int writer) const {
@@ -152,9 +168,9 @@ void Sync::check_writer(const Counter& counter, std::uint64_t target, int writer
   if (!left && !died) return;
   // What it did before it ended still counts.
   if (counter.value.load(std::memory_order_acquire) >= target) return;
-  const std::string who = "rank " + std::to_string(writer);
-  if (died) fail_and_throw(FailureKind::died, writer, who + " died");
-  fail_and_throw(FailureKind::left, writer, who + " has left the process group");
+  const int rank = region_.first_rank() + writer;
+  if (died) fail_and_throw(FailureKind::died, rank, name_of(writer) + " died");
+  fail_and_throw(FailureKind::left, rank, name_of(writer) + " has left the process group");
 }
 
 void Sync::sleep(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const {
@@ -172,6 +188,34 @@ void Sync::sleep(Counter& counter, std::uint64_t target, int writer, Deadline de
   set.add(counter.futex(), static_cast<std::uint32_t>(seen));
   set.add(&region_.head().failure.word, 0);
   if (page_) set.add(&page_->abort_word(), 0);
+  add_lives(set);
+  check_writer(counter, target, writer);
+  set.sleep(deadline);
+  pass_on_deaths();
+}
+
+void Sync::await_failure(const Word& stop) const {
+  while (stop.load() == 0 && region_.head().failure.word.load() == 0) {
+    FutexSet set;
+    set.add(&stop, 0);
+    set.add(&region_.head().failure.word, 0);
+    if (page_) set.add(&page_->abort_word(), 0);
+    add_lives(set);
+    const bool is_over = page_ && page_->is_aborted();
+    if (is_over || any_has_died()) break;
+    set.sleep(Deadline::never());
+    pass_on_deaths();
+  }
+}
+
+bool Sync::any_has_died() const {
+  for (int rank = 0; rank < region_.ranks(); ++rank) {
+    if (rank != rank_ && has_died(rank)) return true;
+  }
+  return false;
+}
+
+void Sync::add_lives(FutexSet& set) const {
   for (int rank = 0; rank < region_.ranks(); ++rank) {
     if (rank == rank_) continue;
     RankLine& line = region_.line(rank);
@@ -180,9 +224,6 @@ void Sync::sleep(Counter& counter, std::uint64_t target, int writer, Deadline de
     const bool is_over = (word & FUTEX_OWNER_DIED) != 0 || line.left.load() != 0;
     if (!is_over) set.add(&line.life_word(), word);
   }
-  check_writer(counter, target, writer);
-  set.sleep(deadline);
-  pass_on_deaths();
 }
 
 /// Nobody sleeps on a word that he has seen dead, so this ends.

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
+#include "worker_runtime/backends/shared_memory/futex.hpp"
 #include "worker_runtime/backends/shared_memory/region.hpp"
 #include <ddprun/deadline.hpp>
 
@@ -17,6 +18,16 @@
 #include <string>
 
 namespace ddprun::shared_memory {
+
+/// A Failure as a value.
+struct FailureRecord {
+  FailureKind kind = FailureKind::none;
+  int rank = -1;  ///< in the whole group
+  std::string text;
+};
+
+/// The exception that `failure` means to rank `own_rank`.
+[[noreturn]] void throw_failure(const FailureRecord& failure, int own_rank);
 
 class Sync {
  public:
@@ -34,7 +45,8 @@ class Sync {
   /// Throws PeerFailed and the like as said above.
   bool wait(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
 
-  /// Ends the group for all ranks, unless somebody else has already. Any thread.
+  /// Ends the group for all ranks, unless somebody else has already. `rank` is the one to blame, as
+  /// the whole group calls it. Any thread.
   void fail(FailureKind kind, int rank, const std::string& text) const noexcept;
 
   /// fail(), then throws what the group failed with.
@@ -42,11 +54,25 @@ class Sync {
 
   /// Throws if the group has failed.
   void check() const;
+  /// check(), and a rank that has died fails the group, whether it was awaited or not.
+  void check_all() const;
+
+  /// Sleeps until check_all() may have something to throw, or until `stop` is no longer 0 and was
+  /// woken. For a thread of its own: it serves who cannot sleep on futexes himself.
+  void await_failure(const Word& stop) const;
+
+  /// What the group failed with; nothing if it has not.
+  std::optional<FailureRecord> failure() const;
+
+  /// "rank 5", as the whole group calls this region's rank.
+  std::string name_of(int rank) const;
 
  private:
   bool has_died(int rank) const;
+  bool any_has_died() const;
   void check_writer(const Counter& counter, std::uint64_t target, int writer) const;
   void sleep(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
+  void add_lives(FutexSet& set) const;
   void pass_on_deaths() const noexcept;
 
   const Region& region_;

@@ -1,0 +1,120 @@
+#include "worker_runtime/backends/host/node_meeting.hpp"
+
+#include "worker_runtime/backends/host/random_name.hpp"
+#include <ddprun/error.hpp>
+
+#include <chrono>
+#include <sstream>
+
+namespace ddprun::host {
+
+namespace {
+
+// Long enough for a store that answers at all.
+constexpr auto kStoreTimeout = std::chrono::seconds(1);
+
+[[noreturn]] void refuse_layout(const std::string& what) {
+  throw Error(Errc::usage, "process group: " + what +
+                               " (ddprun sets GROUP_RANK and LOCAL_WORLD_SIZE; who starts workers "
+                               "by hand must)");
+}
+
+std::string missing_ranks(Store& store, const std::vector<std::string>& keys) {
+  std::string missing;
+  for (std::size_t rank = 0; rank < keys.size(); ++rank) {
+    const bool is_there = store.check(std::span(&keys[rank], 1), Deadline::after(kStoreTimeout));
+    if (!is_there) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return missing;
+}
+
+void wait_for_all(Store& store, const std::vector<std::string>& keys, Deadline deadline) {
+  try {
+    store.wait(keys, deadline);
+  } catch (const Error& error) {
+    if (error.code() != Errc::timeout) throw;
+    throw Error(Errc::timeout, "process group: rank(s) " + missing_ranks(store, keys) +
+                                   " did not come " + deadline.describe());
+  }
+}
+
+std::string agree_on_token(Store& store, const std::string& key, int rank, Deadline deadline) {
+  if (rank == 0) {
+    std::string token = random_name();
+    store.set(key, token, deadline);
+    return token;
+  }
+  try {
+    return store.get(key, deadline);
+  } catch (const Error& error) {
+    if (error.code() != Errc::timeout) throw;
+    throw Error(Errc::timeout, "process group: rank(s) 0 did not come " + deadline.describe());
+  }
+}
+
+}  // namespace
+
+std::string encode(const Presence& presence) {
+  std::string text = std::to_string(presence.node) + " " +
+                     std::to_string(presence.local_world_size) + " " +
+                     std::to_string(presence.address.port);
+  for (const auto& address : presence.address.addresses) text += " " + address;
+  return text;
+}
+
+Presence decode_presence(const std::string& text) {
+  std::istringstream stream(text);
+  Presence presence;
+  stream >> presence.node >> presence.local_world_size >> presence.address.port;
+  if (!stream || presence.local_world_size < 1 || presence.address.port == 0)
+    throw Error(Errc::protocol, "process group: \"" + text + "\" does not say where a worker is");
+  for (std::string address; stream >> address;) presence.address.addresses.push_back(address);
+  return presence;
+}
+
+collectives::NodeLayout layout_of(const std::vector<Presence>& workers) {
+  std::vector<int> counts;
+  for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+    const bool is_same = rank > 0 && workers[rank].node == workers[rank - 1].node;
+    if (!is_same) counts.push_back(0);
+    ++counts.back();
+    const bool is_last = rank + 1 == workers.size() || workers[rank + 1].node != workers[rank].node;
+    if (is_last && counts.back() != workers[rank].local_world_size) {
+      refuse_layout("ranks " + std::to_string(rank + 1 - static_cast<std::size_t>(counts.back())) +
+                    " to " + std::to_string(rank) + " are on node " +
+                    std::to_string(workers[rank].node) + ", which has " +
+                    std::to_string(workers[rank].local_world_size) +
+                    " workers: those of a node must follow one another");
+    }
+  }
+  return collectives::NodeLayout(counts);
+}
+
+NodeMeeting meet_nodes(Store& store, const std::string& key, const WorkerEnv& env,
+                       const tcp::PeerAddress& address, Deadline deadline) {
+  NodeMeeting meeting;
+  const std::string token_key = key + "/token";
+  try {
+    meeting.token = agree_on_token(store, token_key, env.rank, deadline);
+    meeting.prefix = key + "/" + meeting.token;
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < env.world_size; ++rank) keys.push_back(presence_key(meeting, rank));
+    store.set(keys[static_cast<std::size_t>(env.rank)],
+              encode({env.node_rank, env.local_world_size, address}), deadline);
+    wait_for_all(store, keys, deadline);
+    for (const auto& text : store.multi_get(keys, deadline))
+      meeting.workers.push_back(decode_presence(text));
+  } catch (...) {
+    if (env.rank == 0) store.erase(token_key, Deadline::after(kStoreTimeout));
+    throw;
+  }
+  // All have read it: they have written under it.
+  if (env.rank == 0) store.erase(token_key, deadline);
+  return meeting;
+}
+
+std::string presence_key(const NodeMeeting& meeting, int rank) {
+  return meeting.prefix + "/rank" + std::to_string(rank);
+}
+
+}  // namespace ddprun::host

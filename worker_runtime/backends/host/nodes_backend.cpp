@@ -1,0 +1,143 @@
+#include "worker_runtime/backends/host/nodes_backend.hpp"
+
+#include "worker_runtime/backends/shared_memory/call.hpp"
+#include <ddprun/error.hpp>
+
+#include <utility>
+
+namespace ddprun::host {
+
+namespace {
+
+constexpr int kScratchCount = 3;
+// The number of the step in which all meet, before the first collective.
+constexpr std::uint64_t kMeetingSequence = ~std::uint64_t{0};
+
+}  // namespace
+
+NodesBackend::NodesBackend(std::shared_ptr<const shared_memory::Region> region,
+                           NodesOptions options, tcp::Socket listener, Store store,
+                           std::optional<control::ControlPage> page)
+    : layout_(std::move(options.layout)),
+      rank_(options.mesh.rank),
+      node_(layout_.node_of(rank_)),
+      local_(std::move(region), layout_.local_rank(rank_), shared_memory::Reach::arenas,
+             std::move(page)),
+      failure_(local_.sync(), std::move(store), std::move(options.failure_key), rank_),
+      mesh_(std::move(options.mesh), std::move(listener), failure_),
+      presence_key_(std::move(options.presence_key)),
+      scratch_(kScratchCount) {}
+
+NodesBackend::~NodesBackend() = default;
+
+/// Nobody leaves before all ranks are here: a rank of every other node speaks to each.
+void NodesBackend::enter(Deadline deadline) {
+  local_.enter(deadline);
+  shared_memory::CallHeader meeting{};
+  meeting.sequence = kMeetingSequence;
+  meeting.collective = Collective::barrier;
+  tcp::Exchange exchange(mesh_, failure_, meeting, 0);
+  for (const int peer : layout_.neighbours(rank_)) {
+    exchange.send(peer, nullptr, 0);
+    exchange.receive(peer, nullptr, 0);
+  }
+  exchange.run(deadline);
+  failure_.use_store([&](Store& store) { store.erase(presence_key_, deadline); });
+}
+
+void NodesBackend::leave() noexcept {
+  mesh_.leave();
+  local_.leave();
+}
+
+void NodesBackend::abort(const std::string& reason) noexcept {
+  failure_.abort(reason);
+  mesh_.cut();
+}
+
+void NodesBackend::run(const Operation& operation, Deadline deadline) {
+  try {
+    local_.begin(operation, layout_.ranks(), deadline);
+    const std::uint64_t number = local_.collectives() - 1;
+    const shared_memory::Call whole(operation, deadline, layout_.ranks(), number);
+    Call call{.operation = operation, .deadline = deadline, .header = header_of(whole)};
+    dispatch(call);
+  } catch (...) {
+    failure_.publish();
+    mesh_.cut();
+    throw;
+  }
+}
+
+void NodesBackend::dispatch(Call& call) {
+  switch (call.operation.collective) {
+    case Collective::all_reduce:
+      return all_reduce(call);
+    case Collective::broadcast:
+      return broadcast(call);
+    case Collective::all_gather:
+      return all_gather(call);
+    case Collective::reduce_scatter:
+      return reduce_scatter(call);
+    case Collective::reduce:
+      return reduce(call);
+    case Collective::gather:
+      return gather(call);
+    case Collective::scatter:
+      return scatter(call);
+    case Collective::all_to_all:
+      return all_to_all(call);
+    case Collective::barrier:
+      return barrier(call);
+    case Collective::send:
+    case Collective::recv:
+      throw Error(Errc::usage, "send and recv between nodes are not there yet");
+  }
+}
+
+void NodesBackend::transfer(Call& call, const Transfers& transfers, Buffer buffer) {
+  tcp::Exchange exchange = next_exchange(call);
+  for (const auto& [peer, range] : transfers.sends) {
+    const Buffer part = buffer.slice(range.first, range.count);
+    exchange.send(peer, part.data, part.bytes());
+  }
+  for (const auto& [peer, range] : transfers.receives) {
+    const Buffer part = buffer.slice(range.first, range.count);
+    exchange.receive(peer, part.data, part.bytes());
+  }
+  exchange.run(call.deadline);
+}
+
+/// Each mover on this node has its lane of the buffer; afterwards all have everything.
+void NodesBackend::share_lanes(Call& call, const collectives::LanePlan& plan, Buffer buffer) {
+  for (int lane = 0; lane < layout_.lanes(); ++lane) {
+    const auto range = plan.lane(lane);
+    local_broadcast(call, buffer.slice(range.first, range.count), lane);
+  }
+}
+
+void NodesBackend::local(const Call& call, const Operation& part) {
+  local_.run_part(part, call.deadline);
+}
+
+void NodesBackend::local_broadcast(const Call& call, Buffer buffer, int local_root) {
+  if (buffer.elements == 0 || own_ranks() == 1) return;
+  local(
+      call,
+      {.collective = Collective::broadcast, .input = buffer, .output = buffer, .peer = local_root});
+}
+
+/// In group memory while there is room, since what all can reach need not be copied; else anywhere.
+Buffer NodesBackend::scratch(int which, std::size_t elements, DataType type) {
+  Scratch& one = scratch_[static_cast<std::size_t>(which)];
+  const std::size_t bytes = elements * size_of(type);
+  if (one.bytes < bytes) {
+    one.memory.reset();
+    one.memory = local_.try_allocate(bytes);
+    if (!one.memory) one.memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
+    one.bytes = bytes;
+  }
+  return {one.memory.get(), elements, type};
+}
+
+}  // namespace ddprun::host

@@ -1,0 +1,109 @@
+// Ranks on several nodes: shared memory inside each node, TCP between them.
+//
+// A reduction first combines the contributions of a node's ranks, in their order, and then the
+// nodes' combinations in the order of the nodes; half types and averages of small integers are kept
+// wide until the end. So the bits of a result depend on how the ranks are spread over nodes, but
+// neither on the size of the message, the place of an element or anybody's timing; and where every
+// node has one rank they are those of ranks that share memory.
+#pragma once
+
+#include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
+#include "worker_runtime/backends/tcp/exchange.hpp"
+#include "worker_runtime/backends/tcp/mesh.hpp"
+#include "worker_runtime/collectives/node_layout.hpp"
+#include "worker_runtime/collectives/node_schedule.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::host {
+
+/// Up to here one rank of each node sends everything to every other node, in one step; above, all
+/// lanes share the work in two.
+inline constexpr std::size_t kOneStepBytes = 16 << 10;
+
+struct NodesOptions {
+  collectives::NodeLayout layout;
+  tcp::MeshOptions mesh;
+  std::string failure_key;   ///< in the store
+  std::string presence_key;  ///< likewise; removed once all have met
+};
+
+class NodesBackend final : public Backend {
+ public:
+  NodesBackend(std::shared_ptr<const shared_memory::Region> region, NodesOptions options,
+               tcp::Socket listener, Store store, std::optional<control::ControlPage> page);
+  ~NodesBackend() override;
+
+  void enter(Deadline deadline) override;
+  void leave() noexcept override;
+  void run(const Operation& operation, Deadline deadline) override;
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return local_.allocate(bytes); }
+  void abort(const std::string& reason) noexcept override;
+
+ private:
+  using Transfers = collectives::Transfers;
+
+  /// A collective under way.
+  struct Call {
+    const Operation& operation;
+    Deadline deadline;
+    shared_memory::CallHeader header;
+    std::uint32_t steps = 0;
+  };
+
+  /// Memory that grows with the largest message and is used again.
+  struct Scratch {
+    std::shared_ptr<void> memory;
+    std::size_t bytes = 0;
+  };
+
+  void dispatch(Call& call);
+
+  // Reductions, in node_reductions.cpp.
+  void all_reduce(Call& call);
+  void reduce(Call& call);
+  void reduce_scatter(Call& call);
+  Buffer contribution(const Call& call, bool in_place);
+  void combine_locally(Call& call, Buffer values);
+  void combine_between_nodes(Call& call, const Transfers& transfers, Buffer values,
+                             collectives::Range range, Buffer result);
+  void combine_range(const Call& call, const std::vector<const std::byte*>& sources,
+                     collectives::Range range, Buffer values, Buffer result) const;
+
+  // The rest, in node_movements.cpp.
+  void broadcast(Call& call);
+  void all_gather(Call& call);
+  void gather(Call& call);
+  void scatter(Call& call);
+  void all_to_all(Call& call);
+  void barrier(Call& call);
+
+  // Steps of which they are made.
+  tcp::Exchange next_exchange(Call& call) { return {mesh_, failure_, call.header, call.steps++}; }
+  void transfer(Call& call, const Transfers& transfers, Buffer buffer);
+  void share_lanes(Call& call, const collectives::LanePlan& plan, Buffer buffer);
+  void local(const Call& call, const Operation& part);
+  void local_broadcast(const Call& call, Buffer buffer, int local_root);
+  Buffer scratch(int which, std::size_t elements, DataType type);
+
+  bool is_leader() const { return rank_ == layout_.first_rank(node_); }
+  int leader_of(int node) const { return layout_.first_rank(node); }
+  int own_ranks() const { return layout_.ranks_on(node_); }
+
+  collectives::NodeLayout layout_;
+  int rank_;
+  int node_;
+  shared_memory::SharedMemoryBackend local_;
+  tcp::FirstFailure failure_;
+  tcp::Mesh mesh_;
+  std::string presence_key_;
+  std::vector<Scratch> scratch_;
+};
+
+}  // namespace ddprun::host

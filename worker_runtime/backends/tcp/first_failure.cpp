@@ -1,0 +1,79 @@
+#include "worker_runtime/backends/tcp/first_failure.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <charconv>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace ddprun::tcp {
+
+namespace {
+
+using shared_memory::FailureKind;
+using shared_memory::FailureRecord;
+
+// Long enough for a store that answers at all; one that does not is no reason to stay.
+constexpr auto kStoreTimeout = std::chrono::seconds(1);
+
+}  // namespace
+
+FirstFailure::FirstFailure(const shared_memory::Sync& sync, Store store, std::string key,
+                           int own_rank)
+    : sync_(sync),
+      store_(std::move(store)),
+      key_(std::move(key)),
+      own_rank_(own_rank),
+      alarm_(sync) {}
+
+void FirstFailure::fail(FailureKind kind, int rank, const std::string& text) {
+  // Who of this node has failed already, and with what, is known for certain.
+  check();
+  const FailureRecord first = settle({kind, rank, text});
+  sync_.fail_and_throw(first.kind, first.rank, first.text);
+}
+
+void FirstFailure::publish() noexcept {
+  if (const auto known = sync_.failure()) settle(*known);
+}
+
+void FirstFailure::abort(const std::string& reason) noexcept {
+  sync_.fail(FailureKind::aborted, own_rank_, reason);
+  publish();
+}
+
+void FirstFailure::use_store(const std::function<void(Store&)>& use) {
+  const std::lock_guard lock(mutex_);
+  use(store_);
+}
+
+FailureRecord FirstFailure::settle(const FailureRecord& own) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    const auto first =
+        decode_failure(store_.compare_set(key_, "", encode(own), Deadline::after(kStoreTimeout)));
+    return first.kind == FailureKind::none ? own : first;
+  } catch (const std::exception&) {
+    return own;  // the store is gone, perhaps for the same reason
+  }
+}
+
+std::string encode(const FailureRecord& failure) {
+  return std::to_string(static_cast<std::uint32_t>(failure.kind)) + " " +
+         std::to_string(failure.rank) + " " + failure.text;
+}
+
+FailureRecord decode_failure(const std::string& text) {
+  std::uint32_t kind = 0;
+  int rank = 0;
+  const char* const end = text.data() + text.size();
+  const auto after_kind = std::from_chars(text.data(), end, kind);
+  if (after_kind.ec != std::errc() || after_kind.ptr == end || *after_kind.ptr != ' ') return {};
+  const auto after_rank = std::from_chars(after_kind.ptr + 1, end, rank);
+  if (after_rank.ec != std::errc() || after_rank.ptr == end || *after_rank.ptr != ' ') return {};
+  if (kind > static_cast<std::uint32_t>(FailureKind::mismatch)) return {};
+  return {static_cast<FailureKind>(kind), rank, {after_rank.ptr + 1, end}};
+}
+
+}  // namespace ddprun::tcp

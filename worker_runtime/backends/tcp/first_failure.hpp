@@ -1,0 +1,55 @@
+// What a group of several nodes has failed with. Within a node the first who fails writes it into
+// shared memory; among nodes, into the store, so that who only sees a connection close can say why.
+// Any thread may call.
+#pragma once
+
+#include "worker_runtime/backends/shared_memory/sync.hpp"
+#include "worker_runtime/backends/tcp/alarm.hpp"
+#include <ddprun/store.hpp>
+
+#include <functional>
+#include <mutex>
+#include <string>
+
+namespace ddprun::tcp {
+
+class FirstFailure {
+ public:
+  /// `key`: where in the store the first failure is written. `own_rank` as the whole group calls
+  /// it.
+  FirstFailure(const shared_memory::Sync& sync, Store store, std::string key, int own_rank);
+
+  /// Readable when check() may throw.
+  int alarm_fd() const { return alarm_.fd(); }
+
+  /// Throws if this node knows of a failure.
+  void check() const { sync_.check_all(); }
+
+  /// Fails the group, unless somebody has before, and throws what it failed with first.
+  [[noreturn]] void fail(shared_memory::FailureKind kind, int rank, const std::string& text);
+
+  /// Tells the other nodes what this one knows of.
+  void publish() noexcept;
+
+  /// Fails the group because the program wants it.
+  void abort(const std::string& reason) noexcept;
+
+  /// For the store's other uses, one at a time.
+  void use_store(const std::function<void(Store&)>& use);
+
+ private:
+  shared_memory::FailureRecord settle(const shared_memory::FailureRecord& own) noexcept;
+
+  const shared_memory::Sync& sync_;
+  std::mutex mutex_;
+  Store store_;
+  std::string key_;
+  int own_rank_;
+  Alarm alarm_;
+};
+
+/// A failure as the store keeps it, and back; what cannot be read is a failure of kind `none`.
+std::string encode(const shared_memory::FailureRecord& failure);
+shared_memory::FailureRecord decode_failure(const std::string& text);
+
+}  // namespace ddprun::tcp

@@ -1,0 +1,68 @@
+// The connections of one rank to ranks of other nodes: one for each pair that has something to say
+// to each other, made when it first has. The higher rank calls the lower. For the thread that is
+// carrying out a collective, unless it says otherwise.
+#pragma once
+
+#include "worker_runtime/backends/tcp/first_failure.hpp"
+#include "worker_runtime/backends/tcp/meeting.hpp"
+#include "worker_runtime/backends/tcp/socket.hpp"
+#include <ddprun/deadline.hpp>
+
+#include <cstddef>
+#include <mutex>
+#include <poll.h>
+#include <string>
+#include <vector>
+
+namespace ddprun::tcp {
+
+struct MeshOptions {
+  int rank = 0;
+  std::string token;
+  std::vector<PeerAddress> peers;  ///< by rank; those of this rank's node are not used
+};
+
+class Mesh {
+ public:
+  Mesh(MeshOptions options, Socket listener, FirstFailure& failure);
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  int rank() const { return options_.rank; }
+
+  /// Connects those of `peers` that are not yet. All of them must do the same. A rank that cannot
+  /// be reached fails the group; returns those that have not come when the deadline passes.
+  std::vector<int> connect(const std::vector<int>& peers, Deadline deadline);
+
+  /// The connection to a rank that connect() was called for.
+  int fd(int peer) const { return connections_[index(peer)].fd(); }
+
+  /// Sleeps until one of `wanted` is ready, the group fails, or the deadline has passed; false in
+  /// that case. Throws if the group has failed, which includes that a rank went away that nobody
+  /// waits for.
+  bool wait(std::vector<pollfd>& wanted, Deadline deadline);
+
+  /// Fails the group because the connection to `peer` has ended with this errno, 0 for its end.
+  [[noreturn]] void lose(int peer, int error);
+
+  /// Tells all ranks that this one goes on purpose, and closes the connections.
+  void leave() noexcept;
+  /// Cuts the connections, so that all who wait for this rank wake. Any thread.
+  void cut() noexcept;
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  [[noreturn]] void lose(int peer, const std::string& why);
+  void keep(int peer, Socket socket);
+  void look_after(int peer);
+
+  MeshOptions options_;
+  Socket listener_;
+  FirstFailure& failure_;
+  PeerMeeting meeting_;
+  std::mutex mutex_;  ///< for changes of connections_, and for cut()
+  std::vector<Socket> connections_;
+  std::vector<bool> has_left_;
+};
+
+}  // namespace ddprun::tcp
