@@ -1,5 +1,6 @@
 message(STATUS "ddprun ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE} build with ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
 message(STATUS "  Boost     ${Boost_VERSION}")
+message(STATUS "  OpenSSL   ${OPENSSL_VERSION}")
 message(STATUS "  spdlog    ${spdlog_VERSION}")
 message(STATUS "  json      ${nlohmann_json_VERSION}")
 message(STATUS "  CLI11     ${CLI11_VERSION}")

@@ -3,6 +3,7 @@
 #include "launcher/agent/failure_text.hpp"
 #include "launcher/cli/command_line.hpp"
 #include "launcher/cli/environment.hpp"
+#include "launcher/cli/keygen_command.hpp"
 #include "launcher/config/config_command.hpp"
 #include "launcher/config/load_config.hpp"
 #include "launcher/plan/describe_plan.hpp"
@@ -151,16 +152,23 @@ int refuse(const UsageProblem& problem, const Invocation& invocation) {
   return kExitUsage;
 }
 
+/// Of a command that starts no workers.
+int give(const std::variant<std::string, UsageProblem>& answer, const Invocation& invocation) {
+  const auto* problem = std::get_if<UsageProblem>(&answer);
+  return problem == nullptr ? print(std::get<std::string>(answer)) : refuse(*problem, invocation);
+}
+
 int launch(const Invocation& invocation, const std::vector<std::string>& arguments) {
+  if (const auto answer = run_keygen_command(arguments, invocation)) {
+    return give(*answer, invocation);
+  }
   OptionSources sources{.config = config_loader(process_environment)};
   // torchrun has no eye for schedulers, and scripts that use it under one count on that.
   if (invocation.persona == Persona::ddprun) {
     sources.scheduler = scheduler_reader(process_environment);
   }
   if (const auto answer = run_config_command(arguments, process_environment, sources, invocation)) {
-    const auto* problem = std::get_if<UsageProblem>(&*answer);
-    return problem == nullptr ? print(std::get<std::string>(*answer))
-                              : refuse(*problem, invocation);
+    return give(*answer, invocation);
   }
   const auto command_line = parse_command_line(
       arguments, process_environment, terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal),

@@ -7,7 +7,7 @@ _ddprun() {
     --signals_to_handle --shutdown_timeout --log_dir --redirects --tee --local_ranks_filter --duplicate_stdout_filters
     --duplicate_stderr_filters --log_line_prefix_template --logs_specs --event_log_handler --nnodes --rdzv_backend
     --rdzv_endpoint --rdzv_id --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix --ranks_filter --stdin
-    --exit_code --agent_store --events --omp_num_threads --stacks --config --node_name
+    --exit_code --agent_store --events --omp_num_threads --stacks --config --node_name --secret_file --security
     --print_completion"
   # An '=' is a word of its own where bash breaks words at it.
   local valued="${previous}"
@@ -61,6 +61,7 @@ _ddprun() {
     __omp_num_threads) words="auto" ;;
     __print_completion) words="bash zsh" ;;
     __prefix | __stdin) words="none" ;;
+    __security) words="open" ;;
     __stacks) words="never kill stop" ;;
     __event_log_handler) words="null" ;;
     __signals_to_handle) words="SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2" ;;
@@ -70,7 +71,7 @@ _ddprun() {
       mapfile -t COMPREPLY < <(compgen -d -- "${current}")
       return
       ;;
-    __events | __config)
+    __events | __config | __secret_file)
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -f -- "${current}")
       return

@@ -5,10 +5,9 @@
 #include "launcher/agent/placement.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
-#include "rendezvous/membership/codec.hpp"
+#include "rendezvous/membership/agent_connection.hpp"
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/host.hpp"
-#include "rendezvous/membership/message_channel.hpp"
 #include "rendezvous/membership/node_part.hpp"
 #include <ddprun/error.hpp>
 
@@ -36,6 +35,11 @@ Time now() {
   return Deadline::Clock::now();
 }
 
+std::optional<security::Secret> secret_of(const NodesPlan& nodes) {
+  if (nodes.secret_file.empty()) return std::nullopt;
+  return security::read_secret(nodes.secret_file, "--secret_file=" + nodes.secret_file);
+}
+
 }  // namespace
 
 class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
@@ -44,6 +48,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       : surroundings_(surroundings),
         plan_(surroundings.plan),
         nodes_(*surroundings.plan.nodes),
+        secret_(secret_of(nodes_)),
         wake_(surroundings.executor),
         ended_(surroundings.executor, Time::max()) {}
 
@@ -67,7 +72,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   asio::awaitable<RunFinished> end_together() {
     // The others must hear of the verdict before the coordinator goes.
-    channel_.reset();
+    disconnect();
     co_await host_->wait_until_over();
     host_.reset();
     co_return make_finished(*verdict_, plan_);
@@ -101,7 +106,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   void close() {
     is_closed_ = true;
     wake_.cancel();
-    channel_.reset();
+    disconnect();
     host_.reset();
   }
 
@@ -130,8 +135,11 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   HostChoice host_choice() const {
     return {.endpoint = {.host = nodes_.endpoint_host, .port = nodes_.endpoint_port},
             .is_host = nodes_.is_host,
-            .settings = nodes_.settings};
+            .settings = nodes_.settings,
+            .secret = secret()};
   }
+
+  const security::Secret* secret() const { return secret_ ? &*secret_ : nullptr; }
 
   void leave(int signal) {
     apply(AskedToLeave{"was asked to stop by " + signal_name(signal), signal});
@@ -171,13 +179,10 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
                    });
   }
 
-  void act(const Disconnect&) { channel_.reset(); }
+  void act(const Disconnect&) { disconnect(); }
 
   void act(const Say& say) {
-    if (!channel_) return;
-    std::string bytes;
-    append_message(bytes, say.message);
-    channel_->send(bytes);
+    if (connection_) connection_->send(say.message);
   }
 
   void act(const StartWorkers& start) {
@@ -209,16 +214,21 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   void fail(const std::exception_ptr& failure) {
     failure_ = failure;
     attempt_ = nullptr;
-    channel_.reset();
+    disconnect();
     verdict_ = Verdict{.result = Verdict::Result::failed, .reason = failure_text(failure)};
     ended_.cancel();
   }
 
   // The connection.
 
+  void disconnect() {
+    if (connection_) connection_->close();
+    connection_.reset();
+  }
+
   /// For a reason of our own, like a lack of memory: another one is tried as after any loss.
   void give_up_connection(const std::exception_ptr& failure) {
-    channel_.reset();
+    disconnect();
     apply(ConnectionLost{failure_text(failure)});
   }
 
@@ -229,42 +239,34 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     const auto deadline = Deadline::after(self->nodes_.settings.join_timeout);
     const auto result = co_await connect_to(self->host_->endpoint(), deadline);
     if (result.fd < 0) co_return self->apply(ConnectionLost{result.problem});
-    auto channel = std::make_shared<MessageChannel>(self->surroundings_.executor, result.fd);
+    auto connection = std::make_shared<AgentConnection>(self->surroundings_.executor, result.fd,
+                                                        self->secret(), self->plan_.run_id);
     if (self->is_closed_ || self->part_->has_ended()) co_return;
-    self->channel_ = channel;
-    channel->send(greeting());
+    self->connection_ = connection;
     self->apply(Connected{});
-    co_await self->hear(channel);
+    co_await self->hear(connection);
   }
 
-  asio::awaitable<void> hear(std::shared_ptr<MessageChannel> channel) {
-    MessageReader<CoordinatorMessage> reader;
-    while (channel_ == channel) {
-      const std::string bytes = co_await channel->receive();
-      if (channel_ != channel) break;  // it was given up here
-      if (bytes.empty()) {
-        channel_.reset();
+  asio::awaitable<void> hear(std::shared_ptr<AgentConnection> connection) {
+    while (connection_ == connection) {
+      auto message = co_await connection->receive();
+      if (connection_ != connection) break;  // it was given up here
+      if (!message) {
+        disconnect();
         apply(ConnectionLost{"the rendezvous at " + to_string(host_->endpoint()) + ": " +
-                             channel->end_reason()});
+                             connection->end_reason()});
         break;
       }
-      reader.take(bytes);
-      while (auto message = reader.next()) {
-        if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_text);
-        apply(CoordinatorSays{std::move(*message)});
-        if (channel_ != channel) break;
-      }
-      if (channel_ == channel && reader.is_malformed()) {
-        channel_.reset();
-        apply(ConnectionLost{to_string(host_->endpoint()) + " " + reader.problem()});
-      }
+      if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_text);
+      apply(CoordinatorSays{std::move(*message)});
     }
   }
 
   // The workers of a round.
 
   static asio::awaitable<void> live(std::shared_ptr<Impl> self, RoundFormed round) {
-    const std::string store_host = self->channel_ ? self->channel_->peer_address() : std::string();
+    const std::string store_host =
+        self->connection_ ? self->connection_->peer_address() : std::string();
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
                        .placement = make_placement(round, store_host),
@@ -296,12 +298,13 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   const AttemptSurroundings& surroundings_;
   const LaunchPlan& plan_;
   const NodesPlan& nodes_;
+  const std::optional<security::Secret> secret_;  ///< nothing: the run is open
   asio::steady_timer wake_;
   asio::steady_timer ended_;           ///< cancelled when there is a verdict
   asio::cancellation_signal looking_;  ///< ends the choice of the host
   std::optional<Host> host_;
   std::optional<NodePart> part_;
-  std::shared_ptr<MessageChannel> channel_;  ///< the connection under way
+  std::shared_ptr<AgentConnection> connection_;  ///< the one under way
   Attempt* attempt_ = nullptr;
   int stop_signal_ = 0;
   bool is_closed_ = false;

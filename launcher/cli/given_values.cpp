@@ -216,6 +216,12 @@ FromConfig add_values(GatheredValues& values, std::variant<ConfigValues, UsagePr
   if (values.given.contains(find_option("log_line_prefix_template"))) {
     more.options.erase(find_option("prefix"));
   }
+  // And two answers to one question.
+  if (values.given.contains(find_option("secret_file"))) {
+    more.options.erase(find_option("security"));
+  } else if (values.given.contains(find_option("security"))) {
+    more.options.erase(find_option("secret_file"));
+  }
   values.given.merge(more.options);  // keeps what was there
   if (values.command.empty()) values.command = std::move(more.command);
   return std::move(more.settings);

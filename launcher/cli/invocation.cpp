@@ -14,6 +14,7 @@ std::string adopt_habits(LaunchOptions& options, Persona persona) {
   options.is_python_by_default = true;
   options.is_quiet = true;
   options.has_prefix_by_tee_only = true;
+  options.is_open_by_default = true;
   if (persona == Persona::torchrun || options.use_env) return {};
   options.pass_local_rank = true;
   return options.no_python ? "--no_python: needs --use_env, as the program would get --local_rank=N"

@@ -157,6 +157,8 @@ struct LaunchOptions {
   std::optional<std::uint16_t> master_port;
   std::string local_addr;
   std::optional<bool> agent_store;  ///< nothing: as torchrun's variable says
+  std::string secret_file;
+  bool is_open = false;  ///< several nodes need no secret: the operator says so
 
   std::string config;
   std::string node_name;
@@ -168,6 +170,7 @@ struct LaunchOptions {
   bool is_python_by_default = false;    ///< scripts need not end in .py
   bool is_quiet = false;                ///< messages below warnings are shown only if LOGLEVEL asks
   bool has_prefix_by_tee_only = false;  ///< output that is not tee'd comes as it is
+  bool is_open_by_default = false;      ///< several nodes need no secret: nobody asks for one
 
   bool operator==(const LaunchOptions&) const = default;
 };

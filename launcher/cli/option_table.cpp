@@ -93,6 +93,13 @@ std::string set_prefix(LaunchOptions& options, const std::string& value) {
   return keep(options.prefix, parse_prefix_template(value));
 }
 
+std::string set_security(LaunchOptions& options, const std::string& value) {
+  std::string word;
+  auto problem = keep(word, parse_word(value, {"open"}));
+  options.is_open = word == "open";
+  return problem;
+}
+
 std::string no_action(LaunchOptions&, const std::string&) {
   return {};
 }
@@ -257,6 +264,14 @@ constexpr OptionEntry kOwn[] = {
      set_name<&Options::config>},
     {"node_name", 0, "NAME", OptionGroup::own, "DDPRUN_NODE", "found by its host name or address",
      "Which of the nodes in the file of --config this one is.", set_name<&Options::node_name>},
+    {"secret_file", 0, "FILE", OptionGroup::own, "", "",
+     "What all nodes of a run must know to take part, in a file that only you can read, the same "
+     "on "
+     "all of them; 'ddprun keygen FILE' writes one.",
+     set_name<&Options::secret_file>},
+    {"security", 0, "open", OptionGroup::own, "", "",
+     "open: several nodes need no secret; whoever can reach them can take part and run programs.",
+     set_security},
     {"dry_run", 0, "", OptionGroup::own, "", "",
      "Print what would be run, with its environment, and start nothing.",
      set_flag<&Options::dry_run>},

@@ -24,10 +24,12 @@ std::string without_indices(const std::string& path) {
   return result;
 }
 
-/// A key is an option's name and not one of its other spellings.
+/// A key is one name of an option and not its other spellings.
 const OptionEntry* option_with_key(const std::string& key) {
-  const auto* option = find_option(key);
-  return option != nullptr && option->name == key ? option : nullptr;
+  for (const auto& option : option_table()) {
+    if (key_of(option) == key) return &option;
+  }
+  return nullptr;
 }
 
 /// The section in which an option or key of this name stands; empty if there is none.
@@ -189,7 +191,7 @@ void check_section(ConfigSection section, const JsonValue& object, const std::st
   }
   auto known = also_allowed;
   for (const auto& option : option_table()) {
-    if (section_of(option) == section) known.emplace_back(option.name);
+    if (section_of(option) == section) known.emplace_back(key_of(option));
   }
   for (const auto& own : own_keys()) {
     if (own.section == section) known.emplace_back(own.name);

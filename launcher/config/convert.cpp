@@ -163,7 +163,7 @@ std::variant<std::string, UsageProblem> convert_arguments(
     for (const auto& option : option_table()) {
       const auto given = words.given.find(&option);
       if (given == words.given.end() || section_of(option) != section.section) continue;
-      add_member(object, std::string(option.name), value_of(option, given->second.value));
+      add_member(object, std::string(key_of(option)), value_of(option, given->second.value));
     }
     if (!object.members.empty()) add_member(file, std::string(section.name), std::move(object));
   }

@@ -20,6 +20,7 @@ constexpr SectionName kSections[] = {
     {Section::restart, "restart", "What happens after a failure."},
     {Section::signals, "signals", "How the workers are asked to stop."},
     {Section::logs, "logs", "Where the output of the workers and the record of events go."},
+    {Section::security, "security", "Who may take part in a run of several nodes."},
 };
 
 constexpr OwnKey kOwnKeys[] = {
@@ -56,6 +57,8 @@ constexpr Placement kPlacements[] = {
     {"prefix", Section::logs},
     {"log_line_prefix_template", Section::logs},
     {"ranks_filter", Section::logs},
+    {"secret_file", Section::security},
+    {"security", Section::security},
     {"dry_run", Section::none},
     {"config", Section::none},
     {"node_name", Section::none},
@@ -63,7 +66,6 @@ constexpr Placement kPlacements[] = {
 
 constexpr MissingKey kMissing[] = {
     {"ssh", "start ddprun on each node"},
-    {"security", ""},
     {"health", ""},
     {"heartbeat", ""},
     {"checkpoint", "checkpoints are the program's own"},
@@ -172,6 +174,10 @@ ConfigSection section_of(const OptionEntry& entry) {
       break;
   }
   return Section::none;
+}
+
+std::string_view key_of(const OptionEntry& entry) {
+  return entry.name == "security" ? "mode" : entry.name;
 }
 
 ValueShape shape_of(const OptionEntry& entry) {

@@ -1,6 +1,6 @@
 // Which keys a configuration file may have, made from the option table: an option's key is its
-// name, in the section of its subject. So an option exists once, with its name, type, range and
-// help. Constant data and pure functions.
+// name, but for one, in the section of its subject. So an option exists once, with its name, type,
+// range and help. Constant data and pure functions.
 #pragma once
 
 #include "launcher/cli/option_table.hpp"
@@ -23,9 +23,13 @@ enum class ConfigSection {
   restart,
   signals,
   logs,
+  security,
 };
 
 ConfigSection section_of(const OptionEntry& entry);
+
+/// The option's name, unless that would repeat the section's.
+std::string_view key_of(const OptionEntry& entry);
 
 /// The sections that are objects at the top of the file, with the names of their keys.
 struct SectionName {

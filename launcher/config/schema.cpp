@@ -60,7 +60,7 @@ JsonValue schema_of(ConfigSection section, const std::string& help, JsonValue pr
   }
   for (const auto& option : option_table()) {
     if (section_of(option) != section) continue;
-    add_member(properties, std::string(option.name), schema_of(option));
+    add_member(properties, std::string(key_of(option)), schema_of(option));
   }
   return json_object({{"description", json_text_value(help)},
                       {"type", json_text_value("object")},

@@ -56,8 +56,9 @@ struct NodesPlan {
   /// Whether this node hosts them; nothing: if the endpoint is an address of this machine and
   /// nobody else does.
   std::optional<bool> is_host;
-  std::string name;    ///< of this node, for people and for the order of ranks
-  int node_rank = -1;  ///< wanted; -1: any
+  std::string name;           ///< of this node, for people and for the order of ranks
+  int node_rank = -1;         ///< wanted; -1: any
+  std::string secret_file{};  ///< holds what all nodes must know to take part; empty: anybody may
 
   bool operator==(const NodesPlan&) const = default;
 };

@@ -31,7 +31,7 @@ class Planner {
   std::variant<LaunchPlan, UsageProblem> make() {
     check_unsupported(options_, problems_);
     if (has_many_nodes(options_)) {
-      plan_.nodes = plan_nodes(options_, facts_.host_name, problems_);
+      plan_.nodes = plan_nodes(options_, facts_.host_name, problems_, plan_.warnings);
     } else {
       check_single_node(options_, problems_, plan_.notes);
     }

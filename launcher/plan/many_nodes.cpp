@@ -17,8 +17,9 @@ std::string range_text(const NodeRange& range) {
 
 class NodesPlanner {
  public:
-  NodesPlanner(const LaunchOptions& options, std::vector<std::string>& problems)
-      : options_(options), problems_(problems) {}
+  NodesPlanner(const LaunchOptions& options, std::vector<std::string>& problems,
+               std::vector<std::string>& warnings)
+      : options_(options), problems_(problems), warnings_(warnings) {}
 
   NodesPlan make(const std::string& host_name) {
     const auto conf = read_rdzv_conf(options_.rdzv_conf, problems_);
@@ -34,6 +35,7 @@ class NodesPlanner {
     plan_.is_host = conf.is_host;
     if (options_.standalone) problem("--standalone: that is a run of one node");
     choose_backend();
+    choose_security();
     if (plan_.node_rank >= options_.nnodes.most) {
       problem("--node_rank=" + std::to_string(plan_.node_rank) + ": there are " +
               std::to_string(options_.nnodes.most) + " nodes (0 to " +
@@ -76,6 +78,21 @@ class NodesPlanner {
     check_endpoint("--rdzv_endpoint");
   }
 
+  void choose_security() {
+    plan_.secret_file = options_.secret_file;
+    if (!options_.secret_file.empty()) {
+      if (options_.is_open) problem("--security=open and --secret_file exclude each other");
+    } else if (options_.is_open_by_default && !options_.is_open) {
+      warnings_.emplace_back(
+          "whoever can reach this run's nodes can take part in it; --secret_file keeps others out");
+    } else if (!options_.is_open) {
+      problem("--nnodes=" + range_text(options_.nnodes) +
+              ": several nodes need a secret, or whoever can reach them could take part: write one "
+              "by 'ddprun keygen FILE', copy it to all nodes and give --secret_file=FILE; on a "
+              "network where everybody can be trusted, --security=open does without");
+    }
+  }
+
   void check_endpoint(const std::string& option) {
     if (plan_.endpoint_host.empty()) {
       problem(option + ": is missing; all nodes must be told the same address of one of them");
@@ -87,6 +104,7 @@ class NodesPlanner {
 
   const LaunchOptions& options_;
   std::vector<std::string>& problems_;
+  std::vector<std::string>& warnings_;
   NodesPlan plan_;
 };
 
@@ -97,8 +115,8 @@ bool has_many_nodes(const LaunchOptions& options) {
 }
 
 NodesPlan plan_nodes(const LaunchOptions& options, const std::string& host_name,
-                     std::vector<std::string>& problems) {
-  return NodesPlanner(options, problems).make(host_name);
+                     std::vector<std::string>& problems, std::vector<std::string>& warnings) {
+  return NodesPlanner(options, problems, warnings).make(host_name);
 }
 
 std::string run_id_of_nodes(const LaunchOptions& options) {

@@ -12,9 +12,10 @@ namespace ddprun {
 /// --nnodes allows more than one node.
 bool has_many_nodes(const LaunchOptions& options);
 
-/// Appends to `problems` what cannot be done. `host_name` is this machine's.
+/// Appends to `problems` what cannot be done, and to `warnings` what is dangerous. `host_name` is
+/// this machine's.
 NodesPlan plan_nodes(const LaunchOptions& options, const std::string& host_name,
-                     std::vector<std::string>& problems);
+                     std::vector<std::string>& problems, std::vector<std::string>& warnings);
 
 /// The run's name, which all nodes must agree on.
 std::string run_id_of_nodes(const LaunchOptions& options);

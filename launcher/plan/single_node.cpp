@@ -32,6 +32,7 @@ void check_rendezvous(const LaunchOptions& options, std::vector<std::string>& pr
   if (conf.rank.value_or(0) != 0) {
     problems.emplace_back("--rdzv_conf=rank: there is one node, whose rank is 0");
   }
+  if (!options.secret_file.empty()) notes.emplace_back("--secret_file has no effect on one node");
   if (!options.rdzv_conf.empty()) notes.emplace_back("--rdzv_conf has no effect on one node");
 }
 

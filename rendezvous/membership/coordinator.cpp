@@ -1,7 +1,8 @@
 #include "rendezvous/membership/coordinator.hpp"
 
-#include "rendezvous/membership/codec.hpp"
+#include "rendezvous/membership/dialogue.hpp"
 #include "rendezvous/membership/message_channel.hpp"
+#include "rendezvous/membership/newcomers.hpp"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -26,14 +27,27 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 /// Far more nodes than a run has: each is a socket and some buffers.
 constexpr std::size_t kConnectionsMax = 16'384;
 
+/// Strangers, and nodes that have not joined, beyond as many as the run may have nodes: those may
+/// all come at once, each is through within milliseconds, and others have no business here.
+constexpr std::size_t kNewcomersMax = 64;
+
+std::size_t newcomers_max(const Settings& settings) {
+  return kNewcomersMax + static_cast<std::size_t>(settings.nodes_max);
+}
+
 }  // namespace
 
 class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(asio::any_io_executor executor, Settings settings, Office office,
+  Impl(asio::any_io_executor executor, Settings settings, const security::Secret* secret,
+       Office office,
        std::function<void()> clear_store, Log log)
       : executor_(std::move(executor)),
+        secret_(secret),
+        handshake_timeout_(settings.handshake_timeout),
         introduction_timeout_(settings.introduction_timeout),
+        strangers_(newcomers_max(settings)),
+        unjoined_(newcomers_max(settings)),
         coordination_(begin(std::move(settings), office.record)),
         office_(std::move(office)),
         clear_store_(std::move(clear_store)),
@@ -54,15 +68,9 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
                       " connections (at most " + std::to_string(kConnectionsMax) + ")");
     }
     const NodeId id = ++last_id_;
-    auto session = std::make_shared<Session>(executor_, fd);
+    auto session = std::make_shared<Session>(executor_, fd, secret_);
     sessions_.emplace(id, session);
-    session->join_timer.expires_after(introduction_timeout_);
-    session->join_timer.async_wait(
-        [self = weak_from_this(), weak = std::weak_ptr(session)](auto error) {
-          const auto owner = self.lock();
-          const auto late = weak.lock();
-          if (owner && late && !error) owner->give_up(*late);
-        });
+    expect(id, strangers_, *session, handshake_timeout_);
     asio::co_spawn(executor_, serve(shared_from_this(), id, session, std::string(bytes)),
                    asio::detached);
   }
@@ -85,28 +93,30 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   struct Session {
-    Session(const asio::any_io_executor& executor, int fd)
-        : channel(executor, fd), join_timer(executor) {}
+    Session(const asio::any_io_executor& executor, int fd, const security::Secret* secret)
+        : channel(executor, fd),
+          dialogue(secret, security::random_bytes(security::kDigestBytes)),
+          timer(executor) {}
 
     void close() {
-      join_timer.cancel();
+      timer.cancel();
       channel.close();
     }
 
     MessageChannel channel;
-    MessageReader<NodeMessage> reader{kFirstMessageBytesMax};
-    asio::steady_timer join_timer;
-    std::string opening;  ///< what it has said until its greeting was whole
-    bool has_greeted = false;
+    CoordinatorDialogue dialogue;
+    asio::steady_timer timer;  ///< ends what has not joined in time
+    bool is_introduced = false;
     bool has_joined = false;
   };
 
   /// How often each of them has happened.
   struct Counts {
     std::uint64_t over_connections = 0;
+    std::uint64_t pushed_out = 0;
     std::uint64_t malformed = 0;
     std::uint64_t silent = 0;
-    std::uint64_t other_versions = 0;
+    std::uint64_t refused = 0;
   };
 
   static asio::awaitable<void> serve(std::shared_ptr<Impl> self, NodeId id,
@@ -117,25 +127,29 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
       if (bytes.empty()) break;
     }
     session->close();
+    self->forget_newcomer(id);
     if (self->sessions_.erase(id) > 0) self->apply(NodeGone{id, session->channel.end_reason()});
   }
 
-  void take(NodeId id, Session& session, std::string bytes) {
-    if (!session.has_greeted) {
-      session.opening.append(bytes);
-      const auto greeting = read_greeting(session.opening);
-      if (!greeting) return;
-      if (greeting->is_malformed) return close_for(session, "did not greet as an agent does");
-      if (greeting->version != kProtocolVersion) return refuse(session, greeting->version);
-      session.has_greeted = true;
-      bytes = std::exchange(session.opening, {}).substr(greeting->bytes);
+  void take(NodeId id, Session& session, const std::string& bytes) {
+    auto& dialogue = session.dialogue;
+    dialogue.take(bytes);
+    session.channel.send(dialogue.take_outgoing());
+    if (dialogue.is_introduced() && !std::exchange(session.is_introduced, true)) {
+      strangers_.remove(id);
+      expect(id, unjoined_, session, introduction_timeout_);
     }
-    session.reader.take(bytes);
-    while (auto message = session.reader.next()) {
+    while (auto message = dialogue.next()) {
       hear(id, session, std::move(*message));
       if (!session.channel.is_open()) return;
     }
-    if (session.reader.is_malformed()) close_for(session, session.reader.problem());
+    if (!dialogue.refusal().empty()) {
+      warn(counts_.refused,
+           "refused " + session.channel.peer_address() + ": " + dialogue.refusal());
+      session.close();
+    } else if (!dialogue.problem().empty()) {
+      close_for(session, dialogue.problem());
+    }
   }
 
   void hear(NodeId id, Session& session, NodeMessage message) {
@@ -144,31 +158,56 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     if (!is_join && !session.has_joined) return close_for(session, "did not begin by joining");
     if (is_join) {
       session.has_joined = true;
-      session.reader.allow(kMessageBytesMax);
-      session.join_timer.cancel();
+      session.dialogue.allow_long_messages();
+      session.timer.cancel();
+      unjoined_.remove(id);
     }
     apply(NodeSays{id, std::move(message)});
   }
 
-  /// Refused has the same form in all versions.
-  void refuse(Session& session, std::uint32_t version) {
-    const auto reason = objection_to_version(version);
-    std::string bytes;
-    append_message(bytes, Refused{reason});
-    session.channel.send(bytes);
-    warn(counts_.other_versions, "refused " + session.channel.peer_address() + ": " + reason);
-    session.close();
+  // Connections that have still to say who they are.
+
+  /// The next step of the connection must follow within this time.
+  void expect(NodeId id, Newcomers& newcomers, Session& session,
+              std::chrono::milliseconds timeout) {
+    session.timer.expires_after(timeout);
+    session.timer.async_wait([weak = weak_from_this(), id](boost::system::error_code error) {
+      const auto self = weak.lock();
+      if (self && !error) self->give_up(id);
+    });
+    const auto oldest = newcomers.add(id);
+    if (oldest) push_out(*oldest);
+  }
+
+  void forget_newcomer(NodeId id) {
+    strangers_.remove(id);
+    unjoined_.remove(id);
+  }
+
+  void push_out(NodeId id) {
+    const auto session = sessions_.at(id);
+    warn(counts_.pushed_out, "too many connections that have not joined; the oldest, of " +
+                                 session->channel.peer_address() + ", was closed");
+    session->close();
+  }
+
+  void give_up(NodeId id) {
+    const auto session = sessions_.find(id);
+    if (session == sessions_.end()) return;
+    const bool is_introduced = session->second->is_introduced;
+    const auto timeout = is_introduced ? introduction_timeout_ : handshake_timeout_;
+    const std::string what = is_introduced        ? " did not join within "
+                             : secret_ != nullptr ? " did not prove that it knows this run's "
+                                                    "secret within "
+                                                  : " did not greet within ";
+    warn(counts_.silent, session->second->channel.peer_address() + what + seconds_text(timeout) +
+                             "; its connection was closed");
+    session->second->close();
   }
 
   void close_for(Session& session, const std::string& why) {
     warn(counts_.malformed,
          session.channel.peer_address() + " " + why + "; its connection was closed");
-    session.close();
-  }
-
-  void give_up(Session& session) {
-    warn(counts_.silent, session.channel.peer_address() + " did not join within " +
-                             seconds_text(introduction_timeout_) + "; its connection was closed");
     session.close();
   }
 
@@ -236,9 +275,8 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   void act(const Tell& tell) {
     const auto session = sessions_.find(tell.node);
     if (session == sessions_.end()) return;
-    std::string bytes;
-    append_message(bytes, tell.message);
-    session->second->channel.send(bytes);
+    session->second->dialogue.say(tell.message);
+    session->second->channel.send(session->second->dialogue.take_outgoing());
   }
 
   void act(const HangUp& hang_up) {
@@ -264,7 +302,11 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   asio::any_io_executor executor_;
+  const security::Secret* secret_;  ///< null: the run is open
+  const std::chrono::milliseconds handshake_timeout_;
   const std::chrono::milliseconds introduction_timeout_;
+  Newcomers strangers_;
+  Newcomers unjoined_;
   Coordination coordination_;
   const Office office_;
   bool is_keeping_ = false;  ///< a record is being written down
@@ -279,9 +321,11 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   NodeId last_id_ = 0;
 };
 
-Coordinator::Coordinator(asio::any_io_executor executor, Settings settings, Office office,
+Coordinator::Coordinator(asio::any_io_executor executor, Settings settings,
+                         const security::Secret* secret, Office office,
                          std::function<void()> clear_store, Log log)
-    : impl_(std::make_shared<Impl>(std::move(executor), std::move(settings), std::move(office),
+    : impl_(std::make_shared<Impl>(std::move(executor), std::move(settings), secret,
+                                   std::move(office),
                                    std::move(clear_store), std::move(log))) {
   impl_->start();
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "rendezvous/membership/coordination.hpp"
+#include "rendezvous/security/secret.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/log.hpp>
 
@@ -31,15 +32,16 @@ struct Office {
 
 class Coordinator {
  public:
-  /// `clear_store` empties the workers' store before each round. `log` gets what operators should
-  /// know of peers that misbehave.
-  Coordinator(boost::asio::any_io_executor executor, Settings settings, Office office,
-              std::function<void()> clear_store, Log log);
+  /// `secret` is null in an open run, else it outlives this. `clear_store` empties the workers'
+  /// store before each round. `log` gets what operators should know of peers that misbehave.
+  Coordinator(boost::asio::any_io_executor executor, Settings settings,
+              const security::Secret* secret, Office office, std::function<void()> clear_store,
+              Log log);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
   ~Coordinator();  ///< closes all connections
 
-  /// Takes over a connection of which these bytes, the greeting first, have been read.
+  /// Takes over a connection of which these bytes, the first ones, have been read.
   void admit(int fd, std::string_view bytes);
 
   /// Ends the round and forms no other: another node is to coordinate the run.

@@ -89,7 +89,7 @@ struct Host::Parts {
                                        coordinator->admit(fd, bytes);
                                      }});
     coordinator = std::make_unique<Coordinator>(
-        executor, choice.settings, Office{}, [this] { store->new_attempt(); }, log);
+        executor, choice.settings, choice.secret, Office{}, [this] { store->new_attempt(); }, log);
     store->start();
     if (address != "0.0.0.0") endpoint.host = address;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rendezvous/membership/settings.hpp"
+#include "rendezvous/security/secret.hpp"
 #include <ddprun/log.hpp>
 #include <ddprun/store.hpp>
 
@@ -21,6 +22,7 @@ struct HostChoice {
   /// on it is the host already.
   std::optional<bool> is_host;
   Settings settings;
+  const security::Secret* secret = nullptr;  ///< null: the run is open; else it outlives the host
 };
 
 class Host {

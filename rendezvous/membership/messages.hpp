@@ -14,7 +14,7 @@
 namespace ddprun::membership {
 
 /// Of this set of messages. Two agents that differ in it do not understand each other.
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 /// Rounds and restarts as nodes know them: no run has so many, and there is room to count on.
 inline constexpr int kRoundMax = 1'000'000'000;

@@ -36,7 +36,10 @@ struct Settings {
   std::chrono::milliseconds rejoin_timeout = std::chrono::seconds(30);
   /// How long the coordinator waits at the end for the nodes to take leave.
   std::chrono::milliseconds farewell_timeout = std::chrono::seconds(5);
-  /// For a connection to say who it is, after its greeting: an agent does so at once.
+  /// For a connection to greet and, in a run with a secret, to prove that it knows it: an agent
+  /// does so at once, and whoever does not is a stranger.
+  std::chrono::milliseconds handshake_timeout = std::chrono::seconds(2);
+  /// For it to join afterwards: an agent does that at once, too.
   std::chrono::milliseconds introduction_timeout = std::chrono::seconds(10);
   /// How often operators are told what is being waited for.
   std::chrono::milliseconds waiting_notice = std::chrono::seconds(30);

@@ -21,7 +21,7 @@ class TwoNodes(harness.RunTest):
         return self.start(
             "--nnodes=1:2", "--nproc_per_node=1", "--rdzv_backend=c10d", "--rdzv_id=two_nodes",
             f"--rdzv_endpoint={HOST}:{port}", f"--local_addr={address}",
-            f"--rdzv_conf=is_host={is_host}", *options_and_program,
+            f"--rdzv_conf=is_host={is_host}", "--security=open", *options_and_program,
             environment={"GLOO_SOCKET_IFNAME": "lo"})
 
     def test_training_survives_the_death_of_a_worker_and_of_a_node(self):

@@ -1,6 +1,7 @@
 // Runs of several nodes on a network that can be cut.
 #include "tests/support/network.hpp"
 
+#include "tests/support/cluster.hpp"
 #include "tests/support/launch.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -10,6 +11,7 @@
 
 using ddprun::test::contains;
 using ddprun::test::launch;
+using ddprun::test::make_secret;
 using ddprun::test::Network;
 using ddprun::test::Program;
 using ddprun::test::TemporaryFolder;
@@ -18,13 +20,14 @@ using ddprun::test::write_file;
 
 namespace {
 
-std::vector<std::string> agent(const Network& network, int number, const std::string& script) {
-  return network.on(number,
-                    launch({"--nnodes=1:2", "--rdzv_backend=c10d",
-                            "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=cut",
-                            "--local_addr=" + network.address(number),
-                            "--rdzv_conf=last_call_timeout=30,lease_timeout=1.5,rejoin_timeout=60"},
-                           script));
+std::vector<std::string> agent(const Network& network, int number, const std::string& secret_file,
+                               const std::string& script) {
+  return network.on(
+      number, launch({"--nnodes=1:2", "--rdzv_backend=c10d",
+                      "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=cut",
+                      "--local_addr=" + network.address(number), "--secret_file=" + secret_file,
+                      "--rdzv_conf=last_call_timeout=30,lease_timeout=1.5,rejoin_timeout=60"},
+                     script));
 }
 
 }  // namespace
@@ -37,12 +40,13 @@ TEST_SUITE("network") {
       return;
     }
     const TemporaryFolder folder;
+    const auto secret_file = make_secret(folder / "secret");
     // Rank 1 tells which process it is.
     const std::string script =
         "echo \"rank $RANK of $WORLD_SIZE.\"; [ $RANK = 0 ] || { echo $$ > " + (folder / "alive") +
         "; }; while [ ! -e " + (folder / "done") + " ]; do sleep 0.02; done";
-    Program host(agent(network, 1, script));
-    Program other(agent(network, 2, script));
+    Program host(agent(network, 1, secret_file, script));
+    Program other(agent(network, 2, secret_file, script));
     REQUIRE(host.read_until_contains("rank 0 of 2."));
     REQUIRE(other.read_until_contains("rank 1 of 2."));
     REQUIRE(wait_until([&] { return !ddprun::test::read_file(folder / "alive").empty(); }));

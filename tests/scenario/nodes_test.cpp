@@ -270,10 +270,11 @@ TEST_SUITE("nodes") {
     text.replace(text.find("--epochs=8"), 10, "--epochs=9");
     write_file(folder / "changed.json", text);
     const auto port = std::to_string(ddprun::test::free_port());
+    const auto secret_file = ddprun::test::make_secret(folder / "secret");
     const auto start = [&](const std::string& config, int number) {
       return Program(ddprun::test::launch(
           {"--config=" + config, "--node_name=node" + std::to_string(number), "--nproc_per_node=1",
-           "--master_addr=127.0.0.2", "--master_port=" + port,
+           "--master_addr=127.0.0.2", "--master_port=" + port, "--secret_file=" + secret_file,
            "--local_addr=127.0.0." + std::to_string(number + 1)},
           "echo \"rank $RANK of $WORLD_SIZE\""));
     };

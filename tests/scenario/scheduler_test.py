@@ -115,15 +115,24 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(job["completions"], job["parallelism"])
         self.assertIn(f"--nnodes={job['completions']}", self.pod["containers"][0]["command"])
 
+    def secret_folder(self):
+        """Where the pods find the secret, which no other user of the pod may read."""
+        secret = next(volume for volume in self.pod["volumes"] if "secret" in volume)
+        self.assertEqual(secret["secret"]["defaultMode"], 0o400)
+        mounts = self.pod["containers"][0]["volumeMounts"]
+        return next(m["mountPath"] for m in mounts if m["name"] == secret["name"])
+
     def test_its_command_trains_in_all_pods(self):
         """Each pod with a host name and /etc/hosts of its own, as the kubelet makes them."""
         if run(["unshare", "-um", "true"], {}, "/")[0] != 0:
             self.skipTest("no namespaces can be made here")
         command = list(self.pod["containers"][0]["command"])
         self.assertEqual((command[0], command[-1]), ("ddprun", "train.py"))
-        command = [DDPRUN, *command[1:-1], "--nproc_per_node=1", *WORKER]
+        self.assertIn(f"--secret_file={self.secret_folder()}/run.key", command)
+        command = [DDPRUN, *command[1:-1], "--nproc_per_node=1", "--secret_file=run.key", *WORKER]
         job, domain = self.job["metadata"]["name"], f"{self.pod['subdomain']}.ml.svc.cluster.local"
         with tempfile.TemporaryDirectory() as folder:
+            run([DDPRUN, "keygen", "run.key"], {}, folder)
             hosts = pathlib.Path(folder) / "hosts"
             hosts.write_text("".join(f"127.0.0.{i + 2} {job}-{i}.{domain} {job}-{i}\n"
                                      for i in range(2)))

@@ -3,8 +3,10 @@
 
 #include "tests/support/launch.hpp"
 #include "tests/support/program.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <arpa/inet.h>
+#include <filesystem>
 #include <memory>
 #include <netinet/in.h>
 #include <stdexcept>
@@ -29,6 +31,14 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
+/// A new file with a secret, at this path.
+inline std::string make_secret(const std::string& path, char digit = '7') {
+  write_file(path, std::string(64, digit) + "\n");
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+  return path;
+}
+
+/// All agents have the same secret.
 class Cluster {
  public:
   /// `options` of every agent beyond those about nodes; `conf` the settings of --rdzv_conf.
@@ -38,7 +48,8 @@ class Cluster {
         script_(std::move(script)),
         options_(std::move(options)),
         conf_(std::move(conf)),
-        port_(free_port()) {}
+        port_(free_port()),
+        secret_file_(make_secret(folder_ / "secret")) {}
 
   /// The agent at 127.0.0.`number`; number 2 hosts the rendezvous. `more` options of its own.
   Program& start(int number, const std::vector<std::string>& more = {}) {
@@ -49,6 +60,7 @@ class Cluster {
         "--rdzv_endpoint=127.0.0.2:" + std::to_string(port_),
         "--rdzv_id=cluster",
         "--local_addr=" + address,
+        "--secret_file=" + secret_file_,
         "--rdzv_conf=" + conf_ + ",is_host=" + (number == 2 ? "1" : "0")};
     options.insert(options.end(), options_.begin(), options_.end());
     options.insert(options.end(), more.begin(), more.end());
@@ -64,6 +76,8 @@ class Cluster {
   std::vector<std::string> options_;
   std::string conf_;
   int port_;
+  TemporaryFolder folder_;
+  std::string secret_file_;
   std::vector<std::unique_ptr<Program>> nodes_;
 };
 

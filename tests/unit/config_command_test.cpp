@@ -87,7 +87,7 @@ TEST_SUITE("config command") {
       for (const auto& option : option_table()) {
         const bool is_here = section_of(option) == section.section;
         keys += is_here ? 1 : 0;
-        CHECK((object.find("properties")->value.find(option.name) != nullptr) == is_here);
+        CHECK((object.find("properties")->value.find(key_of(option)) != nullptr) == is_here);
       }
       for (const auto& own : own_keys()) keys += own.section == section.section ? 1 : 0;
       CHECK(object.find("properties")->value.members.size() == keys);

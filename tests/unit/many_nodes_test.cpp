@@ -16,12 +16,15 @@ namespace {
 struct Planned {
   NodesPlan plan;
   std::vector<std::string> problems;
+  std::vector<std::string> warnings;
 };
 
-Planned planned(Words arguments) {
+Planned planned(Words arguments, bool is_open_by_default = true) {
   arguments.insert(arguments.end(), {"--no_python", "/bin/true"});
+  auto options = options_of(arguments);
+  options.is_open_by_default = is_open_by_default;
   Planned result;
-  result.plan = plan_nodes(options_of(arguments), "machine", result.problems);
+  result.plan = plan_nodes(options, "machine", result.problems, result.warnings);
   return result;
 }
 
@@ -113,7 +116,7 @@ TEST_SUITE("options about nodes") {
   TEST_CASE("options say where the rendezvous is, who hosts it and which place is wanted") {
     for (const auto& row : kPlaces) {
       CAPTURE(join(row.arguments, " "));
-      const auto [plan, problems] = planned(row.arguments);
+      const auto [plan, problems, warnings] = planned(row.arguments);
       CHECK(join(problems, "; ") == "");
       CHECK(plan.endpoint_host + ":" + std::to_string(plan.endpoint_port) == row.endpoint);
       CHECK(plan.is_host == row.is_host);
@@ -132,12 +135,13 @@ TEST_SUITE("options about nodes") {
 
   TEST_CASE("all nodes agree on numbers, restarts, the run's name and the configuration") {
     auto options = options_of({"--nnodes=2:3", "--rdzv_backend=c10d", "--rdzv_endpoint=b",
-                               "--max_restarts=4", "--no_python", "/bin/true"});
+                               "--max_restarts=4", "--security=open", "--no_python", "/bin/true"});
     options.from_config.hash = "h";
     options.from_config.text = "{}";
-    std::vector<std::string> problems;
-    const auto settings = plan_nodes(options, "machine", problems).settings;
+    std::vector<std::string> problems, warnings;
+    const auto settings = plan_nodes(options, "machine", problems, warnings).settings;
     CHECK(problems.empty());
+    CHECK(warnings.empty());
     CHECK(settings.nodes_min == 2);
     CHECK(settings.nodes_max == 3);
     CHECK(settings.restarts.max_restarts == 4);
@@ -148,6 +152,32 @@ TEST_SUITE("options about nodes") {
     CHECK_FALSE(has_many_nodes(options_of({"--no_python", "/bin/true"})));
     options.rdzv_id = "mine";
     CHECK(run_id_of_nodes(options) == "mine");
+  }
+
+  TEST_CASE("several nodes need a secret unless openness is asked for, or the name asks for it") {
+    const Words nodes = {"--nnodes=2", "--master_addr=a"};
+    const auto with = [&](const std::string& option) { return Words{nodes[0], nodes[1], option}; };
+    const auto refused = planned(nodes, false);
+    REQUIRE(refused.problems.size() == 1);
+    for (const char* part : {"--nnodes=2: several nodes need a secret", "ddprun keygen FILE",
+                             "--secret_file=FILE", "--security=open"}) {
+      CHECK(refused.problems[0].find(part) != std::string::npos);
+    }
+    const auto kept = planned(with("--secret_file=run.key"), false);
+    CHECK(kept.problems.empty());
+    CHECK(kept.plan.secret_file == "run.key");
+    const auto open = planned(with("--security=open"), false);
+    CHECK(open.problems.empty());
+    CHECK(open.warnings.empty());
+    CHECK(open.plan.secret_file.empty());
+    const auto as_torchrun = planned(nodes);
+    CHECK(as_torchrun.problems.empty());
+    REQUIRE(as_torchrun.warnings.size() == 1);
+    CHECK(as_torchrun.warnings[0].find("--secret_file") != std::string::npos);
+    CHECK(planned(with("--secret_file=run.key")).warnings.empty());
+    CHECK(planned(with("--security=open")).warnings.empty());
+    const auto both = planned({nodes[0], nodes[1], "--security=open", "--secret_file=run.key"});
+    CHECK(both.problems == Words{"--security=open and --secret_file exclude each other"});
   }
 
   TEST_CASE("the keys of --rdzv_conf set times, and the more special ones win") {

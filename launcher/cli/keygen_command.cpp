@@ -1,0 +1,31 @@
+#include "launcher/cli/keygen_command.hpp"
+
+#include "rendezvous/security/secret.hpp"
+
+namespace ddprun {
+
+namespace {
+
+constexpr const char* kUsage =
+    "Usage: ddprun keygen FILE    write a new secret for runs of several nodes\n"
+    "Only you can read the file, which must not be there yet. Copy it to all nodes, with mode "
+    "600,\n"
+    "and start ddprun with --secret_file=FILE. A program called keygen is run as ./keygen.\n";
+
+}  // namespace
+
+std::optional<KeygenAnswer> run_keygen_command(const std::vector<std::string>& arguments,
+                                               const Invocation& invocation) {
+  const bool is_own = invocation.persona == Persona::ddprun;
+  if (!is_own || arguments.empty() || arguments[0] != "keygen") return std::nullopt;
+  if (arguments.size() == 2 && (arguments[1] == "--help" || arguments[1] == "-h")) return kUsage;
+  if (arguments.size() != 2 || arguments[1].empty() || arguments[1][0] == '-') {
+    return UsageProblem{
+        {"keygen: needs the name of a file and nothing else; a program called keygen is run as "
+         "./keygen"}};
+  }
+  security::write_new_secret(arguments[1]);
+  return "wrote a new secret to " + arguments[1] + "; copy it to all nodes, with mode 600\n";
+}
+
+}  // namespace ddprun

@@ -1,0 +1,37 @@
+#include "rendezvous/membership/agent_connection.hpp"
+
+#include <utility>
+
+namespace ddprun::membership {
+
+namespace asio = boost::asio;
+
+AgentConnection::AgentConnection(asio::any_io_executor executor, int fd,
+                                 const security::Secret* secret, const std::string& run_id)
+    : channel_(std::move(executor), fd),
+      dialogue_(secret, run_id, security::random_bytes(security::kDigestBytes)) {}
+
+void AgentConnection::send(const NodeMessage& message) {
+  dialogue_.say(message);
+  channel_.send(dialogue_.take_outgoing());
+}
+
+asio::awaitable<std::optional<CoordinatorMessage>> AgentConnection::receive() {
+  while (true) {
+    auto message = dialogue_.next();
+    channel_.send(dialogue_.take_outgoing());
+    if (message) co_return message;
+    if (!dialogue_.problem().empty()) break;
+    const std::string bytes = co_await channel_.receive();
+    if (bytes.empty()) break;
+    dialogue_.take(bytes);
+  }
+  channel_.close();
+  co_return std::nullopt;
+}
+
+std::string AgentConnection::end_reason() const {
+  return dialogue_.problem().empty() ? channel_.end_reason() : "it " + dialogue_.problem();
+}
+
+}  // namespace ddprun::membership

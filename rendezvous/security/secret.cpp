@@ -1,0 +1,142 @@
+#include "rendezvous/security/secret.hpp"
+
+#include "rendezvous/security/crypto.hpp"
+#include <ddprun/error.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun::security {
+
+namespace {
+
+constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+
+/// Closes itself.
+class File {
+ public:
+  File(const std::string& path, int flags, mode_t mode = 0)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, mode)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+[[noreturn]] void refuse(const std::string& origin, const std::string& why) {
+  throw Error(Errc::usage, origin + ": " + why);
+}
+
+std::string octal(mode_t mode) {
+  char text[8] = {};
+  std::snprintf(text, sizeof text, "%04o", mode & 07777U);
+  return text;
+}
+
+/// A secret that others can read or replace is none.
+void check_keeping(const struct stat& status, const std::string& path, const std::string& origin) {
+  if (!S_ISREG(status.st_mode)) refuse(origin, "is not a regular file");
+  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
+    refuse(origin, "belongs to user " + std::to_string(status.st_uid) +
+                       ", who could replace it (must be yours or root's)");
+  }
+  if ((status.st_mode & kOthers) != 0) {
+    refuse(origin, "is open to others than its owner (mode " + octal(status.st_mode) +
+                       "); chmod 600 " + path);
+  }
+}
+
+std::string read_all(int fd, const std::string& origin) {
+  // One more than is allowed tells a file that is too long; never enlarged, so nothing is left of
+  // it elsewhere.
+  std::string bytes(kSecretBytesMax + 1, '\0');
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const auto got = ::read(fd, bytes.data() + filled, bytes.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_system_error(origin, errno);
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  bytes.resize(filled);
+  return bytes;
+}
+
+std::string hexadecimal(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());  // grown, it would leave pieces behind
+  for (const char byte : bytes) {
+    const auto value = static_cast<unsigned char>(byte);
+    text += kDigits[value / 16];
+    text += kDigits[value % 16];
+  }
+  return text;
+}
+
+/// False and errno if not all of it is on the disk.
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const auto written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return ::fsync(fd) == 0;
+}
+
+}  // namespace
+
+Secret Secret::from_bytes(std::string bytes, const std::string& origin) {
+  Secret secret(std::move(bytes));
+  auto& kept = secret.bytes_;
+  while (!kept.empty() && (kept.back() == '\n' || kept.back() == '\r')) kept.pop_back();
+  if (kept.size() < kSecretBytesMin || kept.size() > kSecretBytesMax) {
+    refuse(origin, "a secret has from " + std::to_string(kSecretBytesMin) + " to " +
+                       std::to_string(kSecretBytesMax) + " bytes, this has " +
+                       (kept.size() > kSecretBytesMax ? "more" : std::to_string(kept.size())) +
+                       " ('ddprun keygen FILE' writes a good one)");
+  }
+  return secret;
+}
+
+Secret& Secret::operator=(Secret&& other) noexcept {
+  std::swap(bytes_, other.bytes_);  // the other wipes what was here
+  return *this;
+}
+
+Secret::~Secret() {
+  wipe(bytes_.data(), bytes_.size());
+}
+
+Secret read_secret(const std::string& path, const std::string& origin) {
+  // Without waiting for somebody who writes into a pipe of this name.
+  const File file(path, O_RDONLY | O_NONBLOCK);
+  struct stat status {};
+  if (file.fd() < 0 || ::fstat(file.fd(), &status) != 0) throw_system_error(origin, errno);
+  check_keeping(status, path, origin);
+  return Secret::from_bytes(read_all(file.fd(), origin), origin);
+}
+
+void write_new_secret(const std::string& path) {
+  auto bytes = random_bytes(kDigestBytes);
+  const Secret line(Secret::from_bytes(hexadecimal(bytes), path));
+  wipe(bytes.data(), bytes.size());
+  const File file(path, O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
+  if (file.fd() < 0) throw_system_error(path, errno);
+  if (write_all(file.fd(), line.bytes()) && write_all(file.fd(), "\n")) return;
+  const int error = errno;
+  ::unlink(path.c_str());
+  throw_system_error(path, error);
+}
+
+}  // namespace ddprun::security

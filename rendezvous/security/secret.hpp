@@ -1,0 +1,43 @@
+// What all nodes of a run know and nobody else: bytes from a file that only its owner can read.
+// Moved only, wiped at the end, never printed. Any thread may call; files block.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ddprun::security {
+
+/// Fewer could be guessed.
+inline constexpr std::size_t kSecretBytesMin = 32;
+
+/// More protect nothing better: this is another file.
+inline constexpr std::size_t kSecretBytesMax = 4096;
+
+class Secret {
+ public:
+  /// Without the newlines at the end, which editors add. Throws Error{Errc::usage} if there are too
+  /// few or too many; `origin` names where they come from: "--secret_file=run.key".
+  static Secret from_bytes(std::string bytes, const std::string& origin);
+
+  Secret(Secret&&) noexcept = default;
+  Secret& operator=(Secret&& other) noexcept;
+  ~Secret();
+
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  explicit Secret(std::string bytes) : bytes_(std::move(bytes)) {}
+
+  std::string bytes_;  ///< always on the heap: longer than what a string holds in itself
+};
+
+/// Throws Error{Errc::usage} unless `path` is a regular file of this user or of root that nobody
+/// else may read or write, and of a secret's size.
+Secret read_secret(const std::string& path, const std::string& origin);
+
+/// Writes a new random secret: a line of 64 hexadecimal digits, mode 0600. Throws Error if there is
+/// a file already or it cannot be written; then there is none.
+void write_new_secret(const std::string& path);
+
+}  // namespace ddprun::security
