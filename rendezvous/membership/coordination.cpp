@@ -1,6 +1,7 @@
 #include "rendezvous/membership/coordination.hpp"
 
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/node_order.hpp"
 
 #include <algorithm>
@@ -56,7 +57,8 @@ std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event
   if (const auto* says = std::get_if<NodeSays>(&event)) {
     const auto member = members_.find(says->node);
     if (member != members_.end()) member->second.lease_end = now_ + settings_.lease;
-    std::visit([&](const auto& message) { hear(says->node, message); }, says->message);
+    std::visit([&](const auto& message) { hear(says->node, message); },
+               within_bounds(says->message));
   } else if (const auto* gone = std::get_if<NodeGone>(&event)) {
     lose(gone->node, gone->reason);
   } else if (const auto* leaves = std::get_if<HostLeaves>(&event)) {
@@ -244,21 +246,13 @@ void Coordination::form_round() {
                      .previous_rank = member.node_rank,
                      .name = member.join.name});
   }
-  // Places go to those of the round before, then to the earlier ones; the others are spares.
-  std::vector<std::size_t> chosen(ids.size());
-  for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = i;
-  std::stable_partition(chosen.begin(), chosen.end(),
-                        [&](std::size_t i) { return nodes[i].previous_rank >= 0; });
-  chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(settings_.nodes_max)));
-  std::vector<OrderedNode> taken;
-  for (const auto i : chosen) taken.push_back(nodes[i]);
-
   for (auto& [id, member] : members_) member.node_rank = -1;
   highest_round_ = round_ = std::max(round_, highest_round_) + 1;
   RoundFormed formed{.round = round_, .restarts_used = history_.restarts};
   std::vector<NodeId> by_rank;
-  for (const auto i : order_nodes(taken)) {
-    const NodeId id = ids[chosen[i]];
+  const auto nodes_max = std::min(static_cast<std::size_t>(settings_.nodes_max), kRoundNodesMax);
+  for (const auto i : order_nodes(nodes, nodes_max)) {
+    const NodeId id = ids[i];
     Member& member = members_.at(id);
     member.workers = Workers::running;
     member.node_rank = static_cast<int>(by_rank.size());

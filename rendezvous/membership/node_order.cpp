@@ -49,11 +49,14 @@ bool natural_less(std::string_view a, std::string_view b) {
   return whole_a < whole_b;  // "node01" and "node1" are two nodes
 }
 
-std::vector<std::size_t> order_nodes(const std::vector<OrderedNode>& nodes) {
+std::vector<std::size_t> order_nodes(const std::vector<OrderedNode>& nodes, std::size_t nodes_max) {
   constexpr int kLast = std::numeric_limits<int>::max();
   const auto place = [](int rank) { return rank < 0 ? kLast : rank; };
   std::vector<std::size_t> order(nodes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_partition(order.begin(), order.end(),
+                        [&](std::size_t i) { return nodes[i].previous_rank >= 0; });
+  order.resize(std::min(order.size(), nodes_max));
   std::stable_sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
     const auto& a = nodes[left];
     const auto& b = nodes[right];

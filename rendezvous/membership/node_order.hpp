@@ -1,6 +1,7 @@
-// In which order the nodes of a round get their ranks. Pure.
+// Which nodes take part in a round, and in which order they get their ranks. Pure.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,11 @@ struct OrderedNode {
   std::string name;
 };
 
-/// Indices into `nodes`, the future node rank 0 first: nodes with a wanted rank by it, then those
-/// of the round before in their old order, then the others by name. Ranks have no gaps, so a wanted
-/// rank is an order and not a promise while other nodes are missing.
-std::vector<std::size_t> order_nodes(const std::vector<OrderedNode>& nodes);
+/// Indices into `nodes` of those that take part: those of the round before, then the earlier ones,
+/// at most `nodes_max`; the others are spares. The future node rank 0 comes first: nodes with a
+/// wanted rank by it, then those of the round before in their old order, then the others by name.
+/// Ranks have no gaps, so a wanted rank is an order and not a promise while other nodes are
+/// missing.
+std::vector<std::size_t> order_nodes(const std::vector<OrderedNode>& nodes, std::size_t nodes_max);
 
 }  // namespace ddprun::membership

@@ -1,5 +1,7 @@
 #include "rendezvous/membership/node_part.hpp"
 
+#include "rendezvous/membership/bounds.hpp"
+
 #include <algorithm>
 
 namespace ddprun::membership {
@@ -240,7 +242,7 @@ void NodePart::end_interrupted() {
 }
 
 void NodePart::say(NodeMessage message) {
-  actions_.emplace_back(Say{std::move(message)});
+  actions_.emplace_back(Say{within_bounds(std::move(message))});
 }
 
 void NodePart::end(Verdict verdict) {

@@ -1,20 +1,11 @@
 #include "rendezvous/membership/round_failures.hpp"
 
+#include "rendezvous/membership/bounds.hpp"
+
 #include <algorithm>
-#include <cstddef>
 #include <utility>
 
 namespace ddprun::membership {
-
-namespace {
-
-/// Enough for any report; a collective error fails a thousand ranks at once.
-constexpr std::size_t kFailuresMax = 64;
-
-/// Of the failures' records together: the verdict must fit into a message.
-constexpr std::size_t kRecordBytesMax = std::size_t{1} << 20;
-
-}  // namespace
 
 void RoundFailures::note(std::uint64_t node, const std::string& reason, Time now) {
   if (!first_time_) {
@@ -60,12 +51,8 @@ std::chrono::duration<double> RoundFailures::ran() const {
 
 std::vector<Failure> RoundFailures::in_order() const {
   std::vector<Failure> failures;
-  std::size_t record_bytes = 0;
-  for (const auto& reported : sorted()) {
-    auto& failure = failures.emplace_back(reported.failure);
-    record_bytes += failure.record.size();
-    if (record_bytes > kRecordBytesMax) failure.record.clear();
-  }
+  for (const auto& reported : sorted()) failures.push_back(reported.failure);
+  bound_failures(failures);
   return failures;
 }
 

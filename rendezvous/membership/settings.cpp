@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/node_order.hpp"
 
 #include <algorithm>
@@ -52,6 +53,14 @@ std::string number_out_of_range(const Join& join, int nodes_max) {
   return {};
 }
 
+std::string listed(std::vector<std::string> names) {
+  const auto count = names.size();
+  names.resize(std::min(count, kNamesListedMax));
+  auto text = join(names, ", ");
+  if (count > names.size()) text += " and " + std::to_string(count - names.size()) + " more";
+  return text;
+}
+
 }  // namespace
 
 std::string objection_to_version(std::uint32_t version) {
@@ -94,8 +103,8 @@ std::string describe_waiting(std::vector<std::string> present, std::vector<std::
   const int count = static_cast<int>(present.size());
   auto text = counted_nodes(count) + " of at least " + std::to_string(nodes_min) +
               (count == 1 ? " is here" : " are here");
-  if (!present.empty()) text += " (" + join(present, ", ") + ")";
-  if (!last_round.empty()) text += ", missing since the last round: " + join(last_round, ", ");
+  if (!present.empty()) text += " (" + listed(std::move(present)) + ")";
+  if (!last_round.empty()) text += ", missing since the last round: " + listed(last_round);
   return text;
 }
 

@@ -160,6 +160,8 @@ TEST_SUITE("membership codec") {
                                             {.previous_rank = 0, .name = "node9"},
                                             {.wanted_rank = 1, .name = "node30"},
                                             {.wanted_rank = 0, .name = "node40"}};
-    CHECK(order_nodes(nodes) == std::vector<std::size_t>{5, 4, 3, 2, 1, 0});
+    CHECK(order_nodes(nodes, 6) == std::vector<std::size_t>{5, 4, 3, 2, 1, 0});
+    // With fewer places: those of the round before, then the earlier ones.
+    CHECK(order_nodes(nodes, 3) == std::vector<std::size_t>{3, 2, 0});
   }
 }

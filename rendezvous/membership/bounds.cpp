@@ -1,0 +1,67 @@
+#include "rendezvous/membership/bounds.hpp"
+
+#include "rendezvous/membership/codec.hpp"
+#include "rendezvous/membership/settings.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace ddprun::membership {
+
+namespace {
+
+// Numbers and lengths of one failure, and of one node of a round.
+constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 3 * 4;
+constexpr std::size_t kPlaceFieldsBytes = 3 * 4;
+// A verdict's reason is a node's with some words around it.
+static_assert(2 * kReasonBytesMax + kRecordBytesMax +
+                  kFailuresMax * (kFailureFieldsBytes + kDescriptionBytesMax + kNameBytesMax) <=
+              kMessageBytesMax / 2);
+static_assert(kRoundNodesMax * (kPlaceFieldsBytes + 2 * kNameBytesMax) + 100 <= kMessageBytesMax);
+
+/// Not in the middle of a character.
+void cut(std::string& text, std::size_t bytes_max) {
+  constexpr std::string_view kRest = "...";
+  if (text.size() <= bytes_max) return;
+  auto end = bytes_max - kRest.size();
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  text += kRest;
+}
+
+void bound(WorkersFailing& failing) {
+  cut(failing.reason, kReasonBytesMax);
+}
+
+void bound(WorkersEnded& ended) {
+  cut(ended.not_started, kReasonBytesMax);
+  bound_failures(ended.failures);
+}
+
+void bound(Leave& leave) {
+  cut(leave.reason, kReasonBytesMax);
+}
+
+/// A join with too long texts is refused.
+void bound(Join&) {}
+void bound(Heartbeat&) {}
+
+}  // namespace
+
+NodeMessage within_bounds(NodeMessage message) {
+  std::visit([](auto& value) { bound(value); }, message);
+  return message;
+}
+
+void bound_failures(std::vector<Failure>& failures) {
+  failures.resize(std::min(failures.size(), kFailuresMax));
+  std::size_t record_bytes = 0;
+  for (auto& failure : failures) {
+    cut(failure.description, kDescriptionBytesMax);
+    cut(failure.node, kNameBytesMax);
+    if (record_bytes + failure.record.size() > kRecordBytesMax) failure.record.clear();
+    record_bytes += failure.record.size();
+  }
+}
+
+}  // namespace ddprun::membership

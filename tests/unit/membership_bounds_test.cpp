@@ -1,0 +1,109 @@
+// Whatever nodes say, what is told of it fits into a message.
+#include "rendezvous/membership/bounds.hpp"
+#include "rendezvous/membership/codec.hpp"
+#include "rendezvous/membership/node_part.hpp"
+#include "tests/support/membership_talk.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ddprun::membership;
+using ddprun::test::Talk;
+
+namespace {
+
+const std::string kEndless(5 << 20, 'x');
+
+Failure endless_failure() {
+  return {.ran_seconds = 60, .description = kEndless, .node = kEndless, .record = kEndless};
+}
+
+std::size_t bytes_of(const auto& message) {
+  std::string bytes;
+  append_message(bytes, message);
+  return bytes.size() - sizeof(std::uint32_t);
+}
+
+/// Of all that was told by the last event.
+template <typename... Messages>
+std::size_t longest_of(const Talk& talk, NodeId node) {
+  std::size_t longest = 0;
+  const auto measure = [&](const auto& messages) {
+    for (const auto& message : messages)
+      longest = std::max(longest, bytes_of(CoordinatorMessage(message)));
+  };
+  (measure(talk.told<Messages>(node)), ...);
+  return longest;
+}
+
+}  // namespace
+
+TEST_SUITE("membership bounds") {
+  TEST_CASE("a node's own words are cut before they are sent") {
+    for (const auto& message :
+         {NodeMessage(WorkersFailing{.reason = kEndless}), NodeMessage(Leave{.reason = kEndless}),
+          NodeMessage(WorkersEnded{.not_started = kEndless,
+          .failures = std::vector(10, endless_failure())})}) {
+      CHECK(bytes_of(within_bounds(message)) <= kMessageBytesMax / 2);
+    }
+    NodePart part(Join{}, Settings{}, Talk::at(0));
+    part.start(Talk::at(0));
+    part.apply(Connected{}, Talk::at(0));
+    part.apply(CoordinatorSays{Welcome{}}, Talk::at(0));
+    part.apply(CoordinatorSays{RoundFormed{.nodes = {{.role = "default"}}}}, Talk::at(0));
+    const auto actions = part.apply(OwnWorkersEnded{.failures = {endless_failure()}}, Talk::at(1));
+    REQUIRE(actions.size() == 1);
+    CHECK(bytes_of(std::get<Say>(actions[0]).message) < 3000);
+  }
+
+  TEST_CASE("a cut text says so, and ends with a whole character") {
+    const std::string umlauts = "\xc3\xa4\xc3\xb6\xc3\xbc";
+    std::string text;
+    while (text.size() <= kReasonBytesMax) text += umlauts;
+    const auto cut = std::get<Leave>(within_bounds(Leave{.reason = text})).reason;
+    CHECK(cut.size() > kReasonBytesMax - 3);
+    CHECK(cut.size() <= kReasonBytesMax);
+    CHECK(cut.ends_with("..."));
+    CHECK((static_cast<unsigned char>(cut[cut.size() - 4]) & 0xC0) == 0x80);
+    CHECK(std::get<Leave>(within_bounds(Leave{.reason = "short"})).reason == "short");
+  }
+
+  TEST_CASE("records are kept as far as they fit, the first ones first") {
+    std::vector<Failure> failures(kFailuresMax + 1);
+    for (auto& failure : failures) failure.record = std::string(kRecordBytesMax / 4, 'r');
+    bound_failures(failures);
+    REQUIRE(failures.size() == kFailuresMax);
+    CHECK_FALSE(failures[3].record.empty());
+    CHECK(failures[4].record.empty());
+  }
+
+  TEST_CASE("a verdict over many nodes with much to say fits into a message") {
+    constexpr int kNodes = 20;
+    Settings settings{.run_id = "run", .nodes_min = kNodes, .nodes_max = kNodes};
+    Talk talk(settings);
+    for (NodeId node = 1; node <= kNodes; ++node) talk.join(node, std::to_string(node), 0);
+    talk.say(1, WorkersFailing{0, kEndless}, 1);
+    CHECK(longest_of<StopWorkers>(talk, 2) > 1000);
+    CHECK(longest_of<StopWorkers>(talk, 2) <= kMessageBytesMax);
+    for (NodeId node = 1; node <= kNodes; ++node) {
+      const std::vector failures(5, endless_failure());
+      talk.say(node, WorkersEnded{.round = 0, .failures = failures}, 2);
+    }
+    REQUIRE(talk.told<Finish>(1).size() == 1);
+    CHECK(talk.told<Finish>(1)[0].verdict.failures.size() == kFailuresMax);
+    CHECK(longest_of<Finish>(talk, 1) <= kMessageBytesMax);
+  }
+
+  TEST_CASE("a round of the most nodes with the longest names fits into a message") {
+    const std::string name(kNameBytesMax, 'n');
+    const RoundFormed formed{.nodes = std::vector(kRoundNodesMax, NodePlace{name, name, 1})};
+    CHECK(bytes_of(CoordinatorMessage(formed)) <= kMessageBytesMax);
+  }
+
+  TEST_CASE("names beyond a number are counted, not listed") {
+    const std::vector<std::string> names(kNamesListedMax + 7, std::string(kNameBytesMax, 'n'));
+    const auto text = describe_waiting(names, {}, 100);
+    CHECK(text.ends_with("n and 7 more)"));
+  }
+}
