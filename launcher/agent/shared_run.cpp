@@ -57,6 +57,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (!has_host) co_return make_finished(interrupted(), plan_);
     on_start(plan_.store_port);
     if (!host_->note().empty()) tell(Note{host_->note()});
+    asio::co_spawn(surroundings_.executor, watch_host(shared_from_this()), fail_with_failure());
     part_.emplace(make_join(plan_, host_->is_here()), nodes_.settings, now());
     if (stop_signal_ != 0) {
       leave(stop_signal_);
@@ -187,9 +188,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   void act(const StartWorkers& start) {
     asio::co_spawn(surroundings_.executor, live(shared_from_this(), start.round),
-                   [self = shared_from_this()](const std::exception_ptr& failure) {
-                     if (failure) self->fail(failure);
-                   });
+                   fail_with_failure());
   }
 
   void act(const EndWorkers& end) {
@@ -209,6 +208,18 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   void act(const EndRun& end) {
     verdict_ = end.verdict;
     ended_.cancel();
+  }
+
+  std::function<void(std::exception_ptr)> fail_with_failure() {
+    return [self = shared_from_this()](const std::exception_ptr& failure) {
+      if (failure) self->fail(failure);
+    };
+  }
+
+  /// A coordinator that cannot go on ends this agent, too, and tells why.
+  static asio::awaitable<void> watch_host(std::shared_ptr<Impl> self) {
+    co_await self->host_->wait_until_over();
+    if (self->host_ && self->host_->failure()) std::rethrow_exception(self->host_->failure());
   }
 
   void fail(const std::exception_ptr& failure) {

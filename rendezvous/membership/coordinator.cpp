@@ -6,13 +6,13 @@
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <bit>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <unistd.h>
 #include <utility>
 
@@ -40,8 +40,7 @@ std::size_t newcomers_max(const Settings& settings) {
 class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::any_io_executor executor, Settings settings, const security::Secret* secret,
-       Office office,
-       std::function<void()> clear_store, Log log)
+       Office office, std::function<void()> clear_store, Log log)
       : executor_(std::move(executor)),
         secret_(secret),
         handshake_timeout_(settings.handshake_timeout),
@@ -61,6 +60,10 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void admit(int fd, std::string_view bytes) {
+    if (is_stopped_) {
+      ::close(fd);
+      return;
+    }
     if (sessions_.size() >= kConnectionsMax) {
       ::close(fd);
       return warn(counts_.over_connections,
@@ -72,16 +75,18 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     sessions_.emplace(id, session);
     expect(id, strangers_, *session, handshake_timeout_);
     asio::co_spawn(executor_, serve(shared_from_this(), id, session, std::string(bytes)),
-                   asio::detached);
+                   fail_with(shared_from_this()));
   }
 
   void resign(const std::string& reason) { apply(HostLeaves{reason}); }
 
   bool has_nodes() const { return coordination_.has_nodes(); }
 
-  asio::awaitable<void> wait_until_over() {
-    if (!is_over()) co_await over_.async_wait(kAwait);
+  static asio::awaitable<void> wait_until_over(std::shared_ptr<Impl> self) {
+    if (!self->is_over() && !self->failure_) co_await self->over_.async_wait(kAwait);
   }
+
+  const std::exception_ptr& failure() const { return failure_; }
 
   void stop() {
     is_stopped_ = true;
@@ -227,12 +232,29 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
 
   bool is_over() const { return coordination_.is_over() && !is_keeping_ && delayed_.empty(); }
 
+  static std::function<void(std::exception_ptr)> fail_with(std::shared_ptr<Impl> self) {
+    return [self](const std::exception_ptr& failure) {
+      if (failure) self->fail(failure);
+    };
+  }
+
+  /// Nobody knows what has been decided and not been done, so nothing is decided any more: the
+  /// nodes lose their connections, and whoever waits for the end looks at the cause.
+  void fail(const std::exception_ptr& failure) {
+    failure_ = failure;
+    stop();
+  }
+
   void apply(const CoordinatorEvent& event) {
     if (is_stopped_ || (office_.is_held && !office_.is_held())) return;
-    for (auto& action : coordination_.apply(event, Deadline::Clock::now())) {
-      perform(std::move(action));
+    try {
+      for (auto& action : coordination_.apply(event, Deadline::Clock::now())) {
+        perform(std::move(action));
+      }
+      plan_wake();
+    } catch (...) {
+      return fail(std::current_exception());
     }
-    plan_wake();
     if (is_over()) over_.cancel();
   }
 
@@ -253,7 +275,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   void act(const KeepRecord& record) {
     if (!office_.keep) return;
     is_keeping_ = true;
-    asio::co_spawn(executor_, keep(shared_from_this(), record), asio::detached);
+    asio::co_spawn(executor_, keep(shared_from_this(), record), fail_with(shared_from_this()));
   }
 
   static asio::awaitable<void> keep(std::shared_ptr<Impl> self, KeepRecord record) {
@@ -311,6 +333,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   const Office office_;
   bool is_keeping_ = false;  ///< a record is being written down
   bool is_stopped_ = false;
+  std::exception_ptr failure_;
   std::deque<CoordinatorAction> delayed_;
   std::function<void()> clear_store_;
   Log log_;
@@ -325,8 +348,7 @@ Coordinator::Coordinator(asio::any_io_executor executor, Settings settings,
                          const security::Secret* secret, Office office,
                          std::function<void()> clear_store, Log log)
     : impl_(std::make_shared<Impl>(std::move(executor), std::move(settings), secret,
-                                   std::move(office),
-                                   std::move(clear_store), std::move(log))) {
+                                   std::move(office), std::move(clear_store), std::move(log))) {
   impl_->start();
 }
 
@@ -346,8 +368,12 @@ bool Coordinator::has_nodes() const {
   return impl_->has_nodes();
 }
 
+std::exception_ptr Coordinator::failure() const {
+  return impl_->failure();
+}
+
 asio::awaitable<void> Coordinator::wait_until_over() {
-  return impl_->wait_until_over();
+  return Impl::wait_until_over(impl_);
 }
 
 }  // namespace ddprun::membership

@@ -11,6 +11,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,8 +49,12 @@ class Coordinator {
   void resign(const std::string& reason);
 
   /// Returns when the run has its verdict and the agents have taken leave, or had time to; or when
-  /// no node has workers after resign().
+  /// no node has workers after resign(); or when it has failed.
   boost::asio::awaitable<void> wait_until_over();
+
+  /// Why it cannot go on (a lack of memory, say): all connections have been closed, and no more are
+  /// taken. Nothing: it can.
+  std::exception_ptr failure() const;
 
   /// Whether nodes are connected that go on with the run.
   bool has_nodes() const;

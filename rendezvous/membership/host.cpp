@@ -117,6 +117,10 @@ asio::awaitable<void> Host::wait_until_over() {
   if (is_here()) co_await parts_->coordinator->wait_until_over();
 }
 
+std::exception_ptr Host::failure() const {
+  return is_here() ? parts_->coordinator->failure() : nullptr;
+}
+
 asio::awaitable<Host> choose_host(asio::any_io_executor executor, HostChoice choice, Log log) {
   auto parts = std::make_unique<Host::Parts>();
   parts->endpoint = choice.endpoint;

@@ -10,6 +10,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,9 @@ class Host {
 
   /// Returns when all nodes have heard how the run ended; at once if it is hosted elsewhere.
   boost::asio::awaitable<void> wait_until_over();
+
+  /// Why the coordinator here has ended before that; nothing: it has not.
+  std::exception_ptr failure() const;
 
  private:
   friend boost::asio::awaitable<Host> choose_host(boost::asio::any_io_executor, HostChoice, Log);

@@ -6,12 +6,15 @@
 #include "rendezvous/store/store_server.hpp"
 #include "tests/support/raw_client.hpp"
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <doctest/doctest.h>
 
 #include <future>
+#include <new>
 #include <thread>
 
 using namespace ddprun;
@@ -28,11 +31,12 @@ Settings settings_of_pair() {
 /// Coordinator and store at one port, on a thread of their own.
 class Rendezvous {
  public:
-  explicit Rendezvous(const Settings& settings = settings_of_pair())
+  explicit Rendezvous(
+      const Settings& settings = settings_of_pair(), std::function<void()> clear_store = [] {})
       : work_(context_.get_executor()),
         store_(std::make_unique<StoreServer>(context_.get_executor(), store_options())),
         coordinator_(std::make_unique<Coordinator>(
-            context_.get_executor(), settings, nullptr, Office{}, [] {},
+            context_.get_executor(), settings, nullptr, Office{}, std::move(clear_store),
             [this](LogLevel, std::string_view line) { warnings_.emplace_back(line); })) {
     store_->start();
     endpoint_ = store_->endpoint();
@@ -49,6 +53,17 @@ class Rendezvous {
   }
 
   RawClient connect() const { return RawClient(endpoint_); }
+
+  /// Waits for the coordinator's end; why it has failed.
+  std::exception_ptr await_end() {
+    std::promise<std::exception_ptr> ended;
+    const auto wait = [&]() -> boost::asio::awaitable<void> {
+      co_await coordinator_->wait_until_over();
+      ended.set_value(coordinator_->failure());
+    };
+    boost::asio::co_spawn(context_, wait, boost::asio::detached);
+    return ended.get_future().get();
+  }
 
   std::vector<std::string> warnings() {
     std::vector<std::string> copy;
@@ -226,6 +241,25 @@ TEST_SUITE("coordinator") {
     CHECK(hears<Welcome>(silent));
     CHECK(silent.is_closed_by_server());
     form_a_round(rendezvous);
+  }
+
+  TEST_CASE(
+      "a coordinator that cannot carry out what it has decided lets go of all, and says why") {
+    Rendezvous rendezvous(settings_of_pair(), [] { throw std::bad_alloc(); });
+    const auto first = rendezvous.connect();
+    const auto second = rendezvous.connect();
+    first.send(kOpening + bytes_of(join_as("a")));
+    REQUIRE(hears<Welcome>(first));
+    second.send(kOpening + bytes_of(join_as("b")));
+    const auto failure = rendezvous.await_end();
+    REQUIRE(failure);
+    CHECK_THROWS_AS(std::rethrow_exception(failure), std::bad_alloc);
+    CHECK(first.is_closed_by_server());
+    while (hear(second)) continue;
+    CHECK(second.is_closed_by_server());
+    const auto third = rendezvous.connect();
+    third.send(greeting());
+    CHECK(third.is_closed_by_server());
   }
 
   TEST_CASE("a node that does not read is cut off, and the others go on") {
