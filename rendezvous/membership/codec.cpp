@@ -48,7 +48,7 @@ auto fields(M& m) {
   } else if constexpr (is<NodePlace>(static_cast<M*>(nullptr))) {
     return std::tie(m.name, m.role, m.local_world_size);
   } else if constexpr (is<RoundFormed>(static_cast<M*>(nullptr))) {
-    return std::tie(m.round, m.restarts_used, m.nodes, m.node_rank);
+    return std::tie(m.round, m.restarts_used, m.nodes, m.node_rank, m.store_port);
   } else if constexpr (is<Verdict>(static_cast<M*>(nullptr))) {
     return std::tie(m.result, m.rounds, m.reason, m.signal, m.failures);
   } else if constexpr (is<Finish>(static_cast<M*>(nullptr))) {

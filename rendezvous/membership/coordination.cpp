@@ -248,7 +248,8 @@ void Coordination::form_round() {
   }
   for (auto& [id, member] : members_) member.node_rank = -1;
   highest_round_ = round_ = std::max(round_, highest_round_) + 1;
-  RoundFormed formed{.round = round_, .restarts_used = history_.restarts};
+  RoundFormed formed{
+      .round = round_, .restarts_used = history_.restarts, .store_port = settings_.store_port};
   std::vector<NodeId> by_rank;
   const auto nodes_max = std::min(static_cast<std::size_t>(settings_.nodes_max), kRoundNodesMax);
   for (const auto i : order_nodes(nodes, nodes_max)) {

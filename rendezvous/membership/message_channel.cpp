@@ -1,6 +1,7 @@
 #include "rendezvous/membership/message_channel.hpp"
 
 #include "rendezvous/base/with_deadline.hpp"
+#include "rendezvous/store/socket_address.hpp"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -27,32 +28,15 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 16 * 1024;
 constexpr auto kFlushTimeout = std::chrono::seconds(1);
 
-tcp protocol_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
-}
-
-/// An IPv4 peer of a socket for both families is shown as what it is.
-std::string text_of(const asio::ip::address& address) {
-  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
-    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
-  }
-  return address.to_string();
-}
-
 }  // namespace
 
 struct MessageChannel::State {
-  State(const asio::any_io_executor& executor, int fd) : socket(executor, protocol_of(fd), fd) {
+  State(const asio::any_io_executor& executor, int fd)
+      : socket(executor, is_ipv6(fd) ? tcp::v6() : tcp::v4(), fd),
+        local_address(ddprun::local_address(fd)),
+        peer_address(ddprun::peer_address(fd)) {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    boost::system::error_code error;
-    const auto local = socket.local_endpoint(error);
-    if (!error) local_address = text_of(local.address());
-    const auto peer = socket.remote_endpoint(error);
-    if (!error) peer_address = text_of(peer.address());
   }
 
   /// What has come; empty if the connection has ended, nothing if there is nothing yet.

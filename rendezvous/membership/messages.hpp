@@ -132,6 +132,7 @@ struct RoundFormed {
   int restarts_used = 0;
   std::vector<NodePlace> nodes{};  ///< by node rank
   int node_rank = 0;               ///< the receiver's
+  std::uint16_t store_port = 0;    ///< of the workers' store, beside the coordinator
 
   bool operator==(const RoundFormed&) const = default;
 };

@@ -19,6 +19,9 @@ struct Settings {
   std::string run_id;
   std::string config_hash{};  ///< of the configuration file that all nodes must have; empty: none
   std::string config_text{};  ///< that file
+  /// Of the workers' store; 0: in a run with a secret the kernel chooses it, in an open one it is
+  /// that of the rendezvous.
+  std::uint16_t store_port = 0;
   int nodes_min = 1;
   int nodes_max = 1;
   RestartSettings restarts{};

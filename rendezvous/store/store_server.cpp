@@ -1,7 +1,8 @@
 #include "rendezvous/store/store_server.hpp"
 
 #include "rendezvous/base/endpoint.hpp"
-#include "rendezvous/store/listener.hpp"
+#include "rendezvous/store/acceptor.hpp"
+#include "rendezvous/store/socket_address.hpp"
 #include "rendezvous/store/store_table.hpp"
 #include "rendezvous/wire/request_parser.hpp"
 
@@ -10,16 +11,13 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <system_error>
 #include <tuple>
 #include <unistd.h>
 #include <unordered_map>
@@ -43,15 +41,11 @@ constexpr std::size_t kFirstReadBytes = 1024;
 /// enough for the others not to wait.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
-/// Time to wait when there is no descriptor or memory for another connection: nothing else tells
-/// that there is one again.
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);
-
 /// Each client's connection. The coroutine that serves it and the server share it: either may be
 /// the first to find that it is over.
 struct Session {
-  Session(const asio::any_io_executor& executor, const tcp& protocol, int fd, ClientId client)
-      : socket(executor, protocol, fd), id(client) {}
+  Session(const asio::any_io_executor& executor, int fd, ClientId client)
+      : socket(executor, is_ipv6(fd) ? tcp::v6() : tcp::v4(), fd), id(client) {}
 
   tcp::socket socket;
   ClientId id;
@@ -81,31 +75,23 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   Impl(asio::any_io_executor executor, StoreServerOptions options)
       : executor_(std::move(executor)),
         options_(std::move(options)),
-        endpoint_{.host = options_.address, .port = options_.port},
         table_(options_.limits),
-        acceptor_(executor_) {
-    const Listener listener = open_listener(endpoint_);
-    protocol_ = listener.family == AF_INET6 ? tcp::v6() : tcp::v4();
-    endpoint_.port = listener.port;
-    acceptor_.assign(protocol_, listener.fd);
-  }
+        acceptor_(
+            executor_, {.host = options_.address, .port = options_.port},
+            [this](int fd) { admit(fd); },
+            [this](const std::string& what) { warn(counts_.accept_failures, what); }) {}
 
-  const StoreEndpoint& endpoint() const { return endpoint_; }
+  const StoreEndpoint& endpoint() const { return acceptor_.endpoint(); }
 
-  void start() { asio::co_spawn(executor_, accept_clients(shared_from_this()), asio::detached); }
+  void start() { acceptor_.start(); }
 
   void new_attempt() {
-    while (acceptor_.is_open()) {
-      const int fd = accept_one();
-      if (fd < 0) break;
-      ::close(fd);
-    }
+    acceptor_.drop_waiting();
     close_all();
   }
 
   void stop() {
-    boost::system::error_code ignored;
-    acceptor_.close(ignored);
+    acceptor_.close();
     close_all();
   }
 
@@ -121,13 +107,8 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
  private:
   using SessionPointer = std::shared_ptr<Session>;
 
-  static asio::awaitable<void> accept_clients(std::shared_ptr<Impl> self);
   static asio::awaitable<void> serve(std::shared_ptr<Impl> self, SessionPointer session);
 
-  bool accept_waiting();
-  int accept_one() {
-    return ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  }
   void admit(int fd);
 
   void take(Session& session, std::string_view input);
@@ -146,52 +127,14 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
 
   asio::any_io_executor executor_;
   StoreServerOptions options_;
-  StoreEndpoint endpoint_;
   StoreTable table_;
-  tcp protocol_ = tcp::v4();
-  tcp::acceptor acceptor_;
+  Acceptor acceptor_;
   std::unordered_map<ClientId, SessionPointer> sessions_;
   std::size_t session_bytes_ = 0;  ///< half-received requests and unread replies
   std::vector<ClientId> replied_;  ///< clients that got a reply since the last write, with repeats
   StoreServerStats counts_;
   std::array<char, kReadBytes> buffer_;  ///< of read_more()
 };
-
-asio::awaitable<void> StoreServer::Impl::accept_clients(std::shared_ptr<Impl> self) {
-  asio::steady_timer pause(self->executor_);
-  while (self->acceptor_.is_open()) {
-    co_await self->acceptor_.async_wait(tcp::acceptor::wait_read, kAwait);
-    if (!self->acceptor_.is_open()) break;
-    if (self->accept_waiting()) continue;
-    pause.expires_after(kAcceptPause);
-    co_await pause.async_wait(kAwait);
-  }
-}
-
-/// False if the operating system has no room for another connection now.
-bool StoreServer::Impl::accept_waiting() {
-  while (true) {
-    const int fd = accept_one();
-    if (fd >= 0) {
-      admit(fd);
-      continue;
-    }
-    switch (errno) {
-      case EAGAIN:
-        return true;
-      case EMFILE:
-      case ENFILE:
-      case ENOBUFS:
-      case ENOMEM:
-        warn(counts_.accept_failures,
-             "cannot accept a connection: " + std::generic_category().message(errno) +
-                 " (see ulimit -n); trying again");
-        return false;
-      default:  // the connection broke while it waited
-        break;
-    }
-  }
-}
 
 void StoreServer::Impl::admit(int fd) {
   if (sessions_.size() >= options_.limits.connections_max) {
@@ -200,9 +143,17 @@ void StoreServer::Impl::admit(int fd) {
                 "refused a connection: there are " + std::to_string(sessions_.size()) +
                     " (at most " + std::to_string(options_.limits.connections_max) + ")");
   }
+  if (options_.admits) {
+    const auto peer = peer_address(fd);
+    if (!options_.admits(peer)) {
+      ::close(fd);
+      return warn(counts_.strangers,
+                  "refused a connection from " + peer + ", where no node of the run is");
+    }
+  }
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  auto session = std::make_shared<Session>(executor_, protocol_, fd, ++counts_.accepted);
+  auto session = std::make_shared<Session>(executor_, fd, ++counts_.accepted);
   sessions_.emplace(session->id, session);
   asio::co_spawn(executor_, serve(shared_from_this(), std::move(session)), asio::detached);
 }
@@ -366,7 +317,8 @@ void StoreServer::Impl::warn(std::uint64_t& count, const std::string& what) {
   // Once for each power of two, so that nobody can fill a disk with them.
   if (!std::has_single_bit(++count)) return;
   const std::string times = count == 1 ? "" : " (number " + std::to_string(count) + " of its kind)";
-  write_log(options_.log, LogLevel::warn, "store at " + to_string(endpoint_) + ": " + what + times);
+  write_log(options_.log, LogLevel::warn,
+            "store at " + to_string(endpoint()) + ": " + what + times);
 }
 
 StoreServer::StoreServer(asio::any_io_executor executor, StoreServerOptions options)

@@ -4,7 +4,7 @@
 //
 // A peer that sends nonsense, half a request or too much loses its own connection at worst; nobody
 // else notices. The store asks nobody for a password: bind it to an address that only the workers
-// can reach.
+// can reach, or let it serve their addresses alone.
 #pragma once
 
 #include "rendezvous/store/store_limits.hpp"
@@ -34,6 +34,9 @@ struct StoreServerOptions {
   /// a port. No request of any dialect may begin like it. Empty: there is no other protocol.
   std::string other_greeting{};
   std::function<void(int fd, std::string_view bytes)> hand_over{};
+
+  /// Whether a client at this address, numeric and without a port, is served; empty: each is.
+  std::function<bool(const std::string& address)> admits{};
 };
 
 /// What the server holds now, and how often it had to refuse somebody since it was made.
@@ -47,6 +50,7 @@ struct StoreServerStats {
   std::uint64_t refused = 0;           ///< connections closed for a request that cannot be done
   std::uint64_t slow_readers = 0;      ///< connections closed because replies were not read
   std::uint64_t over_connections = 0;  ///< connections closed at once because there were too many
+  std::uint64_t strangers = 0;         ///< connections closed at once because of their address
   std::uint64_t accept_failures = 0;   ///< the operating system could not give a connection
 };
 

@@ -1,0 +1,122 @@
+#include "rendezvous/store/acceptor.hpp"
+
+#include "rendezvous/store/listener.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <cerrno>
+#include <chrono>
+#include <sys/socket.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+namespace {
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+/// Time to wait when there is no descriptor or memory for another connection: nothing else tells
+/// that there is one again.
+constexpr auto kPause = std::chrono::milliseconds(100);
+
+}  // namespace
+
+struct Acceptor::State {
+  State(const asio::any_io_executor& executor, const StoreEndpoint& wanted, Take take_connection,
+        Complain complain_of)
+      : endpoint(wanted),
+        socket(executor),
+        take(std::move(take_connection)),
+        complain(std::move(complain_of)) {
+    const Listener listener = open_listener(endpoint);
+    endpoint.port = listener.port;
+    socket.assign(listener.family == AF_INET6 ? tcp::v6() : tcp::v4(), listener.fd);
+  }
+
+  int accept_one() {
+    return ::accept4(socket.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  }
+
+  /// False if the operating system has no room for another connection now.
+  bool accept_waiting() {
+    while (socket.is_open()) {
+      const int fd = accept_one();
+      if (fd >= 0) {
+        take(fd);
+        continue;
+      }
+      switch (errno) {
+        case EAGAIN:
+          return true;
+        case EMFILE:
+        case ENFILE:
+        case ENOBUFS:
+        case ENOMEM:
+          complain("cannot accept a connection: " + std::generic_category().message(errno) +
+                   " (see ulimit -n); trying again");
+          return false;
+        default:  // the connection broke while it waited
+          break;
+      }
+    }
+    return true;
+  }
+
+  static asio::awaitable<void> accept_all(std::shared_ptr<State> self) {
+    asio::steady_timer pause(self->socket.get_executor());
+    while (self->socket.is_open()) {
+      co_await self->socket.async_wait(tcp::acceptor::wait_read, kAwait);
+      if (!self->socket.is_open()) break;
+      if (self->accept_waiting()) continue;
+      pause.expires_after(kPause);
+      co_await pause.async_wait(kAwait);
+    }
+  }
+
+  StoreEndpoint endpoint;
+  tcp::acceptor socket;
+  Take take;
+  Complain complain;
+};
+
+Acceptor::Acceptor(asio::any_io_executor executor, const StoreEndpoint& endpoint, Take take,
+                   Complain complain)
+    : state_(std::make_shared<State>(executor, endpoint, std::move(take), std::move(complain))) {}
+
+Acceptor::~Acceptor() {
+  close();
+}
+
+const StoreEndpoint& Acceptor::endpoint() const {
+  return state_->endpoint;
+}
+
+void Acceptor::start() {
+  asio::co_spawn(state_->socket.get_executor(), State::accept_all(state_), asio::detached);
+}
+
+void Acceptor::drop_waiting() {
+  while (state_->socket.is_open()) {
+    const int fd = state_->accept_one();
+    if (fd < 0) break;
+    ::close(fd);
+  }
+}
+
+void Acceptor::close() {
+  boost::system::error_code ignored;
+  state_->socket.close(ignored);
+}
+
+}  // namespace ddprun
