@@ -80,7 +80,7 @@ RandomCalls::Pending RandomCalls::call() {
     pending = reduction(inputs, type);
   } else if (kind < 8) {
     pending = movement(inputs, type);
-  } else if (kind == 8 && on_nodes_.empty()) {
+  } else if (kind == 8) {
     const auto previous = (static_cast<std::size_t>(group_.rank()) + size - 1) % size;
     pending = ring(inputs[static_cast<std::size_t>(group_.rank())], inputs[previous], type);
   } else {

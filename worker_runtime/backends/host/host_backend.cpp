@@ -91,21 +91,31 @@ std::unique_ptr<Backend> create_on_nodes(const WorkerEnv& env, const GroupOption
   auto page = attach_control_page(env);
   Store store = Store::connect(env.store(), deadline);
   tcp::Listening listening = tcp::listen_for_peers(store.local_address());
-  auto meeting = host::meet_nodes(store, key, env, listening.address, deadline);
+  tcp::Listening for_messages = tcp::listen_for_peers(store.local_address());
+  auto meeting = host::meet_nodes(store, key, env,
+                                  {.node = env.node_rank,
+                                   .local_world_size = env.local_world_size,
+                                   .address = listening.address,
+                                   .message_port = for_messages.address.port},
+                                  deadline);
   host::NodesOptions nodes{.layout = layout_of(meeting.workers),
                            .mesh = {.rank = env.rank, .token = meeting.token, .peers = {}},
+                           .messages = {.rank = env.rank, .token = meeting.token, .peers = {}},
                            .failure_key = meeting.prefix + "/failure",
                            .presence_key = presence_key(meeting, env.rank)};
-  for (auto& worker : meeting.workers) nodes.mesh.peers.push_back(std::move(worker.address));
+  for (const auto& worker : meeting.workers) {
+    nodes.mesh.peers.push_back(worker.address);
+    nodes.messages.peers.push_back({worker.address.addresses, worker.message_port});
+  }
   const int number = nodes.layout.node_of(env.rank);
   const Node node{.first = nodes.layout.first_rank(number),
                   .ranks = nodes.layout.ranks_on(number),
                   .key = meeting.prefix + "/node" + std::to_string(number)};
   auto region =
       std::make_shared<const Region>(get_region(store, node, env.rank, options, deadline));
-  return std::make_unique<host::NodesBackend>(std::move(region), std::move(nodes),
-                                              std::move(listening.socket), std::move(store),
-                                              std::move(page));
+  return std::make_unique<host::NodesBackend>(
+      std::move(region), std::move(nodes), std::move(listening.socket),
+      std::move(for_messages.socket), std::move(store), std::move(page));
 }
 
 }  // namespace

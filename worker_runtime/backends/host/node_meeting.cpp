@@ -55,9 +55,9 @@ std::string agree_on_token(Store& store, const std::string& key, int rank, Deadl
 }  // namespace
 
 std::string encode(const Presence& presence) {
-  std::string text = std::to_string(presence.node) + " " +
-                     std::to_string(presence.local_world_size) + " " +
-                     std::to_string(presence.address.port);
+  std::string text =
+      std::to_string(presence.node) + " " + std::to_string(presence.local_world_size) + " " +
+      std::to_string(presence.address.port) + " " + std::to_string(presence.message_port);
   for (const auto& address : presence.address.addresses) text += " " + address;
   return text;
 }
@@ -65,8 +65,9 @@ std::string encode(const Presence& presence) {
 Presence decode_presence(const std::string& text) {
   std::istringstream stream(text);
   Presence presence;
-  stream >> presence.node >> presence.local_world_size >> presence.address.port;
-  if (!stream || presence.local_world_size < 1 || presence.address.port == 0)
+  stream >> presence.node >> presence.local_world_size >> presence.address.port >>
+      presence.message_port;
+  if (!stream || presence.local_world_size < 1 || presence.message_port == 0)
     throw Error(Errc::protocol, "process group: \"" + text + "\" does not say where a worker is");
   for (std::string address; stream >> address;) presence.address.addresses.push_back(address);
   return presence;
@@ -91,7 +92,7 @@ collectives::NodeLayout layout_of(const std::vector<Presence>& workers) {
 }
 
 NodeMeeting meet_nodes(Store& store, const std::string& key, const WorkerEnv& env,
-                       const tcp::PeerAddress& address, Deadline deadline) {
+                       const Presence& own, Deadline deadline) {
   NodeMeeting meeting;
   const std::string token_key = key + "/token";
   try {
@@ -99,8 +100,7 @@ NodeMeeting meet_nodes(Store& store, const std::string& key, const WorkerEnv& en
     meeting.prefix = key + "/" + meeting.token;
     std::vector<std::string> keys;
     for (int rank = 0; rank < env.world_size; ++rank) keys.push_back(presence_key(meeting, rank));
-    store.set(keys[static_cast<std::size_t>(env.rank)],
-              encode({env.node_rank, env.local_world_size, address}), deadline);
+    store.set(keys[static_cast<std::size_t>(env.rank)], encode(own), deadline);
     wait_for_all(store, keys, deadline);
     for (const auto& text : store.multi_get(keys, deadline))
       meeting.workers.push_back(decode_presence(text));

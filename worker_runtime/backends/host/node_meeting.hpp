@@ -8,6 +8,7 @@
 #include <ddprun/store.hpp>
 #include <ddprun/worker_env.hpp>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Presence {
   int node = 0;
   int local_world_size = 1;
   tcp::PeerAddress address;
+  std::uint16_t message_port = 0;  ///< at the same addresses: for send and recv
 
   bool operator==(const Presence&) const = default;
 };
@@ -36,10 +38,11 @@ struct NodeMeeting {
   std::vector<Presence> workers;
 };
 
-/// `key` is the group's. Everything but a key for each worker under `prefix` is gone from the store
-/// again when rank 0 returns, and nobody else can leave the group's construction before.
+/// What this worker says is `own`. `key` is the group's. Everything but a key for each worker under
+/// `prefix` is gone from the store again when rank 0 returns, and nobody else can leave the group's
+/// construction before.
 NodeMeeting meet_nodes(Store& store, const std::string& key, const WorkerEnv& env,
-                       const tcp::PeerAddress& address, Deadline deadline);
+                       const Presence& own, Deadline deadline);
 
 /// Where worker `rank` has left its Presence.
 std::string presence_key(const NodeMeeting& meeting, int rank);

@@ -13,11 +13,15 @@ constexpr int kScratchCount = 3;
 // The number of the step in which all meet, before the first collective.
 constexpr std::uint64_t kMeetingSequence = ~std::uint64_t{0};
 
+bool is_message(Collective collective) {
+  return collective == Collective::send || collective == Collective::recv;
+}
+
 }  // namespace
 
 NodesBackend::NodesBackend(std::shared_ptr<const shared_memory::Region> region,
-                           NodesOptions options, tcp::Socket listener, Store store,
-                           std::optional<control::ControlPage> page)
+                           NodesOptions options, tcp::Socket listener, tcp::Socket message_listener,
+                           Store store, std::optional<control::ControlPage> page)
     : layout_(std::move(options.layout)),
       rank_(options.mesh.rank),
       node_(layout_.node_of(rank_)),
@@ -25,6 +29,7 @@ NodesBackend::NodesBackend(std::shared_ptr<const shared_memory::Region> region,
              std::move(page)),
       failure_(local_.sync(), std::move(store), std::move(options.failure_key), rank_),
       mesh_(std::move(options.mesh), std::move(listener), failure_),
+      messages_(std::move(options.messages), std::move(message_listener), mesh_, failure_),
       presence_key_(std::move(options.presence_key)),
       scratch_(kScratchCount) {}
 
@@ -46,6 +51,7 @@ void NodesBackend::enter(Deadline deadline) {
 }
 
 void NodesBackend::leave() noexcept {
+  messages_.leave();
   mesh_.leave();
   local_.leave();
 }
@@ -57,6 +63,7 @@ void NodesBackend::abort(const std::string& reason) noexcept {
 
 void NodesBackend::run(const Operation& operation, Deadline deadline) {
   try {
+    if (is_message(operation.collective)) return pass_message(operation, deadline);
     local_.begin(operation, layout_.ranks(), deadline);
     const std::uint64_t number = local_.collectives() - 1;
     const shared_memory::Call whole(operation, deadline, layout_.ranks(), number);
@@ -91,7 +98,20 @@ void NodesBackend::dispatch(Call& call) {
       return barrier(call);
     case Collective::send:
     case Collective::recv:
-      throw Error(Errc::usage, "send and recv between nodes are not there yet");
+      return;  // pass_message() does these
+  }
+}
+
+void NodesBackend::pass_message(const Operation& operation, Deadline deadline) {
+  failure_.check();
+  if (layout_.node_of(operation.peer) == node_) {
+    Operation within = operation;
+    within.peer = layout_.local_rank(operation.peer);
+    local_.run(within, deadline);
+  } else if (operation.collective == Collective::send) {
+    messages_.send(operation, deadline);
+  } else {
+    messages_.recv(operation, deadline);
   }
 }
 

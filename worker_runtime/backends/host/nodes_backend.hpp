@@ -11,6 +11,7 @@
 #include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
 #include "worker_runtime/backends/tcp/exchange.hpp"
 #include "worker_runtime/backends/tcp/mesh.hpp"
+#include "worker_runtime/backends/tcp/messenger.hpp"
 #include "worker_runtime/collectives/node_layout.hpp"
 #include "worker_runtime/collectives/node_schedule.hpp"
 
@@ -30,6 +31,7 @@ inline constexpr std::size_t kOneStepBytes = 16 << 10;
 struct NodesOptions {
   collectives::NodeLayout layout;
   tcp::MeshOptions mesh;
+  tcp::MessengerOptions messages;
   std::string failure_key;   ///< in the store
   std::string presence_key;  ///< likewise; removed once all have met
 };
@@ -37,7 +39,8 @@ struct NodesOptions {
 class NodesBackend final : public Backend {
  public:
   NodesBackend(std::shared_ptr<const shared_memory::Region> region, NodesOptions options,
-               tcp::Socket listener, Store store, std::optional<control::ControlPage> page);
+               tcp::Socket listener, tcp::Socket message_listener, Store store,
+               std::optional<control::ControlPage> page);
   ~NodesBackend() override;
 
   void enter(Deadline deadline) override;
@@ -64,6 +67,7 @@ class NodesBackend final : public Backend {
   };
 
   void dispatch(Call& call);
+  void pass_message(const Operation& operation, Deadline deadline);
 
   // Reductions, in node_reductions.cpp.
   void all_reduce(Call& call);
@@ -102,6 +106,7 @@ class NodesBackend final : public Backend {
   shared_memory::SharedMemoryBackend local_;
   tcp::FirstFailure failure_;
   tcp::Mesh mesh_;
+  tcp::Messenger messages_;
   std::string presence_key_;
   std::vector<Scratch> scratch_;
 };

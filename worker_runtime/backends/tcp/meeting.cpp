@@ -34,6 +34,10 @@ bool send_hello(int fd, const Hello& hello) {
 
 }  // namespace
 
+Deadline earlier(Deadline a, Deadline b) {
+  return a.time() < b.time() ? a : b;
+}
+
 PeerMeeting::PeerMeeting(int rank, std::string token, const std::vector<PeerAddress>& peers,
                          int listener)
     : rank_(rank), token_(std::move(token)), peers_(peers), listener_(listener) {}
@@ -76,9 +80,9 @@ std::vector<pollfd> PeerMeeting::wanted() const {
   return wanted;
 }
 
-Deadline::Clock::time_point PeerMeeting::next_timeout() const {
-  auto next = Deadline::Clock::time_point::max();
-  for (const auto& stranger : strangers_) next = std::min(next, stranger.deadline.time());
+Deadline PeerMeeting::next_timeout() const {
+  auto next = Deadline::never();
+  for (const auto& stranger : strangers_) next = earlier(next, stranger.deadline);
   return next;
 }
 

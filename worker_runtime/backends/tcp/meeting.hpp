@@ -18,6 +18,8 @@ namespace ddprun::tcp {
 /// Connections that have not said who they are. Those of more wait their turn.
 inline constexpr std::size_t kStrangersMax = 64;
 
+Deadline earlier(Deadline a, Deadline b);
+
 class PeerMeeting {
  public:
   PeerMeeting(int rank, std::string token, const std::vector<PeerAddress>& peers, int listener);
@@ -27,7 +29,7 @@ class PeerMeeting {
 
   /// What to wait for, and until when at the latest to come back.
   std::vector<pollfd> wanted() const;
-  Deadline::Clock::time_point next_timeout() const;
+  Deadline next_timeout() const;
 
   /// Goes on with what is ready.
   void proceed(std::span<const pollfd> ready);

@@ -19,6 +19,7 @@ Mesh::Mesh(MeshOptions options, Socket listener, FirstFailure& failure)
       failure_(failure),
       meeting_(options_.rank, options_.token, options_.peers, listener_.fd()),
       connections_(options_.peers.size()),
+      is_closing_(options_.peers.size()),
       has_left_(options_.peers.size()) {}
 
 std::vector<int> Mesh::connect(const std::vector<int>& peers, Deadline deadline) {
@@ -40,10 +41,8 @@ std::vector<int> Mesh::connect(const std::vector<int>& peers, Deadline deadline)
     std::erase_if(missing, [&](int peer) { return connections_[index(peer)].is_open(); });
     if (missing.empty()) return {};
     std::vector<pollfd> wanted = meeting_.wanted();
-    const Deadline::Clock::time_point until = meeting_.next_timeout();
-    const bool is_first = until < deadline.time();
-    const auto left = until - Deadline::Clock::now();
-    if (!wait(wanted, is_first ? Deadline::after(left) : deadline) && !is_first) return missing;
+    const bool is_ready = wait(wanted, earlier(meeting_.next_timeout(), deadline));
+    if (!is_ready && deadline.passed()) return missing;
     meeting_.proceed(wanted);
   }
 }
@@ -56,36 +55,56 @@ void Mesh::keep(int peer, Socket socket) {
 bool Mesh::wait(std::vector<pollfd>& wanted, Deadline deadline) {
   const std::size_t count = wanted.size();
   wanted.push_back({failure_.alarm_fd(), POLLIN, 0});
-  std::vector<int> watched;
-  for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
-    if (!connections_[peer].is_open() || has_left_[peer]) continue;
-    watched.push_back(static_cast<int>(peer));
-    wanted.push_back({connections_[peer].fd(), POLLRDHUP, 0});
-  }
+  const auto others = watched();
+  wanted.insert(wanted.end(), others.begin(), others.end());
   int ready = 0;
   do {
     ready = ::poll(wanted.data(), wanted.size(), deadline.remaining_poll_milliseconds());
     if (ready < 0 && errno != EINTR) throw_system_error("process group: poll", errno);
   } while (ready < 0 || (ready == 0 && !deadline.passed()));
   if (wanted[count].revents != 0) failure_.check();
-  for (std::size_t i = 0; i < watched.size(); ++i) {
-    if (wanted[count + 1 + i].revents != 0) look_after(watched[i]);
-  }
+  look_at(std::span(wanted).subspan(count + 1));
   wanted.resize(count);
   return ready > 0;
 }
 
-/// A rank has closed its end of the connection. If it said good-bye, or has data waiting here that
-/// came before, whoever waits for it will see.
-void Mesh::look_after(int peer) {
+std::vector<pollfd> Mesh::watched() {
+  const std::lock_guard lock(mutex_);
+  std::vector<pollfd> watched;
+  for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
+    if (connections_[peer].is_open() && !is_closing_[peer])
+      watched.push_back({connections_[peer].fd(), POLLRDHUP, 0});
+  }
+  return watched;
+}
+
+void Mesh::look_at(std::span<const pollfd> ready) {
+  for (const pollfd& one : ready) {
+    if (one.revents == 0) continue;
+    for (int peer = 0; peer < static_cast<int>(connections_.size()); ++peer) {
+      int error = 0;
+      if (connections_[index(peer)].fd() == one.fd && is_gone(peer, error)) lose(peer, error);
+    }
+  }
+}
+
+/// The other side has closed its end. If it has said something that is still to be read, whoever
+/// waits for it will see.
+bool Mesh::is_gone(int peer, int& error) {
+  const std::lock_guard lock(mutex_);
   Frame frame;
   const int fd = connections_[index(peer)].fd();
   const ssize_t got = ::recv(fd, &frame, sizeof frame, MSG_PEEK | MSG_DONTWAIT);
-  if (got > 0) {
-    has_left_[index(peer)] = true;
-  } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-    lose(peer, got == 0 ? 0 : errno);
-  }
+  error = got < 0 ? errno : 0;
+  if (got <= 0) return error != EAGAIN && error != EINTR;
+  is_closing_[index(peer)] = true;
+  has_left_[index(peer)] = got == ssize_t{sizeof frame} && frame.kind == FrameKind::leave;
+  return false;
+}
+
+bool Mesh::has_left(int peer) {
+  const std::lock_guard lock(mutex_);
+  return has_left_[index(peer)];
 }
 
 void Mesh::lose(int peer, int error) {

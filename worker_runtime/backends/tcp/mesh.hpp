@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <mutex>
 #include <poll.h>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,13 @@ class Mesh {
   /// waits for.
   bool wait(std::vector<pollfd>& wanted, Deadline deadline);
 
+  /// What else to poll for while waiting for a rank: connections whose other side may go away; and
+  /// what to do with those that are ready, which fails the group if a rank has gone. Any thread.
+  std::vector<pollfd> watched();
+  void look_at(std::span<const pollfd> ready);
+  /// Whether the rank was seen to go on purpose. Any thread.
+  bool has_left(int peer);
+
   /// Fails the group because the connection to `peer` has ended with this errno, 0 for its end.
   [[noreturn]] void lose(int peer, int error);
 
@@ -54,14 +62,16 @@ class Mesh {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   [[noreturn]] void lose(int peer, const std::string& why);
   void keep(int peer, Socket socket);
-  void look_after(int peer);
+  bool is_gone(int peer, int& error);
 
   MeshOptions options_;
   Socket listener_;
   FirstFailure& failure_;
   PeerMeeting meeting_;
-  std::mutex mutex_;  ///< for changes of connections_, and for cut()
+  std::mutex mutex_;  ///< for changes of what follows, and for other threads
   std::vector<Socket> connections_;
+  /// Their other side has closed them, but first said what is still to be read: good-bye, perhaps.
+  std::vector<bool> is_closing_;
   std::vector<bool> has_left_;
 };
 

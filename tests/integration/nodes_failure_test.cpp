@@ -1,0 +1,215 @@
+// What the ranks of several nodes are told when one of them fails.
+#include "rendezvous/control/control_page.hpp"
+#include "tests/support/group_processes.hpp"
+#include "tests/support/random_calls.hpp"
+#include "tests/support/rank_processes.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Nodes = std::vector<int>;
+
+int ranks_of(const Nodes& on_nodes) {
+  return std::accumulate(on_nodes.begin(), on_nodes.end(), 0);
+}
+
+/// Tells the test that a rank has come so far, and lets the test wait for a number of them.
+struct Signpost {
+  StoreEndpoint store;
+  std::string name;
+
+  void reach() const { Store::connect(store, minute()).add(name, 1, minute()); }
+  void await(int count) const {
+    auto client = Store::connect(store, minute());
+    while (client.add(name, 0, minute()) < count) std::this_thread::yield();
+  }
+  static Deadline minute() { return Deadline::after(60s); }
+};
+
+void pass_time(std::chrono::microseconds time) {
+  for (const auto until = Deadline::after(time); !until.passed();) std::this_thread::yield();
+}
+
+}  // namespace
+
+TEST_SUITE("nodes failure") {
+  TEST_CASE("a rank killed within any call is named by every survivor on all nodes") {
+    const StoreProcess store;
+    std::mt19937 random(std::random_device{}());
+    int attempt = 0;
+    for (const Nodes& nodes : std::vector<Nodes>{{1, 1}, {2, 2}, {1, 2}, {2, 1, 1}, {2, 2}}) {
+      const int size = ranks_of(nodes);
+      const auto seed = static_cast<unsigned>(random());
+      const auto victim = static_cast<int>(random() % static_cast<unsigned>(size));
+      CAPTURE(seed);
+      CAPTURE(victim);
+      GroupOptions options = small_group();
+      options.name = "kill" + std::to_string(attempt++);
+      const Signpost ready{store.endpoint(), options.name};
+      RankProcesses ranks(size, [&](int rank) {
+        auto group = ProcessGroup::create(make_env(store.endpoint(), rank, nodes), options);
+        ready.reach();
+        RandomCalls calls(group, seed, nodes);
+        return describe_failure([&] {
+          while (calls.run(1) == "ok") {
+          }
+        });
+      });
+      ready.await(size);
+      pass_time(std::chrono::microseconds(random() % 20000));
+      ranks.kill(victim, SIGKILL);
+      const std::string name = std::to_string(victim);
+      for (int rank = 0; rank < size; ++rank) {
+        if (rank == victim) continue;
+        const auto said = ranks.wait(rank).said;
+        CHECK_MESSAGE(said.find("peer " + name + ": rank " + name + " ") == 0, said);
+      }
+    }
+  }
+
+  TEST_CASE("a stopped rank is named at the deadline, with the collective it did not enter") {
+    const StoreProcess store;
+    for (const Nodes& nodes : std::vector<Nodes>{{1, 1}, {2, 2}, {1, 2}}) {
+      const int size = ranks_of(nodes);
+      const int victim = size - 1;
+      GroupOptions options = small_group(1s);
+      options.name = "stop" + std::to_string(size) + std::to_string(nodes[0]);
+      RankProcesses ranks(size, [&](int rank) {
+        auto group = ProcessGroup::create(make_env(store.endpoint(), rank, nodes), options);
+        group.barrier().wait();
+        if (rank == victim) ::raise(SIGSTOP);
+        std::vector<float> values(100'000);
+        return describe_failure(
+            [&] { group.all_reduce(as_buffer(values.data(), values.size())).wait(); });
+      });
+      const std::string expected =
+          "timeout: all_reduce(100000 x float32, sum), collective 1 of the group: rank(s) " +
+          std::to_string(victim) + " had not entered it";
+      for (int rank = 0; rank < size; ++rank) {
+        if (rank == victim) continue;
+        const auto said = ranks.wait(rank).said;
+        CHECK_MESSAGE(said.find(expected) == 0, said);
+      }
+      ranks.kill(victim, SIGCONT);
+      CHECK(ranks.wait(victim).said.find("timeout: ") == 0);
+    }
+  }
+
+  TEST_CASE("ranks that call different things on different nodes are told who called what") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto group =
+          ProcessGroup::create(make_env(store.endpoint(), rank, Nodes{1, 1}), small_group());
+      std::vector<float> values(100);
+      const Buffer buffer = as_buffer(values.data(), rank == 0 ? 100 : 99);
+      const auto first = describe_failure([&] { group.all_reduce(buffer).wait(); });
+      const auto second = describe_failure([&] { group.barrier().wait(); });
+      return first == second ? first : first + " then " + second;
+    });
+    const std::string said = ranks.wait(0).said;
+    CHECK(ranks.wait(1).said == said);
+    CHECK(said.find("usage: collective 0 of the group: rank ") == 0);
+    CHECK(said.find("called all_reduce(100 x float32, sum)") != std::string::npos);
+    CHECK(said.find("called all_reduce(99 x float32, sum)") != std::string::npos);
+  }
+
+  TEST_CASE("a program's abort ends the calls of all nodes at once, and stays") {
+    const StoreProcess store;
+    const Nodes nodes{1, 2};
+    const Signpost ready{store.endpoint(), "abort"};
+    RankProcesses ranks(3, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, nodes), small_group());
+      if (rank == 2) {
+        ready.await(2);
+        group.abort("out of cake");
+      } else {
+        ready.reach();
+      }
+      const auto first = describe_failure([&] { group.barrier().wait(); });
+      const auto second = describe_failure([&] { group.barrier().wait(); });
+      return first == second ? first : first + " then " + second;
+    });
+    for (const int rank : {0, 1}) {
+      const auto said = ranks.wait(rank).said;
+      CHECK_MESSAGE(said.find("peer 2: process group \"default\" was aborted: out of cake") == 0,
+                    said);
+    }
+    CHECK(ranks.wait(2).said.find("closed: ") == 0);
+  }
+
+  TEST_CASE("the end of the attempt ends a wait for another node") {
+    const StoreProcess store;
+    auto page = control::ControlPage::create(1);
+    const Signpost ready{store.endpoint(), "page"};
+    RankProcesses ranks(2, [&](int rank) {
+      auto env = make_env(store.endpoint(), rank, Nodes{1, 1});
+      if (rank == 0) env.control_page_fd = page.fd();
+      auto group = ProcessGroup::create(env, small_group());
+      ready.reach();
+      if (rank == 1) ::pause();
+      return describe_failure([&] { group.barrier().wait(); });
+    });
+    ready.await(2);
+    page.abort({.rank = 7, .reason = "rank 7 exited with status 1"});
+    CHECK(ranks.wait(0).said == "peer 7: the attempt was ended: rank 7 exited with status 1");
+  }
+
+  TEST_CASE("a rank that leaves while others go on is named; one that leaves at the end is not") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto group =
+          ProcessGroup::create(make_env(store.endpoint(), rank, Nodes{1, 1}), small_group());
+      for (int i = 0; i < 100; ++i) group.barrier().wait();
+      if (rank == 1) return std::string("left");
+      return describe_failure([&] { group.barrier().wait(); });
+    });
+    CHECK(ranks.wait(0).said == "peer 1: rank 1 has left the process group");
+    CHECK(ranks.wait(1).said == "left");
+  }
+
+  TEST_CASE("ranks that never come are named, on whichever node") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto options = small_group();
+      options.join_timeout = 500ms;
+      const auto env = make_env(store.endpoint(), rank * 2, Nodes{2, 2});  // 1 and 3 stay away
+      return describe_failure([&] { ProcessGroup::create(env, options); });
+    });
+    for (const int rank : {0, 1}) {
+      const auto said = ranks.wait(rank).said;
+      CHECK_MESSAGE(said.find("timeout: process group: rank(s) 1, 3 did not come") == 0, said);
+    }
+  }
+
+  TEST_CASE("a message that nobody takes does not keep its sender, whose death loses it") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto group =
+          ProcessGroup::create(make_env(store.endpoint(), rank, Nodes{1, 1}), small_group());
+      std::vector<float> values(1 << 20);
+      if (rank == 1) {
+        group.send(as_buffer(values.data(), values.size()), 0, 1).wait();
+        group.barrier().wait();
+        ::raise(SIGKILL);
+      }
+      group.barrier().wait();
+      return describe_failure([&] { group.recv(as_buffer(values.data(), 1), 1, 2).wait(); });
+    });
+    const auto said = ranks.wait(0).said;
+    CHECK_MESSAGE(said.find("peer 1: rank 1 ") == 0, said);
+    CHECK(ranks.wait(1).was_killed_by(SIGKILL));
+  }
+}

@@ -1,0 +1,146 @@
+// How ranks of different nodes come to be connected, and who does not.
+#include "worker_runtime/backends/tcp/meeting.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <sys/socket.h>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::tcp;
+using namespace std::chrono_literals;
+
+namespace {
+
+const std::string kToken(kTokenBytes, 'a');
+
+/// A rank of two that waits for callers, in a thread-free test.
+struct Rank {
+  Rank(int number, const std::vector<PeerAddress>& peers, const Listening& listening,
+       const std::string& token = kToken)
+      : meeting(number, token, peers, listening.socket.fd()) {}
+
+  /// Does what there is to do within `time`; returns new connections.
+  std::vector<std::pair<int, Socket>> work(Deadline::Duration time) {
+    auto wanted = meeting.wanted();
+    const auto until = earlier(meeting.next_timeout(), Deadline::after(time));
+    ::poll(wanted.data(), wanted.size(), until.remaining_poll_milliseconds());
+    meeting.proceed(wanted);
+    return meeting.take();
+  }
+
+  PeerMeeting meeting;
+};
+
+struct Pair {
+  Listening lower = listen_for_peers("127.0.0.1");
+  Listening higher = listen_for_peers("127.0.0.1");
+  std::vector<PeerAddress> peers = {{{"127.0.0.1"}, lower.address.port},
+                                    {{"127.0.0.1"}, higher.address.port}};
+};
+
+Socket call(const Pair& pair) {
+  Dialled dialled = dial("127.0.0.1", pair.lower.address.port);
+  REQUIRE(dialled.error == 0);
+  pollfd connected{dialled.socket.fd(), POLLOUT, 0};
+  REQUIRE(::poll(&connected, 1, 20'000) == 1);
+  return std::move(dialled.socket);
+}
+
+void say(const Socket& socket, const Hello& hello) {
+  REQUIRE(::send(socket.fd(), &hello, sizeof hello, 0) == ssize_t{sizeof hello});
+}
+
+/// Works until the listener has hung up.
+bool is_refused(Rank& listener, const Socket& caller) {
+  const auto deadline = Deadline::after(20s);
+  while (!deadline.passed()) {
+    if (!listener.work(10ms).empty()) return false;
+    Hello answer;
+    const ssize_t got = ::recv(caller.fd(), &answer, sizeof answer, MSG_DONTWAIT);
+    if (got >= 0) return got == 0;
+  }
+  return false;
+}
+
+/// Rank 1 calls rank 0; true if both get the connection.
+bool do_meet(Rank& lower, Rank& higher) {
+  higher.meeting.call(0);
+  bool is_lower_done = false;
+  bool is_higher_done = false;
+  const auto deadline = Deadline::after(20s);
+  while (!(is_lower_done && is_higher_done) && !deadline.passed()) {
+    for (const auto& [peer, socket] : lower.work(10ms)) is_lower_done = peer == 1;
+    for (const auto& [peer, socket] : higher.work(10ms)) is_higher_done = peer == 0;
+    if (!higher.meeting.unreachable().empty()) return false;
+  }
+  return is_lower_done && is_higher_done;
+}
+
+}  // namespace
+
+TEST_SUITE("peer meeting") {
+  TEST_CASE("two ranks with the same token meet") {
+    const Pair pair;
+    Rank lower(0, pair.peers, pair.lower);
+    Rank higher(1, pair.peers, pair.higher);
+    CHECK(do_meet(lower, higher));
+  }
+
+  TEST_CASE("who does not say the right thing is hung up on, and ranks still meet") {
+    const Pair pair;
+    Rank lower(0, pair.peers, pair.lower);
+    const std::string other_token(kTokenBytes, 'b');
+    Hello of_another_version = make_hello(kToken, 1, 0);
+    of_another_version.magic += 1;
+    for (const Hello& wrong :
+         {make_hello(other_token, 1, 0), make_hello(kToken, 0, 0), make_hello(kToken, 2, 0),
+          make_hello(kToken, -1, 0), make_hello(kToken, 1, 1), of_another_version}) {
+      const Socket stranger = call(pair);
+      say(stranger, wrong);
+      CHECK(is_refused(lower, stranger));
+    }
+    Rank higher(1, pair.peers, pair.higher);
+    CHECK(do_meet(lower, higher));
+  }
+
+  TEST_CASE("who connects and says nothing keeps nobody out, however many there are") {
+    const Pair pair;
+    Rank lower(0, pair.peers, pair.lower);
+    std::vector<Socket> silent;
+    for (std::size_t i = 0; i < kStrangersMax + 10; ++i) silent.push_back(call(pair));
+    lower.work(10ms);
+    CHECK(lower.meeting.wanted().size() == kStrangersMax);  // the listener is not among them
+    Rank higher(1, pair.peers, pair.higher);
+    CHECK(do_meet(lower, higher));
+  }
+
+  TEST_CASE("a rank that listens but is of another group is not taken for the right one") {
+    const Pair pair;
+    Rank lower(0, pair.peers, pair.lower, std::string(kTokenBytes, 'b'));
+    Rank higher(1, pair.peers, pair.higher);
+    CHECK_FALSE(do_meet(lower, higher));
+    REQUIRE(higher.meeting.unreachable().size() == 1);
+    CHECK(higher.meeting.unreachable()[0].peer == 0);
+    CHECK(higher.meeting.unreachable()[0].why.find("not of this group") != std::string::npos);
+  }
+
+  TEST_CASE("each address of a rank is tried, and all are named if none will do") {
+    Pair pair;
+    pair.peers[0].addresses = {"nowhere", "127.0.0.1"};
+    {
+      Rank lower(0, pair.peers, pair.lower);
+      Rank higher(1, pair.peers, pair.higher);
+      CHECK(do_meet(lower, higher));
+    }
+    pair.lower.socket.close();
+    Rank lower(0, pair.peers, pair.lower);
+    Rank higher(1, pair.peers, pair.higher);
+    CHECK_FALSE(do_meet(lower, higher));
+    REQUIRE(higher.meeting.unreachable().size() == 1);
+    CHECK(higher.meeting.unreachable()[0].why.find("cannot be reached at nowhere or 127.0.0.1") ==
+          0);
+  }
+}
