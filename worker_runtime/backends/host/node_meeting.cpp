@@ -67,7 +67,8 @@ Presence decode_presence(const std::string& text) {
   Presence presence;
   stream >> presence.node >> presence.local_world_size >> presence.address.port >>
       presence.message_port;
-  if (!stream || presence.local_world_size < 1 || presence.message_port == 0)
+  const bool has_ports = presence.address.port != 0 && presence.message_port != 0;
+  if (!stream || presence.local_world_size < 1 || !has_ports)
     throw Error(Errc::protocol, "process group: \"" + text + "\" does not say where a worker is");
   for (std::string address; stream >> address;) presence.address.addresses.push_back(address);
   return presence;

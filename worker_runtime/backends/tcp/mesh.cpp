@@ -72,8 +72,13 @@ std::vector<pollfd> Mesh::watched() {
   const std::lock_guard lock(mutex_);
   std::vector<pollfd> watched;
   for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
-    if (connections_[peer].is_open() && !is_closing_[peer])
-      watched.push_back({connections_[peer].fd(), POLLRDHUP, 0});
+    if (!connections_[peer].is_open()) continue;
+    const int fd = connections_[peer].fd();
+    if (is_closing_[peer] && !has_left_[peer]) {
+      char byte = 0;
+      is_closing_[peer] = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    }
+    if (!is_closing_[peer]) watched.push_back({fd, POLLRDHUP, 0});
   }
   return watched;
 }

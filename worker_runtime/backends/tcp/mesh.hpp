@@ -71,6 +71,7 @@ class Mesh {
   std::mutex mutex_;  ///< for changes of what follows, and for other threads
   std::vector<Socket> connections_;
   /// Their other side has closed them, but first said what is still to be read: good-bye, perhaps.
+  /// While that is so there is nothing to be learnt from them.
   std::vector<bool> is_closing_;
   std::vector<bool> has_left_;
 };

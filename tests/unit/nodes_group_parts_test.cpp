@@ -1,0 +1,112 @@
+// The parts of a group over several nodes that decide or translate: wide types, what workers say of
+// themselves, the layout that follows, failures as text.
+#include "tests/support/serial_collectives.hpp"
+#include "worker_runtime/backends/host/node_meeting.hpp"
+#include "worker_runtime/backends/tcp/first_failure.hpp"
+#include "worker_runtime/backends/tcp/hello.hpp"
+#include "worker_runtime/collectives/wide_types.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using ddprun::host::layout_of;
+using ddprun::host::Presence;
+using ddprun::shared_memory::FailureKind;
+using ddprun::shared_memory::FailureRecord;
+
+namespace {
+
+constexpr DataType kTypes[] = {DataType::float32,  DataType::float64, DataType::float16,
+                               DataType::bfloat16, DataType::int32,   DataType::int64,
+                               DataType::uint8};
+constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min,
+                             ReduceOp::max};
+
+Presence worker(int node, int local_world_size) {
+  return {.node = node, .local_world_size = local_world_size, .address = {{"10.0.0.1"}, 1}};
+}
+
+std::string refusal(const std::vector<Presence>& workers) {
+  try {
+    layout_of(workers);
+  } catch (const Error& error) {
+    return error.code() == Errc::usage ? error.what() : "not a usage error";
+  }
+  return "none";
+}
+
+}  // namespace
+
+TEST_SUITE("nodes group parts") {
+  TEST_CASE("a value that is widened and completed alone is what it was, whatever its type") {
+    for (const DataType type : kTypes) {
+      for (const ReduceOp op : kOps) {
+        const auto input = test::make_inputs(1, 1000, type)[0];
+        const DataType wide = collectives::partial_type(type, op);
+        test::Bytes partial(1000 * size_of(wide));
+        test::Bytes result(input.size());
+        collectives::widen(type, op, input.data(), partial.data(), 1000);
+        collectives::complete(type, op, 1, {partial.data(), 1000, wide}, result.data());
+        CHECK_MESSAGE(result == input, to_string(type), " ", to_string(op));
+      }
+    }
+  }
+
+  TEST_CASE("sums of small integers are averaged as if they had not wrapped around") {
+    std::vector<std::int64_t> partial = {600, -600, 1};
+    std::vector<std::int32_t> result(3);
+    collectives::complete(DataType::int32, ReduceOp::average, 4,
+                          {partial.data(), 3, DataType::int64}, result.data());
+    CHECK(result == std::vector<std::int32_t>{150, -150, 0});
+  }
+
+  TEST_CASE("what a worker says of itself can be read again, and nothing else can") {
+    const Presence presence{.node = 3,
+                            .local_world_size = 8,
+                            .address = {{"10.0.0.1", "fd00::1"}, 4711},
+                            .message_port = 4712};
+    CHECK(host::decode_presence(host::encode(presence)) == presence);
+    for (const char* wrong : {"", "1", "0 0 4711 4712 10.0.0.1", "0 1 70000 1 10.0.0.1", "a b c d",
+                              "0 1 0 4712 10.0.0.1"}) {
+      CAPTURE(wrong);
+      CHECK_THROWS_AS(host::decode_presence(wrong), Error);
+    }
+  }
+
+  TEST_CASE("the layout follows from what the workers say, if that makes sense") {
+    const auto layout = layout_of({worker(0, 2), worker(0, 2), worker(1, 1), worker(2, 1)});
+    CHECK(layout.nodes() == 3);
+    CHECK(layout.ranks_on(0) == 2);
+    CHECK(layout.ranks_on(2) == 1);
+    // Ranks of two nodes in turns; and workers who were not told their node.
+    CHECK(refusal({worker(0, 2), worker(1, 2), worker(0, 2), worker(1, 2)})
+              .find("ranks 0 to 0 are on node 0, which has 2 workers") != std::string::npos);
+    CHECK(refusal({worker(0, 1), worker(0, 1)})
+              .find("ranks 0 to 1 are on node 0, which has 1 workers") != std::string::npos);
+  }
+
+  TEST_CASE("a failure can be told through the store") {
+    const FailureRecord record{FailureKind::timeout, 12, "rank 12 is late: 3 s"};
+    const auto read = tcp::decode_failure(tcp::encode(record));
+    CHECK(read.kind == record.kind);
+    CHECK(read.rank == record.rank);
+    CHECK(read.text == record.text);
+    for (const char* wrong : {"", "1", "1 ", "1 2", "x 2 text", "99 2 text", "1 y text"}) {
+      CAPTURE(wrong);
+      CHECK(tcp::decode_failure(wrong).kind == FailureKind::none);
+    }
+  }
+
+  TEST_CASE("a greeting is for one rank, from one rank, of one group") {
+    const std::string token(tcp::kTokenBytes, 'a');
+    const auto hello = tcp::make_hello(token, 3, 1);
+    CHECK(tcp::is_hello(hello, token, 3, 1));
+    CHECK_FALSE(tcp::is_hello(hello, token, 1, 3));
+    CHECK_FALSE(tcp::is_hello(hello, std::string(tcp::kTokenBytes, 'b'), 3, 1));
+    CHECK_FALSE(tcp::is_hello(tcp::Hello{}, token, 3, 1));
+  }
+}
