@@ -1,71 +1,173 @@
-// Runs of several nodes on a network that can be cut.
+// Runs of several nodes on a network that fails. Workers hold a lock for their rank, so two live
+// ones of it are noticed wherever they are.
 #include "tests/support/network.hpp"
 
 #include "tests/support/cluster.hpp"
-#include "tests/support/launch.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
+#include <csignal>
+#include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
-using ddprun::test::contains;
-using ddprun::test::launch;
-using ddprun::test::make_secret;
-using ddprun::test::Network;
-using ddprun::test::Program;
-using ddprun::test::TemporaryFolder;
-using ddprun::test::wait_until;
-using ddprun::test::write_file;
+using namespace ddprun::test;
 
 namespace {
 
-std::vector<std::string> agent(const Network& network, int number, const std::string& secret_file,
-                               const std::string& script) {
-  return network.on(
-      number, launch({"--nnodes=1:2", "--rdzv_backend=c10d",
-                      "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=cut",
-                      "--local_addr=" + network.address(number), "--secret_file=" + secret_file,
-                      "--rdzv_conf=last_call_timeout=30,lease_timeout=1.5,rejoin_timeout=60"},
-                     script));
+/// A machine for each node; the first hosts the rendezvous.
+class Nodes {
+ public:
+  explicit Nodes(int number) : network(number), size_(number) {
+    if (!network.is_there()) return;
+    const auto secret_file = make_secret(folder_ / "secret");
+    for (int i = 1; i <= number; ++i) {
+      // What is left by who is killed with its guardian lies in there, too.
+      const std::map<std::string, std::string> environment = {{"TMPDIR", folder_.path().string()}};
+      programs_.push_back(
+          std::make_unique<Program>(network.on(i, agent(i, secret_file)), environment));
+    }
+  }
+
+  Program& operator[](int number) { return *programs_[static_cast<std::size_t>(number) - 1]; }
+
+  /// All have had workers in rounds of this many nodes so often.
+  bool are_together(const std::vector<int>& numbers, int times) {
+    const auto line = " of " + std::to_string(numbers.size()) + ".";
+    const auto has = [&](std::string_view output) {
+      return count(std::string(output), line) == times;
+    };
+    for (const int number : numbers) {
+      if (!(*this)[number].read_until(has)) return false;
+    }
+    return true;
+  }
+
+  /// Who the worker of that rank is.
+  std::string worker(int rank) const {
+    const auto file = folder_ / ("pid" + std::to_string(rank));
+    wait_until([&] { return !read_lines(file).empty(); });
+    return read_lines(file).back();
+  }
+
+  /// All processes of the machine at once, as when its power fails.
+  void kill_all(int number) {
+    for (const pid_t pid : (*this)[number].descendants()) ::kill(pid, SIGKILL);
+    (*this)[number].signal(SIGKILL);
+    CHECK((*this)[number].wait() == -SIGKILL);
+    CHECK((*this)[number].leaves_no_process());
+  }
+
+  void check_end(const std::vector<int>& numbers) {
+    write_file(folder_ / "done", "");
+    for (const int number : numbers) {
+      CHECK((*this)[number].wait() == 0);
+      CHECK((*this)[number].leaves_no_process());
+    }
+    CHECK(read_file(folder_ / "twice").empty());
+  }
+
+ private:
+  std::vector<std::string> agent(int number, const std::string& secret_file) const {
+    return launch({"--nnodes=1:" + std::to_string(size_), "--rdzv_backend=c10d",
+                   "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=cut",
+                   "--local_addr=" + network.address(number), "--secret_file=" + secret_file,
+                   "--rdzv_conf=last_call_timeout=30,lease_timeout=1.5,rejoin_timeout=60"},
+                  "exec 9>" + (folder_ / "rank") + "$RANK; flock -n 9 || echo $RANK >>" +
+                      (folder_ / "twice") + "; echo $$ >>" + (folder_ / "pid") +
+                      "$RANK; echo \"rank $RANK of $WORLD_SIZE.\"; while [ ! -e " +
+                      (folder_ / "done") + " ]; do sleep 0.02 9>&-; done");
+  }
+
+  TemporaryFolder folder_;
+
+ public:
+  Network network;
+
+ private:
+  int size_;
+  std::vector<std::unique_ptr<Program>> programs_;
+};
+
+bool is_permitted(const Nodes& nodes) {
+  if (!nodes.network.is_there()) MESSAGE("skipped: network namespaces are not permitted here");
+  return nodes.network.is_there();
+}
+
+bool is_gone(const std::string& pid) {
+  return read_file("/proc/" + pid + "/cmdline").empty();
 }
 
 }  // namespace
 
 TEST_SUITE("network") {
   TEST_CASE("a node that is cut off stops its workers before others take over, and comes back") {
-    const Network network(2);
-    if (!network.is_there()) {
-      MESSAGE("skipped: network namespaces are not permitted here");
-      return;
+    Nodes nodes(2);
+    if (!is_permitted(nodes)) return;
+    REQUIRE(nodes.are_together({1, 2}, 1));
+    const auto worker = nodes.worker(1);
+
+    nodes.network.cut(2);
+    REQUIRE(nodes.are_together({1}, 1));
+    CHECK(contains(nodes[1].output(),
+                   nodes.network.address(2) + " is lost: it was silent for 1.5 s"));
+    CHECK(is_gone(worker));
+    REQUIRE(nodes[2].read_until_contains("the rendezvous is lost: it has not answered for"));
+
+    nodes.network.mend(2);
+    REQUIRE(nodes.are_together({1, 2}, 2));
+    nodes.check_end({1, 2});
+  }
+
+  TEST_CASE("a node that can speak but hears nothing is as good as cut off") {
+    Nodes nodes(2);
+    if (!is_permitted(nodes)) return;
+    REQUIRE(nodes.are_together({1, 2}, 1));
+    const auto worker = nodes.worker(1);
+
+    if (!nodes.network.deafen(2)) {
+      MESSAGE("skipped: there is no nft (package nftables)");
+      return nodes.check_end({1, 2});
     }
-    const TemporaryFolder folder;
-    const auto secret_file = make_secret(folder / "secret");
-    // Rank 1 tells which process it is.
-    const std::string script =
-        "echo \"rank $RANK of $WORLD_SIZE.\"; [ $RANK = 0 ] || { echo $$ > " + (folder / "alive") +
-        "; }; while [ ! -e " + (folder / "done") + " ]; do sleep 0.02; done";
-    Program host(agent(network, 1, secret_file, script));
-    Program other(agent(network, 2, secret_file, script));
-    REQUIRE(host.read_until_contains("rank 0 of 2."));
-    REQUIRE(other.read_until_contains("rank 1 of 2."));
-    REQUIRE(wait_until([&] { return !ddprun::test::read_file(folder / "alive").empty(); }));
-    const auto worker = "/proc/" + ddprun::test::read_lines(folder / "alive").front();
+    REQUIRE(nodes.are_together({1}, 1));
+    CHECK(contains(nodes[1].output(), nodes.network.address(2) + " is lost: "));
+    CHECK(is_gone(worker));
+    REQUIRE(nodes[2].read_until_contains("the rendezvous is lost: it has not answered for"));
 
-    network.cut(2);
-    REQUIRE(host.read_until_contains("rank 0 of 1."));
-    CHECK(contains(host.output(), network.address(2) + " is lost: it was silent for 1.5 s"));
-    CHECK(ddprun::test::read_file(worker + "/cmdline").empty());
-    REQUIRE(other.read_until_contains("the rendezvous is lost: it has not answered for"));
+    nodes.network.cure(2);
+    REQUIRE(nodes.are_together({1, 2}, 2));
+    nodes.check_end({1, 2});
+  }
 
-    network.mend(2);
-    REQUIRE(other.read_until([](std::string_view output) {
-      return ddprun::test::count(std::string(output), "rank 1 of 2.") == 2;
-    }));
-    write_file(folder / "done", "");
-    CHECK(host.wait() == 0);
-    CHECK(other.wait() == 0);
-    CHECK(host.leaves_no_process());
-    CHECK(other.leaves_no_process());
+  TEST_CASE("the host goes on alone while it is cut off from all others, who come back to it") {
+    Nodes nodes(3);
+    if (!is_permitted(nodes)) return;
+    REQUIRE(nodes.are_together({1, 2, 3}, 1));
+    const std::vector<std::string> workers = {nodes.worker(1), nodes.worker(2)};
+
+    nodes.network.cut(1);
+    REQUIRE(nodes.are_together({1}, 1));
+    for (const auto& worker : workers) CHECK(is_gone(worker));
+    for (const int node : {2, 3})
+      REQUIRE(nodes[node].read_until_contains("the rendezvous is lost"));
+
+    nodes.network.mend(1);
+    const auto is_complete = [](std::string_view output) {
+      return count(std::string(output), " of 3.") == 2;
+    };
+    for (const int node : {1, 2, 3}) REQUIRE(nodes[node].read_until(is_complete));
+    nodes.check_end({1, 2, 3});
+  }
+
+  TEST_CASE("the others go on when a machine vanishes with all that runs on it") {
+    Nodes nodes(3);
+    if (!is_permitted(nodes)) return;
+    REQUIRE(nodes.are_together({1, 2, 3}, 1));
+    nodes.network.cut(3);
+    nodes.kill_all(3);
+    REQUIRE(nodes.are_together({1, 2}, 1));
+    nodes.check_end({1, 2});
   }
 }

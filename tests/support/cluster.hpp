@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <netinet/in.h>
 #include <stdexcept>
@@ -52,7 +53,8 @@ class Cluster {
         secret_file_(make_secret(folder_ / "secret")) {}
 
   /// The agent at 127.0.0.`number`; number 2 hosts the rendezvous. `more` options of its own.
-  Program& start(int number, const std::vector<std::string>& more = {}) {
+  Program& start(int number, const std::vector<std::string>& more = {},
+                 const std::map<std::string, std::string>& environment = {}) {
     const auto address = "127.0.0." + std::to_string(number);
     std::vector<std::string> options = {
         "--nnodes=" + nnodes_,
@@ -64,7 +66,7 @@ class Cluster {
         "--rdzv_conf=" + conf_ + ",is_host=" + (number == 2 ? "1" : "0")};
     options.insert(options.end(), options_.begin(), options_.end());
     options.insert(options.end(), more.begin(), more.end());
-    nodes_.push_back(std::make_unique<Program>(launch(options, script_)));
+    nodes_.push_back(std::make_unique<Program>(launch(options, script_), environment));
     return *nodes_.back();
   }
 

@@ -41,10 +41,23 @@ class Network {
   void cut(int number) const { ip({"-n", bridge(), "link", "set", port(number), "down"}); }
   void mend(int number) const { ip({"-n", bridge(), "link", "set", port(number), "up"}); }
 
+  /// The machine can speak but hears nothing. False if that cannot be had here (package nftables).
+  bool deafen(int number) const {
+    return nft(number,
+               "add table inet deaf; add chain inet deaf in { type filter hook input priority 0; "
+               "policy drop; }; add rule inet deaf in iif lo accept");
+  }
+  void cure(int number) const { nft(number, "delete table inet deaf"); }
+
  private:
   std::string bridge() const { return name_ + "-bridge"; }
   std::string machine(int number) const { return name_ + "-" + std::to_string(number); }
   static std::string port(int number) { return "port" + std::to_string(number); }
+
+  bool nft(int number, const std::string& rules) const {
+    Program program(on(number, {"nft", rules}));
+    return program.wait() == 0;
+  }
 
   static bool ip(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "ip");

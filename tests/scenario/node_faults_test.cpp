@@ -1,0 +1,90 @@
+// What befalls single nodes of a run beyond what nodes_test.cpp shows: wrong clocks, taken ports, a
+// lack of descriptors.
+#include "tests/support/cluster.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <string>
+#include <sys/resource.h>
+
+using namespace ddprun::test;
+
+namespace {
+
+std::map<std::string, std::string> clock_wrong_by(int seconds, bool jumps = false) {
+  return {{"LD_PRELOAD", DDPRUN_SKEWED_CLOCK},
+          {"SKEW_SECONDS", std::to_string(seconds)},
+          {"SKEW_JUMPS", jumps ? "1" : "0"}};
+}
+
+int limit_descriptors(const Program& program, rlim_t number) {
+  rlimit before{};
+  ::prlimit(program.pid(), RLIMIT_NOFILE, nullptr, &before);
+  const rlimit limit{.rlim_cur = number, .rlim_max = before.rlim_max};
+  REQUIRE(::prlimit(program.pid(), RLIMIT_NOFILE, &limit, nullptr) == 0);
+  return static_cast<int>(before.rlim_cur);
+}
+
+}  // namespace
+
+TEST_SUITE("node faults") {
+  TEST_CASE("wall clocks an hour apart, or jumping, change nothing") {
+    constexpr int kHour = 3600;
+    // The workers outlast several leases; each says which time it is where it runs.
+    Cluster cluster("3", "date '+date %s'; echo \"rank $RANK of $WORLD_SIZE.\"; sleep 2", {},
+                    "lease_timeout=1,last_call_timeout=60");
+    auto& host = cluster.start(2, {}, clock_wrong_by(kHour));
+    auto& behind = cluster.start(3, {}, clock_wrong_by(-kHour));
+    auto& jumping = cluster.start(4, {}, clock_wrong_by(100 * kHour, true));
+    for (auto* node : {&host, &behind, &jumping}) {
+      CHECK(node->wait() == 0);
+      CHECK(count(node->output(), " of 3.") == 1);
+      CHECK_FALSE(contains(node->output(), "is lost"));
+      CHECK(node->leaves_no_process());
+    }
+    // The fault was one: their dates differ by it.
+    const auto date_in = [](const std::string& output) {
+      return std::stol(output.substr(output.find("date ") + 5));
+    };
+    CHECK(date_in(host.output()) - date_in(behind.output()) > kHour);
+  }
+
+  TEST_CASE("a host whose port is taken says who has it") {
+    Cluster cluster("2", "sleep 1000", {}, "last_call_timeout=60");
+    auto& first = cluster.start(2);
+    REQUIRE(first.read_until_contains("hosts the rendezvous"));
+    auto& second = cluster.start(2);
+    CHECK(second.wait() == 1);
+    const auto port = std::to_string(cluster.port());
+    CHECK(contains(second.output(), "port " + port));
+    CHECK(contains(second.output(), "process " + std::to_string(first.pid())));
+    first.signal(SIGTERM);
+    CHECK(first.wait() == 128 + SIGTERM);
+  }
+
+  TEST_CASE("a node that lacks descriptors to reach the coordinator tries on until it has them") {
+    const TemporaryFolder folder;
+    const std::string name = "--rdzv_endpoint=localhost:" + std::to_string(free_port());
+    Cluster cluster(
+        "2", "echo \"rank $RANK.\"; while [ ! -e " + (folder / "done") + " ]; do sleep 0.02; done",
+        {name});
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    REQUIRE(host.read_until_contains("rank 0."));
+    REQUIRE(other.read_until_contains("rank 1."));
+    const int before = limit_descriptors(other, 3);
+    host.signal(SIGKILL);
+    REQUIRE(other.read_until_contains("the rendezvous is lost"));
+    CHECK(host.wait() == -SIGKILL);
+    CHECK(host.leaves_no_process());
+    auto& again = cluster.start(2);
+    REQUIRE(again.read_until_contains("hosts the rendezvous"));
+    limit_descriptors(other, static_cast<rlim_t>(before));
+    REQUIRE(again.read_until_contains("rank 0."));
+    write_file(folder / "done", "");
+    CHECK(again.wait() == 0);
+    CHECK(other.wait() == 0);
+  }
+}
