@@ -40,9 +40,14 @@ install(
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ddprun
   COMPONENT development)
 
-# Debian packages: `cpack -G DEB` in a build folder makes ddprun and libddprun-dev. The trainer is in neither: its name
+# Debian packages: `cpack -G DEB` in a build folder makes ddprun, libddprun-dev and one for each module. The trainer is in neither: its name
 # is too general for a system's PATH, and the launcher should not bring in OpenBLAS.
-foreach(package IN ITEMS program:ddprun development:libddprun-dev)
+get_property(modules GLOBAL PROPERTY DDPRUN_MODULES)
+set(packages program:ddprun development:libddprun-dev)
+foreach(name IN LISTS modules)
+  list(APPEND packages ${name}:ddprun-${name})
+endforeach()
+foreach(package IN LISTS packages)
   string(REPLACE ":" ";" package ${package})
   list(GET package 0 component)
   list(GET package 1 name)
@@ -59,7 +64,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
                                                 WORLD_READ WORLD_EXECUTE)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL program development)
+set(CPACK_COMPONENTS_ALL program development ${modules})
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 # Empty, or it would stand before each package's own first line.
@@ -80,4 +85,12 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 # What the CMake package looks for; the static libraries have no dependencies that could be computed.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "zlib1g-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS ddprun)
+foreach(name IN LISTS modules)
+  string(TOUPPER ${name} upper)
+  set(CPACK_DEBIAN_${upper}_DESCRIPTION "Backend ${name} of ddprun's worker runtime
+A module that workers load when they ask for collectives by it.")
+  set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ddprun-${name})
+  set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_${upper}_PACKAGE_SHLIBDEPS ON)
+endforeach()
 include(CPack)

@@ -50,6 +50,55 @@ class Reader {
 constexpr int kMost = std::numeric_limits<int>::max();
 constexpr int kPortMost = 65535;
 
+/// The variables by which an MPI tells a process its place.
+struct MpiVariables {
+  const char* vendor;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+};
+
+constexpr MpiVariables kMpiVariables[] = {
+    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+};
+
+void check_ranks(const WorkerEnv& env, Reader& reader, const MpiVariables& names) {
+  const auto check = [&](const char* rank_name, int rank, const char* size_name, int size) {
+    if (rank < size) return;
+    reader.problem(std::string(rank_name) + "=" + std::to_string(rank) + " is not below " +
+                   size_name + "=" + std::to_string(size));
+  };
+  check(names.rank, env.rank, names.size, env.world_size);
+  check(names.local_rank, env.local_rank, names.local_size, env.local_world_size);
+}
+
+[[noreturn]] void refuse(const Reader& reader) {
+  throw Error(Errc::usage, "worker environment: " + reader.problems() +
+                               " (start the program with ddprun, which sets it)");
+}
+
+WorkerEnv from_mpi(const EnvironmentLookup& lookup, const MpiVariables& names) {
+  Reader reader(lookup);
+  WorkerEnv env;
+  env.mpi_vendor = names.vendor;
+  env.world_size = env.role_world_size = reader.integer(names.size, 1, kMost);
+  env.rank = env.role_rank = reader.integer(names.rank, 0, kMost);
+  env.local_world_size = reader.integer(names.local_size, 1, kMost, env.world_size);
+  env.local_rank = reader.integer(names.local_rank, 0, kMost, env.rank);
+  // Neither says which node this is; this holds where nodes have the same number of processes, in
+  // blocks, as mpirun places them.
+  env.node_rank = env.rank / env.local_world_size;
+  env.node_count = (env.world_size + env.local_world_size - 1) / env.local_world_size;
+  env.master_addr = reader.text("MASTER_ADDR", env.master_addr);
+  env.master_port = static_cast<std::uint16_t>(reader.integer("MASTER_PORT", 0, kPortMost, 0));
+  check_ranks(env, reader, names);
+  if (!reader.problems().empty()) refuse(reader);
+  return env;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> to_environment(const WorkerEnv& env) {
@@ -84,7 +133,12 @@ std::map<std::string, std::string> to_environment(const WorkerEnv& env) {
 }
 
 WorkerEnv from_environment(const EnvironmentLookup& lookup) {
-  if (!lookup("RANK") && !lookup("WORLD_SIZE")) return {};
+  if (!lookup("RANK") && !lookup("WORLD_SIZE")) {
+    for (const auto& names : kMpiVariables) {
+      if (lookup(names.size)) return from_mpi(lookup, names);
+    }
+    return {};
+  }
   Reader reader(lookup);
   WorkerEnv env;
   env.world_size = reader.integer("WORLD_SIZE", 1, kMost);
@@ -116,18 +170,8 @@ WorkerEnv from_environment(const EnvironmentLookup& lookup) {
     env.control_page_fd = reader.integer("DDPRUN_CONTROL_FD", 0, kMost);
     env.control_page_slot = reader.integer("DDPRUN_CONTROL_SLOT", 0, kMost, env.local_rank);
   }
-  if (env.rank >= env.world_size) {
-    reader.problem("RANK=" + std::to_string(env.rank) +
-                   " is not below WORLD_SIZE=" + std::to_string(env.world_size));
-  }
-  if (env.local_rank >= env.local_world_size) {
-    reader.problem("LOCAL_RANK=" + std::to_string(env.local_rank) +
-                   " is not below LOCAL_WORLD_SIZE=" + std::to_string(env.local_world_size));
-  }
-  if (!reader.problems().empty()) {
-    throw Error(Errc::usage, "worker environment: " + reader.problems() +
-                                 " (start the program with ddprun, which sets it)");
-  }
+  check_ranks(env, reader, {"", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
+  if (!reader.problems().empty()) refuse(reader);
   return env;
 }
 

@@ -50,6 +50,12 @@ check_files "$development" "${headers[@]/#/$include/}" \
   /usr/lib/libddprun_{rendezvous,worker_runtime}.a \
   $package/ddprun{Config,ConfigVersion,Targets,Targets-"$build_type"}.cmake \
   /usr/share/doc/libddprun-dev/copyright
+for module in "$folder"/ddprun-*.deb; do
+  if [ ! -e "$module" ]; then continue; fi
+  name=$(basename "$module" | sed 's/^ddprun-\([a-z]*\)_.*/\1/')
+  check_files "$module" "/usr/lib/libddprun_$name.so" "/usr/share/doc/ddprun-$name/copyright"
+  check_field "$module" Depends "lib(gloo|mpich|openmpi)"
+done
 
 check_field "$program" Version "^$version$"
 check_field "$program" Depends 'libc6 .*libstdc\+\+6'

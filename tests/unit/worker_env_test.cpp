@@ -57,6 +57,39 @@ TEST_SUITE("worker env") {
     CHECK(ddprun::from_environment(lookup_in(to_environment(WorkerEnv{}))) == WorkerEnv{});
   }
 
+  TEST_CASE("a program that mpirun has started knows its place") {
+    const auto of_openmpi =
+        ddprun::from_environment(lookup_in({{"OMPI_COMM_WORLD_RANK", "5"},
+                                            {"OMPI_COMM_WORLD_SIZE", "8"},
+                                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}));
+    CHECK(of_openmpi == WorkerEnv{.rank = 5,
+                                  .world_size = 8,
+                                  .local_rank = 1,
+                                  .local_world_size = 4,
+                                  .node_rank = 1,
+                                  .node_count = 2,
+                                  .role_rank = 5,
+                                  .role_world_size = 8,
+                                  .mpi_vendor = "openmpi"});
+    const auto of_mpich = ddprun::from_environment(
+        lookup_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MASTER_PORT", "29500"}}));
+    CHECK(of_mpich == WorkerEnv{.rank = 1,
+                                .world_size = 2,
+                                .local_rank = 1,
+                                .local_world_size = 2,
+                                .role_rank = 1,
+                                .role_world_size = 2,
+                                .master_port = 29500,
+                                .mpi_vendor = "mpich"});
+    // Those of a run that mpirun started around this one do not count.
+    CHECK(
+        ddprun::from_environment(lookup_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"PMI_SIZE", "4"}}))
+            .mpi_vendor.empty());
+    CHECK(contains(problem_with({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}),
+                   "PMI_RANK=2 is not below PMI_SIZE=2"));
+  }
+
   TEST_CASE("the store is that of MASTER_PORT unless the agent names another") {
     WorkerEnv env{.master_addr = "node0", .master_port = 29500};
     CHECK(env.store() == ddprun::StoreEndpoint{.host = "node0", .port = 29500});

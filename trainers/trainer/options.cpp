@@ -97,7 +97,7 @@ void add_training_options(CLI::App& app, Options& options) {
 }
 
 void add_distributed_options(CLI::App& app, Options& options) {
-  app.add_option("--backend", options.backend, "of the process group: auto, host, gloo")
+  app.add_option("--backend", options.backend, "of the process group: auto, host, gloo, mpi")
       ->capture_default_str();
   app.add_option("--bucket_cap_mb", options.bucket_cap_mb,
                  "MiB of gradients that are averaged at once")

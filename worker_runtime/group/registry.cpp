@@ -22,10 +22,29 @@ std::string module_reason(const WorkerEnv&) {
 }
 
 constexpr char kGloo[] = "gloo";
+constexpr char kMpich[] = "mpich";
+constexpr char kOpenMpi[] = "openmpi";
+
+/// A process can be a rank of the MPI that started it only; MPICH can be started from here.
+std::string mpich_reason(const WorkerEnv& env) {
+  if (env.mpi_vendor == kOpenMpi) return "the mpirun of Open MPI has started this program";
+  return module_unavailable_reason(kMpich);
+}
+
+std::string openmpi_reason(const WorkerEnv& env) {
+  if (env.mpi_vendor == kMpich) return "the mpirun of MPICH has started this program";
+  if (env.mpi_vendor != kOpenMpi && env.world_size > 1) {
+    return "the mpirun of Open MPI has to start the program (mpirun -n " +
+           std::to_string(env.world_size) + " ...)";
+  }
+  return module_unavailable_reason(kOpenMpi);
+}
 
 constexpr std::array kBackends = {
-    BackendEntry{"host", create_host_backend, host_unavailable_reason},
-    BackendEntry{kGloo, create_module<kGloo>, module_reason<kGloo>},
+    BackendEntry{"host", "host", create_host_backend, host_unavailable_reason},
+    BackendEntry{kGloo, kGloo, create_module<kGloo>, module_reason<kGloo>},
+    BackendEntry{kOpenMpi, "mpi", create_module<kOpenMpi>, openmpi_reason},
+    BackendEntry{kMpich, "mpi", create_module<kMpich>, mpich_reason},
 };
 
 }  // namespace
@@ -39,7 +58,8 @@ const BackendEntry& choose_backend(const WorkerEnv& env, const GroupOptions& opt
   std::string names;
   std::string reasons;
   for (const auto& entry : backend_entries()) {
-    const bool is_wanted = options.backend == "auto" || options.backend == entry.name;
+    const bool is_wanted = options.backend == "auto" || options.backend == entry.name ||
+                           options.backend == entry.family;
     names += std::string(", ") + entry.name;
     if (!is_wanted) continue;
     const std::string reason = entry.unavailable_reason(env);

@@ -14,6 +14,7 @@ namespace ddprun {
 
 struct BackendEntry {
   const char* name;
+  const char* family;  ///< a name for any of several: "mpi"
   std::unique_ptr<Backend> (*create)(const WorkerEnv& env, const GroupOptions& options,
                                      Deadline deadline);
   /// Why it cannot connect these workers; empty if it can.

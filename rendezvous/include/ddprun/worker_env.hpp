@@ -42,6 +42,11 @@ struct WorkerEnv {
   /// DDPRUN_CONTROL_SLOT: this worker's slot there; LOCAL_RANK may be virtual.
   int control_page_slot = 0;
 
+  /// "openmpi" or "mpich" if that one's mpirun started this process and nobody else has said what
+  /// it is: rank, world size and their local kin are from its variables then, and there is no
+  /// store.
+  std::string mpi_vendor;
+
   /// True if an agent started this process, in contrast to a program started by hand.
   bool is_launched() const { return use_agent_store || agent_store_port != 0; }
 
@@ -57,9 +62,9 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const std::st
 /// The variables that describe `env` to a worker.
 std::map<std::string, std::string> to_environment(const WorkerEnv& env);
 
-/// Reads a WorkerEnv. If neither RANK nor WORLD_SIZE is set the program was started alone and the
-/// default is returned. Throws Error{Errc::usage} naming each variable that is missing, not a
-/// number or out of range.
+/// Reads a WorkerEnv. If neither RANK nor WORLD_SIZE is set mpirun may have started the program;
+/// otherwise it was started alone and the default is returned. Throws Error{Errc::usage} naming
+/// each variable that is missing, not a number or out of range.
 WorkerEnv from_environment(const EnvironmentLookup& lookup);
 
 /// from_environment over this process' environment.

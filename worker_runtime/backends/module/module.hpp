@@ -32,6 +32,8 @@ struct Member {
   const char* group = "";
   const char* store_host = "";
   std::uint16_t store_port = 0;  ///< 0: there is no store
+  int node_rank = 0;
+  bool is_of_mpirun = false;  ///< WorkerEnv::mpi_vendor is set
 };
 
 /// Left until a deadline, in nanoseconds; kNever: there is none.

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <variant>
-#include <vector>
 
 namespace ddprun {
 
@@ -21,41 +20,31 @@ using module::Table;
 
 constexpr std::size_t kAlignment = 64;  // what ProcessGroup::allocate() promises
 
-std::vector<std::string> candidates(const std::string& file) {
-  std::vector<std::string> paths;
-  std::error_code ignored;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  if (!program.empty()) paths.push_back((program.parent_path() / file).string());
-  paths.push_back(std::string(DDPRUN_MODULE_FOLDER) + "/" + file);
-  return paths;
-}
-
 std::string last_problem() {
   const char* text = ::dlerror();
   return text == nullptr ? "it has no entry" : text;
 }
 
+/// Beside the program, as in a build folder; otherwise where the loader looks for libraries.
+std::string path_of(const std::string& file) {
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const auto beside = program.parent_path() / file;
+  return std::filesystem::exists(beside, ignored) ? beside.string() : file;
+}
+
 /// The module's functions, or why there are none.
 std::variant<const Table*, std::string> load(const std::string& name) {
-  const std::string file = "libddprun_" + name + ".so";
-  std::string looked_for;
-  for (const auto& path : candidates(file)) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) {
-      looked_for += (looked_for.empty() ? "" : " and ") + path;
-      continue;
-    }
-    // Never closed: threads of the library may outlive the last group.
-    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return last_problem();
-    const auto entry = reinterpret_cast<module::Entry>(::dlsym(library, module::kEntryName));
-    if (entry == nullptr) return path + ": " + last_problem();
-    const Table* table = entry();
-    if (table->version == module::kVersion) return table;
-    return path + " is of version " + std::to_string(table->version) + ", and version " +
-           std::to_string(module::kVersion) + " is needed";
-  }
-  return "its module is not installed (looked for " + looked_for + ")";
+  const std::string path = path_of("libddprun_" + name + ".so");
+  // Never closed: threads of the library may outlive the last group.
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return "its module cannot be loaded: " + last_problem();
+  const auto entry = reinterpret_cast<module::Entry>(::dlsym(library, module::kEntryName));
+  if (entry == nullptr) return path + ": " + last_problem();
+  const Table* table = entry();
+  if (table->version == module::kVersion) return table;
+  return path + " is of version " + std::to_string(table->version) + ", and version " +
+         std::to_string(module::kVersion) + " is needed";
 }
 
 [[noreturn]] void raise(const Failure& failure) {
@@ -122,7 +111,9 @@ std::unique_ptr<Backend> create_module_backend(const std::string& name, const Wo
                               .size = env.world_size,
                               .group = options.name.c_str(),
                               .store_host = store.host.c_str(),
-                              .store_port = store.port};
+                              .store_port = store.port,
+                              .node_rank = env.node_rank,
+                              .is_of_mpirun = !env.mpi_vendor.empty()};
   return std::make_unique<ModuleBackend>(*std::get<const Table*>(loaded), member);
 }
 

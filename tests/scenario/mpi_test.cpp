@@ -1,0 +1,95 @@
+// Workers on the backends over MPI, started by mpirun as MPI's users do, and by ddprun. Each is
+// tested if the MPI was there when this was built.
+#include "tests/support/launch.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ddprun::test;
+
+namespace {
+
+struct Mpi {
+  std::string name;
+  std::vector<std::string> mpirun;
+};
+
+const std::vector<Mpi>& installed() {
+  static const std::vector<Mpi> all = [] {
+    std::vector<Mpi> found;
+    const std::string names = DDPRUN_MPI_BACKENDS;
+    if (contains(names, "mpich")) found.push_back({"mpich", {"mpirun.mpich", "-n"}});
+    if (contains(names, "openmpi")) {
+      found.push_back(
+          {"openmpi", {"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n"}});
+    }
+    return found;
+  }();
+  return all;
+}
+
+std::vector<std::string> started_by(const Mpi& mpi, int ranks,
+                                    const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = mpi.mpirun;
+  all.push_back(std::to_string(ranks));
+  all.push_back(in_bin("random_worker"));
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
+}
+
+bool has_mpich() {
+  return contains(DDPRUN_MPI_BACKENDS, "mpich");
+}
+
+}  // namespace
+
+TEST_SUITE("mpi") {
+  TEST_CASE("under mpirun, ranks find each other and all calls give what the serial ones do") {
+    for (const auto& mpi : installed()) {
+      for (const int ranks : {1, 3}) {
+        const auto result = run_program(started_by(mpi, ranks, {"mpi"}));
+        CAPTURE(result.output);
+        CHECK(result.exit_code == 0);
+        CHECK(count(result.output, " over " + mpi.name + ": ok") == ranks);
+      }
+    }
+  }
+
+  TEST_CASE("under ddprun, MPICH's ranks meet in the store") {
+    if (!has_mpich()) return;
+    const auto result =
+        run_program({in_bin("ddprun"), "--nproc_per_node=3", in_bin("random_worker"), "mpi"});
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 0);
+    CHECK(count(result.output, " over mpich: ok") == 3);
+  }
+
+  TEST_CASE("a call that goes on for too long ends the process, which says why") {
+    for (const auto& mpi : installed()) {
+      const auto result = run_program(started_by(mpi, 2, {"mpi", "hang"}));
+      CAPTURE(result.output);
+      CHECK(result.exit_code != 0);
+      CHECK(
+          contains(result.output,
+                   "ddprun: recv (call 0 of group \"default\") over MPI: it had not ended after "));
+    }
+  }
+
+  TEST_CASE("an aborted group ends its process, which says why") {
+    for (const auto& mpi : installed()) {
+      const auto result = run_program(started_by(mpi, 2, {"mpi", "abort"}));
+      CAPTURE(result.output);
+      CHECK(result.exit_code != 0);
+      CHECK(contains(result.output, "was aborted: enough"));
+    }
+  }
+
+  TEST_CASE("an MPI that cannot start these workers says who could") {
+    const auto result =
+        run_program({in_bin("ddprun"), "--nproc_per_node=2", in_bin("random_worker"), "openmpi"});
+    CHECK(result.exit_code != 0);
+    CHECK(contains(result.output, "the mpirun of Open MPI has to start the program"));
+  }
+}

@@ -1,0 +1,39 @@
+// Point-to-point messages over MPI. Its sends may wait for the receiver; ProcessGroup's end when
+// the message has been copied. So messages are copied here, and kept until MPI is done with them.
+#pragma once
+
+#include <ddprun/buffer.hpp>
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+namespace ddprun::mpi {
+
+class Messages {
+ public:
+  explicit Messages(MPI_Comm communicator);
+
+  void send(Buffer buffer, int to, int tag);
+  void receive(Buffer buffer, int from, int tag);
+
+  /// Waits until all has been sent.
+  void flush();
+
+ private:
+  struct Sent {
+    std::vector<std::uint8_t> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  void check_tag(int tag) const;
+
+  MPI_Comm communicator_;
+  int tag_max_ = 0;
+  std::map<int, std::deque<Sent>> under_way_;  ///< by receiver, oldest first
+};
+
+}  // namespace ddprun::mpi

@@ -1,0 +1,75 @@
+#include "worker_runtime/backends/mpi/mpi_world.hpp"
+
+#include "worker_runtime/backends/mpi/pmi_server.hpp"
+#include <ddprun/error.hpp>
+
+#include <mpi.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+namespace ddprun::mpi {
+
+namespace {
+
+std::mutex mutex;
+bool is_started = false;
+std::atomic<bool> is_given_up = false;
+PmiServer* server = nullptr;  ///< lives as long as MPI, if it is not mpirun that started it
+
+/// Who ends without it is taken for a failure by mpirun. Ending needs all ranks, so it is only done
+/// where none is known to have failed.
+void finish() {
+  if (is_given_up) return;
+  MPI_Finalize();
+  delete server;
+}
+
+void initialise() {
+  int provided = 0;
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "starting MPI");
+  is_started = true;
+  std::atexit(finish);
+  if (provided < MPI_THREAD_MULTIPLE) {
+    throw Error(Errc::system, "this MPI was built without support for threads (it provides level " +
+                                  std::to_string(provided) + ", and " +
+                                  std::to_string(MPI_THREAD_MULTIPLE) + " is needed)");
+  }
+}
+
+}  // namespace
+
+void start(const module::Member& member, Deadline deadline) {
+  const std::lock_guard lock(mutex);
+  if (!is_started) {
+    if (!member.is_of_mpirun && member.size > 1) server = new PmiServer(member, deadline);
+    initialise();
+    if (server != nullptr) server->hide();
+  }
+  int size = 0;
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  if (size != member.size) {
+    throw Error(Errc::usage, "process group \"" + std::string(member.group) + "\" has " +
+                                 std::to_string(member.size) + " ranks, but MPI was started with " +
+                                 std::to_string(size) + " (start the program with mpirun)");
+  }
+}
+
+void give_up() noexcept {
+  is_given_up = true;
+}
+
+std::string describe(int error) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(error, text.data(), &length);
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+void check(int error, const char* what) {
+  if (error != MPI_SUCCESS) throw Error(Errc::remote, std::string(what) + ": " + describe(error));
+}
+
+}  // namespace ddprun::mpi

@@ -1,0 +1,24 @@
+// MPI itself: one for the process, from the first group that asks for it until the program ends.
+#pragma once
+
+#include "worker_runtime/backends/module/module.hpp"
+#include <ddprun/deadline.hpp>
+
+#include <string>
+
+namespace ddprun::mpi {
+
+/// Starts MPI unless it runs already, with as many ranks as the group has, by mpirun or through the
+/// store. Throws Error if MPI has another number of ranks or none can be had.
+void start(const module::Member& member, Deadline deadline);
+
+/// The world is not what it was: MPI is not to be ended in order when the program ends.
+void give_up() noexcept;
+
+/// MPI's own text for an error code.
+std::string describe(int error);
+
+/// Throws Error{Errc::remote} saying `what` unless it is MPI_SUCCESS.
+void check(int error, const char* what);
+
+}  // namespace ddprun::mpi
