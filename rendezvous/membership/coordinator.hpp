@@ -37,7 +37,7 @@ class Coordinator {
   /// store before each round. `log` gets what operators should know of peers that misbehave.
   Coordinator(boost::asio::any_io_executor executor, Settings settings,
               const security::Secret* secret, Office office, std::function<void()> clear_store,
-              Log log);
+              const Log& log);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
   ~Coordinator();  ///< closes all connections
@@ -55,6 +55,9 @@ class Coordinator {
   /// Why it cannot go on (a lack of memory, say): all connections have been closed, and no more are
   /// taken. Nothing: it can.
   std::exception_ptr failure() const;
+
+  /// Whether a node that has joined has reached this one from the address.
+  bool has_node_at(const std::string& address) const;
 
   /// Whether nodes are connected that go on with the run.
   bool has_nodes() const;
