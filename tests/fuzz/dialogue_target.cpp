@@ -1,0 +1,142 @@
+#include "tests/fuzz/dialogue_target.hpp"
+
+#include "tests/support/dialogues.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::fuzz {
+
+namespace {
+
+using namespace membership;
+using test::Dialogues;
+
+void require(bool holds, const char* promise) {
+  if (holds) return;
+  std::fprintf(stderr, "broken promise: %s\n", promise);
+  std::abort();
+}
+
+const security::Secret& secret() {
+  static const security::Secret secret = test::secret_of('s');
+  return secret;
+}
+
+constexpr std::size_t kHeadBytes = 5;
+const std::string kNonce(security::kDigestBytes, 'n');
+const Join kJoin = {.run_id = "run", .name = "a"};
+
+/// What a side has done with what a stranger has said.
+struct Reaction {
+  std::string sent{};
+  std::size_t messages = 0;
+  std::string problem{};
+
+  bool operator==(const Reaction&) const = default;
+};
+
+Reaction react_as_coordinator(std::string_view bytes, std::size_t piece) {
+  CoordinatorDialogue dialogue(&secret(), kNonce);
+  Reaction reaction;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    dialogue.take(bytes.substr(at, piece));
+    while (dialogue.next()) ++reaction.messages;
+    reaction.sent += dialogue.take_outgoing();
+  }
+  reaction.problem = dialogue.problem();
+  require(!dialogue.is_introduced(), "a stranger is never introduced");
+  return reaction;
+}
+
+Reaction react_as_agent(std::string_view bytes, std::size_t piece) {
+  AgentDialogue dialogue(&secret(), "run", kNonce);
+  dialogue.say(kJoin);
+  dialogue.take_outgoing();
+  Reaction reaction;
+  for (std::size_t at = 0; at < bytes.size() && reaction.problem.empty(); at += piece) {
+    dialogue.take(bytes.substr(at, piece));
+    while (const auto message = dialogue.next()) {
+      require(std::holds_alternative<Refused>(*message), "a stranger can only refuse");
+      ++reaction.messages;
+    }
+    reaction.sent += dialogue.take_outgoing();
+    reaction.problem = dialogue.problem();
+  }
+  return reaction;
+}
+
+void face_coordinator(std::string_view bytes) {
+  const auto reaction = react_as_coordinator(bytes, bytes.size() + 1);
+  require(reaction == react_as_coordinator(bytes, 3), "pieces mean what the whole means");
+  require(reaction.messages == 0, "nothing of a stranger is heard");
+  constexpr std::size_t kRefusalBytesMax = 256;
+  require(reaction.sent.size() <= kRefusalBytesMax, "a stranger gets little");
+}
+
+void face_agent(std::string_view bytes) {
+  const auto reaction = react_as_agent(bytes, bytes.size() + 1);
+  require(reaction == react_as_agent(bytes, 3), "pieces mean what the whole means");
+  require(reaction.messages <= 1, "a stranger is heard once");
+  require(reaction.sent.find_first_not_of('\0') == std::string::npos,
+          "a stranger learns nothing from an agent");
+}
+
+/// True if the messages are the first ones of those that were said.
+template <typename Message>
+bool is_beginning(const std::vector<Message>& heard, const std::vector<Message>& said) {
+  return heard.size() <= said.size() && std::equal(heard.begin(), heard.end(), said.begin());
+}
+
+void tamper(std::string_view changes) {
+  std::map<std::size_t, char> by_place;
+  for (; changes.size() >= 3; changes.remove_prefix(3)) {
+    const auto place =
+        static_cast<unsigned char>(changes[0]) % 2U * 256U + static_cast<unsigned char>(changes[1]);
+    by_place[place] = changes[2];
+  }
+  std::size_t passed = 0;
+  Dialogues dialogues({&secret(), &secret()}, [&](std::string bytes, bool) {
+    for (const auto& [place, change] : by_place) {
+      if (place < passed || place >= passed + bytes.size()) continue;
+      bytes[place - passed] = static_cast<char>(bytes[place - passed] ^ change);
+    }
+    passed += bytes.size();
+    return bytes;
+  });
+  const std::vector<NodeMessage> by_agent = {kJoin, Heartbeat{1}};
+  const std::vector<CoordinatorMessage> by_coordinator = {Welcome{}, HeartbeatAnswer{1}};
+  for (const auto& message : by_agent) dialogues.agent.say(message);
+  dialogues.run();
+  const bool is_introduced = dialogues.coordinator.is_introduced();
+  if (is_introduced) {
+    for (const auto& message : by_coordinator) dialogues.coordinator.say(message);
+  }
+  dialogues.run();
+  require(is_beginning(dialogues.said_by_agent, by_agent), "the coordinator hears what was said");
+  const auto& heard = dialogues.said_by_coordinator;
+  const bool is_refused = heard.size() == 1 && std::holds_alternative<Refused>(heard[0]);
+  require(is_refused || is_beginning(heard, by_coordinator), "the agent hears what was said");
+}
+
+}  // namespace
+
+void run_dialogue(std::span<const std::uint8_t> input) {
+  if (input.empty()) return;
+  const std::string bytes(input.begin() + 1, input.end());
+  switch (input.front() % 3) {
+    case 0:
+      return face_coordinator(bytes);
+    case 1:
+      return face_agent(bytes);
+    default:
+      return tamper(bytes);
+  }
+}
+
+}  // namespace ddprun::fuzz

@@ -1,0 +1,134 @@
+// Files of secrets: which are taken, which are refused and why, and how a new one is written.
+#include "rendezvous/security/secret.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace ddprun;
+using namespace ddprun::security;
+using ddprun::test::TemporaryFolder;
+
+namespace {
+
+std::string write(const std::string& path, const std::string& bytes, mode_t mode = 0600) {
+  std::ofstream(path) << bytes;
+  ::chmod(path.c_str(), mode);
+  return path;
+}
+
+/// What is said against the file; empty: it is taken.
+std::string objection(const std::string& path) {
+  try {
+    read_secret(path, "--secret_file=run.key");
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+const std::string kGood(64, 'x');
+
+}  // namespace
+
+TEST_SUITE("secret file") {
+  TEST_CASE("a secret has from 32 to 4096 bytes, newlines at its end not counted") {
+    const TemporaryFolder folder;
+    const auto taken = [&](const std::string& bytes) {
+      return objection(write(folder / "secret", bytes));
+    };
+    for (const auto size : {kSecretBytesMin, kSecretBytesMax}) {
+      const std::string bytes(size, 'x');
+      CHECK(taken(bytes) == "");
+      CHECK(read_secret(folder / "secret", "it").bytes() == bytes);
+    }
+    CHECK(taken(std::string(32, 'x') + "\r\n") == "");
+    CHECK(read_secret(folder / "secret", "it").bytes() == std::string(32, 'x'));
+    for (const auto& bytes : {std::string(31, 'x'), std::string(31, 'x') + "\n\n", std::string()}) {
+      CHECK(taken(bytes).starts_with(
+          "--secret_file=run.key: a secret has from 32 to 4096 bytes, this has " +
+          std::to_string(bytes.find_last_of('x') + 1)));
+    }
+    CHECK(taken(std::string(4097, 'x')).find("this has more") != std::string::npos);
+    CHECK(taken(std::string(1 << 20, '\n')).find("from 32 to 4096") != std::string::npos);
+  }
+
+  TEST_CASE("a file that others than its owner may touch is refused, with what to do") {
+    const TemporaryFolder folder;
+    for (const mode_t mode : {0600, 0400, 0700}) {
+      CHECK(objection(write(folder / std::to_string(mode), kGood, mode)) == "");
+    }
+    for (const mode_t mode : {0640, 0620, 0610, 0604, 0602, 0601, 0666}) {
+      const auto path = write(folder / std::to_string(mode), kGood, mode);
+      const auto text = objection(path);
+      CHECK(text.find("is open to others than its owner (mode 0") != std::string::npos);
+      CHECK(text.find("chmod 600 " + path) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a stranger's file is refused, root's is taken") {
+    if (::geteuid() != 0) return;  // nobody else can give files away
+    const TemporaryFolder folder;
+    const auto path = write(folder / "secret", kGood);
+    constexpr uid_t kNobody = 65534;
+    REQUIRE(::chown(path.c_str(), kNobody, kNobody) == 0);
+    CHECK(objection(path).find("belongs to user 65534") != std::string::npos);
+  }
+
+  TEST_CASE("what is no regular file is refused and not waited for, a link to one is taken") {
+    const TemporaryFolder folder;
+    CHECK(objection(folder / "absent") == "--secret_file=run.key: No such file or directory");
+    CHECK(objection(folder.path()).find("is not a regular file") != std::string::npos);
+    REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    CHECK(objection(folder / "pipe").find("is not a regular file") != std::string::npos);
+    CHECK(objection("/dev/zero").find("is not a regular file") != std::string::npos);
+    // As Kubernetes mounts secrets.
+    std::filesystem::create_symlink(write(folder / "secret", kGood), folder / "link");
+    CHECK(objection(folder / "link") == "");
+  }
+
+  TEST_CASE("a new file holds 32 random bytes in a line that only its owner can read") {
+    const TemporaryFolder folder;
+    const mode_t before = ::umask(0);
+    write_new_secret(folder / "one");
+    write_new_secret(folder / "two");
+    ::umask(before);
+    struct stat status {};
+    REQUIRE(::stat((folder / "one").c_str(), &status) == 0);
+    CHECK((status.st_mode & 07777U) == 0600);
+    CHECK(status.st_size == 65);
+    const auto one = read_secret(folder / "one", "one");
+    CHECK(one.bytes().find_first_not_of("0123456789abcdef") == std::string::npos);
+    CHECK(one.bytes() != read_secret(folder / "two", "two").bytes());
+  }
+
+  TEST_CASE("a file that is there is not overwritten, and one that cannot be written is not left") {
+    const TemporaryFolder folder;
+    const auto path = write(folder / "secret", kGood);
+    CHECK_THROWS_WITH_AS(write_new_secret(path), (path + ": File exists").c_str(), Error);
+    CHECK(read_secret(path, "it").bytes() == kGood);
+    CHECK_THROWS_AS(write_new_secret(folder / "no/such/folder"), Error);
+    rlimit limit{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    const rlimit nothing = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    const auto before = std::signal(SIGXFSZ, SIG_IGN);
+    ::setrlimit(RLIMIT_FSIZE, &nothing);
+    std::string problem;
+    try {
+      write_new_secret(folder / "large");
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    std::signal(SIGXFSZ, before);
+    CHECK(problem == (folder / "large") + ": File too large");
+    CHECK_FALSE(std::filesystem::exists(folder / "large"));
+  }
+}

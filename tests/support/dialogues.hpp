@@ -1,0 +1,68 @@
+// An agent's and a coordinator's half of a connection without a connection: bytes are carried by
+// hand, whole, in pieces, or changed on their way.
+#pragma once
+
+#include "rendezvous/membership/dialogue.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::test {
+
+inline security::Secret secret_of(char letter) {
+  return security::Secret::from_bytes(std::string(40, letter), "a test");
+}
+
+class Dialogues {
+ public:
+  /// Gets what one side sends, and who that is; returns what arrives.
+  using Carry = std::function<std::string(std::string bytes, bool is_from_agent)>;
+
+  struct Sides {
+    const security::Secret* agent = nullptr;
+    const security::Secret* coordinator = nullptr;
+  };
+
+  explicit Dialogues(const Sides& sides, Carry carry = {}, char nonce = 'c')
+      : agent(sides.agent, "run", std::string(security::kDigestBytes, 'a')),
+        coordinator(sides.coordinator, std::string(security::kDigestBytes, nonce)),
+        carry_(std::move(carry)) {}
+
+  /// Until neither side has anything to send, in pieces of so many bytes.
+  void run(std::size_t piece = std::string::npos) {
+    for (bool has_sent = true; has_sent;) {
+      has_sent = pass(agent.take_outgoing(), true, piece);
+      has_sent |= pass(coordinator.take_outgoing(), false, piece);
+    }
+  }
+
+  membership::AgentDialogue agent;
+  membership::CoordinatorDialogue coordinator;
+  std::vector<membership::NodeMessage> said_by_agent;  ///< as the other side has heard it
+  std::vector<membership::CoordinatorMessage> said_by_coordinator;
+
+ private:
+  bool pass(std::string bytes, bool is_from_agent, std::size_t piece) {
+    const bool has_sent = !bytes.empty();
+    if (carry_ && has_sent) bytes = carry_(bytes, is_from_agent);
+    while (!bytes.empty()) {
+      const auto part = bytes.substr(0, piece);
+      bytes.erase(0, part.size());
+      if (is_from_agent) {
+        coordinator.take(part);
+        while (auto message = coordinator.next()) said_by_agent.push_back(std::move(*message));
+      } else {
+        agent.take(part);
+        while (auto message = agent.next()) said_by_coordinator.push_back(std::move(*message));
+      }
+    }
+    return has_sent;
+  }
+
+  Carry carry_;
+};
+
+}  // namespace ddprun::test

@@ -1,0 +1,215 @@
+// What an agent and a coordinator make of each other's bytes, with and without a secret.
+#include "tests/support/dialogues.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun;
+using namespace ddprun::membership;
+using namespace ddprun::test;
+
+namespace {
+
+const security::Secret kSecret = secret_of('s');
+const security::Secret kOther = secret_of('t');
+const Dialogues::Sides kBoth = {&kSecret, &kSecret};
+
+const Join kJoin = {.run_id = "run", .name = "a"};
+const std::string kStranger = "does not know this run's secret";
+
+std::string refusal_in(const std::vector<CoordinatorMessage>& messages) {
+  if (messages.size() != 1) return std::to_string(messages.size()) + " messages";
+  const auto* refused = std::get_if<Refused>(&messages[0]);
+  return refused == nullptr ? "another message" : refused->reason;
+}
+
+std::string bytes_of(const CoordinatorMessage& message) {
+  std::string bytes;
+  append_message(bytes, message);
+  return bytes;
+}
+
+/// Both say two things.
+void talk(Dialogues& dialogues, std::size_t piece = std::string::npos) {
+  dialogues.agent.say(kJoin);
+  dialogues.run(piece);
+  dialogues.agent.say(Heartbeat{1});
+  dialogues.coordinator.say(Welcome{});
+  dialogues.coordinator.say(HeartbeatAnswer{1});
+  dialogues.run(piece);
+}
+
+}  // namespace
+
+TEST_SUITE("dialogue") {
+  TEST_CASE("both sides hear what the other says, in pieces of any size") {
+    for (const auto& sides : {Dialogues::Sides{}, kBoth}) {
+      for (const std::size_t piece : {1, 2, 3, 7, 64, 1000}) {
+        Dialogues dialogues(sides);
+        talk(dialogues, piece);
+        CHECK(dialogues.said_by_agent == std::vector<NodeMessage>{kJoin, Heartbeat{1}});
+        CHECK(dialogues.said_by_coordinator ==
+              std::vector<CoordinatorMessage>{Welcome{}, HeartbeatAnswer{1}});
+        CHECK(dialogues.coordinator.is_introduced());
+        CHECK(dialogues.agent.problem().empty());
+        CHECK(dialogues.coordinator.problem().empty());
+      }
+    }
+  }
+
+  TEST_CASE("two secrets: each side says that the other does not know its own") {
+    Dialogues dialogues({&kSecret, &kOther});
+    dialogues.agent.say(kJoin);
+    dialogues.run();
+    CHECK(dialogues.agent.problem() == kStranger);
+    CHECK(dialogues.coordinator.problem() == kStranger);
+    CHECK(refusal_in(dialogues.said_by_coordinator).find(kStranger) != std::string::npos);
+    CHECK(dialogues.said_by_agent.empty());
+    CHECK_FALSE(dialogues.coordinator.is_introduced());
+  }
+
+  TEST_CASE("one side has a secret and the other has none: the agent is told which") {
+    struct Row {
+      Dialogues::Sides sides;
+      std::string text;
+    };
+    for (const auto& row :
+         {Row{{&kSecret, nullptr}, "this node has a secret (--secret_file), the run has none"},
+          Row{{nullptr, &kSecret}, "the run has a secret, this node has none (--secret_file)"}}) {
+      Dialogues dialogues(row.sides);
+      dialogues.agent.say(kJoin);
+      dialogues.run();
+      CHECK(refusal_in(dialogues.said_by_coordinator) == row.text);
+      CHECK(dialogues.coordinator.refusal() == row.text);
+      CHECK(dialogues.said_by_agent.empty());
+    }
+  }
+
+  TEST_CASE("nothing but a hello leaves an agent before the other side has proved itself") {
+    AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
+    agent.say(kJoin);
+    const auto opening = agent.take_outgoing();
+    CHECK(opening.size() == greeting().size() + 1 + security::kHelloBytes);
+    CHECK(opening.size() <= 128);
+    // Neither the run's name nor anything that its name alone leads to.
+    CHECK(AgentDialogue(&kOther, "run", std::string(security::kDigestBytes, 'a')).take_outgoing() !=
+          opening);
+    agent.say(Heartbeat{});
+    CHECK(agent.take_outgoing().empty());
+  }
+
+  TEST_CASE("of a coordinator that has not proved itself nothing is believed but a refusal") {
+    struct Row {
+      std::string bytes;
+      std::size_t messages;
+      std::string problem;
+    };
+    const std::string unproved = "answered without a proof that it knows this run's secret";
+    const Row rows[] = {
+        {bytes_of(Refused{"other version"}), 1, unproved},
+        {bytes_of(Welcome{}), 0, unproved},
+        {bytes_of(Finish{}), 0, unproved},
+        {bytes_of(Waiting{"x"}).substr(0, 6), 0, ""},
+        {std::string("\xff\xff\xff\x7f\1", 5), 0,
+         "sent a message of 2147483647 bytes (at most 4096)"},
+        {std::string("\x41\0\0\0\xff", 5) + std::string(63, 'x'), 0, ""},
+        {std::string("\x41\0\0\0\xff", 5) + std::string(64, 'x'), 1, kStranger},
+        {std::string("\x42\0\0\0\xff", 5) + std::string(65, 'x'), 0,
+         "sent bytes that are no message of an agent"},
+    };
+    for (const auto& row : rows) {
+      CAPTURE(row.problem);
+      AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
+      agent.say(kJoin);
+      agent.take(row.bytes);
+      std::size_t messages = 0;
+      while (auto message = agent.next()) {
+        CHECK(std::holds_alternative<Refused>(*message));
+        ++messages;
+      }
+      CHECK(messages == row.messages);
+      CHECK(agent.problem() == row.problem);
+    }
+  }
+
+  TEST_CASE("a stranger gets a challenge from a coordinator, once, and nothing else") {
+    CoordinatorDialogue coordinator(&kSecret, std::string(security::kDigestBytes, 'c'));
+    coordinator.take(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
+    constexpr std::size_t kHead = 5;
+    CHECK(coordinator.take_outgoing().size() == kHead + security::kChallengeBytes);
+    coordinator.take(std::string(security::kProofBytes - 1, 'x'));
+    CHECK(coordinator.take_outgoing().empty());
+    CHECK(coordinator.problem().empty());
+    coordinator.take(std::string(1000, 'x'));
+    CHECK(coordinator.take_outgoing().empty());
+    CHECK(coordinator.problem() == kStranger);
+    CHECK_FALSE(coordinator.next());
+  }
+
+  TEST_CASE("a conversation that was recorded means nothing to another coordinator") {
+    std::string recorded;
+    Dialogues first(kBoth, [&](std::string bytes, bool is_from_agent) {
+      if (is_from_agent) recorded += bytes;
+      return bytes;
+    });
+    talk(first);
+    REQUIRE(first.said_by_agent.size() == 2);
+    CoordinatorDialogue second(&kSecret, std::string(security::kDigestBytes, 'd'));
+    second.take(recorded);
+    CHECK_FALSE(second.next());
+    CHECK(second.problem() == kStranger);
+  }
+
+  TEST_CASE("what comes back from a mirror is no coordinator") {
+    AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
+    agent.say(kJoin);
+    agent.take(agent.take_outgoing());
+    CHECK_FALSE(agent.next());
+    CHECK_FALSE(agent.problem().empty());
+    // Nor does one agent prove anything to a coordinator with what another coordinator says.
+    CoordinatorDialogue honest(&kSecret, std::string(security::kDigestBytes, 'c'));
+    honest.take(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
+    const auto challenge = honest.take_outgoing();
+    honest.take(challenge.substr(challenge.size() - security::kProofBytes));
+    CHECK(honest.problem() == kStranger);
+  }
+
+  TEST_CASE("whoever changes a byte on the way can end the connection, but not what is heard") {
+    std::size_t total = 0;
+    Dialogues counting(kBoth, [&](std::string bytes, bool) {
+      total += bytes.size();
+      return bytes;
+    });
+    talk(counting);
+    for (std::size_t target = 0; target < total; ++target) {
+      std::size_t passed = 0;
+      Dialogues dialogues(kBoth, [&](std::string bytes, bool) {
+        if (target >= passed && target < passed + bytes.size()) {
+          auto& byte = bytes[target - passed];
+          byte = static_cast<char>(byte ^ 0x10);
+        }
+        passed += bytes.size();
+        return bytes;
+      });
+      talk(dialogues);
+      CAPTURE(target);
+      const std::vector<NodeMessage> by_agent = {kJoin, Heartbeat{1}};
+      CHECK(dialogues.said_by_agent.size() <= by_agent.size());
+      CHECK(std::equal(dialogues.said_by_agent.begin(), dialogues.said_by_agent.end(),
+                       by_agent.begin()));
+      for (const auto& message : dialogues.said_by_coordinator) {
+        const bool is_true = message == CoordinatorMessage{Welcome{}} ||
+                             message == CoordinatorMessage{HeartbeatAnswer{1}};
+        CHECK((is_true || std::holds_alternative<Refused>(message)));
+      }
+      CHECK(dialogues.said_by_agent.size() + dialogues.said_by_coordinator.size() < 4);
+    }
+  }
+
+  TEST_CASE("the first message may be short only, also of a node that knows the secret") {
+    Dialogues dialogues(kBoth);
+    dialogues.agent.say(Join{.run_id = std::string(5000, 'x')});
+    dialogues.run();
+    CHECK(dialogues.said_by_agent.empty());
+    CHECK(dialogues.coordinator.problem().find("bytes (at most 4096)") != std::string::npos);
+  }
+}

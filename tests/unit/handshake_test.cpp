@@ -1,0 +1,244 @@
+// The secret's arithmetic against published vectors, proofs that must not pass, and seals.
+#include "rendezvous/security/handshake.hpp"
+
+#include "rendezvous/security/seal.hpp"
+#include "rendezvous/wire/bytes.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::security;
+
+namespace {
+
+std::string hex(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char byte : bytes) {
+    text += kDigits[static_cast<unsigned char>(byte) / 16];
+    text += kDigits[static_cast<unsigned char>(byte) % 16];
+  }
+  return text;
+}
+
+std::string counted(int first, int last) {
+  std::string bytes;
+  for (int value = first; value <= last; ++value) bytes += static_cast<char>(value);
+  return bytes;
+}
+
+/// HMAC fills shorter keys up with zeros.
+Key key_of(const std::string& bytes) {
+  std::array<char, kDigestBytes> all{};
+  std::copy(bytes.begin(), bytes.end(), all.begin());
+  return Key(all);
+}
+
+Secret secret_of(char letter) {
+  return Secret::from_bytes(std::string(40, letter), "a test");
+}
+
+std::string nonce_of(char letter) {
+  return std::string(kDigestBytes, letter);
+}
+
+/// What an agent and a coordinator think of each other.
+struct Meeting {
+  char agent_secret = 's', coordinator_secret = 's';
+  std::string agent_prologue = "v2", coordinator_prologue = "v2";
+  std::size_t changed_hello = std::string::npos;  ///< index of a byte that is changed on the way
+  std::size_t changed_challenge = std::string::npos;
+
+  struct Opinions {
+    bool agent_is_convinced, coordinator_is_convinced;
+    bool operator==(const Opinions&) const = default;
+  };
+
+  Opinions hold() const {
+    const auto ours = secret_of(agent_secret);
+    const auto theirs = secret_of(coordinator_secret);
+    AgentHandshake agent(ours, agent_prologue, "run", nonce_of('a'));
+    CoordinatorHandshake coordinator(theirs, coordinator_prologue, nonce_of('c'));
+    const auto challenge = coordinator.challenge(changed(agent.hello(), changed_hello));
+    const bool is_convinced = agent.is_proof(changed(challenge, changed_challenge));
+    return {is_convinced, coordinator.is_proof(agent.answer())};
+  }
+
+  static std::string changed(std::string bytes, std::size_t index) {
+    if (index < bytes.size()) bytes[index] = static_cast<char>(bytes[index] ^ 1);
+    return bytes;
+  }
+};
+
+std::string message(const std::string& body) {
+  std::string bytes;
+  wire::append_integer(bytes, static_cast<std::uint32_t>(body.size()));
+  return bytes + body;
+}
+
+constexpr std::size_t kBytesMax = 100;
+
+struct Unsealed {
+  std::vector<std::string> messages{};
+  bool has_problem = false;
+
+  bool operator==(const Unsealed&) const = default;
+};
+
+Unsealed unseal(std::string_view bytes, std::size_t piece, char key = 'k') {
+  Unsealer unsealer(key_of(std::string(32, key)), kBytesMax);
+  Unsealed result;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    unsealer.take(bytes.substr(at, piece));
+    while (auto next = unsealer.next()) result.messages.push_back(*next);
+  }
+  result.has_problem = !unsealer.problem().empty();
+  return result;
+}
+
+Sealer sealer() {
+  return Sealer(key_of(std::string(32, 'k')));
+}
+
+}  // namespace
+
+TEST_SUITE("handshake") {
+  TEST_CASE("HMAC and HKDF give what RFC 4231 and RFC 5869 say") {
+    CHECK(hex(authenticate(key_of(std::string(20, '\x0b')), "Hi There")) ==
+          "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    CHECK(hex(authenticate(key_of("Jefe"), "what do ya want for nothing?")) ==
+          "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    const auto key = derive_key(std::string(22, '\x0b'), counted(0, 12), counted(0xf0, 0xf9));
+    CHECK(hex(key.bytes()) == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
+  }
+
+  TEST_CASE("random bytes are as many as are asked for, and others each time") {
+    CHECK(random_bytes(0).empty());
+    CHECK(random_bytes(1000).size() == 1000);
+    CHECK(random_bytes(32) != random_bytes(32));
+  }
+
+  TEST_CASE("two sides that know the secret convince each other, and nobody else does") {
+    CHECK(Meeting{}.hold() == Meeting::Opinions{true, true});
+    CHECK(Meeting{.agent_secret = 'x'}.hold() == Meeting::Opinions{false, false});
+    CHECK(Meeting{.coordinator_secret = 'x'}.hold() == Meeting::Opinions{false, false});
+    // Neither side believes the other if they have heard different things.
+    CHECK(Meeting{.agent_prologue = "v1"}.hold() == Meeting::Opinions{false, false});
+    for (std::size_t i = 0; i < kHelloBytes; ++i) {
+      CHECK(Meeting{.changed_hello = i}.hold() == Meeting::Opinions{false, false});
+    }
+    for (std::size_t i = 0; i < kChallengeBytes; ++i) {
+      CHECK(Meeting{.changed_challenge = i}.hold() == Meeting::Opinions{false, false});
+    }
+  }
+
+  TEST_CASE("a proof is worth nothing to its receiver, in another connection or another run") {
+    const auto secret = secret_of('s');
+    AgentHandshake agent(secret, "v2", "run", nonce_of('a'));
+    CoordinatorHandshake coordinator(secret, "v2", nonce_of('c'));
+    const auto challenge = coordinator.challenge(agent.hello());
+    REQUIRE(agent.is_proof(challenge));
+    REQUIRE(coordinator.is_proof(agent.answer()));
+
+    // Reflected: who has only heard a proof gives it back.
+    CHECK_FALSE(coordinator.is_proof(challenge.substr(kDigestBytes)));
+    AgentHandshake mirrored(secret, "v2", "run", nonce_of('a'));
+    CHECK_FALSE(mirrored.is_proof(nonce_of('c') + agent.answer()));
+    // Replayed: an agent that was heard once, and a coordinator that was.
+    CoordinatorHandshake next(secret, "v2", nonce_of('d'));
+    next.challenge(agent.hello());
+    CHECK_FALSE(next.is_proof(agent.answer()));
+    AgentHandshake other(secret, "v2", "run", nonce_of('b'));
+    CHECK_FALSE(other.is_proof(challenge));
+    // Passed on into another run that has the same secret.
+    AgentHandshake elsewhere(secret, "v2", "another run", nonce_of('a'));
+    CHECK_FALSE(elsewhere.is_proof(challenge));
+  }
+
+  TEST_CASE("who meets a wrong proof answers with zeros, which prove nothing") {
+    const auto ours = secret_of('s');
+    const auto theirs = secret_of('t');
+    AgentHandshake agent(ours, "v2", "run", nonce_of('a'));
+    CoordinatorHandshake coordinator(theirs, "v2", nonce_of('c'));
+    CHECK_FALSE(agent.is_proof(coordinator.challenge(agent.hello())));
+    CHECK(agent.answer() == std::string(kProofBytes, '\0'));
+  }
+
+  TEST_CASE("each connection and each direction has keys of its own, the same on both sides") {
+    const auto secret = secret_of('s');
+    AgentHandshake agent(secret, "v2", "run", nonce_of('a'));
+    CoordinatorHandshake coordinator(secret, "v2", nonce_of('c'));
+    REQUIRE(agent.is_proof(coordinator.challenge(agent.hello())));
+    const auto ours = agent.keys();
+    const auto theirs = coordinator.keys();
+    CHECK(ours.from_agent.bytes() == theirs.from_agent.bytes());
+    CHECK(ours.from_coordinator.bytes() == theirs.from_coordinator.bytes());
+    CHECK(ours.from_agent.bytes() != ours.from_coordinator.bytes());
+    CoordinatorHandshake next(secret, "v2", nonce_of('d'));
+    next.challenge(agent.hello());
+    CHECK(next.keys().from_agent.bytes() != ours.from_agent.bytes());
+  }
+
+  TEST_CASE("a key and a secret that were moved leave nothing behind") {
+    auto key = key_of(std::string(32, 'k'));
+    const Key other(std::move(key));
+    CHECK(key.bytes() == std::string(32, '\0'));  // NOLINT(bugprone-use-after-move)
+    CHECK(other.bytes() == std::string(32, 'k'));
+    auto secret = secret_of('s');
+    const Secret moved(std::move(secret));
+    CHECK(secret.bytes().empty());  // NOLINT(bugprone-use-after-move)
+    CHECK(moved.bytes() == std::string(40, 's'));
+  }
+}
+
+TEST_SUITE("seals") {
+  TEST_CASE("messages come out as they went in, in pieces of any size") {
+    auto sealing = sealer();
+    const std::vector<std::string> messages = {message("one"), message(""), message("three")};
+    std::string bytes;
+    for (const auto& each : messages) bytes += sealing.seal(each);
+    for (std::size_t piece = 1; piece <= bytes.size(); ++piece) {
+      CHECK(unseal(bytes, piece) == Unsealed{messages, false});
+    }
+  }
+
+  TEST_CASE("a byte that is changed, anywhere, is noticed before its message is heard") {
+    auto sealing = sealer();
+    const auto first = sealing.seal(message("one"));
+    const auto both = first + sealing.seal(message("two"));
+    for (std::size_t i = 0; i < both.size(); ++i) {
+      auto changed = both;
+      changed[i] = static_cast<char>(changed[i] ^ 1);
+      const auto heard = unseal(changed, 7);
+      CHECK(heard.messages.size() == (i < first.size() ? 0 : 1));
+      // A length that says more is waited for, and then the seal is wrong.
+      CHECK(unseal(changed + std::string(kBytesMax, 'x'), 7).has_problem);
+    }
+  }
+
+  TEST_CASE("a message that is repeated, left out, swapped or sent back is noticed") {
+    auto sealing = sealer();
+    const auto one = sealing.seal(message("one"));
+    const auto two = sealing.seal(message("two"));
+    CHECK(unseal(one + one, 5) == Unsealed{{message("one")}, true});
+    CHECK(unseal(two, 5) == Unsealed{{}, true});
+    CHECK(unseal(two + one, 5) == Unsealed{{}, true});
+    CHECK(unseal(one + two, 5, 'o') == Unsealed{{}, true});  // the other direction's key
+  }
+
+  TEST_CASE("a message that is too long is refused before memory is taken for it") {
+    Unsealer unsealer(key_of("k"), kBytesMax);
+    std::string length;
+    wire::append_integer(length, std::uint32_t{kBytesMax + 1});
+    unsealer.take(length);
+    CHECK_FALSE(unsealer.next());
+    CHECK(unsealer.problem() == "sent a message of 101 bytes (at most 100)");
+    auto sealing = sealer();
+    const auto longest = message(std::string(kBytesMax, 'x'));
+    CHECK(unseal(sealing.seal(longest), 9) == Unsealed{{longest}, false});
+  }
+}
