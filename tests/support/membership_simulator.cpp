@@ -8,10 +8,12 @@ namespace {
 
 class Simulation : public SimulatedRun {
  public:
-  using SimulatedRun::SimulatedRun;
+  Simulation(std::uint64_t seed, bool has_skewed_clocks)
+      : SimulatedRun(seed), has_skewed_clocks_(has_skewed_clocks) {}
 
   SimulationOutcome run() {
     choose_settings();
+    if (has_skewed_clocks_) skew_clocks();
     boot_coordinator();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const int node = static_cast<int>(i);
@@ -46,6 +48,13 @@ class Simulation : public SimulatedRun {
     has_host_ = chance(30);
   }
 
+  void skew_clocks() {
+    for (auto& node : nodes_) {
+      node.clock.ahead = std::chrono::minutes(any(-50, 5000));
+      node.clock.fast_permille = any(-20, 20);
+    }
+  }
+
   void check_end() {
     for (const auto& node : nodes_) {
       check(!node.part, node.name + " has not ended");
@@ -78,6 +87,7 @@ class Simulation : public SimulatedRun {
       case 1:
         note(node.name + " is paused");
         node.is_paused = true;
+        if (node.excused_until >= now_) node.excused_until = fence_of(node);
         return after(any(100, 9000), [this, index] { resume(index); });
       case 2:
         note(node.name + " is cut off");
@@ -97,6 +107,13 @@ class Simulation : public SimulatedRun {
       default:
         if (chance(30)) restart_coordinator();
     }
+  }
+
+  /// Whoever loses its connection while its agent is stopped has workers until then; the store of a
+  /// later round does not let them in.
+  static Time fence_of(const Node& node) {
+    if (node.guarded_until == Time::max()) return Time::max();  // the run has ended
+    return node.clock.when_it_shows(node.guarded_until) + kKill;
   }
 
   void kill_agent(int index) {
@@ -134,7 +151,7 @@ class Simulation : public SimulatedRun {
     const auto connection = node.connection;
     if (!connection || !connection->is_open_at_node || node.is_cut) return;
     note(node.name + "'s connection is reset");
-    node.excused_until = now_ + kNotice + kKill;
+    node.excused_until = node.is_paused ? fence_of(node) : now_ + kNotice + kKill;
     after(any(0, static_cast<int>(kNotice.count())), [this, connection] {
       Node& later = nodes_[static_cast<std::size_t>(connection->node)];
       if (later.connection != connection || !connection->is_open_at_node) return;
@@ -196,12 +213,14 @@ class Simulation : public SimulatedRun {
       resume(static_cast<int>(i));
     }
   }
+
+  const bool has_skewed_clocks_;
 };
 
 }  // namespace
 
-SimulationOutcome simulate_membership(std::uint64_t seed) {
-  return Simulation(seed).run();
+SimulationOutcome simulate_membership(std::uint64_t seed, bool has_skewed_clocks) {
+  return Simulation(seed, has_skewed_clocks).run();
 }
 
 }  // namespace ddprun::test

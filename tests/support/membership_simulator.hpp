@@ -21,6 +21,8 @@ struct SimulationOutcome {
 
 /// Plays one history: a handful of nodes, some minutes of crashes, pauses, cuts, resets, leaves,
 /// joins and failing workers, then a time without faults in which the run must come to its end.
-SimulationOutcome simulate_membership(std::uint64_t seed);
+/// With `has_skewed_clocks` each node has a clock of its own, hours from the others and up to 2 %
+/// fast or slow.
+SimulationOutcome simulate_membership(std::uint64_t seed, bool has_skewed_clocks = false);
 
 }  // namespace ddprun::test

@@ -23,6 +23,23 @@ inline constexpr milliseconds kNotice(50);
 inline constexpr milliseconds kKill(100);
 inline constexpr milliseconds kConnectTimeout(2000);
 
+/// A machine's monotonic clock: it began at another time than the others', and is a little fast or
+/// slow.
+struct NodeClock {
+  std::chrono::seconds ahead{0};
+  int fast_permille = 0;
+
+  Time shows(Time when) const {
+    const auto since = when.time_since_epoch();
+    return Time(since + since / 1000 * fast_permille + ahead);
+  }
+  /// When it shows that, or just has.
+  Time when_it_shows(Time shown) const {
+    const auto since = shown.time_since_epoch() - ahead;
+    return Time(since * 1000 / (1000 + fast_permille) + std::chrono::microseconds(1));
+  }
+};
+
 struct Connection {
   NodeId id = 0;
   int node = 0;
@@ -35,6 +52,7 @@ struct Connection {
 
 struct Node {
   std::string name;
+  NodeClock clock;
   int agent = 0;  ///< counts the agents that have lived on it
   std::unique_ptr<NodePart> part;
   std::shared_ptr<Connection> connection;

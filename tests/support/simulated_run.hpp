@@ -129,15 +129,15 @@ class SimulatedRun : protected VirtualTime {
                     .nodes_max = settings_.nodes_max,
                     .max_restarts = settings_.restarts.max_restarts,
                     .is_host = has_host_ && index == 0};
-    node.part = std::make_unique<NodePart>(join, settings_, now_);
-    carry_out(index, node.part->start(now_));
+    node.part = std::make_unique<NodePart>(join, settings_, node.clock.shows(now_));
+    carry_out(index, node.part->start(node.clock.shows(now_)));
   }
 
   void to_node(int index, int agent, const NodeEvent& event) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     if (!node.part || node.agent != agent) return;
     if (node.is_paused) return node.backlog.push_back(event);
-    carry_out(index, node.part->apply(event, now_));
+    carry_out(index, node.part->apply(event, node.clock.shows(now_)));
     plan_wake(index);
   }
 
@@ -146,7 +146,8 @@ class SimulatedRun : protected VirtualTime {
     const auto wake = node.part ? node.part->next_wake() : std::nullopt;
     if (!wake || node.planned_wake == wake) return;
     node.planned_wake = wake;
-    at(*wake, [this, index, agent = node.agent, when = *wake] {
+    const Time due = node.clock.when_it_shows(*wake);
+    at(due, [this, index, agent = node.agent, when = *wake] {
       Node& later = nodes_[static_cast<std::size_t>(index)];
       if (later.agent == agent && later.planned_wake == when) later.planned_wake.reset();
       to_node(index, agent, NodeTimePassed{});
@@ -160,8 +161,9 @@ class SimulatedRun : protected VirtualTime {
   }
 
   void act(int index, const Connect& connect) {
-    const int agent = nodes_[static_cast<std::size_t>(index)].agent;
-    at(connect.not_before, [this, index, agent] {
+    const Node& connecting = nodes_[static_cast<std::size_t>(index)];
+    const int agent = connecting.agent;
+    at(connecting.clock.when_it_shows(connect.not_before), [this, index, agent] {
       Node& node = nodes_[static_cast<std::size_t>(index)];
       if (!node.part || node.agent != agent) return;
       if (node.is_cut) {
@@ -223,7 +225,8 @@ class SimulatedRun : protected VirtualTime {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     node.guarded_until = guard.end;
     if (guard.end == Time::max()) return;
-    at(guard.end, [this, index, end = guard.end, agent = node.agent] {
+    const Time due = node.clock.when_it_shows(guard.end);
+    at(due, [this, index, end = guard.end, agent = node.agent] {
       Node& later = nodes_[static_cast<std::size_t>(index)];
       if (later.agent != agent || later.guarded_until != end || !later.has_workers) return;
       note(later.name + "'s guardian kills its workers");
