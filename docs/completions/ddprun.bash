@@ -54,7 +54,7 @@ _ddprun() {
     __nproc_per_node) words="auto cpu gpu" ;;
     __numa_binding) words="node socket exclusive core-complex" ;;
     __start_method) words="spawn fork forkserver" ;;
-    __rdzv_backend) words="static c10d" ;;
+    __rdzv_backend) words="static c10d etcd" ;;
     __affinity) words="none cores exclusive node socket l3" ;;
     __exit_code) words="torchrun worker" ;;
     __agent_store) words="on off" ;;

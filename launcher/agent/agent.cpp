@@ -5,6 +5,7 @@
 #include "launcher/agent/guardian_watch.hpp"
 #include "launcher/agent/job_control.hpp"
 #include "launcher/agent/lone_run.hpp"
+#include "launcher/agent/placement.hpp"
 #include "launcher/agent/shared_run.hpp"
 #include "launcher/report/event_text.hpp"
 #include "rendezvous/base/endpoint.hpp"
@@ -95,7 +96,7 @@ class Agent::Impl {
     tell(RunStarted{.run_id = plan_.run_id,
                     .program = plan_.program,
                     .local_world_size = static_cast<int>(plan_.workers.size()),
-                    .store = to_string(StoreEndpoint{plan_.store_host, port}),
+                    .store = store_text(plan_, port),
                     .log_folder = folder_.is_kept() ? folder_.path() : std::filesystem::path()});
     for (const auto& note : plan_.notes) tell(Note{note});
     for (const auto& warning : plan_.warnings) tell(Warning{warning});

@@ -6,6 +6,8 @@
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/exit_record.hpp"
+#include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <algorithm>
 
@@ -57,6 +59,15 @@ membership::Join make_join(const LaunchPlan& plan, bool is_host) {
           .max_restarts = plan.max_restarts,
           .is_host = is_host,
           .config_hash = plan.config_hash};
+}
+
+std::string store_text(const LaunchPlan& plan, std::uint16_t port) {
+  if (!plan.nodes || !plan.nodes->etcd) return to_string(StoreEndpoint{plan.store_host, port});
+  std::vector<std::string> endpoints;
+  for (const auto& endpoint : plan.nodes->etcd->endpoints) {
+    endpoints.push_back(to_string(endpoint));
+  }
+  return "the node that is elected through etcd at " + join(endpoints, ", ");
 }
 
 void explain(membership::Refused& refused, const std::string& config_text) {

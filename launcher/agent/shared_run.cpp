@@ -5,6 +5,7 @@
 #include "launcher/agent/placement.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
+#include "rendezvous/etcd/elected_host.hpp"
 #include "rendezvous/membership/agent_connection.hpp"
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/host.hpp"
@@ -57,7 +58,9 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (!has_host) co_return make_finished(interrupted(), plan_);
     on_start(plan_.store_port);
     if (!host_->note().empty()) tell(Note{host_->note()});
-    asio::co_spawn(surroundings_.executor, watch_host(shared_from_this()), fail_with_failure());
+    if (host_->is_here()) {
+      asio::co_spawn(surroundings_.executor, watch_host(shared_from_this()), fail_with_failure());
+    }
     part_.emplace(make_join(plan_, host_->is_here()), nodes_.settings, now());
     if (stop_signal_ != 0) {
       leave(stop_signal_);
@@ -92,6 +95,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       stop_signal_ = signal;
       // The others learn of it before the workers here vanish.
       if (part_) leave(signal);
+      if (host_) host_->resign();
       if (!host_) looking_.emit(asio::cancellation_type::terminal);
       if (attempt_ != nullptr) attempt_->stop(signal, plan_.shutdown_timeout);
     } else if (attempt_ != nullptr) {
@@ -117,6 +121,10 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     const auto executor = surroundings_.executor;
     const HostChoice choice = host_choice();
     const Log log = warnings_to(surroundings_.events);
+    if (nodes_.etcd) {
+      host_ = etcd::elect_host(executor, *nodes_.etcd, choice, make_join(plan_, false), log);
+      co_return true;
+    }
     auto choosing = choose_host(executor, choice, log);
     auto token = asio::bind_cancellation_slot(looking_.slot(), asio::use_awaitable);
     try {
@@ -124,7 +132,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     } catch (const boost::system::system_error&) {
       if (stop_signal_ == 0) throw;
     }
-    co_return host_.has_value();
+    co_return host_ != nullptr;
   }
 
   Verdict interrupted() const {
@@ -244,11 +252,15 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   static asio::awaitable<void> keep_connection(std::shared_ptr<Impl> self, Time not_before) {
-    asio::steady_timer pause(self->surroundings_.executor, not_before);
-    co_await pause.async_wait(kAwait);
+    auto finding = self->host_->find(not_before);
+    const Found found = co_await std::move(finding);
     if (self->is_closed_ || self->part_->has_ended()) co_return;
-    const auto deadline = Deadline::after(self->nodes_.settings.join_timeout);
-    const auto result = co_await connect_to(self->host_->endpoint(), deadline);
+    if (!found.note.empty()) self->tell(Note{found.note});
+    if (found.verdict) co_return self->apply(TurnedAway{*found.verdict});
+    if (!found.endpoint) co_return self->apply(ConnectionLost{found.problem});
+    self->endpoint_ = *found.endpoint;
+    const auto deadline = Deadline::after(found.connect_timeout);
+    const auto result = co_await connect_to(self->endpoint_, deadline);
     if (result.fd < 0) co_return self->apply(ConnectionLost{result.problem});
     auto connection = std::make_shared<AgentConnection>(self->surroundings_.executor, result.fd,
                                                         self->secret(), self->plan_.run_id);
@@ -264,7 +276,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       if (connection_ != connection) break;  // it was given up here
       if (!message) {
         disconnect();
-        apply(ConnectionLost{"the rendezvous at " + to_string(host_->endpoint()) + ": " +
+        apply(ConnectionLost{"the rendezvous at " + to_string(endpoint_) + ": " +
                              connection->end_reason()});
         break;
       }
@@ -281,7 +293,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
                        .placement = make_placement(round, store_host),
-                       .store_port = self->nodes_.endpoint_port};
+                       .store_port = self->endpoint_.port};
     self->tell_of_round(facts);
     Attempt attempt(self->surroundings_, facts,
                     [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
@@ -313,7 +325,8 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   asio::steady_timer wake_;
   asio::steady_timer ended_;           ///< cancelled when there is a verdict
   asio::cancellation_signal looking_;  ///< ends the choice of the host
-  std::optional<Host> host_;
+  std::unique_ptr<Host> host_;
+  StoreEndpoint endpoint_;  ///< where the coordinator was found last
   std::optional<NodePart> part_;
   std::shared_ptr<AgentConnection> connection_;  ///< the one under way
   Attempt* attempt_ = nullptr;

@@ -196,13 +196,16 @@ constexpr OptionEntry kNodes[] = {
     {"standalone", 0, "", OptionGroup::nodes, "PET_STANDALONE", "",
      "One node, with a store on a free port of the loopback address.",
      set_flag<&Options::standalone>},
-    {"rdzv_backend", 0, "static|c10d", OptionGroup::nodes, "PET_RDZV_BACKEND", "static",
+    {"rdzv_backend", 0, "static|c10d|etcd", OptionGroup::nodes, "PET_RDZV_BACKEND", "static",
      "How nodes find each other: static, by their --node_rank; c10d, in any order and number that "
-     "--nnodes allows.",
+     "--nnodes allows; etcd, the same through an etcd, and no node is needed for the others to go "
+     "on.",
      set_name<&Options::rdzv_backend>},
-    {"rdzv_endpoint", 0, "HOST[:PORT]", OptionGroup::nodes, "PET_RDZV_ENDPOINT", "",
-     "Address and port of the node that hosts rendezvous and store, the same on all nodes.",
-     [](Options& o, Text v) { return keep(o.rdzv_endpoint, parse_endpoint(v)); }},
+    {"rdzv_endpoint", 0, "HOST[:PORT],...", OptionGroup::nodes, "PET_RDZV_ENDPOINT", "",
+     "Address and port of the node that hosts rendezvous and store, the same on all nodes; or "
+     "those "
+     "of etcd.",
+     [](Options& o, Text v) { return keep(o.rdzv_endpoint, parse_endpoints(v)); }},
     {"rdzv_id", 0, "ID", OptionGroup::nodes, "PET_RDZV_ID", "a random one",
      "Name of the run, the same on all nodes; workers see it as TORCHELASTIC_RUN_ID.",
      set_name<&Options::rdzv_id>},

@@ -228,6 +228,19 @@ Parsed<RendezvousEndpoint> parse_endpoint(const std::string& text) {
   return RendezvousEndpoint{host, static_cast<std::uint16_t>(*number)};
 }
 
+Parsed<RendezvousEndpoint> parse_endpoints(const std::string& text) {
+  std::vector<RendezvousEndpoint> endpoints;
+  for (const auto& part : split(text, ',')) {
+    auto endpoint = parse_endpoint(part);
+    if (const auto* problem = std::get_if<ValueProblem>(&endpoint)) return *problem;
+    if (part.empty() && !text.empty()) return ValueProblem{"names no host between its commas"};
+    endpoints.push_back(std::get<RendezvousEndpoint>(std::move(endpoint)));
+  }
+  auto first = endpoints.front();
+  first.others.assign(endpoints.begin() + 1, endpoints.end());
+  return first;
+}
+
 Parsed<std::map<std::string, std::string>> parse_key_values(const std::string& text) {
   std::string_view inside = text;
   if (inside.size() >= 2 && (inside.front() == '\'' || inside.front() == '"') &&

@@ -64,6 +64,9 @@ Parsed<std::vector<int>> parse_signals(const std::string& text);
 /// "host", "host:port", "[v6]:port" or a bare IPv6 address.
 Parsed<RendezvousEndpoint> parse_endpoint(const std::string& text);
 
+/// Such endpoints with commas between them.
+Parsed<RendezvousEndpoint> parse_endpoints(const std::string& text);
+
 /// "key=value,key=value"; quotes around the whole are taken off, as scripts often leave them there.
 Parsed<std::map<std::string, std::string>> parse_key_values(const std::string& text);
 

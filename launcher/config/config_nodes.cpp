@@ -127,7 +127,7 @@ class NodesReader {
     for (const char* key : {"rdzv_endpoint", "master_addr"}) {
       const auto* member = setting(key);
       if (member == nullptr || !member->value.is(Kind::string)) continue;
-      const auto endpoint = parse_endpoint(member->value.text);
+      const auto endpoint = parse_endpoints(member->value.text);
       const auto* parsed = std::get_if<RendezvousEndpoint>(&endpoint);
       if (parsed == nullptr || !is_loopback(parsed->host)) continue;
       add(member->value.at, std::string("rendezvous.") + key, parsed->host + " " + kProblem);

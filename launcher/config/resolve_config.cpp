@@ -114,7 +114,7 @@ class Resolver {
     derive("nnodes", std::to_string(file_.nodes.size()), file_.root.find("nodes")->at, "nodes");
     if (has_rank()) derive("node_rank", std::to_string(*node_.index), at, path);
     if (!node.address.empty()) derive("local_addr", node.address, at, path + ".address");
-    const bool is_elsewhere = is_set("master_addr") || is_set("standalone");
+    const bool is_elsewhere = is_set("master_addr") || is_set("standalone") || is_by_etcd();
     if (is_elsewhere) return;
     const bool has_address = !first.address.empty();
     derive("rdzv_endpoint", endpoint_text(has_address ? first.address : first.name),
@@ -124,10 +124,18 @@ class Resolver {
   /// Of the many nodes of a file a few may take part: then its order gives no ranks. Where ranks
   /// are agreed upon at the start, none is needed.
   bool has_rank() const {
+    const auto backend = backend_of_run();
+    const bool is_agreed = !backend.empty() && backend != "static";
+    return !is_agreed || static_cast<int>(*node_.index) < nodes_wanted();
+  }
+
+  /// No node of the file is etcd, as far as is known.
+  bool is_by_etcd() const { return backend_of_run().rfind("etcd", 0) == 0; }
+
+  std::string backend_of_run() const {
     auto backend = value_of(given_, "rdzv_backend");
     if (!backend) backend = value_of(values_.options, "rdzv_backend");
-    const bool is_agreed = backend && backend->value != "static";
-    return !is_agreed || static_cast<int>(*node_.index) < nodes_wanted();
+    return backend ? backend->value : std::string();
   }
 
   /// An IPv6 address needs brackets where a port may follow.

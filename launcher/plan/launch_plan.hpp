@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
+#include "rendezvous/etcd/settings.hpp"
 #include "rendezvous/membership/settings.hpp"
 
 #include <chrono>
@@ -56,6 +57,7 @@ struct NodesPlan {
   /// Whether this node hosts them; nothing: if the endpoint is an address of this machine and
   /// nobody else does.
   std::optional<bool> is_host;
+  std::optional<etcd::EtcdSettings> etcd{};  ///< elects the host; the endpoint is not used then
   std::string name;           ///< of this node, for people and for the order of ranks
   int node_rank = -1;         ///< wanted; -1: any
   std::string secret_file{};  ///< holds what all nodes must know to take part; empty: anybody may

@@ -32,6 +32,9 @@ class Planner {
     check_unsupported(options_, problems_);
     if (has_many_nodes(options_)) {
       plan_.nodes = plan_nodes(options_, facts_.host_name, problems_, plan_.warnings);
+      if (options_.rdzv_backend == "etcd-v2") {
+        plan_.notes.emplace_back("--rdzv_backend=etcd-v2: etcd's v3 interface is used, as by etcd");
+      }
     } else {
       check_single_node(options_, problems_, plan_.notes);
     }

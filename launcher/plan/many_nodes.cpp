@@ -2,6 +2,8 @@
 
 #include "launcher/plan/rdzv_conf.hpp"
 
+#include <algorithm>
+
 namespace ddprun {
 
 namespace {
@@ -9,6 +11,9 @@ namespace {
 // torchrun's.
 constexpr std::uint16_t kDynamicPort = 29400;
 constexpr std::uint16_t kStaticPort = 29500;
+
+/// etcd's own.
+constexpr std::uint16_t kEtcdPort = 2379;
 
 std::string range_text(const NodeRange& range) {
   const auto most = std::to_string(range.most);
@@ -33,6 +38,7 @@ class NodesPlanner {
     plan_.name = options_.local_addr.empty() ? host_name : options_.local_addr;
     plan_.node_rank = options_.node_rank.value_or(conf.rank.value_or(-1));
     plan_.is_host = conf.is_host;
+    conf_etcd_ = conf.etcd;
     if (options_.standalone) problem("--standalone: that is a run of one node");
     choose_backend();
     choose_security();
@@ -49,9 +55,8 @@ class NodesPlanner {
     const auto& backend = options_.rdzv_backend;
     if (backend == "static") return choose_static();
     if (backend == "c10d") return choose_dynamic();
-    problem("--rdzv_backend=" + backend +
-            (backend.rfind("etcd", 0) == 0 ? ": is not supported; use c10d, which needs no service"
-                                           : ": is neither static nor c10d"));
+    if (backend == "etcd" || backend == "etcd-v2") return choose_etcd();
+    problem("--rdzv_backend=" + backend + ": is neither static, c10d nor etcd");
   }
 
   /// The node of rank 0 hosts; --master_addr goes before --rdzv_endpoint as in torchrun.
@@ -93,9 +98,42 @@ class NodesPlanner {
     }
   }
 
+  /// Any node may be elected host, at an address of its own.
+  void choose_etcd() {
+    auto& etcd = plan_.etcd.emplace(conf_etcd_);
+    const auto& first = options_.rdzv_endpoint;
+    add_etcd_endpoint(first.host, first.port);
+    for (const auto& other : first.others) add_etcd_endpoint(other.host, other.port);
+    etcd.local_addr = options_.local_addr;
+    etcd.port = options_.master_port.value_or(0);
+    // While the office of coordinator is vacant, nothing can be waited for longer than that.
+    plan_.settings.answer_timeout =
+        std::max<std::chrono::milliseconds>(etcd.lease, plan_.settings.lease);
+    if (first.host.empty()) problem("--rdzv_endpoint: is missing; etcd's address, as HOST:2379");
+    if (options_.rdzv_id.empty()) {
+      problem("--rdzv_id: is missing; etcd may serve other runs, too, so this one needs a name");
+    }
+    if (!options_.master_addr.empty()) {
+      problem("--master_addr=" + options_.master_addr +
+              ": with --rdzv_backend=etcd a node is elected");
+    }
+    if (plan_.is_host) problem("--rdzv_conf=is_host: with --rdzv_backend=etcd a node is elected");
+    if (plan_.settings.rejoin_timeout <= 2 * std::chrono::milliseconds(etcd.lease)) {
+      problem("--rdzv_conf=rejoin_timeout: must be more than twice etcd_lease_timeout (" +
+              std::to_string(etcd.lease.count()) + " s), by which another node is elected");
+    }
+  }
+
+  void add_etcd_endpoint(const std::string& host, std::uint16_t port) {
+    plan_.etcd->endpoints.push_back({.host = host, .port = port != 0 ? port : kEtcdPort});
+  }
+
   void check_endpoint(const std::string& option) {
     if (plan_.endpoint_host.empty()) {
       problem(option + ": is missing; all nodes must be told the same address of one of them");
+    }
+    if (!options_.rdzv_endpoint.others.empty()) {
+      problem("--rdzv_endpoint: one address is enough; only etcd may have several");
     }
     if (plan_.endpoint_port == 0) problem(option + ": the port must be known to all nodes, not 0");
   }
@@ -105,6 +143,7 @@ class NodesPlanner {
   const LaunchOptions& options_;
   std::vector<std::string>& problems_;
   std::vector<std::string>& warnings_;
+  etcd::EtcdSettings conf_etcd_;
   NodesPlan plan_;
 };
 

@@ -45,6 +45,7 @@ class Reader {
       problem("store_type", "the only store is tcp");
     }
     find("use_libuv");
+    read_etcd();
     check_names();
     return conf_;
   }
@@ -80,6 +81,26 @@ class Reader {
       problem("lease_timeout",
               "a node that is busy for a moment would be taken for lost (at "
               "least 0.2 s)");
+    }
+  }
+
+  void read_etcd() {
+    if (const auto* value = find("etcd_prefix")) {
+      conf_.etcd.prefix = *value;
+      if (value->empty() || value->back() == '/')
+        problem("etcd_prefix", "ends with '/' or is empty");
+    }
+    milliseconds lease(conf_.etcd.lease);
+    seconds("etcd_lease_timeout", lease);
+    conf_.etcd.lease = std::chrono::ceil<std::chrono::seconds>(lease);
+    if (conf_.etcd.lease < etcd::kLeaseMin) {
+      problem("etcd_lease_timeout", "etcd gives none of less than 2 s");
+    }
+    if (const auto* value = find("protocol"); value != nullptr && *value != "http") {
+      problem("protocol", "only http is supported: ddprun speaks no TLS to etcd");
+    }
+    for (const char* key : {"cacert", "cert", "key"}) {
+      if (find(key) != nullptr) problem(key, "is not supported: ddprun speaks no TLS to etcd");
     }
   }
 

@@ -1,6 +1,7 @@
 // --rdzv_conf as typed values: torchrun's keys and some of our own. Pure.
 #pragma once
 
+#include "rendezvous/etcd/settings.hpp"
 #include "rendezvous/membership/settings.hpp"
 
 #include <map>
@@ -12,6 +13,7 @@ namespace ddprun {
 
 struct RdzvConf {
   membership::Settings settings;  ///< its times; the rest is left as it is made
+  etcd::EtcdSettings etcd;        ///< its prefix and lease
   std::optional<bool> is_host;
   std::optional<int> rank;
 };

@@ -1,11 +1,8 @@
 #include "rendezvous/membership/host.hpp"
 
 #include "rendezvous/base/endpoint.hpp"
-#include "rendezvous/membership/codec.hpp"
 #include "rendezvous/membership/connect.hpp"
-#include "rendezvous/membership/coordinator.hpp"
-#include "rendezvous/store/store_server.hpp"
-#include <ddprun/deadline.hpp>
+#include "rendezvous/membership/seat.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/as_tuple.hpp>
@@ -47,9 +44,67 @@ asio::awaitable<std::vector<std::string>> find_endpoint(asio::any_io_executor ex
   }
 }
 
-/// The address to listen at: that which the others know. A name that only this machine takes for a
-/// loopback address (Debian's 127.0.1.1) means another one to the others.
+bool is_this_machine(const std::vector<std::string>& addresses) {
+  const auto own = own_addresses();
+  return std::any_of(addresses.begin(), addresses.end(), [&](const auto& address) {
+    return is_loopback(address) || std::find(own.begin(), own.end(), address) != own.end();
+  });
+}
+
+/// Free of the host, which may be gone when it ends.
+asio::awaitable<Found> find_at(asio::any_io_executor executor, Found found, Time not_before) {
+  asio::steady_timer pause(executor, not_before);
+  co_await pause.async_wait(kAwait);
+  co_return found;
+}
+
+asio::awaitable<void> return_at_once() {
+  co_return;
+}
+
+class FixedHost : public Host {
+ public:
+  FixedHost(asio::any_io_executor executor, const HostChoice& choice)
+      : executor_(std::move(executor)),
+        found_{.endpoint = choice.endpoint, .connect_timeout = choice.settings.join_timeout} {}
+
+  void listen(const HostChoice& choice, const std::string& address, const Log& log) {
+    seat_ = std::make_unique<Seat>(executor_, StoreEndpoint{address, choice.endpoint.port}, log);
+    seat_->begin(choice.settings, choice.secret, Office{});
+    note_ = "this node hosts the rendezvous and the store at " + to_string(choice.endpoint);
+    if (address == "0.0.0.0") {
+      note_ += ", listening on all of its addresses";
+    } else {
+      found_.endpoint->host = address;
+    }
+  }
+
+  bool is_here() const override { return seat_ != nullptr; }
+  const std::string& note() const override { return note_; }
+  asio::awaitable<Found> find(Time not_before) override {
+    return find_at(executor_, found_, not_before);
+  }
+  void resign() override {}  // the run ends with its host
+  asio::awaitable<void> wait_until_over() override {
+    return seat_ ? seat_->coordinator().wait_until_over() : return_at_once();
+  }
+
+  std::exception_ptr failure() const override {
+    return seat_ ? seat_->coordinator().failure() : nullptr;
+  }
+
+ private:
+  asio::any_io_executor executor_;
+  Found found_;
+  std::string note_;
+  std::unique_ptr<Seat> seat_;
+};
+
+}  // namespace
+
 std::string bind_address(const std::string& host, const std::vector<std::string>& addresses) {
+  // A name that only this machine takes for a loopback address (Debian's 127.0.1.1) means another
+  // one to the others.
   const auto own = own_addresses();
   const auto is_own = [&](const std::string& address) {
     return std::find(own.begin(), own.end(), address) != own.end();
@@ -63,82 +118,22 @@ std::string bind_address(const std::string& host, const std::vector<std::string>
   return "0.0.0.0";
 }
 
-bool is_this_machine(const std::vector<std::string>& addresses) {
-  const auto own = own_addresses();
-  return std::any_of(addresses.begin(), addresses.end(), [&](const auto& address) {
-    return is_loopback(address) || std::find(own.begin(), own.end(), address) != own.end();
-  });
-}
-
-}  // namespace
-
-struct Host::Parts {
-  StoreEndpoint endpoint;
-  std::string note;
-  std::unique_ptr<StoreServer> store;
-  std::unique_ptr<Coordinator> coordinator;
-
-  void listen(const asio::any_io_executor& executor, const HostChoice& choice,
-              const std::string& address, const Log& log) {
-    store = std::make_unique<StoreServer>(
-        executor, StoreServerOptions{.address = address,
-                                     .port = choice.endpoint.port,
-                                     .log = log,
-                                     .other_greeting = std::string(kGreeting),
-                                     .hand_over = [this](int fd, std::string_view bytes) {
-                                       coordinator->admit(fd, bytes);
-                                     }});
-    coordinator = std::make_unique<Coordinator>(
-        executor, choice.settings, choice.secret, Office{}, [this] { store->new_attempt(); }, log);
-    store->start();
-    if (address != "0.0.0.0") endpoint.host = address;
-  }
-};
-
-Host::Host(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-Host::Host() = default;
-Host::Host(Host&&) noexcept = default;
-Host& Host::operator=(Host&&) noexcept = default;
-Host::~Host() = default;
-
-bool Host::is_here() const {
-  return parts_->coordinator != nullptr;
-}
-
-const StoreEndpoint& Host::endpoint() const {
-  return parts_->endpoint;
-}
-
-const std::string& Host::note() const {
-  return parts_->note;
-}
-
-asio::awaitable<void> Host::wait_until_over() {
-  if (is_here()) co_await parts_->coordinator->wait_until_over();
-}
-
-std::exception_ptr Host::failure() const {
-  return is_here() ? parts_->coordinator->failure() : nullptr;
-}
-
-asio::awaitable<Host> choose_host(asio::any_io_executor executor, HostChoice choice, Log log) {
-  auto parts = std::make_unique<Host::Parts>();
-  parts->endpoint = choice.endpoint;
-  if (!choice.is_host.value_or(true)) co_return Host(std::move(parts));
+asio::awaitable<std::unique_ptr<Host>> choose_host(asio::any_io_executor executor,
+                                                   HostChoice choice, Log log) {
+  auto host = std::make_unique<FixedHost>(executor, choice);
+  if (!choice.is_host.value_or(true)) co_return host;
   const auto deadline = Deadline::after(choice.settings.join_timeout);
   const auto addresses = co_await find_endpoint(executor, choice.endpoint, log, deadline);
   const bool is_told = choice.is_host.has_value();
-  if (!is_told && !is_this_machine(addresses)) co_return Host(std::move(parts));
+  if (!is_told && !is_this_machine(addresses)) co_return host;
   const auto address = bind_address(choice.endpoint.host, addresses);
   try {
-    parts->listen(executor, choice, address, log);
-    parts->note = "this node hosts the rendezvous and the store at " + to_string(choice.endpoint);
-    if (address == "0.0.0.0") parts->note += ", listening on all of its addresses";
+    host->listen(choice, address, log);
   } catch (const Error&) {
     // Another agent of this machine may be the host; if it is somebody else, joining will tell.
     if (is_told) throw;
   }
-  co_return Host(std::move(parts));
+  co_return host;
 }
 
 }  // namespace ddprun::membership

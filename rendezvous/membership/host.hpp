@@ -4,6 +4,7 @@
 
 #include "rendezvous/membership/settings.hpp"
 #include "rendezvous/security/secret.hpp"
+#include <ddprun/deadline.hpp>
 #include <ddprun/log.hpp>
 #include <ddprun/store.hpp>
 
@@ -14,8 +15,43 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ddprun::membership {
+
+/// Where this node's agent reaches the coordinator now.
+struct Found {
+  std::optional<StoreEndpoint> endpoint{};
+  Deadline::Duration connect_timeout{};  ///< for connecting there
+  std::string problem{};                 ///< if it is not known; trying again may help
+  std::optional<Verdict> verdict{};      ///< the run has ended, or this node cannot take part
+  std::string note{};                    ///< for the operator; may be empty
+};
+
+class Host {
+ public:
+  virtual ~Host() = default;  ///< closes what is open
+
+  /// True if coordinator and store are part of this process for as long as the run lasts.
+  virtual bool is_here() const = 0;
+
+  /// What operators should know of the choice; may be empty.
+  virtual const std::string& note() const = 0;
+
+  /// Waits until `not_before`, or less if the coordinator is another one than at the last time.
+  virtual boost::asio::awaitable<Found> find(Time not_before) = 0;
+
+  /// This node leaves the run. Where that can be, another node becomes the host.
+  virtual void resign() = 0;
+
+  /// Returns when all nodes have heard how the run ended, or need this one no more; at once if
+  /// it is hosted elsewhere. This node does not become the host any more.
+  virtual boost::asio::awaitable<void> wait_until_over() = 0;
+
+  /// Why the coordinator here has ended before that, and nobody can take its place; nothing: it has
+  /// not.
+  virtual std::exception_ptr failure() const { return nullptr; }
+};
 
 struct HostChoice {
   StoreEndpoint endpoint;  ///< as the operator wrote it, the same on all nodes
@@ -26,40 +62,13 @@ struct HostChoice {
   const security::Secret* secret = nullptr;  ///< null: the run is open; else it outlives the host
 };
 
-class Host {
- public:
-  Host();  ///< none; to be assigned to
-  Host(Host&&) noexcept;
-  Host& operator=(Host&&) noexcept;
-  ~Host();  ///< closes what is open
+/// A host for the whole run, at a known endpoint. Looks that up, for as long as nodes may take to
+/// meet; names that are not known yet are looked up again. Throws Error if this node is to be the
+/// host and cannot listen there, or if the endpoint's name stays unknown.
+boost::asio::awaitable<std::unique_ptr<Host>> choose_host(boost::asio::any_io_executor executor,
+                                                          HostChoice choice, Log log);
 
-  /// True if coordinator and store are part of this process.
-  bool is_here() const;
-
-  /// Where this node's agent reaches the coordinator.
-  const StoreEndpoint& endpoint() const;
-
-  /// What operators should know of the choice; may be empty.
-  const std::string& note() const;
-
-  /// Returns when all nodes have heard how the run ended; at once if it is hosted elsewhere.
-  boost::asio::awaitable<void> wait_until_over();
-
-  /// Why the coordinator here has ended before that; nothing: it has not.
-  std::exception_ptr failure() const;
-
- private:
-  friend boost::asio::awaitable<Host> choose_host(boost::asio::any_io_executor, HostChoice, Log);
-  struct Parts;
-  explicit Host(std::unique_ptr<Parts> parts);
-
-  std::unique_ptr<Parts> parts_;
-};
-
-/// Looks the endpoint up, for as long as nodes may take to meet; names that are not known yet are
-/// looked up again. Throws Error if this node is to be the host and cannot listen there, or if
-/// the endpoint's name stays unknown.
-boost::asio::awaitable<Host> choose_host(boost::asio::any_io_executor executor, HostChoice choice,
-                                         Log log);
+/// The address to listen at, of those that a host's name has: that which the others know.
+std::string bind_address(const std::string& host, const std::vector<std::string>& addresses);
 
 }  // namespace ddprun::membership

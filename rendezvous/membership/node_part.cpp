@@ -12,9 +12,6 @@ namespace {
 constexpr auto kFirstPause = std::chrono::milliseconds(50);
 constexpr auto kLongestPause = std::chrono::milliseconds(1000);
 
-/// Whoever accepts a connection and then says nothing is stopped, or no coordinator at all.
-constexpr auto kAnswerTimeout = std::chrono::seconds(10);
-
 /// The part of a lease by which the node ends it early: time to kill its workers.
 constexpr int kMarginOfLease = 6;
 
@@ -32,6 +29,7 @@ bool has_place_of(const Join& self, const RoundFormed& round) {
 NodePart::NodePart(Join join, const Settings& settings, Time now)
     : join_(std::move(join)),
       rejoin_timeout_(settings.rejoin_timeout),
+      answer_timeout_(settings.answer_timeout),
       now_(now),
       give_up_(now + settings.join_timeout),
       give_up_after_(settings.join_timeout),
@@ -65,7 +63,7 @@ std::optional<Time> NodePart::next_wake() const {
 void NodePart::take(const Connected&) {
   if (link_ != Link::connecting) return;
   link_ = Link::joining;
-  answer_end_ = now_ + kAnswerTimeout;
+  answer_end_ = now_ + answer_timeout_;
   // The lease begins when the coordinator reads this, which is later than now.
   unanswered_.assign(1, {0, now_});
   say(join_);
@@ -77,6 +75,10 @@ void NodePart::take(const ConnectionLost& lost) {
     return try_again();
   }
   if (link_ != Link::none) lose_connection(lost.reason);
+}
+
+void NodePart::take(const TurnedAway& turned_away) {
+  if (link_ == Link::connecting) end(turned_away.verdict);
 }
 
 /// Whoever had workers in a round must see that nothing of them is left before it can come back.
@@ -150,7 +152,7 @@ void NodePart::take(const NodeTimePassed&) {
   if (link_ == Link::joining && now_ >= answer_end_) {
     actions_.emplace_back(Disconnect{});
     return lose_connection("what listens there has not answered for " +
-                           seconds_text(kAnswerTimeout));
+                           seconds_text(answer_timeout_));
   }
   if (link_ != Link::joined || now_ < next_heartbeat_) return;
   unanswered_.emplace_back(++last_heartbeat_, now_);

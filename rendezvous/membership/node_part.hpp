@@ -32,6 +32,11 @@ struct ConnectionLost {
 struct CoordinatorSays {
   CoordinatorMessage message;
 };
+/// There is nobody to connect to, and will be nobody: the run has ended, or has no place for this
+/// node.
+struct TurnedAway {
+  Verdict verdict;
+};
 /// A worker of this node has failed; the others are being stopped.
 struct OwnWorkersFailing {
   std::string reason;
@@ -48,8 +53,8 @@ struct AskedToLeave {
   int signal = 0;      ///< that asked for it
 };
 struct NodeTimePassed {};
-using NodeEvent = std::variant<Connected, ConnectionLost, CoordinatorSays, OwnWorkersFailing,
-                               OwnWorkersEnded, AskedToLeave, NodeTimePassed>;
+using NodeEvent = std::variant<Connected, ConnectionLost, CoordinatorSays, TurnedAway,
+                               OwnWorkersFailing, OwnWorkersEnded, AskedToLeave, NodeTimePassed>;
 
 // Actions, to be carried out in their order.
 
@@ -112,6 +117,7 @@ class NodePart {
   void take(const Connected&);
   void take(const ConnectionLost& lost);
   void take(const CoordinatorSays& says);
+  void take(const TurnedAway& turned_away);
   void take(const OwnWorkersFailing& failing);
   void take(const OwnWorkersEnded& ended);
   void take(const AskedToLeave& leave);
@@ -129,6 +135,7 @@ class NodePart {
 
   Join join_;
   std::chrono::milliseconds rejoin_timeout_;
+  std::chrono::milliseconds answer_timeout_;
   Time now_;
   Time give_up_;  ///< when there is no connection
   std::chrono::milliseconds give_up_after_;

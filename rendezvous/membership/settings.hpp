@@ -37,6 +37,9 @@ struct Settings {
   std::chrono::milliseconds exit_barrier_timeout = std::chrono::seconds(300);
   /// How long a node that has lost the coordinator tries to find it again.
   std::chrono::milliseconds rejoin_timeout = std::chrono::seconds(30);
+  /// How long a coordinator may take to answer a node that joins: whoever accepts a connection and
+  /// then says nothing is stopped, or no coordinator at all.
+  std::chrono::milliseconds answer_timeout = std::chrono::seconds(10);
   /// How long the coordinator waits at the end for the nodes to take leave.
   std::chrono::milliseconds farewell_timeout = std::chrono::seconds(5);
   /// For a connection to greet and, in a run with a secret, to prove that it knows it: an agent

@@ -165,6 +165,10 @@ const Case kGood[] = {
      [](O& o) {
        o.rdzv_endpoint = {"fe80::1", 0};
      }},
+    {{"--rdzv_endpoint=a:1,[::1]:2,c"},
+     [](O& o) {
+       o.rdzv_endpoint = {"a", 1, {{"::1", 2}, {"c", 0}}};
+     }},
     {{"--rdzv-id=job 7"}, [](O& o) { o.rdzv_id = "job 7"; }},
     {{"--rdzv_conf=timeout=5,is_host=1"},
      [](O& o) {
@@ -264,6 +268,8 @@ const BadCase kBad[] = {
     {{"--rdzv_endpoint=node:"}, "has a port that is not"},
     {{"--rdzv_endpoint=[::1"}, "has a '[' without its ']'"},
     {{"--rdzv_endpoint=:29500"}, "names no host"},
+    {{"--rdzv_endpoint=a:1,"}, "names no host between its commas"},
+    {{"--rdzv_endpoint=a:1,b:x"}, "has a port that is not"},
     {{"--rdzv_conf=timeout"}, "is not a list like key=value,key=value: 'timeout'"},
     {{"--rdzv_conf=timeout=1,timeout=2"}, "names 'timeout' twice"},
     {{"--master_port=65536"}, "is not an integer from 0 to 65535"},

@@ -69,8 +69,14 @@ const Refusal kRefusals[] = {
     {{"--nnodes=2", "--master_addr=a", "--node_rank=2"}, "--node_rank=2: there are 2 nodes"},
     {{"--nnodes=2", "--master_addr=a", "--master_port=0"}, "the port must be known to all nodes"},
     {{"--nnodes=2", "--master_addr=a", "--standalone"}, "--standalone: that is a run of one node"},
-    {{"--nnodes=2", "--rdzv_backend=etcd"}, "--rdzv_backend=etcd: is not supported; use c10d"},
-    {{"--nnodes=2", "--rdzv_backend=zeus"}, "--rdzv_backend=zeus: is neither static nor c10d"},
+    {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a,b"}, "only etcd may have several"},
+    {{"--nnodes=2", "--rdzv_backend=etcd"}, "--rdzv_endpoint: is missing; etcd's address"},
+    {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_endpoint=e"}, "--rdzv_id: is missing; etcd may"},
+    {{"--nnodes=2", "--rdzv_backend=etcd", "--master_addr=a"}, "--master_addr=a: with"},
+    {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_conf=is_host=1"}, "is_host: with"},
+    {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_conf=rejoin_timeout=6"},
+     "--rdzv_conf=rejoin_timeout: must be more than twice etcd_lease_timeout (3 s)"},
+    {{"--nnodes=2", "--rdzv_backend=zeus"}, "--rdzv_backend=zeus: is neither static, c10d nor"},
 };
 
 struct Setting {
@@ -108,6 +114,10 @@ const BadSetting kBadSettings[] = {
     {"rank", "-1", "is not an integer from 0 to 1000000"},
     {"store_type", "file", "the only store is tcp"},
     {"read_timeout", "x", "--rdzv_conf=read_timeout=x: "},
+    {"protocol", "https", "only http is supported"},
+    {"cacert", "ca.pem", "--rdzv_conf=cacert=ca.pem: is not supported"},
+    {"etcd_lease_timeout", "1", "etcd gives none of less than 2 s"},
+    {"etcd_prefix", "", "ends with '/' or is empty"},
 };
 
 }  // namespace
@@ -123,6 +133,24 @@ TEST_SUITE("options about nodes") {
       CHECK(plan.name == row.name);
       CHECK(plan.node_rank == row.node_rank);
     }
+  }
+
+  TEST_CASE("etcd is asked at each of its endpoints, and any node may be elected host") {
+    const auto [plan, problems, warnings] =
+        planned({"--nnodes=1:4", "--rdzv_backend=etcd", "--rdzv_endpoint=e0,[::1]:7",
+                 "--rdzv_id=job", "--rdzv_conf=etcd_lease_timeout=4.5,etcd_prefix=/mine",
+                 "--local_addr=10.0.0.1", "--master_port=29500"});
+    CHECK(join(problems, "; ") == "");
+    REQUIRE(plan.etcd);
+    CHECK(plan.etcd->endpoints == std::vector<StoreEndpoint>{{"e0", 2379}, {"::1", 7}});
+    CHECK(plan.etcd->lease == std::chrono::seconds(5));
+    CHECK(plan.etcd->prefix == "/mine");
+    CHECK(plan.etcd->local_addr == "10.0.0.1");
+    CHECK(plan.etcd->port == 29500);
+    CHECK(plan.settings.answer_timeout == std::chrono::seconds(5));
+    CHECK_FALSE(plan.is_host);
+    CHECK(planned({"--nnodes=2", "--rdzv_backend=etcd-v2", "--rdzv_endpoint=e0", "--rdzv_id=a"})
+              .plan.etcd->port == 0);
   }
 
   TEST_CASE("what cannot be done with several nodes is said") {

@@ -1,0 +1,130 @@
+#include "rendezvous/etcd/campaign.hpp"
+
+#include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/membership/connect.hpp"
+#include "rendezvous/membership/host.hpp"
+#include <ddprun/error.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::etcd {
+
+namespace asio = boost::asio;
+using membership::Seat;
+using membership::Settings;
+
+namespace {
+
+/// For one request; a campaign that fails is followed by another.
+constexpr auto kRequestTimeout = std::chrono::seconds(5);
+
+Deadline request_deadline() {
+  return Deadline::after(kRequestTimeout);
+}
+
+HeldLease::Time now() {
+  return Deadline::Clock::now();
+}
+
+/// A node that has lost its coordinator looks for another one for the rejoin timeout. Twice that,
+/// and none is left that could want to know.
+std::chrono::seconds memory_of(const Settings& settings) {
+  const auto time = std::chrono::ceil<std::chrono::seconds>(2 * settings.rejoin_timeout);
+  return std::max(time, kLeaseMin);
+}
+
+/// The name or address by which the others reach this node. If only this machine takes etcd's name
+/// for a loopback address, etcd is here, and the others reach this machine by that name.
+std::string own_name(const EtcdSettings& etcd, const Client& client) {
+  if (!etcd.local_addr.empty()) return etcd.local_addr;
+  const auto& host = client.endpoint().host;
+  const bool is_local_only = host == "localhost" || membership::is_loopback(host);
+  if (membership::is_loopback(client.local_address()) && !is_local_only) return host;
+  return client.local_address();
+}
+
+struct Listening {
+  std::unique_ptr<Seat> seat{};
+  StoreEndpoint endpoint{};
+  std::string problem{};
+};
+
+asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings etcd, Log log) {
+  Listening listening;
+  listening.endpoint = {.host = own_name(etcd, *client), .port = etcd.port};
+  const auto& host = listening.endpoint.host;
+  auto looking_up = membership::addresses_of(host, request_deadline());
+  const auto found = co_await std::move(looking_up);
+  if (found.addresses.empty()) {
+    listening.problem = found.problem;
+    co_return listening;
+  }
+  const StoreEndpoint bound{membership::bind_address(host, found.addresses), etcd.port};
+  try {
+    listening.seat = std::make_unique<Seat>(client->executor(), bound, log);
+    listening.endpoint.port = listening.seat->port();
+  } catch (const Error& error) {
+    listening.problem = error.what();
+  }
+  co_return listening;
+}
+
+/// What a successful candidate does next, or why it cannot.
+asio::awaitable<Result<HeldLease>> hold_lease(std::shared_ptr<Client> client,
+                                              std::chrono::seconds time) {
+  const auto sent = now();
+  auto granting = client->grant(time, request_deadline());
+  const auto granted = co_await std::move(granting);
+  if (const auto* problem = std::get_if<Problem>(&granted)) co_return *problem;
+  co_return HeldLease(std::get<Lease>(granted), sent);
+}
+
+/// The election itself: the first to write the key has won, unless the run has ended.
+asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys keys,
+                                     std::string holder, LeaseId lease) {
+  Transaction election{.conditions = {{keys.coordinator(), 0}, {keys.verdict(), 0}},
+                       .puts = {{keys.coordinator(), std::move(holder), lease}},
+                       .read = keys.all()};
+  auto committing = client->commit(std::move(election), request_deadline());
+  const auto answer = co_await std::move(committing);
+  if (const auto* problem = std::get_if<Problem>(&answer)) co_return *problem;
+  co_return read_sight(std::get<TransactionAnswer>(answer), keys);
+}
+
+}  // namespace
+
+asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSettings etcd,
+                                         Candidate candidate, Log log) {
+  auto listening = co_await listen(client, etcd, log);
+  if (!listening.problem.empty()) co_return CampaignResult{.problem = listening.problem};
+  const RunKeys keys(etcd.prefix, candidate.settings.run_id);
+  const auto office = co_await hold_lease(client, etcd.lease);
+  if (const auto* problem = std::get_if<Problem>(&office)) {
+    co_return CampaignResult{.problem = problem->text};
+  }
+  const auto office_id = std::get<HeldLease>(office).id();
+  auto standing = stand(client, keys, holder_text(candidate.node, listening.endpoint), office_id);
+  const auto outcome = co_await std::move(standing);
+  if (const auto* problem = std::get_if<Problem>(&outcome)) {
+    co_return CampaignResult{.problem = problem->text};
+  }
+  const auto& sight = std::get<Sight>(outcome);
+  if (!sight.holder || sight.holder->lease != office_id) co_return CampaignResult{};
+  const auto record = co_await hold_lease(client, memory_of(candidate.settings));
+  if (const auto* problem = std::get_if<Problem>(&record)) {
+    co_return CampaignResult{.problem = problem->text};
+  }
+  const TermFacts facts{.keys = keys,
+                        .node = candidate.node,
+                        .created = sight.holder->created,
+                        .office = std::get<HeldLease>(office),
+                        .record = std::get<HeldLease>(record)};
+  CampaignResult result;
+  result.term = std::make_shared<Term>(client, facts, std::move(listening.seat), log);
+  result.term->begin(std::move(candidate.settings), candidate.secret, sight.record);
+  result.note = "this node hosts the rendezvous and the store at " + to_string(listening.endpoint);
+  co_return result;
+}
+
+}  // namespace ddprun::etcd

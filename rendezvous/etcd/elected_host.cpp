@@ -1,0 +1,211 @@
+#include "rendezvous/etcd/elected_host.hpp"
+
+#include "rendezvous/base/with_deadline.hpp"
+#include "rendezvous/etcd/campaign.hpp"
+#include "rendezvous/etcd/election.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <utility>
+
+namespace ddprun::etcd {
+
+namespace asio = boost::asio;
+using membership::Found;
+using membership::Host;
+using membership::HostChoice;
+using membership::Join;
+using membership::Time;
+
+namespace {
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+/// For a request while a coordinator is looked for; the search itself is limited by the node's
+/// part.
+constexpr auto kRequestTimeout = std::chrono::seconds(5);
+
+/// For connecting to a coordinator: it may be on a machine that is gone, and another one is elected
+/// within a lease.
+constexpr auto kConnectTimeout = std::chrono::seconds(1);
+
+/// How long a search that is under way may take to notice that it is not wanted any more.
+constexpr auto kSearchEndTimeout = std::chrono::seconds(2);
+
+Time now() {
+  return Deadline::Clock::now();
+}
+
+Deadline request_deadline() {
+  return Deadline::after(kRequestTimeout);
+}
+
+class Election : public std::enable_shared_from_this<Election> {
+ public:
+  Election(asio::any_io_executor executor, EtcdSettings etcd, HostChoice choice, Join self, Log log)
+      : etcd_(std::move(etcd)),
+        choice_(std::move(choice)),
+        self_(std::move(self)),
+        log_(std::move(log)),
+        keys_(etcd_.prefix, self_.run_id),
+        client_(std::make_shared<Client>(std::move(executor), etcd_.endpoints)),
+        pause_(client_->executor()),
+        search_end_(client_->executor(), Time::max()) {}
+
+  static asio::awaitable<Found> find(std::shared_ptr<Election> self, Time not_before) {
+    self->is_searching_ = true;
+    Found found = co_await self->search(not_before);
+    self->is_searching_ = false;
+    self->search_end_.cancel();
+    co_return found;
+  }
+
+  void resign() {
+    is_leaving_ = true;
+    pause_.cancel();
+    if (term_ && !term_->has_ended()) {
+      term_->coordinator().resign(resignation());
+    }
+  }
+
+  static asio::awaitable<void> wait_until_over(std::shared_ptr<Election> self) {
+    const bool has_resigned = std::exchange(self->is_leaving_, true);
+    self->pause_.cancel();
+    if (self->is_searching_) {
+      self->search_end_.expires_after(kSearchEndTimeout);
+      co_await self->search_end_.async_wait(kAwait);
+    }
+    const auto term = self->term_;
+    if (!term || term->has_ended()) co_return;
+    // The others' workers are asked to end when this node's are; they are not waited for much
+    // longer.
+    const auto limit =
+        has_resigned ? Deadline::after(self->choice_.settings.farewell_timeout) : Deadline::never();
+    auto over = term->coordinator().wait_until_over();
+    co_await with_deadline(std::move(over), limit);
+    if (term->has_ended()) co_return;
+    const bool is_abandoned = has_resigned && !term->coordinator().has_nodes();
+    co_await Term::give_back(term, is_abandoned);
+  }
+
+  void close() {
+    is_leaving_ = true;
+    pause_.cancel();
+    if (term_) term_->end();
+  }
+
+ private:
+  asio::awaitable<Found> search(Time not_before) {
+    while (!is_leaving_) {
+      auto looking = client_->commit(Transaction{.read = keys_.all()}, request_deadline());
+      const auto answer = co_await std::move(looking);
+      const auto sight = sight_of(answer);
+      if (const auto* problem = std::get_if<Problem>(&sight)) {
+        co_return co_await give_up(problem->text, not_before);
+      }
+      const auto move = decide_move(std::get<Sight>(sight), self_, tried_, not_before <= now());
+      if (const auto* go = std::get_if<GoTo>(&move)) {
+        tried_ = go->created;
+        co_return Found{.endpoint = go->endpoint,
+                        .connect_timeout = kConnectTimeout,
+                        .note = std::exchange(note_, {})};
+      }
+      if (const auto* over = std::get_if<TakeVerdict>(&move)) {
+        co_return Found{.verdict = over->verdict};
+      }
+      std::string problem;
+      if (const auto* change = std::get_if<AwaitChange>(&move)) {
+        co_await await_change(change->first, not_before);
+      } else {
+        problem = co_await stand();
+      }
+      if (!problem.empty()) co_return co_await give_up(problem, not_before);
+    }
+    co_return Found{.problem = "this node leaves the run"};
+  }
+
+  std::string resignation() const { return self_.name + ", which hosts the rendezvous, leaves"; }
+
+  Result<Sight> sight_of(const Result<TransactionAnswer>& answer) const {
+    if (const auto* problem = std::get_if<Problem>(&answer)) return *problem;
+    return read_sight(std::get<TransactionAnswer>(answer), keys_);
+  }
+
+  /// Not before its time, so that an etcd in trouble is not asked without a pause.
+  asio::awaitable<Found> give_up(std::string problem, Time not_before) {
+    if (!std::exchange(has_told_, true)) {
+      write_log(log_, LogLevel::warn, problem + "; trying again");
+    }
+    pause_.expires_at(not_before);
+    if (!is_leaving_) co_await pause_.async_wait(kAwait);
+    co_return Found{.problem = problem};
+  }
+
+  asio::awaitable<void> await_change(Revision first, Time not_before) {
+    const Range coordinator{keys_.coordinator()};
+    const auto deadline = Deadline::after(not_before - now());
+    auto waiting = client_->wait_for_change(coordinator, first, deadline);
+    const bool has_changed = co_await std::move(waiting);
+    if (has_changed || is_leaving_) co_return;
+    pause_.expires_at(not_before);
+    co_await pause_.async_wait(kAwait);
+  }
+
+  /// Why nobody could be elected; empty if somebody has been, this node or another.
+  asio::awaitable<std::string> stand() {
+    if (term_) term_->end();
+    Candidate candidate{.node = self_.name, .settings = choice_.settings, .secret = choice_.secret};
+    auto standing = campaign(client_, etcd_, std::move(candidate), log_);
+    auto result = co_await std::move(standing);
+    if (!result.term) co_return result.problem;
+    note_ = result.note;
+    term_ = std::move(result.term);
+    if (is_leaving_) term_->coordinator().resign(resignation());
+    co_return std::string();
+  }
+
+  const EtcdSettings etcd_;
+  const HostChoice choice_;
+  const Join self_;
+  const Log log_;
+  const RunKeys keys_;
+  const std::shared_ptr<Client> client_;
+  asio::steady_timer pause_;
+  asio::steady_timer search_end_;  ///< cancelled when a search has ended
+  std::shared_ptr<Term> term_;     ///< the latest of this node
+  Revision tried_ = 0;
+  std::string note_;
+  bool has_told_ = false;
+  bool is_searching_ = false;
+  bool is_leaving_ = false;
+};
+
+class ElectedHost : public Host {
+ public:
+  explicit ElectedHost(std::shared_ptr<Election> election) : election_(std::move(election)) {}
+  ~ElectedHost() override { election_->close(); }
+
+  bool is_here() const override { return false; }
+  const std::string& note() const override { return note_; }
+  asio::awaitable<Found> find(Time not_before) override {
+    return Election::find(election_, not_before);
+  }
+  void resign() override { election_->resign(); }
+  asio::awaitable<void> wait_until_over() override { return Election::wait_until_over(election_); }
+
+ private:
+  std::shared_ptr<Election> election_;  ///< shared with its coroutines
+  std::string note_;
+};
+
+}  // namespace
+
+std::unique_ptr<Host> elect_host(asio::any_io_executor executor, EtcdSettings etcd,
+                                 HostChoice choice, Join self, Log log) {
+  return std::make_unique<ElectedHost>(std::make_shared<Election>(
+      std::move(executor), std::move(etcd), std::move(choice), std::move(self), std::move(log)));
+}
+
+}  // namespace ddprun::etcd

@@ -1,0 +1,26 @@
+#include "rendezvous/etcd/election.hpp"
+
+namespace ddprun::etcd {
+
+using membership::Verdict;
+
+Move decide_move(const Sight& sight, const membership::Join& self, Revision tried,
+                 bool may_try_again) {
+  if (sight.verdict) return TakeVerdict{*sight.verdict};
+  if (sight.holder) {
+    if (sight.holder->created == tried && !may_try_again) return AwaitChange{sight.revision + 1};
+    return GoTo{sight.holder->endpoint, sight.holder->created};
+  }
+  // Who would be refused by the run's nodes must not become the one who refuses them.
+  if (sight.record) {
+    const auto settings = membership::settings_of(*sight.record, self.run_id);
+    if (const auto reason = membership::objection_to(self, settings); !reason.empty()) {
+      return TakeVerdict{Verdict{.result = Verdict::Result::no_quorum,
+                                 .rounds = sight.record->rounds_formed,
+                                 .reason = "refused: " + reason}};
+    }
+  }
+  return Campaign{};
+}
+
+}  // namespace ddprun::etcd

@@ -1,0 +1,41 @@
+// What an agent does that looks for its run's coordinator: a pure function of what it sees in etcd.
+#pragma once
+
+#include "rendezvous/etcd/run_keys.hpp"
+
+#include <variant>
+
+namespace ddprun::etcd {
+
+/// The coordinator is there.
+struct GoTo {
+  StoreEndpoint endpoint;
+  Revision created = 0;
+
+  bool operator==(const GoTo&) const = default;
+};
+/// The one that is named has just been found not to answer: until another is named, or it is time
+/// to try again.
+struct AwaitChange {
+  Revision first = 0;
+
+  bool operator==(const AwaitChange&) const = default;
+};
+/// There is none: become it.
+struct Campaign {
+  bool operator==(const Campaign&) const = default;
+};
+/// There is nothing to take part in.
+struct TakeVerdict {
+  membership::Verdict verdict;
+
+  bool operator==(const TakeVerdict&) const = default;
+};
+using Move = std::variant<GoTo, AwaitChange, Campaign, TakeVerdict>;
+
+/// `self` is what this node would say when joining. `tried` is the coordinator that it has tried
+/// last (0: none yet), `may_try_again` whether it has waited long enough since.
+Move decide_move(const Sight& sight, const membership::Join& self, Revision tried,
+                 bool may_try_again);
+
+}  // namespace ddprun::etcd

@@ -1,0 +1,229 @@
+#include "rendezvous/etcd/run_keys.hpp"
+
+#include "rendezvous/base/text.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <utility>
+
+namespace ddprun::etcd {
+
+using membership::Failure;
+using membership::RunRecord;
+using membership::Verdict;
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// Of the values' form, for agents of different versions.
+constexpr int kVersion = 1;
+
+/// Enough for any run, and for any restart_window's restarts.
+constexpr std::size_t kListMax = 100'000;
+
+constexpr std::array<const char*, 5> kResults = {"succeeded", "failed", "not_started",
+                                                 "interrupted", "no_quorum"};
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// '/' separates the parts of a key.
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    result += c == '/' ? std::string("%2F") : c == '%' ? std::string("%25") : std::string(1, c);
+  }
+  return result;
+}
+
+/// Reads members of one object, and remembers whether all were as they should be.
+class Reader {
+ public:
+  explicit Reader(const std::string& text) : json_(Json::parse(text, nullptr, false)) {
+    is_good_ = json_.is_object() && integer("version", 0, kVersion) == kVersion;
+  }
+  explicit Reader(Json json) : json_(std::move(json)), is_good_(json_.is_object()) {}
+
+  bool is_good() const { return is_good_; }
+
+  int integer(const char* name, int least, int most) {
+    const Json* value = find(name);
+    if (value == nullptr || !value->is_number_integer()) return fail(least);
+    const auto number = value->get<std::int64_t>();
+    const bool is_unsigned_giant = value->is_number_unsigned() && number < 0;
+    if (number < least || number > most || is_unsigned_giant) return fail(least);
+    return static_cast<int>(number);
+  }
+
+  double number(const char* name) {
+    const Json* value = find(name);
+    return value != nullptr && value->is_number() ? value->get<double>() : fail(0.0);
+  }
+
+  bool flag(const char* name) {
+    const Json* value = find(name);
+    return value != nullptr && value->is_boolean() ? value->get<bool>() : fail(false);
+  }
+
+  std::string text(const char* name) {
+    const Json* value = find(name);
+    return value != nullptr && value->is_string() ? value->get<std::string>() : fail(std::string());
+  }
+
+  std::vector<Json> list(const char* name) {
+    const Json* value = find(name);
+    if (value == nullptr || !value->is_array() || value->size() > kListMax) {
+      return fail(std::vector<Json>());
+    }
+    return value->get<std::vector<Json>>();
+  }
+
+  template <typename T>
+  T fail(T instead) {
+    is_good_ = false;
+    return instead;
+  }
+
+ private:
+  const Json* find(const char* name) const {
+    if (!json_.is_object()) return nullptr;
+    const auto found = json_.find(name);
+    return found == json_.end() ? nullptr : &*found;
+  }
+
+  Json json_;
+  bool is_good_ = true;
+};
+
+constexpr int kMany = membership::kRoundMax;
+
+std::optional<Holder> read_holder(const KeyValue& key) {
+  Reader reader(key.value);
+  Holder holder{.node = reader.text("node"), .created = key.created, .lease = key.lease};
+  holder.endpoint.host = reader.text("host");
+  holder.endpoint.port = static_cast<std::uint16_t>(reader.integer("port", 1, 65'535));
+  if (!reader.is_good() || holder.endpoint.host.empty()) return std::nullopt;
+  return holder;
+}
+
+std::optional<RunRecord> read_record(const std::string& value) {
+  Reader reader(value);
+  RunRecord record{.round = reader.integer("round", -1, kMany),
+                   .rounds_formed = reader.integer("rounds_formed", 0, kMany),
+                   .host = reader.text("host"),
+                   .restarts = reader.integer("restarts", 0, kMany),
+                   .fast_failures = reader.integer("fast_failures", 0, kMany),
+                   .nodes_min = reader.integer("nodes_min", 1, kMany),
+                   .nodes_max = reader.integer("nodes_max", 1, kMany),
+                   .max_restarts = reader.integer("max_restarts", 0, kMany),
+                   .config_hash = reader.text("config_hash")};
+  for (const auto& name : reader.list("nodes")) {
+    record.nodes.push_back(name.is_string() ? name.get<std::string>() : reader.fail(std::string()));
+  }
+  for (const auto& age : reader.list("restart_ages_ms")) {
+    const bool is_age = age.is_number_unsigned() && age.get<std::uint64_t>() <= 1ULL << 48;
+    record.restart_ages.emplace_back(is_age ? age.get<std::int64_t>() : reader.fail(0));
+  }
+  if (!reader.is_good()) return std::nullopt;
+  return record;
+}
+
+std::optional<Failure> read_failure(const Json& json) {
+  Reader reader(json);
+  Failure failure{.rank = reader.integer("rank", 0, kMany),
+                  .is_victim = reader.flag("is_victim"),
+                  .ran_seconds = reader.number("ran_seconds"),
+                  .description = reader.text("description"),
+                  .node = reader.text("node")};
+  if (!reader.is_good()) return std::nullopt;
+  return failure;
+}
+
+std::optional<Verdict> read_verdict(const std::string& value) {
+  Reader reader(value);
+  Verdict verdict{.rounds = reader.integer("rounds", 0, kMany),
+                  .reason = reader.text("reason"),
+                  .signal = reader.integer("signal", 0, membership::kSignalMax)};
+  const auto result = reader.text("result");
+  const auto named = std::find(kResults.begin(), kResults.end(), result);
+  if (named == kResults.end()) return std::nullopt;
+  verdict.result = static_cast<Verdict::Result>(named - kResults.begin());
+  for (const auto& entry : reader.list("failures")) {
+    auto failure = read_failure(entry);
+    if (!failure) return std::nullopt;
+    verdict.failures.push_back(std::move(*failure));
+  }
+  if (!reader.is_good()) return std::nullopt;
+  return verdict;
+}
+
+template <typename T>
+bool keep(std::optional<T>& into, std::optional<T> read) {
+  into = std::move(read);
+  return into.has_value();
+}
+
+}  // namespace
+
+RunKeys::RunKeys(const std::string& prefix, const std::string& run_id)
+    : base_(prefix + "/" + escaped(run_id) + "/") {}
+
+std::string holder_text(const std::string& node, const StoreEndpoint& endpoint) {
+  return dump(
+      {{"version", kVersion}, {"node", node}, {"host", endpoint.host}, {"port", endpoint.port}});
+}
+
+std::string record_text(const RunRecord& record) {
+  Json ages = Json::array();
+  for (const auto age : record.restart_ages) ages.push_back(std::max<std::int64_t>(age.count(), 0));
+  return dump({{"version", kVersion},
+               {"round", record.round},
+               {"rounds_formed", record.rounds_formed},
+               {"nodes", record.nodes},
+               {"host", record.host},
+               {"restarts", record.restarts},
+               {"fast_failures", record.fast_failures},
+               {"restart_ages_ms", ages},
+               {"nodes_min", record.nodes_min},
+               {"nodes_max", record.nodes_max},
+               {"max_restarts", record.max_restarts},
+               {"config_hash", record.config_hash}});
+}
+
+std::string verdict_text(const Verdict& verdict) {
+  Json failures = Json::array();
+  for (const auto& failure : verdict.failures) {
+    failures.push_back({{"rank", failure.rank},
+                        {"is_victim", failure.is_victim},
+                        {"ran_seconds", failure.ran_seconds},
+                        {"description", failure.description},
+                        {"node", failure.node}});
+  }
+  return dump({{"version", kVersion},
+               {"result", kResults.at(static_cast<std::size_t>(verdict.result))},
+               {"rounds", verdict.rounds},
+               {"reason", verdict.reason},
+               {"signal", verdict.signal},
+               {"failures", failures}});
+}
+
+Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys) {
+  Sight sight{.revision = answer.revision};
+  for (const auto& key : answer.keys) {
+    bool is_good = true;
+    if (key.key == keys.coordinator()) is_good = keep(sight.holder, read_holder(key));
+    if (key.key == keys.record()) is_good = keep(sight.record, read_record(key.value));
+    if (key.key == keys.verdict()) is_good = keep(sight.verdict, read_verdict(key.value));
+    if (!is_good) {
+      return Problem{"etcd's key " + printable(key.key) +
+                     " was written by something else than this version of ddprun; use another "
+                     "--rdzv_id, or delete the key"};
+    }
+  }
+  return sight;
+}
+
+}  // namespace ddprun::etcd

@@ -1,0 +1,59 @@
+// What a run has in etcd: its keys, and their values as text that an operator can read with
+// etcdctl. Pure; what is malformed gives a problem and never throws.
+//
+//   /ddprun/RUN/coordinator  who coordinates the run; vanishes when that agent is gone
+//   /ddprun/RUN/record       what the next coordinator must know
+//   /ddprun/RUN/verdict      how the run has ended
+#pragma once
+
+#include "rendezvous/etcd/messages.hpp"
+#include "rendezvous/membership/messages.hpp"
+#include "rendezvous/membership/succession.hpp"
+#include <ddprun/store.hpp>
+
+#include <optional>
+#include <string>
+
+namespace ddprun::etcd {
+
+class RunKeys {
+ public:
+  RunKeys(const std::string& prefix, const std::string& run_id);
+
+  std::string coordinator() const { return base_ + "coordinator"; }
+  std::string record() const { return base_ + "record"; }
+  std::string verdict() const { return base_ + "verdict"; }
+  Range all() const { return prefix_range(base_); }
+
+ private:
+  std::string base_;
+};
+
+/// Who coordinates a run, and where agents reach it.
+struct Holder {
+  std::string node;
+  StoreEndpoint endpoint;
+  Revision created = 0;
+  LeaseId lease = 0;
+
+  bool operator==(const Holder&) const = default;
+};
+
+/// What of a run is in etcd at one moment.
+struct Sight {
+  Revision revision = 0;
+  std::optional<Holder> holder{};
+  std::optional<membership::RunRecord> record{};
+  std::optional<membership::Verdict> verdict{};
+
+  bool operator==(const Sight&) const = default;
+};
+
+std::string holder_text(const std::string& node, const StoreEndpoint& endpoint);
+std::string record_text(const membership::RunRecord& record);
+/// Without the records of failures: they are for those who were there.
+std::string verdict_text(const membership::Verdict& verdict);
+
+Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys);
+
+}  // namespace ddprun::etcd

@@ -1,0 +1,165 @@
+#include "rendezvous/etcd/term.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::etcd {
+
+namespace asio = boost::asio;
+using membership::KeepRecord;
+using Time = HeldLease::Time;
+
+namespace {
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+/// Between two attempts at an etcd that refuses them: a lease allows for many.
+constexpr auto kRetryPause = std::chrono::milliseconds(100);
+
+/// For a request that may be sent again when it is not answered: a part of the shortest lease.
+constexpr auto kRenewalTimeout = std::chrono::seconds(1);
+
+/// Before the end of the office, to tell the nodes of a verdict that could not be written down.
+constexpr auto kTellingTime = std::chrono::milliseconds(100);
+
+/// What is not revoked by then ends by itself.
+constexpr auto kRevocationTimeout = std::chrono::seconds(1);
+
+Time now() {
+  return Deadline::Clock::now();
+}
+
+Deadline deadline_at(Time time) {
+  return Deadline::after(std::min<Deadline::Duration>(time - now(), kRenewalTimeout));
+}
+
+}  // namespace
+
+Term::Term(std::shared_ptr<Client> client, TermFacts facts, std::unique_ptr<membership::Seat> seat,
+           Log log)
+    : client_(std::move(client)),
+      facts_(std::move(facts)),
+      seat_(std::move(seat)),
+      log_(std::move(log)),
+      timer_(client_->executor()) {}
+
+void Term::begin(membership::Settings settings, const security::Secret* secret,
+                 std::optional<membership::RunRecord> record) {
+  membership::Office office{.record = std::move(record)};
+  office.is_held = [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    return self && !self->has_ended_ && self->facts_.office.is_held(now());
+  };
+  office.keep = [weak = weak_from_this()](KeepRecord kept) {
+    return keep_record(weak.lock(), std::move(kept));
+  };
+  seat_->begin(std::move(settings), secret, std::move(office));
+  asio::co_spawn(client_->executor(), keep_leases(shared_from_this()), resign_on_failure());
+  asio::co_spawn(client_->executor(), watch_coordinator(shared_from_this()), resign_on_failure());
+}
+
+/// What goes wrong here, like a lack of memory, is a reason for another node to be elected.
+std::function<void(std::exception_ptr)> Term::resign_on_failure() {
+  return [self = shared_from_this()](const std::exception_ptr& failure) {
+    try {
+      if (failure) std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      self->lose_office(error.what());
+    }
+  };
+}
+
+asio::awaitable<void> Term::watch_coordinator(std::shared_ptr<Term> self) {
+  auto over = self->seat_->coordinator().wait_until_over();
+  co_await std::move(over);
+  if (self->has_ended_) co_return;
+  if (const auto failure = self->seat_->coordinator().failure()) std::rethrow_exception(failure);
+}
+
+void Term::end() {
+  has_ended_ = true;
+  timer_.cancel();
+  seat_.reset();
+}
+
+void Term::lose_office(const std::string& reason) {
+  if (has_ended_) return;
+  write_log(log_, LogLevel::warn, "this node no longer hosts the rendezvous: " + reason);
+  end();
+}
+
+asio::awaitable<void> Term::pause(Time until) {
+  timer_.expires_at(until);
+  co_await timer_.async_wait(kAwait);
+}
+
+asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
+  auto& office = self->facts_.office;
+  auto& record = self->facts_.record;
+  while (!self->has_ended_) {
+    if (!office.is_held(now())) co_return self->lose_office(self->problem_);
+    const auto sent = now();
+    const bool is_record = record.next_renewal() <= sent;
+    auto& lease = is_record ? record : office;
+    if (lease.next_renewal() > sent) {
+      co_await self->pause(std::min(office.next_renewal(), record.next_renewal()));
+      continue;
+    }
+    auto renewing = self->client_->renew(lease.id(), deadline_at(office.end()));
+    const auto renewed = co_await std::move(renewing);
+    if (const auto* problem = std::get_if<Problem>(&renewed)) {
+      self->problem_ = problem->text;
+      co_await self->pause(std::min(now() + kRetryPause, office.end()));
+    } else if (const auto time = std::get<std::chrono::seconds>(renewed); time.count() > 0) {
+      lease.renew(sent, time);
+    } else {
+      co_return self->lose_office("its lease has ended in etcd");
+    }
+  }
+}
+
+asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord kept) {
+  if (!self) co_return false;
+  const auto& facts = self->facts_;
+  kept.record.host = facts.node;
+  Transaction transaction{.conditions = {{facts.keys.coordinator(), facts.created}}};
+  transaction.puts.push_back({facts.keys.record(), record_text(kept.record), facts.record.id()});
+  if (kept.verdict) {
+    transaction.puts.push_back(
+        {facts.keys.verdict(), verdict_text(*kept.verdict), facts.record.id()});
+  }
+  asio::steady_timer retry(self->client_->executor());
+  while (!self->has_ended_ && now() < facts.office.end() - kTellingTime) {
+    auto committing =
+        self->client_->commit(transaction, deadline_at(facts.office.end() - kTellingTime));
+    const auto answer = co_await std::move(committing);
+    if (const auto* done = std::get_if<TransactionAnswer>(&answer)) {
+      if (!done->has_succeeded) self->lose_office("another node has been elected");
+      co_return done->has_succeeded;
+    }
+    self->problem_ = std::get<Problem>(answer).text;
+    retry.expires_after(kRetryPause);
+    co_await retry.async_wait(kAwait);
+  }
+  // Nobody else can have been elected yet, and the nodes that are here should hear of the end.
+  co_return !self->has_ended_ && kept.verdict.has_value();
+}
+
+asio::awaitable<void> Term::give_back(std::shared_ptr<Term> self, bool is_abandoned) {
+  if (self->has_ended_) co_return;
+  if (is_abandoned) {
+    auto forgetting =
+        self->client_->revoke(self->facts_.record.id(), Deadline::after(kRevocationTimeout));
+    co_await std::move(forgetting);
+  }
+  auto revoking =
+      self->client_->revoke(self->facts_.office.id(), Deadline::after(kRevocationTimeout));
+  co_await std::move(revoking);
+  self->end();
+}
+
+}  // namespace ddprun::etcd

@@ -1,0 +1,66 @@
+// One term of a coordinator: from its election to the end of its lease. Runs on the executor's one
+// thread.
+#pragma once
+
+#include "rendezvous/etcd/client.hpp"
+#include "rendezvous/etcd/held_lease.hpp"
+#include "rendezvous/etcd/run_keys.hpp"
+#include "rendezvous/membership/seat.hpp"
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace ddprun::etcd {
+
+struct TermFacts {
+  RunKeys keys;
+  std::string node;      ///< which was elected
+  Revision created = 0;  ///< of the coordinator's key, which is proof of the election
+  HeldLease office;      ///< of that key
+  HeldLease record;      ///< of what outlives the coordinator
+};
+
+class Term : public std::enable_shared_from_this<Term> {
+ public:
+  /// `client` outlives the term's coroutines, hence shared.
+  Term(std::shared_ptr<Client> client, TermFacts facts, std::unique_ptr<membership::Seat> seat,
+       Log log);
+
+  /// Begins to coordinate, going on from the record if there is one, and to renew the leases.
+  void begin(membership::Settings settings, const security::Secret* secret,
+             std::optional<membership::RunRecord> record);
+
+  /// Closes all connections and stops renewing; the leases end by themselves. May be called twice.
+  void end();
+  bool has_ended() const { return has_ended_; }
+
+  membership::Coordinator& coordinator() { return seat_->coordinator(); }
+
+  /// Gives the office back before its time, for another to be elected at once. What was written
+  /// stays for a while, unless `is_abandoned`: nobody goes on with the run.
+  static boost::asio::awaitable<void> give_back(std::shared_ptr<Term> self, bool is_abandoned);
+
+ private:
+  static boost::asio::awaitable<void> watch_coordinator(std::shared_ptr<Term> self);
+  static boost::asio::awaitable<void> keep_leases(std::shared_ptr<Term> self);
+  static boost::asio::awaitable<bool> keep_record(std::shared_ptr<Term> self,
+                                                  membership::KeepRecord record);
+  std::function<void(std::exception_ptr)> resign_on_failure();
+  boost::asio::awaitable<void> pause(HeldLease::Time until);
+  void lose_office(const std::string& reason);
+
+  std::shared_ptr<Client> client_;
+  TermFacts facts_;
+  std::unique_ptr<membership::Seat> seat_;
+  Log log_;
+  boost::asio::steady_timer timer_;
+  std::string problem_;  ///< of the last renewal
+  bool has_ended_ = false;
+};
+
+}  // namespace ddprun::etcd
