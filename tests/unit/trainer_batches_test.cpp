@@ -16,13 +16,28 @@ struct Case {
   int world_size;
   std::int64_t batch_size;
   std::int64_t accumulation;
+  std::int64_t global_batch = 0;
 };
 
 // Tails of every kind: none, smaller than a worker's share, uneven, empty on some or on most ranks,
 // fewer samples than workers.
 const std::vector<Case> kCases = {
-    {64, 4, 8, 2}, {60000, 4, 64, 1}, {60000, 7, 64, 3}, {65, 4, 8, 2}, {67, 4, 8, 2}, {3, 4, 8, 1},
-    {1, 8, 1, 5},  {100, 1, 30, 1},   {1000, 3, 7, 2},   {5, 5, 1, 1},  {6, 5, 1, 1}};
+    {64, 4, 8, 2},
+    {60000, 4, 64, 1},
+    {60000, 7, 64, 3},
+    {65, 4, 8, 2},
+    {67, 4, 8, 2},
+    {3, 4, 8, 1},
+    {1, 8, 1, 5},
+    {100, 1, 30, 1},
+    {1000, 3, 7, 2},
+    {5, 5, 1, 1},
+    {6, 5, 1, 1},
+    // Global batches that the workers cannot share evenly, and one that is smaller than they are.
+    {1000, 3, 7, 1, 100},
+    {1000, 4, 64, 1, 50},
+    {67, 5, 2, 1, 3},
+    {67, 2, 100, 1, 100}};
 
 EpochBatches batches_of(const Case& c, int rank, std::int64_t epoch = 3) {
   return EpochBatches({.samples = c.samples,
@@ -30,6 +45,7 @@ EpochBatches batches_of(const Case& c, int rank, std::int64_t epoch = 3) {
                        .rank = rank,
                        .batch_size = c.batch_size,
                        .gradient_accumulation = c.accumulation,
+                       .global_batch = c.global_batch,
                        .seed = 11},
                       epoch);
 }
@@ -65,7 +81,7 @@ TEST_SUITE("trainer batches") {
         CHECK(batches.steps() == steps);
         for (std::int64_t step = 0; step < steps; ++step) {
           if (rank == 0) announced += batches.global_samples(step);
-          for (std::int64_t pass = 0; pass < c.accumulation; ++pass) {
+          for (std::int64_t pass = 0; pass < batches.passes(); ++pass) {
             for (const auto index : batches.micro_batch(step, pass)) {
               ++uses[static_cast<std::size_t>(index)];
             }
@@ -93,6 +109,15 @@ TEST_SUITE("trainer batches") {
       CHECK(window({1001, 2, 64, 1}, step) == alone);
       CHECK(window({1001, 4, 32, 1}, step) == alone);
       CHECK(window({1001, 4, 16, 2}, step) == alone);
+    }
+  }
+
+  TEST_CASE("a global batch that is given has the same samples for any number of workers") {
+    for (std::int64_t step = 0; step < 11; ++step) {
+      const auto alone = window({1001, 1, 8, 1, 100}, step);
+      CHECK(alone.size() == (step < 10 ? 100 : 1));
+      for (const int workers : {2, 3, 4, 7})
+        CHECK(window({1001, workers, 8, 1, 100}, step) == alone);
     }
   }
 

@@ -20,6 +20,9 @@ struct BatchOptions {
   int rank = 0;
   std::int64_t batch_size = 1;             ///< per worker and backward pass
   std::int64_t gradient_accumulation = 1;  ///< backward passes per step
+  /// If not 0: samples of all workers per step, in as many passes of batch_size as it takes. The
+  /// windows are then the same however many workers there are.
+  std::int64_t global_batch = 0;
   std::uint64_t seed = 0;
 };
 
@@ -27,6 +30,9 @@ struct BatchOptions {
 class EpochBatches {
  public:
   EpochBatches(const BatchOptions& options, std::int64_t epoch);
+
+  /// Backward passes per step.
+  std::int64_t passes() const;
 
   /// Optimizer steps in the epoch, the same on all workers.
   std::int64_t steps() const;
@@ -37,14 +43,15 @@ class EpochBatches {
   /// Samples of all workers in this step.
   std::int64_t global_samples(std::int64_t step) const;
 
-  /// This worker's samples in backward pass `pass` of the step. May be empty in the last step.
+  /// This worker's samples in backward pass `pass` of the step. May be empty.
   std::span<const std::int64_t> micro_batch(std::int64_t step, std::int64_t pass) const;
 
   /// This worker's samples of all passes of the step.
   std::span<const std::int64_t> step_samples(std::int64_t step) const;
 
  private:
-  std::span<const std::int64_t> slice(std::int64_t first, std::int64_t count) const;
+  std::int64_t first_own(std::int64_t position) const;
+  std::span<const std::int64_t> slice(std::int64_t first, std::int64_t end) const;
 
   BatchOptions options_;
   std::int64_t global_batch_;

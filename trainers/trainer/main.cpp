@@ -76,7 +76,7 @@ struct StepResult {
 /// One optimizer step on one batch of each worker.
 StepResult train_step(Training& training, const EpochBatches& batches, std::int64_t step,
                       bool stop_wanted) {
-  const std::int64_t passes = training.options.gradient_accumulation;
+  const std::int64_t passes = batches.passes();
   const std::int64_t samples = batches.global_samples(step);
   auto& shared = training.step_sums;
   shared = {0, stop_wanted ? 1.0 : 0.0};
@@ -228,6 +228,7 @@ EpochEnd train_epoch(Training& training, const StopSignal& stop, Outputs& output
                               .rank = training.env.rank,
                               .batch_size = options.batch_size,
                               .gradient_accumulation = options.gradient_accumulation,
+                              .global_batch = options.global_batch_size,
                               .seed = static_cast<std::uint64_t>(options.seed)},
                              progress.epoch);
   const auto start = Clock::now();

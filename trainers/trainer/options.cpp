@@ -67,6 +67,11 @@ void add_data_options(CLI::App& app, Options& options) {
                  "backward passes per step")
       ->check(CLI::Range(std::int64_t{1}, kBatchMax))
       ->capture_default_str();
+  app.add_option("--global_batch_size", options.global_batch_size,
+                 "samples of all workers per step, in as many backward passes as they need; their "
+                 "number may then change between attempts (0: it must not)")
+      ->check(CLI::Range(std::int64_t{0}, kBatchMax))
+      ->capture_default_str();
 }
 
 void add_training_options(CLI::App& app, Options& options) {
@@ -136,6 +141,9 @@ void refuse_contradictions(const CLI::App& app, const Options& options) {
   }
   if (given(app, "--checkpoint_every") && options.checkpoint_dir.empty()) {
     refuse("--checkpoint_every needs --checkpoint_dir");
+  }
+  if (given(app, "--gradient_accumulation") && options.global_batch_size > 0) {
+    refuse("--gradient_accumulation follows from --global_batch_size and --batch_size");
   }
   if (given(app, "--data_dir") && options.dataset != "fashion_mnist") {
     refuse("--data_dir is for --dataset fashion_mnist, not for " + options.dataset);

@@ -14,6 +14,7 @@ struct Options {
   bool batch_norm = false;
   std::int64_t batch_size = 64;  ///< per worker
   std::int64_t gradient_accumulation = 1;
+  std::int64_t global_batch_size = 0;  ///< of all workers, however many; 0: as many as they make
   std::int64_t epochs = 8;
   std::int64_t max_steps = 0;  ///< 0: no limit
   std::string optimizer = "sgd";

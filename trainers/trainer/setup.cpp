@@ -39,8 +39,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& m
 
 Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
                      const Dataset& train_set) {
-  Settings settings = {{"workers", env.world_size},
-                       {"samples", train_set.samples},
+  Settings settings = {{"samples", train_set.samples},
                        {"model", options.model},
                        {"batch_norm", options.batch_norm},
                        {"loss", options.loss},
@@ -54,6 +53,12 @@ Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
                        {"seed", options.seed},
                        {"threads", options.threads}};
   if (options.optimizer == "sgd") settings["momentum"] = options.momentum;
+  // Whose number may change is no setting.
+  if (options.global_batch_size > 0) {
+    settings["global_batch_size"] = options.global_batch_size;
+  } else {
+    settings["workers"] = env.world_size;
+  }
   return settings;
 }
 

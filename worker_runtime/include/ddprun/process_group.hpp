@@ -111,7 +111,8 @@ class ProcessGroup {
   std::shared_ptr<void> allocate(std::size_t bytes);
 
   /// Before: each rank's own values. After: on every rank the combination over all ranks, bit for
-  /// bit the same everywhere, each element combined once and in rank order.
+  /// bit the same everywhere, each element combined once and in rank order; on several nodes first
+  /// the ranks of each node, then the nodes (host backend).
   Work all_reduce(Buffer buffer, ReduceOp op = ReduceOp::sum);
 
   /// After: every rank has root's values.
