@@ -289,11 +289,12 @@ void Coordination::stop_round(const std::string& reason) {
 }
 
 /// Costs no restart. It also explains failures of workers shortly before: peers of a vanished one
-/// fail at once, and its node is noticed missing a little later.
+/// fail at once, and its node is noticed missing up to two leases later, if heartbeats from before
+/// are held up in the network and arrive just in time to renew its lease.
 void Coordination::change_of_membership(const std::string& reason, Time when) {
   if (phase_ == Phase::gathering || phase_ == Phase::finished) return;
   const auto& failed = failures_.first_time();
-  const bool explains = !failed || when - *failed <= settings_.lease;
+  const bool explains = !failed || when - *failed <= 2 * settings_.lease;
   is_membership_change_ = is_membership_change_ || explains;
   if (explains) next_reason_ = reason;
   stop_round(reason);
