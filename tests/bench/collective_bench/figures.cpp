@@ -1,0 +1,116 @@
+#include "tests/bench/collective_bench/figures.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+
+namespace ddprun::bench {
+
+namespace {
+
+constexpr double kMicro = 1e6;
+constexpr double kGiga = 1e9;
+
+std::string fixed(double value, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+/// As nccl-tests do: two decimals where they say something.
+std::string microseconds(double seconds) {
+  const double value = seconds * kMicro;
+  return fixed(value, value < 100 ? 2 : value < 1000 ? 1 : 0);
+}
+
+std::string wrong_text(const Figure& figure) {
+  return figure.wrong ? std::to_string(*figure.wrong) : "N/A";
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (!file) throw_system_error("writing " + path, errno);
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void print_header(const Options& options, int ranks) {
+  std::printf("# %d ranks, %d iterations (%d to warm up), medians of %d rounds, %s memory\n", ranks,
+              options.iterations, options.warmup_iterations, options.rounds,
+              options.own_memory ? "the caller's" : "the group's");
+  std::printf("#%11s %12s %8s %6s %5s  %-8s %10s %8s %8s %6s %7s %7s\n", "size", "count", "type",
+              "redop", "root", "backend", "time", "algbw", "busbw", "#wrong", "probe", "vs");
+  std::printf("#%11s %12s %8s %6s %5s  %-8s %10s %8s %8s %6s %7s %7s\n", "(B)", "(elements)", "",
+              "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(%)", "first");
+}
+
+void print(const Figure& figure, const Options& options) {
+  const std::string probe =
+      figure.probe_seconds ? fixed(*figure.probe_seconds / figure.seconds * 100, 0) : "-";
+  std::printf("%12zu %12zu %8s %6s %5d  %-8s %10s %8s %8s %6s %7s %7s\n", figure.bytes,
+              figure.count, type_name(options.type).c_str(), figure.op.c_str(), figure.root,
+              figure.backend.c_str(), microseconds(figure.seconds).c_str(),
+              fixed(figure.algorithm_bandwidth() / kGiga, 2).c_str(),
+              fixed(figure.bus_bandwidth() / kGiga, 2).c_str(), wrong_text(figure).c_str(),
+              probe.c_str(), fixed(figure.to_first, 2).c_str());
+  std::fflush(stdout);
+}
+
+void write_csv(const std::string& path, const Options& options, int ranks,
+               const std::vector<Figure>& figures) {
+  std::string text =
+      "collective,backend,ranks,bytes,count,type,redop,root,time_us,algbw_gb_s,busbw_gb_s,wrong,"
+      "probe_us,vs_first\n";
+  for (const auto& figure : figures) {
+    text += figure.collective + "," + figure.backend + "," + std::to_string(ranks) + "," +
+            std::to_string(figure.bytes) + "," + std::to_string(figure.count) + "," +
+            type_name(options.type) + "," + figure.op + "," + std::to_string(figure.root) + "," +
+            fixed(figure.seconds * kMicro, 3) + "," +
+            fixed(figure.algorithm_bandwidth() / kGiga, 6) + "," +
+            fixed(figure.bus_bandwidth() / kGiga, 6) + "," +
+            (figure.wrong ? std::to_string(*figure.wrong) : "") + "," +
+            (figure.probe_seconds ? fixed(*figure.probe_seconds * kMicro, 3) : "") + "," +
+            fixed(figure.to_first, 4) + "\n";
+  }
+  write(path, text);
+}
+
+void write_json(const std::string& path, const Options& options, int ranks,
+                const std::vector<Figure>& figures) {
+  nlohmann::json all = {{"ranks", ranks},
+                        {"type", type_name(options.type)},
+                        {"iterations", options.iterations},
+                        {"rounds", options.rounds},
+                        {"memory", options.own_memory ? "own" : "group"},
+                        {"figures", nlohmann::json::array()}};
+  for (const auto& figure : figures) {
+    nlohmann::json one = {{"collective", figure.collective},
+                          {"backend", figure.backend},
+                          {"bytes", figure.bytes},
+                          {"count", figure.count},
+                          {"redop", figure.op},
+                          {"root", figure.root},
+                          {"time_us", figure.seconds * kMicro},
+                          {"algbw_gb_s", figure.algorithm_bandwidth() / kGiga},
+                          {"busbw_gb_s", figure.bus_bandwidth() / kGiga},
+                          {"vs_first", figure.to_first}};
+    if (figure.wrong) one["wrong"] = *figure.wrong;
+    if (figure.probe_seconds) one["probe_us"] = *figure.probe_seconds * kMicro;
+    all["figures"].push_back(std::move(one));
+  }
+  write(path, all.dump(2) + "\n");
+}
+
+}  // namespace ddprun::bench

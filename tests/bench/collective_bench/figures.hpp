@@ -1,0 +1,43 @@
+// What collective_bench found out, and its three forms: nccl-tests' table, CSV and JSON.
+#pragma once
+
+#include "tests/bench/collective_bench/options.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::bench {
+
+/// One collective at one size on one backend.
+struct Figure {
+  std::string collective;
+  std::string backend;
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  std::string op;
+  int root = -1;
+  double seconds = 0;  ///< of a call, median of the rounds
+  double bus_factor = 1;
+  std::optional<std::size_t> wrong;     ///< elements, over all ranks
+  std::optional<double> probe_seconds;  ///< what memory alone needs for the same
+  double to_first = 1;                  ///< seconds as a multiple of the first backend's
+
+  double algorithm_bandwidth() const { return static_cast<double>(bytes) / seconds; }
+  double bus_bandwidth() const { return algorithm_bandwidth() * bus_factor; }
+};
+
+double median(std::vector<double> values);
+
+/// To standard output.
+void print_header(const Options& options, int ranks);
+void print(const Figure& figure, const Options& options);
+
+/// Throws Error if the file cannot be written.
+void write_csv(const std::string& path, const Options& options, int ranks,
+               const std::vector<Figure>& figures);
+void write_json(const std::string& path, const Options& options, int ranks,
+                const std::vector<Figure>& figures);
+
+}  // namespace ddprun::bench

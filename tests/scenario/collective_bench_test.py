@@ -1,0 +1,82 @@
+"""The benchmark of collectives, run as people run it: small sizes, and nothing is timed here.
+
+Usage: collective_bench_test.py FOLDER_OF_PROGRAMS BACKEND...
+"""
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAMS = pathlib.Path(sys.argv.pop(1))
+BACKENDS = sys.argv[1:]
+del sys.argv[1:]
+COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
+               "scatter", "all_to_all", "sendrecv"]
+TIME_LIMIT = 100  # seconds
+
+
+def run(*arguments, ranks=2):
+    command = [PROGRAMS / "ddprun", f"--nproc_per_node={ranks}", "--omp_num_threads=1",
+               PROGRAMS / "collective_bench", *arguments]
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          timeout=TIME_LIMIT, check=False)
+
+
+class CollectiveBenchTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddprun-bench-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_each_collective_gives_right_results_on_each_backend_and_is_written_down(self):
+        files = {"csv": self.folder / "figures.csv", "json": self.folder / "figures.json"}
+        end = run(*COLLECTIVES, "-b", "12", "-e", "1200", "-f", "10", "-n", "1", "--rounds=1",
+                  f"--vs={','.join(BACKENDS)}", f"--csv={files['csv']}", f"--json={files['json']}",
+                  ranks=3)
+        self.assertEqual(end.returncode, 0, end.stdout + end.stderr)
+        with open(files["csv"], encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        expected = [(collective, size, backend) for collective in COLLECTIVES
+                    for size in (12, 120, 1200) for backend in BACKENDS]
+        self.assertEqual([(row["collective"], int(row["bytes"]), row["backend"]) for row in rows],
+                         expected)
+        self.assertEqual({row["wrong"] for row in rows}, {"0"})
+        figures = json.loads(files["json"].read_text(encoding="utf-8"))
+        self.assertEqual(figures["ranks"], 3)
+        self.assertEqual(len(figures["figures"]), len(expected))
+        table = [line for line in end.stdout.splitlines() if "]:#" not in line]
+        self.assertEqual(len(table), len(expected))
+
+    def test_all_types_and_operations(self):
+        for type_name in ("float", "double", "half", "bfloat16", "int32", "int64", "uint8"):
+            for operation in ("sum", "avg", "prod", "min", "max"):
+                end = run("-b", "64", "-e", "64", "-n", "1", "--rounds=1", "-d", type_name, "-o",
+                          operation, "--own_memory")
+                self.assertEqual(end.returncode, 0, end.stdout + end.stderr)
+
+    def test_bandwidth_follows_from_the_time(self):
+        file = self.folder / "figures.csv"
+        run("all_reduce", "all_gather", "broadcast", "-b", "4K", "-e", "4K", "-n", "1",
+            "--rounds=1", f"--csv={file}", ranks=4)
+        with open(file, encoding="utf-8") as opened:
+            rows = list(csv.DictReader(opened))
+        for row, factor in zip(rows, (2 * 3 / 4, 3 / 4, 1)):
+            bandwidth = 4096 / float(row["time_us"]) / 1e3
+            self.assertAlmostEqual(float(row["algbw_gb_s"]), bandwidth, places=3)
+            self.assertAlmostEqual(float(row["busbw_gb_s"]), bandwidth * factor, places=3)
+
+    def test_wrong_options_are_told(self):
+        for arguments, problem in (
+                (["all_of_it"], "all_of_it"), (["-b", "8", "-e", "4"], "--minbytes"),
+                (["-b", "1", "-e", "1G", "-i", "1"], "more than 1000 sizes"),
+                (["-d", "string"], "string"), (["--vs=pigeon"], "there is no backend \"pigeon\""),
+                (["--csv=/no/such/folder/f", "-b", "4", "-e", "4", "-n", "1"], "No such file")):
+            end = run(*arguments, ranks=1)
+            self.assertNotEqual(end.returncode, 0)
+            self.assertIn(problem, end.stdout + end.stderr)
+
+
+unittest.main()
