@@ -7,16 +7,13 @@
 #include <chrono>
 #include <future>
 #include <thread>
+#include <utility>
 
 namespace ddprun::test {
 
 namespace {
 
-StoreServerOptions options_with(StoreLimits limits, std::uint16_t port,
-                                std::vector<std::string>& warnings) {
-  StoreServerOptions options;
-  options.port = port;
-  options.limits = limits;
+StoreServerOptions with_log(StoreServerOptions options, std::vector<std::string>& warnings) {
   options.log = [&warnings](LogLevel, std::string_view line) { warnings.emplace_back(line); };
   return options;
 }
@@ -24,8 +21,8 @@ StoreServerOptions options_with(StoreLimits limits, std::uint16_t port,
 }  // namespace
 
 struct TestStore::Impl {
-  Impl(StoreLimits limits, std::uint16_t port)
-      : server(context.get_executor(), options_with(limits, port, warnings)),
+  explicit Impl(StoreServerOptions options)
+      : server(context.get_executor(), with_log(std::move(options), warnings)),
         work(context.get_executor()) {
     server.start();
     thread = std::thread([this] { context.run(); });
@@ -39,7 +36,10 @@ struct TestStore::Impl {
 };
 
 TestStore::TestStore(StoreLimits limits, std::uint16_t port)
-    : impl_(std::make_unique<Impl>(limits, port)) {}
+    : TestStore(StoreServerOptions{.port = port, .limits = limits}) {}
+
+TestStore::TestStore(StoreServerOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
 
 TestStore::~TestStore() {
   run([](StoreServer& server) { server.stop(); });

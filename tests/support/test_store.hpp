@@ -16,6 +16,8 @@ class TestStore {
  public:
   /// On a port that the kernel chooses, or on `port`.
   explicit TestStore(StoreLimits limits = {}, std::uint16_t port = 0);
+  /// With a log of its own.
+  explicit TestStore(StoreServerOptions options);
   TestStore(const TestStore&) = delete;
   TestStore& operator=(const TestStore&) = delete;
   ~TestStore();
