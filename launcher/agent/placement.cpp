@@ -62,10 +62,14 @@ membership::Join make_join(const LaunchPlan& plan, bool is_host) {
 }
 
 std::string store_text(const LaunchPlan& plan, std::uint16_t port) {
-  if (!plan.nodes || !plan.nodes->etcd) return to_string(StoreEndpoint{plan.store_host, port});
+  const auto endpoint = to_string(StoreEndpoint{plan.store_host, port});
+  if (!plan.nodes) return endpoint;
+  if (!plan.nodes->etcd) {
+    return plan.nodes->secret_file.empty() ? endpoint : "the rendezvous at " + endpoint;
+  }
   std::vector<std::string> endpoints;
-  for (const auto& endpoint : plan.nodes->etcd->endpoints) {
-    endpoints.push_back(to_string(endpoint));
+  for (const auto& each : plan.nodes->etcd->endpoints) {
+    endpoints.push_back(to_string(each));
   }
   return "the node that is elected through etcd at " + join(endpoints, ", ");
 }

@@ -293,7 +293,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
                        .placement = make_placement(round, store_host),
-                       .store_port = self->endpoint_.port};
+                       .store_port = round.store_port};
     self->tell_of_round(facts);
     Attempt attempt(self->surroundings_, facts,
                     [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });

@@ -85,6 +85,7 @@ class NodesPlanner {
 
   void choose_security() {
     plan_.secret_file = options_.secret_file;
+    check_store_port();
     if (!options_.secret_file.empty()) {
       if (options_.is_open) problem("--security=open and --secret_file exclude each other");
     } else if (options_.is_open_by_default && !options_.is_open) {
@@ -126,6 +127,17 @@ class NodesPlanner {
 
   void add_etcd_endpoint(const std::string& host, std::uint16_t port) {
     plan_.etcd->endpoints.push_back({.host = host, .port = port != 0 ? port : kEtcdPort});
+  }
+
+  void check_store_port() {
+    const auto port = plan_.settings.store_port;
+    if (port == 0) return;
+    const auto given = "--rdzv_conf=store_port=" + std::to_string(port) + ": ";
+    if (options_.secret_file.empty()) {
+      problem(given + "without a secret the store is at the port of the rendezvous");
+    } else if (port == plan_.endpoint_port) {
+      problem(given + "the rendezvous is at that port");
+    }
   }
 
   void check_endpoint(const std::string& option) {

@@ -13,6 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kNodeRankMax = 1'000'000;
+constexpr int kPortMax = 65'535;
 constexpr int kKeepAlivesMax = 1000;
 
 /// A shorter one ends whenever a machine is busy for a moment.
@@ -45,6 +46,11 @@ class Reader {
       problem("store_type", "the only store is tcp");
     }
     find("use_libuv");
+    if (const auto* value = find("store_port")) {
+      int port = 0;
+      keep(port, "store_port", parse_integer(*value, 0, kPortMax));
+      conf_.settings.store_port = static_cast<std::uint16_t>(port);
+    }
     read_etcd();
     check_names();
     return conf_;

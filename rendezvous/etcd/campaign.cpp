@@ -50,7 +50,8 @@ struct Listening {
   std::string problem{};
 };
 
-asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings etcd, Log log) {
+asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings etcd,
+                                  Candidate candidate, Log log) {
   Listening listening;
   listening.endpoint = {.host = own_name(etcd, *client), .port = etcd.port};
   const auto& host = listening.endpoint.host;
@@ -62,7 +63,8 @@ asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings e
   }
   const StoreEndpoint bound{membership::bind_address(host, found.addresses), etcd.port};
   try {
-    listening.seat = std::make_unique<Seat>(client->executor(), bound, log);
+    listening.seat = std::make_unique<Seat>(client->executor(), bound, candidate.secret,
+                                            candidate.settings.store_port, log);
     listening.endpoint.port = listening.seat->port();
   } catch (const Error& error) {
     listening.problem = error.what();
@@ -96,7 +98,7 @@ asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys key
 
 asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSettings etcd,
                                          Candidate candidate, Log log) {
-  auto listening = co_await listen(client, etcd, log);
+  auto listening = co_await listen(client, etcd, candidate, log);
   if (!listening.problem.empty()) co_return CampaignResult{.problem = listening.problem};
   const RunKeys keys(etcd.prefix, candidate.settings.run_id);
   const auto office = co_await hold_lease(client, etcd.lease);
@@ -122,7 +124,7 @@ asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSet
                         .record = std::get<HeldLease>(record)};
   CampaignResult result;
   result.term = std::make_shared<Term>(client, facts, std::move(listening.seat), log);
-  result.term->begin(std::move(candidate.settings), candidate.secret, sight.record);
+  result.term->begin(std::move(candidate.settings), sight.record);
   result.note = "this node hosts the rendezvous and the store at " + to_string(listening.endpoint);
   co_return result;
 }

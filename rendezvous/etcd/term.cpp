@@ -47,8 +47,7 @@ Term::Term(std::shared_ptr<Client> client, TermFacts facts, std::unique_ptr<memb
       log_(std::move(log)),
       timer_(client_->executor()) {}
 
-void Term::begin(membership::Settings settings, const security::Secret* secret,
-                 std::optional<membership::RunRecord> record) {
+void Term::begin(membership::Settings settings, std::optional<membership::RunRecord> record) {
   membership::Office office{.record = std::move(record)};
   office.is_held = [weak = weak_from_this()] {
     const auto self = weak.lock();
@@ -57,7 +56,7 @@ void Term::begin(membership::Settings settings, const security::Secret* secret,
   office.keep = [weak = weak_from_this()](KeepRecord kept) {
     return keep_record(weak.lock(), std::move(kept));
   };
-  seat_->begin(std::move(settings), secret, std::move(office));
+  seat_->begin(std::move(settings), std::move(office));
   asio::co_spawn(client_->executor(), keep_leases(shared_from_this()), resign_on_failure());
   asio::co_spawn(client_->executor(), watch_coordinator(shared_from_this()), resign_on_failure());
 }

@@ -32,8 +32,7 @@ class Term : public std::enable_shared_from_this<Term> {
        Log log);
 
   /// Begins to coordinate, going on from the record if there is one, and to renew the leases.
-  void begin(membership::Settings settings, const security::Secret* secret,
-             std::optional<membership::RunRecord> record);
+  void begin(membership::Settings settings, std::optional<membership::RunRecord> record);
 
   /// Closes all connections and stops renewing; the leases end by themselves. May be called twice.
   void end();

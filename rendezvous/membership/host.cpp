@@ -69,14 +69,23 @@ class FixedHost : public Host {
         found_{.endpoint = choice.endpoint, .connect_timeout = choice.settings.join_timeout} {}
 
   void listen(const HostChoice& choice, const std::string& address, const Log& log) {
-    seat_ = std::make_unique<Seat>(executor_, StoreEndpoint{address, choice.endpoint.port}, log);
-    seat_->begin(choice.settings, choice.secret, Office{});
+    seat_ = std::make_unique<Seat>(executor_, StoreEndpoint{address, choice.endpoint.port},
+                                   choice.secret, choice.settings.store_port, log);
+    seat_->begin(choice.settings, Office{});
     note_ = "this node hosts the rendezvous and the store at " + to_string(choice.endpoint);
     if (address == "0.0.0.0") {
       note_ += ", listening on all of its addresses";
+      if (choice.secret == nullptr) warn_of_openness(choice.endpoint, log);
     } else {
       found_.endpoint->host = address;
     }
+  }
+
+  static void warn_of_openness(const StoreEndpoint& endpoint, const Log& log) {
+    write_log(log, LogLevel::warn,
+              "rendezvous at " + to_string(endpoint) +
+                  ": the name is no address that this machine can listen at alone, so whoever "
+                  "reaches any of its addresses can take part in the run");
   }
 
   bool is_here() const override { return seat_ != nullptr; }

@@ -2,27 +2,57 @@
 
 #include "rendezvous/membership/codec.hpp"
 
+#include <bit>
 #include <utility>
 
 namespace ddprun::membership {
 
-Seat::Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address, Log log)
-    : executor_(std::move(executor)),
-      log_(std::move(log)),
-      store_(std::make_unique<StoreServer>(
-          executor_, StoreServerOptions{.address = address.host,
-                                        .port = address.port,
-                                        .log = log_,
-                                        .other_greeting = std::string(kGreeting),
-                                        .hand_over = [this](int fd, std::string_view bytes) {
-                                          coordinator_->admit(fd, bytes);
-                                        }})) {}
+Seat::Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address,
+           const security::Secret* secret, std::uint16_t store_port, Log log)
+    : executor_(std::move(executor)), secret_(secret), log_(std::move(log)) {
+  if (secret_ == nullptr) {
+    listen_for_both(address);
+  } else {
+    listen_apart(address, store_port);
+  }
+}
 
-void Seat::begin(Settings settings, const security::Secret* secret, Office office) {
+void Seat::listen_for_both(const StoreEndpoint& address) {
+  store_ = std::make_unique<StoreServer>(
+      executor_, StoreServerOptions{.address = address.host,
+                                    .port = address.port,
+                                    .log = log_,
+                                    .other_greeting = std::string(kGreeting),
+                                    .hand_over = [this](int fd, std::string_view bytes) {
+                                      coordinator_->admit(fd, bytes);
+                                    }});
+}
+
+void Seat::listen_apart(const StoreEndpoint& address, std::uint16_t store_port) {
+  agents_ = std::make_unique<Acceptor>(
+      executor_, address, [this](int fd) { coordinator_->admit(fd, {}); },
+      [this](const std::string& what) { complain(what); });
+  store_ = std::make_unique<StoreServer>(
+      executor_, StoreServerOptions{.address = address.host,
+                                    .port = store_port,
+                                    .log = log_,
+                                    .admits = [this](const std::string& peer) {
+                                      return coordinator_->has_node_at(peer);
+                                    }});
+}
+
+void Seat::begin(Settings settings, Office office) {
+  settings.store_port = store_port();
   coordinator_ = std::make_unique<Coordinator>(
-      executor_, std::move(settings), secret, std::move(office), [this] { store_->new_attempt(); },
+      executor_, std::move(settings), secret_, std::move(office), [this] { store_->new_attempt(); },
       log_);
   store_->start();
+  if (agents_) agents_->start();
+}
+
+/// Once for each power of two, so that nobody can fill a disk with it.
+void Seat::complain(const std::string& what) {
+  if (std::has_single_bit(++complaints_)) write_log(log_, LogLevel::warn, "rendezvous: " + what);
 }
 
 }  // namespace ddprun::membership

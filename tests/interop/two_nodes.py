@@ -1,7 +1,9 @@
 """DDP on two nodes, which are agents at loopback addresses of their own on this machine."""
 import pathlib
+import secrets
 import signal
 import socket
+import tempfile
 
 import harness
 
@@ -16,12 +18,20 @@ def free_port():
 
 
 class TwoNodes(harness.RunTest):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.secret = pathlib.Path(folder.name) / "secret"
+        self.secret.touch(0o600)
+        self.secret.write_text(secrets.token_hex())
+
     def start_node(self, address, port, *options_and_program):
         is_host = int(address == HOST)
         return self.start(
             "--nnodes=1:2", "--nproc_per_node=1", "--rdzv_backend=c10d", "--rdzv_id=two_nodes",
             f"--rdzv_endpoint={HOST}:{port}", f"--local_addr={address}",
-            f"--rdzv_conf=is_host={is_host}", "--security=open", *options_and_program,
+            f"--rdzv_conf=is_host={is_host}", f"--secret_file={self.secret}", *options_and_program,
             environment={"GLOO_SOCKET_IFNAME": "lo"})
 
     def test_training_survives_the_death_of_a_worker_and_of_a_node(self):

@@ -55,7 +55,9 @@ TEST_SUITE("nodes") {
     auto& first = cluster.start(2, {"--nproc_per_node=2"});
     CHECK(first.wait() == 0);
     CHECK(second.wait() == 0);
-    const auto store = " 127.0.0.2:" + std::to_string(cluster.port()) + ";";
+    const std::string at = "store at 127.0.0.2:";
+    const auto line = first.output().substr(first.output().rfind(at) + at.size());
+    const auto store = " 127.0.0.2:" + line.substr(0, line.find('\n')) + ";";
     CHECK(contains(first.output(), "0/3 0/2 0/2 0/3" + store));
     CHECK(contains(first.output(), "1/3 1/2 0/2 1/3" + store));
     CHECK(contains(second.output(), "2/3 0/1 1/2 2/3" + store));

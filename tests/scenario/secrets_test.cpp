@@ -1,0 +1,268 @@
+// Runs of several nodes with a secret, with another one and with none.
+#include "tests/support/cluster.hpp"
+
+#include <doctest/doctest.h>
+
+#include <arpa/inet.h>
+#include <filesystem>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+using ddprun::test::contains;
+using ddprun::test::count;
+using ddprun::test::free_port;
+using ddprun::test::in_bin;
+using ddprun::test::launch;
+using ddprun::test::make_secret;
+using ddprun::test::Program;
+using ddprun::test::read_file;
+using ddprun::test::run_program;
+using ddprun::test::TemporaryFolder;
+using ddprun::test::write_file;
+
+namespace {
+
+/// One node of a run of at most two, without Cluster's secret.
+Program start_node(int number, int port, std::vector<std::string> more,
+                   const std::string& script = "true",
+                   const std::string& program = in_bin("ddprun")) {
+  std::vector<std::string> options = {
+      "--nnodes=1:2",
+      "--rdzv_backend=c10d",
+      "--rdzv_endpoint=127.0.0.2:" + std::to_string(port),
+      "--rdzv_id=secrets",
+      "--local_addr=127.0.0." + std::to_string(number),
+      std::string("--rdzv_conf=last_call_timeout=60,is_host=") + (number == 2 ? "1" : "0")};
+  options.insert(options.end(), more.begin(), more.end());
+  return Program(launch(options, script, program));
+}
+
+/// What becomes of a connection to 127.0.0.2 from this address, on which a client of the store asks
+/// for the number of keys.
+enum class Reception { answered, closed, silent };
+Reception call_store(const std::string& from, int port) {
+  constexpr int kPatience = 20'000;
+  constexpr char kNumberOfKeys[] = {6};  // in the old dialect, which needs no greeting
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in source{.sin_family = AF_INET, .sin_addr = {::inet_addr(from.c_str())}};
+  sockaddr_in target{.sin_family = AF_INET,
+                     .sin_port = htons(static_cast<std::uint16_t>(port)),
+                     .sin_addr = {::inet_addr("127.0.0.2")}};
+  REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&source), sizeof source) == 0);
+  REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&target), sizeof target) == 0);
+  ::send(fd, kNumberOfKeys, sizeof kNumberOfKeys, MSG_NOSIGNAL);
+  pollfd readable{.fd = fd, .events = POLLIN, .revents = 0};
+  char answer[8];
+  auto reception = Reception::silent;
+  if (::poll(&readable, 1, kPatience) > 0) {
+    reception = ::recv(fd, answer, sizeof answer, 0) > 0 ? Reception::answered : Reception::closed;
+  }
+  ::close(fd);
+  return reception;
+}
+
+}  // namespace
+
+TEST_SUITE("secrets") {
+  TEST_CASE("two nodes with two secrets: each side says that the other does not know its own") {
+    const TemporaryFolder folder;
+    const auto port = free_port();
+    auto host = start_node(2, port, {"--secret_file=" + make_secret(folder / "one", '1')});
+    REQUIRE(host.read_until_contains("hosts the rendezvous"));
+    auto stranger = start_node(3, port, {"--secret_file=" + make_secret(folder / "two", '2')});
+    CHECK(stranger.wait() == 1);
+    CHECK(contains(stranger.output(),
+                   "refused: the rendezvous does not know this run's secret; "
+                   "the file of --secret_file must be the same on all nodes"));
+    REQUIRE(host.read_until_contains(
+        "127.0.0.1 does not know this run's secret; its connection was closed"));
+    // The run is as it was: the right node still gets in.
+    auto friendly = start_node(3, port, {"--secret_file=" + folder / "one"});
+    CHECK(friendly.wait() == 0);
+    CHECK(host.wait() == 0);
+    for (const auto* program : {&host, &stranger, &friendly}) {
+      CHECK_FALSE(contains(program->output(), std::string(20, '1')));
+      CHECK_FALSE(contains(program->output(), std::string(20, '2')));
+    }
+  }
+
+  TEST_CASE(
+      "a node without a secret is told of the run's, and one with a secret that it has none") {
+    const TemporaryFolder folder;
+    const auto secret = "--secret_file=" + make_secret(folder / "secret");
+    const std::string open = "--security=open";
+    struct Row {
+      std::string host, other, text;
+    };
+    for (const auto& row :
+         {Row{secret, open, "refused: the run has a secret, this node has none (--secret_file)"},
+          Row{open, secret, "refused: this node has a secret (--secret_file), the run has none"}}) {
+      const auto port = free_port();
+      auto host = start_node(2, port, {row.host});
+      REQUIRE(host.read_until_contains("hosts the rendezvous"));
+      auto other = start_node(3, port, {row.other});
+      CHECK(other.wait() == 1);
+      CHECK(contains(other.output(), row.text));
+      REQUIRE(host.read_until_contains("refused 127.0.0.1: "));
+      auto right = start_node(3, port, {row.host});
+      CHECK(right.wait() == 0);
+      CHECK(host.wait() == 0);
+    }
+  }
+
+  TEST_CASE("several nodes without a word about a secret are refused, with both ways out") {
+    const auto run = run_program(
+        {in_bin("ddprun"), "--nnodes=2", "--master_addr=127.0.0.2", "--no_python", "/bin/true"});
+    CHECK(run.exit_code == 2);
+    CHECK(contains(run.output, "ddprun keygen FILE"));
+    CHECK(contains(run.output, "--secret_file=FILE"));
+    CHECK(contains(run.output, "--security=open"));
+  }
+
+  TEST_CASE("under the name torchrun several nodes are open, with one warning") {
+    const TemporaryFolder folder;
+    const auto torchrun = folder / "torchrun";
+    std::filesystem::create_symlink(in_bin("ddprun"), torchrun);
+    const auto port = free_port();
+    auto host = start_node(2, port, {}, "true", torchrun);
+    auto other = start_node(3, port, {}, "true", torchrun);
+    CHECK(host.wait() == 0);
+    CHECK(other.wait() == 0);
+    for (const auto* program : {&host, &other}) {
+      CHECK(count(program->output(), "whoever can reach this run's nodes can take part") == 1);
+    }
+    auto kept =
+        start_node(2, port, {"--secret_file=" + make_secret(folder / "secret")}, "true", torchrun);
+    auto other_kept = start_node(3, port, {"--secret_file=" + folder / "secret"}, "true", torchrun);
+    CHECK(kept.wait() == 0);
+    CHECK(other_kept.wait() == 0);
+    CHECK_FALSE(contains(kept.output(), "whoever"));
+  }
+
+  TEST_CASE("a secret that others could read is refused before anything is started") {
+    const TemporaryFolder folder;
+    const auto secret = make_secret(folder / "secret");
+    std::filesystem::permissions(secret, std::filesystem::perms::others_read,
+                                 std::filesystem::perm_options::add);
+    auto node = start_node(2, free_port(), {"--secret_file=" + secret}, "touch " + folder / "ran");
+    CHECK(node.wait() == 2);
+    CHECK(contains(node.output(), "ddprun: --secret_file=" + secret +
+                                      ": is open to others than its owner (mode 0404)"));
+    CHECK_FALSE(std::filesystem::exists(folder / "ran"));
+  }
+
+  TEST_CASE("keygen writes a secret that a run can be made with, and never over a file") {
+    const TemporaryFolder folder;
+    const auto file = folder / "run.key";
+    const auto made = run_program({in_bin("ddprun"), "keygen", file});
+    CHECK(made.exit_code == 0);
+    CHECK(contains(made.output, "wrote a new secret to " + file));
+    CHECK_FALSE(contains(made.output, read_file(file).substr(0, 64)));
+    const auto again = run_program({in_bin("ddprun"), "keygen", file});
+    CHECK(again.exit_code == 1);
+    CHECK(contains(again.output, file + ": File exists"));
+    CHECK(run_program({in_bin("ddprun"), "keygen"}).exit_code == 2);
+    CHECK(run_program({in_bin("ddprun"), "keygen", "--force"}).exit_code == 2);
+    CHECK(contains(run_program({in_bin("ddprun"), "keygen", "--help"}).output, "keygen FILE"));
+    const auto port = free_port();
+    auto host = start_node(2, port, {"--secret_file=" + file});
+    auto other = start_node(3, port, {"--secret_file=" + file});
+    CHECK(host.wait() == 0);
+    CHECK(other.wait() == 0);
+  }
+
+  TEST_CASE("a file of options names the secret, and the command line beats it") {
+    const TemporaryFolder folder;
+    const auto secret = make_secret(folder / "secret");
+    const auto check = [&](const std::string& security, std::vector<std::string> more) {
+      write_file(folder / "job.json", R"({"version": 1, "security": )" + security + "}");
+      std::vector<std::string> command = {in_bin("ddprun"), "--config=" + folder / "job.json",
+                                          "--nnodes=2", "--master_addr=127.0.0.2", "--dry_run"};
+      command.insert(command.end(), more.begin(), more.end());
+      command.insert(command.end(), {"--no_python", "/bin/true"});
+      return run_program(command);
+    };
+    CHECK(check(R"({"mode": "open"})", {}).exit_code == 0);
+    CHECK(check(R"({"secret_file": "secret"})", {}).exit_code == 0);
+    CHECK(check(R"({"secret_file": "secret"})", {"--security=open"}).exit_code == 0);
+    CHECK(check(R"({"mode": "open"})", {"--secret_file=secret"}).exit_code == 0);
+    CHECK(check("{}", {}).exit_code == 2);
+    const auto both = check(R"({"mode": "open", "secret_file": "x"})", {});
+    CHECK(both.exit_code == 2);
+    CHECK(contains(both.output, "--security=open and --secret_file exclude each other"));
+    const auto shut = check(R"({"mode": "shut"})", {});
+    CHECK(shut.exit_code == 2);
+    CHECK(contains(shut.output, "job.json:1:37: security.mode: "));
+    const auto wrong = check(R"({"security": "open"})", {});
+    CHECK(contains(wrong.output, "security.security: unknown key"));
+  }
+
+  TEST_CASE("workers get neither the secret nor its file") {
+    const TemporaryFolder folder;
+    auto node = start_node(2, free_port(),
+                           {"--secret_file=" + make_secret(folder / "the-secret"),
+                            "--rdzv_conf=last_call_timeout=0.1,is_host=1"},
+                           "env; cat /proc/self/cmdline; ls -l /proc/self/fd; cat /proc/$PPID/"
+                           "cmdline | tr '\\0' ' ' > " +
+                               folder / "agent");
+    CHECK(node.wait() == 0);
+    CHECK(contains(node.output(), "TORCHELASTIC_RUN_ID=secrets"));
+    CHECK_FALSE(contains(node.output(), "the-secret"));
+    CHECK_FALSE(contains(node.output(), std::string(20, '7')));
+    CHECK(contains(read_file(folder / "agent"), "the-secret"));  // the path, which is no secret
+    CHECK_FALSE(contains(read_file(folder / "agent"), std::string(20, '7')));
+  }
+
+  TEST_CASE(
+      "with a secret the workers' store has a port of its own, for the nodes' addresses alone") {
+    const TemporaryFolder folder;
+    const auto port = free_port();
+    const std::string script = "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"; while [ ! -e " +
+                               folder / "done" + " ]; do sleep 0.02; done";
+    const std::vector<std::string> options = {"--secret_file=" + make_secret(folder / "secret")};
+    auto host = start_node(2, port, options, script);
+    auto other = start_node(3, port, options, script);
+    const std::string before = "]:store at 127.0.0.2:";
+    REQUIRE(host.read_until_contains(before));
+    REQUIRE(other.read_until_contains(before));
+    const auto& output = host.output();
+    const int store_port = std::stoi(output.substr(output.find(before) + before.size()));
+    CHECK(store_port != port);
+    CHECK(contains(other.output(), before + std::to_string(store_port) + "."));
+    // All nodes of this run have reached the rendezvous from 127.0.0.1.
+    CHECK(call_store("127.0.0.1", store_port) == Reception::answered);
+    CHECK(call_store("127.0.0.9", store_port) == Reception::closed);
+    REQUIRE(
+        host.read_until_contains("refused a connection from 127.0.0.9, where no node of the "
+                                 "run is"));
+    // What listens for agents is no store.
+    CHECK(call_store("127.0.0.1", port) == Reception::closed);
+    write_file(folder / "done", "");
+    CHECK(host.wait() == 0);
+    CHECK(other.wait() == 0);
+  }
+
+  TEST_CASE("in an open run agents and workers share the one port that has been named") {
+    const auto port = free_port();
+    const std::string script = "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"";
+    auto host = start_node(2, port, {"--security=open"}, script);
+    auto other = start_node(3, port, {"--security=open"}, script);
+    CHECK(host.wait() == 0);
+    CHECK(other.wait() == 0);
+    CHECK(contains(host.output(), "store at 127.0.0.2:" + std::to_string(port) + "."));
+    CHECK(contains(other.output(), "store at 127.0.0.2:" + std::to_string(port) + "."));
+  }
+
+  TEST_CASE("the port of the workers' store can be chosen") {
+    const TemporaryFolder folder;
+    const auto port = free_port();
+    const auto store_port = free_port();
+    const std::vector<std::string> options = {
+        "--secret_file=" + make_secret(folder / "secret"),
+        "--rdzv_conf=last_call_timeout=0.1,is_host=1,store_port=" + std::to_string(store_port)};
+    auto node = start_node(2, port, options, "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"");
+    CHECK(node.wait() == 0);
+    CHECK(contains(node.output(), "store at 127.0.0.2:" + std::to_string(store_port) + "."));
+  }
+}
