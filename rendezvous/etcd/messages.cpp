@@ -68,7 +68,7 @@ std::optional<KeyValue> read_key(const Json& json) {
   const auto value = bytes(member(json, "value"));
   const auto created = integer(member(json, "create_revision"));
   const auto lease = integer(member(json, "lease"));
-  if (!key || !value || !created || !lease) return std::nullopt;
+  if (!json.is_object() || !key || !value || !created || !lease) return std::nullopt;
   return KeyValue{.key = *key, .value = *value, .created = *created, .lease = *lease};
 }
 

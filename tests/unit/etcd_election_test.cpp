@@ -1,0 +1,169 @@
+#include "rendezvous/etcd/election.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::etcd;
+using membership::Join;
+using membership::RunRecord;
+using membership::Verdict;
+
+namespace {
+
+const RunKeys kKeys("/ddprun", "run");
+
+Join self() {
+  return {.run_id = "run", .name = "a", .nodes_min = 1, .nodes_max = 3, .max_restarts = 2};
+}
+
+RunRecord record() {
+  return {.round = 4,
+          .rounds_formed = 5,
+          .nodes = {"b", "a\"\\\n"},
+          .host = "b",
+          .restarts = 1,
+          .fast_failures = 1,
+          .restart_ages = {std::chrono::milliseconds(1234)},
+          .nodes_min = 1,
+          .nodes_max = 3,
+          .max_restarts = 2,
+          .config_hash = "abc"};
+}
+
+Verdict verdict() {
+  return {.result = Verdict::Result::failed,
+          .rounds = 2,
+          .reason = "a worker failed",
+          .signal = 0,
+          .failures = {{.rank = 3,
+                        .is_victim = true,
+                        .ran_seconds = 1.5,
+                        .description = "rank 3 failed",
+                        .node = "b"}}};
+}
+
+TransactionAnswer answer(const std::string& key, const std::string& value) {
+  return {.has_succeeded = true,
+          .revision = 9,
+          .keys = {{.key = key, .value = value, .created = 5, .lease = 7}}};
+}
+
+struct Row {
+  std::string what;
+  Sight sight;
+  Revision tried;
+  bool may_try_again;
+  Move move;
+};
+
+const Holder kHolder{.node = "b", .endpoint = {"10.0.0.2", 29'500}, .created = 5, .lease = 7};
+const GoTo kToHolder{.endpoint = {"10.0.0.2", 29'500}, .created = 5};
+
+RunRecord fitting() {
+  auto fits = record();
+  fits.config_hash.clear();
+  return fits;
+}
+
+const Row kRows[] = {
+    {"nothing is there", {.revision = 9}, 0, true, Campaign{}},
+    {"somebody was elected", {.revision = 9, .holder = kHolder}, 0, false, kToHolder},
+    {"somebody else than before", {.revision = 9, .holder = kHolder}, 3, false, kToHolder},
+    {"the one that was lost", {.revision = 9, .holder = kHolder}, 5, false, AwaitChange{10}},
+    {"the one that was lost, later", {.revision = 9, .holder = kHolder}, 5, true, kToHolder},
+    {"a run goes on", {.revision = 9, .record = fitting()}, 5, false, Campaign{}},
+    {"it has ended", {.revision = 9, .verdict = verdict()}, 0, true, TakeVerdict{verdict()}},
+    {"it has just ended",
+     {.revision = 9, .holder = kHolder, .verdict = verdict()},
+     0,
+     true,
+     TakeVerdict{verdict()}},
+};
+
+}  // namespace
+
+TEST_SUITE("etcd election") {
+  TEST_CASE("what an agent does follows from what it sees") {
+    for (const auto& row : kRows) {
+      CAPTURE(row.what);
+      CHECK((decide_move(row.sight, self(), row.tried, row.may_try_again) == row.move));
+    }
+  }
+
+  TEST_CASE("who differs from the run does not take it over, and is told in what") {
+    const Sight sight{.revision = 9, .record = record()};
+    const auto move = decide_move(sight, self(), 0, true);
+    REQUIRE(std::holds_alternative<TakeVerdict>(move));
+    const auto& told = std::get<TakeVerdict>(move).verdict;
+    CHECK(told.result == Verdict::Result::no_quorum);
+    CHECK(told.reason.rfind("refused: this node has no configuration file", 0) == 0);
+  }
+}
+
+TEST_SUITE("etcd keys") {
+  TEST_CASE("runs have keys of their own, whatever their names") {
+    CHECK(kKeys.coordinator() == "/ddprun/run/coordinator");
+    CHECK(kKeys.record() == "/ddprun/run/record");
+    CHECK(kKeys.verdict() == "/ddprun/run/verdict");
+    CHECK(kKeys.all().key == "/ddprun/run/");
+    CHECK(kKeys.all().end == "/ddprun/run0");
+    CHECK(RunKeys("/p", "a/b%").coordinator() == "/p/a%2Fb%25/coordinator");
+  }
+
+  TEST_CASE("values are read as they were written") {
+    const auto seen = [](const std::string& key, const std::string& value) {
+      return std::get<Sight>(read_sight(answer(key, value), kKeys));
+    };
+    CHECK(seen(kKeys.coordinator(), holder_text("b", kHolder.endpoint)).holder == kHolder);
+    CHECK(seen(kKeys.record(), record_text(record())).record == record());
+    CHECK(seen(kKeys.verdict(), verdict_text(verdict())).verdict == verdict());
+    CHECK(seen("/ddprun/run/other", "whatever") == Sight{.revision = 9});
+  }
+
+  TEST_CASE("every result of a run has its word") {
+    for (const auto result : {Verdict::Result::succeeded, Verdict::Result::not_started,
+                              Verdict::Result::interrupted, Verdict::Result::no_quorum}) {
+      const Verdict ended{.result = result, .signal = 15};
+      const auto text = verdict_text(ended);
+      CHECK(std::get<Sight>(read_sight(answer(kKeys.verdict(), text), kKeys)).verdict == ended);
+    }
+  }
+
+  TEST_CASE("bytes that are no UTF-8 are replaced, not refused") {
+    CHECK(holder_text("\xff", {"h", 1}).find("\xef\xbf\xbd") != std::string::npos);
+  }
+
+  TEST_CASE("values that are not understood give a problem that names the key") {
+    auto cut = record_text(record());
+    cut.resize(cut.size() / 2);
+    const auto changed = [](std::string text, const std::string& from, const std::string& to) {
+      REQUIRE(text.find(from) != std::string::npos);
+      return text.replace(text.find(from), from.size(), to);
+    };
+    const auto text = record_text(record());
+    const std::vector<std::pair<std::string, std::string>> bad = {
+        {kKeys.coordinator(), ""},
+        {kKeys.coordinator(), "{}"},
+        {kKeys.coordinator(), R"({"version":1,"node":"b","host":"","port":1})"},
+        {kKeys.coordinator(), R"({"version":1,"node":"b","host":"h","port":65536})"},
+        {kKeys.coordinator(), R"({"version":1,"node":"b","host":"h","port":"1"})"},
+        {kKeys.record(), cut},
+        {kKeys.record(), changed(text, "\"version\":1", "\"version\":2")},
+        {kKeys.record(), changed(text, "\"round\":4", "\"round\":-2")},
+        {kKeys.record(), changed(text, "\"round\":4", "\"round\":18446744073709551615")},
+        {kKeys.record(), changed(text, "\"nodes\":[", "\"nodes\":[7,")},
+        {kKeys.record(), changed(text, "[1234]", "[-1]")},
+        {kKeys.verdict(), R"({"version":1,"result":"sunk"})"},
+        {kKeys.verdict(), changed(verdict_text(verdict()), "\"rank\":3", "\"rank\":\"3\"")},
+    };
+    for (const auto& [key, value] : bad) {
+      CAPTURE(value);
+      const auto sight = read_sight(answer(key, value), kKeys);
+      REQUIRE(std::holds_alternative<Problem>(sight));
+      CHECK(std::get<Problem>(sight).text.find("etcd's key " + key) == 0);
+    }
+  }
+}
