@@ -13,6 +13,7 @@
 using ddprun::test::contains;
 using ddprun::test::count;
 using ddprun::test::EtcdServer;
+using ddprun::test::in_bin;
 using ddprun::test::Program;
 using ddprun::test::skip;
 using ddprun::test::TemporaryFolder;
@@ -35,7 +36,7 @@ std::string waiting_for(const std::string& file) {
 class Run {
  public:
   Run(std::string endpoints, std::string nnodes, std::string script,
-      std::vector<std::string> options = {},
+      std::vector<std::string> options = {"--security=open"},
       std::string conf = "last_call_timeout=0.2,lease_timeout=5,etcd_lease_timeout=2")
       : endpoints_(std::move(endpoints)),
         nnodes_(std::move(nnodes)),
@@ -48,7 +49,6 @@ class Run {
                                         "--rdzv_backend=etcd",
                                         "--rdzv_endpoint=" + endpoints_,
                                         "--rdzv_id=run",
-                                        "--security=open",
                                         "--local_addr=127.0.0." + std::to_string(number),
                                         "--rdzv_conf=" + conf_};
     options.insert(options.end(), options_.begin(), options_.end());
@@ -143,7 +143,7 @@ TEST_SUITE("elections") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const TemporaryFolder folder;
-    Run run(etcd.endpoint(), "1:3", waiting_for(folder / "done"), {},
+    Run run(etcd.endpoint(), "1:3", waiting_for(folder / "done"), {"--security=open"},
             "last_call_timeout=0.2,lease_timeout=1,etcd_lease_timeout=2");
     Three nodes(run);
     nodes.host.signal(SIGSTOP);
@@ -165,7 +165,7 @@ TEST_SUITE("elections") {
     const TemporaryFolder folder;
     const auto script = waiting_for(folder / "go.$TORCHELASTIC_RESTART_COUNT") +
                         "; [ $RANK = 1 ] || sleep 1000; exit 3";
-    Run run(etcd.endpoint(), "1:3", script, {"--max_restarts=1"});
+    Run run(etcd.endpoint(), "1:3", script, {"--security=open", "--max_restarts=1"});
     Three nodes(run);
     write_file(folder / "go.0", "");
     REQUIRE(nodes.host.read_until_contains("rank 0 of 3, restarts 1."));
@@ -183,7 +183,7 @@ TEST_SUITE("elections") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdServer etcd;
     const TemporaryFolder folder;
-    Run run(etcd.endpoint(), "2", waiting_for(folder / "done"), {},
+    Run run(etcd.endpoint(), "2", waiting_for(folder / "done"), {"--security=open"},
             "last_call_timeout=0.2,etcd_lease_timeout=20,rejoin_timeout=60");
     auto& host = run.start_host(2);
     auto& other = run.start(3);
@@ -223,7 +223,7 @@ TEST_SUITE("elections") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdServer etcd;
     const TemporaryFolder folder;
-    Run run(etcd.endpoint(), "2", waiting_for(folder / "done"), {},
+    Run run(etcd.endpoint(), "2", waiting_for(folder / "done"), {"--security=open"},
             "last_call_timeout=0.2,etcd_lease_timeout=4");
     auto& host = run.start_host(2);
     auto& other = run.start(3);
@@ -236,7 +236,7 @@ TEST_SUITE("elections") {
 
   TEST_CASE("without an etcd the run ends at the join timeout, and says what was tried") {
     const auto port = std::to_string(ddprun::test::free_port());
-    Run run("127.0.0.1:" + port, "2", "true", {}, "join_timeout=0.5");
+    Run run("127.0.0.1:" + port, "2", "true", {"--security=open"}, "join_timeout=0.5");
     auto& node = run.start(2);
     CHECK(node.wait() == 1);
     const auto problem = "etcd at 127.0.0.1:" + port + ": cannot connect";
@@ -259,7 +259,7 @@ TEST_SUITE("elections") {
   TEST_CASE("a node that comes after the end hears how the run ended, and all keys vanish") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
-    Run run(etcd.endpoint(), "1:2", "exit 3", {},
+    Run run(etcd.endpoint(), "1:2", "exit 3", {"--security=open"},
             "last_call_timeout=0.2,lease_timeout=1,etcd_lease_timeout=2,rejoin_timeout=4.5");
     auto& first = run.start(2);
     CHECK(first.wait() == 1);
@@ -287,7 +287,7 @@ TEST_SUITE("elections") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const TemporaryFolder folder;
-    Run run(etcd.endpoint(), "1:2", waiting_for(folder / "done"), {},
+    Run run(etcd.endpoint(), "1:2", waiting_for(folder / "done"), {"--security=open"},
             "last_call_timeout=0.2,etcd_lease_timeout=2,rejoin_timeout=60");
     auto& host = run.start_host(2);
     REQUIRE(host.read_until_contains("rank 0 of 1"));
@@ -310,5 +310,42 @@ TEST_SUITE("elections") {
     REQUIRE(node.read_until_contains("; trying again"));
     node.signal(SIGTERM);
     CHECK(node.wait() == 128 + SIGTERM);
+  }
+
+  TEST_CASE("nodes that share a secret elect another host as well") {
+    if (!EtcdServer::is_installed()) return skip(kNoEtcd);
+    const EtcdServer etcd;
+    const TemporaryFolder folder;
+    CHECK(ddprun::test::run_program({in_bin("ddprun"), "keygen", folder / "key"}).exit_code == 0);
+    Run run(etcd.endpoint(), "1:3", waiting_for(folder / "done"),
+            {"--secret_file=" + (folder / "key")});
+    Three nodes(run);
+    nodes.host.signal(SIGKILL);
+    REQUIRE(nodes.second.read_until_contains("rank 0 of 2, restarts 0."));
+    write_file(folder / "done", "");
+    CHECK(nodes.host.wait() == -SIGKILL);
+    CHECK(nodes.second.wait() == 0);
+    CHECK(nodes.third.wait() == 0);
+  }
+
+  TEST_CASE("the example of a configuration for etcd works on two machines") {
+    if (!EtcdServer::is_installed()) return skip(kNoEtcd);
+    const EtcdServer etcd;
+    const TemporaryFolder folder;
+    CHECK(ddprun::test::run_program({in_bin("ddprun"), "keygen", folder / "key"}).exit_code == 0);
+    const auto start = [&](int number) {
+      return std::make_unique<Program>(ddprun::test::launch(
+          {"--config=" DDPRUN_SOURCE_DIR "/configs/etcd.json",
+           "--node_name=node" + std::to_string(number), "--rdzv_endpoint=" + etcd.endpoint(),
+           "--secret_file=" + (folder / "key"), "--nproc_per_node=1",
+           "--local_addr=127.0.0." + std::to_string(number + 1),
+           "--rdzv_conf=etcd_lease_timeout=3,last_call_timeout=0.1"},
+          "echo \"rank $RANK of $WORLD_SIZE\""));
+    };
+    const auto first = start(1);
+    const auto second = start(2);
+    CHECK(first->wait() == 0);
+    CHECK(second->wait() == 0);
+    CHECK(contains(first->output() + second->output(), "rank 1 of 2"));
   }
 }

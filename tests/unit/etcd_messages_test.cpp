@@ -13,9 +13,10 @@ namespace {
 
 /// As etcd 3.4.23 gave it.
 constexpr const char* kFound =
-    R"({"header":{"cluster_id":"324952591200643719","revision":"7"},"responses":[{"response_range":)"
-    R"({"header":{"revision":"7"},"kvs":[{"key":"cnVuL2M=","create_revision":"2","mod_revision":)"
-    R"("2","version":"1","value":"aGVsbG8=","lease":"2324035518008838919"}],"count":"1"}}]})";
+    R"({"header":{"cluster_id":"324952591200643719","revision":"7"},"responses":[)"
+    R"({"response_range":{"header":{"revision":"7"},"kvs":[{"key":"cnVuL2M=",)"
+    R"("create_revision":"2","mod_revision":"2","version":"1","value":"aGVsbG8=",)"
+    R"("lease":"2324035518008838919"}],"count":"1"}}]})";
 
 template <typename T>
 std::string problem_of(const Result<T>& result) {
