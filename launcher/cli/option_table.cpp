@@ -273,7 +273,7 @@ constexpr OptionEntry kOwn[] = {
      "all of them; 'ddprun keygen FILE' writes one.",
      set_name<&Options::secret_file>},
     {"security", 0, "open", OptionGroup::own, "", "",
-     "open: several nodes need no secret; whoever can reach them can take part and run programs.",
+     "open: several nodes need no secret, and whoever can reach them can take part.",
      set_security},
     {"dry_run", 0, "", OptionGroup::own, "", "",
      "Print what would be run, with its environment, and start nothing.",

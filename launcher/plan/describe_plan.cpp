@@ -28,6 +28,12 @@ std::filesystem::path first_folder(const LaunchPlan& plan, const WorkerPlan& wor
   return worker_folder(run_folder(*plan.log_dir, plan), 0, worker.local_rank);
 }
 
+/// Of the workers' store; 0: chosen at the start.
+std::uint16_t store_port(const LaunchPlan& plan) {
+  const bool is_apart = plan.nodes && !plan.nodes->secret_file.empty();
+  return is_apart ? plan.nodes->settings.store_port : plan.store_port;
+}
+
 /// The worker's variables in the first attempt.
 Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
   const int workers = static_cast<int>(plan.workers.size());
@@ -36,7 +42,7 @@ Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
   env.world_size = env.local_world_size = env.role_world_size = workers;
   env.role_name = plan.role;
   env.master_addr = plan.store_host;
-  env.master_port = plan.worker_store_port.value_or(plan.store_port);
+  env.master_port = plan.worker_store_port.value_or(store_port(plan));
   env.max_restarts = plan.max_restarts;
   env.run_id = plan.run_id;
   env.use_agent_store = !plan.worker_store_port;
@@ -103,11 +109,15 @@ std::string worker_text(const LaunchPlan& plan, const WorkerPlan& worker, const 
 }  // namespace
 
 std::string describe_plan(const LaunchPlan& plan) {
-  const auto port = plan.store_port == 0 ? kKnownAtStart : std::to_string(plan.store_port);
+  const auto port = store_port(plan) == 0 ? kKnownAtStart : std::to_string(store_port(plan));
   const auto workers = plan.workers.size();
   std::string text = "run " + plan.run_id + ": " + std::to_string(workers) + " x " + plan.program +
                      ", role " + plan.role + "\n";
   text += "store: " + plan.store_host + ", port " + port + "\n";
+  if (plan.nodes) {
+    const auto& secret_file = plan.nodes->secret_file;
+    text += "secret: " + (secret_file.empty() ? "none, anybody may take part" : secret_file) + "\n";
+  }
   text += "restarts: " + std::to_string(plan.max_restarts) +
           ", shutdown timeout: " + seconds_text(plan.shutdown_timeout) + "\n";
   if (plan.log_dir) text += "logs: " + run_folder(*plan.log_dir, plan).string() + "\n";

@@ -112,6 +112,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
 
   void close_all() {
     is_closed_ = true;
+    nodes_at_.clear();
     for (const auto& [id, session] : std::exchange(sessions_, {})) session->close();
   }
 
@@ -130,6 +131,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void take(NodeId id, Session& session, const std::string& bytes) {
+    if (is_closed_) return;
     auto& dialogue = session.dialogue;
     dialogue.take(bytes);
     session.send();

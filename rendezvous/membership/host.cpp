@@ -138,9 +138,9 @@ asio::awaitable<std::unique_ptr<Host>> choose_host(asio::any_io_executor executo
   const auto address = bind_address(choice.endpoint.host, addresses);
   try {
     host->listen(choice, address, log);
-  } catch (const Error&) {
+  } catch (const Error& error) {
     // Another agent of this machine may be the host; if it is somebody else, joining will tell.
-    if (is_told) throw;
+    if (is_told || error.code() != Errc::system) throw;
   }
   co_return host;
 }

@@ -1,6 +1,7 @@
 #include "rendezvous/membership/seat.hpp"
 
 #include "rendezvous/membership/codec.hpp"
+#include <ddprun/error.hpp>
 
 #include <bit>
 #include <utility>
@@ -28,17 +29,18 @@ void Seat::listen_for_both(const StoreEndpoint& address) {
                                     }});
 }
 
+/// Somebody else may have the agents' port by right, but nobody the store's.
 void Seat::listen_apart(const StoreEndpoint& address, std::uint16_t store_port) {
   agents_ = std::make_unique<Acceptor>(
       executor_, address, [this](int fd) { coordinator_->admit(fd, {}); },
       [this](const std::string& what) { complain(what); });
-  store_ = std::make_unique<StoreServer>(
-      executor_, StoreServerOptions{.address = address.host,
-                                    .port = store_port,
-                                    .log = log_,
-                                    .admits = [this](const std::string& peer) {
-                                      return coordinator_->has_node_at(peer);
-                                    }});
+  StoreServerOptions options{.address = address.host, .port = store_port, .log = log_};
+  options.admits = [this](const std::string& peer) { return coordinator_->has_node_at(peer); };
+  try {
+    store_ = std::make_unique<StoreServer>(executor_, std::move(options));
+  } catch (const Error& error) {
+    throw Error(Errc::usage, "--rdzv_conf=store_port: " + std::string(error.what()));
+  }
 }
 
 void Seat::begin(Settings settings, Office office) {

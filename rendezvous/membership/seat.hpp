@@ -17,7 +17,8 @@ namespace ddprun::membership {
 class Seat {
  public:
   /// Listens; who connects waits for begin(). `secret` is null in an open run, else it outlives
-  /// this; `store_port` counts with it alone, 0: the kernel chooses. Throws Error if it cannot.
+  /// this; `store_port` counts with it alone, 0: the kernel chooses. Throws Error if it cannot,
+  /// Error{Errc::usage} if only the store cannot.
   Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address,
        const security::Secret* secret, std::uint16_t store_port, Log log);
   Seat(const Seat&) = delete;

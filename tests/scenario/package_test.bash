@@ -58,7 +58,7 @@ for module in "$folder"/ddprun-*.deb; do
 done
 
 check_field "$program" Version "^$version$"
-check_field "$program" Depends 'libc6 .*libstdc\+\+6'
+check_field "$program" Depends 'libc6 .*libssl3.*libstdc\+\+6'
 check_field "$program" Maintainer ddprun
 check_field "$program" Description '^Launcher and elastic agent for'
 check_field "$development" Depends zlib1g-dev

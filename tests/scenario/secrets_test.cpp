@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <arpa/inet.h>
+#include <csignal>
 #include <filesystem>
 #include <netinet/in.h>
 #include <poll.h>
@@ -165,6 +166,10 @@ TEST_SUITE("secrets") {
     CHECK(run_program({in_bin("ddprun"), "keygen"}).exit_code == 2);
     CHECK(run_program({in_bin("ddprun"), "keygen", "--force"}).exit_code == 2);
     CHECK(contains(run_program({in_bin("ddprun"), "keygen", "--help"}).output, "keygen FILE"));
+    const auto torchrun = folder / "torchrun";  // knows no such word
+    std::filesystem::create_symlink(in_bin("ddprun"), torchrun);
+    CHECK(run_program({torchrun, "keygen", folder / "another"}).exit_code != 0);
+    CHECK_FALSE(std::filesystem::exists(folder / "another"));
     const auto port = free_port();
     auto host = start_node(2, port, {"--secret_file=" + file});
     auto other = start_node(3, port, {"--secret_file=" + file});
@@ -184,7 +189,10 @@ TEST_SUITE("secrets") {
       return run_program(command);
     };
     CHECK(check(R"({"mode": "open"})", {}).exit_code == 0);
-    CHECK(check(R"({"secret_file": "secret"})", {}).exit_code == 0);
+    const auto planned = check(R"({"secret_file": "secret"})", {});
+    CHECK(planned.exit_code == 0);
+    CHECK(contains(planned.output, "secret: secret\n"));
+    CHECK(contains(planned.output, "MASTER_PORT=(chosen at the start)"));
     CHECK(check(R"({"secret_file": "secret"})", {"--security=open"}).exit_code == 0);
     CHECK(check(R"({"mode": "open"})", {"--secret_file=secret"}).exit_code == 0);
     CHECK(check("{}", {}).exit_code == 2);
@@ -243,6 +251,38 @@ TEST_SUITE("secrets") {
     CHECK(other.wait() == 0);
   }
 
+  TEST_CASE(
+      "an open run that listens on all addresses of its host warns of it, one with a secret need "
+      "not") {
+    if (run_program({"unshare", "-m", "true"}).exit_code != 0) {
+      MESSAGE("skipped: mount namespaces are not permitted here");
+      return;
+    }
+    const TemporaryFolder folder;
+    // A name that means the loopback address here, as Debian's own name of a machine does.
+    write_file(folder / "hosts", "127.0.0.7 only-here\n");
+    const auto secret = "--secret_file=" + make_secret(folder / "secret");
+    for (const std::string& security : {std::string("--security=open"), secret}) {
+      auto command = launch({"--nnodes=1:2", "--rdzv_backend=c10d",
+                             "--rdzv_endpoint=only-here:" + std::to_string(free_port()),
+                             "--rdzv_conf=last_call_timeout=0.1,is_host=1", security},
+                            "true");
+      const std::vector<std::string> mount = {
+          "unshare",
+          "-m",
+          "sh",
+          "-c",
+          "mount --bind " + folder / "hosts" + " /etc/hosts && exec \"$@\"",
+          "sh"};
+      command.insert(command.begin(), mount.begin(), mount.end());
+      const auto run = run_program(command);
+      CHECK(run.exit_code == 0);
+      CHECK(contains(run.output, "listening on all of its addresses"));
+      CHECK(contains(run.output, "whoever reaches any of its addresses can take part") ==
+            (security != secret));
+    }
+  }
+
   TEST_CASE("in an open run agents and workers share the one port that has been named") {
     const auto port = free_port();
     const std::string script = "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"";
@@ -252,6 +292,22 @@ TEST_SUITE("secrets") {
     CHECK(other.wait() == 0);
     CHECK(contains(host.output(), "store at 127.0.0.2:" + std::to_string(port) + "."));
     CHECK(contains(other.output(), "store at 127.0.0.2:" + std::to_string(port) + "."));
+  }
+
+  TEST_CASE("a port for the workers' store that is taken is told of by whoever would host it") {
+    const TemporaryFolder folder;
+    const auto secret = "--secret_file=" + make_secret(folder / "secret");
+    const auto taken = free_port();
+    auto other_run = start_node(2, taken, {secret});
+    REQUIRE(other_run.read_until_contains("hosts the rendezvous"));
+    const auto conf = "--rdzv_conf=store_port=" + std::to_string(taken);  // nobody is told to host
+    auto node = start_node(2, free_port(), {secret, conf});
+    CHECK(node.wait() == 2);
+    CHECK(contains(node.output(), "--rdzv_conf=store_port: "));
+    CHECK(contains(node.output(), "port " + std::to_string(taken) + " is in use by process " +
+                                      std::to_string(other_run.pid())));
+    other_run.signal(SIGTERM);
+    other_run.wait();
   }
 
   TEST_CASE("the port of the workers' store can be chosen") {
