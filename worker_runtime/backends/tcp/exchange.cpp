@@ -139,15 +139,17 @@ void Exchange::check_frame(const Flow& flow) {
 void Exchange::wait(Deadline deadline, Deadline limit) {
   std::vector<pollfd> wanted;
   std::vector<int> late;
-  bool have_entered = true;
+  std::vector<int> absent;
   for (const Flow& flow : flows_) {
     if (flow.is_done()) continue;
     const short events = flow.is_send ? POLLOUT : POLLIN;
     wanted.push_back({flow.fd, events, 0});
     late.push_back(flow.peer);
-    have_entered &= flow.done > 0;
+    if (!flow.is_send && flow.done == 0) absent.push_back(flow.peer);
   }
-  if (limit.passed() || !mesh_.wait(wanted, limit)) time_out(late, have_entered, deadline);
+  if (!limit.passed() && mesh_.wait(wanted, limit)) return;
+  const bool have_entered = absent.empty();
+  time_out(have_entered ? late : absent, have_entered, deadline);
 }
 
 void Exchange::time_out(std::vector<int> ranks, bool have_entered, Deadline deadline) {
