@@ -15,9 +15,12 @@ double seconds(Deadline::Duration duration) {
 }  // namespace
 
 Deadline Deadline::after(Duration allowed) {
-  const auto now = Clock::now();
+  return from(Clock::now(), allowed);
+}
+
+Deadline Deadline::from(Clock::time_point start, Duration allowed) {
   // Clamped, so that "a very long time" cannot overflow into the past.
-  return Deadline(now, now + std::min(allowed, Clock::time_point::max() - now));
+  return Deadline(start, start + std::min(allowed, Clock::time_point::max() - start));
 }
 
 Deadline Deadline::never() {

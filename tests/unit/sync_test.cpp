@@ -37,7 +37,7 @@ TEST_SUITE("sync") {
   TEST_CASE("a rank that dies between coming and saying so is noticed by who sleeps already") {
     const auto region = Region::anonymous(2, kArenaBytes);
     const Sync waiting(region, 0, std::nullopt);
-    Counter& step = region.line(1).step;
+    Counter& step = region.line(1).step(0);
     std::thread victim([&] {
       while (step.sleepers.load() == 0) std::this_thread::yield();
       Sync(region, 1, std::nullopt).hold_life();
@@ -55,13 +55,14 @@ TEST_SUITE("sync") {
     const Sync waiting(region, 0, std::nullopt);
     CHECK(failed_rank([&] { waiting.check(); }) == 2);
     // Although it is rank 1 that is awaited.
-    CHECK(failed_rank([&] { waiting.wait(region.line(1).step, 1, 1, Deadline::after(10s)); }) == 2);
+    CHECK(failed_rank([&] { waiting.wait(region.line(1).step(0), 1, 1, Deadline::after(10s)); }) ==
+          2);
   }
 
   TEST_CASE("the news of a death reaches who sleeps although another one is woken by it") {
     const auto region = Region::anonymous(4, kArenaBytes);
     Sync dying(region, 3, std::nullopt);
-    Counter& step = region.line(3).step;
+    Counter& step = region.line(3).step(0);
     std::thread victim([&] {
       dying.hold_life();
       while (step.sleepers.load() < 3) std::this_thread::yield();

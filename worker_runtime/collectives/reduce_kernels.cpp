@@ -27,8 +27,9 @@ const KernelSet kKernelSets[kKernelSetCount] = {
 };
 
 Combine combine_function(DataType type, ReduceOp op) {
-  const auto* best = std::find_if(std::begin(kKernelSets), std::end(kKernelSets),
-                                  [](const KernelSet& set) { return set.available(); });
+  static const KernelSet* const best =
+      std::find_if(std::begin(kKernelSets), std::end(kKernelSets),
+                   [](const KernelSet& set) { return set.available(); });
   return best->find(type, op);
 }
 

@@ -16,6 +16,11 @@ bool Work::is_done() const {
   return !state_ || state_->is_done.load(std::memory_order_acquire);
 }
 
+void Work::wait() const {
+  static const Deadline never = Deadline::never();
+  wait(never);
+}
+
 void Work::wait(Deadline deadline) const {
   if (!state_) return;
   if (!is_done()) state_->queue->wait(*state_, deadline);

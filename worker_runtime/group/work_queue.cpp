@@ -38,16 +38,8 @@ void WorkQueue::stop() {
 }
 
 Work WorkQueue::push(const Operation& operation) {
-  const auto deadline = Deadline::after(options_.collective_timeout);
   Lock lock(mutex_);
-  while (works_.size() == kQueuedWorksMax && !failure_) {
-    const bool is_late = changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout;
-    if (is_late && works_.size() == kQueuedWorksMax && !failure_) {
-      throw Error(Errc::timeout, "process group \"" + options_.name +
-                                     "\": " + std::to_string(kQueuedWorksMax) +
-                                     " works are queued and none ended " + deadline.describe());
-    }
-  }
+  if (works_.size() == kQueuedWorksMax) await_room(lock);
   auto work = std::make_shared<Work::State>();
   work->operation = operation;
   work->operation.sequence = calls_++;
@@ -57,9 +49,22 @@ Work WorkQueue::push(const Operation& operation) {
     return Work(std::move(work));
   }
   work->queued = Deadline::Clock::now();
+  work->is_first = works_.empty();
   works_.push_back(work);
   if (!is_attentive_ || works_.size() > 1) wanted_.notify_one();
   return Work(std::move(work));
+}
+
+void WorkQueue::await_room(Lock& lock) {
+  const auto deadline = Deadline::after(options_.collective_timeout);
+  while (works_.size() == kQueuedWorksMax && !failure_) {
+    const bool is_late = changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout;
+    if (is_late && works_.size() == kQueuedWorksMax && !failure_) {
+      throw Error(Errc::timeout, "process group \"" + options_.name +
+                                     "\": " + std::to_string(kQueuedWorksMax) +
+                                     " works are queued and none ended " + deadline.describe());
+    }
+  }
 }
 
 void WorkQueue::wait(const Work::State& work, Deadline deadline) {
@@ -115,7 +120,10 @@ void WorkQueue::run_next(Lock& lock) {
   const auto started = options_.on_collective ? Deadline::Clock::now() : work->queued;
   std::exception_ptr failure;
   try {
-    backend_->run(work->operation, Deadline::after(options_.collective_timeout));
+    // A work that was not kept waiting began when it was queued, as good as: one look at the clock
+    // is much of what a small collective takes.
+    const auto start = work->is_first ? work->queued : Deadline::Clock::now();
+    backend_->run(work->operation, Deadline::from(start, options_.collective_timeout));
   } catch (const std::exception& error) {
     failure = std::current_exception();
     backend_->abort(error.what());

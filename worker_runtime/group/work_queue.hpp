@@ -31,6 +31,7 @@ struct Work::State {
   Operation operation;
   Deadline::Clock::time_point queued;
   std::shared_ptr<WorkQueue> queue;  ///< keeps the mutex below which the rest is alive
+  bool is_first = false;             ///< nothing was queued or running before it
   std::atomic<bool> is_done = false;
   std::exception_ptr failure = nullptr;
 };
@@ -60,6 +61,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  void await_room(Lock& lock);
   void communicate(Deadline join_deadline);
   void run_next(Lock& lock);
   void finish(Work::State& work, std::exception_ptr failure);

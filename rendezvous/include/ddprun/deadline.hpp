@@ -16,6 +16,9 @@ class Deadline {
   /// `allowed` from now on. A negative duration has already passed.
   static Deadline after(Duration allowed);
 
+  /// `allowed` from `start` on, for who has read the clock already.
+  static Deadline from(Clock::time_point start, Duration allowed);
+
   /// No limit. For waits that another mechanism is sure to end.
   static Deadline never();
 

@@ -59,6 +59,17 @@ CallHeader header_of(const Call& call) {
           .reachable = 0};
 }
 
+std::uint64_t digest_of(const Call& call) {
+  const CallHeader header = header_of(call);
+  static_assert(kRanksMax < 1 << 8 && kTinyBytes < 1 << 8);
+  std::uint64_t digest = header.sequence;  // only so many are under way that its lower part tells
+  digest = digest << 8 | static_cast<std::uint64_t>(header.peer);
+  digest = digest << 8 | header.elements;
+  digest = digest << 4 | static_cast<std::uint64_t>(header.collective);
+  digest = digest << 4 | static_cast<std::uint64_t>(header.type);
+  return digest << 4 | static_cast<std::uint64_t>(header.op);
+}
+
 bool is_same_call(const CallHeader& a, const CallHeader& b) {
   return a.sequence == b.sequence && a.elements == b.elements && a.peer == b.peer &&
          a.collective == b.collective && a.type == b.type && a.op == b.op;

@@ -22,6 +22,7 @@ struct Call {
   std::size_t element_bytes;
 
   std::size_t part_bytes() const { return part_elements * element_bytes; }
+  bool is_tiny() const { return parts * part_bytes() <= kTinyBytes; }
   bool is_inline() const { return parts * part_bytes() <= kInlineBytes; }
   std::byte* input() const { return static_cast<std::byte*>(operation.input.data); }
   std::byte* output() const { return static_cast<std::byte*>(operation.output.data); }
@@ -32,6 +33,9 @@ struct Call {
 
 /// How `call` looks to the others; `input` and `reachable` are left to the caller.
 CallHeader header_of(const Call& call);
+
+/// Of all of a tiny call but its data: two that differ in anything differ in this.
+std::uint64_t digest_of(const Call& call);
 
 /// Whether two ranks called the same thing.
 bool is_same_call(const CallHeader& a, const CallHeader& b);

@@ -36,6 +36,15 @@ SharedMemoryBackend::Source SharedMemoryBackend::staged_source(const Call& call,
   return source;
 }
 
+SharedMemoryBackend::Source SharedMemoryBackend::tiny_source(const Call& call) const {
+  Source source{.ranks = {}, .part_bytes = call.part_bytes()};
+  for (int rank = 0; rank < ranks_; ++rank) {
+    source.ranks[static_cast<std::size_t>(rank)] =
+        region_.line(rank).step(round_).tiny.payload.data();
+  }
+  return source;
+}
+
 SharedMemoryBackend::Source SharedMemoryBackend::direct_source(const Call& call) const {
   Source source{.ranks = {}, .part_bytes = call.part_bytes()};
   for (int rank = 0; rank < ranks_; ++rank)
@@ -43,11 +52,11 @@ SharedMemoryBackend::Source SharedMemoryBackend::direct_source(const Call& call)
   return source;
 }
 
-void SharedMemoryBackend::stage(const Call& call, Range range) const {
+void SharedMemoryBackend::stage(const Call& call, Range range, std::byte* to) const {
   if (!call.contributes(rank_)) return;
   const std::size_t bytes = range.count * call.element_bytes;
   for (std::size_t part = 0; part < call.parts; ++part) {
-    copy_bytes(slot(rank_).payload + part * bytes,
+    copy_bytes(to + part * bytes,
                call.input() + part * call.part_bytes() + range.first * call.element_bytes, bytes);
   }
 }

@@ -28,6 +28,8 @@ inline constexpr int kRanksMax = 120;
 inline constexpr std::size_t kSlotBytes = 64 << 10;
 /// Up to here every rank combines everything itself: one synchronisation instead of two.
 inline constexpr std::size_t kInlineBytes = 2 << 10;
+/// Up to here the data travels in the cache line that says that it is there.
+inline constexpr std::size_t kTinyBytes = 40;
 /// Messages from one rank to another that may be under way before send blocks.
 inline constexpr std::uint64_t kMailboxMessages = 32;
 inline constexpr std::size_t kFailureTextBytes = 400;
@@ -35,10 +37,17 @@ inline constexpr std::size_t kFailureTextBytes = 400;
 using Word = std::atomic<std::uint32_t>;
 static_assert(Word::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
 
+/// A call that is so small that it fits beside the number by which it is announced.
+struct TinyCall {
+  std::uint64_t digest;  ///< of the call
+  std::array<std::byte, kTinyBytes> payload;
+};
+
 /// A growing number that others wait for. Its lower half is the futex.
 struct alignas(kCacheLine) Counter {
   std::atomic<std::uint64_t> value;
   Word sleepers;  ///< who waits in the kernel
+  TinyCall tiny;  ///< of the number's writer, complete before the number is written
 
   const void* futex() const { return &value; }
 };
@@ -62,12 +71,15 @@ struct Head {
 };
 
 struct RankLine {
-  Counter
-      step;  ///< 2 * round + 1: its slot of the round is filled; + 2: the round's second part too
+  /// In turn, a round each. 2 * round + 1: its slot of the round is filled; + 2: the round's second
+  /// part too.
+  std::array<Counter, 2> steps;
   alignas(kCacheLine) std::atomic<std::uint64_t> entered;  ///< collectives begun
   Word left;                                               ///< it has ended its part on purpose
   Word touches;                              ///< it is at work in the other ranks' buffers
   alignas(kCacheLine) pthread_mutex_t life;  ///< robust, held by the communication thread
+
+  Counter& step(std::uint64_t round) { return steps[round % 2]; }
 
   /// glibc keeps the futex word of a mutex first.
   Word& life_word() { return *reinterpret_cast<Word*>(&life); }

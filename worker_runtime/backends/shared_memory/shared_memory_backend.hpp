@@ -2,11 +2,12 @@
 // they differ in how the memory came about and in how much of each other's memory they can reach.
 //
 // Every collective begins with a round in which all ranks publish what they call; so a rank that
-// calls something else is found before data moves. Then one of three ways, chosen by all ranks
+// calls something else is found before data moves. Then one of four ways, chosen by all ranks
 // alike:
-//   inline   up to 2 KiB: the data comes with the call, everybody computes his result from all
-//   slots; direct   all inputs can be reached by all: everybody works on the others' buffers, no
-//   copies; staged   else: 64 KiB at a time through the slots.
+//   tiny     up to 40 bytes: the data is in the cache line that announces the call;
+//   inline   up to 2 KiB: it comes with the call; everybody computes his result from all slots;
+//   direct   all inputs can be reached by all: everybody works on the others' buffers, no copies;
+//   staged   else: 64 KiB at a time through the slots.
 // In each way an element is combined in rank order by the same kernel, so the bits are the same.
 #pragma once
 
@@ -74,6 +75,7 @@ class SharedMemoryBackend final : public Backend {
 
   // The order of events, in shared_memory_backend.cpp.
   void run_collective(const Call& call);
+  void run_tiny(const Call& call);
   void run_direct(const Call& call);
   void run_staged(const Call& call);
   void run_staged_all_reduce(const Call& call);
@@ -89,13 +91,14 @@ class SharedMemoryBackend final : public Backend {
 
   // What is done to the data, in data_paths.cpp.
   void work_on_buffers(const Call& call) const;
-  void stage(const Call& call, collectives::Range range) const;
+  void stage(const Call& call, collectives::Range range, std::byte* to) const;
   void consume(const Call& call, collectives::Range range, const Source& source) const;
   void combine(const Call& call, collectives::Range range, const Source& source, std::size_t part,
                std::span<void* const> destinations) const;
   void combine_slice(const Call& call, collectives::Range range) const;
   void collect_slices(const Call& call, collectives::Range range) const;
   Source staged_source(const Call& call, collectives::Range range) const;
+  Source tiny_source(const Call& call) const;
   Source direct_source(const Call& call) const;
   bool is_reachable(const Call& call) const;
   Slot& slot(int rank) const { return region_.slot(rank, round_); }

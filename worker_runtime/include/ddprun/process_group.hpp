@@ -45,7 +45,9 @@ class Work {
   /// Blocks until the collective has ended on this rank: its buffers may then be read and reused.
   /// Throws what it failed with (PeerFailed, Errc::timeout when the group's collective_timeout or
   /// `deadline` passed, ...).
-  void wait(Deadline deadline = Deadline::never()) const;
+  void wait(Deadline deadline) const;
+  /// Without a deadline of its own.
+  void wait() const;
 
   struct State;
   explicit Work(std::shared_ptr<State> state);
