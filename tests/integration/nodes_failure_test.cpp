@@ -3,11 +3,13 @@
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
+#include "worker_runtime/backends/tcp/messenger.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <cstdint>
 #include <numeric>
 #include <random>
 #include <string>
@@ -211,5 +213,47 @@ TEST_SUITE("nodes failure") {
     const auto said = ranks.wait(0).said;
     CHECK_MESSAGE(said.find("peer 1: rank 1 ") == 0, said);
     CHECK(ranks.wait(1).was_killed_by(SIGKILL));
+  }
+
+  TEST_CASE("a send waits for the receiver when too much is under way to it") {
+    const StoreProcess store;
+    const Signpost done{store.endpoint(), "blocked"};
+    RankProcesses ranks(2, [&](int rank) {
+      auto group =
+          ProcessGroup::create(make_env(store.endpoint(), rank, Nodes{1, 1}), small_group(1s));
+      if (rank == 0) {
+        done.await(1);
+        return std::string("idle");
+      }
+      // Far more than connections hold besides what the sender may keep.
+      std::vector<float> values(1 << 20);
+      const auto said = describe_failure([&] {
+        for (std::size_t i = 0; i < 4 * tcp::kLettersMax; ++i)
+          group.send(as_buffer(values.data(), values.size()), 0).wait();
+      });
+      done.reach();
+      return said;
+    });
+    CHECK(ranks.wait(1).said.find("timeout: send to rank 0 (tag 0) on rank 1: the other side was "
+                                  "not there after 1.") == 0);
+    CHECK(ranks.wait(0).said == "idle");
+  }
+
+  TEST_CASE("a receiver keeps a bounded number of messages that it has not asked for") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto group =
+          ProcessGroup::create(make_env(store.endpoint(), rank, Nodes{1, 1}), small_group());
+      std::int32_t value = 0;
+      return describe_failure([&] {
+        if (rank == 0) group.recv(as_buffer(&value, 1), 1, 7).wait();
+        for (std::size_t i = 0; i < 2 * tcp::kEarlyLettersMax; ++i)
+          group.send(as_buffer(&value, 1), 0, 8).wait();
+        group.barrier().wait();
+      });
+    });
+    const std::string expected = "usage: recv from rank 1 (tag 7): 1024 messages with other tags";
+    CHECK(ranks.wait(0).said.find(expected) == 0);
+    CHECK(ranks.wait(1).said.find(expected) == 0);
   }
 }

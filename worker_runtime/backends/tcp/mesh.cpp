@@ -86,11 +86,19 @@ std::vector<pollfd> Mesh::watched() {
 void Mesh::look_at(std::span<const pollfd> ready) {
   for (const pollfd& one : ready) {
     if (one.revents == 0) continue;
-    for (int peer = 0; peer < static_cast<int>(connections_.size()); ++peer) {
-      int error = 0;
-      if (connections_[index(peer)].fd() == one.fd && is_gone(peer, error)) lose(peer, error);
-    }
+    const int peer = peer_at(one.fd);
+    int error = 0;
+    if (peer >= 0 && is_gone(peer, error)) lose(peer, error);
   }
+}
+
+/// -1 if it is no connection to a rank.
+int Mesh::peer_at(int fd) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
+    if (connections_[peer].fd() == fd) return static_cast<int>(peer);
+  }
+  return -1;
 }
 
 /// The other side has closed its end. If it has said something that is still to be read, whoever

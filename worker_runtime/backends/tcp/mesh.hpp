@@ -62,6 +62,7 @@ class Mesh {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   [[noreturn]] void lose(int peer, const std::string& why);
   void keep(int peer, Socket socket);
+  int peer_at(int fd);
   bool is_gone(int peer, int& error);
 
   MeshOptions options_;
