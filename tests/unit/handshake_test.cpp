@@ -116,6 +116,27 @@ TEST_SUITE("handshake") {
     CHECK(hex(key.bytes()) == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
   }
 
+  TEST_CASE("the bytes are those of docs/agents_protocol.md, as another program computes them") {
+    const auto secret = secret_of('s');
+    const std::string prologue = std::string("DDPRUN/2\n") + '\1';
+    AgentHandshake agent(secret, prologue, "run", nonce_of('a'));
+    CoordinatorHandshake coordinator(secret, prologue, nonce_of('c'));
+    CHECK(agent.hello().substr(0, kDigestBytes) == nonce_of('a'));
+    CHECK(hex(agent.hello().substr(kDigestBytes)) ==
+          "9ad4640af17c9fce8cc78d7d6d4d2830c74f6ead9eece3e055e90eb9309f311a");
+    const auto challenge = coordinator.challenge(agent.hello());
+    CHECK(challenge.substr(0, kDigestBytes) == nonce_of('c'));
+    CHECK(hex(challenge.substr(kDigestBytes)) ==
+          "18b52a1982f6c9e51b05245b5bd7c26ad1fc5a0effc28d4538db21d24f5bf91b");
+    REQUIRE(agent.is_proof(challenge));
+    CHECK(hex(agent.answer()) ==
+          "151c0124e0423df8b6bbb0b09be1e3b8af4dad8b2f1f293bfa7cd1fd7d1241ad");
+    auto keys = agent.keys();
+    const auto heartbeat = message(std::string("\1\1\0\0\0\0\0\0\0", 9));
+    const auto sealed = Sealer(std::move(keys.from_agent)).seal(heartbeat);
+    CHECK(hex(sealed.substr(heartbeat.size())) == "8d4474a5cc52e3f31c53da31191c0b13");
+  }
+
   TEST_CASE("random bytes are as many as are asked for, and others each time") {
     CHECK(random_bytes(0).empty());
     CHECK(random_bytes(1000).size() == 1000);
