@@ -107,9 +107,7 @@ class NodesPlanner {
     for (const auto& other : first.others) add_etcd_endpoint(other.host, other.port);
     etcd.local_addr = options_.local_addr;
     etcd.port = options_.master_port.value_or(0);
-    // While the office of coordinator is vacant, nothing can be waited for longer than that.
-    plan_.settings.answer_timeout =
-        std::max<std::chrono::milliseconds>(etcd.lease, plan_.settings.lease);
+    check_etcd_times(plan_.settings, etcd.lease);
     if (first.host.empty()) problem("--rdzv_endpoint: is missing; etcd's address, as HOST:2379");
     if (options_.rdzv_id.empty()) {
       problem("--rdzv_id: is missing; etcd may serve other runs, too, so this one needs a name");
@@ -119,10 +117,21 @@ class NodesPlanner {
               ": with --rdzv_backend=etcd a node is elected");
     }
     if (plan_.is_host) problem("--rdzv_conf=is_host: with --rdzv_backend=etcd a node is elected");
-    if (plan_.settings.rejoin_timeout <= 2 * std::chrono::milliseconds(etcd.lease)) {
-      problem("--rdzv_conf=rejoin_timeout: must be more than twice etcd_lease_timeout (" +
-              std::to_string(etcd.lease.count()) + " s), by which another node is elected");
+  }
+
+  void check_etcd_times(membership::Settings& settings, std::chrono::seconds lease) {
+    const auto text = "etcd_lease_timeout (" + std::to_string(lease.count()) + " s)";
+    // A host that hangs has its workers killed at the end of the one, and another host may be
+    // elected at the end of the other.
+    if (settings.lease > lease) {
+      problem("--rdzv_conf=lease_timeout: must not be more than " + text);
     }
+    if (settings.rejoin_timeout <= 2 * lease) {
+      problem("--rdzv_conf=rejoin_timeout: must be more than twice " + text +
+              ", by which another node is elected");
+    }
+    // What takes longer is no coordinator any more.
+    settings.answer_timeout = lease;
   }
 
   void add_etcd_endpoint(const std::string& host, std::uint16_t port) {

@@ -37,7 +37,7 @@ class Run {
  public:
   Run(std::string endpoints, std::string nnodes, std::string script,
       std::vector<std::string> options = {"--security=open"},
-      std::string conf = "last_call_timeout=0.2,lease_timeout=5,etcd_lease_timeout=2")
+      std::string conf = "last_call_timeout=0.2,lease_timeout=3,etcd_lease_timeout=3")
       : endpoints_(std::move(endpoints)),
         nnodes_(std::move(nnodes)),
         script_(std::move(script)),
@@ -288,7 +288,7 @@ TEST_SUITE("elections") {
     const EtcdServer etcd;
     const TemporaryFolder folder;
     Run run(etcd.endpoint(), "1:2", waiting_for(folder / "done"), {"--security=open"},
-            "last_call_timeout=0.2,etcd_lease_timeout=2,rejoin_timeout=60");
+            "last_call_timeout=0.2,rejoin_timeout=60");
     auto& host = run.start_host(2);
     REQUIRE(host.read_until_contains("rank 0 of 1"));
     host.signal(SIGKILL);

@@ -8,8 +8,10 @@ namespace {
 
 class Simulation : public SimulatedRun {
  public:
-  Simulation(std::uint64_t seed, bool has_skewed_clocks)
-      : SimulatedRun(seed), has_skewed_clocks_(has_skewed_clocks) {}
+  Simulation(std::uint64_t seed, bool has_skewed_clocks, bool is_elected = false)
+      : SimulatedRun(seed), has_skewed_clocks_(has_skewed_clocks) {
+    is_elected_ = is_elected;
+  }
 
   SimulationOutcome run() {
     choose_settings();
@@ -45,7 +47,7 @@ class Simulation : public SimulatedRun {
     settings_.rejoin_timeout = std::chrono::seconds(any(3, 20));
     settings_.exit_barrier_timeout = std::chrono::seconds(any(1, 60));
     failure_percent_ = any(0, 60);
-    has_host_ = chance(30);
+    has_host_ = !is_elected_ && chance(30);
   }
 
   void skew_clocks() {
@@ -80,6 +82,7 @@ class Simulation : public SimulatedRun {
   }
 
   void inject(int index) {
+    if (is_elected_ && coordination_ && index == host_) return disturb_host();
     Node& node = nodes_[static_cast<std::size_t>(index)];
     switch (any(0, 7)) {
       case 0:
@@ -90,9 +93,7 @@ class Simulation : public SimulatedRun {
         if (node.excused_until >= now_) node.excused_until = fence_of(node);
         return after(any(100, 9000), [this, index] { resume(index); });
       case 2:
-        note(node.name + " is cut off");
-        node.is_cut = true;
-        return after(any(100, 9000), [this, index] { mend(index); });
+        return cut(index);
       case 3:
         return reset_connection(index);
       case 4:
@@ -102,11 +103,79 @@ class Simulation : public SimulatedRun {
       case 5:
         return boot(index);
       case 6:
-        if (!chance(30)) return;
+        if (!chance(30) || is_elected_) return;
         return pause_coordinator();
       default:
-        if (chance(30)) restart_coordinator();
+        if (chance(30) && !is_elected_) restart_coordinator();
     }
+  }
+
+  // A coordinator that was elected.
+
+  /// What can befall its node: its agent is killed, it loses etcd, or it is asked to leave.
+  void disturb_host() {
+    if (verdict_) return;
+    const int host = host_;
+    // What befalls a network befalls more than one.
+    const int other = any(0, static_cast<int>(nodes_.size()) - 1);
+    if (other != host && chance(50)) cut(other);
+    const int kind = any(0, 2);
+    if (kind == 0) {
+      drop_coordinator("the host is lost");
+      kill_agent(host);
+      return elect_later(1500, 3500);
+    }
+    if (kind == 1) {
+      drop_coordinator("the host loses its office");
+      return elect_later(350, 3000);
+    }
+    note("the host is asked to leave");
+    to_coordinator(HostLeaves{"the host leaves"});
+    leave(host);
+    hand_over();
+  }
+
+  /// Once no node has workers.
+  void hand_over() {
+    if (!coordination_ || verdict_) return;
+    if (!coordination_->is_over()) return after(milliseconds(10), [this] { hand_over(); });
+    drop_coordinator("the host hands over");
+    elect_later(1, 500);
+  }
+
+  /// The host's own agent learns of it at once, the others by the network.
+  void drop_coordinator(const std::string& why) {
+    note(why);
+    coordination_.reset();
+    coordinator_wake_.reset();
+    ++incarnation_;
+    const auto connections = connections_;
+    for (const auto& [id, connection] : connections) {
+      if (connection->node == host_) close_for_host(connection);
+      close_at_coordinator(id);
+    }
+  }
+
+  void close_for_host(const std::shared_ptr<Connection>& connection) {
+    if (!std::exchange(connection->is_open_at_node, false)) return;
+    nodes_[static_cast<std::size_t>(host_)].connection.reset();
+    to_node(host_, connection->agent, ConnectionLost{"the office has ended"});
+  }
+
+  void elect_later(int least, int most) {
+    after(any(least, most), [this, incarnation = incarnation_] {
+      if (coordination_ || verdict_ || incarnation != incarnation_) return;
+      std::vector<int> candidates;
+      for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        const Node& node = nodes_[i];
+        const bool is_free = node.part && !node.has_workers && !node.is_paused && !node.is_cut;
+        if (is_free) candidates.push_back(static_cast<int>(i));
+      }
+      if (candidates.empty()) return elect_later(100, 500);
+      host_ = candidates[static_cast<std::size_t>(any(0, static_cast<int>(candidates.size()) - 1))];
+      note(nodes_[static_cast<std::size_t>(host_)].name + " is elected");
+      boot_coordinator();
+    });
   }
 
   /// Whoever loses its connection while its agent is stopped has workers until then; the store of a
@@ -144,6 +213,13 @@ class Simulation : public SimulatedRun {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     node.is_cut = false;
     for (auto& arrive : std::exchange(node.held, {})) arrive();
+  }
+
+  void cut(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    note(node.name + " is cut off");
+    node.is_cut = true;
+    after(any(100, 9000), [this, index] { mend(index); });
   }
 
   void reset_connection(int index) {
@@ -218,6 +294,10 @@ class Simulation : public SimulatedRun {
 };
 
 }  // namespace
+
+SimulationOutcome simulate_elections(std::uint64_t seed) {
+  return Simulation(seed, seed % 2 == 1, true).run();
+}
 
 SimulationOutcome simulate_membership(std::uint64_t seed, bool has_skewed_clocks) {
   return Simulation(seed, has_skewed_clocks).run();

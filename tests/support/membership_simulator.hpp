@@ -25,4 +25,8 @@ struct SimulationOutcome {
 /// fast or slow.
 SimulationOutcome simulate_membership(std::uint64_t seed, bool has_skewed_clocks = false);
 
+/// The same with a coordinator that is elected: its node is lost, loses its office or leaves, and
+/// another one goes on from its record. Every second history has skewed clocks.
+SimulationOutcome simulate_elections(std::uint64_t seed);
+
 }  // namespace ddprun::test

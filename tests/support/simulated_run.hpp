@@ -35,7 +35,8 @@ class SimulatedRun : protected VirtualTime {
   void boot_coordinator() {
     ++incarnation_;
     note("the coordinator begins");
-    coordination_ = std::make_unique<Coordination>(settings_, now_);
+    coordination_ = record_ ? std::make_unique<Coordination>(settings_, *record_, now_)
+                            : std::make_unique<Coordination>(settings_, now_);
     plan_coordinator_wake();
   }
 
@@ -59,6 +60,10 @@ class SimulatedRun : protected VirtualTime {
       if (const auto* tell = std::get_if<Tell>(&action)) send_to_node(tell->node, tell->message);
       if (const auto* hang_up = std::get_if<HangUp>(&action)) close_at_coordinator(hang_up->node);
       if (std::holds_alternative<ClearStore>(action)) check_fences();
+      if (const auto* kept = std::get_if<KeepRecord>(&action); kept != nullptr && is_elected_) {
+        record_ = kept->record;
+        record_->host = nodes_[static_cast<std::size_t>(host_)].name;
+      }
     }
     const bool has_joined = std::holds_alternative<NodeSays>(event) &&
                             std::holds_alternative<Join>(std::get<NodeSays>(event).message);
@@ -326,7 +331,7 @@ class SimulatedRun : protected VirtualTime {
 
   void check_round(int index) {
     const Node& node = nodes_[static_cast<std::size_t>(index)];
-    const auto key = std::pair(node.incarnation, node.round.round);
+    const auto key = std::pair(is_elected_ ? 0 : node.incarnation, node.round.round);
     const auto [known, is_new] = rounds_.emplace(key, node.round.nodes);
     check(is_new || known->second == node.round.nodes, "all see the same nodes in a round");
     check(node.round.nodes[static_cast<std::size_t>(node.round.node_rank)].name == node.name,
@@ -335,7 +340,7 @@ class SimulatedRun : protected VirtualTime {
     check(count >= settings_.nodes_min && count <= settings_.nodes_max, "MIN to MAX nodes");
     for (const auto& other : nodes_) {
       if (&other == &node || !other.has_workers) continue;
-      check(other.incarnation != node.incarnation || other.round.round != node.round.round ||
+      check(is_other_run(other, node.incarnation) || other.round.round != node.round.round ||
                 other.round.node_rank != node.round.node_rank,
             "no two live workers have the same round and rank");
     }
@@ -345,9 +350,14 @@ class SimulatedRun : protected VirtualTime {
   /// connection was reset or its agent killed a moment ago.
   void check_fences() {
     for (const auto& node : nodes_) {
-      check(!node.has_workers || node.excused_until >= now_ || node.incarnation != incarnation_,
+      check(!node.has_workers || node.excused_until >= now_ || is_other_run(node, incarnation_),
             node.name + " has workers of an older round when the next is formed");
     }
+  }
+
+  /// Where nothing outlives a coordinator, the next one cannot know of the workers of its time.
+  bool is_other_run(const Node& node, int incarnation) const {
+    return !is_elected_ && node.incarnation != incarnation;
   }
 
   Settings settings_;
@@ -362,7 +372,10 @@ class SimulatedRun : protected VirtualTime {
   std::vector<Node> nodes_;
   bool is_faulty_ = true;
   int failure_percent_ = 0;
-  bool has_host_ = false;  ///< node0's agent is the one beside the coordinator
+  bool has_host_ = false;    ///< node0's agent is the one beside the coordinator
+  bool is_elected_ = false;  ///< the coordinator, which leaves a record
+  int host_ = 0;             ///< the node whose agent it is beside then
+  std::optional<RunRecord> record_;
   int worker_failures_ = 0;
   std::map<std::pair<int, int>, std::vector<NodePlace>> rounds_;
   std::optional<Verdict> verdict_;

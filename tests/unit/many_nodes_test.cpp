@@ -78,6 +78,8 @@ const Refusal kRefusals[] = {
     {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_endpoint=e"}, "--rdzv_id: is missing; etcd may"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--master_addr=a"}, "--master_addr=a: with"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_conf=is_host=1"}, "is_host: with"},
+    {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_conf=lease_timeout=3.5"},
+     "--rdzv_conf=lease_timeout: must not be more than etcd_lease_timeout (3 s)"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_conf=rejoin_timeout=6"},
      "--rdzv_conf=rejoin_timeout: must be more than twice etcd_lease_timeout (3 s)"},
     {{"--nnodes=2", "--rdzv_backend=zeus"}, "--rdzv_backend=zeus: is neither static, c10d nor"},

@@ -6,12 +6,15 @@
 #include <set>
 #include <string>
 
+using ddprun::test::simulate_elections;
 using ddprun::test::simulate_membership;
 
 namespace {
 
 // A few seconds, and some twenty under the slowest sanitiser.
 constexpr std::uint64_t kHistories = 10'000;
+
+constexpr std::uint64_t kElections = 3000;
 
 /// Histories that once went wrong, for good.
 constexpr std::uint64_t kOldSeeds[] = {64, 206, 2799, 9005, 15'486, 60'157, 106'088, 196'820};
@@ -35,6 +38,19 @@ void check(std::uint64_t seed, bool has_skewed_clocks = false) {
 TEST_SUITE("membership simulation") {
   TEST_CASE("whatever befalls the nodes, rounds do not overlap and the run ends in one way") {
     for (std::uint64_t seed = 0; seed < kHistories; ++seed) check(seed, seed % 2 == 1);
+  }
+
+  TEST_CASE(
+      "whoever coordinates, rounds do not overlap, are numbered once and cost what they should") {
+    int terms = 0;
+    for (std::uint64_t seed = 0; seed < kElections; ++seed) {
+      const auto outcome = simulate_elections(seed);
+      for (const auto& line : outcome.history) terms += line.ends_with("is elected") ? 1 : 0;
+      if (outcome.violations.empty()) continue;
+      FAIL_CHECK("seed ", seed, " of elections: ", outcome.violations.front(),
+                 told(outcome.history));
+    }
+    CHECK(terms > static_cast<int>(kElections) / 2);
   }
 
   TEST_CASE("histories that once went wrong go right") {
