@@ -20,6 +20,8 @@ struct RestartSettings {
   /// The next one waits this long, and each further one twice as long, up to the longest.
   std::chrono::milliseconds first_delay = std::chrono::milliseconds(500);
   std::chrono::milliseconds longest_delay = std::chrono::seconds(30);
+
+  bool operator==(const RestartSettings&) const = default;
 };
 
 /// What is remembered of the failures before.
