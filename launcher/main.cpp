@@ -14,6 +14,10 @@
 #include "launcher/report/error_file_sink.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/json_lines_sink.hpp"
+#include "launcher/ssh/command.hpp"
+#include "launcher/ssh/relay.hpp"
+#include "launcher/ssh/ssh_command.hpp"
+#include "launcher/ssh/starter.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/co_spawn.hpp>
@@ -158,11 +162,12 @@ int give(const std::variant<std::string, UsageProblem>& answer, const Invocation
   return problem == nullptr ? print(std::get<std::string>(answer)) : refuse(*problem, invocation);
 }
 
-int launch(const Invocation& invocation, const std::vector<std::string>& arguments) {
+int launch(const Invocation& invocation, const std::vector<std::string>& arguments,
+           const ConfigLoader& load_config) {
   if (const auto answer = run_keygen_command(arguments, invocation)) {
     return give(*answer, invocation);
   }
-  OptionSources sources{.config = config_loader(process_environment)};
+  OptionSources sources{.config = load_config};
   // torchrun has no eye for schedulers, and scripts that use it under one count on that.
   if (invocation.persona == Persona::ddprun) {
     sources.scheduler = scheduler_reader(process_environment);
@@ -194,6 +199,31 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
              options.is_quiet ? LogLevel::warn : LogLevel::info);
 }
 
+/// `ddprun --ssh`: starts others like this one, and is none itself.
+int start_over_ssh(const ssh::SshRequest& request) {
+  return request.is_dry ? print(describe(request.plan)) : run_over_ssh(request.plan);
+}
+
+/// The agent of a node that was started over ssh.
+int launch_on_node() {
+  const auto task = ssh::read_agent_task();
+  std::vector<std::string> arguments = {"--config=" + task.config_name};
+  arguments.insert(arguments.end(), task.arguments.begin(), task.arguments.end());
+  return launch({}, arguments, config_loader(process_environment, task.config_text));
+}
+
+int run_command(const Invocation& invocation, const std::vector<std::string>& arguments) {
+  const bool has_words = invocation.persona == Persona::ddprun && arguments.size() == 1;
+  if (has_words && arguments[0] == ssh::kRelayWord) return ssh::be_relay(process_environment);
+  if (has_words && arguments[0] == ssh::kAgentWord) return launch_on_node();
+  const auto over_ssh = ssh::read_ssh_request(arguments, process_environment, invocation);
+  if (!over_ssh) return launch(invocation, arguments, config_loader(process_environment));
+  if (const auto* problem = std::get_if<UsageProblem>(&*over_ssh)) {
+    return refuse(*problem, invocation);
+  }
+  return start_over_ssh(std::get<ssh::SshRequest>(*over_ssh));
+}
+
 /// A descriptor below 3 that is closed would be given to the next file that is opened, and workers
 /// would take it for a standard stream.
 void open_missing_standard_streams() {
@@ -212,7 +242,7 @@ int main(int argc, char** argv) {
   const auto invocation = ddprun::invocation_of(argc > 0 ? argv[0] : "");
   const char* name = invocation.name.c_str();
   try {
-    return ddprun::launch(invocation, {argv + std::min(argc, 1), argv + argc});
+    return ddprun::run_command(invocation, {argv + std::min(argc, 1), argv + argc});
   } catch (const ddprun::Error& error) {
     std::fprintf(stderr, "%s: %s\n", name, error.what());
     return error.code() == ddprun::Errc::usage ? ddprun::kExitUsage : ddprun::kExitFailure;

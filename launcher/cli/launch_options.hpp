@@ -165,6 +165,7 @@ struct LaunchOptions {
   std::string node_name;
   FromConfig from_config;
 
+  bool ssh = false;
   bool dry_run = false;
 
   // By the name under which ddprun was started (invocation.hpp), not by an option.

@@ -1,6 +1,7 @@
 #include "launcher/config/config_file.hpp"
 
 #include "launcher/config/interpolation.hpp"
+#include "launcher/config/ssh_settings.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
@@ -142,6 +143,13 @@ void check_environment(const JsonMember& environment, const std::string& path, P
   }
 }
 
+void check_own_key(const OwnKey& key, const JsonMember& member, const std::string& path,
+                   Problems& problems) {
+  if (key.value == OwnKey::Value::command) return check_command(member, path, problems);
+  if (key.value == OwnKey::Value::environment) return check_environment(member, path, problems);
+  check_ssh_key(key, member, path, problems);
+}
+
 void check_version(const JsonValue& root, Problems& problems) {
   const auto* version = root.find("version");
   const auto wanted = std::to_string(kConfigVersion);
@@ -200,10 +208,8 @@ void check_section(ConfigSection section, const JsonValue& object, const std::st
     const auto here = member_path(path, member.key);
     if (std::find(known.begin(), known.end(), member.key) == known.end()) {
       problems.push_back(unknown_key(member, here, known));
-    } else if (member.key == "command") {
-      check_command(member, here, problems);
-    } else if (member.key == "environment") {
-      check_environment(member, here, problems);
+    } else if (const auto* own = find_own_key(section, member.key)) {
+      check_own_key(*own, member, here, problems);
     }
   }
   for (const auto& setting : settings_in(section, object, path)) check_setting(setting, problems);

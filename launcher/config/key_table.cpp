@@ -21,13 +21,24 @@ constexpr SectionName kSections[] = {
     {Section::signals, "signals", "How the workers are asked to stop."},
     {Section::logs, "logs", "Where the output of the workers and the record of events go."},
     {Section::security, "security", "Who may take part in a run of several nodes."},
+    {Section::ssh, "ssh", "How --ssh reaches the nodes."},
 };
 
 constexpr OwnKey kOwnKeys[] = {
-    {Section::job, "command",
+    {Section::job, "command", OwnKey::Value::command,
      "Program and arguments, run without a shell. A program on the command line replaces both."},
-    {Section::node, "environment",
+    {Section::node, "environment", OwnKey::Value::environment,
      "Variables of the workers: a text or a number sets one, null removes one."},
+    {Section::ssh, "user", OwnKey::Value::text,
+     "Who to be there; else as ssh's configuration says."},
+    {Section::ssh, "port", OwnKey::Value::number, "Of sshd; else as ssh's configuration says."},
+    {Section::ssh, "options", OwnKey::Value::texts, "Further arguments of ssh."},
+    {Section::ssh, "fan_out", OwnKey::Value::number,
+     "How many machines one machine starts; the others are started by those. Default: 64."},
+    {Section::ssh, "program", OwnKey::Value::text, "Path of ddprun there. Default: as here."},
+    {Section::ssh, "forward_variables", OwnKey::Value::texts,
+     "Names of variables that ddprun and the workers get from here; a * at the end stands for "
+     "anything."},
 };
 
 /// Where an option's subject is not that of its group in the help.
@@ -60,12 +71,12 @@ constexpr Placement kPlacements[] = {
     {"secret_file", Section::security},
     {"security", Section::security},
     {"dry_run", Section::none},
+    {"ssh", Section::none},
     {"config", Section::none},
     {"node_name", Section::none},
 };
 
 constexpr MissingKey kMissing[] = {
-    {"ssh", "start ddprun on each node"},
     {"health", ""},
     {"heartbeat", ""},
     {"checkpoint", "checkpoints are the program's own"},
@@ -150,6 +161,13 @@ std::span<const SectionName> section_names() {
 
 std::span<const OwnKey> own_keys() {
   return kOwnKeys;
+}
+
+const OwnKey* find_own_key(ConfigSection section, std::string_view name) {
+  const auto found = std::find_if(std::begin(kOwnKeys), std::end(kOwnKeys), [&](const OwnKey& key) {
+    return key.section == section && key.name == name;
+  });
+  return found == std::end(kOwnKeys) ? nullptr : found;
 }
 
 std::span<const MissingKey> missing_keys() {

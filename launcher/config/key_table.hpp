@@ -24,6 +24,7 @@ enum class ConfigSection {
   signals,
   logs,
   security,
+  ssh,
 };
 
 ConfigSection section_of(const OptionEntry& entry);
@@ -41,11 +42,16 @@ std::span<const SectionName> section_names();
 
 /// A key that is no option's.
 struct OwnKey {
+  enum class Value { command, environment, text, number, texts };
   ConfigSection section;
   std::string_view name;
+  Value value;
   std::string_view help;
 };
 std::span<const OwnKey> own_keys();
+
+/// The key of this name in this section, or nullptr.
+const OwnKey* find_own_key(ConfigSection section, std::string_view name);
 
 /// A key that this version knows of, but whose function it lacks: an error, never ignored.
 struct MissingKey {

@@ -78,10 +78,9 @@ std::vector<std::string> interface_addresses() {
 }
 
 std::variant<ConfigValues, UsageProblem> load(const ConfigRequest& request,
-                                              const EnvironmentLookup& environment) {
-  auto text = read_config_text(request.file);
-  if (auto* problem = std::get_if<UsageProblem>(&text)) return std::move(*problem);
-  auto file = read_config(request.file, std::get<std::string>(text));
+                                              const EnvironmentLookup& environment,
+                                              const std::string& text) {
+  auto file = read_config(request.file, text);
   if (auto* problem = std::get_if<UsageProblem>(&file)) return std::move(*problem);
   auto clues = gather_node_clues(environment);
   clues.node_name = value_of(request.given, "node_name");
@@ -131,7 +130,17 @@ SchedulerReader scheduler_reader(const EnvironmentLookup& environment) {
 }
 
 ConfigLoader config_loader(const EnvironmentLookup& environment) {
-  return [environment](const ConfigRequest& request) { return load(request, environment); };
+  return [environment](const ConfigRequest& request) -> std::variant<ConfigValues, UsageProblem> {
+    const auto text = read_config_text(request.file);
+    if (const auto* problem = std::get_if<UsageProblem>(&text)) return *problem;
+    return load(request, environment, std::get<std::string>(text));
+  };
+}
+
+ConfigLoader config_loader(const EnvironmentLookup& environment, const std::string& text) {
+  return [environment, text](const ConfigRequest& request) {
+    return load(request, environment, text);
+  };
 }
 
 }  // namespace ddprun

@@ -20,6 +20,9 @@ NodeClues gather_node_clues(const EnvironmentLookup& environment);
 /// A loader that does all this for the file it is asked for.
 ConfigLoader config_loader(const EnvironmentLookup& environment);
 
+/// The same for a file that has been read already.
+ConfigLoader config_loader(const EnvironmentLookup& environment, const std::string& text);
+
 /// A reader of what the scheduler says that started this process.
 SchedulerReader scheduler_reader(const EnvironmentLookup& environment);
 

@@ -40,12 +40,22 @@ JsonValue schema_of(const OptionEntry& option) {
 
 JsonValue schema_of(const OwnKey& key) {
   const auto description = json_text_value(std::string(key.help));
-  if (key.name == "command") {
+  if (key.value == OwnKey::Value::command) {
     auto items = json_object({{"type", json_texts({"string", "number"})}});
     return json_object({{"description", description},
                         {"type", json_text_value("array")},
                         {"minItems", json_number("1")},
                         {"items", std::move(items)}});
+  }
+  if (key.value == OwnKey::Value::text || key.value == OwnKey::Value::number) {
+    const bool is_text = key.value == OwnKey::Value::text;
+    return json_object(
+        {{"description", description}, {"type", json_text_value(is_text ? "string" : "integer")}});
+  }
+  if (key.value == OwnKey::Value::texts) {
+    return json_object({{"description", description},
+                        {"type", json_text_value("array")},
+                        {"items", type("string")}});
   }
   auto values = json_object({{"type", json_texts({"string", "number", "null"})}});
   return json_object({{"description", description},

@@ -1,0 +1,118 @@
+#include "launcher/ssh/child_process.hpp"
+
+#include "launcher/process/limited_wait.hpp"
+#include "launcher/ssh/node_report.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/deferred.hpp>
+#include <boost/asio/experimental/parallel_group.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace ddprun::ssh {
+
+namespace asio = boost::asio;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// For an exec from a file system of the network.
+constexpr auto kExecLimit = 60s;
+
+// A process that ssh leaves behind for other sessions may hold its standard error for ever.
+constexpr auto kStreamGrace = 2s;
+
+struct Pipe {
+  UniqueFd reader, writer;
+};
+
+std::optional<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(const asio::any_io_executor& executor)
+    : executor_(executor),
+      input_(executor),
+      output_(executor),
+      error_(executor),
+      grace_(executor, asio::steady_timer::time_point::max()) {}
+
+asio::awaitable<std::optional<StartFailure>> ChildProcess::start(ProcessRequest request,
+                                                                 int input) {
+  auto in = make_pipe();
+  auto out = make_pipe();
+  auto error = make_pipe();
+  if (!in || !out || !error) {
+    co_return StartFailure{.step = StartStep::fork, .error_number = errno};
+  }
+  request.standard_input = input >= 0 ? input : in->reader.get();
+  request.standard_output = out->writer.get();
+  request.standard_error = error->writer.get();
+  auto started = WorkerProcess::start(executor_, request);
+  if (const auto* failure = std::get_if<StartFailure>(&started)) co_return *failure;
+  process_.emplace(std::get<WorkerProcess>(std::move(started)));
+  if (input < 0) input_.assign(in->writer.release());
+  output_.assign(out->reader.release());
+  error_.assign(error->reader.release());
+  LimitedWait exec(executor_);
+  exec.begin(kExecLimit);
+  const int notice = process_->exec_notice();
+  co_await exec.until_readable(notice);
+  co_return process_->start_failure();
+}
+
+asio::awaitable<int> ChildProcess::run(Take take_output, Take take_error) {
+  auto output = asio::co_spawn(executor_, read(output_, take_output), asio::deferred);
+  auto error = asio::co_spawn(executor_, read(error_, take_error), asio::deferred);
+  auto end = asio::co_spawn(executor_, wait_for_end(), asio::deferred);
+  auto all =
+      asio::experimental::make_parallel_group(std::move(output), std::move(error), std::move(end));
+  auto ended = co_await all.async_wait(asio::experimental::wait_for_all(), asio::use_awaitable);
+  for (const auto& failure : {std::get<1>(ended), std::get<2>(ended), std::get<3>(ended)}) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  co_return exit_code_;
+}
+
+asio::awaitable<void> ChildProcess::read(asio::posix::stream_descriptor& stream, const Take& take) {
+  std::vector<char> buffer(kReportBytesMax);
+  while (true) {
+    boost::system::error_code error;
+    const auto bytes = co_await stream.async_read_some(
+        asio::buffer(buffer), asio::redirect_error(asio::use_awaitable, error));
+    if (error) break;
+    auto taking = take(std::string_view(buffer.data(), bytes));
+    co_await std::move(taking);
+  }
+  if (--readers_ == 0) grace_.cancel();
+}
+
+asio::awaitable<void> ChildProcess::wait_for_end() {
+  co_await process_->wait_for_end();
+  const auto exit = process_->reap();
+  exit_code_ = exit.signal != 0 ? -exit.signal : exit.exit_code;
+  if (readers_ == 0) co_return;
+  boost::system::error_code ignored;
+  grace_.expires_after(kStreamGrace);
+  co_await grace_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  output_.cancel(ignored);
+  error_.cancel(ignored);
+}
+
+void ChildProcess::signal(int number) noexcept {
+  if (process_) process_->signal_group(number);
+}
+
+}  // namespace ddprun::ssh

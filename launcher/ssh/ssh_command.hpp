@@ -1,0 +1,25 @@
+// `ddprun --config FILE --ssh ...` from its arguments to a plan: reads the file and looks at this
+// machine.
+#pragma once
+
+#include "launcher/cli/invocation.hpp"
+#include "launcher/ssh/ssh_plan.hpp"
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun::ssh {
+
+struct SshRequest {
+  SshPlan plan;
+  bool is_dry = false;  ///< to be described only
+};
+
+/// Nothing if these arguments do not ask for it.
+std::optional<std::variant<SshRequest, UsageProblem>> read_ssh_request(
+    const std::vector<std::string>& arguments, const EnvironmentLookup& environment,
+    const Invocation& invocation);
+
+}  // namespace ddprun::ssh

@@ -1,0 +1,225 @@
+#include "launcher/ssh/ssh_plan.hpp"
+
+#include "launcher/cli/option_values.hpp"
+#include "launcher/config/interpolation.hpp"
+#include "launcher/ssh/command.hpp"
+#include "launcher/ssh/tree.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+
+namespace ddprun::ssh {
+
+namespace {
+
+/// "NAME" or "START*".
+bool is_wanted(const std::string& name, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    if (!pattern.ends_with('*')) return name == pattern;
+    return name.starts_with(pattern.substr(0, pattern.size() - 1));
+  });
+}
+
+class SshPlanner {
+ public:
+  SshPlanner(const ConfigFile& file, const ArgumentWords& words, const StarterFacts& facts)
+      : file_(file), words_(words), facts_(facts) {}
+
+  std::variant<SshPlan, UsageProblem> make(const std::string& text) {
+    check();
+    choose_settings();
+    choose_nodes();
+    plan_.task.agent = {.config_name = file_.name, .config_text = text, .arguments = arguments()};
+    plan_.task.folder = facts_.folder;
+    plan_.task.variables = variables();
+    plan_.has_node_prefix = !is_argument("prefix") && !is_argument("log_line_prefix_template");
+    if (encode(plan_.task).size() > kTaskBytesMax) {
+      problems_.push_back("--ssh: file, arguments and variables together have more than " +
+                          std::to_string(kTaskBytesMax) + " bytes");
+    }
+    if (!problems_.empty()) return UsageProblem{std::move(problems_)};
+    return std::move(plan_);
+  }
+
+ private:
+  void check() {
+    if (!words_.problem.empty()) problems_.push_back(words_.problem);
+    LaunchOptions scratch;
+    GatheredValues values;
+    values.given = words_.given;
+    for (auto& problem : apply_values(values, scratch)) problems_.push_back(std::move(problem));
+    if (file_.nodes.empty()) problems_.push_back("--ssh: " + file_.name + " names no nodes");
+    if (facts_.ssh.empty()) problems_.emplace_back("--ssh: there is no ssh in PATH");
+    for (const char* name : {"node_rank", "local_addr"}) {
+      if (!is_argument(name)) continue;
+      problems_.push_back("--ssh: --" + std::string(name) + " is different for each node");
+    }
+    if (is_argument("standalone")) problems_.emplace_back("--ssh: --standalone is one node's");
+    if (is_argument("stdin")) problems_.emplace_back("--ssh: standard input is not passed on");
+  }
+
+  void choose_settings() {
+    plan_.ssh = facts_.ssh;
+    auto settings = read_ssh_settings(file_.root);
+    settings.user = replaced(settings.user, "ssh.user");
+    settings.program = replaced(settings.program, "ssh.program");
+    for (auto& option : settings.options) option = replaced(option, "ssh.options");
+    if (settings.program.empty()) settings.program = facts_.program;
+    forward_variables_ = std::move(settings.forward_variables);
+    settings.forward_variables.clear();
+    plan_.task.ssh = std::move(settings);
+  }
+
+  std::string replaced(const std::string& text, const char* path) {
+    auto result = interpolate(text, facts_.environment);
+    if (const auto* problem = std::get_if<ValueProblem>(&result)) {
+      problems_.push_back(file_.name + ": " + path + ": " + problem->text);
+      return {};
+    }
+    return std::get<std::string>(std::move(result));
+  }
+
+  void choose_nodes() {
+    const auto count = file_.nodes.size();
+    const auto range = nodes_wanted();
+    // Ranks are fixed with static: who is beyond them has no place, not even as a spare.
+    const bool is_static = value_of("rdzv_backend").value_or("static") == "static";
+    const auto most = static_cast<std::size_t>(range.most);
+    const auto started = is_static ? std::min(count, most) : count;
+    plan_.nodes_min = static_cast<std::size_t>(range.least);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& node = file_.nodes[i];
+      plan_.names.push_back(node.name);
+      const Target target{.node = static_cast<std::uint32_t>(i),
+                          .name = node.name,
+                          .destination = node.address.empty() ? node.name : node.address};
+      if (i >= started) continue;
+      if (facts_.own_node == i) {
+        plan_.own = target;
+      } else {
+        plan_.task.targets.push_back(target);
+      }
+    }
+    plan_.host = host();
+    if (plan_.nodes_min > started) {
+      problems_.push_back("--ssh: --nnodes asks for at least " + std::to_string(range.least) +
+                          " nodes, " + file_.name + " names " + std::to_string(count));
+    }
+  }
+
+  /// As the nodes themselves will see it, unless it hangs on a variable.
+  NodeRange nodes_wanted() const {
+    const int all = static_cast<int>(file_.nodes.size());
+    const auto range = parse_node_range(value_of("nnodes").value_or(std::to_string(all)));
+    const auto* parsed = std::get_if<NodeRange>(&range);
+    return parsed == nullptr ? NodeRange{all, all} : *parsed;
+  }
+
+  std::optional<std::size_t> host() const {
+    auto name = value_of("master_addr");
+    if (!name) {
+      const auto endpoint = parse_endpoint(value_of("rdzv_endpoint").value_or(""));
+      const auto* parsed = std::get_if<RendezvousEndpoint>(&endpoint);
+      if (parsed != nullptr && !parsed->host.empty()) name = parsed->host;
+    }
+    if (!name) return 0;
+    for (std::size_t i = 0; i < file_.nodes.size(); ++i) {
+      if (file_.nodes[i].name == *name || file_.nodes[i].address == *name) return i;
+    }
+    return std::nullopt;
+  }
+
+  /// Of arguments, variables and the section "rendezvous".
+  std::optional<std::string> value_of(const char* name) const {
+    const auto* option = find_option(name);
+    const auto given = words_.given.find(option);
+    if (given != words_.given.end()) return given->second.value;
+    if (const auto variable = value_from_variables(*option, facts_.environment)) {
+      return variable->value;
+    }
+    const auto* section = file_.root.find("rendezvous");
+    const auto* member = section == nullptr ? nullptr : section->value.find(name);
+    if (member == nullptr) return std::nullopt;
+    return member->value.text;
+  }
+
+  bool is_argument(const char* name) const { return words_.given.contains(find_option(name)); }
+
+  /// Those that each node gets; its own name and the file come on top.
+  std::vector<std::string> arguments() const {
+    std::vector<std::string> arguments;
+    for (const auto& [option, value] : words_.given) {
+      const bool is_ours = option->name == "ssh" || option->name == "config" ||
+                           option->name == "node_name" || option->name == "dry_run";
+      if (is_ours) continue;
+      const auto name = "--" + std::string(option->name);
+      arguments.push_back(option->is_flag() ? name : name + "=" + value.value);
+    }
+    std::sort(arguments.begin(), arguments.end());
+    arguments.emplace_back("--");
+    arguments.insert(arguments.end(), words_.rest.begin(), words_.rest.end());
+    return arguments;
+  }
+
+  /// Those that stand for options, and those that the file names.
+  std::vector<std::string> variables() const {
+    std::vector<std::string> wanted = {"LOGLEVEL", "PYTHON_EXEC"};
+    for (const auto& option : option_table()) {
+      if (option.variables.empty() || option.name == "node_name") continue;
+      for (const auto& name : split(option.variables, ' ')) wanted.push_back(name);
+    }
+    std::vector<std::string> variables;
+    for (const auto& name : facts_.variables) {
+      const bool is_option = std::find(wanted.begin(), wanted.end(), name) != wanted.end();
+      if (!is_option && !is_wanted(name, forward_variables_)) continue;
+      variables.push_back(name + "=" + facts_.environment(name).value_or(""));
+    }
+    return variables;
+  }
+
+  const ConfigFile& file_;
+  const ArgumentWords& words_;
+  const StarterFacts& facts_;
+  SshPlan plan_;
+  std::vector<std::string> forward_variables_;
+  std::vector<std::string> problems_;
+};
+
+void describe_branches(const SshPlan& plan, const std::vector<std::size_t>& targets,
+                       const std::string& by, std::string& text) {
+  const auto fan_out = static_cast<std::size_t>(plan.task.ssh.fan_out);
+  for (const auto& branch : plan_branches(targets, fan_out)) {
+    const auto& target = plan.task.targets[branch.node];
+    std::vector<std::string> words;
+    for (const auto& word : ssh_command(plan.ssh, plan.task.ssh, target.destination)) {
+      words.push_back(quoted_for_shell(word));
+    }
+    text += target.name + by + ": " + join(words, " ") + "\n";
+    describe_branches(plan, branch.below, ", by " + target.name, text);
+  }
+}
+
+}  // namespace
+
+std::variant<SshPlan, UsageProblem> plan_ssh(const ConfigFile& file, const std::string& text,
+                                             const ArgumentWords& words,
+                                             const StarterFacts& facts) {
+  return SshPlanner(file, words, facts).make(text);
+}
+
+std::string describe(const SshPlan& plan) {
+  std::string text;
+  if (plan.own) text += plan.own->name + ": on this machine\n";
+  std::vector<std::size_t> all(plan.task.targets.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+  describe_branches(plan, all, "", text);
+  std::vector<std::string> arguments;
+  for (const auto& argument : plan.task.agent.arguments) {
+    arguments.push_back(quoted_for_shell(argument));
+  }
+  text += "in: " + plan.task.folder + "\nwith: " + join(arguments, " ") + "\n";
+  for (const auto& variable : plan.task.variables) text += "variable: " + variable + "\n";
+  return printable(text);
+}
+
+}  // namespace ddprun::ssh

@@ -1,0 +1,194 @@
+#include "launcher/ssh/starter.hpp"
+
+#include "launcher/report/exit_code.hpp"
+#include "launcher/ssh/node_console.hpp"
+#include "launcher/ssh/team.hpp"
+#include "launcher/ssh/verdict.hpp"
+#include "rendezvous/base/signal_name.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <utility>
+
+namespace ddprun::ssh {
+
+namespace asio = boost::asio;
+
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = NodeReport::Kind;
+
+/// For nodes whose others have ended to end by themselves, with a verdict of their own.
+constexpr auto kLaterGrace = 30s;
+
+/// How long the console may take for the last of the nodes' output.
+constexpr auto kDrainTimeout = 5s;
+
+/// A run that is asked to stop once stops in order, twice: at once. Who asks a third time does not
+/// want to wait for the network either.
+constexpr int kStopsMax = 3;
+
+bool asks_to_stop(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+std::vector<std::string> prefixes(const SshPlan& plan) {
+  return plan.has_node_prefix ? plan.names : std::vector<std::string>(plan.names.size());
+}
+
+class Starter : public ReportSink {
+ public:
+  Starter(asio::io_context& context, const SshPlan& plan)
+      : plan_(plan),
+        executor_(context.get_executor()),
+        console_(executor_, prefixes(plan)),
+        signals_(executor_),
+        later_(executor_),
+        team_(executor_, *this) {
+    facts_.nodes_min = plan.nodes_min;
+    facts_.nodes.assign(plan.names.size(), {.state = NodeFate::State::left_out});
+    if (plan.own) add(*plan.own);
+    for (const auto& target : plan.task.targets) add(target);
+    if (plan.host && is_started(*plan.host)) facts_.host = plan.host;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGRTMIN}) {
+      if (signal != SIGHUP || !is_ignored(signal)) signals_.add(signal);
+    }
+  }
+
+  void start() {
+    if (plan_.own) team_.add_agent(*plan_.own, plan_.task);
+    team_.add_relays(plan_.ssh, plan_.task, plan_.task.targets);
+    wait_for_signal();
+    team_.start([this](std::exception_ptr failure) {
+      failure_ = std::move(failure);
+      boost::system::error_code ignored;
+      signals_.cancel(ignored);
+      later_.cancel();
+      asio::co_spawn(executor_, console_.drain(Deadline::after(kDrainTimeout)), asio::detached);
+    });
+  }
+
+  void take(NodeReport report) override {
+    switch (report.kind) {
+      case Kind::standard_output:
+      case Kind::standard_error:
+        return console_.take(report.node, report.kind == Kind::standard_error, report.text);
+      case Kind::started:
+        return set(report.node, {.state = NodeFate::State::running});
+      case Kind::not_started:
+        console_.finish(report.node);
+        console_.say(plan_.names[report.node] + ": not started: " + report.text);
+        return set(report.node, {.state = NodeFate::State::not_started});
+      case Kind::ended:
+        console_.finish(report.node);
+        return set(
+            report.node,
+            {.state = NodeFate::State::ended, .exit_code = report.exit_code, .order = ++ended_});
+      case Kind::lost:
+        console_.finish(report.node);
+        console_.say(plan_.names[report.node] + ": lost: " + report.text);
+        return set(report.node, {.state = NodeFate::State::lost});
+    }
+  }
+
+  asio::awaitable<void> room() override { return console_.room(); }
+
+  /// When all is over.
+  int exit_code() const {
+    if (failure_) std::rethrow_exception(failure_);
+    return exit_code_;
+  }
+
+ private:
+  void add(const Target& target) { facts_.nodes[target.node].state = NodeFate::State::starting; }
+
+  bool is_started(std::size_t node) const {
+    return facts_.nodes[node].state == NodeFate::State::starting;
+  }
+
+  void set(std::uint32_t node, NodeFate fate) {
+    facts_.nodes[node] = fate;
+    const auto decision = decide(facts_);
+    switch (decision.action) {
+      case SshDecision::Action::wait:
+        return;
+      case SshDecision::Action::stop:
+        return stop(decision.reason);
+      case SshDecision::Action::stop_later:
+        return stop_later(decision.reason);
+      case SshDecision::Action::finish:
+        exit_code_ = decision.exit_code;
+    }
+  }
+
+  void stop(const std::string& reason) {
+    if (std::exchange(is_stopping_, true)) return;
+    console_.say("stopping the run: " + reason);
+    team_.signal(SIGTERM);
+  }
+
+  void stop_later(const std::string& reason) {
+    if (std::exchange(is_stop_due_, true)) return;
+    later_.expires_after(kLaterGrace);
+    later_.async_wait([this, reason](boost::system::error_code error) {
+      if (!error) stop(reason);
+    });
+  }
+
+  void wait_for_signal() {
+    signals_.async_wait([this](boost::system::error_code error, int signal) {
+      if (error) return;
+      obey(signal);
+      wait_for_signal();
+    });
+  }
+
+  void obey(int signal) {
+    if (!asks_to_stop(signal)) return team_.signal(signal);
+    facts_.is_interrupted = true;
+    if (++stops_ < kStopsMax) return team_.signal(signal);
+    console_.say("received " + signal_name(signal) + " again: giving up all connections");
+    team_.kill();
+  }
+
+  const SshPlan& plan_;
+  asio::any_io_executor executor_;
+  NodeConsole console_;
+  asio::signal_set signals_;
+  asio::steady_timer later_;
+  Team team_;
+  RunFacts facts_;
+  int ended_ = 0;
+  int stops_ = 0;
+  bool is_stopping_ = false;
+  bool is_stop_due_ = false;
+  int exit_code_ = kExitFailure;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+int run_over_ssh(const SshPlan& plan) {
+  ::signal(SIGPIPE, SIG_IGN);
+  asio::io_context context(1);
+  Starter starter(context, plan);
+  starter.start();
+  context.run();
+  return starter.exit_code();
+}
+
+}  // namespace ddprun::ssh

@@ -1,0 +1,83 @@
+#include "launcher/ssh/verdict.hpp"
+
+#include "launcher/report/exit_code.hpp"
+
+#include <algorithm>
+
+namespace ddprun::ssh {
+
+namespace {
+
+using Action = SshDecision::Action;
+using State = NodeFate::State;
+
+bool is_alive(const NodeFate& node) {
+  return node.state == State::starting || node.state == State::running;
+}
+
+/// It will never meet the others: ddprun was not started there, or would not run what it was told.
+bool never_came(const NodeFate& node) {
+  return node.state == State::not_started ||
+         (node.state == State::ended && node.exit_code == kExitUsage);
+}
+
+int code_of(const NodeFate& node) {
+  return node.exit_code < 0 ? kExitSignalBase - node.exit_code : node.exit_code;
+}
+
+/// All nodes that stay to the end have the same. The host is the last to leave.
+int exit_code_of(const RunFacts& facts) {
+  const auto has_verdict = [](const NodeFate& node) {
+    return node.state == State::ended && node.exit_code >= 0 && node.exit_code != kExitUsage;
+  };
+  if (facts.host && has_verdict(facts.nodes[*facts.host])) {
+    return facts.nodes[*facts.host].exit_code;
+  }
+  const NodeFate* last = nullptr;
+  for (const auto& node : facts.nodes) {
+    if (node.state != State::ended) continue;
+    const bool is_better = last == nullptr || has_verdict(node) > has_verdict(*last) ||
+                           (has_verdict(node) == has_verdict(*last) && node.order > last->order);
+    if (is_better) last = &node;
+  }
+  return last == nullptr ? kExitFailure : code_of(*last);
+}
+
+/// Why the run has not come about.
+int code_of_absence(const RunFacts& facts) {
+  const bool is_usage = std::any_of(facts.nodes.begin(), facts.nodes.end(), [](const auto& node) {
+    return node.state == State::ended && node.exit_code == kExitUsage;
+  });
+  return is_usage ? kExitUsage : kExitFailure;
+}
+
+std::string count_of(std::size_t nodes) {
+  return std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
+}
+
+}  // namespace
+
+SshDecision decide(const RunFacts& facts) {
+  const auto alive =
+      static_cast<std::size_t>(std::count_if(facts.nodes.begin(), facts.nodes.end(), is_alive));
+  const bool has_absent = std::any_of(facts.nodes.begin(), facts.nodes.end(), never_came);
+  const bool has_ended =
+      std::any_of(facts.nodes.begin(), facts.nodes.end(), [](const NodeFate& node) {
+        return (node.state == State::ended || node.state == State::lost) && !never_came(node);
+      });
+  const bool lacks_host = facts.host && never_came(facts.nodes[*facts.host]);
+  if (alive == 0) {
+    const int code = exit_code_of(facts);
+    // Who was stopped since others never came says only that it was stopped.
+    const bool is_failure = has_absent && !facts.is_interrupted && code >= kExitSignalBase;
+    return {Action::finish, "", is_failure ? code_of_absence(facts) : code};
+  }
+  if (facts.is_interrupted) return {};
+  if (lacks_host) return {Action::stop, "the node that hosts the rendezvous is not there"};
+  if (alive >= facts.nodes_min) return {};
+  const auto reason = "only " + count_of(alive) + " of at least " +
+                      std::to_string(facts.nodes_min) + " can take part";
+  return {has_absent && !has_ended ? Action::stop : Action::stop_later, reason};
+}
+
+}  // namespace ddprun::ssh

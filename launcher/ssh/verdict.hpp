@@ -1,0 +1,52 @@
+// What a start by ssh makes of the fates of its nodes: whether the run can still come about, and
+// the exit code of the whole. Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::ssh {
+
+/// What is known of one node.
+struct NodeFate {
+  enum class State {
+    left_out,  ///< of this run
+    starting,
+    running,
+    not_started,
+    ended,
+    lost,
+  };
+  State state = State::starting;
+  int exit_code = 0;  ///< if ended; negative: minus a signal
+  int order = 0;      ///< when it ended among the others
+
+  bool operator==(const NodeFate&) const = default;
+};
+
+struct RunFacts {
+  std::vector<NodeFate> nodes;
+  std::size_t nodes_min = 1;        ///< fewer cannot run
+  std::optional<std::size_t> host;  ///< the node that hosts the rendezvous; nothing: none of them
+  bool is_interrupted = false;      ///< by the operator
+};
+
+struct SshDecision {
+  enum class Action {
+    wait,
+    stop,        ///< those that run must be asked to end now: they wait for nodes in vain
+    stop_later,  ///< the same if they have not ended by themselves after a while
+    finish,      ///< all have ended
+  };
+  Action action = Action::wait;
+  std::string reason;
+  int exit_code = 0;  ///< for finish
+
+  bool operator==(const SshDecision&) const = default;
+};
+
+SshDecision decide(const RunFacts& facts);
+
+}  // namespace ddprun::ssh

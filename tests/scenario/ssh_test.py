@@ -1,0 +1,318 @@
+"""ddprun --ssh, over a real sshd on this machine at several of its addresses.
+
+Usage: ssh_test.py DDPRUN. Ends with 77 (skipped) where there is no sshd.
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from ssh_hosts import MARKER, SshHosts, free_port, missing
+
+DDPRUN = sys.argv.pop(1)
+TIME_LIMIT = 120
+
+PLACE = "echo rank $RANK of $WORLD_SIZE"
+# Ends when it is asked to, or when a test lets it.
+BUSY = "echo rank $RANK of $WORLD_SIZE; while [ ! -e go ]; do sleep 0.02; done"
+
+
+class Run:
+    """A started ddprun whose output is collected as it comes."""
+
+    def __init__(self, arguments, folder, environment):
+        self.process = subprocess.Popen(
+            [DDPRUN, *arguments], cwd=folder, env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.output, self.error = [], []
+        self.news = threading.Condition()
+        self.threads = [threading.Thread(target=self.collect, args=each) for each in
+                        ((self.process.stdout, self.output), (self.process.stderr, self.error))]
+        for thread in self.threads:
+            thread.start()
+
+    def collect(self, stream, lines):
+        with stream:
+            for line in stream:
+                with self.news:
+                    lines.append(line)
+                    self.news.notify_all()
+
+    def text(self):
+        return "".join(self.output + self.error)
+
+    def wait_for(self, pattern):
+        with self.news:
+            found = self.news.wait_for(lambda: re.search(pattern, self.text()), TIME_LIMIT)
+        if not found:
+            raise AssertionError(f"no {pattern} in:\n{self.text()}")
+
+    def wait(self):
+        code = self.process.wait(TIME_LIMIT)
+        for thread in self.threads:
+            thread.join(TIME_LIMIT)
+        return code
+
+
+class SshTest(unittest.TestCase):
+    nodes = 2
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.hosts = SshHosts(folder.name, self.nodes)
+        self.addCleanup(self.hosts.close)
+        self.runs = []
+        self.addCleanup(self.end_all)
+
+    def end_all(self):
+        for run in self.runs:
+            if run.process.poll() is None:
+                run.process.kill()
+            run.wait()
+        left = self.hosts.left_over()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(left, {}, "left behind")
+
+    def config(self, script, ssh=None, **sections):
+        text = {
+            "version": 1,
+            "job": {"command": ["/bin/sh", "-c", script.replace("$", "$$")], "no_python": True},
+            "rendezvous": {"master_port": free_port()},
+            "nodes": [{"name": f"node{i + 1}", "address": address}
+                      for i, address in enumerate(self.hosts.addresses)],
+            "ssh": self.hosts.section(**(ssh or {})),
+            **sections,
+        }
+        (self.folder / "cluster.json").write_text(json.dumps(text))
+
+    def start(self, *arguments, **environment):
+        run = Run(["--config=cluster.json", "--ssh", *arguments], self.folder,
+                  {MARKER: str(self.folder), **environment})
+        self.runs.append(run)
+        return run
+
+
+class TwoNodes(SshTest):
+    def test_each_line_has_the_name_of_its_node_and_its_stream(self):
+        self.config("echo one $RANK; echo two $RANK; echo oops $RANK >&2")
+        run = self.start()
+        self.assertEqual(run.wait(), 0, run.text())
+        for rank, node in ((0, "node1"), (1, "node2")):
+            own = [line for line in run.output if line.startswith(node)]
+            self.assertEqual(own, [f"{node}: [default0]:one {rank}\n",
+                                   f"{node}: [default0]:two {rank}\n"])
+            self.assertIn(f"{node}: [default0]:oops {rank}\n", run.error)
+        self.assertEqual(len(run.output), 4, run.text())
+        self.assertTrue(all(line.startswith(("node1: ", "node2: ")) for line in run.error))
+
+    def test_a_prefix_of_the_operators_own_is_the_only_one(self):
+        self.config(PLACE)
+        run = self.start("--prefix=<${rank}> ")
+        self.assertEqual(run.wait(), 0, run.text())
+        self.assertEqual(sorted(run.output), ["<0> rank 0 of 2\n", "<1> rank 1 of 2\n"])
+
+    def test_program_arguments_and_variables_arrive_as_they_were_typed(self):
+        self.config("true", ssh={"forward_variables": [MARKER, "GREETING_*"]})
+        odd = "it's \"$HOME\" `x`\\ \t;|&*"
+        run = self.start("--no_python", "/bin/sh", "-c",
+                         'printf "%s|" "$$1" "$$GREETING_A" "$$PWD" "$${OTHER-none}"; echo', "sh",
+                         odd.replace("$", "$$"), GREETING_A="two words", OTHER="not sent")
+        self.assertEqual(run.wait(), 0, run.text())
+        expected = f"[default0]:{odd}|two words|{self.folder}|none|\n"
+        self.assertEqual(sorted(run.output), [f"node1: {expected}", f"node2: {expected}"])
+
+    def test_the_exit_code_is_that_of_the_run(self):
+        self.config("[ $RANK = 1 ] && exit 7; sleep 1000", restart={"exit_code": "worker"})
+        run = self.start()
+        self.assertEqual(run.wait(), 7, run.text())
+
+    def test_ctrl_c_stops_all_nodes(self):
+        self.config(BUSY)
+        run = self.start()
+        run.wait_for("rank 1 of 2")
+        run.wait_for("rank 0 of 2")
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
+        self.assertIn("node2: ", "".join(run.error))
+
+    def test_workers_that_ignore_a_signal_die_by_the_second(self):
+        self.config("trap '' INT TERM; " + BUSY)
+        run = self.start()
+        run.wait_for("rank 1 of 2")
+        run.wait_for("rank 0 of 2")
+        run.process.send_signal(signal.SIGINT)
+        run.wait_for("node1: .*received SIGINT")
+        run.wait_for("node2: .*received SIGINT")
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
+
+    def test_nothing_is_left_on_any_node_when_the_starter_is_killed(self):
+        self.config(BUSY)
+        run = self.start()
+        run.wait_for("rank 1 of 2")
+        run.wait_for("rank 0 of 2")
+        run.process.kill()
+        run.wait()
+        self.assertEqual(self.hosts.left_over(), {})
+
+    def test_nothing_is_left_on_a_node_whose_end_of_the_connection_is_killed(self):
+        self.config(BUSY, rendezvous={"rdzv_backend": "c10d", "nnodes": "1:2",
+                                      "rdzv_endpoint": f"127.0.0.2:{free_port()}",
+                                      "rdzv_conf": {"last_call_timeout": 60}})
+        run = self.start()
+        run.wait_for("rank 1 of 2")
+        agents = [pid for pid, command in self.hosts.processes().items()
+                  if command.startswith(DDPRUN) and command.endswith(" agent-over-ssh")]
+        self.assertEqual(len(agents), 2)
+        for pid in agents:
+            os.kill(pid, signal.SIGKILL)
+        self.assertNotEqual(run.wait(), 0)
+        self.assertIn("lost: the connection by ssh has ended", run.text())
+
+    def test_what_a_shell_prints_first_does_no_harm(self):
+        keys = self.folder / "authorized_keys"
+        keys.write_text('command="echo Welcome; eval \\"$SSH_ORIGINAL_COMMAND\\"" '
+                        + keys.read_text())
+        self.config(PLACE)
+        run = self.start()
+        self.assertEqual(run.wait(), 0, run.text())
+        self.assertIn("node1: Welcome\n", run.error)
+        self.assertIn("node1: [default0]:rank 0 of 2\n", run.output)
+
+    def test_a_dry_run_tells_the_commands_and_starts_nothing(self):
+        self.config(PLACE)
+        run = self.start("--dry_run")
+        self.assertEqual(run.wait(), 0)
+        self.assertRegex(run.text(), r"(?m)^node2: '.*ssh' '-F' .*'127.0.0.3' 'exec ")
+        self.assertNotIn("rank", run.text())
+
+    def test_the_node_where_it_was_typed_needs_no_ssh(self):
+        self.config(PLACE)
+        (self.folder / "authorized_keys").write_text("")
+        run = self.start("--node_name=node1", "--nnodes=1", "--master_addr=127.0.0.2")
+        self.assertEqual(run.wait(), 0, run.text())
+        self.assertEqual(run.output, ["node1: [default0]:rank 0 of 1\n"])
+
+
+class Unreachable(SshTest):
+    def fails(self, reason):
+        run = self.start()
+        self.assertEqual(run.wait(), 1, run.text())
+        self.assertRegex(run.text(), reason)
+        self.assertIn("stopping the run: only 1 node of at least 2 can take part", run.text())
+
+    def test_a_node_that_nobody_answers_for_ends_the_run_at_once(self):
+        self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},
+                                  {"name": "node2", "address": "127.0.0.99"}])
+        self.fails("node2: not started: ssh could not connect: .*Connection refused")
+
+    def test_the_others_go_on_if_they_are_enough(self):
+        self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},
+                                  {"name": "node2", "address": "127.0.0.99"}],
+                    rendezvous={"rdzv_backend": "c10d", "nnodes": "1:2",
+                                "rdzv_endpoint": f"127.0.0.2:{free_port()}",
+                                "rdzv_conf": {"last_call_timeout": 0.5}})
+        run = self.start()
+        self.assertEqual(run.wait(), 0, run.text())
+        self.assertIn("node2: not started: ", run.text())
+        self.assertIn("node1: [default0]:rank 0 of 1\n", run.output)
+
+    def test_a_host_key_that_has_changed_is_refused(self):
+        self.config(PLACE)
+        self.hosts.make_key("other_key")
+        self.hosts.know("other_key")
+        run = self.start()
+        self.assertEqual(run.wait(), 1)
+        self.assertIn("node1: not started: ssh could not connect: Host key verification failed.",
+                      run.text())
+        self.assertIn("REMOTE HOST IDENTIFICATION HAS CHANGED", run.text())
+
+    def test_a_key_that_is_not_accepted_asks_nobody_for_a_password(self):
+        self.config(PLACE)
+        (self.folder / "authorized_keys").write_text("")
+        run = self.start()
+        self.assertEqual(run.wait(), 1)
+        self.assertRegex(run.text(), "node1: not started: ssh could not connect: .*Permission denied")
+
+    def test_a_ddprun_that_is_not_there_is_told_of(self):
+        self.config(PLACE, ssh={"program": "/no/such/ddprun"})
+        run = self.start()
+        self.assertEqual(run.wait(), 1)
+        self.assertIn("node2: not started: /no/such/ddprun cannot be run there", run.text())
+
+    def test_a_program_that_is_no_ddprun_is_told_of(self):
+        self.config(PLACE, ssh={"program": "/bin/false"})
+        run = self.start()
+        self.assertEqual(run.wait(), 1)
+        self.assertIn("node1: not started: ddprun there ended with exit code 1", run.text())
+
+    def test_a_mistake_in_the_arguments_has_the_exit_code_of_one(self):
+        self.config(PLACE)
+        run = self.start("--nproc_per_node=many")
+        self.assertEqual(run.wait(), 2, run.text())
+        self.assertIn("ddprun: --nproc_per_node=many: is neither", run.text())
+        self.assertNotIn("node1", run.text())
+
+    def test_a_mistake_that_only_the_nodes_can_see_has_it_too(self):
+        self.config(PLACE)
+        run = self.start("--no_python", "/no/such/program")
+        self.assertEqual(run.wait(), 2, run.text())
+        self.assertRegex(run.text(), "node[12]: ddprun: /no/such/program: ")
+
+
+class Tree(SshTest):
+    nodes = 3
+
+    def test_machines_start_others_where_one_may_start_few(self):
+        self.config(PLACE, ssh={"fan_out": 1})
+        dry = self.start("--dry_run")
+        self.assertEqual(dry.wait(), 0)
+        self.assertRegex(dry.text(), "(?m)^node3, by node2: ")
+        run = self.start()
+        self.assertEqual(run.wait(), 0, run.text())
+        self.assertEqual(sorted(run.output),
+                         [f"node{i + 1}: [default0]:rank {i} of 3\n" for i in range(3)])
+
+    def test_signals_reach_its_leaves(self):
+        self.config(BUSY, ssh={"fan_out": 1})
+        run = self.start()
+        for rank in range(3):
+            run.wait_for(f"rank {rank} of 3")
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(), 128 + signal.SIGTERM, run.text())
+
+    def test_nothing_is_left_of_it_when_the_starter_is_killed(self):
+        self.config(BUSY, ssh={"fan_out": 1})
+        run = self.start()
+        for rank in range(3):
+            run.wait_for(f"rank {rank} of 3")
+        run.process.kill()
+        run.wait()
+        self.assertEqual(self.hosts.left_over(), {})
+
+    def test_a_node_below_one_that_cannot_be_reached_is_named_with_it(self):
+        self.config(PLACE, ssh={"fan_out": 1},
+                    nodes=[{"name": "node1", "address": "127.0.0.2"},
+                           {"name": "node2", "address": "127.0.0.99"},
+                           {"name": "node3", "address": "127.0.0.4"}])
+        run = self.start()
+        self.assertEqual(run.wait(), 1, run.text())
+        self.assertIn("node3: not started: it was to be reached by node2", run.text())
+
+
+if __name__ == "__main__":
+    reason = missing()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    unittest.main()

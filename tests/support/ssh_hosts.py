@@ -1,0 +1,126 @@
+"""Machines that can be reached by ssh: a real sshd at several loopback addresses, with keys, users'
+files and a port of its own in a temporary folder."""
+import contextlib
+import getpass
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", ""))
+TIME_LIMIT = 60
+MARKER = "DDPRUN_SSH_TEST"
+
+SERVER = """
+Port {port}
+{addresses}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/authorized_keys
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+PermitRootLogin yes
+PidFile none
+MaxStartups 100
+SetEnv {marker}={folder} PATH={path}
+"""
+
+CLIENT = """
+IdentityFile {folder}/key
+IdentitiesOnly yes
+IdentityAgent none
+UserKnownHostsFile {folder}/known_hosts
+GlobalKnownHostsFile /dev/null
+StrictHostKeyChecking yes
+"""
+
+
+def free_port(address="127.0.0.2"):
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def missing():
+    """Why there can be no such machines here; empty if there can."""
+    if not SSHD or not shutil.which("ssh") or not shutil.which("ssh-keygen"):
+        return "there is no sshd (Debian's openssh-server)"
+    if os.geteuid() == 0 and not os.path.isdir("/run/sshd"):
+        with contextlib.suppress(OSError):
+            os.mkdir("/run/sshd", 0o755)  # where sshd wants to lock itself in
+    if os.geteuid() == 0 and not os.path.isdir("/run/sshd"):
+        return "sshd needs /run/sshd"
+    return ""
+
+
+class SshHosts:
+    def __init__(self, folder, count):
+        self.folder = pathlib.Path(folder)
+        self.addresses = [f"127.0.0.{number + 2}" for number in range(count)]
+        self.port = free_port()
+        self.make_key("host_key")
+        self.make_key("key")
+        public_key = (self.folder / "key.pub").read_text()
+        (self.folder / "authorized_keys").write_text(public_key)
+        self.know("host_key")
+        values = {"folder": folder, "port": self.port, "marker": MARKER,
+                  "path": os.environ["PATH"],
+                  "addresses": "\n".join(f"ListenAddress {each}" for each in self.addresses)}
+        (self.folder / "sshd_config").write_text(SERVER.format(**values))
+        (self.folder / "ssh_config").write_text(CLIENT.format(**values))
+        self.log = open(self.folder / "sshd.log", "wb")
+        self.server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                                       stdin=subprocess.DEVNULL, stderr=self.log)
+        self.wait_for_server()
+
+    def make_key(self, name):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+                        str(self.folder / name)], check=True, stdin=subprocess.DEVNULL)
+
+    def know(self, name):
+        """The client expects this key of all hosts."""
+        kind, key = (self.folder / f"{name}.pub").read_text().split()[:2]
+        (self.folder / "known_hosts").write_text(
+            "".join(f"[{each}]:{self.port} {kind} {key}\n" for each in self.addresses))
+
+    def wait_for_server(self):
+        until = time.monotonic() + TIME_LIMIT
+        while self.server.poll() is None and time.monotonic() < until:
+            with contextlib.suppress(OSError), socket.create_connection(
+                    (self.addresses[0], self.port), timeout=TIME_LIMIT):
+                return
+            time.sleep(0.01)
+        raise AssertionError("sshd: " + (self.folder / "sshd.log").read_text())
+
+    def section(self, **more):
+        """The section "ssh" of a configuration file."""
+        return {"port": self.port, "user": getpass.getuser(),
+                "options": ["-F", str(self.folder / "ssh_config")],
+                "forward_variables": [MARKER], **more}
+
+    def close(self):
+        self.server.terminate()
+        self.server.wait(TIME_LIMIT)
+        self.log.close()
+
+    def processes(self):
+        """Command lines of what runs on these machines; sshd itself and its sessions left out."""
+        marker = f"{MARKER}={self.folder}".encode()
+        found = {}
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+                is_ours = marker in (process / "environ").read_bytes().split(b"\0")
+                command = (process / "cmdline").read_text(errors="replace").replace("\0", " ")
+                if is_ours and state not in "ZX":
+                    found[int(process.name)] = command.strip()
+        return found
+
+    def left_over(self):
+        """What still runs some time after it should have ended."""
+        until = time.monotonic() + TIME_LIMIT
+        while self.processes() and time.monotonic() < until:
+            time.sleep(0.02)
+        return self.processes()
