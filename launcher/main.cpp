@@ -14,6 +14,7 @@
 #include "launcher/report/error_file_sink.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/json_lines_sink.hpp"
+#include "launcher/ssh/agent_start.hpp"
 #include "launcher/ssh/command.hpp"
 #include "launcher/ssh/relay.hpp"
 #include "launcher/ssh/ssh_command.hpp"
@@ -206,10 +207,8 @@ int start_over_ssh(const ssh::SshRequest& request) {
 
 /// The agent of a node that was started over ssh.
 int launch_on_node() {
-  const auto task = ssh::read_agent_task();
-  std::vector<std::string> arguments = {"--config=" + task.config_name};
-  arguments.insert(arguments.end(), task.arguments.begin(), task.arguments.end());
-  return launch({}, arguments, config_loader(process_environment, task.config_text));
+  const auto start = ssh::read_agent_start();
+  return launch({}, start.arguments, config_loader(process_environment, start.config_text));
 }
 
 int run_command(const Invocation& invocation, const std::vector<std::string>& arguments) {

@@ -3,12 +3,11 @@
 #include "launcher/ssh/child.hpp"
 #include "launcher/ssh/child_process.hpp"
 #include "launcher/ssh/command.hpp"
+#include "launcher/ssh/memory_file.hpp"
 
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <utility>
 
 namespace ddprun::ssh {
@@ -16,21 +15,6 @@ namespace ddprun::ssh {
 namespace asio = boost::asio;
 
 namespace {
-
-/// A file without a name that holds `bytes`, to be read from its start; closed (-1) if there can be
-/// none, with the reason in errno.
-UniqueFd memory_file(const std::string& bytes) {
-  UniqueFd file(::memfd_create("ddprun-task", MFD_CLOEXEC));
-  std::size_t written = 0;
-  while (file.get() >= 0 && written < bytes.size()) {
-    const auto count = ::write(file.get(), bytes.data() + written, bytes.size() - written);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return UniqueFd();
-    written += static_cast<std::size_t>(count);
-  }
-  ::lseek(file.get(), 0, SEEK_SET);
-  return file;
-}
 
 std::string name_in(const std::string& variable) {
   return variable.substr(0, variable.find('=') + 1);
@@ -59,7 +43,7 @@ class AgentChild : public Child {
   }
 
   asio::awaitable<void> run() override {
-    const auto input = memory_file(std::exchange(bytes_, {}));
+    const auto input = memory_file("ddprun-task", std::exchange(bytes_, {}));
     if (input.get() < 0) {
       report(NodeReport::Kind::not_started, "its task: " + std::string(std::strerror(errno)));
       co_return;

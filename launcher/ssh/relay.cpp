@@ -4,8 +4,6 @@
 #include "launcher/plan/resolve_program.hpp"
 #include "launcher/ssh/team.hpp"
 #include "launcher/ssh/upward.hpp"
-#include "rendezvous/base/text.hpp"
-#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/wire/bytes.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/error.hpp>
@@ -22,7 +20,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 #include <utility>
@@ -170,26 +167,6 @@ int be_relay(const EnvironmentLookup& environment) {
   context.run();
   if (relay.failure()) std::rethrow_exception(relay.failure());
   return 0;
-}
-
-AgentTask read_agent_task() {
-  std::string bytes;
-  std::array<char, 65536> block{};
-  while (bytes.size() <= kTaskBytesMax) {
-    const auto count = ::read(STDIN_FILENO, block.data(), block.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    bytes.append(block.data(), static_cast<std::size_t>(count));
-  }
-  auto task = decode_agent_task(bytes);
-  if (!task) {
-    throw Error(Errc::usage,
-                "ddprun agent-on-node: standard input is not a task; only ddprun "
-                "itself starts it so");
-  }
-  const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (null.get() >= 0) ::dup2(null.get(), STDIN_FILENO);
-  return std::move(*task);
 }
 
 }  // namespace ddprun::ssh

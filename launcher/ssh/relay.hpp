@@ -2,11 +2,7 @@
 // and stands between them and who has started it.
 #pragma once
 
-#include "launcher/ssh/task.hpp"
 #include <ddprun/worker_env.hpp>
-
-#include <optional>
-#include <string>
 
 namespace ddprun::ssh {
 
@@ -14,8 +10,5 @@ namespace ddprun::ssh {
 /// When standard input ends, whoever started the run has gone, and the nodes are asked to leave.
 /// Returns the exit code. Throws Error for a task that cannot be read.
 int be_relay(const EnvironmentLookup& environment);
-
-/// The task of an agent, from standard input, which is empty afterwards. Throws Error.
-AgentTask read_agent_task();
 
 }  // namespace ddprun::ssh

@@ -4,6 +4,7 @@
 #include "launcher/plan/host_facts.hpp"
 #include "launcher/plan/resolve_program.hpp"
 #include "launcher/process/worker_environment.hpp"
+#include "rendezvous/security/crypto.hpp"
 
 #include <filesystem>
 
@@ -21,6 +22,18 @@ std::vector<std::string> names_of_variables() {
   return names;
 }
 
+/// As many digits as a file of 'ddprun keygen' has.
+std::string new_secret() {
+  constexpr std::size_t kBytes = 32;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char byte : security::random_bytes(kBytes)) {
+    const auto value = static_cast<unsigned char>(byte);
+    text += {kDigits[value / 16], kDigits[value % 16]};
+  }
+  return text;
+}
+
 StarterFacts gather_facts(const EnvironmentLookup& environment) {
   const auto host = gather_host_facts(environment);
   std::error_code ignored;
@@ -29,7 +42,8 @@ StarterFacts gather_facts(const EnvironmentLookup& environment) {
           .folder = host.working_directory.string(),
           .own_node = std::nullopt,
           .variables = names_of_variables(),
-          .environment = environment};
+          .environment = environment,
+          .new_secret = new_secret()};
 }
 
 Result read(const ArgumentWords& words, const EnvironmentLookup& environment) {

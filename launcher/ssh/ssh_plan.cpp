@@ -30,6 +30,7 @@ class SshPlanner {
     choose_settings();
     choose_nodes();
     plan_.task.agent = {.config_name = file_.name, .config_text = text, .arguments = arguments()};
+    if (!is_security_given()) plan_.task.agent.secret = facts_.new_secret;
     plan_.task.folder = facts_.folder;
     plan_.task.variables = variables();
     plan_.has_node_prefix = !is_argument("prefix") && !is_argument("log_line_prefix_template");
@@ -143,6 +144,11 @@ class SshPlanner {
     return member->value.text;
   }
 
+  bool is_security_given() const {
+    return is_argument("secret_file") || is_argument("security") ||
+           file_.root.find("security") != nullptr;
+  }
+
   bool is_argument(const char* name) const { return words_.given.contains(find_option(name)); }
 
   /// Those that each node gets; its own name and the file come on top.
@@ -217,6 +223,7 @@ std::string describe(const SshPlan& plan) {
   for (const auto& argument : plan.task.agent.arguments) {
     arguments.push_back(quoted_for_shell(argument));
   }
+  if (!plan.task.agent.secret.empty()) text += "a secret of this run's own, over ssh\n";
   text += "in: " + plan.task.folder + "\nwith: " + join(arguments, " ") + "\n";
   for (const auto& variable : plan.task.variables) text += "variable: " + variable + "\n";
   return printable(text);

@@ -22,6 +22,7 @@ struct StarterFacts {
   std::optional<std::size_t> own_node;  ///< which of the file's nodes this machine is
   std::vector<std::string> variables;   ///< names of all that are set
   EnvironmentLookup environment;
+  std::string new_secret;  ///< a random one
 };
 
 struct SshPlan {
@@ -36,7 +37,8 @@ struct SshPlan {
   bool operator==(const SshPlan&) const = default;
 };
 
-/// `text` is the content of `file`; the words' --ssh and --config have brought us here.
+/// Unless arguments or file speak of security, the nodes get the new secret. `text` is the content
+/// of `file`; the words' --ssh and --config have brought us here.
 std::variant<SshPlan, UsageProblem> plan_ssh(const ConfigFile& file, const std::string& text,
                                              const ArgumentWords& words, const StarterFacts& facts);
 

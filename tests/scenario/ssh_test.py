@@ -242,7 +242,8 @@ class Unreachable(SshTest):
         (self.folder / "authorized_keys").write_text("")
         run = self.start()
         self.assertEqual(run.wait(), 1)
-        self.assertRegex(run.text(), "node1: not started: ssh could not connect: .*Permission denied")
+        self.assertRegex(run.text(),
+                         "node1: not started: ssh could not connect: .*Permission denied")
 
     def test_a_ddprun_that_is_not_there_is_told_of(self):
         self.config(PLACE, ssh={"program": "/no/such/ddprun"})

@@ -143,8 +143,8 @@ TEST_SUITE("configuration keys") {
       const auto described = describe_shape(shape_of(option));
       CHECK_MESSAGE(!described.empty(), option.name);
     }
-    CHECK(without == std::vector<std::string>{"node_rank", "config", "node_name", "ssh", "dry_run", "help",
-                                              "print_completion", "version"});
+    CHECK(without == std::vector<std::string>{"node_rank", "config", "node_name", "ssh", "dry_run",
+                                              "help", "print_completion", "version"});
   }
 
   TEST_CASE("no key is both known and missing") {
