@@ -55,7 +55,10 @@ class Run:
             raise AssertionError(f"no {pattern} in:\n{self.text()}")
 
     def wait(self):
-        code = self.process.wait(TIME_LIMIT)
+        try:
+            code = self.process.wait(TIME_LIMIT)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"it did not end:\n{self.text()}") from error
         for thread in self.threads:
             thread.join(TIME_LIMIT)
         return code

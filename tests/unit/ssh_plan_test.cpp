@@ -1,0 +1,234 @@
+// A start by ssh, as far as it can be thought through beforehand: which machine starts which, by
+// what command, and with what task.
+#include "launcher/ssh/ssh_plan.hpp"
+
+#include "launcher/ssh/command.hpp"
+#include "launcher/ssh/tree.hpp"
+#include "rendezvous/base/text.hpp"
+#include "tests/support/config_texts.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace ddprun;
+using namespace ddprun::ssh;
+using namespace ddprun::test;
+
+namespace {
+
+constexpr const char* kFile = R"({"version": 1,
+  "job": {"command": ["train"]},
+  "nodes": [{"name": "a", "address": "10.0.0.1"}, {"name": "b"}, {"name": "c"}],
+  "ssh": {"user": "${WHO}", "port": 2222, "options": ["-i", "key"],
+          "forward_variables": ["DATA_*", "HOME"]}})";
+
+StarterFacts facts(const Variables& variables = {{"WHO", "me"}}) {
+  StarterFacts facts{.ssh = "/usr/bin/ssh",
+                     .program = "/opt/ddprun",
+                     .folder = "/work",
+                     .own_node = std::nullopt,
+                     .variables = {},
+                     .environment = lookup_in(variables),
+                     .new_secret = "random"};
+  for (const auto& [name, value] : variables) facts.variables.push_back(name);
+  return facts;
+}
+
+std::variant<SshPlan, UsageProblem> planned(const Words& arguments, const std::string& text = kFile,
+                                            const StarterFacts& with = facts()) {
+  return plan_ssh(config_of(text), text, read_arguments(arguments), with);
+}
+
+SshPlan plan(const Words& arguments, const std::string& text = kFile,
+             const StarterFacts& with = facts()) {
+  auto made = planned(arguments, text, with);
+  if (const auto* problem = std::get_if<UsageProblem>(&made)) FAIL(join(problem->problems, "\n"));
+  return std::get<SshPlan>(std::move(made));
+}
+
+std::string problems(const Words& arguments, const std::string& text = kFile,
+                     const StarterFacts& with = facts()) {
+  const auto made = planned(arguments, text, with);
+  const auto* problem = std::get_if<UsageProblem>(&made);
+  return problem == nullptr ? "" : join(problem->problems, "\n");
+}
+
+std::string with_rendezvous(const std::string& members) {
+  return R"({"version": 1, "nodes": [{"name": "n[1-4]"}], "rendezvous": {)" + members + "}}";
+}
+
+std::string names_of(const SshPlan& plan) {
+  Words names;
+  for (const auto& target : plan.task.targets) names.push_back(target.name);
+  return join(names, " ");
+}
+
+/// Every node once, in order, on a path from the root.
+void collect(const std::vector<std::size_t>& nodes, std::size_t fan_out,
+             std::vector<std::size_t>& found, std::size_t depth, std::size_t& depth_max) {
+  depth_max = std::max(depth_max, depth);
+  const auto branches = plan_branches(nodes, fan_out);
+  CHECK(branches.size() <= fan_out);
+  for (const auto& branch : branches) {
+    found.push_back(branch.node);
+    collect(branch.below, fan_out, found, depth + 1, depth_max);
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("tree of a start by ssh") {
+  TEST_CASE("few nodes are started directly, one at a time in a chain, many in even parts") {
+    CHECK(plan_branches({}, 4).empty());
+    CHECK(plan_branches({5, 6}, 4) == std::vector<Branch>{{5, {}}, {6, {}}});
+    CHECK(plan_branches({0, 1, 2}, 1) == std::vector<Branch>{{0, {1, 2}}});
+    CHECK(plan_branches({0, 1, 2, 3, 4}, 2) == std::vector<Branch>{{0, {1}}, {2, {3, 4}}});
+  }
+
+  TEST_CASE("each node is started once, and the tree is as low as its width allows") {
+    for (const std::size_t fan_out : {1, 2, 16, 64}) {
+      std::vector<std::size_t> nodes(1000), found;
+      for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
+      std::size_t depth = 0;
+      collect(nodes, fan_out, found, 0, depth);
+      std::sort(found.begin(), found.end());
+      CHECK(found == nodes);
+      if (fan_out == 64) CHECK(depth == 2);
+      if (fan_out == 16) CHECK(depth == 3);
+    }
+  }
+}
+
+TEST_SUITE("command of a start by ssh") {
+  TEST_CASE("the operator's options come first, and nothing can be taken for another") {
+    const auto command = ssh_command("/usr/bin/ssh", plan({}).task.ssh, "-oProxyCommand=x");
+    const Words start = {"/usr/bin/ssh", "-i", "key", "-p", "2222", "-l", "me", "-o"};
+    CHECK(Words(command.begin(), command.begin() + 8) == start);
+    const Words end = {"-T", "--", "-oProxyCommand=x", "exec '/opt/ddprun' agent-over-ssh"};
+    CHECK(Words(command.end() - 4, command.end()) == end);
+    CHECK(std::find(command.begin(), command.end(), "BatchMode=yes") != command.end());
+    for (const auto& word : command) CHECK(word.find("StrictHostKeyChecking") == std::string::npos);
+  }
+
+  TEST_CASE("a path is one word for every shell") {
+    CHECK(quoted_for_shell("/opt/a b/ddprun") == "'/opt/a b/ddprun'");
+    CHECK(quoted_for_shell("it's $(x)") == "'it'\\''s $(x)'");
+    CHECK(quoted_for_shell("") == "''");
+  }
+
+  TEST_CASE("why nobody answered is what ssh or the shell has said") {
+    const SshSettings settings{.program = "/opt/ddprun"};
+    CHECK(describe_no_answer(255, {"No route to host", ""}, settings) ==
+          "ssh could not connect: No route to host");
+    CHECK(describe_no_answer(127, {"sh: not found"}, settings) ==
+          "/opt/ddprun cannot be run there: sh: not found; ssh.program in the file says where "
+          "ddprun is");
+    CHECK(contains(describe_no_answer(126, {}, settings), "/opt/ddprun cannot be run there"));
+    CHECK(describe_no_answer(-9, {}, settings) == "ssh was killed by signal 9");
+    CHECK(describe_no_answer(2, {"no such option"}, settings) ==
+          "ddprun there ended with exit code 2 before it answered: no such option");
+  }
+}
+
+TEST_SUITE("plan of a start by ssh") {
+  TEST_CASE("all nodes of the file are reached by their address, else by their name") {
+    const auto made = plan({"--max_restarts=2", "-m", "prog", "--ssh"});
+    REQUIRE(made.task.targets.size() == 3);
+    CHECK(made.task.targets[0] == Target{.node = 0, .name = "a", .destination = "10.0.0.1"});
+    CHECK(made.task.targets[1] == Target{.node = 1, .name = "b", .destination = "b"});
+    CHECK(made.nodes_min == 3);
+    CHECK(made.host == 0);
+    CHECK(made.task.folder == "/work");
+    CHECK(made.task.ssh ==
+          SshSettings{
+              .user = "me", .port = 2222, .options = {"-i", "key"}, .program = "/opt/ddprun"});
+  }
+
+  TEST_CASE("the nodes get the arguments but for those about the start itself") {
+    const auto made = plan({"--config=c.json", "--ssh", "--node_name=a", "--max-restarts", "2",
+                            "-m", "prog", "--ssh", "a b"});
+    CHECK(made.task.agent.arguments ==
+          Words{"--max_restarts=2", "--module", "--", "prog", "--ssh", "a b"});
+    CHECK(made.task.agent.config_text == kFile);
+    CHECK(made.task.agent.config_name == "c.json");
+  }
+
+  TEST_CASE("variables that stand for options and those that the file names go along") {
+    const auto with = facts({{"WHO", "me"},
+                             {"PET_MAX_RESTARTS", "1"},
+                             {"DDPRUN_NODE", "a"},
+                             {"DATA_DIR", "/d"},
+                             {"HOME", "/h"},
+                             {"HOMEPAGE", "x"},
+                             {"LOGLEVEL", "DEBUG"}});
+    CHECK(plan({}, kFile, with).task.variables ==
+          Words{"DATA_DIR=/d", "HOME=/h", "LOGLEVEL=DEBUG", "PET_MAX_RESTARTS=1"});
+  }
+
+  TEST_CASE("this machine's own node needs no ssh") {
+    auto with = facts();
+    with.own_node = 1;
+    const auto made = plan({}, kFile, with);
+    REQUIRE(made.own);
+    CHECK(made.own->name == "b");
+    CHECK(names_of(made) == "a c");
+  }
+
+  TEST_CASE("a fixed number of nodes are the first ones, a range has the others as spares") {
+    CHECK(names_of(plan({"--nnodes=2"}, with_rendezvous(""))) == "n1 n2");
+    const auto dynamic = plan(
+        {},
+        with_rendezvous(R"("nnodes": "1:2", "rdzv_backend": "c10d", "rdzv_endpoint": "n3:29400")"));
+    CHECK(names_of(dynamic) == "n1 n2 n3 n4");
+    CHECK(dynamic.nodes_min == 1);
+    CHECK(dynamic.host == 2);
+    CHECK_FALSE(plan({"--master_addr=elsewhere"}, with_rendezvous("")).host);
+    CHECK(contains(problems({"--nnodes=5"}, with_rendezvous("")), "asks for at least 5 nodes"));
+  }
+
+  TEST_CASE("the nodes get a secret of the run's own unless somebody has spoken of security") {
+    CHECK(plan({}).task.agent.secret == "random");
+    CHECK(plan({"--security=open"}).task.agent.secret == "");
+    CHECK(plan({"--secret_file=f"}).task.agent.secret == "");
+    std::string text = kFile;
+    text.insert(text.find("\"nodes\""), "\"security\": {\"secret_file\": \"f\"}, ");
+    CHECK(plan({}, text).task.agent.secret == "");
+  }
+
+  TEST_CASE("lines get the node's name unless the operator says what they get") {
+    CHECK(plan({}).has_node_prefix);
+    CHECK_FALSE(plan({"--prefix=none"}).has_node_prefix);
+    CHECK_FALSE(plan({"--log_line_prefix_template=x"}).has_node_prefix);
+  }
+
+  TEST_CASE("what cannot be is told before anything is started, all at once") {
+    const auto text = problems(
+        {"--node_rank=1", "--local_addr=x", "--standalone", "--stdin=0", "--max_restarts=x"});
+    for (const char* part :
+         {"--ssh: --node_rank is different for each node", "--ssh: --local_addr is different",
+          "--standalone is one node's", "standard input is not passed on", "--max_restarts=x: "}) {
+      CHECK(contains(text, part));
+    }
+    CHECK(contains(problems({}, R"({"version": 1})"), "c.json names no nodes"));
+    CHECK(contains(problems({"--nope"}), "unknown option --nope"));
+    auto without_ssh = facts();
+    without_ssh.ssh = "";
+    CHECK(contains(problems({}, kFile, without_ssh), "there is no ssh in PATH"));
+    CHECK(contains(problems({"prog", std::string(kTaskBytesMax, 'x')}), "together have more than"));
+    std::string demanding = kFile;
+    demanding.replace(demanding.find("${WHO}"), 6, "${WHO:?who are you}");
+    CHECK(contains(problems({}, demanding, facts({})), "c.json: ssh.user: "));
+  }
+
+  TEST_CASE("a dry run tells who is started by whom, and nothing that is secret") {
+    std::string text = kFile;
+    text.insert(text.find("\"port\""), "\"fan_out\": 1, ");
+    const auto told = describe(plan({"prog"}, text));
+    CHECK(contains(told, "a: '/usr/bin/ssh' '-i' 'key' '-p' '2222' '-l' 'me' "));
+    CHECK(contains(told, "b, by a: "));
+    CHECK(contains(told, "c, by b: "));
+    CHECK(contains(told, "with: '--' 'prog'"));
+    CHECK_FALSE(contains(told, "random"));
+  }
+}

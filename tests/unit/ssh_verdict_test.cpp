@@ -1,0 +1,84 @@
+// What a start by ssh makes of the fates of its nodes: tables.
+#include "launcher/ssh/verdict.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun::ssh;
+
+namespace {
+
+using Action = SshDecision::Action;
+using State = NodeFate::State;
+
+constexpr NodeFate kStarting{.state = State::starting};
+constexpr NodeFate kRunning{.state = State::running};
+constexpr NodeFate kAbsent{.state = State::not_started};
+constexpr NodeFate kLost{.state = State::lost};
+constexpr NodeFate kLeftOut{.state = State::left_out};
+
+NodeFate ended(int exit_code, int order = 1) {
+  return {.state = State::ended, .exit_code = exit_code, .order = order};
+}
+
+struct Case {
+  const char* what;
+  RunFacts facts;
+  Action action;
+  int exit_code = 0;
+};
+
+RunFacts of(std::vector<NodeFate> nodes, std::size_t nodes_min = 2,
+            std::optional<std::size_t> host = 0, bool is_interrupted = false) {
+  return {.nodes = std::move(nodes),
+          .nodes_min = nodes_min,
+          .host = host,
+          .is_interrupted = is_interrupted};
+}
+
+const Case kCases[] = {
+    {"all on their way", of({kStarting, kStarting}), Action::wait},
+    {"all there", of({kRunning, kRunning}), Action::wait},
+    {"one absent of a fixed number", of({kRunning, kAbsent}), Action::stop},
+    {"one absent, the others on their way", of({kStarting, kAbsent}), Action::stop},
+    {"one absent of enough", of({kRunning, kAbsent, kRunning}, 2), Action::wait},
+    {"the host absent, the others enough", of({kAbsent, kRunning, kRunning}, 2), Action::stop},
+    {"one absent, the host elsewhere", of({kAbsent, kRunning, kRunning}, 2, {}), Action::wait},
+    {"one that does not understand its options", of({kRunning, ended(2)}), Action::stop},
+    {"one lost of a fixed number", of({kRunning, kLost}), Action::stop_later},
+    {"one that has ended before the other", of({kRunning, ended(1)}), Action::stop_later},
+    {"one that has succeeded before the other", of({kRunning, ended(0)}), Action::stop_later},
+    {"one absent, the other ended", of({kRunning, kAbsent, ended(1)}, 3), Action::stop_later},
+    {"interrupted", of({kRunning, kAbsent}, 2, 0, true), Action::wait},
+    {"all succeeded", of({ended(0), ended(0)}), Action::finish, 0},
+    {"the host's code is the run's", of({ended(3, 1), ended(143, 2)}), Action::finish, 3},
+    {"without a host the last one's", of({ended(3, 2), ended(143, 1)}, 2, {}), Action::finish, 3},
+    {"the host was killed", of({ended(-9, 2), ended(1, 1)}), Action::finish, 1},
+    {"all were killed", of({ended(-9, 1), ended(-15, 2)}), Action::finish, 143},
+    {"none was there", of({kAbsent, kAbsent}), Action::finish, 1},
+    {"all lost", of({kLost, kLost}), Action::finish, 1},
+    {"some absent, the others good", of({ended(0), kAbsent}, 1), Action::finish, 0},
+    {"stopped since one was absent", of({ended(143), kAbsent}), Action::finish, 1},
+    {"stopped since one got it wrong", of({ended(143), ended(2)}), Action::finish, 2},
+    {"all got it wrong", of({ended(2), ended(2)}), Action::finish, 2},
+    {"interrupted with one absent", of({ended(130), kAbsent}, 1, 0, true), Action::finish, 130},
+    {"left out counts for nothing", of({ended(0), ended(0), kLeftOut}), Action::finish, 0},
+};
+
+}  // namespace
+
+TEST_SUITE("verdict of a start by ssh") {
+  TEST_CASE("the fates of the nodes say whether to go on, and the exit code at the end") {
+    for (const auto& entry : kCases) {
+      CAPTURE(entry.what);
+      const auto decision = decide(entry.facts);
+      CHECK(decision.action == entry.action);
+      if (entry.action == Action::finish) CHECK(decision.exit_code == entry.exit_code);
+    }
+  }
+
+  TEST_CASE("the reason names the numbers") {
+    CHECK(decide(of({kRunning, kAbsent})).reason == "only 1 node of at least 2 can take part");
+    CHECK(decide(of({kAbsent, kRunning, kRunning}, 2)).reason ==
+          "the node that hosts the rendezvous is not there");
+  }
+}
