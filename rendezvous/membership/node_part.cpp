@@ -123,6 +123,7 @@ void NodePart::hear(const Welcome& welcome) {
   renew_lease(unanswered_.front().second);
   unanswered_.clear();
   next_heartbeat_ = now_ + lease_ / kHeartbeatsPerLease;
+  if (!leaving_.empty()) say(Leave{leaving_, leaving_signal_});
 }
 
 void NodePart::hear(const Refused& refused) {
@@ -232,7 +233,9 @@ void NodePart::take(const AskedToLeave& leave) {
   leaving_ = leave.reason;
   leaving_signal_ = leave.signal;
   if (link_ == Link::joined) say(Leave{leave.reason, leave.signal});
-  if (has_workers_ || (join_.is_host && link_ == Link::joined)) return;
+  // The coordinator beside it waits for nodes until it hears of this, so it must be told even if
+  // that takes joining first.
+  if (has_workers_ || (join_.is_host && link_ != Link::none)) return;
   end_interrupted();
 }
 

@@ -184,6 +184,27 @@ TEST_SUITE("node part") {
     CHECK(part.has_ended());
   }
 
+  TEST_CASE("the node beside the coordinator joins before it leaves, or nobody would hear of it") {
+    for (const bool is_connected : {false, true}) {
+      NodePart part({.run_id = "r", .name = "a", .is_host = true}, {}, at(0));
+      part.start(at(0));
+      if (is_connected) part.apply(Connected{}, at(1));
+      CHECK(part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(2)).empty());
+      if (!is_connected) part.apply(Connected{}, at(3));
+      CHECK(says<Leave>(part.apply(CoordinatorSays{Welcome{.lease = 3s}}, at(4))));
+      CHECK_FALSE(part.has_ended());
+      part.apply(CoordinatorSays{Finish{}}, at(5));
+      CHECK(part.has_ended());
+    }
+  }
+
+  TEST_CASE("a node that is asked to leave before it has joined ends at once") {
+    NodePart part({.run_id = "r", .name = "b"}, {}, at(0));
+    part.start(at(0));
+    part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(1));
+    CHECK(part.has_ended());
+  }
+
   TEST_CASE("a verdict that comes while workers run takes effect when they have ended") {
     auto part = running();
     auto actions = part.apply(CoordinatorSays{Finish{{.reason = "over"}}}, at(100));
