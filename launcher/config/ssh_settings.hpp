@@ -12,7 +12,9 @@ namespace ddprun {
 /// How many machines one machine starts by itself. More than most runs have nodes, as a machine
 /// that starts others takes them with it when it is lost; few enough for sshd and for one CPU.
 inline constexpr int kSshFanOut = 64;
-inline constexpr int kSshFanOutMax = 1024;
+
+/// Each takes five descriptors while it starts, and the usual limit of open files is 1,024.
+inline constexpr int kSshFanOutMax = 128;
 
 struct SshSettings {
   std::string user;                            ///< empty: as ssh's own configuration has it

@@ -117,6 +117,8 @@ class SshPlanner {
   }
 
   std::optional<std::size_t> host() const {
+    // Then the nodes elect it, and can do so again.
+    if (value_of("rdzv_backend").value_or("").starts_with("etcd")) return std::nullopt;
     auto name = value_of("master_addr");
     if (!name) {
       const auto endpoint = parse_endpoint(value_of("rdzv_endpoint").value_or(""));

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -205,6 +206,27 @@ class TwoNodes(SshTest):
         run = self.start("--node_name=node1", "--nnodes=1", "--master_addr=127.0.0.2")
         self.assertEqual(run.wait(), 0, run.text())
         self.assertEqual(run.output, ["node1: [default0]:rank 0 of 1\n"])
+
+
+class Example(SshTest):
+    def test_the_example_runs_where_ssh_knows_its_addresses(self):
+        """Its machines stand for addresses of this one, in ssh's own configuration."""
+        source = pathlib.Path(__file__).parents[2] / "configs" / "ssh.json"
+        (self.folder / "cluster.json").write_text(source.read_text())
+        hosts = "".join(f"Host 192.168.10.{i + 1}\n HostName {address}\n Port {self.hosts.port}\n"
+                        for i, address in enumerate(self.hosts.addresses))
+        client = self.folder / "ssh_config"
+        client.write_text(client.read_text() + hosts)
+        wrapper = self.folder / "ssh"
+        wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {client} "$@"\n')
+        wrapper.chmod(0o755)
+        run = self.start("--nproc_per_node=1", "--master_addr=127.0.0.2",
+                         f"--master_port={free_port()}", "--no_python", "/bin/sh", "-c",
+                         "echo rank $$RANK of $$WORLD_SIZE, data $$DATA", DATA="here",
+                         PATH=f"{self.folder}:{os.environ['PATH']}")
+        self.assertEqual(run.wait(), 0, run.text())
+        self.assertEqual(sorted(run.output), [f"node{i + 1}: [default0]:rank {i} of 2, data here\n"
+                                              for i in range(2)])
 
 
 class Unreachable(SshTest):

@@ -184,6 +184,7 @@ TEST_SUITE("plan of a start by ssh") {
     CHECK(dynamic.nodes_min == 1);
     CHECK(dynamic.host == 2);
     CHECK_FALSE(plan({"--master_addr=elsewhere"}, with_rendezvous("")).host);
+    CHECK_FALSE(plan({"--rdzv_backend=etcd"}, with_rendezvous("")).host);
     CHECK(contains(problems({"--nnodes=5"}, with_rendezvous("")), "asks for at least 5 nodes"));
   }
 
