@@ -163,6 +163,12 @@ int give(const std::variant<std::string, UsageProblem>& answer, const Invocation
   return problem == nullptr ? print(std::get<std::string>(answer)) : refuse(*problem, invocation);
 }
 
+ConfigAnswer summarize_run(const LaunchOptions& options) {
+  const auto plan = make_plan(options, gather_host_facts(process_environment));
+  if (const auto* problem = std::get_if<UsageProblem>(&plan)) return *problem;
+  return summarize_plan(std::get<LaunchPlan>(plan));
+}
+
 int launch(const Invocation& invocation, const std::vector<std::string>& arguments,
            const ConfigLoader& load_config) {
   if (const auto answer = run_keygen_command(arguments, invocation)) {
@@ -173,7 +179,8 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
   if (invocation.persona == Persona::ddprun) {
     sources.scheduler = scheduler_reader(process_environment);
   }
-  if (const auto answer = run_config_command(arguments, process_environment, sources, invocation)) {
+  if (const auto answer =
+          run_config_command(arguments, process_environment, sources, invocation, summarize_run)) {
     return give(*answer, invocation);
   }
   const auto command_line = parse_command_line(

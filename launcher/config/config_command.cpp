@@ -51,8 +51,23 @@ std::string describe_values(const GatheredValues& values) {
   return printable(text);
 }
 
+/// A file may be checked on a machine that is not meant to run it, so refusals are no mistakes.
+std::string describe_run(LaunchOptions options, const Words& command,
+                         const PlanSummary& summarize) {
+  if (!summarize || command.empty()) return {};
+  options.program = command.front();
+  options.program_arguments.assign(command.begin() + 1, command.end());
+  const auto summary = summarize(options);
+  if (const auto* text = std::get_if<std::string>(&summary)) return *text;
+  std::string text;
+  for (const auto& problem : std::get<UsageProblem>(summary).problems) {
+    text += "would be refused here: " + problem + "\n";
+  }
+  return printable(text);
+}
+
 ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
-                   const OptionSources& sources) {
+                   const OptionSources& sources, const PlanSummary& summarize) {
   if (words.empty() || words[0].substr(0, 1) == "-") {
     return UsageProblem{{"config check: needs a file as its first argument"}};
   }
@@ -61,11 +76,11 @@ ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
   const auto read = read_arguments(arguments);
   if (!read.problem.empty()) return UsageProblem{{read.problem}};
   const auto values = gather_values(read, environment, sources);
-  LaunchOptions scratch;
+  LaunchOptions options;
   auto problems = values.problems;
-  for (auto& problem : apply_values(values, scratch)) problems.push_back(std::move(problem));
+  for (auto& problem : apply_values(values, options)) problems.push_back(std::move(problem));
   if (!problems.empty()) return UsageProblem{std::move(problems)};
-  return describe_values(values);
+  return describe_values(values) + describe_run(options, values.command, summarize);
 }
 
 ConfigAnswer answer_of(std::variant<std::string, UsageProblem> made) {
@@ -89,14 +104,15 @@ ConfigAnswer convert(const Words& words) {
 std::optional<ConfigAnswer> run_config_command(const Words& arguments,
                                                const EnvironmentLookup& environment,
                                                const OptionSources& sources,
-                                               const Invocation& invocation) {
+                                               const Invocation& invocation,
+                                               const PlanSummary& summarize) {
   // Under another launcher's name the word is a program as any other.
   const bool is_own = invocation.persona == Persona::ddprun;
   if (!is_own || arguments.empty() || arguments[0] != "config") return std::nullopt;
   const auto action = arguments.size() > 1 ? arguments[1] : "";
   const Words rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
                    arguments.end());
-  if (action == "check") return check(rest, environment, sources);
+  if (action == "check") return check(rest, environment, sources, summarize);
   if (action == "convert") return convert(rest);
   if (action == "schema" && rest.empty()) return config_schema();
   if (action == "--help" || action == "-h") return std::string(kUsage);

@@ -6,6 +6,7 @@
 #include "launcher/cli/given_values.hpp"
 #include "launcher/cli/invocation.hpp"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -16,10 +17,14 @@ namespace ddprun {
 /// What to print on standard output before ending with 0, or what is wrong (exit code 2).
 using ConfigAnswer = std::variant<std::string, UsageProblem>;
 
+/// What would be run with these options on this machine: lines, or why it would be refused.
+using PlanSummary = std::function<ConfigAnswer(const LaunchOptions&)>;
+
 /// Nothing if these arguments are no such command.
 std::optional<ConfigAnswer> run_config_command(const std::vector<std::string>& arguments,
                                                const EnvironmentLookup& environment,
                                                const OptionSources& sources,
-                                               const Invocation& invocation);
+                                               const Invocation& invocation,
+                                               const PlanSummary& summarize = {});
 
 }  // namespace ddprun

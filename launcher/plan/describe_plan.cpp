@@ -142,6 +142,27 @@ std::string describe_plan(const LaunchPlan& plan) {
   return printable(text);
 }
 
+std::string summarize_plan(const LaunchPlan& plan) {
+  std::string text;
+  if (plan.nodes) {
+    const auto& nodes = *plan.nodes;
+    const auto rank = nodes.node_rank < 0 ? "" : ", rank " + std::to_string(nodes.node_rank);
+    text += "node: " + nodes.name + rank + ", of at most " +
+            std::to_string(nodes.settings.nodes_max) + ", in run " + plan.run_id;
+    if (!nodes.endpoint_host.empty()) {
+      text += ", meeting at " + nodes.endpoint_host + ":" + std::to_string(nodes.endpoint_port);
+    }
+    text += "\n";
+  }
+  std::vector<std::string> command;
+  for (const auto& word : plan.workers.front().arguments) command.push_back(shell_quoted(word));
+  const auto workers = plan.workers.size();
+  text +=
+      (workers == 1 ? "1 worker runs: " : std::to_string(workers) + " workers, the first runs: ") +
+      join(command, " ") + "\n";
+  return printable(text);
+}
+
 std::string shell_quoted(std::string_view word) {
   const bool is_harmless =
       !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char letter) {

@@ -94,6 +94,25 @@ TEST_SUITE("config command") {
       CHECK(object.find("additionalProperties")->value.text == "false");
     }
   }
+
+  TEST_CASE("checking a file ends with what the node would run, or why it would not here") {
+    const ConfigLoader loader = [](const ConfigRequest&) {
+      return resolved(R"({"version": 1, "job": {"command": ["a", "b"]}})", 0, {});
+    };
+    const auto checked = [&](const PlanSummary& summarize) {
+      const auto given = run_config_command({"config", "check", "c.json"}, lookup_in({}),
+                                            {.config = loader}, {}, summarize);
+      REQUIRE(given);
+      return std::get<std::string>(*given);
+    };
+    const auto run = checked([](const LaunchOptions& options) -> ConfigAnswer {
+      return "1 worker runs: " + options.program + " " + options.program_arguments.at(0) + "\n";
+    });
+    CHECK(run.ends_with("1 worker runs: a b\n"));
+    const auto refused = checked(
+        [](const LaunchOptions&) -> ConfigAnswer { return UsageProblem{{"a: no such program"}}; });
+    CHECK(refused.ends_with("would be refused here: a: no such program\n"));
+  }
 }
 
 TEST_SUITE("converting to a configuration file") {
