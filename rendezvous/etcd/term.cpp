@@ -102,7 +102,8 @@ asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
   while (!self->has_ended_) {
     if (!office.is_held(now())) co_return self->lose_office(self->problem_);
     const auto sent = now();
-    const bool is_record = record.next_renewal() <= sent;
+    // The office goes first: the record's lease is long, and lasts without it.
+    const bool is_record = sent < office.next_renewal() && record.next_renewal() <= sent;
     auto& lease = is_record ? record : office;
     if (lease.next_renewal() > sent) {
       co_await self->pause(std::min(office.next_renewal(), record.next_renewal()));
