@@ -82,8 +82,14 @@ class Attempt::Impl {
     if (group_ != nullptr) group_->put_off_limits(by);
   }
 
+  void wind_up(const std::string& reason) {
+    if (group_ == nullptr || std::exchange(is_stopping_, true)) return;
+    ask_to_stop(group_->running(), reason);
+  }
+
   void abort(const std::string& reason, bool at_once) {
     if (group_ == nullptr) return;
+    if (is_stopping_) group_->abort(kNobodyHere, reason);
     stop_survivors(kNobodyHere, reason);
     if (at_once) group_->stop(SIGKILL, std::chrono::milliseconds(0));
   }
@@ -162,10 +168,13 @@ class Attempt::Impl {
     // A dying culprit, too, has only so much time to end.
     const bool is_nobody_left = ranks.empty();
     std::erase(ranks, culprit);
+    if (!is_nobody_left) ask_to_stop(ranks, reason);
+  }
+
+  void ask_to_stop(const std::vector<int>& ranks, const std::string& reason) {
     if (!ranks.empty()) {
       tell(WorkersStopping{.attempt = facts_.attempt, .reason = reason, .ranks = ranks});
     }
-    if (is_nobody_left) return;
     group_->stop(SIGTERM, plan().shutdown_timeout);
   }
 
@@ -191,6 +200,10 @@ asio::awaitable<AttemptEnd> Attempt::run() {
 
 void Attempt::abort(const std::string& reason, bool at_once) {
   impl_->abort(reason, at_once);
+}
+
+void Attempt::wind_up(const std::string& reason) {
+  impl_->wind_up(reason);
 }
 
 void Attempt::forward(int signal) {

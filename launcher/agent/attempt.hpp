@@ -69,6 +69,10 @@ class Attempt {
   /// and stops them as after a failure, or kills them.
   void abort(const std::string& reason, bool at_once);
 
+  /// The attempt is over although all is well, here and elsewhere: stops the workers, whose
+  /// collectives go on meanwhile.
+  void wind_up(const std::string& reason);
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -200,7 +200,12 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void act(const EndWorkers& end) {
-    if (attempt_ != nullptr) attempt_->abort(end.reason, end.at_once);
+    if (attempt_ == nullptr) return;
+    if (end.is_orderly) {
+      attempt_->wind_up(end.reason);
+    } else {
+      attempt_->abort(end.reason, end.at_once);
+    }
   }
 
   void act(const GuardUntil& guard) {

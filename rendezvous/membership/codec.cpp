@@ -32,9 +32,10 @@ auto fields(M& m) {
                     m.last_round, m.restarts_used);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.record);
-  } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr)) ||
-                       is<StopWorkers>(static_cast<M*>(nullptr))) {
+  } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.reason);
+  } else if constexpr (is<StopWorkers>(static_cast<M*>(nullptr))) {
+    return std::tie(m.round, m.reason, m.is_orderly);
   } else if constexpr (is<WorkersEnded>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.have_succeeded, m.not_started, m.failures);
   } else if constexpr (is<Leave>(static_cast<M*>(nullptr))) {

@@ -120,7 +120,7 @@ void Coordination::hear(NodeId id, const Join& join) {
   // A round of which some have succeeded is nearly over: it is not begun anew for a newcomer.
   const bool has_room = static_cast<int>(last_names_.size()) < settings_.nodes_max;
   if (has_room && taking_part(Workers::succeeded) == 0) {
-    change_of_membership(join.name + " has joined", now_);
+    change_of_membership(join.name + " has joined", now_, Manner::orderly);
   } else {
     tell(id, Waiting{"the round has " + counted_nodes(static_cast<int>(last_names_.size())) +
                      " of at most " + std::to_string(settings_.nodes_max) +
@@ -164,13 +164,13 @@ void Coordination::hear(NodeId id, const Leave& leave) {
   if (member.join.is_host) {
     interrupting_signal_ = leave.signal;
     interruption_ = member.join.name + ", which hosts the rendezvous, " + leave.reason;
-    if (phase_ == Phase::running) stop_round(interruption_);
+    if (phase_ == Phase::running) stop_round(interruption_, Manner::orderly);
     if (phase_ == Phase::gathering) finish(Verdict::Result::interrupted, interruption_);
     return;
   }
   // Only a node with workers in the round is missed by the others.
   if (member.workers == Workers::running || member.workers == Workers::ended) {
-    change_of_membership(member.join.name + " has left: it " + leave.reason, now_);
+    change_of_membership(member.join.name + " has left: it " + leave.reason, now_, Manner::orderly);
   }
 }
 
@@ -188,7 +188,7 @@ void Coordination::lose(NodeId id, const std::string& reason) {
 
 void Coordination::let_go(const HostLeaves& leaves) {
   is_host_leaving_ = true;
-  change_of_membership(leaves.reason, now_);
+  change_of_membership(leaves.reason, now_, Manner::orderly);
 }
 
 void Coordination::check_time() {
@@ -280,24 +280,28 @@ void Coordination::form_round() {
   }
 }
 
-void Coordination::stop_round(const std::string& reason) {
-  if (phase_ != Phase::running) return;
+/// What goes wrong while a round ends in an orderly way ends the order.
+void Coordination::stop_round(const std::string& reason, Manner manner) {
+  const bool is_worse = manner_ == Manner::orderly && manner == Manner::urgent;
+  if (phase_ != Phase::running && !(phase_ == Phase::stopping && is_worse)) return;
+  manner_ = manner;
   phase_ = Phase::stopping;
   for (const auto& [id, member] : members_) {
-    if (member.workers == Workers::running) tell(id, StopWorkers{round_, reason});
+    if (member.workers == Workers::running)
+      tell(id, StopWorkers{round_, reason, manner == Manner::orderly});
   }
 }
 
 /// Costs no restart. It also explains failures of workers shortly before: peers of a vanished one
 /// fail at once, and its node is noticed missing up to two leases later, if heartbeats from before
 /// are held up in the network and arrive just in time to renew its lease.
-void Coordination::change_of_membership(const std::string& reason, Time when) {
+void Coordination::change_of_membership(const std::string& reason, Time when, Manner manner) {
   if (phase_ == Phase::gathering || phase_ == Phase::finished) return;
   const auto& failed = failures_.first_time();
   const bool explains = !failed || when - *failed <= 2 * settings_.lease;
   is_membership_change_ = is_membership_change_ || explains;
   if (explains) next_reason_ = reason;
-  stop_round(reason);
+  stop_round(reason, manner);
 }
 
 void Coordination::consider_success() {

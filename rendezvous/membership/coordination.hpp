@@ -93,6 +93,8 @@ class Coordination {
 
  private:
   enum class Phase : std::uint8_t { gathering, running, stopping, finished };
+  /// How a round ends: orderly if nothing is amiss, so that workers can save what they have done.
+  enum class Manner : std::uint8_t { urgent, orderly };
   /// What a member's workers of the round are doing.
   enum class Workers : std::uint8_t { none, running, ended, succeeded };
 
@@ -121,8 +123,8 @@ class Coordination {
   void consider_success();
   void consider_next();
   void form_round();
-  void stop_round(const std::string& reason);
-  void change_of_membership(const std::string& reason, Time when);
+  void stop_round(const std::string& reason, Manner manner = Manner::urgent);
+  void change_of_membership(const std::string& reason, Time when, Manner manner = Manner::urgent);
   void release_successful();
   void finish(Verdict::Result result, const std::string& reason);
 
@@ -155,7 +157,8 @@ class Coordination {
 
   // Of the round under way.
   RoundFailures failures_;
-  std::string next_reason_;  ///< why there will be another
+  Manner manner_ = Manner::urgent;  ///< of its end
+  std::string next_reason_;         ///< why there will be another
   std::string not_started_;
   std::string interruption_;  ///< the host's agent was asked to stop
   int interrupting_signal_ = 0;

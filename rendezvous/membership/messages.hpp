@@ -141,6 +141,8 @@ struct RoundFormed {
 struct StopWorkers {
   int round = 0;
   std::string reason;
+  /// Nothing is amiss: they may end as when they are asked to, with what they have done saved.
+  bool is_orderly = false;
 
   bool operator==(const StopWorkers&) const = default;
 };

@@ -193,7 +193,7 @@ void NodePart::hear(const RoundFormed& round) {
 
 void NodePart::hear(const membership::StopWorkers& stop) {
   if (has_workers_ && stop.round == join_.last_round) {
-    actions_.emplace_back(EndWorkers{stop.reason});
+    actions_.emplace_back(EndWorkers{.reason = stop.reason, .is_orderly = stop.is_orderly});
   }
 }
 

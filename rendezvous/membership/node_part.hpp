@@ -72,7 +72,8 @@ struct StartWorkers {
 /// Leads to OwnWorkersEnded.
 struct EndWorkers {
   std::string reason;
-  bool at_once = false;  ///< by SIGKILL
+  bool at_once = false;     ///< by SIGKILL
+  bool is_orderly = false;  ///< their peers are well: as when the operator asks them to
 };
 /// The lease now ends then: workers that still live are to be killed, by somebody else if this
 /// agent cannot.
