@@ -68,6 +68,15 @@ class CollectiveBenchTest(unittest.TestCase):
             self.assertAlmostEqual(float(row["algbw_gb_s"]), bandwidth, places=3)
             self.assertAlmostEqual(float(row["busbw_gb_s"]), bandwidth * factor, places=3)
 
+    def test_latencies_of_single_calls(self):
+        file = self.folder / "figures.json"
+        end = run("-b", "1K", "-e", "1K", "-n", "50", "--rounds=2", "--latencies",
+                  f"--json={file}")
+        self.assertEqual(end.returncode, 0, end.stdout + end.stderr)
+        figure = json.loads(file.read_text(encoding="utf-8"))["figures"][0]
+        self.assertGreaterEqual(figure["p99_us"], figure["time_us"])
+        self.assertGreater(figure["time_us"], 0)
+
     def test_wrong_options_are_told(self):
         for arguments, problem in (
                 (["all_of_it"], "all_of_it"), (["-b", "8", "-e", "4"], "--minbytes"),

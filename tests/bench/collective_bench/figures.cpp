@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <utility>
 
 namespace ddprun::bench {
 
@@ -41,30 +42,37 @@ void write(const std::string& path, const std::string& text) {
 }  // namespace
 
 double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return quantile(std::move(values), 0.5);
+}
+
+double quantile(std::vector<double> values, double share) {
+  const auto place = static_cast<std::size_t>(static_cast<double>(values.size()) * share);
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(std::min(place, values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
 
 void print_header(const Options& options, int ranks) {
   std::printf("# %d ranks, %d iterations (%d to warm up), medians of %d rounds, %s memory\n", ranks,
               options.iterations, options.warmup_iterations, options.rounds,
               options.own_memory ? "the caller's" : "the group's");
-  std::printf("#%11s %12s %8s %6s %5s  %-8s %10s %8s %8s %6s %7s %7s\n", "size", "count", "type",
-              "redop", "root", "backend", "time", "algbw", "busbw", "#wrong", "probe", "vs");
-  std::printf("#%11s %12s %8s %6s %5s  %-8s %10s %8s %8s %6s %7s %7s\n", "(B)", "(elements)", "",
-              "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(%)", "first");
+  std::printf("#%11s %12s %8s %6s %5s  %-8s %10s %8s %8s %6s %10s %7s %7s\n", "size", "count",
+              "type", "redop", "root", "backend", "time", "algbw", "busbw", "#wrong", "p99",
+              "probe", "vs");
+  std::printf("#%11s %12s %8s %6s %5s  %-8s %10s %8s %8s %6s %10s %7s %7s\n", "(B)", "(elements)",
+              "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(%)", "first");
 }
 
 void print(const Figure& figure, const Options& options) {
   const std::string probe =
       figure.probe_seconds ? fixed(*figure.probe_seconds / figure.seconds * 100, 0) : "-";
-  std::printf("%12zu %12zu %8s %6s %5d  %-8s %10s %8s %8s %6s %7s %7s\n", figure.bytes,
+  std::printf("%12zu %12zu %8s %6s %5d  %-8s %10s %8s %8s %6s %10s %7s %7s\n", figure.bytes,
               figure.count, type_name(options.type).c_str(), figure.op.c_str(), figure.root,
               figure.backend.c_str(), microseconds(figure.seconds).c_str(),
               fixed(figure.algorithm_bandwidth() / kGiga, 2).c_str(),
               fixed(figure.bus_bandwidth() / kGiga, 2).c_str(), wrong_text(figure).c_str(),
-              probe.c_str(), fixed(figure.to_first, 2).c_str());
+              figure.p99_seconds ? microseconds(*figure.p99_seconds).c_str() : "-", probe.c_str(),
+              fixed(figure.to_first, 2).c_str());
   std::fflush(stdout);
 }
 
@@ -72,7 +80,7 @@ void write_csv(const std::string& path, const Options& options, int ranks,
                const std::vector<Figure>& figures) {
   std::string text =
       "collective,backend,ranks,bytes,count,type,redop,root,time_us,algbw_gb_s,busbw_gb_s,wrong,"
-      "probe_us,vs_first\n";
+      "probe_us,vs_first,p99_us\n";
   for (const auto& figure : figures) {
     text += figure.collective + "," + figure.backend + "," + std::to_string(ranks) + "," +
             std::to_string(figure.bytes) + "," + std::to_string(figure.count) + "," +
@@ -82,7 +90,8 @@ void write_csv(const std::string& path, const Options& options, int ranks,
             fixed(figure.bus_bandwidth() / kGiga, 6) + "," +
             (figure.wrong ? std::to_string(*figure.wrong) : "") + "," +
             (figure.probe_seconds ? fixed(*figure.probe_seconds * kMicro, 3) : "") + "," +
-            fixed(figure.to_first, 4) + "\n";
+            fixed(figure.to_first, 4) + "," +
+            (figure.p99_seconds ? fixed(*figure.p99_seconds * kMicro, 3) : "") + "\n";
   }
   write(path, text);
 }
@@ -106,6 +115,7 @@ void write_json(const std::string& path, const Options& options, int ranks,
                           {"algbw_gb_s", figure.algorithm_bandwidth() / kGiga},
                           {"busbw_gb_s", figure.bus_bandwidth() / kGiga},
                           {"vs_first", figure.to_first}};
+    if (figure.p99_seconds) one["p99_us"] = *figure.p99_seconds * kMicro;
     if (figure.wrong) one["wrong"] = *figure.wrong;
     if (figure.probe_seconds) one["probe_us"] = *figure.probe_seconds * kMicro;
     all["figures"].push_back(std::move(one));

@@ -18,7 +18,8 @@ struct Figure {
   std::size_t count = 0;
   std::string op;
   int root = -1;
-  double seconds = 0;  ///< of a call, median of the rounds
+  double seconds = 0;                 ///< of a call, median of the rounds
+  std::optional<double> p99_seconds;  ///< of single calls
   double bus_factor = 1;
   std::optional<std::size_t> wrong;     ///< elements, over all ranks
   std::optional<double> probe_seconds;  ///< what memory alone needs for the same
@@ -29,6 +30,8 @@ struct Figure {
 };
 
 double median(std::vector<double> values);
+/// The value that `share` of all are below.
+double quantile(std::vector<double> values, double share);
 
 /// To standard output.
 void print_header(const Options& options, int ranks);

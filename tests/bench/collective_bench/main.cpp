@@ -102,15 +102,17 @@ class Bench {
     for (std::size_t i = 0; i < cases.size(); ++i)
       figures.push_back(describe(collective, cases[i], groups_[i]));
     std::vector<std::vector<double>> seconds(cases.size());
+    std::vector<std::vector<double>> calls(cases.size());
     std::vector<double> probe_seconds;
     Probe probe(cases.front().bytes(), env_.world_size);
     for (int round = 0; round < options_.rounds; ++round) {
       probe_seconds.push_back(time_probe(probe));
       for (std::size_t i = 0; i < cases.size(); ++i)
-        seconds[i].push_back(time_case(cases[i], groups_[i]));
+        seconds[i].push_back(time_case(cases[i], groups_[i], calls[i]));
     }
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      figures[i].seconds = median(seconds[i]);
+      figures[i].seconds = median(options_.latencies ? calls[i] : seconds[i]);
+      if (options_.latencies) figures[i].p99_seconds = quantile(calls[i], 0.99);
       figures[i].to_first = figures[i].seconds / figures[0].seconds;
       if (collective == "all_reduce") figures[i].probe_seconds = median(probe_seconds);
     }
@@ -134,10 +136,14 @@ class Bench {
     return mean_over_ranks(groups_[0], time_calls(options_.iterations, [&] { probe.call(); }));
   }
 
-  double time_case(Case& one, ProcessGroup& group) {
+  double time_case(Case& one, ProcessGroup& group, std::vector<double>& calls) {
     for (int i = 0; i < options_.warmup_iterations; ++i) one.call();
     group.barrier().wait();
-    return mean_over_ranks(group, time_calls(options_.iterations, [&] { one.call(); }));
+    if (!options_.latencies)
+      return mean_over_ranks(group, time_calls(options_.iterations, [&] { one.call(); }));
+    for (int i = 0; i < options_.iterations; ++i)
+      calls.push_back(time_calls(1, [&] { one.call(); }));
+    return 0;
   }
 
   const Options& options_;

@@ -76,6 +76,8 @@ std::variant<Options, int> parse(int argc, char** argv) {
   app.add_option("-r,--root", options.root, "of collectives that have one")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--vs", options.backends, "backends, separated by commas")->delimiter(',');
+  app.add_flag("--latencies", options.latencies,
+               "time each call alone, on rank 0, and show the slowest of 100 as well");
   app.add_flag("--own_memory", options.own_memory,
                "buffers from the heap, not from the group's own memory");
   app.add_option("--csv", options.csv, "file for the figures");

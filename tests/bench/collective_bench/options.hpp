@@ -21,6 +21,7 @@ struct Options {
   int warmup_iterations = 1;
   int rounds = 5;
   bool check = true;
+  bool latencies = false;   ///< each call is timed alone
   bool own_memory = false;  ///< buffers of the caller's in place of the group's
   ReduceOp op = ReduceOp::sum;
   DataType type = DataType::float32;
