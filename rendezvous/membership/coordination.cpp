@@ -2,26 +2,13 @@
 
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/membership/bounds.hpp"
+#include "rendezvous/membership/earliest.hpp"
 #include "rendezvous/membership/node_order.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace ddprun::membership {
-
-namespace {
-
-/// The earliest of those that are set.
-std::optional<Time> earliest(std::initializer_list<std::optional<Time>> times) {
-  std::optional<Time> first;
-  for (const auto& time : times) {
-    if (time && (!first || *time < *first)) first = time;
-  }
-  return first;
-}
-
-}  // namespace
 
 Coordination::Coordination(Settings settings, Time now)
     : settings_(std::move(settings)),
@@ -93,10 +80,9 @@ std::optional<Time> Coordination::next_wake() const {
 std::string Coordination::objection(const Join& join) const {
   if (const auto text = objection_to(join, settings_); !text.empty()) return text;
   for (const auto& [id, member] : members_) {
-    if (join.node_rank >= 0 && member.join.node_rank == join.node_rank) {
-      return "--node_rank=" + std::to_string(join.node_rank) + " is that of " + member.join.name +
-             " already";
-    }
+    if (join.node_rank < 0 || member.join.node_rank != join.node_rank) continue;
+    return "--node_rank=" + std::to_string(join.node_rank) + " is that of " + member.join.name +
+           " already";
   }
   if (phase_ == Phase::finished) return "the run has ended: " + verdict_->reason;
   return {};
@@ -104,6 +90,7 @@ std::string Coordination::objection(const Join& join) const {
 
 void Coordination::hear(NodeId id, const Join& join) {
   if (members_.contains(id)) return;  // a connection joins once
+  lose_former(join);
   if (const auto reason = objection(join); !reason.empty()) {
     tell(id, Refused{reason, config_to_show(join, settings_)});
     actions_.emplace_back(HangUp{id});
@@ -126,6 +113,19 @@ void Coordination::hear(NodeId id, const Join& join) {
                      " of at most " + std::to_string(settings_.nodes_max) +
                      "; this one waits to take the place of another"});
   }
+}
+
+/// A node that has lost its connection comes back when its workers have ended, and may be here
+/// before the news of that.
+void Coordination::lose_former(const Join& join) {
+  const auto former = std::find_if(members_.begin(), members_.end(), [&](const auto& entry) {
+    const Join& other = entry.second.join;
+    return join.last_round >= 0 && join.node_rank >= 0 && other.node_rank == join.node_rank &&
+           other.name == join.name;
+  });
+  if (former == members_.end()) return;
+  actions_.emplace_back(HangUp{former->first});
+  lose(former->first, "it has come back over another connection");
 }
 
 void Coordination::hear(NodeId id, const Heartbeat& heartbeat) {

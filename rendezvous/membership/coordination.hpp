@@ -113,6 +113,7 @@ class Coordination {
   void hear(NodeId id, const WorkersEnded& ended);
   void hear(NodeId id, const Leave& leave);
   void lose(NodeId id, const std::string& reason);
+  void lose_former(const Join& join);
   void let_go(const HostLeaves& leaves);
   void check_time();
 
