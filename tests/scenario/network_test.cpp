@@ -3,6 +3,7 @@
 #include "tests/support/network.hpp"
 
 #include "tests/support/cluster.hpp"
+#include "tests/support/skip.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -92,7 +93,7 @@ class Nodes {
 };
 
 bool is_permitted(const Nodes& nodes) {
-  if (!nodes.network.is_there()) MESSAGE("skipped: network namespaces are not permitted here");
+  if (!nodes.network.is_there()) skip("network namespaces are not permitted here");
   return nodes.network.is_there();
 }
 
@@ -128,7 +129,7 @@ TEST_SUITE("network") {
     const auto worker = nodes.worker(1);
 
     if (!nodes.network.deafen(2)) {
-      MESSAGE("skipped: there is no nft (package nftables)");
+      skip("there is no nft (package nftables)");
       return nodes.check_end({1, 2});
     }
     REQUIRE(nodes.are_together({1}, 1));

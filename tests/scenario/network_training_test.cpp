@@ -4,6 +4,7 @@
 #include "tests/support/cluster.hpp"
 #include "tests/support/json_lines.hpp"
 #include "tests/support/network.hpp"
+#include "tests/support/skip.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -147,8 +148,7 @@ TEST_SUITE("network training") {
     const TemporaryFolder disturbed;
     Machines machines(disturbed);
     if (!machines.network.is_there()) {
-      MESSAGE("skipped: network namespaces are not permitted here");
-      return;
+      return skip("network namespaces are not permitted here");
     }
     auto& host = machines.start(1);
     auto& second = machines.start(2);

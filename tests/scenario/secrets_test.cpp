@@ -1,5 +1,6 @@
 // Runs of several nodes with a secret, with another one and with none.
 #include "tests/support/cluster.hpp"
+#include "tests/support/skip.hpp"
 
 #include <doctest/doctest.h>
 
@@ -19,6 +20,7 @@ using ddprun::test::make_secret;
 using ddprun::test::Program;
 using ddprun::test::read_file;
 using ddprun::test::run_program;
+using ddprun::test::skip;
 using ddprun::test::TemporaryFolder;
 using ddprun::test::write_file;
 
@@ -255,8 +257,7 @@ TEST_SUITE("secrets") {
       "an open run that listens on all addresses of its host warns of it, one with a secret need "
       "not") {
     if (run_program({"unshare", "-m", "true"}).exit_code != 0) {
-      MESSAGE("skipped: mount namespaces are not permitted here");
-      return;
+      return skip("mount namespaces are not permitted here");
     }
     const TemporaryFolder folder;
     // A name that means the loopback address here, as Debian's own name of a machine does.
