@@ -227,7 +227,9 @@ std::string describe(const SshPlan& plan) {
   }
   if (!plan.task.agent.secret.empty()) text += "a secret of this run's own, over ssh\n";
   text += "in: " + plan.task.folder + "\nwith: " + join(arguments, " ") + "\n";
-  for (const auto& variable : plan.task.variables) text += "variable: " + variable + "\n";
+  // Not their values: people forward tokens, and plans are kept in logs.
+  for (const auto& variable : plan.task.variables)
+    text += "variable: " + variable.substr(0, variable.find('=')) + "\n";
   return printable(text);
 }
 
