@@ -99,6 +99,10 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   void say(NodeId id, const CoordinatorMessage& message) {
     const auto session = sessions_.find(id);
     if (session == sessions_.end()) return;
+    if (const auto* refused = std::get_if<Refused>(&message)) {
+      warn(counts_.refused,
+           "refused " + session->second->channel.peer_address() + ": " + refused->reason);
+    }
     session->second->dialogue.say(message);
     session->second->send();
   }

@@ -28,16 +28,19 @@ asio::awaitable<std::vector<std::string>> find_endpoint(asio::any_io_executor ex
                                                         Deadline deadline) {
   asio::steady_timer pause(executor);
   bool has_told = false;
+  std::string problem = "cannot look up " + endpoint.host;
   while (true) {
     const auto found = co_await addresses_of(endpoint.host, deadline);
     if (!found.addresses.empty()) co_return found.addresses;
+    // A look-up that is cut off by the deadline has no problem of its own.
+    if (!found.problem.empty()) problem = found.problem;
     if (deadline.passed()) {
-      throw Error(Errc::network, "rendezvous at " + to_string(endpoint) + ": " + found.problem +
-                                     " " + deadline.describe());
+      throw Error(Errc::network, "rendezvous at " + to_string(endpoint) + ": " + problem + ", " +
+                                     deadline.describe());
     }
     if (!std::exchange(has_told, true)) {
       write_log(log, LogLevel::warn,
-                "rendezvous at " + to_string(endpoint) + ": " + found.problem + "; trying again");
+                "rendezvous at " + to_string(endpoint) + ": " + problem + "; trying again");
     }
     pause.expires_after(kLookupPause);
     co_await pause.async_wait(kAwait);
@@ -72,7 +75,9 @@ class FixedHost : public Host {
     seat_ = std::make_unique<Seat>(executor_, StoreEndpoint{address, choice.endpoint.port},
                                    choice.secret, choice.settings.store_port, log);
     seat_->begin(choice.settings, Office{});
-    note_ = "this node hosts the rendezvous and the store at " + to_string(choice.endpoint);
+    // With a secret the workers' store is elsewhere, and told of with the round.
+    note_ = std::string("this node hosts the rendezvous ") +
+            (choice.secret == nullptr ? "and the store " : "") + "at " + to_string(choice.endpoint);
     if (address == "0.0.0.0") {
       note_ += ", listening on all of its addresses";
       if (choice.secret == nullptr) warn_of_openness(choice.endpoint, log);

@@ -11,6 +11,7 @@ namespace {
 // Agents may start in any order, so the first attempts often fail; a small job should not notice.
 constexpr auto kFirstPause = std::chrono::milliseconds(50);
 constexpr auto kLongestPause = std::chrono::milliseconds(1000);
+constexpr auto kQuietStart = std::chrono::milliseconds(1000);
 
 /// The part of a lease by which the node ends it early: time to kill its workers.
 constexpr int kMarginOfLease = 6;
@@ -33,7 +34,9 @@ NodePart::NodePart(Join join, const Settings& settings, Time now)
       now_(now),
       give_up_(now + settings.join_timeout),
       give_up_after_(settings.join_timeout),
-      pause_(kFirstPause) {}
+      pause_(kFirstPause),
+      next_announcement_(now + kQuietStart),
+      announcement_pause_(settings.waiting_notice) {}
 
 std::vector<NodeAction> NodePart::start(Time now) {
   now_ = now;
@@ -78,7 +81,13 @@ void NodePart::take(const ConnectionLost& lost) {
 }
 
 void NodePart::take(const TurnedAway& turned_away) {
-  if (link_ == Link::connecting) end(turned_away.verdict);
+  if (link_ != Link::connecting) return;
+  if (join_.last_round < 0 && turned_away.verdict.result == Verdict::Result::succeeded) {
+    actions_.emplace_back(Announce{"the run \"" + join_.run_id +
+                                   "\" has succeeded already, without this node; another one "
+                                   "needs another --rdzv_id, or some patience"});
+  }
+  end(turned_away.verdict);
 }
 
 /// Whoever had workers in a round must see that nothing of them is left before it can come back.
@@ -110,6 +119,12 @@ void NodePart::try_again() {
     return end({.result = Verdict::Result::no_quorum,
                 .rounds = join_.last_round + 1,
                 .reason = last_problem_ + "; gave up after " + seconds_text(give_up_after_)});
+  }
+  if (now_ >= next_announcement_) {
+    next_announcement_ = now_ + announcement_pause_;
+    actions_.emplace_back(
+        Announce{last_problem_ + "; trying again for " +
+                 seconds_text(std::chrono::ceil<std::chrono::seconds>(give_up_ - now_))});
   }
   link_ = Link::connecting;
   actions_.emplace_back(Connect{std::min(now_ + pause_, give_up_)});

@@ -142,6 +142,8 @@ class NodePart {
   std::chrono::milliseconds give_up_after_;
   std::chrono::milliseconds pause_;  ///< before the next attempt to connect
   std::string last_problem_;         ///< of connecting
+  Time next_announcement_;           ///< of it
+  std::chrono::milliseconds announcement_pause_;
 
   Link link_ = Link::none;
   Time answer_end_;  ///< while joining

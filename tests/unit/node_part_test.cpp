@@ -67,6 +67,32 @@ TEST_SUITE("node part") {
     CHECK(of<EndRun>(actions)[0].verdict.reason == "connection refused; gave up after 10 s");
   }
 
+  TEST_CASE("what keeps a node from connecting is told after a second, then each 30 s") {
+    Settings settings;
+    settings.join_timeout = 100s;
+    NodePart part(Join{}, settings, at(0));
+    part.start(at(0));
+    std::vector<int> told;
+    for (int now = 0; now < 100'000; now += 100) {
+      const auto actions = part.apply(ConnectionLost{"refused"}, at(now));
+      if (!of<Announce>(actions).empty()) told.push_back(now);
+      if (now == 1000) {
+        REQUIRE(of<Announce>(actions).size() == 1);
+        CHECK(of<Announce>(actions)[0].text == "refused; trying again for 99 s");
+      }
+    }
+    CHECK(told == std::vector{1000, 31'000, 61'000, 91'000});
+  }
+
+  TEST_CASE("a run that has succeeded without the node is told of") {
+    NodePart part(Join{.run_id = "r"}, Settings{}, at(0));
+    part.start(at(0));
+    const auto actions = part.apply(TurnedAway{Verdict{}}, at(100));
+    REQUIRE(of<Announce>(actions).size() == 1);
+    CHECK(of<Announce>(actions)[0].text.rfind("the run \"r\" has succeeded already", 0) == 0);
+    CHECK(of<EndRun>(actions).size() == 1);
+  }
+
   TEST_CASE("the node speaks six times in a lease") {
     auto part = joined();
     CHECK(part.next_wake() == at(510));
