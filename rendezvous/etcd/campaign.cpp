@@ -117,6 +117,9 @@ asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSet
   if (const auto* problem = std::get_if<Problem>(&record)) {
     co_return CampaignResult{.problem = problem->text};
   }
+  if (!std::get<HeldLease>(office).is_held(now())) {
+    co_return CampaignResult{.problem = "etcd took longer to elect this node than its lease lasts"};
+  }
   const TermFacts facts{.keys = keys,
                         .node = candidate.node,
                         .created = sight.holder->created,

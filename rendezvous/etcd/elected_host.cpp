@@ -162,7 +162,7 @@ class Election : public std::enable_shared_from_this<Election> {
     if (!result.term) co_return result.problem;
     note_ = result.note;
     term_ = std::move(result.term);
-    if (is_leaving_) term_->coordinator().resign(resignation());
+    if (is_leaving_ && !term_->has_ended()) term_->coordinator().resign(resignation());
     co_return std::string();
   }
 

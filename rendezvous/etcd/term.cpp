@@ -57,6 +57,7 @@ void Term::begin(membership::Settings settings, std::optional<membership::RunRec
     return keep_record(weak.lock(), std::move(kept));
   };
   seat_->begin(std::move(settings), std::move(office));
+  // These run at once until they wait, and may find the office lost already.
   asio::co_spawn(client_->executor(), keep_leases(shared_from_this()), resign_on_failure());
   asio::co_spawn(client_->executor(), watch_coordinator(shared_from_this()), resign_on_failure());
 }
@@ -73,6 +74,7 @@ std::function<void(std::exception_ptr)> Term::resign_on_failure() {
 }
 
 asio::awaitable<void> Term::watch_coordinator(std::shared_ptr<Term> self) {
+  if (self->has_ended_) co_return;
   auto over = self->seat_->coordinator().wait_until_over();
   co_await std::move(over);
   if (self->has_ended_) co_return;

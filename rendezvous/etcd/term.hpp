@@ -31,13 +31,15 @@ class Term : public std::enable_shared_from_this<Term> {
   Term(std::shared_ptr<Client> client, TermFacts facts, std::unique_ptr<membership::Seat> seat,
        Log log);
 
-  /// Begins to coordinate, going on from the record if there is one, and to renew the leases.
+  /// Begins to coordinate, going on from the record if there is one, and to renew the leases. The
+  /// term may have ended when this returns.
   void begin(membership::Settings settings, std::optional<membership::RunRecord> record);
 
   /// Closes all connections and stops renewing; the leases end by themselves. May be called twice.
   void end();
   bool has_ended() const { return has_ended_; }
 
+  /// Until the term has ended.
   membership::Coordinator& coordinator() { return seat_->coordinator(); }
 
   /// Gives the office back before its time, for another to be elected at once. What was written
