@@ -2,6 +2,7 @@
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
@@ -134,21 +135,28 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
     transaction.puts.push_back(
         {facts.keys.verdict(), verdict_text(*kept.verdict), facts.record.id()});
   }
+  // The office as it is now: while renewals succeed and only this does not, its end moves on.
+  const auto limit = facts.office.end() - kTellingTime;
+  std::string problem = "its lease is about to end";
   asio::steady_timer retry(self->client_->executor());
-  while (!self->has_ended_ && now() < facts.office.end() - kTellingTime) {
-    auto committing =
-        self->client_->commit(transaction, deadline_at(facts.office.end() - kTellingTime));
+  while (!self->has_ended_ && now() < limit) {
+    auto committing = self->client_->commit(transaction, deadline_at(limit));
     const auto answer = co_await std::move(committing);
     if (const auto* done = std::get_if<TransactionAnswer>(&answer)) {
       if (!done->has_succeeded) self->lose_office("another node has been elected");
       co_return done->has_succeeded;
     }
-    self->problem_ = std::get<Problem>(answer).text;
+    problem = std::get<Problem>(answer).text;
     retry.expires_after(kRetryPause);
     co_await retry.async_wait(kAwait);
   }
   // Nobody else can have been elected yet, and the nodes that are here should hear of the end.
-  co_return !self->has_ended_ && kept.verdict.has_value();
+  if (kept.verdict) co_return !self->has_ended_;
+  // Without its record there is nothing that it may do. Not at once: the coordinator that asks may
+  // be in the middle of its own beginning.
+  co_await asio::post(self->client_->executor(), kAwait);
+  self->lose_office("the run's record cannot be written: " + problem);
+  co_return false;
 }
 
 asio::awaitable<void> Term::give_back(std::shared_ptr<Term> self, bool is_abandoned) {

@@ -1,5 +1,6 @@
-// A term without an etcd: the port is closed, so no lease is renewed and nothing is written down.
+// A term whose etcd renews leases and refuses all else.
 #include "rendezvous/etcd/term.hpp"
+#include "tests/support/scripted_etcd.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -16,9 +17,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Nobody listens at a port that only root may take.
-const StoreEndpoint kNoEtcd{"127.0.0.1", 1};
-
 struct Begun {
   /// A node that was granted its leases this long ago.
   explicit Begun(std::chrono::milliseconds since) {
@@ -31,24 +29,41 @@ struct Begun {
                           .record = HeldLease({.id = 8, .time = 60s}, sent)};
     auto seat = std::make_unique<membership::Seat>(context.get_executor(),
                                                    StoreEndpoint{"127.0.0.1", 0}, nullptr, 0, log);
-    const auto client = std::make_shared<Client>(context.get_executor(), std::vector{kNoEtcd});
+    const auto client =
+        std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
     term = std::make_shared<Term>(client, facts, std::move(seat), log);
     boost::asio::post(context, [this] { term->begin({.run_id = "run"}, std::nullopt); });
   }
 
+  void run_until_ended() {
+    while (!term->has_ended() && context.run_one_for(20s) > 0) {
+    }
+    etcd.close();
+    context.run();
+  }
+
   std::string said;
   boost::asio::io_context context;
+  test::ScriptedEtcd etcd{context, {{"/v3/lease/keepalive", R"({"result": {"TTL": "2"}})"}}};
   std::shared_ptr<Term> term;
 };
 
 }  // namespace
 
-TEST_SUITE("a term without etcd") {
+TEST_SUITE("a term whose etcd has no room") {
   TEST_CASE("ends as it begins if its lease has ended before") {
     Begun begun(10s);
-    begun.context.run_one();
+    begun.run_until_ended();
     CHECK(begun.term->has_ended());
     CHECK(begun.said.find("no longer hosts the rendezvous") != std::string::npos);
-    begun.context.run();
+  }
+
+  TEST_CASE("ends while its lease is renewed if its record cannot be written") {
+    Begun begun(0s);
+    begun.run_until_ended();
+    CHECK(begun.term->has_ended());
+    CHECK(begun.etcd.count("/v3/lease/keepalive") > 0);
+    CHECK(begun.said.find("the run's record cannot be written") != std::string::npos);
+    CHECK(begun.said.find("no room") != std::string::npos);
   }
 }
