@@ -19,6 +19,9 @@ namespace {
 /// For one request; a campaign that fails is followed by another.
 constexpr auto kRequestTimeout = std::chrono::seconds(5);
 
+/// What is not revoked by then ends by itself.
+constexpr auto kRevocationTimeout = std::chrono::seconds(1);
+
 Deadline request_deadline() {
   return Deadline::after(kRequestTimeout);
 }
@@ -94,6 +97,36 @@ asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys key
   co_return read_sight(std::get<TransactionAnswer>(answer), keys);
 }
 
+/// From the vote to the term's beginning.
+asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, RunKeys keys,
+                                             Candidate candidate, Listening listening,
+                                             HeldLease office, Log log) {
+  auto standing = stand(client, keys, holder_text(candidate.node, listening.endpoint), office.id());
+  const auto outcome = co_await std::move(standing);
+  if (const auto* problem = std::get_if<Problem>(&outcome)) {
+    co_return CampaignResult{.problem = problem->text};
+  }
+  const auto& sight = std::get<Sight>(outcome);
+  if (!sight.holder || sight.holder->lease != office.id()) co_return CampaignResult{};
+  const auto record = co_await hold_lease(client, memory_of(candidate.settings));
+  if (const auto* problem = std::get_if<Problem>(&record)) {
+    co_return CampaignResult{.problem = problem->text};
+  }
+  if (!office.is_held(now())) {
+    co_return CampaignResult{.problem = "etcd took longer to elect this node than its lease lasts"};
+  }
+  const TermFacts facts{.keys = keys,
+                        .node = candidate.node,
+                        .created = sight.holder->created,
+                        .office = office,
+                        .record = std::get<HeldLease>(record)};
+  CampaignResult result;
+  result.term = std::make_shared<Term>(client, facts, std::move(listening.seat), log);
+  result.term->begin(std::move(candidate.settings), sight.record);
+  result.note = "this node hosts the rendezvous and the store at " + to_string(listening.endpoint);
+  co_return result;
+}
+
 }  // namespace
 
 asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSettings etcd,
@@ -105,30 +138,15 @@ asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSet
   if (const auto* problem = std::get_if<Problem>(&office)) {
     co_return CampaignResult{.problem = problem->text};
   }
-  const auto office_id = std::get<HeldLease>(office).id();
-  auto standing = stand(client, keys, holder_text(candidate.node, listening.endpoint), office_id);
-  const auto outcome = co_await std::move(standing);
-  if (const auto* problem = std::get_if<Problem>(&outcome)) {
-    co_return CampaignResult{.problem = problem->text};
+  const auto lease = std::get<HeldLease>(office);
+  auto entering =
+      enter_office(client, keys, std::move(candidate), std::move(listening), lease, log);
+  auto result = co_await std::move(entering);
+  if (!result.problem.empty()) {
+    // Even without an answer this node may have been elected, and nobody else is until it is not.
+    auto revoking = client->revoke(lease.id(), Deadline::after(kRevocationTimeout));
+    co_await std::move(revoking);
   }
-  const auto& sight = std::get<Sight>(outcome);
-  if (!sight.holder || sight.holder->lease != office_id) co_return CampaignResult{};
-  const auto record = co_await hold_lease(client, memory_of(candidate.settings));
-  if (const auto* problem = std::get_if<Problem>(&record)) {
-    co_return CampaignResult{.problem = problem->text};
-  }
-  if (!std::get<HeldLease>(office).is_held(now())) {
-    co_return CampaignResult{.problem = "etcd took longer to elect this node than its lease lasts"};
-  }
-  const TermFacts facts{.keys = keys,
-                        .node = candidate.node,
-                        .created = sight.holder->created,
-                        .office = std::get<HeldLease>(office),
-                        .record = std::get<HeldLease>(record)};
-  CampaignResult result;
-  result.term = std::make_shared<Term>(client, facts, std::move(listening.seat), log);
-  result.term->begin(std::move(candidate.settings), sight.record);
-  result.note = "this node hosts the rendezvous and the store at " + to_string(listening.endpoint);
   co_return result;
 }
 
