@@ -55,10 +55,8 @@ class Election : public std::enable_shared_from_this<Election> {
         search_end_(client_->executor(), Time::max()) {}
 
   static asio::awaitable<Found> find(std::shared_ptr<Election> self, Time not_before) {
-    self->is_searching_ = true;
+    const Searching searching(*self);
     Found found = co_await self->search(not_before);
-    self->is_searching_ = false;
-    self->search_end_.cancel();
     co_return found;
   }
 
@@ -97,6 +95,21 @@ class Election : public std::enable_shared_from_this<Election> {
   }
 
  private:
+  /// Whoever waits for the end of a search hears of it however that comes.
+  class Searching {
+   public:
+    explicit Searching(Election& election) : election_(election) { election_.is_searching_ = true; }
+    Searching(const Searching&) = delete;
+    Searching& operator=(const Searching&) = delete;
+    ~Searching() {
+      election_.is_searching_ = false;
+      election_.search_end_.cancel();
+    }
+
+   private:
+    Election& election_;
+  };
+
   asio::awaitable<Found> search(Time not_before) {
     while (!is_leaving_) {
       auto looking = client_->commit(Transaction{.read = keys_.all()}, request_deadline());
