@@ -33,8 +33,9 @@ Settings settings_of(const RunRecord& record, const std::string& run_id) {
 }
 
 Succession::Succession(const RunRecord& record, Time leases_end) : leases_end_(leases_end) {
+  const bool is_host_known = std::count(record.nodes.begin(), record.nodes.end(), record.host) == 1;
   for (const auto& name : record.nodes) {
-    places_.push_back({.name = name, .may_have_workers = name != record.host});
+    places_.push_back({.name = name, .may_have_workers = !is_host_known || name != record.host});
   }
 }
 

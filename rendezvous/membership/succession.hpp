@@ -43,7 +43,8 @@ Settings settings_of(const RunRecord& record, const std::string& run_id);
 /// The nodes of a round that another coordinator formed. Those that come again have seen to it that
 /// nothing is left of their workers. The others may be cut off, and have workers until their lease
 /// has ended, which was renewed by the last coordinator while it was one. Its own node is not
-/// waited for: that one stops its workers before it loses its office.
+/// waited for, unless another has the same name: that one stops its workers before it loses its
+/// office.
 class Succession {
  public:
   Succession() = default;  ///< there was nobody before

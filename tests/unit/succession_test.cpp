@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 using namespace ddprun::membership;
 using ddprun::test::Talk;
@@ -85,6 +86,21 @@ TEST_SUITE("succession") {
     CHECK_FALSE(succession.not_before(Talk::at(0)));
     CHECK(succession.claim("n") == -1);
     CHECK(Succession().claim("n") == -1);
+  }
+
+  TEST_CASE("the last host is not waited for, but whoever might be another of its name is") {
+    struct Row {
+      std::vector<std::string> nodes;
+      std::string host;
+      bool is_waited_for;
+    };
+    const Row rows[] = {
+        {{"a"}, "a", false}, {{"a", "b"}, "a", true}, {{"n", "n"}, "n", true}, {{"b"}, "a", true}};
+    for (const auto& row : rows) {
+      const RunRecord record{.round = 0, .nodes = row.nodes, .host = row.host};
+      const Succession succession(record, Talk::at(1000));
+      CHECK(succession.not_before(Talk::at(0)).has_value() == row.is_waited_for);
+    }
   }
 
   TEST_CASE("restarts that may still count are handed on by their age") {
