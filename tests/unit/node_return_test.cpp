@@ -35,9 +35,10 @@ TEST_SUITE("node return") {
     talk.say(1, join, 0);
     talk.say(2, join, 100);
     CHECK(talk.told<Refused>(2).size() == 1);
-    join.name = "b";
-    join.last_round = 0;
-    talk.say(3, join, 200);
+    Join other = talk.join_of("b");
+    other.node_rank = 0;
+    other.last_round = 0;
+    talk.say(3, other, 200);
     CHECK(talk.told<Refused>(3).size() == 1);
   }
 }
