@@ -4,6 +4,7 @@
 // them.
 #include "worker_runtime/backends/gloo/gloo_messages.hpp"
 #include "worker_runtime/backends/gloo/gloo_store.hpp"
+#include "worker_runtime/backends/gloo/no_pipe_signal.hpp"
 #include "worker_runtime/backends/module/module_entry.hpp"
 #include "worker_runtime/collectives/divide.hpp"
 #include "worker_runtime/collectives/reduce_kernels.hpp"
@@ -88,6 +89,7 @@ class GlooBackend : public Backend {
         endpoint_{.host = member.store_host, .port = member.store_port} {}
 
   void enter(Deadline deadline) override {
+    const NoPipeSignal spared;
     if (size_ == 1) {
       gloo::rendezvous::HashStore nobody_else;
       return connect(nobody_else, "127.0.0.1", deadline);
@@ -99,6 +101,7 @@ class GlooBackend : public Backend {
   }
 
   void leave() noexcept override {
+    const NoPipeSignal spared;
     try {
       if (messages_) messages_->flush(Deadline::after(kFarewell));
     } catch (const std::exception&) {
@@ -107,6 +110,7 @@ class GlooBackend : public Backend {
   }
 
   void run(const Operation& operation, Deadline deadline) override {
+    const NoPipeSignal spared;
     try {
       carry_out(operation, deadline);
     } catch (const gloo::Exception& error) {
@@ -121,6 +125,7 @@ class GlooBackend : public Backend {
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
 
   void abort(const std::string& reason) noexcept override {
+    const NoPipeSignal spared;
     const std::lock_guard lock(mutex_);
     if (abort_reason_.empty()) abort_reason_ = reason;
     if (context_) context_->closeConnections();
