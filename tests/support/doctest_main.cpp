@@ -57,6 +57,9 @@ int main(int argc, char** argv) {
     if (!open_before.contains(descriptor)) result |= complain("descriptor " + descriptor);
   }
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    // The thread sanitizer makes one as a program starts and removes it at once; a guardian that is
+    // told to end in that moment cannot.
+    if (entry.path().filename().string().rfind("tsan.rodata.", 0) == 0) continue;
     result |= complain("file " + entry.path().string());
   }
   fs::remove_all(folder);
