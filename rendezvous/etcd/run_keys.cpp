@@ -39,13 +39,21 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-/// Reads members of one object, and remembers whether all were as they should be.
+/// A discarded value, which is no object, for what is no JSON.
+Json parse(const std::string& text) {
+  return Json::parse(text, nullptr, false);
+}
+
+/// Reads members of one object, and remembers whether all were as they should be. The object is
+/// not copied: that goes down as deep as the values in it are nested, whoever wrote them.
 class Reader {
  public:
-  explicit Reader(const std::string& text) : json_(Json::parse(text, nullptr, false)) {
-    is_good_ = json_.is_object() && integer("version", 0, kVersion) == kVersion;
+  explicit Reader(const Json& json) : json_(json), is_good_(json.is_object()) {}
+  Reader(const Json&&) = delete;
+
+  void check_version() {
+    if (integer("version", 0, kVersion) != kVersion) is_good_ = false;
   }
-  explicit Reader(Json json) : json_(std::move(json)), is_good_(json_.is_object()) {}
 
   bool is_good() const { return is_good_; }
 
@@ -73,12 +81,12 @@ class Reader {
     return value != nullptr && value->is_string() ? value->get<std::string>() : fail(std::string());
   }
 
-  std::vector<Json> list(const char* name) {
+  const Json& list(const char* name) {
+    static const Json none = Json::array();
     const Json* value = find(name);
-    if (value == nullptr || !value->is_array() || value->size() > kListMax) {
-      return fail(std::vector<Json>());
-    }
-    return value->get<std::vector<Json>>();
+    if (value != nullptr && value->is_array() && value->size() <= kListMax) return *value;
+    is_good_ = false;
+    return none;
   }
 
   template <typename T>
@@ -94,14 +102,16 @@ class Reader {
     return found == json_.end() ? nullptr : &*found;
   }
 
-  Json json_;
-  bool is_good_ = true;
+  const Json& json_;
+  bool is_good_;
 };
 
 constexpr int kMany = membership::kRoundMax;
 
 std::optional<Holder> read_holder(const KeyValue& key) {
-  Reader reader(key.value);
+  const auto json = parse(key.value);
+  Reader reader(json);
+  reader.check_version();
   Holder holder{.node = reader.text("node"), .created = key.created, .lease = key.lease};
   holder.endpoint.host = reader.text("host");
   holder.endpoint.port = static_cast<std::uint16_t>(reader.integer("port", 1, 65'535));
@@ -110,7 +120,9 @@ std::optional<Holder> read_holder(const KeyValue& key) {
 }
 
 std::optional<RunRecord> read_record(const std::string& value) {
-  Reader reader(value);
+  const auto json = parse(value);
+  Reader reader(json);
+  reader.check_version();
   RunRecord record{.round = reader.integer("round", -1, kMany),
                    .rounds_formed = reader.integer("rounds_formed", 0, kMany),
                    .host = reader.text("host"),
@@ -143,7 +155,9 @@ std::optional<Failure> read_failure(const Json& json) {
 }
 
 std::optional<Verdict> read_verdict(const std::string& value) {
-  Reader reader(value);
+  const auto json = parse(value);
+  Reader reader(json);
+  reader.check_version();
   Verdict verdict{.rounds = reader.integer("rounds", 0, kMany),
                   .reason = reader.text("reason"),
                   .signal = reader.integer("signal", 0, membership::kSignalMax)};

@@ -144,6 +144,8 @@ TEST_SUITE("etcd keys") {
       return text.replace(text.find(from), from.size(), to);
     };
     const auto text = record_text(record());
+    const std::string deep(1'000'000, '[');  // as far as an answer of etcd may go
+    const std::string end(deep.size(), ']');
     const std::vector<std::pair<std::string, std::string>> bad = {
         {kKeys.coordinator(), ""},
         {kKeys.coordinator(), "{}"},
@@ -156,6 +158,9 @@ TEST_SUITE("etcd keys") {
         {kKeys.record(), changed(text, "\"round\":4", "\"round\":18446744073709551615")},
         {kKeys.record(), changed(text, "\"nodes\":[", "\"nodes\":[7,")},
         {kKeys.record(), changed(text, "[1234]", "[-1]")},
+        {kKeys.record(), changed(text, "[1234]", deep + end)},
+        {kKeys.verdict(),
+         changed(verdict_text(verdict()), "\"failures\":[", "\"failures\":[" + deep + end + ",")},
         {kKeys.verdict(), R"({"version":1,"result":"sunk"})"},
         {kKeys.verdict(), changed(verdict_text(verdict()), "\"rank\":3", "\"rank\":\"3\"")},
     };
