@@ -62,7 +62,7 @@ asio::awaitable<boost::system::error_code> exchange(tcp::socket& socket, Request
 }
 
 /// Reads what comes of a watch, line by line. True: something has changed.
-asio::awaitable<bool> read_watch(tcp::socket& socket, Request& request) {
+asio::awaitable<bool> await_change(tcp::socket& socket, Request& request) {
   const auto written = co_await http::async_write(socket, request, kAwait);
   if (std::get<0>(written)) co_return false;
   boost::beast::flat_buffer buffer;
@@ -72,14 +72,8 @@ asio::awaitable<bool> read_watch(tcp::socket& socket, Request& request) {
   while (!parser.is_done()) {
     const auto read = co_await http::async_read_some(socket, buffer, parser, kAwait);
     if (std::get<0>(read)) co_return false;
-    const std::string& body = parser.get().body();
-    for (auto end = body.find('\n', taken); end != std::string::npos;
-         end = body.find('\n', taken)) {
-      const auto told = parse_watch(std::string_view(body).substr(taken, end - taken));
-      taken = end + 1;
-      if (std::holds_alternative<Problem>(told)) co_return false;
-      if (std::get<bool>(told)) co_return true;
-    }
+    const auto told = read_watch(parser.get().body(), taken);
+    if (told) co_return *told;
   }
   co_return false;
 }
@@ -167,7 +161,7 @@ asio::awaitable<bool> Client::wait_for_change(Range range, Revision first, Deadl
   if (connected.fd < 0) co_return false;
   tcp::socket socket(executor_, protocol_of(connected.fd), connected.fd);
   auto request = make_request(at, "/v3/watch", watch_request(range, first));
-  auto reading = read_watch(socket, request);
+  auto reading = await_change(socket, request);
   const auto has_changed = co_await with_deadline(std::move(reading), deadline);
   co_return has_changed.value_or(false);
 }

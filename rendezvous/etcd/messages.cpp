@@ -182,6 +182,16 @@ Result<bool> parse_watch(std::string_view line) {
   return has_ended || (events.is_array() && !events.empty());
 }
 
+std::optional<bool> read_watch(std::string_view body, std::size_t& taken) {
+  for (auto end = body.find('\n', taken); end != body.npos; end = body.find('\n', taken)) {
+    const auto told = parse_watch(body.substr(taken, end - taken));
+    taken = end + 1;
+    if (std::holds_alternative<Problem>(told)) return false;
+    if (std::get<bool>(told)) return true;
+  }
+  return std::nullopt;
+}
+
 std::string error_in(unsigned status, std::string_view text) {
   const auto json = parse(text);
   for (const char* name : {"message", "error"}) {

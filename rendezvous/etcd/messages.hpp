@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -92,6 +93,9 @@ Result<std::chrono::seconds> parse_renewal(std::string_view text);
 Result<TransactionAnswer> parse_transaction(std::string_view text);
 /// A line of a watch: whether it tells that a change has come, or that no more will.
 Result<bool> parse_watch(std::string_view line);
+/// What the lines tell that have come of a watch's endless body since the last call, which are
+/// taken: true, something has changed; false, this is no watch; nothing, no change as yet.
+std::optional<bool> read_watch(std::string_view body, std::size_t& taken);
 
 /// What an answer with an HTTP status other than 200 says.
 std::string error_in(unsigned status, std::string_view text);
