@@ -2,22 +2,20 @@
 
 #include "launcher/config/identity.hpp"
 #include "launcher/config/resolve_config.hpp"
+#include "tests/fuzz/promise.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 namespace ddprun::fuzz {
 
 namespace {
 
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
 void check_problems(const UsageProblem& usage) {
-  require(!usage.problems.empty());
-  for (const auto& problem : usage.problems) require(problem.rfind("fuzz:", 0) == 0);
+  require(!usage.problems.empty(), "a refusal has problems");
+  for (const auto& problem : usage.problems) {
+    require(problem.rfind("fuzz:", 0) == 0, "a problem has a place");
+  }
 }
 
 /// Two variables: one with a dollar sign in it, one empty.
@@ -29,10 +27,12 @@ std::optional<std::string> variable(const std::string& name) {
 
 void check_canonical(const JsonValue& root, std::size_t input_bytes) {
   const auto text = canonical_json(root);
-  require(text.size() <= input_bytes);
+  require(text.size() <= input_bytes, "a canonical text is no longer than the input");
   const auto again = parse_json(text);
-  require(again.problems.empty() && canonical_json(again.root) == text);
-  require(first_difference(text, text).empty() && config_hash(text).size() == 16);
+  require(again.problems.empty() && canonical_json(again.root) == text,
+          "a canonical text reads as what it was made of");
+  require(first_difference(text, text).empty() && config_hash(text).size() == 16,
+          "a text does not differ from itself");
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ void check_canonical(const JsonValue& root, std::size_t input_bytes) {
 void run_config(std::span<const std::uint8_t> input) {
   const std::string text(input.begin(), input.end());
   const auto document = parse_json(text);
-  require(document.is_whole || !document.problems.empty());
+  require(document.is_whole || !document.problems.empty(), "what is not whole has problems");
   if (document.problems.empty()) check_canonical(document.root, text.size());
   const auto read = read_config("fuzz", text);
   if (const auto* usage = std::get_if<UsageProblem>(&read)) return check_problems(*usage);
@@ -48,7 +48,8 @@ void run_config(std::span<const std::uint8_t> input) {
   const NodeClues clues{
       .host_names = {"node1"}, .addresses = {"10.0.0.1"}, .environment = variable};
   const auto found = find_node(file, clues);
-  require(found.index() == 0 || !std::get<UsageProblem>(found).problems.empty());
+  require(found.index() == 0 || !std::get<UsageProblem>(found).problems.empty(),
+          "a node that is not found has a reason");
   constexpr std::size_t kNodesTried = 3;
   for (std::size_t i = 0; i < std::clamp<std::size_t>(file.nodes.size(), 1, kNodesTried); ++i) {
     FoundNode node{"node1", std::nullopt, ""};

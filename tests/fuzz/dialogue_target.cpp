@@ -1,10 +1,9 @@
 #include "tests/fuzz/dialogue_target.hpp"
 
+#include "tests/fuzz/promise.hpp"
 #include "tests/support/dialogues.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
@@ -16,12 +15,6 @@ namespace {
 
 using namespace membership;
 using test::Dialogues;
-
-void require(bool holds, const char* promise) {
-  if (holds) return;
-  std::fprintf(stderr, "broken promise: %s\n", promise);
-  std::abort();
-}
 
 const security::Secret& secret() {
   static const security::Secret secret = test::secret_of('s');

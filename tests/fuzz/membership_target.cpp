@@ -3,9 +3,8 @@
 #include "rendezvous/membership/codec.hpp"
 #include "rendezvous/membership/coordination.hpp"
 #include "rendezvous/membership/node_part.hpp"
+#include "tests/fuzz/promise.hpp"
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,12 +15,6 @@ namespace ddprun::fuzz {
 namespace {
 
 using namespace membership;
-
-void require(bool holds, const char* promise) {
-  if (holds) return;
-  std::fprintf(stderr, "broken promise: %s\n", promise);
-  std::abort();
-}
 
 template <typename Message>
 struct Heard {

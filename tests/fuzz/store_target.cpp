@@ -3,11 +3,10 @@
 #include "rendezvous/store/store_table.hpp"
 #include "rendezvous/wire/reply.hpp"
 #include "rendezvous/wire/request_parser.hpp"
+#include "tests/fuzz/promise.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,12 +24,6 @@ constexpr StoreLimits kLimits{
 
 // Waits and watches, and the last request before the table is full, may go over a little.
 constexpr std::size_t kBytesTolerated = 64 * 1024;
-
-void require(bool holds, const char* promise) {
-  if (holds) return;
-  std::fprintf(stderr, "broken promise: %s\n", promise);
-  std::abort();
-}
 
 class Run {
  public:

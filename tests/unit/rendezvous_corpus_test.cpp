@@ -1,26 +1,26 @@
+// The inputs of the fuzzers of what strangers say to the rendezvous.
+#include "tests/fuzz/dialogue_target.hpp"
+#include "tests/fuzz/etcd_target.hpp"
+#include "tests/fuzz/membership_target.hpp"
 #include "tests/fuzz/store_target.hpp"
+#include "tests/support/fuzz_corpus.hpp"
 
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <vector>
-
-namespace fs = std::filesystem;
+using ddprun::test::run_fuzz_corpus;
 
 TEST_SUITE("fuzz corpus") {
-  TEST_CASE("the store keeps its promises on every input of the corpus, and on each cut short") {
-    int inputs = 0;
-    for (const auto& file : fs::directory_iterator(DDPRUN_SOURCE_DIR "/tests/fuzz/corpus/store")) {
-      std::ifstream stream(file.path(), std::ios::binary);
-      const std::vector<char> chars(std::istreambuf_iterator<char>(stream), {});
-      const std::vector<std::uint8_t> bytes(chars.begin(), chars.end());
-      for (std::size_t length = 0; length <= bytes.size(); ++length) {
-        ddprun::fuzz::run_store({bytes.data(), length});
-      }
-      ++inputs;
-    }
-    CHECK(inputs >= 10);
+  TEST_CASE("the store keeps its promises on each input, cut short and with a slip") {
+    run_fuzz_corpus("store", ddprun::fuzz::run_store, 10, 100);
+  }
+
+  TEST_CASE("agents and coordinator keep their promises on each input, cut short and with a slip") {
+    run_fuzz_corpus("membership", ddprun::fuzz::run_membership, 12, 300);
+  }
+
+  TEST_CASE("strangers learn and move nothing on each input, cut short and with a slip") {
+    run_fuzz_corpus("dialogue", ddprun::fuzz::run_dialogue, 8, 100);
+  }
+
+  TEST_CASE("what etcd answers is read safely: each input, each cut short, each with a slip") {
+    run_fuzz_corpus("etcd", ddprun::fuzz::run_etcd, 12, 300);
   }
 }

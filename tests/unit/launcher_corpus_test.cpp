@@ -1,0 +1,16 @@
+// The inputs of the fuzzers of what the launcher reads from files and from other machines.
+#include "tests/fuzz/config_target.hpp"
+#include "tests/fuzz/ssh_target.hpp"
+#include "tests/support/fuzz_corpus.hpp"
+
+using ddprun::test::run_fuzz_corpus;
+
+TEST_SUITE("fuzz corpus") {
+  TEST_CASE("configuration files are read safely: each input, each cut short, each with a slip") {
+    run_fuzz_corpus("config", ddprun::fuzz::run_config, 9, 300);
+  }
+
+  TEST_CASE("what goes over ssh is read safely: each input, each cut short, each with a slip") {
+    run_fuzz_corpus("ssh", ddprun::fuzz::run_ssh, 9, 300);
+  }
+}
