@@ -13,7 +13,7 @@
 
 using ddprun::test::contains;
 using ddprun::test::count;
-using ddprun::test::free_port;
+using ddprun::test::FreePort;
 using ddprun::test::in_bin;
 using ddprun::test::launch;
 using ddprun::test::make_secret;
@@ -27,13 +27,13 @@ using ddprun::test::write_file;
 namespace {
 
 /// One node of a run of at most two, without Cluster's secret.
-Program start_node(int number, int port, std::vector<std::string> more,
+Program start_node(int number, const FreePort& port, std::vector<std::string> more,
                    const std::string& script = "true",
                    const std::string& program = in_bin("ddprun")) {
   std::vector<std::string> options = {
       "--nnodes=1:2",
       "--rdzv_backend=c10d",
-      "--rdzv_endpoint=127.0.0.2:" + std::to_string(port),
+      "--rdzv_endpoint=127.0.0.2:" + port.text(),
       "--rdzv_id=secrets",
       "--local_addr=127.0.0." + std::to_string(number),
       std::string("--rdzv_conf=last_call_timeout=60,is_host=") + (number == 2 ? "1" : "0")};
@@ -70,7 +70,7 @@ Reception call_store(const std::string& from, int port) {
 TEST_SUITE("secrets") {
   TEST_CASE("two nodes with two secrets: each side says that the other does not know its own") {
     const TemporaryFolder folder;
-    const auto port = free_port();
+    const FreePort port;
     auto host = start_node(2, port, {"--secret_file=" + make_secret(folder / "one", '1')});
     REQUIRE(host.read_until_contains("hosts the rendezvous"));
     auto stranger = start_node(3, port, {"--secret_file=" + make_secret(folder / "two", '2')});
@@ -101,7 +101,7 @@ TEST_SUITE("secrets") {
     for (const auto& row :
          {Row{secret, open, "refused: the run has a secret, this node has none (--secret_file)"},
           Row{open, secret, "refused: this node has a secret (--secret_file), the run has none"}}) {
-      const auto port = free_port();
+      const FreePort port;
       auto host = start_node(2, port, {row.host});
       REQUIRE(host.read_until_contains("hosts the rendezvous"));
       auto other = start_node(3, port, {row.other});
@@ -127,7 +127,7 @@ TEST_SUITE("secrets") {
     const TemporaryFolder folder;
     const auto torchrun = folder / "torchrun";
     std::filesystem::create_symlink(in_bin("ddprun"), torchrun);
-    const auto port = free_port();
+    const FreePort port;
     auto host = start_node(2, port, {}, "true", torchrun);
     auto other = start_node(3, port, {}, "true", torchrun);
     CHECK(host.wait() == 0);
@@ -148,7 +148,7 @@ TEST_SUITE("secrets") {
     const auto secret = make_secret(folder / "secret");
     std::filesystem::permissions(secret, std::filesystem::perms::others_read,
                                  std::filesystem::perm_options::add);
-    auto node = start_node(2, free_port(), {"--secret_file=" + secret}, "touch " + folder / "ran");
+    auto node = start_node(2, FreePort(), {"--secret_file=" + secret}, "touch " + folder / "ran");
     CHECK(node.wait() == 2);
     CHECK(contains(node.output(), "ddprun: --secret_file=" + secret +
                                       ": is open to others than its owner (mode 0404)"));
@@ -172,7 +172,7 @@ TEST_SUITE("secrets") {
     std::filesystem::create_symlink(in_bin("ddprun"), torchrun);
     CHECK(run_program({torchrun, "keygen", folder / "another"}).exit_code != 0);
     CHECK_FALSE(std::filesystem::exists(folder / "another"));
-    const auto port = free_port();
+    const FreePort port;
     auto host = start_node(2, port, {"--secret_file=" + file});
     auto other = start_node(3, port, {"--secret_file=" + file});
     CHECK(host.wait() == 0);
@@ -210,7 +210,8 @@ TEST_SUITE("secrets") {
 
   TEST_CASE("workers get neither the secret nor its file") {
     const TemporaryFolder folder;
-    auto node = start_node(2, free_port(),
+    const FreePort port;
+    auto node = start_node(2, port,
                            {"--secret_file=" + make_secret(folder / "the-secret"),
                             "--rdzv_conf=last_call_timeout=0.1,is_host=1"},
                            "env; cat /proc/self/cmdline; ls -l /proc/self/fd; cat /proc/$PPID/"
@@ -227,7 +228,7 @@ TEST_SUITE("secrets") {
   TEST_CASE(
       "with a secret the workers' store has a port of its own, for the nodes' addresses alone") {
     const TemporaryFolder folder;
-    const auto port = free_port();
+    const FreePort port;
     const std::string script = "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"; while [ ! -e " +
                                folder / "done" + " ]; do sleep 0.02; done";
     const std::vector<std::string> options = {"--secret_file=" + make_secret(folder / "secret")};
@@ -238,7 +239,7 @@ TEST_SUITE("secrets") {
     REQUIRE(other.read_until_contains(before));
     const auto& output = host.output();
     const int store_port = std::stoi(output.substr(output.find(before) + before.size()));
-    CHECK(store_port != port);
+    CHECK(store_port != port.number());
     CHECK(contains(other.output(), before + std::to_string(store_port) + "."));
     // All nodes of this run have reached the rendezvous from 127.0.0.1.
     CHECK(call_store("127.0.0.1", store_port) == Reception::answered);
@@ -247,7 +248,7 @@ TEST_SUITE("secrets") {
         host.read_until_contains("refused a connection from 127.0.0.9, where no node of the "
                                  "run is"));
     // What listens for agents is no store.
-    CHECK(call_store("127.0.0.1", port) == Reception::closed);
+    CHECK(call_store("127.0.0.1", port.number()) == Reception::closed);
     write_file(folder / "done", "");
     CHECK(host.wait() == 0);
     CHECK(other.wait() == 0);
@@ -263,11 +264,12 @@ TEST_SUITE("secrets") {
     // A name that means the loopback address here, as Debian's own name of a machine does.
     write_file(folder / "hosts", "127.0.0.7 only-here\n");
     const auto secret = "--secret_file=" + make_secret(folder / "secret");
+    const FreePort port;
     for (const std::string& security : {std::string("--security=open"), secret}) {
-      auto command = launch({"--nnodes=1:2", "--rdzv_backend=c10d",
-                             "--rdzv_endpoint=only-here:" + std::to_string(free_port()),
-                             "--rdzv_conf=last_call_timeout=0.1,is_host=1", security},
-                            "true");
+      auto command =
+          launch({"--nnodes=1:2", "--rdzv_backend=c10d", "--rdzv_endpoint=only-here:" + port.text(),
+                  "--rdzv_conf=last_call_timeout=0.1,is_host=1", security},
+                 "true");
       const std::vector<std::string> mount = {
           "unshare",
           "-m",
@@ -285,27 +287,28 @@ TEST_SUITE("secrets") {
   }
 
   TEST_CASE("in an open run agents and workers share the one port that has been named") {
-    const auto port = free_port();
+    const FreePort port;
     const std::string script = "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"";
     auto host = start_node(2, port, {"--security=open"}, script);
     auto other = start_node(3, port, {"--security=open"}, script);
     CHECK(host.wait() == 0);
     CHECK(other.wait() == 0);
-    CHECK(contains(host.output(), "store at 127.0.0.2:" + std::to_string(port) + "."));
-    CHECK(contains(other.output(), "store at 127.0.0.2:" + std::to_string(port) + "."));
+    CHECK(contains(host.output(), "store at 127.0.0.2:" + port.text() + "."));
+    CHECK(contains(other.output(), "store at 127.0.0.2:" + port.text() + "."));
   }
 
   TEST_CASE("a port for the workers' store that is taken is told of by whoever would host it") {
     const TemporaryFolder folder;
     const auto secret = "--secret_file=" + make_secret(folder / "secret");
-    const auto taken = free_port();
+    const FreePort taken;
+    const FreePort port;
     auto other_run = start_node(2, taken, {secret});
     REQUIRE(other_run.read_until_contains("hosts the rendezvous"));
-    const auto conf = "--rdzv_conf=store_port=" + std::to_string(taken);  // nobody is told to host
-    auto node = start_node(2, free_port(), {secret, conf});
+    const auto conf = "--rdzv_conf=store_port=" + taken.text();  // nobody is told to host
+    auto node = start_node(2, port, {secret, conf});
     CHECK(node.wait() == 2);
     CHECK(contains(node.output(), "--rdzv_conf=store_port: "));
-    CHECK(contains(node.output(), "port " + std::to_string(taken) + " is in use by process " +
+    CHECK(contains(node.output(), "port " + taken.text() + " is in use by process " +
                                       std::to_string(other_run.pid())));
     other_run.signal(SIGTERM);
     other_run.wait();
@@ -313,13 +316,13 @@ TEST_SUITE("secrets") {
 
   TEST_CASE("the port of the workers' store can be chosen") {
     const TemporaryFolder folder;
-    const auto port = free_port();
-    const auto store_port = free_port();
+    const FreePort port;
+    const FreePort store_port;
     const std::vector<std::string> options = {
         "--secret_file=" + make_secret(folder / "secret"),
-        "--rdzv_conf=last_call_timeout=0.1,is_host=1,store_port=" + std::to_string(store_port)};
+        "--rdzv_conf=last_call_timeout=0.1,is_host=1,store_port=" + store_port.text()};
     auto node = start_node(2, port, options, "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"");
     CHECK(node.wait() == 0);
-    CHECK(contains(node.output(), "store at 127.0.0.2:" + std::to_string(store_port) + "."));
+    CHECK(contains(node.output(), "store at 127.0.0.2:" + store_port.text() + "."));
   }
 }

@@ -15,7 +15,7 @@ import threading
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
-from ssh_hosts import MARKER, SshHosts, free_port, missing
+from ssh_hosts import MARKER, FreePort, SshHosts, missing
 
 DDPRUN = sys.argv.pop(1)
 TIME_LIMIT = 120
@@ -77,6 +77,11 @@ class SshTest(unittest.TestCase):
         self.runs = []
         self.addCleanup(self.end_all)
 
+    def free_port(self):
+        port = FreePort()
+        self.addCleanup(port.close)
+        return port.number
+
     def end_all(self):
         for run in self.runs:
             if run.process.poll() is None:
@@ -91,7 +96,7 @@ class SshTest(unittest.TestCase):
         text = {
             "version": 1,
             "job": {"command": ["/bin/sh", "-c", script.replace("$", "$$")], "no_python": True},
-            "rendezvous": {"master_port": free_port()},
+            "rendezvous": {"master_port": self.free_port()},
             "nodes": [{"name": f"node{i + 1}", "address": address}
                       for i, address in enumerate(self.hosts.addresses)],
             "ssh": self.hosts.section(**(ssh or {})),
@@ -171,7 +176,7 @@ class TwoNodes(SshTest):
 
     def test_nothing_is_left_on_a_node_whose_end_of_the_connection_is_killed(self):
         self.config(BUSY, rendezvous={"rdzv_backend": "c10d", "nnodes": "1:2",
-                                      "rdzv_endpoint": f"127.0.0.2:{free_port()}",
+                                      "rdzv_endpoint": f"127.0.0.2:{self.free_port()}",
                                       "rdzv_conf": {"last_call_timeout": 60}})
         run = self.start()
         run.wait_for("rank 1 of 2")
@@ -221,7 +226,7 @@ class Example(SshTest):
         wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {client} "$@"\n')
         wrapper.chmod(0o755)
         run = self.start("--nproc_per_node=1", "--master_addr=127.0.0.2",
-                         f"--master_port={free_port()}", "--no_python", "/bin/sh", "-c",
+                         f"--master_port={self.free_port()}", "--no_python", "/bin/sh", "-c",
                          "echo rank $$RANK of $$WORLD_SIZE, data $$DATA", DATA="here",
                          PATH=f"{self.folder}:{os.environ['PATH']}")
         self.assertEqual(run.wait(), 0, run.text())
@@ -245,7 +250,7 @@ class Unreachable(SshTest):
         self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},
                                   {"name": "node2", "address": "127.0.0.99"}],
                     rendezvous={"rdzv_backend": "c10d", "nnodes": "1:2",
-                                "rdzv_endpoint": f"127.0.0.2:{free_port()}",
+                                "rdzv_endpoint": f"127.0.0.2:{self.free_port()}",
                                 "rdzv_conf": {"last_call_timeout": 0.5}})
         run = self.start()
         self.assertEqual(run.wait(), 0, run.text())

@@ -1,36 +1,18 @@
 // Several agents on this machine, each at a loopback address of its own, as nodes of one run.
 #pragma once
 
+#include "tests/support/free_port.hpp"
 #include "tests/support/launch.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-#include <arpa/inet.h>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <netinet/in.h>
-#include <stdexcept>
 #include <string>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <vector>
 
 namespace ddprun::test {
-
-inline int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = ::inet_addr("127.0.0.2");
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool is_bound =
-      ::bind(fd, generic, length) == 0 && ::getsockname(fd, generic, &length) == 0;
-  ::close(fd);
-  if (!is_bound) throw std::runtime_error("no free port");
-  return ntohs(address.sin_port);
-}
 
 /// A new file with a secret, at this path.
 inline std::string make_secret(const std::string& path, char digit = '7') {
@@ -49,7 +31,6 @@ class Cluster {
         script_(std::move(script)),
         options_(std::move(options)),
         conf_(std::move(conf)),
-        port_(free_port()),
         secret_file_(make_secret(folder_ / "secret")) {}
 
   /// The agent at 127.0.0.`number`; number 2 hosts the rendezvous. `more` options of its own.
@@ -59,7 +40,7 @@ class Cluster {
     std::vector<std::string> options = {
         "--nnodes=" + nnodes_,
         "--rdzv_backend=c10d",
-        "--rdzv_endpoint=127.0.0.2:" + std::to_string(port_),
+        "--rdzv_endpoint=127.0.0.2:" + port_.text(),
         "--rdzv_id=cluster",
         "--local_addr=" + address,
         "--secret_file=" + secret_file_,
@@ -70,14 +51,14 @@ class Cluster {
     return *nodes_.back();
   }
 
-  int port() const { return port_; }
+  int port() const { return port_.number(); }
 
  private:
   std::string nnodes_;
   std::string script_;
   std::vector<std::string> options_;
   std::string conf_;
-  int port_;
+  FreePort port_;
   TemporaryFolder folder_;
   std::string secret_file_;
   std::vector<std::unique_ptr<Program>> nodes_;

@@ -37,10 +37,18 @@ StrictHostKeyChecking yes
 """
 
 
-def free_port(address="127.0.0.2"):
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return probe.getsockname()[1]
+class FreePort:
+    """Kept until it is closed: nobody else gets it by chance before the one for whom it is meant
+    asks for it, or between two who are to have it in turn."""
+
+    def __init__(self):
+        self.holder = socket.socket()
+        self.holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.holder.bind(("", 0))
+        self.number = self.holder.getsockname()[1]
+
+    def close(self):
+        self.holder.close()
 
 
 def missing():
@@ -59,7 +67,8 @@ class SshHosts:
     def __init__(self, folder, count):
         self.folder = pathlib.Path(folder)
         self.addresses = [f"127.0.0.{number + 2}" for number in range(count)]
-        self.port = free_port()
+        self.held_port = FreePort()
+        self.port = self.held_port.number
         self.make_key("host_key")
         self.make_key("key")
         public_key = (self.folder / "key.pub").read_text()
@@ -104,6 +113,7 @@ class SshHosts:
         self.server.terminate()
         self.server.wait(TIME_LIMIT)
         self.log.close()
+        self.held_port.close()
 
     def processes(self):
         """Command lines of what runs on these machines; sshd itself and its sessions left out."""
