@@ -2,7 +2,7 @@
 // whatever the line does. Workers hold a lock for their rank, so two live ones of it are noticed.
 #include "tests/support/chaos_proxy.hpp"
 #include "tests/support/cluster.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/locked_worker.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,42 +13,38 @@ using namespace ddprun::test;
 
 namespace {
 
-/// Says where it is, and waits for the file that lets it succeed.
-std::string locked_worker(const TemporaryFolder& folder) {
-  return "exec 9>" + (folder / "rank") + "$RANK; flock -n 9 || echo $RANK >>" + (folder / "twice") +
-         "; echo \"rank $RANK of $WORLD_SIZE.\"; while [ ! -e " + (folder / "done") +
-         " ]; do sleep 0.02 9>&-; done";
-}
-
 /// A host and a node behind the proxy, at first without a fault.
 class BadLine {
  public:
   explicit BadLine(const std::string& conf = "last_call_timeout=20,lease_timeout=1.2")
-      : cluster_("1:2", locked_worker(folder_), {}, conf),
+      : cluster_("1:2", workers_.script(), {}, conf),
         proxy("127.0.0.9", "127.0.0.2", cluster_.port()),
         host(cluster_.start(2)),
         other(cluster_.start(3, {"--rdzv_endpoint=127.0.0.9:" + std::to_string(proxy.port())})) {}
 
-  /// Both have had workers in the same round so often.
-  bool are_together(int times) {
-    const auto has = [times](const char* line) {
-      return [=](std::string_view output) { return count(std::string(output), line) == times; };
-    };
-    return host.read_until(has("rank 0 of 2.")) && other.read_until(has("rank 1 of 2."));
+  /// Both have workers in the same round.
+  bool are_together() {
+    return rounds_.is_in_round_of(host, 2) && rounds_.is_in_round_of(other, 2);
+  }
+
+  /// Rounds that have been do not count any more.
+  void forget_rounds() {
+    for (auto* node : {&host, &other}) rounds_.forget(*node);
   }
 
   /// The run comes to its end, one for both, and nothing is left.
   void check_end() {
-    write_file(folder_ / "done", "");
+    workers_.open();
     CHECK(host.wait() == 0);
     CHECK(other.wait() == 0);
     CHECK(host.leaves_no_process());
     CHECK(other.leaves_no_process());
-    CHECK(read_file(folder_ / "twice").empty());
+    CHECK_FALSE(workers_.has_met_twice());
   }
 
  private:
-  TemporaryFolder folder_;
+  WorkerFolder workers_;
+  RoundWatch rounds_;
   Cluster cluster_;
 
  public:
@@ -65,7 +61,7 @@ TEST_SUITE("chaos") {
       CAPTURE(static_cast<int>(fault));
       BadLine line("last_call_timeout=20,lease_timeout=10");
       line.proxy.set(fault);
-      REQUIRE(line.are_together(1));
+      REQUIRE(line.are_together());
       line.check_end();
       CHECK(line.proxy.connections() == 1);
     }
@@ -75,37 +71,40 @@ TEST_SUITE("chaos") {
     for (const auto fault : {Fault::stall, Fault::stall_to, Fault::stall_from}) {
       CAPTURE(static_cast<int>(fault));
       BadLine line;
-      REQUIRE(line.are_together(1));
+      REQUIRE(line.are_together());
       line.proxy.set(fault);
       // Both know, and go on each in its way.
-      REQUIRE(line.host.read_until_contains("rank 0 of 1."));
+      REQUIRE(line.host.read_until_contains("rank 0 of 1,"));
       REQUIRE(
           line.other.read_until_contains("the rendezvous is lost: it has not answered for 1 s"));
+      line.forget_rounds();
       line.proxy.set(Fault::none);
-      REQUIRE(line.are_together(2));
+      REQUIRE(line.are_together());
       line.check_end();
     }
   }
 
   TEST_CASE("a connection that is reset brings a new round, and so does the next") {
     BadLine line("last_call_timeout=20,lease_timeout=10");
-    for (int times = 1; times <= 3; ++times) {
-      REQUIRE(line.are_together(times));
-      if (times < 3) line.proxy.reset_connections();
+    for (int resets = 0; resets < 2; ++resets) {
+      REQUIRE(line.are_together());
+      line.forget_rounds();
+      line.proxy.reset_connections();
     }
+    REQUIRE(line.are_together());
     line.check_end();
     CHECK_FALSE(contains(line.other.output(), "restart 1"));
   }
 
   TEST_CASE("a leave that was held up on its way is a leave all the same") {
     BadLine line("last_call_timeout=20,lease_timeout=10");
-    REQUIRE(line.are_together(1));
+    REQUIRE(line.are_together());
     line.proxy.set(Fault::stall);
     line.other.signal(SIGTERM);
     REQUIRE(line.other.read_until_contains("received SIGTERM"));
     line.proxy.set(Fault::none);
     CHECK(line.other.wait() == 128 + SIGTERM);
-    REQUIRE(line.host.read_until_contains("rank 0 of 1."));
+    REQUIRE(line.host.read_until_contains("rank 0 of 1,"));
     CHECK(contains(line.host.output(), "127.0.0.3 has left: it was asked to stop by SIGTERM"));
     line.host.signal(SIGTERM);
     CHECK(line.host.wait() == 128 + SIGTERM);

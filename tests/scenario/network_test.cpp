@@ -3,11 +3,12 @@
 #include "tests/support/network.hpp"
 
 #include "tests/support/cluster.hpp"
+#include "tests/support/locked_worker.hpp"
 #include "tests/support/skip.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <map>
 #include <memory>
@@ -23,10 +24,11 @@ class Nodes {
  public:
   explicit Nodes(int number) : network(number), size_(number) {
     if (!network.is_there()) return;
-    const auto secret_file = make_secret(folder_ / "secret");
+    const auto secret_file = make_secret(workers_.folder() / "secret");
     for (int i = 1; i <= number; ++i) {
       // What is left by who is killed with its guardian lies in there, too.
-      const std::map<std::string, std::string> environment = {{"TMPDIR", folder_.path().string()}};
+      const std::map<std::string, std::string> environment = {
+          {"TMPDIR", workers_.folder().path().string()}};
       programs_.push_back(
           std::make_unique<Program>(network.on(i, agent(i, secret_file)), environment));
     }
@@ -34,24 +36,20 @@ class Nodes {
 
   Program& operator[](int number) { return *programs_[static_cast<std::size_t>(number) - 1]; }
 
-  /// All have had workers in rounds of this many nodes so often.
-  bool are_together(const std::vector<int>& numbers, int times) {
-    const auto line = " of " + std::to_string(numbers.size()) + ".";
-    const auto has = [&](std::string_view output) {
-      return count(std::string(output), line) == times;
-    };
-    for (const int number : numbers) {
-      if (!(*this)[number].read_until(has)) return false;
-    }
-    return true;
+  /// These have workers in the same round, and nobody else.
+  bool are_together(const std::vector<int>& numbers) {
+    const int size = static_cast<int>(numbers.size());
+    return std::all_of(numbers.begin(), numbers.end(),
+                       [&](int number) { return rounds_.is_in_round_of((*this)[number], size); });
+  }
+
+  /// Rounds that have been do not count any more.
+  void forget_rounds() {
+    for (const auto& program : programs_) rounds_.forget(*program);
   }
 
   /// Who the worker of that rank is.
-  std::string worker(int rank) const {
-    const auto file = folder_ / ("pid" + std::to_string(rank));
-    wait_until([&] { return !read_lines(file).empty(); });
-    return read_lines(file).back();
-  }
+  std::string worker(int rank) const { return workers_.pid_of(rank); }
 
   /// All processes of the machine at once, as when its power fails.
   void kill_all(int number) {
@@ -62,12 +60,12 @@ class Nodes {
   }
 
   void check_end(const std::vector<int>& numbers) {
-    write_file(folder_ / "done", "");
+    workers_.open();
     for (const int number : numbers) {
       CHECK((*this)[number].wait() == 0);
       CHECK((*this)[number].leaves_no_process());
     }
-    CHECK(read_file(folder_ / "twice").empty());
+    CHECK_FALSE(workers_.has_met_twice());
   }
 
  private:
@@ -76,13 +74,11 @@ class Nodes {
                    "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=cut",
                    "--local_addr=" + network.address(number), "--secret_file=" + secret_file,
                    "--rdzv_conf=last_call_timeout=30,lease_timeout=1.5,rejoin_timeout=60"},
-                  "exec 9>" + (folder_ / "rank") + "$RANK; flock -n 9 || echo $RANK >>" +
-                      (folder_ / "twice") + "; echo $$ >>" + (folder_ / "pid") +
-                      "$RANK; echo \"rank $RANK of $WORLD_SIZE.\"; while [ ! -e " +
-                      (folder_ / "done") + " ]; do sleep 0.02 9>&-; done");
+                  workers_.script());
   }
 
-  TemporaryFolder folder_;
+  WorkerFolder workers_;
+  RoundWatch rounds_;
 
  public:
   Network network;
@@ -97,78 +93,74 @@ bool is_permitted(const Nodes& nodes) {
   return nodes.network.is_there();
 }
 
-bool is_gone(const std::string& pid) {
-  return read_file("/proc/" + pid + "/cmdline").empty();
-}
-
 }  // namespace
 
 TEST_SUITE("network") {
   TEST_CASE("a node that is cut off stops its workers before others take over, and comes back") {
     Nodes nodes(2);
     if (!is_permitted(nodes)) return;
-    REQUIRE(nodes.are_together({1, 2}, 1));
+    REQUIRE(nodes.are_together({1, 2}));
     const auto worker = nodes.worker(1);
 
     nodes.network.cut(2);
-    REQUIRE(nodes.are_together({1}, 1));
+    REQUIRE(nodes.are_together({1}));
     CHECK(contains(nodes[1].output(),
                    nodes.network.address(2) + " is lost: it was silent for 1.5 s"));
     CHECK(is_gone(worker));
     REQUIRE(nodes[2].read_until_contains("the rendezvous is lost: it has not answered for"));
 
+    nodes.forget_rounds();
     nodes.network.mend(2);
-    REQUIRE(nodes.are_together({1, 2}, 2));
+    REQUIRE(nodes.are_together({1, 2}));
     nodes.check_end({1, 2});
   }
 
   TEST_CASE("a node that can speak but hears nothing is as good as cut off") {
     Nodes nodes(2);
     if (!is_permitted(nodes)) return;
-    REQUIRE(nodes.are_together({1, 2}, 1));
+    REQUIRE(nodes.are_together({1, 2}));
     const auto worker = nodes.worker(1);
 
     if (!nodes.network.deafen(2)) {
       skip("there is no nft (package nftables)");
       return nodes.check_end({1, 2});
     }
-    REQUIRE(nodes.are_together({1}, 1));
+    REQUIRE(nodes.are_together({1}));
     CHECK(contains(nodes[1].output(), nodes.network.address(2) + " is lost: "));
     CHECK(is_gone(worker));
     REQUIRE(nodes[2].read_until_contains("the rendezvous is lost: it has not answered for"));
 
+    nodes.forget_rounds();
     nodes.network.cure(2);
-    REQUIRE(nodes.are_together({1, 2}, 2));
+    REQUIRE(nodes.are_together({1, 2}));
     nodes.check_end({1, 2});
   }
 
   TEST_CASE("the host goes on alone while it is cut off from all others, who come back to it") {
     Nodes nodes(3);
     if (!is_permitted(nodes)) return;
-    REQUIRE(nodes.are_together({1, 2, 3}, 1));
+    REQUIRE(nodes.are_together({1, 2, 3}));
     const std::vector<std::string> workers = {nodes.worker(1), nodes.worker(2)};
 
     nodes.network.cut(1);
-    REQUIRE(nodes.are_together({1}, 1));
+    REQUIRE(nodes.are_together({1}));
     for (const auto& worker : workers) CHECK(is_gone(worker));
     for (const int node : {2, 3})
       REQUIRE(nodes[node].read_until_contains("the rendezvous is lost"));
 
+    nodes.forget_rounds();
     nodes.network.mend(1);
-    const auto is_complete = [](std::string_view output) {
-      return count(std::string(output), " of 3.") == 2;
-    };
-    for (const int node : {1, 2, 3}) REQUIRE(nodes[node].read_until(is_complete));
+    REQUIRE(nodes.are_together({1, 2, 3}));
     nodes.check_end({1, 2, 3});
   }
 
   TEST_CASE("the others go on when a machine vanishes with all that runs on it") {
     Nodes nodes(3);
     if (!is_permitted(nodes)) return;
-    REQUIRE(nodes.are_together({1, 2, 3}, 1));
+    REQUIRE(nodes.are_together({1, 2, 3}));
     nodes.network.cut(3);
     nodes.kill_all(3);
-    REQUIRE(nodes.are_together({1, 2}, 1));
+    REQUIRE(nodes.are_together({1, 2}));
     nodes.check_end({1, 2});
   }
 }

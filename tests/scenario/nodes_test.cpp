@@ -1,5 +1,6 @@
 // Runs of several nodes: real agents on loopback addresses, real workers, and what befalls them.
 #include "tests/support/cluster.hpp"
+#include "tests/support/locked_worker.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -12,6 +13,7 @@ using ddprun::test::contains;
 using ddprun::test::count;
 using ddprun::test::Program;
 using ddprun::test::read_file;
+using ddprun::test::RoundWatch;
 using ddprun::test::TemporaryFolder;
 using ddprun::test::wait_until;
 using ddprun::test::write_file;
@@ -145,14 +147,10 @@ TEST_SUITE("nodes") {
     CHECK(contains(pair.host.output(), "127.0.0.3 is lost: it was silent for 1 s"));
     // Its workers have not waited for it: the guardian is all that is left.
     CHECK(wait_until([&] { return pair.other.descendants().size() == 1; }));
+    RoundWatch rounds;
+    for (auto* node : {&pair.host, &pair.other}) rounds.forget(*node);
     pair.other.signal(SIGCONT);
-    const auto two = [](std::string_view output) {
-      return count(std::string(output), "rank 0 of 2, node 0 of 2") == 2;
-    };
-    REQUIRE(pair.host.read_until(two));
-    REQUIRE(pair.other.read_until([](std::string_view output) {
-      return count(std::string(output), "rank 1 of 2, node 1 of 2") == 2;
-    }));
+    for (auto* node : {&pair.host, &pair.other}) REQUIRE(rounds.is_in_round_of(*node, 2));
     write_file(folder / "done", "");
     CHECK(pair.host.wait() == 0);
     CHECK(pair.other.wait() == 0);
@@ -160,8 +158,7 @@ TEST_SUITE("nodes") {
 
   TEST_CASE("Ctrl-Z does not suspend a node, since the others would go on without it") {
     const TemporaryFolder folder;
-    Cluster cluster("1:2", waiting_for(folder / "done"), {},
-                    "last_call_timeout=0.2,lease_timeout=1");
+    Cluster cluster("1:2", waiting_for(folder / "done"));
     Pair pair(cluster);
     pair.other.signal(SIGTSTP);
     REQUIRE(pair.other.read_until_contains("received SIGTSTP: not suspended"));
@@ -271,13 +268,13 @@ TEST_SUITE("nodes") {
     auto text = read_file(file);
     text.replace(text.find("--epochs=8"), 10, "--epochs=9");
     write_file(folder / "changed.json", text);
-    const auto port = std::to_string(ddprun::test::free_port());
+    const ddprun::test::FreePort port;
     const auto secret_file = ddprun::test::make_secret(folder / "secret");
     const auto start = [&](const std::string& config, int number) {
       return Program(ddprun::test::launch(
           {"--config=" + config, "--node_name=node" + std::to_string(number), "--nproc_per_node=1",
-           "--master_addr=127.0.0.2", "--master_port=" + port, "--secret_file=" + secret_file,
-           "--local_addr=127.0.0." + std::to_string(number + 1)},
+           "--master_addr=127.0.0.2", "--master_port=" + port.text(),
+           "--secret_file=" + secret_file, "--local_addr=127.0.0." + std::to_string(number + 1)},
           "echo \"rank $RANK of $WORLD_SIZE\""));
     };
     auto host = start(file, 1);

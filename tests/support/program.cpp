@@ -179,9 +179,10 @@ bool Program::leaves_no_process(std::chrono::milliseconds limit) const {
     if (left.empty()) return true;
     if (Clock::now() >= until) return false;
     const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, left.front(), 0));
+    if (pidfd < 0) continue;  // it has ended meanwhile
     pollfd ready{.fd = pidfd, .events = POLLIN, .revents = 0};
     ::poll(&ready, 1, milliseconds_until(until));
-    if (pidfd >= 0) ::close(pidfd);
+    ::close(pidfd);
   }
 }
 

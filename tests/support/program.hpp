@@ -52,8 +52,9 @@ class Program {
   /// itself left out.
   std::vector<pid_t> descendants() const;
 
-  /// True once there are no descendants; waits for that at most `limit`.
-  bool leaves_no_process(std::chrono::milliseconds limit = std::chrono::seconds(1)) const;
+  /// True once there are no descendants; waits for that at most `limit`. On an idle machine it is a
+  /// matter of milliseconds.
+  bool leaves_no_process(std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
 
  private:
   bool read_some(std::chrono::steady_clock::time_point until);

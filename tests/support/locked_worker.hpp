@@ -1,0 +1,72 @@
+// A worker for tests of runs that are disturbed, and what must hold whatever befell them.
+#pragma once
+
+#include "tests/support/launch.hpp"
+#include "tests/support/program.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace ddprun::test {
+
+/// Files that all workers of a run share.
+class WorkerFolder {
+ public:
+  /// For sh: holds a lock for its rank while it lives, says where it is, and waits for the file
+  /// `gate` in this folder, which may depend on the worker's variables. Then `end` follows.
+  std::string script(const std::string& gate = "done", const std::string& end = "") const {
+    return "exec 9>" + (folder_ / "rank") + "$RANK; flock -n 9 || echo $RANK >>" +
+           (folder_ / "twice") + "; echo $$ >>" + (folder_ / "pid") +
+           "$RANK; echo \"rank $RANK of $WORLD_SIZE, restarts $TORCHELASTIC_RESTART_COUNT.\"; "
+           "while [ ! -e " +
+           (folder_ / gate) + " ]; do sleep 0.02 9>&-; done; " + end;
+  }
+
+  void open(const std::string& gate = "done") const { write_file(folder_ / gate, ""); }
+
+  /// Whether two workers with the same rank have ever lived at the same time.
+  bool has_met_twice() const { return !read_file(folder_ / "twice").empty(); }
+
+  /// The latest worker of that rank, once there is one; empty if none comes.
+  std::string pid_of(int rank) const {
+    const auto file = folder_ / ("pid" + std::to_string(rank));
+    return wait_until([&] { return !read_lines(file).empty(); }) ? read_lines(file).back() : "";
+  }
+
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+inline bool is_gone(const std::string& pid) {
+  return read_file("/proc/" + pid + "/cmdline").empty();
+}
+
+/// Whether nodes have had workers in rounds of a certain size, since they were looked at last. How
+/// many such rounds there were is left open: a lease of a second may end by load alone.
+class RoundWatch {
+ public:
+  /// What `node` has said so far does not count any more. To be called before what brings on the
+  /// new round.
+  void forget(Program& node) {
+    node.read_until([](std::string_view) { return false; }, std::chrono::seconds(0));
+    seen_[&node] = node.output().size();
+  }
+
+  bool is_in_round_of(Program& node, int size) {
+    const auto line = " of " + std::to_string(size) + ", restarts";
+    return node.read_until([&](std::string_view output) {
+      return output.find(line, seen_[&node]) != std::string_view::npos;
+    });
+  }
+
+ private:
+  std::map<const Program*, std::size_t> seen_;
+};
+
+}  // namespace ddprun::test
