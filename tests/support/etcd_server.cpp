@@ -1,24 +1,24 @@
 #include "tests/support/etcd_server.hpp"
 
 #include "rendezvous/etcd/messages.hpp"
-#include "tests/support/cluster.hpp"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <netinet/in.h>
 #include <sstream>
 #include <stdexcept>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 namespace ddprun::test {
 
 namespace {
 
 /// What the server answers before it closes the connection; empty if it is not there.
-std::string exchange(int port, const std::string& request) {
+std::string converse(int port, const std::string& request) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -38,7 +38,48 @@ std::string exchange(int port, const std::string& request) {
   return answer;
 }
 
+/// The body of the answer to a request with this one; empty if there is none.
+std::string ask(int port, const std::string& path, const std::string& body) {
+  const auto answer = converse(port, "POST " + path + " HTTP/1.0\r\nContent-Length: " +
+                                         std::to_string(body.size()) + "\r\n\r\n" + body);
+  const auto begin = answer.find("\r\n\r\n");
+  return begin == std::string::npos ? "" : answer.substr(begin + 4);
+}
+
+/// The first value of this name in an answer, which is a text.
+std::string text_in(const std::string& json, const std::string& name) {
+  const auto before = "\"" + name + "\":\"";
+  const auto found = json.find(before);
+  if (found == std::string::npos) return "";
+  const auto begin = found + before.size();
+  return json.substr(begin, json.find('"', begin) - begin);
+}
+
 }  // namespace
+
+std::vector<std::string> etcd_command(const std::string& name, const std::string& client,
+                                      const std::string& peer, const std::string& cluster,
+                                      const std::string& data_folder) {
+  return {"etcd",
+          "--name",
+          name,
+          "--data-dir",
+          data_folder,
+          "--listen-client-urls",
+          "http://" + client,
+          "--advertise-client-urls",
+          "http://" + client,
+          "--listen-peer-urls",
+          "http://" + peer,
+          "--initial-advertise-peer-urls",
+          "http://" + peer,
+          "--initial-cluster",
+          cluster,
+          "--logger",
+          "zap",
+          "--log-level",
+          "error"};
+}
 
 bool EtcdServer::is_installed() {
   std::istringstream path(std::getenv("PATH"));
@@ -48,13 +89,11 @@ bool EtcdServer::is_installed() {
   return false;
 }
 
-EtcdServer::EtcdServer() : port_(free_port()), peer_port_(free_port()) {
+EtcdServer::EtcdServer() : EtcdServer("default") {
   start();
 }
 
-std::string EtcdServer::endpoint() const {
-  return "127.0.0.1:" + std::to_string(port_);
-}
+EtcdServer::EtcdServer(std::string name) : name_(std::move(name)) {}
 
 void EtcdServer::kill() {
   process_->signal(SIGKILL);
@@ -62,32 +101,67 @@ void EtcdServer::kill() {
 }
 
 void EtcdServer::start() {
-  const auto client = "http://" + endpoint();
-  const auto peer = "http://127.0.0.1:" + std::to_string(peer_port_);
-  process_ = std::make_unique<Program>(
-      std::vector<std::string>{"etcd", "--data-dir", folder_ / "data", "--listen-client-urls",
-                               client, "--advertise-client-urls", client, "--listen-peer-urls",
-                               peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
-                               "default=" + peer, "--logger", "zap", "--log-level", "error"});
+  join(entry());
+  await_health();
+}
+
+void EtcdServer::join(const std::string& cluster) {
+  process_ =
+      std::make_unique<Program>(etcd_command(name_, endpoint(), peer(), cluster, folder_ / "data"));
+}
+
+void EtcdServer::await_health() const {
   const bool is_healthy = wait_until([this] {
-    return exchange(port_, "GET /health HTTP/1.0\r\n\r\n").find("\"true\"") != std::string::npos;
+    return converse(port(), "GET /health HTTP/1.0\r\n\r\n").find("\"true\"") != std::string::npos;
   });
   if (!is_healthy) throw std::runtime_error("etcd has not become healthy");
 }
 
+bool EtcdServer::is_leader() const {
+  const auto status = ask(port(), "/v3/maintenance/status", "{}");
+  const auto own = text_in(status, "member_id");
+  return !own.empty() && own == text_in(status, "leader");
+}
+
 std::vector<std::string> EtcdServer::keys(const std::string& prefix) const {
   const auto body = etcd::transaction_request({.read = etcd::prefix_range(prefix)});
-  const auto answer =
-      exchange(port_, "POST /v3/kv/txn HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) +
-                          "\r\n\r\n" + body);
-  const auto begin = answer.find("\r\n\r\n");
-  if (begin == std::string::npos) throw std::runtime_error("etcd has not answered");
-  const auto parsed = etcd::parse_transaction(answer.substr(begin + 4));
+  const auto parsed = etcd::parse_transaction(ask(port(), "/v3/kv/txn", body));
+  if (std::holds_alternative<etcd::Problem>(parsed)) {
+    throw std::runtime_error(std::get<etcd::Problem>(parsed).text);
+  }
   std::vector<std::string> lines;
   for (const auto& key : std::get<etcd::TransactionAnswer>(parsed).keys) {
     lines.push_back(key.key + " " + key.value);
   }
   return lines;
+}
+
+EtcdCluster::EtcdCluster() {
+  for (const char* name : {"a", "b", "c"}) members_.push_back(std::make_unique<EtcdServer>(name));
+  for (const auto& member : members_) {
+    entries_ += (entries_.empty() ? "" : ",") + member->entry();
+  }
+  for (const auto& member : members_) member->join(entries_);
+  for (const auto& member : members_) member->await_health();
+}
+
+std::string EtcdCluster::endpoints() const {
+  std::string endpoints;
+  for (const auto& member : members_) {
+    endpoints += (endpoints.empty() ? "" : ",") + member->endpoint();
+  }
+  return endpoints;
+}
+
+int EtcdCluster::leader() const {
+  const auto find = [this] {
+    return std::find_if(members_.begin(), members_.end(),
+                        [](const auto& member) { return member->is_leader(); });
+  };
+  if (!wait_until([&] { return find() != members_.end(); })) {
+    throw std::runtime_error("etcd has no leader");
+  }
+  return static_cast<int>(find() - members_.begin());
 }
 
 }  // namespace ddprun::test

@@ -49,10 +49,31 @@ class Network {
   }
   void cure(int number) const { nft(number, "delete table inet deaf"); }
 
+  /// The machine and these others do not hear each other any more; the rest of the network stays as
+  /// it is. False if that cannot be had here.
+  bool part(int number, const std::vector<int>& others) const {
+    bool is_done = true;
+    for (const int other : others) {
+      is_done = is_done && ignore(number, other) && ignore(other, number);
+    }
+    return is_done;
+  }
+  void reunite(int number, const std::vector<int>& others) const {
+    nft(number, "delete table inet apart");
+    for (const int other : others) nft(other, "delete table inet apart");
+  }
+
  private:
   std::string bridge() const { return name_ + "-bridge"; }
   std::string machine(int number) const { return name_ + "-" + std::to_string(number); }
   static std::string port(int number) { return "port" + std::to_string(number); }
+
+  bool ignore(int number, int other) const {
+    return nft(number,
+               "add table inet apart; add chain inet apart in { type filter hook input priority 0; "
+               "}; add rule inet apart in ip saddr " +
+                   address(other) + " drop");
+  }
 
   bool nft(int number, const std::string& rules) const {
     Program program(on(number, {"nft", rules}));

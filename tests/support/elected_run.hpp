@@ -1,0 +1,80 @@
+// Runs of several agents on this machine that know nothing but etcd and elect their host.
+#pragma once
+
+#include "tests/support/launch.hpp"
+#include "tests/support/locked_worker.hpp"
+#include "tests/support/program.hpp"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun::test {
+
+inline constexpr const char* kNoEtcd = "etcd is not installed (Debian: etcd-server)";
+inline constexpr const char* kHosts = "this node hosts the rendezvous";
+
+/// Agents at loopback addresses of their own, which know nothing but etcd.
+class ElectedRun {
+ public:
+  ElectedRun(std::string endpoints, std::string nnodes, std::string script,
+             std::vector<std::string> options = {"--security=open"},
+             std::string conf = "last_call_timeout=0.2,lease_timeout=3,etcd_lease_timeout=3")
+      : endpoints_(std::move(endpoints)),
+        nnodes_(std::move(nnodes)),
+        script_(std::move(script)),
+        options_(std::move(options)),
+        conf_(std::move(conf)) {}
+
+  Program& start(int number, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> options = {"--nnodes=" + nnodes_,
+                                        "--rdzv_backend=etcd",
+                                        "--rdzv_endpoint=" + endpoints_,
+                                        "--rdzv_id=run",
+                                        "--local_addr=127.0.0." + std::to_string(number),
+                                        "--rdzv_conf=" + conf_};
+    options.insert(options.end(), options_.begin(), options_.end());
+    options.insert(options.end(), more.begin(), more.end());
+    nodes_.push_back(std::make_unique<Program>(launch(options, script_)));
+    return *nodes_.back();
+  }
+
+  /// This agent has been elected before any other starts.
+  Program& start_host(int number) {
+    auto& host = start(number);
+    REQUIRE(host.read_until_contains(kHosts));
+    return host;
+  }
+
+  /// To be called when all have ended.
+  void check_that_nothing_is_left(const WorkerFolder& workers) const {
+    for (const auto& node : nodes_) CHECK(node->leaves_no_process());
+    CHECK_FALSE(workers.has_met_twice());
+  }
+
+ private:
+  std::string endpoints_;
+  std::string nnodes_;
+  std::string script_;
+  std::vector<std::string> options_;
+  std::string conf_;
+  std::vector<std::unique_ptr<Program>> nodes_;
+};
+
+/// Three nodes with workers in round 0; the first hosts the rendezvous.
+struct Three {
+  explicit Three(ElectedRun& run)
+      : host(run.start_host(2)), second(run.start(3)), third(run.start(4)) {
+    REQUIRE(host.read_until_contains("rank 0 of 3"));
+    REQUIRE(second.read_until_contains("rank 1 of 3"));
+    REQUIRE(third.read_until_contains("rank 2 of 3"));
+  }
+  Program& host;
+  Program& second;
+  Program& third;
+};
+
+}  // namespace ddprun::test
