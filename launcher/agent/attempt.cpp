@@ -24,6 +24,11 @@ constexpr auto kCulpritGrace = std::chrono::milliseconds(500);
 /// The rank to blame when the reason lies on another node.
 constexpr int kNobodyHere = -1;
 
+using Seconds = std::chrono::duration<double>;
+
+// In a collective: longer than steps of a training that goes on take.
+constexpr auto kLongWait = Seconds(30);
+
 }  // namespace
 
 class Attempt::Impl {
@@ -37,7 +42,7 @@ class Attempt::Impl {
   asio::awaitable<AttemptEnd> run() {
     const auto& folder = surroundings_.folder;
     const auto& workers = plan().workers;
-    auto page = control::ControlPage::create(static_cast<int>(workers.size()));
+    auto page = control::ControlPage::create(static_cast<int>(workers.size()), facts_.attempt);
     facts_.control_page_fd = page.fd();
     for (const auto& worker : workers) {
       facts_.worker_folders.push_back(folder.make_worker_folder(facts_.attempt, worker.local_rank));
@@ -67,13 +72,15 @@ class Attempt::Impl {
 
   bool take_stacks(const std::string& reason) {
     if (group_ == nullptr || !are_started_ || group_->running().empty()) return false;
+    tell_held_up(group_->flights(), Seconds(0));
     group_->take_stacks(reason);
     return true;
   }
 
   void stop(int signal, std::chrono::milliseconds grace) {
     if (group_ == nullptr) return;
-    is_stopping_ = true;
+    // Who stops a run that hangs wants to know where; others are always on their way somewhere.
+    if (!std::exchange(is_stopping_, true)) tell_held_up(group_->flights(), kLongWait);
     group_->stop(signal, grace);
   }
 
@@ -89,6 +96,7 @@ class Attempt::Impl {
 
   void abort(const std::string& reason, bool at_once) {
     if (group_ == nullptr) return;
+    note_flights();
     if (is_stopping_) group_->abort(kNobodyHere, reason);
     stop_survivors(kNobodyHere, reason);
     if (at_once) group_->stop(SIGKILL, std::chrono::milliseconds(0));
@@ -152,11 +160,26 @@ class Attempt::Impl {
   /// A worker that failed because a peer did may be noticed before that peer, which is still on its
   /// way out: stopped now it could not say why. So it is given a moment.
   void react_to_failure(int rank, bool is_victim, const std::string& reason) {
+    note_flights();
     if (!is_victim) return stop_survivors(rank, reason);
     if (is_stopping_ || std::exchange(awaits_culprit_, true)) return;
     culprit_timer_.start(LimitTimer::Clock::now() + kCulpritGrace, [this, rank, reason] {
       if (group_ != nullptr) stop_survivors(rank, reason);
     });
+  }
+
+  /// At the first failure, before the others hear of it: how far they had come by themselves.
+  void note_flights() {
+    if (is_stopping_ || !end_.flights.empty()) return;
+    end_.flights = group_->flights();
+    tell_held_up(end_.flights, Seconds(0));
+  }
+
+  void tell_held_up(const std::vector<RankFlights>& flights, Seconds at_least) {
+    for (const auto& held_up : find_held_up(flights)) {
+      if (held_up.waited_seconds >= at_least.count())
+        tell(CollectiveHeldUp{.attempt = facts_.attempt, .held_up = held_up});
+    }
   }
 
   /// The group fails as a unit: what still runs is asked to stop, once.

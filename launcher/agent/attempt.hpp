@@ -38,6 +38,8 @@ struct AttemptEnd {
   std::vector<WorkerExited> exits;
   /// Why one of them could not be started; the others have been stopped.
   std::optional<WorkerNotStarted> not_started;
+  /// How far each had come in its collectives when the first failure was noticed.
+  std::vector<RankFlights> flights{};
 };
 
 class Attempt {

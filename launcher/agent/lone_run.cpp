@@ -110,6 +110,7 @@ class LoneRun::Impl {
     AttemptEnd end = co_await attempt.run();
     current_ = nullptr;
     outcome.exits = std::move(end.exits);
+    flights_ = std::move(end.flights);
     not_started_ = std::move(end.not_started);
     outcome.was_interrupted = stop_signal_ != 0;
     co_return outcome;
@@ -130,7 +131,8 @@ class LoneRun::Impl {
     RunFinished finished{.result = result,
                          .attempts = attempts_,
                          .reason = reason,
-                         .failures = failures_root_cause_first(exits)};
+                         .failures = failures_root_cause_first(exits),
+                         .held_up = find_held_up(flights_)};
     finished.exit_code = exit_code_for(result, plan_.exit_code, finished.failures, stop_signal_);
     return finished;
   }
@@ -142,8 +144,9 @@ class LoneRun::Impl {
   asio::steady_timer pause_;
   Attempt* current_ = nullptr;  ///< the attempt under way
   StoreUseWatch* store_use_ = nullptr;
-  int attempts_ = 0;     ///< made, also if their workers could not be started
-  int stop_signal_ = 0;  ///< the first that stopped the run
+  int attempts_ = 0;                  ///< made, also if their workers could not be started
+  int stop_signal_ = 0;               ///< the first that stopped the run
+  std::vector<RankFlights> flights_;  ///< of the last attempt, if it failed
   std::optional<WorkerNotStarted> not_started_;
 };
 

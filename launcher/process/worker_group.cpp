@@ -2,11 +2,13 @@
 
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/worker_group_impl.hpp"
+#include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace ddprun {
@@ -154,6 +156,19 @@ std::vector<int> WorkerGroup::Impl::running() const {
   return ranks;
 }
 
+std::vector<RankFlights> WorkerGroup::Impl::flights() const {
+  const auto now = control::FlightRecorder::Clock::now();
+  std::vector<RankFlights> ranks;
+  for (const auto& worker : workers_)
+    ranks.push_back(
+        {worker->spec.rank, control::read_flights(page_, worker->spec.local_rank, now)});
+  const bool has_any = std::any_of(ranks.begin(), ranks.end(), [](const RankFlights& rank) {
+    return !rank.worker.groups.empty();
+  });
+  if (!has_any) ranks.clear();
+  return ranks;
+}
+
 WorkerGroup::WorkerGroup(asio::any_io_executor executor, int attempt, Containment& containment,
                          OutputRouter& router, control::ControlPage page, Log log,
                          const StackPlan& stacks, KilledLimits limits)
@@ -186,6 +201,10 @@ void WorkerGroup::put_off_limits(std::chrono::steady_clock::duration by) {
 
 std::vector<int> WorkerGroup::running() const {
   return impl_->running();
+}
+
+std::vector<RankFlights> WorkerGroup::flights() const {
+  return impl_->flights();
 }
 
 void WorkerGroup::take_stacks(const std::string& reason) {

@@ -91,6 +91,10 @@ class WorkerGroup {
   /// Ranks of the workers that have not ended.
   std::vector<int> running() const;
 
+  /// How far each worker has come in its collectives, the dead ones included. Empty if none has
+  /// any.
+  std::vector<RankFlights> flights() const;
+
   /// Tells of the stacks of all workers by StacksTaken; they go on.
   void take_stacks(const std::string& reason);
 

@@ -38,6 +38,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void stop(int signal, std::chrono::milliseconds grace);
   void put_off_limits(std::chrono::steady_clock::duration by);
   std::vector<int> running() const;
+  std::vector<RankFlights> flights() const;
   void abort(int rank, const std::string& reason);
 
   /// With `then`, which is called when all has been told, the workers are to end: nothing that was

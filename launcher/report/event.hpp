@@ -2,6 +2,8 @@
 // lines, a vector in tests), which therefore cannot disagree. Words as in docs/architecture.md.
 #pragma once
 
+#include "launcher/report/held_up.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -132,6 +134,15 @@ struct StacksTaken {
   bool operator==(const StacksTaken&) const = default;
 };
 
+/// Some of this node's ranks were in a collective that not all got through, when a worker failed or
+/// somebody asked.
+struct CollectiveHeldUp {
+  int attempt = 0;
+  HeldUp held_up;
+
+  bool operator==(const CollectiveHeldUp&) const = default;
+};
+
 /// All workers of an attempt have ended and another attempt follows.
 struct RestartDecided {
   int next_attempt = 0;
@@ -180,13 +191,15 @@ struct RunFinished {
   int attempts = 0;
   std::string reason;
   std::vector<WorkerExited> failures;  ///< of the last attempt, root cause first, then by time
+  std::vector<HeldUp> held_up{};       ///< collectives of the last attempt, when it failed
 
   bool operator==(const RunFinished&) const = default;
 };
 
-using Event = std::variant<RunStarted, RoundJoined, AttemptStarted, WorkerStarted, WorkerNotStarted,
-                           WorkerDying, WorkerExited, WorkersStopping, WorkersKilled, StacksTaken,
-                           RestartDecided, SignalReceived, Note, Warning, RunFinished>;
+using Event =
+    std::variant<RunStarted, RoundJoined, AttemptStarted, WorkerStarted, WorkerNotStarted,
+                 WorkerDying, WorkerExited, WorkersStopping, WorkersKilled, StacksTaken,
+                 CollectiveHeldUp, RestartDecided, SignalReceived, Note, Warning, RunFinished>;
 
 /// Takes events in the order in which they happen, on the agent's thread. Must not throw and must
 /// not block for long.

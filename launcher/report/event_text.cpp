@@ -94,6 +94,10 @@ EventLine line(const StacksTaken& event) {
   return {LogLevel::warn, event.attempt, text};
 }
 
+EventLine line(const CollectiveHeldUp& event) {
+  return {LogLevel::warn, event.attempt, headline(event.held_up)};
+}
+
 EventLine line(const RestartDecided& event) {
   std::string text = "restarting";
   if (event.delay.count() > 0) {

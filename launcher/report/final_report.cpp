@@ -20,6 +20,8 @@ constexpr std::size_t kLabelColumns = 12;
 // Enough to see that all ranks wait in the same place, or which does not.
 constexpr std::size_t kStacksMax = 8;
 constexpr std::size_t kStackLinesMax = 6;
+// Groups in which somebody waits; usually it is one, and the others are held up by it.
+constexpr std::size_t kHeldUpMax = 4;
 
 std::string utc(std::chrono::system_clock::time_point when) {
   const auto seconds = std::chrono::system_clock::to_time_t(when);
@@ -57,6 +59,10 @@ class Page {
   }
 
   void paragraph(const std::string& text) { add(text, ""); }
+
+  void indented(std::size_t columns, const std::string& text) {
+    add(text, std::string(columns, ' '));
+  }
 
   /// "  label     : text", continued below the text.
   void field(const std::string& label, const std::string& text) {
@@ -190,6 +196,20 @@ void add_later_failures(Page& page, const std::vector<WorkerExited>& failures) {
   }
 }
 
+void add_held_up(Page& page, const std::vector<HeldUp>& all) {
+  if (all.empty()) return;
+  page.rule('-');
+  page.paragraph("Where the ranks were in their collectives:");
+  const auto shown = std::min(all.size(), kHeldUpMax);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const auto lines = describe(all[i]);
+    page.indented(2, lines.front());
+    for (std::size_t j = 1; j < lines.size(); ++j) page.indented(4, lines[j]);
+  }
+  if (shown < all.size())
+    page.paragraph("  and " + std::to_string(all.size() - shown) + " more groups");
+}
+
 void add_stacks(Page& page, const std::vector<StacksTaken>& stacks) {
   if (stacks.empty()) return;
   page.rule('-');
@@ -228,6 +248,7 @@ std::string final_report(const RunFinished& finished, const ReportFacts& facts, 
     add_root_cause(page, finished.failures.front(), facts);
     add_later_failures(page, finished.failures);
   }
+  add_held_up(page, finished.held_up);
   if (!facts.stopped.empty()) {
     page.rule('-');
     page.paragraph("Stopped by ddprun after the failure: " + ranks_phrase(facts.stopped));

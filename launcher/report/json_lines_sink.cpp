@@ -143,6 +143,29 @@ Json fields(const StacksTaken& event) {
           {"lines", event.lines},       {"was_ended", event.was_ended}};
 }
 
+Json missing_ranks(const std::vector<MissingRank>& ranks) {
+  Json list = Json::array();
+  for (const auto& one : ranks) list.push_back({{"rank", one.rank}, {"doing", one.doing}});
+  return list;
+}
+
+Json fields(const CollectiveHeldUp& event) {
+  const HeldUp& held_up = event.held_up;
+  Json calls = Json::array();
+  for (const auto& [call, bytes, ranks] : held_up.calls)
+    calls.push_back({{"call", call}, {"bytes", bytes}, {"ranks", ranks}});
+  return {{"event", "collective_held_up"},
+          {"attempt", event.attempt},
+          {"group", held_up.group},
+          {"number", held_up.calls.empty() ? Json() : Json(held_up.number)},
+          {"calls", calls},
+          {"waiting_ranks", held_up.waiting},
+          {"waited_seconds", held_up.waited_seconds},
+          {"through_ranks", held_up.through},
+          {"missing_ranks", missing_ranks(held_up.missing)},
+          {"messaging_ranks", missing_ranks(held_up.messaging)}};
+}
+
 Json fields(const RestartDecided& event) {
   return {{"event", "restart_decided"},
           {"next_attempt", event.next_attempt},

@@ -1,6 +1,7 @@
 #include "rendezvous/control/control_page.hpp"
 
 #include "rendezvous/base/local_workers.hpp"
+#include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -21,8 +22,9 @@ namespace ddprun::control {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x6464'7072'756e'0001;  // "ddprun" and the layout's version
+constexpr std::uint64_t kMagic = 0x6464'7072'756e'0002;  // "ddprun" and the layout's version
 constexpr std::size_t kReasonBytes = 200;
+constexpr std::size_t kMemoryPage = 4096;
 constexpr std::size_t kFutexesPerWait = 128;  // FUTEX_WAITV_MAX
 // Before Linux 5.16 there is no futex_waitv: fall back to looking this often. The pidfd still tells
 // of each death.
@@ -63,6 +65,7 @@ struct ControlPage::Layout {
 
   std::uint64_t magic;
   std::int32_t local_world_size;
+  std::int32_t round;
   Word change_count;  // futex: counts announcements and wake() calls
   Word abort_claim;   // who sets it writes the record
   Word abort_word;    // futex: the record is complete
@@ -73,8 +76,13 @@ struct ControlPage::Layout {
     return reinterpret_cast<Slot*>(reinterpret_cast<char*>(this) + slots_offset())[local_rank];
   }
   static constexpr std::size_t slots_offset() { return (sizeof(Layout) + 63) / 64 * 64; }
+  static std::size_t flights_offset(int local_world_size) {
+    const auto end = slots_offset() + static_cast<std::size_t>(local_world_size) * sizeof(Slot);
+    return (end + kMemoryPage - 1) / kMemoryPage * kMemoryPage;
+  }
   static std::size_t bytes(int local_world_size) {
-    return slots_offset() + static_cast<std::size_t>(local_world_size) * sizeof(Slot);
+    return flights_offset(local_world_size) +
+           static_cast<std::size_t>(local_world_size) * flight_area_bytes();
   }
 
   void note_change() noexcept {
@@ -107,7 +115,7 @@ struct ControlPage::Layout {
   }
 };
 
-ControlPage ControlPage::create(int local_world_size) {
+ControlPage ControlPage::create(int local_world_size, int round) {
   if (local_world_size < 1 || local_world_size > kLocalWorkersMax) {
     throw Error(Errc::usage, "control page: " + std::to_string(local_world_size) +
                                  " workers on one node (1 to " + std::to_string(kLocalWorkersMax) +
@@ -130,6 +138,7 @@ ControlPage ControlPage::create(int local_world_size) {
   ControlPage page(fd, static_cast<Layout*>(memory), bytes);
   page.layout_->magic = kMagic;
   page.layout_->local_world_size = local_world_size;
+  page.layout_->round = round;
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -164,6 +173,17 @@ ControlPage ControlPage::attach(int fd, int local_rank) {
   return ControlPage(fd, layout, bytes);
 }
 
+ControlPage ControlPage::attach_again(int fd, int local_rank) {
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) throw_system_error("control page: descriptor " + std::to_string(fd), errno);
+  try {
+    return attach(copy, local_rank);
+  } catch (...) {
+    ::close(copy);
+    throw;
+  }
+}
+
 ControlPage::ControlPage(ControlPage&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       layout_(std::exchange(other.layout_, nullptr)),
@@ -183,6 +203,10 @@ ControlPage::~ControlPage() {
 
 int ControlPage::local_world_size() const {
   return layout_->local_world_size;
+}
+
+int ControlPage::round() const {
+  return layout_->round;
 }
 
 void ControlPage::announce_alive(int local_rank) {
@@ -264,6 +288,11 @@ const std::atomic<std::uint32_t>& ControlPage::abort_word() const noexcept {
 std::optional<AbortRecord> ControlPage::abort_record() const {
   if (!is_aborted()) return std::nullopt;
   return AbortRecord{.rank = layout_->abort_rank, .reason = layout_->abort_reason.data()};
+}
+
+void* ControlPage::flight_area(int local_rank) const {
+  return reinterpret_cast<char*>(layout_) + Layout::flights_offset(layout_->local_world_size) +
+         static_cast<std::size_t>(local_rank) * flight_area_bytes();
 }
 
 }  // namespace ddprun::control

@@ -39,12 +39,17 @@ struct AbortRecord {
 /// A mapping of the page. Move-only; unmapping does not change what the page says.
 class ControlPage {
  public:
-  /// The agent's side: a new page for `local_world_size` workers. The descriptor is close-on-exec.
-  static ControlPage create(int local_world_size);
+  /// The agent's side: a new page for `local_world_size` workers of a round. The descriptor is
+  /// close-on-exec.
+  static ControlPage create(int local_world_size, int round = 0);
 
   /// The worker's side: maps an inherited descriptor and takes it over. Throws Error{Errc::usage}
   /// if it is not a control page of this version or has no slot for `local_rank`.
   static ControlPage attach(int fd, int local_rank);
+
+  /// As attach(), through a copy of the descriptor: so it does not matter who else in this process
+  /// uses the page and for how long.
+  static ControlPage attach_again(int fd, int local_rank);
 
   ControlPage(ControlPage&& other) noexcept;
   ControlPage& operator=(ControlPage&& other) noexcept;
@@ -52,6 +57,7 @@ class ControlPage {
 
   int fd() const { return fd_; }
   int local_world_size() const;
+  int round() const;
 
   /// Worker: from now on this thread's end is the worker's death. To be called once, by the main
   /// thread.
@@ -91,6 +97,9 @@ class ControlPage {
   const std::atomic<std::uint32_t>& abort_word() const noexcept;
 
   std::optional<AbortRecord> abort_record() const;
+
+  /// Where the worker's flight recorder writes, flight_area_bytes() of zeros to begin with.
+  void* flight_area(int local_rank) const;
 
  private:
   struct Layout;

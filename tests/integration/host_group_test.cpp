@@ -133,8 +133,8 @@ TEST_SUITE("host group") {
         if (rank == victim) {
           CHECK(end.was_killed_by(SIGKILL));
         } else {
-          CHECK(end.said ==
-                "peer " + std::to_string(victim) + ": rank " + std::to_string(victim) + " died");
+          CHECK(end.said.find("peer " + std::to_string(victim) + ": rank " +
+                              std::to_string(victim) + " died (during all_reduce(") == 0);
         }
       }
     }
@@ -194,7 +194,7 @@ TEST_SUITE("host group") {
       const std::string name = std::to_string(victim);
       for (int rank = 0; rank < kSize; ++rank) {
         if (rank == victim) continue;
-        CHECK(ranks.wait(rank).said == "peer " + name + ": rank " + name + " died");
+        CHECK(ranks.wait(rank).said.find("peer " + name + ": rank " + name + " died") == 0);
       }
     }
   }
@@ -244,7 +244,7 @@ TEST_SUITE("host group") {
       if (rank == 1) return std::string("left");
       return describe_failure([&] { group.barrier().wait(); });
     });
-    CHECK(ranks.wait(0).said == "peer 1: rank 1 has left the process group");
+    CHECK(ranks.wait(0).said.find("peer 1: rank 1 has left the process group") == 0);
     CHECK(ranks.wait(1).said == "left");
   }
 
@@ -264,7 +264,9 @@ TEST_SUITE("host group") {
     auto client = store.connect();
     while (client.add("ready", 0, Deadline::after(60s)) < 2) std::this_thread::yield();
     page.abort({.rank = 7, .reason = "rank 7 exited with status 1"});
-    CHECK(ranks.wait(0).said == "peer 7: the attempt was ended: rank 7 exited with status 1");
+    CHECK(ranks.wait(0).said ==
+          "peer 7: the attempt was ended: rank 7 exited with status 1 (during barrier(), "
+          "collective 0 of group \"default\" in round 0)");
   }
 
   TEST_CASE("ranks that never come are named") {

@@ -166,7 +166,8 @@ TEST_SUITE("nodes failure") {
     });
     ready.await(2);
     page.abort({.rank = 7, .reason = "rank 7 exited with status 1"});
-    CHECK(ranks.wait(0).said == "peer 7: the attempt was ended: rank 7 exited with status 1");
+    CHECK(ranks.wait(0).said.find("peer 7: the attempt was ended: rank 7 exited with status 1") ==
+          0);
   }
 
   TEST_CASE("a rank that leaves while others go on is named; one that leaves at the end is not") {
@@ -178,7 +179,7 @@ TEST_SUITE("nodes failure") {
       if (rank == 1) return std::string("left");
       return describe_failure([&] { group.barrier().wait(); });
     });
-    CHECK(ranks.wait(0).said == "peer 1: rank 1 has left the process group");
+    CHECK(ranks.wait(0).said.find("peer 1: rank 1 has left the process group") == 0);
     CHECK(ranks.wait(1).said == "left");
   }
 

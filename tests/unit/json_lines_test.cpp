@@ -113,6 +113,19 @@ TEST_SUITE("json lines") {
                      .lines = {"#0 main"}},
          R"({"event":"stacks_taken","attempt":1,"rank":0,"pid":7,"reason":"why","means":["gdb"],)"
          R"("problems":["py-spy: refused"],"file":null,"lines":["#0 main"],"was_ended":false})"},
+        {CollectiveHeldUp{.attempt = 1,
+                          .held_up = {.group = "default",
+                                      .number = 3,
+                                      .calls = {{"barrier", 0, {0}}},
+                                      .waiting = {0},
+                                      .waited_seconds = 1.5,
+                                      .through = {2},
+                                      .missing = {{1, "has not called anything"}}}},
+         R"({"event":"collective_held_up","attempt":1,"group":"default","number":3,
+             "calls":[{"call":"barrier","bytes":0,"ranks":[0]}],"waiting_ranks":[0],
+             "waited_seconds":1.5,"through_ranks":[2],
+             "missing_ranks":[{"rank":1,"doing":"has not called anything"}],
+             "messaging_ranks":[]})"},
         {RestartDecided{2, "why", 1500ms},
          R"({"event":"restart_decided","next_attempt":2,"reason":"why","delay_seconds":1.5})"},
         {SignalReceived{SIGUSR1, "forwarded"},
@@ -122,34 +135,34 @@ TEST_SUITE("json lines") {
         {finished,
          R"({"event":"run_finished","result":"failed","exit_code":139,"attempts":2,
              "reason":"why","failed_ranks":[5]})"},
-    };
-    CHECK(std::size(cases) == std::variant_size_v<Event>);
-    for (const auto& [event, text] : cases) {
-      auto expected = nlohmann::json::parse(text);
-      expected["time"] = "2026-11-21T12:34:56.000078Z";
-      expected["node_rank"] = 1;
-      CHECK(parsed(event) == expected);
-    }
+  };
+  CHECK(std::size(cases) == std::variant_size_v<Event>);
+  for (const auto& [event, text] : cases) {
+    auto expected = nlohmann::json::parse(text);
+    expected["time"] = "2026-11-21T12:34:56.000078Z";
+    expected["node_rank"] = 1;
+    CHECK(parsed(event) == expected);
   }
+}
 
-  TEST_CASE("a worker that exits has a code and no signal, and unknown paths are null") {
-    WorkerExited exited;
-    exited.exit_code = 3;
-    const auto line = parsed(exited);
-    CHECK(line["exit_code"] == 3);
-    CHECK(line["signal"].is_null());
-    CHECK(line["core_file"].is_null());
-    CHECK(line["log_folder"].is_null());
-  }
+TEST_CASE("a worker that exits has a code and no signal, and unknown paths are null") {
+  WorkerExited exited;
+  exited.exit_code = 3;
+  const auto line = parsed(exited);
+  CHECK(line["exit_code"] == 3);
+  CHECK(line["signal"].is_null());
+  CHECK(line["core_file"].is_null());
+  CHECK(line["log_folder"].is_null());
+}
 
-  TEST_CASE("whatever bytes workers print, a line is one line of valid JSON") {
-    for (const std::string& bytes :
-         {std::string("\xff\xfe"), std::string("a\nb\r\0c", 6), std::string("\xe2\x82")}) {
-      const auto line = json_line(Warning{bytes}, kNoon, 0);
-      CHECK(line.find('\n') == std::string::npos);
-      CHECK(nlohmann::json::accept(line));
-    }
+TEST_CASE("whatever bytes workers print, a line is one line of valid JSON") {
+  for (const std::string& bytes :
+       {std::string("\xff\xfe"), std::string("a\nb\r\0c", 6), std::string("\xe2\x82")}) {
+    const auto line = json_line(Warning{bytes}, kNoon, 0);
+    CHECK(line.find('\n') == std::string::npos);
+    CHECK(nlohmann::json::accept(line));
   }
+}
 }
 
 TEST_SUITE("json lines file") {

@@ -234,9 +234,11 @@ TEST_SUITE("process group") {
     groups[0].abort("enough");
     const std::string text = "process group \"default\" was aborted: enough";
     CHECK(failure_of([&] { first.wait(); }) == "closed: " + text);
-    CHECK(failure_of([&] { second.wait(); }) == "peer 0: " + text);
+    CHECK(failure_of([&] { second.wait(); }) ==
+          "peer 0: " + text + " (during barrier(), collective 0 of group \"default\")");
     CHECK(failure_of([&] { groups[0].barrier().wait(); }) == "closed: " + text);
-    CHECK(failure_of([&] { groups[2].barrier().wait(); }) == "peer 0: " + text);
+    CHECK(failure_of([&] { groups[2].barrier().wait(); }) ==
+          "peer 0: " + text + " (during barrier(), collective 0 of group \"default\")");
   }
 
   TEST_CASE("a failed call gives the caller's memory back untouched by the other ranks") {

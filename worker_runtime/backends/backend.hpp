@@ -6,6 +6,7 @@
 #include <ddprun/deadline.hpp>
 #include <ddprun/process_group.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,6 +40,22 @@ struct Operation {
   int tag = 0;
   std::uint64_t sequence = 0;  ///< position in the group's call order
 };
+
+// What can be said of a collective or of a call of it, without a backend.
+
+/// send or recv: two ranks make it, the others need not.
+bool is_message(Collective collective);
+/// `peer` is the root.
+bool has_root(Collective collective);
+/// `op` counts.
+bool combines(Collective collective);
+/// Of what is moved. A barrier has none; there it is anything.
+DataType data_type(const Operation& operation);
+/// Elements of what is the same on all ranks: one rank's part where each gets another one, else
+/// all.
+std::size_t part_elements(const Operation& operation, std::size_t ranks);
+/// "all_reduce(100 x float32, sum)", "send(1 x int32, rank 2, tag 7)".
+std::string describe(const Operation& operation, std::size_t ranks);
 
 class Backend {
  public:

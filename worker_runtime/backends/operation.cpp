@@ -30,4 +30,49 @@ const char* to_string(Collective collective) noexcept {
   return "unknown";
 }
 
+bool is_message(Collective collective) {
+  return collective == Collective::send || collective == Collective::recv;
+}
+
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+bool combines(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
+
+DataType data_type(const Operation& operation) {
+  return operation.collective == Collective::recv ? operation.output.type : operation.input.type;
+}
+
+std::size_t part_elements(const Operation& operation, std::size_t ranks) {
+  switch (operation.collective) {
+    case Collective::recv:
+    case Collective::scatter:
+    case Collective::reduce_scatter:
+      return operation.output.elements;
+    case Collective::all_to_all:
+      return operation.input.elements / ranks;
+    default:
+      return operation.input.elements;
+  }
+}
+
+std::string describe(const Operation& operation, std::size_t ranks) {
+  const Collective collective = operation.collective;
+  std::string text = to_string(collective);
+  if (collective == Collective::barrier) return text + "()";
+  text += "(" + std::to_string(part_elements(operation, ranks)) + " x " +
+          to_string(data_type(operation));
+  if (combines(collective)) text += std::string(", ") + to_string(operation.op);
+  if (has_root(collective)) text += ", root " + std::to_string(operation.peer);
+  if (is_message(collective)) {
+    text += ", rank " + std::to_string(operation.peer) + ", tag " + std::to_string(operation.tag);
+  }
+  return text + ")";
+}
+
 }  // namespace ddprun

@@ -37,8 +37,10 @@ std::vector<BackendInfo> available_backends() {
 ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& options) {
   const auto deadline = Deadline::after(options.join_timeout);
   const BackendEntry& entry = choose_backend(env, options);
+  // First, so that who waits for the others can be seen to wait.
+  CallLog log(env, {.name = options.name, .rank = env.rank, .size = env.world_size});
   auto impl = std::make_shared<Impl>(env.rank, env.world_size, entry.name,
-                                     entry.create(env, options, deadline), options);
+                                     entry.create(env, options, deadline), options, std::move(log));
   impl->start(deadline);
   impl->wait_entered();
   return ProcessGroup(std::move(impl));
@@ -55,8 +57,9 @@ std::vector<ProcessGroup> create_in_process_groups(std::vector<std::unique_ptr<B
   std::vector<std::shared_ptr<ProcessGroup::Impl>> impls;
   for (int rank = 0; rank < size; ++rank) {
     auto& backend = backends[static_cast<std::size_t>(rank)];
-    impls.push_back(std::make_shared<ProcessGroup::Impl>(rank, size, "in_process",
-                                                         std::move(backend), options));
+    CallLog log({.name = options.name, .rank = rank, .size = size});
+    impls.push_back(std::make_shared<ProcessGroup::Impl>(
+        rank, size, "in_process", std::move(backend), options, std::move(log)));
     impls.back()->start(deadline);
   }
   std::vector<ProcessGroup> groups;

@@ -16,11 +16,11 @@ namespace ddprun {
 class ProcessGroup::Impl {
  public:
   Impl(int rank, int size, std::string backend_name, std::unique_ptr<Backend> backend,
-       const GroupOptions& options)
+       const GroupOptions& options, CallLog log)
       : rank_(rank),
         size_(size),
         backend_name_(std::move(backend_name)),
-        queue_(std::make_shared<WorkQueue>(std::move(backend), options)) {}
+        queue_(std::make_shared<WorkQueue>(std::move(backend), options, std::move(log))) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() { queue_->stop(); }

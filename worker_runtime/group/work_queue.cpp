@@ -15,8 +15,8 @@ constexpr auto kCallerGrace = std::chrono::microseconds(200);
 
 }  // namespace
 
-WorkQueue::WorkQueue(std::unique_ptr<Backend> backend, const GroupOptions& options)
-    : backend_(std::move(backend)), options_(options) {}
+WorkQueue::WorkQueue(std::unique_ptr<Backend> backend, const GroupOptions& options, CallLog log)
+    : backend_(std::move(backend)), options_(options), log_(std::move(log)) {}
 
 WorkQueue::~WorkQueue() = default;
 
@@ -93,6 +93,7 @@ void WorkQueue::communicate(Deadline join_deadline) {
     backend_->leave();
     return;
   }
+  log_.open();
   entered_.set_value();
   Lock lock(mutex_);
   while (!is_stopping_ || !works_.empty()) {
@@ -110,6 +111,7 @@ void WorkQueue::communicate(Deadline join_deadline) {
     }
   }
   lock.unlock();
+  log_.leave();
   backend_->leave();
 }
 
@@ -123,9 +125,11 @@ void WorkQueue::run_next(Lock& lock) {
     // A work that was not kept waiting began when it was queued, as good as: one look at the clock
     // is much of what a small collective takes.
     const auto start = work->is_first ? work->queued : Deadline::Clock::now();
+    log_.enter(work->operation, start);
     backend_->run(work->operation, Deadline::from(start, options_.collective_timeout));
+    log_.end();
   } catch (const std::exception& error) {
-    failure = std::current_exception();
+    failure = log_.fail(work->operation, std::current_exception());
     backend_->abort(error.what());
   }
   if (!failure && options_.on_collective) report(*work, started);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/group/call_log.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/process_group.hpp>
 
@@ -38,7 +39,7 @@ struct Work::State {
 
 class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
-  WorkQueue(std::unique_ptr<Backend> backend, const GroupOptions& options);
+  WorkQueue(std::unique_ptr<Backend> backend, const GroupOptions& options, CallLog log);
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
   ~WorkQueue();
@@ -70,6 +71,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
   const std::unique_ptr<Backend> backend_;
   const GroupOptions options_;
+  CallLog log_;  ///< of who carries works out, one at a time
   std::promise<void> entered_;
   std::thread thread_;
 

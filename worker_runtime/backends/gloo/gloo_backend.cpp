@@ -25,6 +25,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,8 @@ class GlooBackend : public Backend {
     } catch (const gloo::Exception& error) {
       const std::lock_guard lock(mutex_);
       if (!abort_reason_.empty()) throw Error(Errc::closed, abort_reason_);
+      // Gloo does not say who; in which call is added by the group.
+      if (is_of_peer(error)) throw PeerFailed(-1, error.what());
       raise(error, std::string(to_string(operation.collective)) + " (call " +
                        std::to_string(operation.sequence) + " of group \"" + group_ + "\")");
     }
@@ -153,10 +156,18 @@ class GlooBackend : public Backend {
     messages_.emplace(*context_, rank_);
   }
 
+  static bool is_timeout(const gloo::Exception& error) {
+    return std::string_view(error.what()).find("imed out") != std::string_view::npos;
+  }
+
+  static bool is_of_peer(const gloo::Exception& error) {
+    return !is_timeout(error) && dynamic_cast<const gloo::IoException*>(&error) != nullptr;
+  }
+
   [[noreturn]] static void raise(const gloo::Exception& error, const std::string& what) {
     const std::string text = what + ": " + error.what();
-    if (text.find("imed out") != std::string::npos) throw Error(Errc::timeout, text);
-    if (dynamic_cast<const gloo::IoException*>(&error) != nullptr) throw PeerFailed(-1, text);
+    if (is_timeout(error)) throw Error(Errc::timeout, text);
+    if (is_of_peer(error)) throw PeerFailed(-1, text);
     throw Error(Errc::internal, text);
   }
 

@@ -7,9 +7,7 @@
 #include <ddprun/error.hpp>
 #include <ddprun/store.hpp>
 
-#include <cerrno>
 #include <chrono>
-#include <fcntl.h>
 #include <optional>
 #include <utility>
 
@@ -19,15 +17,9 @@ namespace {
 
 using shared_memory::Region;
 
-/// The page is mapped a second time, so that it does not matter who else in this process uses it
-/// and for how long.
 std::optional<control::ControlPage> attach_control_page(const WorkerEnv& env) {
   if (!env.control_page_fd) return std::nullopt;
-  const int copy = ::fcntl(*env.control_page_fd, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) {
-    throw_system_error("control page: descriptor " + std::to_string(*env.control_page_fd), errno);
-  }
-  return control::ControlPage::attach(copy, env.control_page_slot);
+  return control::ControlPage::attach_again(*env.control_page_fd, env.control_page_slot);
 }
 
 // Long enough for a store that answers at all.

@@ -13,10 +13,6 @@ constexpr int kScratchCount = 3;
 // The number of the step in which all meet, before the first collective.
 constexpr std::uint64_t kMeetingSequence = ~std::uint64_t{0};
 
-bool is_message(Collective collective) {
-  return collective == Collective::send || collective == Collective::recv;
-}
-
 }  // namespace
 
 NodesBackend::NodesBackend(std::shared_ptr<const shared_memory::Region> region,

@@ -9,28 +9,6 @@ bool has_part_per_rank(Collective collective) {
          collective == Collective::reduce_scatter;
 }
 
-bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce ||
-         collective == Collective::gather || collective == Collective::scatter;
-}
-
-bool combines(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce ||
-         collective == Collective::reduce_scatter;
-}
-
-std::size_t part_elements_of(const Operation& operation, std::size_t parts) {
-  switch (operation.collective) {
-    case Collective::scatter:
-    case Collective::reduce_scatter:
-      return operation.output.elements;
-    case Collective::all_to_all:
-      return operation.input.elements / parts;
-    default:
-      return operation.input.elements;
-  }
-}
-
 }  // namespace
 
 Call::Call(const Operation& what, Deadline until, int ranks, std::uint64_t number)
@@ -38,7 +16,7 @@ Call::Call(const Operation& what, Deadline until, int ranks, std::uint64_t numbe
       deadline(until),
       sequence(number),
       parts(has_part_per_rank(what.collective) ? static_cast<std::size_t>(ranks) : 1),
-      part_elements(part_elements_of(what, parts)),
+      part_elements(ddprun::part_elements(what, parts)),
       element_bytes(size_of(what.input.type)) {}
 
 bool Call::contributes(int rank) const {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun {
@@ -24,13 +25,22 @@ namespace ddprun {
 /// throws it again.
 class PeerFailed : public Error {
  public:
-  PeerFailed(int rank, const std::string& message) : Error(Errc::remote, message), rank_(rank) {}
+  PeerFailed(int rank, const std::string& message, std::string call = {}, int round = -1)
+      : Error(Errc::remote, message), rank_(rank), call_(std::move(call)), round_(round) {}
 
-  /// The rank that failed, -1 if unknown.
+  /// The rank that failed, among all workers; -1 if unknown.
   int rank() const noexcept { return rank_; }
+
+  /// The call that could not end, "all_reduce(100 x float32, sum)"; the message names it, too.
+  const std::string& call() const noexcept { return call_; }
+
+  /// The round in which that was, -1 where no agent counts them.
+  int round() const noexcept { return round_; }
 
  private:
   int rank_;
+  std::string call_;
+  int round_;
 };
 
 /// A collective under way. A value handle: copies mean the same collective. Dropping it does not

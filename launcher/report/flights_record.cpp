@@ -1,0 +1,104 @@
+#include "launcher/report/flights_record.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+namespace ddprun {
+
+namespace {
+
+using Json = nlohmann::json;
+using control::Flight;
+using control::FlightState;
+using control::GroupFlights;
+using control::GroupState;
+using std::chrono::nanoseconds;
+
+/// What another node says may be anything.
+template <typename State>
+State state_of(const Json& json, State last) {
+  const auto value = json.get<std::uint8_t>();
+  return value <= static_cast<std::uint8_t>(last) ? static_cast<State>(value) : last;
+}
+
+Json to_json(const Flight& flight) {
+  return {flight.number,
+          flight.is_message,
+          flight.call,
+          flight.bytes,
+          static_cast<int>(flight.state),
+          flight.entered_ago.count(),
+          flight.ended_ago.count()};
+}
+
+Flight flight_of(const Json& json) {
+  return {.number = json.at(0).get<std::uint64_t>(),
+          .is_message = json.at(1).get<bool>(),
+          .call = json.at(2).get<std::string>(),
+          .bytes = json.at(3).get<std::uint64_t>(),
+          .state = state_of(json.at(4), FlightState::failed),
+          .entered_ago = nanoseconds(json.at(5).get<std::int64_t>()),
+          .ended_ago = nanoseconds(json.at(6).get<std::int64_t>())};
+}
+
+Json to_json(const GroupFlights& group) {
+  Json flights = Json::array();
+  const auto count = std::min(group.flights.size(), kRecordedFlightsMax);
+  for (auto flight = group.flights.end() - static_cast<std::ptrdiff_t>(count);
+       flight != group.flights.end(); ++flight) {
+    flights.push_back(to_json(*flight));
+  }
+  return {{"name", group.name},       {"rank", group.rank},
+          {"size", group.size},       {"members", group.members},
+          {"entered", group.entered}, {"state", static_cast<int>(group.state)},
+          {"flights", flights}};
+}
+
+GroupFlights group_of(const Json& json) {
+  GroupFlights group;
+  json.at("name").get_to(group.name);
+  json.at("rank").get_to(group.rank);
+  json.at("size").get_to(group.size);
+  json.at("members").get_to(group.members);
+  json.at("entered").get_to(group.entered);
+  group.state = state_of(json.at("state"), GroupState::left);
+  for (const auto& flight : json.at("flights")) group.flights.push_back(flight_of(flight));
+  return group;
+}
+
+std::string to_text(const RankFlights& rank) {
+  Json groups = Json::array();
+  for (const auto& group : rank.worker.groups) groups.push_back(to_json(group));
+  const Json json = {{"rank", rank.rank}, {"groups", groups}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string to_flights_record(const std::vector<RankFlights>& ranks) {
+  std::string record;
+  for (const auto& rank : ranks) {
+    const auto text = to_text(rank);
+    if (record.size() + text.size() + 2 > kFlightsRecordBytesMax) break;
+    record += (record.empty() ? "[" : ",") + text;
+  }
+  return record.empty() ? record : record + "]";
+}
+
+std::vector<RankFlights> from_flights_record(std::string_view record) {
+  try {
+    std::vector<RankFlights> ranks;
+    for (const auto& json : Json::parse(record)) {
+      RankFlights rank{.rank = json.at("rank").get<int>()};
+      for (const auto& group : json.at("groups")) rank.worker.groups.push_back(group_of(group));
+      ranks.push_back(std::move(rank));
+    }
+    return ranks;
+  } catch (const Json::exception&) {
+    return {};
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,274 @@
+#include "launcher/report/held_up.hpp"
+
+#include "launcher/report/event_text.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+
+namespace ddprun {
+
+namespace {
+
+using control::Flight;
+using control::FlightState;
+using control::GroupFlights;
+using control::GroupState;
+
+// A collective error fails a thousand ranks at once.
+constexpr std::size_t kMissingShownMax = 8;
+
+/// A rank and its part in the group; null if it has none.
+struct Member {
+  int rank = 0;
+  const GroupFlights* flights = nullptr;
+
+  bool is_meeting() const { return flights != nullptr && flights->state == GroupState::meeting; }
+  std::uint64_t entered() const { return flights == nullptr ? 0 : flights->entered; }
+  const Flight* last() const {
+    return flights == nullptr || flights->flights.empty() ? nullptr : &flights->flights.back();
+  }
+  /// The call in which it is, or was when it failed.
+  const Flight* current() const {
+    const Flight* const flight = last();
+    return flight == nullptr || flight->state == FlightState::done ? nullptr : flight;
+  }
+  const Flight* find(std::uint64_t number) const {
+    if (flights == nullptr) return nullptr;
+    const auto& all = flights->flights;
+    const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Flight& flight) {
+      return !flight.is_message && flight.number == number;
+    });
+    return found == all.rend() ? nullptr : &*found;
+  }
+};
+
+using Members = std::vector<Member>;
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+/// How long a call took, or has taken up to now.
+double waited(const Flight& flight) {
+  return seconds(flight.entered_ago - flight.ended_ago);
+}
+
+std::string seconds_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", value);
+  return text;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr double kKibi = 1024;
+  const char* unit = "bytes";
+  auto value = static_cast<double>(bytes);
+  for (const char* larger : {"KiB", "MiB", "GiB"}) {
+    if (value < kKibi) break;
+    value /= kKibi;
+    unit = larger;
+  }
+  char text[48];
+  std::snprintf(text, sizeof text, bytes < 1024 ? "%.0f %s" : "%.1f %s", value, unit);
+  return text;
+}
+
+std::string call_text(const std::string& call, std::uint64_t bytes) {
+  return bytes == 0 ? call : call + " of " + bytes_text(bytes);
+}
+
+/// Names of groups in the order in which the first rank has them.
+std::vector<std::string> group_names(const std::vector<RankFlights>& ranks) {
+  std::vector<std::string> names;
+  for (const auto& rank : ranks) {
+    for (const auto& group : rank.worker.groups) {
+      if (std::find(names.begin(), names.end(), group.name) == names.end())
+        names.push_back(group.name);
+    }
+  }
+  return names;
+}
+
+const GroupFlights* find_group(const RankFlights& rank, const std::string& name) {
+  const auto& groups = rank.worker.groups;
+  const auto found = std::find_if(groups.begin(), groups.end(),
+                                  [&](const GroupFlights& group) { return group.name == name; });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+/// All known ranks that belong to the group, also those that have not made it yet.
+Members members_of(const std::vector<RankFlights>& ranks, const std::string& name) {
+  Members members;
+  const GroupFlights* any = nullptr;
+  for (const auto& rank : ranks) {
+    members.push_back({rank.rank, find_group(rank, name)});
+    if (members.back().flights != nullptr) any = members.back().flights;
+  }
+  const auto& listed = any->members;
+  std::erase_if(members, [&](const Member& member) {
+    return member.flights == nullptr && !listed.empty() &&
+           std::find(listed.begin(), listed.end(), member.rank) == listed.end();
+  });
+  return members;
+}
+
+std::string doing(const Member& member) {
+  if (member.flights == nullptr) return "has not made the group";
+  if (member.is_meeting()) return "waits for the others to join";
+  const Flight* const last = member.last();
+  if (member.flights->state == GroupState::left) return "has left the group";
+  if (last == nullptr) return "has not called anything";
+  const auto what = call_text(last->call, last->bytes);
+  if (last->state == FlightState::done)
+    return "its last was " + what + ", " + seconds_text(seconds(last->ended_ago)) + " before";
+  return (last->is_message ? "is in " : "is in an earlier one, ") + what + ", for " +
+         seconds_text(waited(*last));
+}
+
+std::optional<HeldUp> find_meeting(const std::string& name, const Members& members) {
+  HeldUp held_up{.group = name, .is_meeting = true};
+  for (const auto& member : members) {
+    if (member.is_meeting()) {
+      held_up.waiting.push_back(member.rank);
+    } else if (member.flights == nullptr) {
+      held_up.missing.push_back({member.rank, doing(member)});
+    }
+  }
+  return held_up.waiting.empty() ? std::nullopt : std::optional(held_up);
+}
+
+void add_call(HeldUp& held_up, const Flight& flight, int rank) {
+  auto& calls = held_up.calls;
+  const auto same = std::find_if(calls.begin(), calls.end(), [&](const CallOfRanks& other) {
+    return other.call == flight.call;
+  });
+  if (same == calls.end()) {
+    calls.push_back({flight.call, flight.bytes, {rank}});
+  } else {
+    same->ranks.push_back(rank);
+  }
+}
+
+/// The earliest collective in which anybody is.
+std::optional<std::uint64_t> earliest(const Members& members) {
+  std::optional<std::uint64_t> number;
+  for (const auto& member : members) {
+    const Flight* const current = member.current();
+    if (current == nullptr || current->is_message) continue;
+    number = std::min(number.value_or(current->number), current->number);
+  }
+  return number;
+}
+
+void add_message(HeldUp& held_up, const Member& member) {
+  const Flight* const current = member.current();
+  if (current == nullptr || !current->is_message) return;
+  held_up.messaging.push_back({member.rank, doing(member)});
+  held_up.waited_seconds = std::max(held_up.waited_seconds, waited(*current));
+}
+
+std::optional<HeldUp> find_collective(const std::string& name, const Members& members) {
+  const auto number = earliest(members);
+  HeldUp held_up{.group = name, .number = number.value_or(0)};
+  for (const auto& member : members) {
+    if (!number) {
+      add_message(held_up, member);
+      continue;
+    }
+    if (member.entered() <= *number) {
+      held_up.missing.push_back({member.rank, doing(member)});
+      continue;
+    }
+    const Flight* const flight = member.find(*number);
+    if (flight != nullptr) add_call(held_up, *flight, member.rank);
+    if (flight == nullptr || flight->state == FlightState::done) {
+      held_up.through.push_back(member.rank);
+    } else {
+      held_up.waiting.push_back(member.rank);
+      held_up.waited_seconds = std::max(held_up.waited_seconds, waited(*flight));
+    }
+  }
+  const bool is_any = !held_up.waiting.empty() || !held_up.messaging.empty();
+  return is_any ? std::optional(held_up) : std::nullopt;
+}
+
+std::vector<int> ranks_of(const std::vector<MissingRank>& missing) {
+  std::vector<int> ranks;
+  for (const auto& one : missing) ranks.push_back(one.rank);
+  return ranks;
+}
+
+std::string plural(const std::vector<int>& ranks, const char* one, const char* many) {
+  return ranks_phrase(ranks) + (ranks.size() == 1 ? one : many);
+}
+
+std::string wait_text(const HeldUp& held_up) {
+  return plural(held_up.waiting, " waits", " wait") + " in it, for up to " +
+         seconds_text(held_up.waited_seconds);
+}
+
+std::string disagreement(const HeldUp& held_up) {
+  std::string text;
+  for (const auto& [call, bytes, ranks] : held_up.calls) {
+    text +=
+        (text.empty() ? "" : " but ") + plural(ranks, " calls ", " call ") + call_text(call, bytes);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<HeldUp> find_held_up(const std::vector<RankFlights>& ranks) {
+  std::vector<HeldUp> found;
+  for (const auto& name : group_names(ranks)) {
+    const Members members = members_of(ranks, name);
+    auto held_up = find_meeting(name, members);
+    if (!held_up) held_up = find_collective(name, members);
+    if (held_up) found.push_back(std::move(*held_up));
+  }
+  return found;
+}
+
+std::string headline(const HeldUp& held_up) {
+  const std::string group = "group \"" + held_up.group + "\"";
+  const auto missing = ranks_of(held_up.missing);
+  if (held_up.is_meeting) {
+    const auto who =
+        plural(held_up.waiting, " waits", " wait") + " for the others to join " + group;
+    return missing.empty() ? who
+                           : plural(missing, " has", " have") + " not made " + group + "; " + who;
+  }
+  if (held_up.calls.empty()) {
+    const auto senders = ranks_of(held_up.messaging);
+    return plural(senders, " waits", " wait") + " for messages in " + group + ", for up to " +
+           seconds_text(held_up.waited_seconds);
+  }
+  const std::string place = "collective " + std::to_string(held_up.number) + " of " + group;
+  if (held_up.calls.size() > 1) return "in " + place + " " + disagreement(held_up);
+  const auto what = place + ", " + call_text(held_up.calls[0].call, held_up.calls[0].bytes);
+  if (missing.empty()) {
+    return plural(held_up.waiting, " is in ", " are in ") + what + ", for up to " +
+           seconds_text(held_up.waited_seconds);
+  }
+  return plural(missing, " has", " have") + " not entered " + what + "; " + wait_text(held_up);
+}
+
+std::vector<std::string> describe(const HeldUp& held_up) {
+  std::vector<std::string> lines = {headline(held_up)};
+  if (!held_up.through.empty())
+    lines.push_back(plural(held_up.through, " is", " are") + " through with it");
+  const auto add = [&lines](const std::vector<MissingRank>& ranks) {
+    const auto shown = std::min(ranks.size(), kMissingShownMax);
+    for (std::size_t i = 0; i < shown; ++i)
+      lines.push_back("rank " + std::to_string(ranks[i].rank) + ": " + ranks[i].doing);
+    if (shown < ranks.size())
+      lines.push_back("and " + std::to_string(ranks.size() - shown) + " more");
+  };
+  if (!held_up.is_meeting) add(held_up.missing);
+  add(held_up.messaging);
+  return lines;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,67 @@
+// How the flight recorder lies in the control page: for each worker a number of logs, one for each
+// of its groups. All of it is zero to begin with. For flight_recorder.cpp, which writes it in the
+// worker, and read_flights.cpp, which reads it in the agent.
+#pragma once
+
+#include "rendezvous/control/flight_recorder.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace ddprun::control {
+
+inline constexpr std::size_t kFlightWordsMax = 32;
+inline constexpr std::size_t kFlightWordBytes = 16;
+inline constexpr std::size_t kFlightPage = 4096;  // so that what is not used costs no memory
+
+/// In FlightEntry::state, beside a FlightState.
+inline constexpr std::uint32_t kMessageFlag = 0x100;
+
+/// A call. It is written between two changes of the stamp, which tells a reader whether what he has
+/// read belongs together.
+struct alignas(64) FlightEntry {
+  std::atomic<std::uint64_t> stamp;   ///< the group's n-th call, from 1; 0: being written
+  std::atomic<std::uint64_t> number;  ///< of the collective
+  std::atomic<std::uint64_t> elements;
+  std::atomic<std::int64_t> entered;  ///< nanoseconds of the monotonic clock
+  std::atomic<std::int64_t> ended;
+  std::atomic<std::int32_t> peer;
+  std::atomic<std::int32_t> tag;
+  std::atomic<std::uint32_t> kind;  ///< call, type, bytes of an element, reduction: a byte each
+  std::atomic<std::uint32_t> state;
+};
+static_assert(sizeof(FlightEntry) == 64);
+
+struct alignas(kFlightPage) FlightLog {
+  enum Use : std::uint32_t { free, taken, over };
+
+  std::atomic<std::uint32_t> use;
+  std::atomic<std::uint32_t> state;  ///< a GroupState
+  std::atomic<std::int64_t> ended;   ///< when its last group ended
+  std::atomic<std::uint64_t> collectives;
+  std::int32_t rank;
+  std::int32_t size;
+  std::uint32_t first_type;  ///< among the words
+  std::uint32_t first_reduction;
+  std::uint32_t members_listed;
+  std::array<char, kGroupNameBytesMax + 1> name;
+  std::array<std::array<char, kFlightWordBytes>, kFlightWordsMax> words;
+  std::array<std::int32_t, kGroupMembersMax> members;
+  std::array<FlightEntry, kFlightsMax> entries;
+
+  bool take(std::uint32_t from) { return use.compare_exchange_strong(from, taken); }
+};
+
+/// One worker's part of the page.
+struct FlightArea {
+  std::atomic<std::int32_t> unrecorded_groups;
+  std::array<FlightLog, kFlightGroupsMax> logs;
+
+  static FlightArea& of(const ControlPage& page, int local_rank) {
+    return *static_cast<FlightArea*>(page.flight_area(local_rank));
+  }
+};
+
+}  // namespace ddprun::control

@@ -1,0 +1,145 @@
+#include "rendezvous/control/flight_recorder.hpp"
+
+#include "rendezvous/control/flight_log.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+
+namespace ddprun::control {
+
+namespace {
+
+std::uint32_t pack(const FlightCall& call) {
+  return std::uint32_t{call.call} | std::uint32_t{call.type} << 8 |
+         std::uint32_t{call.element_bytes} << 16 | std::uint32_t{call.reduction} << 24;
+}
+
+std::int64_t nanoseconds_of(FlightRecorder::Clock::time_point time) {
+  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+}
+
+/// The kernel's tick is good enough for the end of a call, and several times as cheap to read as
+/// the clock itself.
+std::int64_t coarse_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+template <std::size_t N>
+void copy_text(std::array<char, N>& to, std::string_view from) {
+  const std::size_t length = std::min(from.size(), N - 1);
+  std::memcpy(to.data(), from.data(), length);
+  to[length] = '\0';
+}
+
+/// A place that was never used, or that of the group that ended first; null if all groups are
+/// there.
+FlightLog* take_log(FlightArea& area) {
+  std::array<std::pair<std::int64_t, FlightLog*>, kFlightGroupsMax> by_end{};
+  for (std::size_t i = 0; i < kFlightGroupsMax; ++i) {
+    FlightLog& log = area.logs[i];
+    if (log.take(FlightLog::free)) return &log;
+    by_end[i] = {log.ended.load(), &log};
+  }
+  std::sort(by_end.begin(), by_end.end());
+  for (const auto& [ended, log] : by_end) {
+    if (log->take(FlightLog::over)) return log;
+  }
+  return nullptr;
+}
+
+/// Returns the number of the first of them.
+std::uint32_t put_words(FlightLog& log, std::size_t& next, std::span<const char* const> words) {
+  const auto first = static_cast<std::uint32_t>(next);
+  for (const char* word : words) {
+    if (next < kFlightWordsMax) copy_text(log.words[next++], word);
+  }
+  return first;
+}
+
+void describe(FlightLog& log, const FlightGroup& group, const FlightWords& words) {
+  for (auto& entry : log.entries) entry.stamp.store(0, std::memory_order_relaxed);
+  log.collectives.store(0, std::memory_order_relaxed);
+  copy_text(log.name, group.name);
+  log.rank = group.rank;
+  log.size = group.size;
+  const bool are_listed = group.members.size() <= kGroupMembersMax;
+  log.members_listed = are_listed ? static_cast<std::uint32_t>(group.members.size()) : 0;
+  std::copy_n(group.members.begin(), log.members_listed, log.members.begin());
+  std::size_t next = 0;
+  put_words(log, next, words.calls);
+  log.first_type = put_words(log, next, words.types);
+  log.first_reduction = put_words(log, next, words.reductions);
+  log.state.store(static_cast<std::uint32_t>(GroupState::meeting), std::memory_order_release);
+}
+
+}  // namespace
+
+std::size_t flight_area_bytes() noexcept {
+  return sizeof(FlightArea);
+}
+
+std::optional<FlightRecorder> FlightRecorder::begin(ControlPage page, int local_rank,
+                                                    const FlightGroup& group,
+                                                    const FlightWords& words) {
+  FlightArea& area = FlightArea::of(page, local_rank);
+  FlightLog* const log = take_log(area);
+  if (log == nullptr) {
+    area.unrecorded_groups.fetch_add(1);
+    return std::nullopt;
+  }
+  describe(*log, group, words);
+  return FlightRecorder(std::move(page), log);
+}
+
+FlightRecorder::FlightRecorder(FlightRecorder&& other) noexcept
+    : page_(std::move(other.page_)),
+      log_(std::exchange(other.log_, nullptr)),
+      calls_(other.calls_),
+      collectives_(other.collectives_) {}
+
+FlightRecorder& FlightRecorder::operator=(FlightRecorder&& other) noexcept {
+  std::swap(page_, other.page_);
+  std::swap(log_, other.log_);
+  std::swap(calls_, other.calls_);
+  std::swap(collectives_, other.collectives_);
+  return *this;
+}
+
+FlightRecorder::~FlightRecorder() {
+  if (log_ == nullptr) return;
+  log_->ended.store(nanoseconds_of(Clock::now()));
+  log_->use.store(FlightLog::over);
+}
+
+void FlightRecorder::enter(const FlightCall& call, Clock::time_point now) noexcept {
+  FlightEntry& entry = log_->entries[calls_ % kFlightsMax];
+  constexpr auto after = std::memory_order_release;  // what was written before, that is, the stamp
+  const auto state = static_cast<std::uint32_t>(FlightState::entered);
+  entry.stamp.store(0, std::memory_order_relaxed);
+  entry.number.store(collectives_, after);
+  entry.elements.store(call.elements, after);
+  entry.entered.store(nanoseconds_of(now), after);
+  entry.peer.store(call.peer, after);
+  entry.tag.store(call.tag, after);
+  entry.kind.store(pack(call), after);
+  entry.state.store(call.is_message ? state | kMessageFlag : state, after);
+  entry.stamp.store(++calls_, after);
+  if (!call.is_message) log_->collectives.store(++collectives_, after);
+}
+
+void FlightRecorder::end(FlightState state) noexcept {
+  FlightEntry& entry = log_->entries[(calls_ - 1) % kFlightsMax];
+  const std::uint32_t flag = entry.state.load(std::memory_order_relaxed) & kMessageFlag;
+  entry.ended.store(coarse_now(), std::memory_order_relaxed);
+  entry.state.store(static_cast<std::uint32_t>(state) | flag, std::memory_order_release);
+}
+
+void FlightRecorder::note(GroupState state) noexcept {
+  log_->state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
+}
+
+}  // namespace ddprun::control

@@ -1,0 +1,55 @@
+// What a worker's flight recorder holds, as plain values: the last calls of each of its process
+// groups. Read by the agent when something has gone wrong; see flight_recorder.hpp.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun::control {
+
+enum class FlightState : std::uint8_t { entered, done, failed };
+
+/// One collective, or one message to or from another rank.
+struct Flight {
+  std::uint64_t number = 0;  ///< among the group's collectives, from 0; a message has that of the
+                             ///< collective after it
+  bool is_message = false;
+  std::string call;         ///< "all_reduce(100 x float32, sum)": what ranks must agree in
+  std::uint64_t bytes = 0;  ///< of those elements
+  FlightState state = FlightState::entered;
+  std::chrono::nanoseconds entered_ago{0};
+  std::chrono::nanoseconds ended_ago{0};  ///< to within some milliseconds; unless it is under way
+
+  bool operator==(const Flight&) const = default;
+};
+
+enum class GroupState : std::uint8_t {
+  meeting,  ///< its ranks are being waited for
+  open,
+  failed,
+  left,  ///< on purpose
+};
+
+/// One process group of one worker.
+struct GroupFlights {
+  std::string name;
+  int rank = 0;  ///< within the group
+  int size = 1;
+  std::vector<int> members{};  ///< who they are among all workers; empty: all, or too many
+  GroupState state = GroupState::open;
+  std::uint64_t entered = 0;      ///< collectives
+  std::vector<Flight> flights{};  ///< the last ones, oldest first
+
+  bool operator==(const GroupFlights&) const = default;
+};
+
+struct WorkerFlights {
+  std::vector<GroupFlights> groups{};
+  int unrecorded_groups = 0;  ///< for which there was no room
+
+  bool operator==(const WorkerFlights&) const = default;
+};
+
+}  // namespace ddprun::control

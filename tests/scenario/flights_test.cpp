@@ -1,0 +1,92 @@
+// What ddprun tells of the collectives of a run that has failed, whatever moves the bytes.
+#include "tests/support/cluster.hpp"
+#include "tests/support/launch.hpp"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace ddprun::test;
+
+namespace {
+
+/// Without the breaks that the report makes in long lines.
+std::string in_one_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string joined;
+  for (std::string word; words >> word;) joined += (joined.empty() ? "" : " ") + word;
+  return joined;
+}
+
+ProgramResult run_apart(const std::string& backend, const std::string& how, int ranks = 3) {
+  auto result = run_program({in_bin("ddprun"), "--nproc_per_node=" + std::to_string(ranks),
+                             in_bin("flight_worker"), backend, how});
+  result.output = in_one_line(result.output);
+  return result;
+}
+
+const std::vector<std::string>& backends() {
+  static const std::vector<std::string> all = [] {
+    std::istringstream names(DDPRUN_BACKENDS);
+    std::vector<std::string> found;
+    for (std::string name; names >> name;) found.push_back(name);
+    return found;
+  }();
+  return all;
+}
+
+const std::string kAllReduce = "all_reduce(6553600 x float32, sum) of 25.0 MiB";
+
+}  // namespace
+
+TEST_SUITE("flights") {
+  TEST_CASE("a rank that hangs is named, with the collective that it did not enter") {
+    for (const auto& backend : backends()) {
+      const auto result = run_apart(backend, "stop");
+      CAPTURE(result.output);
+      CHECK(result.exit_code == 1);
+      CHECK(contains(result.output,
+                     "Where the ranks were in their collectives: rank 2 has not entered collective "
+                     "1 of group \"default\", " +
+                         kAllReduce + "; ranks 0, 1 wait in it, for up to "));
+      CHECK(contains(result.output, "rank 2: its last was barrier(), "));
+    }
+  }
+
+  TEST_CASE("a killed rank's record is read, and those that waited are told with the collective") {
+    for (const auto& backend : backends()) {
+      const auto result = run_apart(backend, "kill");
+      CAPTURE(result.output);
+      CHECK(result.exit_code == 1);
+      CHECK(contains(result.output, "rank 2: its last was barrier(), "));
+      CHECK(contains(result.output, "ended : killed by signal 9, SIGKILL"));
+    }
+  }
+
+  TEST_CASE("ranks that call different things are set side by side") {
+    for (const auto& backend : backends()) {
+      const auto result = run_apart(backend, "mismatch");
+      CAPTURE(result.output);
+      CHECK(result.exit_code == 1);
+      CHECK(contains(result.output, "in collective 1 of group \"default\" "));
+      CHECK(contains(result.output, " " + kAllReduce));
+      CHECK(contains(result.output, "rank 1 calls broadcast(10 x float32, root 0) of 40 bytes"));
+    }
+  }
+
+  TEST_CASE("a message that does not come is told with its sender and tag") {
+    const auto result = run_apart("host", "message");
+    CAPTURE(result.output);
+    CHECK(contains(result.output, "rank 0: is in recv(1 x float32, rank 2, tag 7) of 4 bytes"));
+  }
+
+  TEST_CASE("ranks that wait for others to join are told of") {
+    const auto result = run_apart("host", "meet");
+    CAPTURE(result.output);
+    CHECK(
+        contains(result.output,
+                 "rank 2 has not made group \"default\"; ranks 0, 1 wait for the others to join"));
+  }
+}

@@ -1,0 +1,69 @@
+// A worker whose ranks come apart in their collectives:
+//   flight_worker BACKEND stop|kill|mismatch|message|meet
+//   stop      the last rank stops itself after a barrier; the others wait for it in an all_reduce
+//   kill      the same, but it is killed
+//   mismatch  rank 1 calls a broadcast where the others call an all_reduce
+//   message   rank 0 waits for a message that the last rank does not send, the others for rank 0
+//   meet      the last rank does not come to the group at all
+#include "rendezvous/control/flight_recorder.hpp"
+#include <ddprun/process_group.hpp>
+#include <ddprun/worker.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+using namespace ddprun;
+
+constexpr std::size_t kElements = 6'553'600;  // 25 MiB of float32
+
+/// Until the other ranks, all on this node, are in their second collective.
+void await_others(const WorkerEnv& env) {
+  const auto page = control::ControlPage::attach_again(*env.control_page_fd, env.control_page_slot);
+  const auto deadline = Deadline::after(std::chrono::seconds(60));
+  for (int rank = 0; rank + 1 < env.local_world_size; ++rank) {
+    while (control::read_flights(page, rank, Deadline::Clock::now()).groups.at(0).entered < 2) {
+      if (deadline.passed()) throw Error(Errc::timeout, "the other ranks did not come");
+      std::this_thread::yield();
+    }
+  }
+}
+
+int come_apart(const std::string& how, const WorkerEnv& env, ProcessGroup& group) {
+  const bool is_last = env.rank + 1 == env.world_size;
+  std::vector<float> values(kElements);
+  const Buffer buffer = as_buffer(values.data(), values.size());
+  group.barrier().wait();
+  if (is_last && (how == "stop" || how == "kill")) await_others(env);
+  if (is_last && how == "stop") std::raise(SIGSTOP);
+  if (is_last && how == "kill") std::raise(SIGKILL);
+  if (is_last && how == "message") ::pause();
+  if (env.rank == 0 && how == "message")
+    group.recv(as_buffer(values.data(), 1), env.world_size - 1, 7).wait();
+  if (env.rank == 1 && how == "mismatch") {
+    group.broadcast(as_buffer(values.data(), 10), 0).wait();
+  } else {
+    group.all_reduce(buffer).wait();
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  return run_worker([&](const WorkerEnv& env) {
+    const std::string how = argv[2];
+    GroupOptions options{.backend = argv[1]};
+    options.collective_timeout = std::chrono::seconds(2);
+    options.arena_bytes = 64 << 20;
+    if (how == "meet") options.join_timeout = std::chrono::seconds(2);
+    if (how == "meet" && env.rank + 1 == env.world_size) ::pause();
+    auto group = ProcessGroup::create(env, options);
+    return come_apart(how, env, group);
+  });
+}

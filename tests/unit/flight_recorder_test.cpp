@@ -1,0 +1,175 @@
+#include "rendezvous/control/flight_recorder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <optional>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+using namespace ddprun::control;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Clock = FlightRecorder::Clock;
+
+constexpr std::array kCalls = {"all_reduce", "send", "barrier"};
+constexpr std::array kTypes = {"float32", "int32"};
+constexpr std::array kReductions = {"sum", "max"};
+constexpr FlightCall kBarrier{.call = 2, .type = FlightCall::kNone};
+
+FlightCall all_reduce(std::uint64_t elements) {
+  return {.call = 0, .type = 0, .element_bytes = 4, .reduction = 0, .elements = elements};
+}
+
+std::optional<FlightRecorder> begin(const ControlPage& page, const FlightGroup& group,
+                                    int local_rank = 0) {
+  return FlightRecorder::begin(ControlPage::attach_again(page.fd(), local_rank), local_rank, group,
+                               {kCalls, kTypes, kReductions});
+}
+
+}  // namespace
+
+TEST_SUITE("flight recorder") {
+  TEST_CASE("calls are read as they were made, with their words, states and ages") {
+    const auto page = ControlPage::create(2);
+    auto recorder = begin(page, {.name = "pair", .rank = 1, .size = 2, .members = {3, 5}}, 1);
+    REQUIRE(recorder);
+    CHECK(read_flights(page, 1, Clock::now()).groups[0].state == GroupState::meeting);
+    recorder->note(GroupState::open);
+    const auto start = Clock::now();
+    recorder->enter(all_reduce(100), start);
+    recorder->end(FlightState::done);
+    recorder->enter({.call = 1,
+                     .type = 1,
+                     .element_bytes = 4,
+                     .is_message = true,
+                     .elements = 7,
+                     .peer = 1,
+                     .tag = 9},
+                    start);
+    recorder->end(FlightState::failed);
+    recorder->enter(kBarrier, start + 1s);
+
+    CHECK(read_flights(page, 0, Clock::now()) == WorkerFlights{});
+    const auto read = read_flights(page, 1, start + 4s);
+    REQUIRE(read.groups.size() == 1);
+    const GroupFlights& group = read.groups[0];
+    CHECK(group.name == "pair");
+    CHECK(group.rank == 1);
+    CHECK(group.size == 2);
+    CHECK(group.members == std::vector<int>{3, 5});
+    CHECK(group.state == GroupState::open);
+    CHECK(group.entered == 2);
+    REQUIRE(group.flights.size() == 3);
+    CHECK(group.flights[0].call == "all_reduce(100 x float32, sum)");
+    CHECK(group.flights[0].bytes == 400);
+    CHECK(group.flights[0].state == FlightState::done);
+    CHECK(group.flights[0].entered_ago == 4s);
+    CHECK(group.flights[0].ended_ago <= 4s);
+    CHECK(group.flights[1].call == "send(7 x int32, rank 5, tag 9)");
+    CHECK(group.flights[1].is_message);
+    CHECK(group.flights[1].state == FlightState::failed);
+    CHECK(group.flights[2] == Flight{.number = 1, .call = "barrier()", .entered_ago = 3s});
+  }
+
+  TEST_CASE("the last 256 calls of a group are kept") {
+    const auto page = ControlPage::create(1);
+    auto recorder = begin(page, {.name = "long"});
+    for (std::uint64_t i = 0; i < kFlightsMax + 10; ++i) {
+      recorder->enter(all_reduce(i), Clock::now());
+      recorder->end(FlightState::done);
+    }
+    const auto group = read_flights(page, 0, Clock::now()).groups.at(0);
+    CHECK(group.entered == kFlightsMax + 10);
+    REQUIRE(group.flights.size() == kFlightsMax);
+    CHECK(group.flights.front().number == 10);
+    CHECK(group.flights.back().number == kFlightsMax + 9);
+  }
+
+  TEST_CASE("a killed worker's record can still be read") {
+    const auto page = ControlPage::create(1);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      auto recorder = begin(page, {.name = "lost"});
+      recorder->enter(all_reduce(5), Clock::now());
+      ::raise(SIGKILL);
+    }
+    CHECK(::waitpid(pid, nullptr, 0) == pid);
+    const auto group = read_flights(page, 0, Clock::now()).groups.at(0);
+    REQUIRE(group.flights.size() == 1);
+    CHECK(group.flights[0].state == FlightState::entered);
+  }
+
+  TEST_CASE("a group beyond the bound is counted and not recorded, until another has ended") {
+    const auto page = ControlPage::create(1);
+    std::vector<std::optional<FlightRecorder>> recorders;
+    for (std::size_t i = 0; i < kFlightGroupsMax; ++i)
+      recorders.push_back(begin(page, {.name = std::to_string(i)}));
+    CHECK_FALSE(begin(page, {.name = "one more"}));
+    CHECK(read_flights(page, 0, Clock::now()).unrecorded_groups == 1);
+    recorders[3]->enter(kBarrier, Clock::now());
+    recorders[3].reset();
+    recorders[2].reset();
+    const auto next = begin(page, {.name = "next"});
+    REQUIRE(next);
+    const auto groups = read_flights(page, 0, Clock::now()).groups;
+    CHECK(groups.size() == kFlightGroupsMax);
+    for (const auto& group : groups) {
+      CHECK(group.name != "3");  // it had ended first
+      if (group.name == "next") CHECK(group.flights.empty());
+    }
+  }
+
+  TEST_CASE("of groups of one name the last is told of") {
+    const auto page = ControlPage::create(1);
+    for (const int calls : {1, 2, 0}) {
+      auto recorder = begin(page, {.name = "again"});
+      for (int i = 0; i < calls; ++i) recorder->enter(kBarrier, Clock::now());
+    }
+    const auto groups = read_flights(page, 0, Clock::now()).groups;
+    REQUIRE(groups.size() == 1);
+    CHECK(groups[0].entered == 0);
+  }
+
+  TEST_CASE("names and lists of members are cut at their bounds") {
+    const auto page = ControlPage::create(1);
+    const auto recorder = begin(page, {.name = std::string(200, 'n'),
+                                       .size = 300,
+                                       .members = std::vector<int>(kGroupMembersMax + 1)});
+    const auto group = read_flights(page, 0, Clock::now()).groups.at(0);
+    CHECK(group.name == std::string(kGroupNameBytesMax, 'n'));
+    CHECK(group.members.empty());
+  }
+
+  TEST_CASE("what is read while it is written belongs together") {
+    const auto page = ControlPage::create(1);
+    auto recorder = begin(page, {.name = "busy"});
+    std::atomic<bool> is_over = false;
+    std::thread writer([&] {
+      for (std::uint64_t i = 0; !is_over; ++i) {
+        recorder->enter(all_reduce(i), Clock::time_point(std::chrono::nanoseconds(i)));
+        recorder->end(FlightState::done);
+      }
+    });
+    std::size_t seen = 0;
+    while (seen < 100'000) {
+      for (const auto& flight :
+           read_flights(page, 0, Clock::time_point(24h)).groups.at(0).flights) {
+        ++seen;
+        const bool is_whole = flight.bytes == 4 * flight.number &&
+                              flight.entered_ago.count() + static_cast<long>(flight.number) ==
+                                  std::chrono::nanoseconds(24h).count();
+        if (!is_whole) CHECK_MESSAGE(is_whole, flight.call);
+      }
+    }
+    is_over = true;
+    writer.join();
+  }
+}

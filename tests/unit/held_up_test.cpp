@@ -1,0 +1,191 @@
+// What is said of the ranks of a group when a run has failed or hangs.
+#include "launcher/report/held_up.hpp"
+
+#include "launcher/report/final_report.hpp"
+#include "launcher/report/flights_record.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace std::chrono_literals;
+using control::Flight;
+using control::FlightState;
+using control::GroupFlights;
+using control::GroupState;
+
+namespace {
+
+constexpr std::uint64_t kMebibyte = 1 << 20;
+
+Flight in(std::uint64_t number, const std::string& call, std::chrono::nanoseconds since,
+          std::uint64_t bytes = 0) {
+  return {.number = number, .call = call, .bytes = bytes, .entered_ago = since};
+}
+
+Flight done(std::uint64_t number, const std::string& call, std::chrono::nanoseconds ended_ago) {
+  return {.number = number,
+          .call = call,
+          .state = FlightState::done,
+          .entered_ago = ended_ago + 1s,
+          .ended_ago = ended_ago};
+}
+
+Flight receiving(const std::string& call, std::chrono::nanoseconds since) {
+  return {.is_message = true, .call = call, .entered_ago = since};
+}
+
+/// A rank of one group whose last calls were these.
+RankFlights rank(int number, std::vector<Flight> flights, GroupState state = GroupState::open,
+                 const std::string& group = "default") {
+  GroupFlights one{.name = group, .rank = number, .size = 4, .state = state};
+  for (const auto& flight : flights) {
+    if (!flight.is_message) one.entered = flight.number + 1;
+  }
+  one.flights = std::move(flights);
+  return {number, {.groups = {one}}};
+}
+
+std::vector<std::string> said(const std::vector<RankFlights>& ranks) {
+  std::vector<std::string> lines;
+  for (const auto& held_up : find_held_up(ranks)) {
+    for (const auto& line : describe(held_up)) lines.push_back(line);
+  }
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_SUITE("held up") {
+  TEST_CASE("the rank that has not entered a collective is named, with what it did last") {
+    const auto call = [](auto since) {
+      return in(17, "all_reduce(6553600 x float32, sum)", since, 25 * kMebibyte);
+    };
+    CHECK(said({rank(0, {call(30s)}), rank(1, {call(29s)}),
+                rank(2, {done(15, "barrier()", 32s), done(16, "barrier()", 31s)}),
+                rank(3, {call(30s)})}) ==
+          Lines{"rank 2 has not entered collective 17 of group \"default\", "
+                "all_reduce(6553600 x float32, sum) of 25.0 MiB; ranks 0, 1, 3 wait in it, for up "
+                "to 30.0 s",
+                "rank 2: its last was barrier(), 31.0 s before"});
+  }
+
+  TEST_CASE("ranks that call different things are set side by side") {
+    CHECK(said({rank(0, {in(3, "all_reduce(6553600 x float32, sum)", 2s, 25 * kMebibyte)}),
+                rank(1, {in(3, "broadcast(10 x int32, root 0)", 1s, 40)}),
+                rank(2, {in(3, "all_reduce(6553600 x float32, sum)", 2s, 25 * kMebibyte)})}) ==
+          Lines{"in collective 3 of group \"default\" ranks 0, 2 call "
+                "all_reduce(6553600 x float32, sum) of 25.0 MiB but rank 1 calls broadcast(10 x "
+                "int32, root 0) of 40 bytes"});
+  }
+
+  TEST_CASE("the earliest collective counts, whoever has gone on from it") {
+    CHECK(said({rank(0, {done(7, "broadcast(1 x int32, root 0)", 5s), in(8, "barrier()", 5s)}),
+                rank(1, {in(7, "broadcast(1 x int32, root 0)", 9s)}),
+                rank(2, {done(6, "barrier()", 10s)})}) ==
+          Lines{"rank 2 has not entered collective 7 of group \"default\", broadcast(1 x int32, "
+                "root 0); rank 1 waits in it, for up to 9.0 s",
+                "rank 0 is through with it", "rank 2: its last was barrier(), 10.0 s before"});
+  }
+
+  TEST_CASE("a call that has failed counts as one that was waited in") {
+    auto failed = in(2, "barrier()", 5s);
+    failed.state = FlightState::failed;
+    failed.ended_ago = 3s;
+    CHECK(said({rank(0, {failed}), rank(1, {})}) ==
+          Lines{"rank 1 has not entered collective 2 of group \"default\", barrier(); rank 0 waits "
+                "in it, for up to 2.0 s",
+                "rank 1: has not called anything"});
+  }
+
+  TEST_CASE("all in the same call is told, too, since it may be what hangs") {
+    CHECK(said({rank(0, {in(2, "barrier()", 5s)}), rank(1, {in(2, "barrier()", 4s)})}) ==
+          Lines{"ranks 0, 1 are in collective 2 of group \"default\", barrier(), for up to 5.0 s"});
+  }
+
+  TEST_CASE("ranks that wait for messages are told of, alone and beside a collective") {
+    const auto waiting = receiving("recv(1 x int32, rank 1, tag 7)", 4s);
+    CHECK(said({rank(0, {waiting}), rank(1, {done(0, "barrier()", 4s)})}) ==
+          Lines{"rank 0 waits for messages in group \"default\", for up to 4.0 s",
+                "rank 0: is in recv(1 x int32, rank 1, tag 7), for 4.0 s"});
+    CHECK(said({rank(0, {waiting}), rank(1, {in(0, "barrier()", 4s)})}) ==
+          Lines{"rank 0 has not entered collective 0 of group \"default\", barrier(); rank 1 waits "
+                "in it, for up to 4.0 s",
+                "rank 0: is in recv(1 x int32, rank 1, tag 7), for 4.0 s"});
+  }
+
+  TEST_CASE("a group that is still meeting says who is missing") {
+    CHECK(said({rank(0, {}, GroupState::meeting), {1, {}}}) ==
+          Lines{"rank 1 has not made group \"default\"; rank 0 waits for the others to join group "
+                "\"default\""});
+  }
+
+  TEST_CASE("ranks that do not belong to a group are not missed in it") {
+    auto first = rank(0, {in(0, "barrier()", 1s)}, GroupState::open, "pair");
+    first.worker.groups[0].members = {0, 2};
+    CHECK(said({first, {1, {}}, {2, {}}}) ==
+          Lines{"rank 2 has not entered collective 0 of group \"pair\", barrier(); rank 0 waits in "
+                "it, for up to 1.0 s",
+                "rank 2: has not made the group"});
+  }
+
+  TEST_CASE("a group in which nobody waits is not spoken of") {
+    CHECK(said({rank(0, {done(4, "barrier()", 1s)}), rank(1, {done(3, "barrier()", 1s)})}).empty());
+    CHECK(said({{0, {}}, {1, {}}}).empty());
+  }
+
+  TEST_CASE("of many missing ranks the first are described") {
+    std::vector<RankFlights> ranks = {rank(0, {in(0, "barrier()", 1s)})};
+    for (int i = 1; i <= 20; ++i) ranks.push_back(rank(i, {}));
+    const auto lines = said(ranks);
+    REQUIRE(lines.size() == 10);
+    CHECK(lines[0].find("ranks 1-20 have not entered") == 0);
+    CHECK(lines.back() == "and 12 more");
+  }
+
+  TEST_CASE("what nodes tell each other is enough to say the same") {
+    std::vector<RankFlights> ranks = {rank(0, {in(9, "barrier()", 5s)}),
+                                      rank(1, {receiving("recv(1 x int32, rank 0, tag 7)", 4s)}),
+                                      {2, {}}};
+    auto& group = ranks[0].worker.groups[0];
+    group.members = {0, 1, 2};
+    for (std::uint64_t i = 0; i < 9; ++i)
+      group.flights.insert(group.flights.begin(), done(8 - i, "barrier()", 5s));
+    const auto read = from_flights_record(to_flights_record(ranks));
+    REQUIRE(read.size() == 3);
+    CHECK(find_held_up(read) == find_held_up(ranks));
+    CHECK(read[0].worker.groups[0].flights.size() == kRecordedFlightsMax);
+    CHECK(read[0].worker.groups[0].flights.back() == in(9, "barrier()", 5s));
+    CHECK(read[1] == ranks[1]);
+    CHECK(read[2] == ranks[2]);
+    CHECK(to_flights_record({}).empty());
+  }
+
+  TEST_CASE("a record of many ranks is cut between two, and what is no record is nothing") {
+    std::vector<RankFlights> ranks;
+    for (int i = 0; i < 1024; ++i) ranks.push_back(rank(i, {in(9, std::string(200, 'c'), 5s)}));
+    const auto record = to_flights_record(ranks);
+    CHECK(record.size() <= kFlightsRecordBytesMax);
+    const auto read = from_flights_record(record);
+    REQUIRE(read.size() > 100);
+    CHECK(read.back() == ranks[read.size() - 1]);
+    for (const char* text : {"", "[", "{}", "[1]", "[{\"rank\": \"x\"}]", "[{\"rank\": 1}]"})
+      CHECK(from_flights_record(text).empty());
+  }
+
+  TEST_CASE("the final report shows it after the failures") {
+    RunFinished finished{.result = RunResult::failed, .attempts = 1};
+    finished.failures.push_back({.rank = 1, .signal = 9});
+    finished.held_up = find_held_up({rank(0, {in(0, "barrier()", 1s)}), rank(1, {})});
+    const auto report = final_report(finished, {.program = "train"}, 100);
+    const auto at = report.find(
+        "Where the ranks were in their collectives:\n"
+        "  rank 1 has not entered collective 0 of group \"default\"");
+    CHECK_MESSAGE(at != std::string::npos, report);
+    CHECK(report.find("\n    rank 1: has not called anything\n") != std::string::npos);
+  }
+}

@@ -1,0 +1,103 @@
+#include "worker_runtime/group/call_log.hpp"
+
+#include <array>
+#include <cstddef>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+using control::FlightCall;
+using control::FlightState;
+using control::GroupState;
+
+template <typename Enumerator, std::size_t Count>
+std::array<const char*, Count> names_of() {
+  std::array<const char*, Count> names{};
+  for (std::size_t i = 0; i < Count; ++i) names[i] = to_string(static_cast<Enumerator>(i));
+  return names;
+}
+
+constexpr std::size_t kCollectives = static_cast<std::size_t>(Collective::barrier) + 1;
+constexpr std::size_t kTypes = static_cast<std::size_t>(DataType::uint8) + 1;
+constexpr std::size_t kReductions = static_cast<std::size_t>(ReduceOp::max) + 1;
+
+FlightCall flight_of(const Operation& operation, int ranks) {
+  const Collective collective = operation.collective;
+  FlightCall call{.call = static_cast<std::uint8_t>(collective),
+                  .type = FlightCall::kNone,
+                  .is_message = is_message(collective)};
+  if (collective == Collective::barrier) return call;
+  const DataType type = data_type(operation);
+  call.type = static_cast<std::uint8_t>(type);
+  call.element_bytes = static_cast<std::uint8_t>(size_of(type));
+  call.elements = part_elements(operation, static_cast<std::size_t>(ranks));
+  if (combines(collective)) call.reduction = static_cast<std::uint8_t>(operation.op);
+  if (call.is_message || has_root(collective)) call.peer = operation.peer;
+  call.tag = operation.tag;
+  return call;
+}
+
+}  // namespace
+
+CallLog::CallLog(const WorkerEnv& env, const control::FlightGroup& group) : CallLog(group) {
+  if (!env.control_page_fd) return;
+  const int slot = env.control_page_slot;
+  try {
+    auto page = control::ControlPage::attach_again(*env.control_page_fd, slot);
+    round_ = page.round();
+    static const auto calls = names_of<Collective, kCollectives>();
+    static const auto types = names_of<DataType, kTypes>();
+    static const auto reductions = names_of<ReduceOp, kReductions>();
+    recorder_ =
+        control::FlightRecorder::begin(std::move(page), slot, group, {calls, types, reductions});
+  } catch (const Error&) {
+    // Without the page there is nobody to read it; a run does not fail for that.
+  }
+}
+
+void CallLog::note(GroupState state) noexcept {
+  if (recorder_) recorder_->note(state);
+}
+
+void CallLog::leave() noexcept {
+  if (!has_failed_) note(GroupState::left);
+  recorder_.reset();
+}
+
+void CallLog::enter(const Operation& operation, Deadline::Clock::time_point now) noexcept {
+  if (!is_message(operation.collective)) ++collectives_;
+  if (recorder_) recorder_->enter(flight_of(operation, size_), now);
+}
+
+void CallLog::end() noexcept {
+  if (recorder_) recorder_->end(FlightState::done);
+}
+
+std::exception_ptr CallLog::fail(const Operation& operation,
+                                 const std::exception_ptr& failure) noexcept {
+  has_failed_ = true;
+  if (recorder_) recorder_->end(FlightState::failed);
+  note(GroupState::failed);
+  try {
+    std::rethrow_exception(failure);
+  } catch (const PeerFailed& peer) {
+    return with_call(operation, peer);
+  } catch (...) {
+    return failure;
+  }
+}
+
+std::exception_ptr CallLog::with_call(const Operation& operation, const PeerFailed& failure) const {
+  const std::string call = describe(operation, static_cast<std::size_t>(size_));
+  std::string place = call;
+  if (!is_message(operation.collective))
+    place += ", collective " + std::to_string(collectives_ - 1);
+  place += " of group \"" + name_ + "\"";
+  if (round_ >= 0) place += " in round " + std::to_string(round_);
+  return std::make_exception_ptr(PeerFailed(
+      failure.rank(), std::string(failure.what()) + " (during " + place + ")", call, round_));
+}
+
+}  // namespace ddprun
