@@ -86,6 +86,19 @@ TEST_SUITE("mpi") {
     }
   }
 
+  TEST_CASE("under ddprun, who waits in MPI for a rank that was killed ends, and all start again") {
+    if (!has_mpich()) return;
+    // Nobody ends by SIGTERM, and this limit lies beyond that of the test.
+    const auto result =
+        run_program({in_bin("ddprun"), "--nproc_per_node=3", "--max_restarts=1",
+                     "--shutdown_timeout=600", in_bin("random_worker"), "mpich", "death"});
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.output, "over MPI: PeerFailed: the attempt was ended: rank 1"));
+    CHECK(contains(result.output, "was killed by SIGKILL; restart 1 of 1"));
+    CHECK(count(result.output, " over mpich: ok") == 3);
+  }
+
   TEST_CASE("an MPI that cannot start these workers says who could") {
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", in_bin("random_worker"), "openmpi"});

@@ -12,7 +12,7 @@
 namespace ddprun::module {
 
 /// Of everything in this file and of Operation. A module of another version is not used.
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
 /// Longer messages are cut.
 inline constexpr std::size_t kTextBytesMax = 2048;
@@ -34,6 +34,8 @@ struct Member {
   std::uint16_t store_port = 0;  ///< 0: there is no store
   int node_rank = 0;
   bool is_of_mpirun = false;  ///< WorkerEnv::mpi_vendor is set
+  int control_page_fd = -1;   ///< -1: there is none
+  int control_page_slot = 0;
 };
 
 /// Left until a deadline, in nanoseconds; kNever: there is none.

@@ -113,7 +113,9 @@ std::unique_ptr<Backend> create_module_backend(const std::string& name, const Wo
                               .store_host = store.host.c_str(),
                               .store_port = store.port,
                               .node_rank = env.node_rank,
-                              .is_of_mpirun = !env.mpi_vendor.empty()};
+                              .is_of_mpirun = !env.mpi_vendor.empty(),
+                              .control_page_fd = env.control_page_fd.value_or(-1),
+                              .control_page_slot = env.control_page_slot};
   return std::make_unique<ModuleBackend>(*std::get<const Table*>(loaded), member);
 }
 

@@ -112,6 +112,11 @@ class Operator {
   const bool is_own_;
 };
 
+std::optional<control::ControlPage> attach_page(const module::Member& member) {
+  if (member.control_page_fd < 0) return std::nullopt;
+  return control::ControlPage::attach_again(member.control_page_fd, member.control_page_slot);
+}
+
 class MpiBackend : public Backend {
  public:
   explicit MpiBackend(const module::Member& member)
@@ -131,7 +136,7 @@ class MpiBackend : public Backend {
                                       std::to_string(rank));
     }
     messages_.emplace(communicator_);
-    watchdog_.emplace(group_);
+    watchdog_.emplace(group_, attach_page(member_), member_.is_of_mpirun);
   }
 
   void leave() noexcept override {
@@ -145,9 +150,12 @@ class MpiBackend : public Backend {
   }
 
   void run(const Operation& operation, Deadline deadline) override {
-    watchdog_->begin(operation, deadline);
     try {
+      watchdog_->begin(operation, deadline);
       carry_out(operation);
+    } catch (const PeerFailed&) {
+      has_failed_ = true;
+      throw;
     } catch (const Error& error) {
       watchdog_->end();
       has_failed_ = true;

@@ -8,22 +8,42 @@
 
 namespace ddprun::mpi {
 
-Watchdog::Watchdog(std::string group) : group_(std::move(group)), thread_([this] { watch(); }) {}
+namespace {
+
+/// What the agent says, as the exception that backends which can throw one say it.
+PeerFailed failure_of(const control::ControlPage& page) {
+  const auto record = page.abort_record();
+  return {record->rank, "the attempt was ended: " + record->reason};
+}
+
+}  // namespace
+
+Watchdog::Watchdog(std::string group, std::optional<control::ControlPage> page, bool ends_all)
+    : group_(std::move(group)),
+      page_(std::move(page)),
+      ends_all_(ends_all),
+      thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {
   {
     const std::lock_guard lock(mutex_);
     is_closing_ = true;
   }
-  changed_.notify_one();
+  wake();
   thread_.join();
+}
+
+void Watchdog::wake() noexcept {
+  wakes_.fetch_add(1);
+  shared_memory::futex_wake_all(&wakes_);
 }
 
 void Watchdog::begin(const Operation& operation, Deadline deadline) {
   const std::lock_guard lock(mutex_);
+  if (page_ && page_->is_aborted()) throw failure_of(*page_);
   operation_ = &operation;
   deadline_ = deadline;
-  if (deadline.time() < sleeps_until_) changed_.notify_one();
+  if (deadline.time() < sleeps_until_) wake();
 }
 
 void Watchdog::end() {
@@ -39,14 +59,21 @@ void Watchdog::abort(const std::string& reason) {
 void Watchdog::watch() {
   std::unique_lock lock(mutex_);
   while (!is_closing_) {
+    const std::uint32_t wakes = wakes_.load();
+    // Once the attempt is over no call begins any more, and this one must not go on.
+    const bool is_over = page_ && page_->is_aborted();
+    if (operation_ != nullptr && is_over)
+      end_process(std::string("PeerFailed: ") + failure_of(*page_).what());
     if (operation_ != nullptr && deadline_.passed())
       end_process("it had not ended " + deadline_.describe());
-    sleeps_until_ = operation_ == nullptr ? Deadline::Clock::time_point::max() : deadline_.time();
-    if (sleeps_until_ == Deadline::Clock::time_point::max()) {
-      changed_.wait(lock);
-    } else {
-      changed_.wait_until(lock, sleeps_until_);
-    }
+    const Deadline limit = operation_ == nullptr ? Deadline::never() : deadline_;
+    sleeps_until_ = limit.time();
+    lock.unlock();
+    shared_memory::FutexSet set;
+    set.add(&wakes_, wakes);
+    if (page_ && !is_over) set.add(&page_->abort_word(), 0);
+    set.sleep(limit);
+    lock.lock();
   }
 }
 
@@ -56,7 +83,7 @@ void Watchdog::end_process(const std::string& reason) const {
                to_string(operation_->collective),
                static_cast<unsigned long long>(operation_->sequence), group_.c_str(),
                reason.c_str());
-  MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+  if (ends_all_) MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
   std::_Exit(EXIT_FAILURE);
 }
 
