@@ -57,6 +57,20 @@ TEST_SUITE("mpi") {
     }
   }
 
+  TEST_CASE("groups of some ranks work at once, and one that is made out of order is told of") {
+    for (const auto& mpi : installed()) {
+      const auto result = run_program(started_by(mpi, 4, {"mpi", "groups"}));
+      CAPTURE(result.output);
+      CHECK(result.exit_code == 0);
+      CHECK(count(result.output, " over " + mpi.name + ": ok") == 4);
+      const auto refused = run_program(started_by(mpi, 3, {"mpi", "order"}));
+      CAPTURE(refused.output);
+      CHECK(contains(refused.output,
+                     "new_group: rank 0 makes group \"default/0\" of ranks 0-2, but rank 1 makes "
+                     "group \"default/0\" of ranks 1-2"));
+    }
+  }
+
   TEST_CASE("under ddprun, MPICH's ranks meet in the store") {
     if (!has_mpich()) return;
     const auto result =

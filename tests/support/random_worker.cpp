@@ -2,8 +2,11 @@
 // each result with the serial one. A second argument tells what it should suffer instead:
 //   hang   rank 0 waits for a message that nobody sends, at most for a second
 //   abort  rank 0 gives such a wait up
+//   groups the ranks make random calls in groups of some of them, too, at the same time
+//   order  rank 1 makes such groups in another order
 //   death  in the first attempt rank 0 waits for rank 1, which is killed; nobody heeds SIGTERM
 #include "tests/support/random_calls.hpp"
+#include "tests/support/subgroup_calls.hpp"
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
 
@@ -20,8 +23,10 @@ using namespace ddprun;
 constexpr unsigned kSeed = 20;
 constexpr int kCalls = 60;
 
-int make_random_calls(const ProcessGroup& group) {
-  const auto said = test::RandomCalls(group, kSeed, {}, test::Arithmetic::in_any_order).run(kCalls);
+int make_random_calls(const ProcessGroup& group, bool in_subgroups) {
+  constexpr auto kArithmetic = test::Arithmetic::in_any_order;
+  const auto said = in_subgroups ? test::exercise_subgroups(group, kSeed, kArithmetic)
+                                 : test::RandomCalls(group, kSeed, {}, kArithmetic).run(kCalls);
   std::printf("rank %d of %d over %s: %s\n", group.rank(), group.size(), group.backend().c_str(),
               said.c_str());
   return said == "ok" ? 0 : 1;
@@ -29,6 +34,10 @@ int make_random_calls(const ProcessGroup& group) {
 
 int suffer(const std::string& what, ProcessGroup& group) {
   float value = 0;
+  if (what == "order") {
+    group.new_group(test::every(1, group.rank() == 1 ? 1 : 0, group.size()));
+    return 0;
+  }
   if (what == "death") {
     group.barrier().wait();
     if (group.rank() == 1) std::raise(SIGKILL);
@@ -48,7 +57,8 @@ int main(int argc, char** argv) {
     if (what == "hang" && env.rank == 0) options.collective_timeout = std::chrono::seconds(1);
     if (what == "death") std::signal(SIGTERM, SIG_IGN);
     auto group = ProcessGroup::create(env, options);
-    const bool is_well = what.empty() || (what == "death" && env.restart_count > 0);
-    return is_well ? make_random_calls(group) : suffer(what, group);
+    const bool is_well =
+        what.empty() || what == "groups" || (what == "death" && env.restart_count > 0);
+    return is_well ? make_random_calls(group, what == "groups") : suffer(what, group);
   });
 }

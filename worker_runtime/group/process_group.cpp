@@ -1,10 +1,10 @@
-#include "worker_runtime/backends/in_process/in_process_backend.hpp"
-#include "worker_runtime/group/checks.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
 #include "worker_runtime/group/registry.hpp"
+#include "worker_runtime/group/subgroup.hpp"
 #include "worker_runtime/group/work_queue.hpp"
 #include <ddprun/process_group.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace ddprun {
@@ -34,40 +34,50 @@ std::vector<BackendInfo> available_backends() {
   return backends;
 }
 
+namespace {
+
+std::shared_ptr<ProcessGroup::Impl> connect(const GroupPlace& place, const BackendEntry& entry,
+                                            const GroupOptions& options, Deadline deadline) {
+  // First, so that who waits for the others can be seen to wait.
+  CallLog log(place.env, {.name = options.name,
+                          .rank = place.env.rank,
+                          .size = place.env.world_size,
+                          .members = place.workers});
+  return std::make_shared<ProcessGroup::Impl>(
+      place, entry.name, entry.create(place, options, deadline), options, std::move(log));
+}
+
+}  // namespace
+
 ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& options) {
   const auto deadline = Deadline::after(options.join_timeout);
-  const BackendEntry& entry = choose_backend(env, options);
-  // First, so that who waits for the others can be seen to wait.
-  CallLog log(env, {.name = options.name, .rank = env.rank, .size = env.world_size});
-  auto impl = std::make_shared<Impl>(env.rank, env.world_size, entry.name,
-                                     entry.create(env, options, deadline), options, std::move(log));
+  auto impl = connect(place_among_all(env), choose_backend(env, options), options, deadline);
   impl->start(deadline);
   impl->wait_entered();
   return ProcessGroup(std::move(impl));
 }
 
-std::vector<ProcessGroup> ProcessGroup::create_in_process(int size, const GroupOptions& options) {
-  return create_in_process_groups(create_in_process_backends(size, options), options);
+std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
+                                                    const std::string& name) {
+  return new_group(ranks, name, impl_->options());
 }
 
-std::vector<ProcessGroup> create_in_process_groups(std::vector<std::unique_ptr<Backend>> backends,
-                                                   const GroupOptions& options) {
-  const auto deadline = Deadline::after(options.join_timeout);
-  const int size = static_cast<int>(backends.size());
-  std::vector<std::shared_ptr<ProcessGroup::Impl>> impls;
-  for (int rank = 0; rank < size; ++rank) {
-    auto& backend = backends[static_cast<std::size_t>(rank)];
-    CallLog log({.name = options.name, .rank = rank, .size = size});
-    impls.push_back(std::make_shared<ProcessGroup::Impl>(
-        rank, size, "in_process", std::move(backend), options, std::move(log)));
-    impls.back()->start(deadline);
-  }
-  std::vector<ProcessGroup> groups;
-  for (auto& impl : impls) {
-    impl->wait_entered();
-    groups.emplace_back(impl);
-  }
-  return groups;
+std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
+                                                    const std::string& name,
+                                                    const GroupOptions& options) {
+  check_subgroup(ranks, size());
+  GroupOptions named = options;
+  named.name = impl_->name_subgroup(name);
+  const auto nodes = agree_on_subgroup(*this, named.name, ranks, impl_->place().env.node_rank);
+  if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) return std::nullopt;
+  const auto deadline = Deadline::after(named.join_timeout);
+  const GroupPlace place = place_among(impl_->place(), ranks, nodes);
+  auto impl = impl_->regions() != nullptr
+                  ? connect_in_process(place, impl_->regions(), named)
+                  : connect(place, find_backend(backend()), named, deadline);
+  impl->start(deadline);
+  impl->wait_entered();
+  return ProcessGroup(std::move(impl));
 }
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -80,6 +90,15 @@ int ProcessGroup::size() const {
 }
 const std::string& ProcessGroup::backend() const {
   return impl_->backend();
+}
+const std::string& ProcessGroup::name() const {
+  return impl_->options().name;
+}
+
+std::vector<int> ProcessGroup::workers() const {
+  std::vector<int> workers;
+  for (int rank = 0; rank < size(); ++rank) workers.push_back(impl_->place().names().number(rank));
+  return workers;
 }
 
 std::shared_ptr<void> ProcessGroup::allocate(std::size_t bytes) {

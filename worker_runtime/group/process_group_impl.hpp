@@ -2,11 +2,14 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/group_place.hpp"
+#include "worker_runtime/backends/in_process/in_process_backend.hpp"
 #include "worker_runtime/group/checks.hpp"
 #include "worker_runtime/group/work_queue.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,11 +18,14 @@ namespace ddprun {
 
 class ProcessGroup::Impl {
  public:
-  Impl(int rank, int size, std::string backend_name, std::unique_ptr<Backend> backend,
-       const GroupOptions& options, CallLog log)
-      : rank_(rank),
-        size_(size),
+  /// `backend_name` of the table, or "in_process".
+  Impl(GroupPlace place, std::string backend_name, std::unique_ptr<Backend> backend,
+       const GroupOptions& options, CallLog log,
+       std::shared_ptr<InProcessRegions> regions = nullptr)
+      : place_(std::move(place)),
         backend_name_(std::move(backend_name)),
+        options_(options),
+        regions_(std::move(regions)),
         queue_(std::make_shared<WorkQueue>(std::move(backend), options, std::move(log))) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -28,23 +34,42 @@ class ProcessGroup::Impl {
   void start(Deadline deadline) { queue_->start(deadline); }
   void wait_entered() { queue_->wait_entered(); }
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
+  int rank() const { return place_.env.rank; }
+  int size() const { return place_.env.world_size; }
+  const GroupPlace& place() const { return place_; }
   const std::string& backend() const { return backend_name_; }
+  const GroupOptions& options() const { return options_; }
+  /// Null unless the ranks are threads of this process.
+  const std::shared_ptr<InProcessRegions>& regions() const { return regions_; }
+
+  /// The full name of a new group. Throws Error{Errc::usage} if there has been one of that name.
+  std::string name_subgroup(const std::string& wanted) {
+    std::string name = options_.name + "/";
+    name += wanted.empty() ? std::to_string(subgroup_names_.size()) : wanted;
+    if (subgroup_names_.insert(name).second) return name;
+    throw Error(Errc::usage, "new_group: there has been a group \"" + name + "\" already");
+  }
 
   Work call(const Operation& operation) {
-    check_operation(operation, rank_, size_);
+    check_operation(operation, rank(), size());
     return queue_->push(operation);
   }
   std::shared_ptr<void> allocate(std::size_t bytes) { return queue_->allocate(bytes); }
   void abort(const std::string& reason) { queue_->abort(reason); }
 
  private:
-  int rank_;
-  int size_;
-  std::string backend_name_;
+  const GroupPlace place_;
+  const std::string backend_name_;
+  const GroupOptions options_;
+  const std::shared_ptr<InProcessRegions> regions_;
+  std::set<std::string> subgroup_names_;
   std::shared_ptr<WorkQueue> queue_;
 };
+
+/// A new group of ranks that share `regions`; not started yet.
+std::shared_ptr<ProcessGroup::Impl> connect_in_process(
+    const GroupPlace& place, const std::shared_ptr<InProcessRegions>& regions,
+    const GroupOptions& options);
 
 /// A group of threads over the given backends, one per rank; blocks until all have met.
 std::vector<ProcessGroup> create_in_process_groups(std::vector<std::unique_ptr<Backend>> backends,

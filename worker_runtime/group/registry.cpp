@@ -4,6 +4,7 @@
 #include "worker_runtime/backends/module/module_backend.hpp"
 #include <ddprun/error.hpp>
 
+#include <algorithm>
 #include <array>
 
 namespace ddprun {
@@ -11,9 +12,9 @@ namespace ddprun {
 namespace {
 
 template <const char* Name>
-std::unique_ptr<Backend> create_module(const WorkerEnv& env, const GroupOptions& options,
+std::unique_ptr<Backend> create_module(const GroupPlace& place, const GroupOptions& options,
                                        Deadline) {
-  return create_module_backend(Name, env, options);
+  return create_module_backend(Name, place, options);
 }
 
 template <const char* Name>
@@ -51,6 +52,11 @@ constexpr std::array kBackends = {
 
 std::span<const BackendEntry> backend_entries() {
   return kBackends;
+}
+
+const BackendEntry& find_backend(const std::string& name) {
+  return *std::find_if(kBackends.begin(), kBackends.end(),
+                       [&](const BackendEntry& entry) { return entry.name == name; });
 }
 
 const BackendEntry& choose_backend(const WorkerEnv& env, const GroupOptions& options) {

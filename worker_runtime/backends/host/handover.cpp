@@ -99,10 +99,8 @@ bool send_descriptor(int socket, int descriptor) {
   return ::sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
-std::string list(const std::set<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return text;
+std::string list(const std::set<int>& ranks, const RankNames& names) {
+  return names.list({ranks.begin(), ranks.end()});
 }
 
 }  // namespace
@@ -121,17 +119,18 @@ HandoverServer::~HandoverServer() {
   ::close(listen_fd_);
 }
 
-void HandoverServer::serve(int descriptor, int first, int last, Deadline deadline) {
+void HandoverServer::serve(int descriptor, int first, int last, const RankNames& names,
+                           Deadline deadline) {
   std::set<int> missing;
   for (int rank = first; rank <= last; ++rank) missing.insert(rank);
   while (!missing.empty()) {
     if (!wait_readable(listen_fd_, deadline)) {
-      throw Error(Errc::timeout, "process group: rank(s) " + list(missing) + " did not come " +
-                                     deadline.describe());
+      throw Error(Errc::timeout, "process group: rank(s) " + list(missing, names) +
+                                     " did not come " + deadline.describe());
     }
     const Descriptor peer(::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC));
     if (peer.get() < 0 && errno != EINTR && errno != ECONNABORTED) {
-      throw_system_error("process group: accepting rank(s) " + list(missing), errno);
+      throw_system_error("process group: accepting rank(s) " + list(missing, names), errno);
     }
     if (peer.get() < 0 || !is_same_user(peer.get())) continue;
     std::int32_t rank = -1;

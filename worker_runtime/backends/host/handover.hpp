@@ -3,6 +3,7 @@
 // Blocking; one thread at a time.
 #pragma once
 
+#include "worker_runtime/backends/rank_names.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <string>
@@ -22,7 +23,7 @@ class HandoverServer {
 
   /// Gives `descriptor` to ranks `first` to `last`, each of which must come once. Processes of
   /// other users are turned away. Throws Error{Errc::timeout} naming the ranks that did not come.
-  void serve(int descriptor, int first, int last, Deadline deadline);
+  void serve(int descriptor, int first, int last, const RankNames& names, Deadline deadline);
 
  private:
   int listen_fd_;

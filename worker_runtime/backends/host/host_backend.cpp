@@ -29,19 +29,20 @@ constexpr auto kEraseTimeout = std::chrono::seconds(1);
 struct Node {
   int first = 0;
   int ranks = 1;
-  std::string key;  ///< where the first tells the others where to get it
+  std::string key;    ///< where the first tells the others where to get it
+  RankNames names{};  ///< of the group's ranks
 };
 
 /// The key is gone again before anybody's create() returns or throws, so that the next group of
 /// this name does not meet the socket of the last one.
 Region make_region(Store& store, const Node& node, const GroupOptions& options, Deadline deadline) {
   Region region = Region::create(
-      node.ranks, shared_memory::choose_arena_bytes(options.arena_bytes, node.ranks), node.first);
+      node.ranks, shared_memory::choose_arena_bytes(options.arena_bytes, node.ranks));
   if (node.ranks == 1) return region;
   host::HandoverServer server;
   store.set(node.key, server.name(), deadline);
   try {
-    server.serve(region.fd(), node.first + 1, node.first + node.ranks - 1, deadline);
+    server.serve(region.fd(), node.first + 1, node.first + node.ranks - 1, node.names, deadline);
   } catch (...) {
     store.erase(node.key, Deadline::after(kEraseTimeout));
     throw;
@@ -61,36 +62,40 @@ bool is_one_node(const WorkerEnv& env) {
   return env.node_count == 1 && env.local_world_size == env.world_size;
 }
 
-Region meet_on_node(const WorkerEnv& env, const GroupOptions& options, const std::string& key,
+Region meet_on_node(const GroupPlace& place, const GroupOptions& options, const std::string& key,
                     Deadline deadline) {
+  const WorkerEnv& env = place.env;
   if (env.world_size == 1)
     return Region::create(1, shared_memory::choose_arena_bytes(options.arena_bytes, 1));
   Store store = Store::connect(env.store(), deadline);
-  const Node node{.ranks = env.world_size, .key = key + "/host"};
+  const Node node{.ranks = env.world_size, .key = key + "/host", .names = place.names()};
   return get_region(store, node, env.rank, options, deadline);
 }
 
-std::unique_ptr<Backend> create_on_one_node(const WorkerEnv& env, const GroupOptions& options,
+std::unique_ptr<Backend> create_on_one_node(const GroupPlace& place, const GroupOptions& options,
                                             const std::string& key, Deadline deadline) {
-  auto page = attach_control_page(env);
-  auto region = std::make_shared<const Region>(meet_on_node(env, options, key, deadline));
-  return std::make_unique<shared_memory::SharedMemoryBackend>(
-      std::move(region), env.rank, shared_memory::Reach::arenas, std::move(page));
+  auto page = attach_control_page(place.env);
+  auto region = std::make_shared<const Region>(meet_on_node(place, options, key, deadline));
+  return std::make_unique<shared_memory::SharedMemoryBackend>(std::move(region), place.env.rank,
+                                                              shared_memory::Reach::arenas,
+                                                              std::move(page), place.names());
 }
 
-std::unique_ptr<Backend> create_on_nodes(const WorkerEnv& env, const GroupOptions& options,
+std::unique_ptr<Backend> create_on_nodes(const GroupPlace& place, const GroupOptions& options,
                                          const std::string& key, Deadline deadline) {
+  const WorkerEnv& env = place.env;
   auto page = attach_control_page(env);
   Store store = Store::connect(env.store(), deadline);
   tcp::Listening listening = tcp::listen_for_peers(store.local_address());
   tcp::Listening for_messages = tcp::listen_for_peers(store.local_address());
-  auto meeting = host::meet_nodes(store, key, env,
+  auto meeting = host::meet_nodes(store, key, env, place.names(),
                                   {.node = env.node_rank,
                                    .local_world_size = env.local_world_size,
                                    .address = listening.address,
                                    .message_port = for_messages.address.port},
                                   deadline);
   host::NodesOptions nodes{.layout = layout_of(meeting.workers),
+                           .names = place.names(),
                            .mesh = {.rank = env.rank, .token = meeting.token, .peers = {}},
                            .messages = {.rank = env.rank, .token = meeting.token, .peers = {}},
                            .failure_key = meeting.prefix + "/failure",
@@ -102,7 +107,8 @@ std::unique_ptr<Backend> create_on_nodes(const WorkerEnv& env, const GroupOption
   const int number = nodes.layout.node_of(env.rank);
   const Node node{.first = nodes.layout.first_rank(number),
                   .ranks = nodes.layout.ranks_on(number),
-                  .key = meeting.prefix + "/node" + std::to_string(number)};
+                  .key = meeting.prefix + "/node" + std::to_string(number),
+                  .names = place.names()};
   auto region =
       std::make_shared<const Region>(get_region(store, node, env.rank, options, deadline));
   return std::make_unique<host::NodesBackend>(
@@ -124,11 +130,11 @@ std::string host_unavailable_reason(const WorkerEnv& env) {
   return {};
 }
 
-std::unique_ptr<Backend> create_host_backend(const WorkerEnv& env, const GroupOptions& options,
+std::unique_ptr<Backend> create_host_backend(const GroupPlace& place, const GroupOptions& options,
                                              Deadline deadline) {
   const std::string key = "ddprun/group/" + options.name;
-  return is_one_node(env) ? create_on_one_node(env, options, key, deadline)
-                          : create_on_nodes(env, options, key, deadline);
+  return is_one_node(place.env) ? create_on_one_node(place, options, key, deadline)
+                                : create_on_nodes(place, options, key, deadline);
 }
 
 }  // namespace ddprun

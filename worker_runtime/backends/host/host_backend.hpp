@@ -3,6 +3,7 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/group_place.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker_env.hpp>
@@ -15,8 +16,8 @@ namespace ddprun {
 /// Why the host backend cannot be used for the workers of `env`; empty if it can.
 std::string host_unavailable_reason(const WorkerEnv& env);
 
-/// Meets the other ranks through the store of `env`. Blocking.
-std::unique_ptr<Backend> create_host_backend(const WorkerEnv& env, const GroupOptions& options,
+/// Meets the other ranks through the store of the place's environment. Blocking.
+std::unique_ptr<Backend> create_host_backend(const GroupPlace& place, const GroupOptions& options,
                                              Deadline deadline);
 
 }  // namespace ddprun

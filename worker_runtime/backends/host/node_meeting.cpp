@@ -19,26 +19,29 @@ constexpr auto kStoreTimeout = std::chrono::seconds(1);
                                "by hand must)");
 }
 
-std::string missing_ranks(Store& store, const std::vector<std::string>& keys) {
-  std::string missing;
+std::string missing_ranks(Store& store, const std::vector<std::string>& keys,
+                          const RankNames& names) {
+  std::vector<int> missing;
   for (std::size_t rank = 0; rank < keys.size(); ++rank) {
     const bool is_there = store.check(std::span(&keys[rank], 1), Deadline::after(kStoreTimeout));
-    if (!is_there) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+    if (!is_there) missing.push_back(static_cast<int>(rank));
   }
-  return missing;
+  return names.list(missing);
 }
 
-void wait_for_all(Store& store, const std::vector<std::string>& keys, Deadline deadline) {
+void wait_for_all(Store& store, const std::vector<std::string>& keys, const RankNames& names,
+                  Deadline deadline) {
   try {
     store.wait(keys, deadline);
   } catch (const Error& error) {
     if (error.code() != Errc::timeout) throw;
-    throw Error(Errc::timeout, "process group: rank(s) " + missing_ranks(store, keys) +
+    throw Error(Errc::timeout, "process group: rank(s) " + missing_ranks(store, keys, names) +
                                    " did not come " + deadline.describe());
   }
 }
 
-std::string agree_on_token(Store& store, const std::string& key, int rank, Deadline deadline) {
+std::string agree_on_token(Store& store, const std::string& key, int rank, const RankNames& names,
+                           Deadline deadline) {
   if (rank == 0) {
     std::string token = random_name();
     store.set(key, token, deadline);
@@ -48,7 +51,8 @@ std::string agree_on_token(Store& store, const std::string& key, int rank, Deadl
     return store.get(key, deadline);
   } catch (const Error& error) {
     if (error.code() != Errc::timeout) throw;
-    throw Error(Errc::timeout, "process group: rank(s) 0 did not come " + deadline.describe());
+    throw Error(Errc::timeout, "process group: rank(s) " + names.list({0}) + " did not come " +
+                                   deadline.describe());
   }
 }
 
@@ -93,16 +97,16 @@ collectives::NodeLayout layout_of(const std::vector<Presence>& workers) {
 }
 
 NodeMeeting meet_nodes(Store& store, const std::string& key, const WorkerEnv& env,
-                       const Presence& own, Deadline deadline) {
+                       const RankNames& names, const Presence& own, Deadline deadline) {
   NodeMeeting meeting;
   const std::string token_key = key + "/token";
   try {
-    meeting.token = agree_on_token(store, token_key, env.rank, deadline);
+    meeting.token = agree_on_token(store, token_key, env.rank, names, deadline);
     meeting.prefix = key + "/" + meeting.token;
     std::vector<std::string> keys;
     for (int rank = 0; rank < env.world_size; ++rank) keys.push_back(presence_key(meeting, rank));
     store.set(keys[static_cast<std::size_t>(env.rank)], encode(own), deadline);
-    wait_for_all(store, keys, deadline);
+    wait_for_all(store, keys, names, deadline);
     for (const auto& text : store.multi_get(keys, deadline))
       meeting.workers.push_back(decode_presence(text));
   } catch (...) {

@@ -2,6 +2,7 @@
 // which node it is; from that all come to the same layout. Blocking.
 #pragma once
 
+#include "worker_runtime/backends/rank_names.hpp"
 #include "worker_runtime/backends/tcp/socket.hpp"
 #include "worker_runtime/collectives/node_layout.hpp"
 #include <ddprun/deadline.hpp>
@@ -38,11 +39,11 @@ struct NodeMeeting {
   std::vector<Presence> workers;
 };
 
-/// What this worker says is `own`. `key` is the group's. Everything but a key for each worker under
-/// `prefix` is gone from the store again when rank 0 returns, and nobody else can leave the group's
-/// construction before.
+/// What this worker says is `own`. `key` is the group's, `names` its ranks'. Everything but a key
+/// for each worker under `prefix` is gone from the store again when rank 0 returns, and nobody else
+/// can leave the group's construction before.
 NodeMeeting meet_nodes(Store& store, const std::string& key, const WorkerEnv& env,
-                       const Presence& own, Deadline deadline);
+                       const RankNames& names, const Presence& own, Deadline deadline);
 
 /// Where worker `rank` has left its Presence.
 std::string presence_key(const NodeMeeting& meeting, int rank);

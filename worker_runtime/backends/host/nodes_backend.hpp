@@ -8,6 +8,7 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/rank_names.hpp"
 #include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
 #include "worker_runtime/backends/tcp/exchange.hpp"
 #include "worker_runtime/backends/tcp/mesh.hpp"
@@ -30,6 +31,7 @@ inline constexpr std::size_t kOneStepBytes = 16 << 10;
 
 struct NodesOptions {
   collectives::NodeLayout layout;
+  RankNames names;
   tcp::MeshOptions mesh;
   tcp::MessengerOptions messages;
   std::string failure_key;   ///< in the store

@@ -7,6 +7,24 @@
 
 namespace ddprun {
 
+namespace {
+
+std::shared_ptr<const shared_memory::Region> make_region(int ranks, const GroupOptions& options) {
+  return std::make_shared<const shared_memory::Region>(shared_memory::Region::anonymous(
+      ranks, shared_memory::choose_arena_bytes(options.arena_bytes, ranks)));
+}
+
+}  // namespace
+
+std::shared_ptr<const shared_memory::Region> InProcessRegions::get(int ranks,
+                                                                   const GroupOptions& options) {
+  const std::lock_guard lock(mutex_);
+  auto& known = by_name_[options.name];
+  auto region = known.lock();
+  if (!region) known = region = make_region(ranks, options);
+  return region;
+}
+
 std::vector<std::unique_ptr<Backend>> create_in_process_backends(int size,
                                                                  const GroupOptions& options,
                                                                  shared_memory::Reach reach) {
@@ -15,9 +33,7 @@ std::vector<std::unique_ptr<Backend>> create_in_process_backends(int size,
                                  " ranks in one process (1 to " +
                                  std::to_string(shared_memory::kRanksMax) + " are possible)");
   }
-  const auto region =
-      std::make_shared<const shared_memory::Region>(shared_memory::Region::anonymous(
-          size, shared_memory::choose_arena_bytes(options.arena_bytes, size)));
+  const auto region = make_region(size, options);
   std::vector<std::unique_ptr<Backend>> backends;
   backends.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {

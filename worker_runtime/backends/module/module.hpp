@@ -25,7 +25,7 @@ struct Failure {
   char text[kTextBytesMax] = {};
 };
 
-/// The group that a backend is this rank's part in. The texts live during create() only.
+/// The group that a backend is this rank's part in. What is pointed to lives during create() only.
 struct Member {
   int rank = 0;
   int size = 1;
@@ -33,6 +33,10 @@ struct Member {
   const char* store_host = "";
   std::uint16_t store_port = 0;  ///< 0: there is no store
   int node_rank = 0;
+  int world_rank = 0;  ///< among all workers
+  int world_size = 1;
+  const int* workers =
+      nullptr;                ///< the group's ranks among all workers; null: they are all of them
   bool is_of_mpirun = false;  ///< WorkerEnv::mpi_vendor is set
   int control_page_fd = -1;   ///< -1: there is none
   int control_page_slot = 0;

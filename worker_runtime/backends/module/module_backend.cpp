@@ -102,10 +102,11 @@ std::string module_unavailable_reason(const std::string& name) {
   return reason == nullptr ? std::string() : *reason;
 }
 
-std::unique_ptr<Backend> create_module_backend(const std::string& name, const WorkerEnv& env,
+std::unique_ptr<Backend> create_module_backend(const std::string& name, const GroupPlace& place,
                                                const GroupOptions& options) {
   const auto loaded = load(name);
   if (const auto* reason = std::get_if<std::string>(&loaded)) throw Error(Errc::system, *reason);
+  const WorkerEnv& env = place.env;
   const StoreEndpoint store = env.store();
   const module::Member member{.rank = env.rank,
                               .size = env.world_size,
@@ -113,6 +114,9 @@ std::unique_ptr<Backend> create_module_backend(const std::string& name, const Wo
                               .store_host = store.host.c_str(),
                               .store_port = store.port,
                               .node_rank = env.node_rank,
+                              .world_rank = place.world_rank,
+                              .world_size = place.world_size,
+                              .workers = place.workers.empty() ? nullptr : place.workers.data(),
                               .is_of_mpirun = !env.mpi_vendor.empty(),
                               .control_page_fd = env.control_page_fd.value_or(-1),
                               .control_page_slot = env.control_page_slot};

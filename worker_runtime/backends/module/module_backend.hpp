@@ -2,8 +2,8 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/group_place.hpp"
 #include <ddprun/process_group.hpp>
-#include <ddprun/worker_env.hpp>
 
 #include <memory>
 #include <string>
@@ -15,7 +15,7 @@ namespace ddprun {
 std::string module_unavailable_reason(const std::string& name);
 
 /// Throws Error if module_unavailable_reason() has a reason. Does not meet the other ranks yet.
-std::unique_ptr<Backend> create_module_backend(const std::string& name, const WorkerEnv& env,
+std::unique_ptr<Backend> create_module_backend(const std::string& name, const GroupPlace& place,
                                                const GroupOptions& options);
 
 }  // namespace ddprun

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -22,6 +23,8 @@
 namespace ddprun::mpi {
 
 namespace {
+
+constexpr std::size_t kTags = 32768;  // the standard grants so many
 
 bool is_half(DataType type) {
   return type == DataType::float16 || type == DataType::bfloat16;
@@ -121,13 +124,15 @@ class MpiBackend : public Backend {
  public:
   explicit MpiBackend(const module::Member& member)
       : member_(member), group_(member.group), store_host_(member.store_host) {
+    if (member.workers != nullptr) workers_.assign(member.workers, member.workers + member.size);
     member_.group = group_.c_str();
     member_.store_host = store_host_.c_str();
+    member_.workers = nullptr;
   }
 
   void enter(Deadline deadline) override {
     start(member_, deadline);
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
+    make_communicator();
     check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     int rank = 0;
     check(MPI_Comm_rank(communicator_, &rank), "MPI_Comm_rank");
@@ -175,6 +180,22 @@ class MpiBackend : public Backend {
   }
 
  private:
+  void make_communicator() {
+    if (workers_.empty()) {
+      return check(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
+    }
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group some = MPI_GROUP_NULL;
+    check(MPI_Comm_group(MPI_COMM_WORLD, &all), "MPI_Comm_group");
+    check(MPI_Group_incl(all, member_.size, workers_.data(), &some), "MPI_Group_incl");
+    // Tells groups of the same ranks apart that several threads make at once.
+    const int tag = static_cast<int>(std::hash<std::string>()(group_) % kTags);
+    const int error = MPI_Comm_create_group(MPI_COMM_WORLD, some, tag, &communicator_);
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+    check(error, "MPI_Comm_create_group");
+  }
+
   void carry_out(const Operation& operation) {
     switch (operation.collective) {
       case Collective::send:
@@ -285,6 +306,7 @@ class MpiBackend : public Backend {
   module::Member member_;
   const std::string group_;
   const std::string store_host_;
+  std::vector<int> workers_;  ///< among all; empty: all
   MPI_Comm communicator_ = MPI_COMM_NULL;
   std::optional<Messages> messages_;
   std::optional<Watchdog> watchdog_;

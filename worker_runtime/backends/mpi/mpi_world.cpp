@@ -44,16 +44,17 @@ void initialise() {
 void start(const module::Member& member, Deadline deadline) {
   const std::lock_guard lock(mutex);
   if (!is_started) {
-    if (!member.is_of_mpirun && member.size > 1) server = new PmiServer(member, deadline);
+    if (!member.is_of_mpirun && member.world_size > 1) server = new PmiServer(member, deadline);
     initialise();
     if (server != nullptr) server->hide();
   }
   int size = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  if (size != member.size) {
-    throw Error(Errc::usage, "process group \"" + std::string(member.group) + "\" has " +
-                                 std::to_string(member.size) + " ranks, but MPI was started with " +
-                                 std::to_string(size) + " (start the program with mpirun)");
+  if (size != member.world_size) {
+    throw Error(Errc::usage, "process group \"" + std::string(member.group) + "\" is of a run of " +
+                                 std::to_string(member.world_size) +
+                                 " ranks, but MPI was started with " + std::to_string(size) +
+                                 " (start the program with mpirun)");
   }
 }
 

@@ -8,8 +8,8 @@
 
 namespace ddprun::mpi {
 
-/// Starts MPI unless it runs already, with as many ranks as the group has, by mpirun or through the
-/// store. Throws Error if MPI has another number of ranks or none can be had.
+/// Starts MPI unless it runs already, with as many ranks as there are workers, by mpirun or through
+/// the store. Throws Error if MPI has another number of ranks or none can be had.
 void start(const module::Member& member, Deadline deadline);
 
 /// The world is not what it was: MPI is not to be ended in order when the program ends.

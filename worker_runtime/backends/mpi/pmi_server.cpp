@@ -25,18 +25,19 @@ constexpr auto kEndTimeout = std::chrono::seconds(30);
 }  // namespace
 
 PmiServer::PmiServer(const module::Member& member, Deadline deadline)
-    : size_(member.size),
+    : size_(member.world_size),
       deadline_(deadline),
       store_(Store::connect({.host = member.store_host, .port = member.store_port}, deadline)) {
-  store_.set(kNodePrefix + std::to_string(member.rank), std::to_string(member.node_rank), deadline);
+  store_.set(kNodePrefix + std::to_string(member.world_rank), std::to_string(member.node_rank),
+             deadline);
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     throw_system_error("a socket for MPI's start", errno);
   fd_ = ends[0];
   client_fd_ = ends[1];
   ::setenv("PMI_FD", std::to_string(client_fd_).c_str(), 1);
-  ::setenv("PMI_RANK", std::to_string(member.rank).c_str(), 1);
-  ::setenv("PMI_SIZE", std::to_string(member.size).c_str(), 1);
+  ::setenv("PMI_RANK", std::to_string(member.world_rank).c_str(), 1);
+  ::setenv("PMI_SIZE", std::to_string(member.world_size).c_str(), 1);
   thread_ = std::thread([this] { serve(); });
 }
 

@@ -58,14 +58,13 @@ enum class FailureKind : std::uint32_t { none, died, left, aborted, timeout, mis
 struct Failure {
   Word claim;         ///< its author's rank + 1, from before the record is written
   Word word;          ///< futex: a FailureKind once the record is complete
-  std::int32_t rank;  ///< in the whole group
+  std::int32_t rank;  ///< among all workers
   std::array<char, kFailureTextBytes + 1> text;
 };
 
 struct Head {
   std::uint64_t magic;
   std::int32_t ranks;
-  std::int32_t first_rank;  ///< what rank 0 here is called in the whole group
   std::uint64_t arena_bytes;
   alignas(kCacheLine) Failure failure;
 };

@@ -16,11 +16,11 @@ std::string describe_size(std::uint64_t elements, DataType type) {
 
 }  // namespace
 
-/// Ranks here as the whole group calls them.
+/// Ranks as all workers call them.
 std::string Messages::describe(const Operation& operation) const {
   return std::string(to_string(operation.collective)) +
          (operation.collective == Collective::send ? " to " : " from ") +
-         sync_.name_of(operation.peer) + " (tag " + std::to_string(operation.tag) + ")";
+         sync_.names().name(operation.peer) + " (tag " + std::to_string(operation.tag) + ")";
 }
 
 Messages::Messages(const Region& region, Arena& arena, const Sync& sync, int rank)
@@ -96,8 +96,8 @@ void Messages::recv(const Operation& operation, Deadline deadline) {
   }
   const Buffer& output = operation.output;
   if (envelope.elements != output.elements || envelope.type != output.type) {
-    sync_.fail_and_throw(FailureKind::mismatch, region_.first_rank() + operation.peer,
-                         describe(operation) + " on " + sync_.name_of(rank_) + ": " +
+    sync_.fail_and_throw(FailureKind::mismatch, sync_.names().number(operation.peer),
+                         describe(operation) + " on " + sync_.names().name(rank_) + ": " +
                              describe_size(output.elements, output.type) + " expected, " +
                              describe_size(envelope.elements, envelope.type) + " sent");
   }
@@ -118,7 +118,7 @@ Envelope Messages::next_envelope(const Operation& operation, Deadline deadline) 
     sync_.publish(mailbox.taken, number);
     if (envelope.tag == operation.tag) return envelope;
     if (early.size() == kEarlyMessagesMax) {
-      sync_.fail_and_throw(FailureKind::mismatch, region_.first_rank() + operation.peer,
+      sync_.fail_and_throw(FailureKind::mismatch, sync_.names().number(operation.peer),
                            describe(operation) + ": " + std::to_string(kEarlyMessagesMax) +
                                " messages with other tags came first (no more are kept)");
     }
@@ -127,8 +127,8 @@ Envelope Messages::next_envelope(const Operation& operation, Deadline deadline) 
 }
 
 void Messages::time_out(const Operation& operation, Deadline deadline) const {
-  sync_.fail_and_throw(FailureKind::timeout, region_.first_rank() + operation.peer,
-                       describe(operation) + " on " + sync_.name_of(rank_) +
+  sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(operation.peer),
+                       describe(operation) + " on " + sync_.names().name(rank_) +
                            ": the other side was not there " + deadline.describe());
 }
 

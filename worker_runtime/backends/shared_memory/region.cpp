@@ -15,7 +15,7 @@ namespace ddprun::shared_memory {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x6464'7072'6772'0002;  // "ddprgr" and the layout's version
+constexpr std::uint64_t kMagic = 0x6464'7072'6772'0003;  // "ddprgr" and the layout's version
 constexpr std::size_t kArenaBytesMin = 16 << 20;         // on a machine with hardly any memory
 
 std::byte* map(int fd, std::size_t bytes) {
@@ -36,7 +36,7 @@ Region Region::anonymous(int ranks, std::size_t arena_bytes) {
   return region;
 }
 
-Region Region::create(int ranks, std::size_t arena_bytes, int first_rank) {
+Region Region::create(int ranks, std::size_t arena_bytes) {
   const Layout layout{ranks, arena_bytes};
   const int fd = ::memfd_create("ddprun-group", MFD_CLOEXEC);
   if (fd < 0) throw_system_error("group memory: memfd_create", errno);
@@ -47,7 +47,6 @@ Region Region::create(int ranks, std::size_t arena_bytes, int first_rank) {
   }
   region.base_ = map(fd, layout.bytes());
   region.initialise();
-  region.head().first_rank = first_rank;
   return region;
 }
 

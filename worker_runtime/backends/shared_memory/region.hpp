@@ -10,8 +10,8 @@ class Region {
  public:
   /// Shared with threads only.
   static Region anonymous(int ranks, std::size_t arena_bytes);
-  /// A new memfd, close-on-exec. In the whole group its ranks begin with `first_rank`.
-  static Region create(int ranks, std::size_t arena_bytes, int first_rank = 0);
+  /// A new memfd, close-on-exec.
+  static Region create(int ranks, std::size_t arena_bytes);
   /// Maps a memfd that create() made elsewhere, and takes the descriptor over. Throws
   /// Error{Errc::protocol} if it is something else or is for another number of ranks.
   static Region attach(int fd, int ranks);
@@ -22,7 +22,6 @@ class Region {
 
   int fd() const { return fd_; }
   int ranks() const { return layout_.ranks; }
-  int first_rank() const { return head().first_rank; }
   std::byte* base() const { return base_; }
   std::size_t arena_bytes() const { return layout_.arena_bytes; }
 

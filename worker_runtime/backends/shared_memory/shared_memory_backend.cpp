@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <utility>
+#include <vector>
 
 namespace ddprun::shared_memory {
 
@@ -46,13 +47,14 @@ struct SharedMemoryBackend::Memory {
 };
 
 SharedMemoryBackend::SharedMemoryBackend(std::shared_ptr<const Region> region, int rank,
-                                         Reach reach, std::optional<control::ControlPage> page)
+                                         Reach reach, std::optional<control::ControlPage> page,
+                                         RankNames names)
     : memory_(std::make_shared<Memory>(std::move(region), rank)),
       region_(*memory_->region),
       rank_(rank),
       ranks_(region_.ranks()),
       reach_(reach),
-      sync_(region_, rank, std::move(page)),
+      sync_(region_, rank, std::move(page), std::move(names)),
       messages_(region_, memory_->arena, sync_, rank) {}
 
 SharedMemoryBackend::~SharedMemoryBackend() = default;
@@ -62,14 +64,13 @@ void SharedMemoryBackend::enter(Deadline deadline) {
   sync_.publish(region_.line(rank_).step(round_), kPresent);
   for (int rank = 0; rank < ranks_; ++rank) {
     if (sync_.wait(region_.line(rank).step(round_), kPresent, rank, deadline)) continue;
-    std::string missing;
+    std::vector<int> missing;
     for (int other = 0; other < ranks_; ++other) {
-      if (region_.line(other).step(round_).value.load() < kPresent)
-        missing += (missing.empty() ? "" : ", ") + std::to_string(region_.first_rank() + other);
+      if (region_.line(other).step(round_).value.load() < kPresent) missing.push_back(other);
     }
-    sync_.fail_and_throw(
-        FailureKind::timeout, region_.first_rank() + rank,
-        "process group: rank(s) " + missing + " did not join " + deadline.describe());
+    sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(rank),
+                         "process group: rank(s) " + sync_.names().list(missing) +
+                             " did not join " + deadline.describe());
   }
 }
 
@@ -81,7 +82,7 @@ std::shared_ptr<void> SharedMemoryBackend::allocate(std::size_t bytes) {
   std::shared_ptr<void> piece = try_allocate(bytes);
   if (piece == nullptr) {
     throw Error(Errc::usage, "process group: no room for " + std::to_string(bytes) + " bytes in " +
-                                 sync_.name_of(rank_) + "'s " +
+                                 sync_.names().name(rank_) + "'s " +
                                  std::to_string(memory_->arena.bytes()) +
                                  " bytes of group memory (GroupOptions::arena_bytes)");
   }
@@ -95,7 +96,7 @@ std::shared_ptr<void> SharedMemoryBackend::try_allocate(std::size_t bytes) {
 }
 
 void SharedMemoryBackend::abort(const std::string& reason) noexcept {
-  sync_.fail(FailureKind::aborted, region_.first_rank() + rank_, reason);
+  sync_.fail(FailureKind::aborted, sync_.names().number(rank_), reason);
 }
 
 void SharedMemoryBackend::run(const Operation& operation, Deadline deadline) {
@@ -230,14 +231,16 @@ void SharedMemoryBackend::await_all(std::uint64_t step, const Call& call) const 
 }
 
 void SharedMemoryBackend::time_out(int rank, const Call& call) const {
-  std::string missing;
+  std::vector<int> missing;
   for (int other = 0; other < ranks_; ++other) {
     if (region_.line(other).entered.load(std::memory_order_relaxed) <= call.sequence)
-      missing += (missing.empty() ? "" : ", ") + std::to_string(region_.first_rank() + other);
+      missing.push_back(other);
   }
-  const std::string who = missing.empty() ? sync_.name_of(rank) + " entered it but did not go on"
-                                          : "rank(s) " + missing + " had not entered it";
-  sync_.fail_and_throw(FailureKind::timeout, region_.first_rank() + rank,
+  const RankNames& names = sync_.names();
+  const std::string who = missing.empty()
+                              ? names.name(rank) + " entered it but did not go on"
+                              : "rank(s) " + names.list(missing) + " had not entered it";
+  sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(rank),
                        describe(whole_.value_or(header_of(call))) + ", collective " +
                            std::to_string(call.sequence) + " of the group: " + who + " " +
                            call.deadline.describe());
@@ -255,10 +258,10 @@ void SharedMemoryBackend::check_headers(const Call& call) const {
   for (int rank = 1; rank < ranks_; ++rank) {
     const CallHeader& other = slot(rank).header;
     if (is_same_call(first, other)) continue;
-    sync_.fail_and_throw(FailureKind::mismatch, region_.first_rank() + rank,
-                         "collective " + std::to_string(call.sequence) +
-                             " of the group: " + sync_.name_of(0) + " called " + describe(first) +
-                             " but " + sync_.name_of(rank) + " called " + describe(other));
+    sync_.fail_and_throw(FailureKind::mismatch, sync_.names().number(rank),
+                         "collective " + std::to_string(call.sequence) + " of the group: " +
+                             sync_.names().name(0) + " called " + describe(first) + " but " +
+                             sync_.names().name(rank) + " called " + describe(other));
   }
 }
 

@@ -37,8 +37,9 @@ enum class Reach {
 
 class SharedMemoryBackend final : public Backend {
  public:
+  /// `names` are those of the region's ranks.
   SharedMemoryBackend(std::shared_ptr<const Region> region, int rank, Reach reach,
-                      std::optional<control::ControlPage> page);
+                      std::optional<control::ControlPage> page, RankNames names = {});
   ~SharedMemoryBackend() override;
 
   void enter(Deadline deadline) override;

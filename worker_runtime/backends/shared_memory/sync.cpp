@@ -56,15 +56,17 @@ void throw_failure(const FailureRecord& failure, int own_rank) {
   throw PeerFailed(failure.rank, failure.text);
 }
 
-Sync::Sync(const Region& region, int rank, std::optional<control::ControlPage> page)
+Sync::Sync(const Region& region, int rank, std::optional<control::ControlPage> page,
+           RankNames names)
     : region_(region),
       rank_(rank),
       page_(std::move(page)),
+      names_(std::move(names)),
       spins_(region.ranks() <= usable_cores() ? kSpins : 0) {}
 
 void Sync::hold_life() {
   if (pthread_mutex_trylock(&region_.line(rank_).life) != 0) {
-    throw Error(Errc::usage, "process group: " + name_of(rank_) +
+    throw Error(Errc::usage, "process group: " + names_.name(rank_) +
                                  " is already taken (do two workers have the same RANK?)");
   }
   holds_life_ = true;
@@ -122,7 +124,7 @@ void Sync::fail_and_throw(FailureKind kind, int rank, const std::string& text) c
   fail(kind, rank, text);
   check();
   // Somebody else's record is not complete yet.
-  throw_failure({kind, rank, text}, region_.first_rank() + rank_);
+  throw_failure({kind, rank, text}, names_.number(rank_));
 }
 
 bool Sync::has_died(int rank) const {
@@ -134,8 +136,8 @@ void Sync::check() const {
   // In this order: an author who has died and left no record will not complete it any more.
   const int author = static_cast<int>(shared.claim.load(std::memory_order_acquire)) - 1;
   const bool is_orphan = author >= 0 && has_died(author);
-  if (const auto record = failure()) throw_failure(*record, region_.first_rank() + rank_);
-  if (is_orphan) throw PeerFailed(region_.first_rank() + author, name_of(author) + " died");
+  if (const auto record = failure()) throw_failure(*record, names_.number(rank_));
+  if (is_orphan) throw PeerFailed(names_.number(author), names_.name(author) + " died");
   if (page_ && page_->is_aborted()) {
     const auto record = page_->abort_record();
     fail_and_throw(FailureKind::died, record->rank, "the attempt was ended: " + record->reason);
@@ -146,7 +148,7 @@ void Sync::check_all() const {
   check();
   for (int rank = 0; rank < region_.ranks(); ++rank) {
     if (rank == rank_ || !has_died(rank)) continue;
-    fail_and_throw(FailureKind::died, region_.first_rank() + rank, name_of(rank) + " died");
+    fail_and_throw(FailureKind::died, names_.number(rank), names_.name(rank) + " died");
   }
 }
 
@@ -157,10 +159,6 @@ std::optional<FailureRecord> Sync::failure() const {
   return FailureRecord{kind, shared.rank, shared.text.data()};
 }
 
-std::string Sync::name_of(int rank) const {
-  return "rank " + std::to_string(region_.first_rank() + rank);
-}
-
 void Sync::check_writer(const Counter& counter, std::uint64_t target, int writer) const {
   check();
   const bool left = region_.line(writer).left.load(std::memory_order_acquire) != 0;
@@ -168,9 +166,9 @@ void Sync::check_writer(const Counter& counter, std::uint64_t target, int writer
   if (!left && !died) return;
   // What it did before it ended still counts.
   if (counter.value.load(std::memory_order_acquire) >= target) return;
-  const int rank = region_.first_rank() + writer;
-  if (died) fail_and_throw(FailureKind::died, rank, name_of(writer) + " died");
-  fail_and_throw(FailureKind::left, rank, name_of(writer) + " has left the process group");
+  const int rank = names_.number(writer);
+  if (died) fail_and_throw(FailureKind::died, rank, names_.name(writer) + " died");
+  fail_and_throw(FailureKind::left, rank, names_.name(writer) + " has left the process group");
 }
 
 void Sync::sleep(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const {

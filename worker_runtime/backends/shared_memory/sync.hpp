@@ -10,6 +10,7 @@
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
+#include "worker_runtime/backends/rank_names.hpp"
 #include "worker_runtime/backends/shared_memory/futex.hpp"
 #include "worker_runtime/backends/shared_memory/region.hpp"
 #include <ddprun/deadline.hpp>
@@ -22,17 +23,19 @@ namespace ddprun::shared_memory {
 /// A Failure as a value.
 struct FailureRecord {
   FailureKind kind = FailureKind::none;
-  int rank = -1;  ///< in the whole group
+  int rank = -1;  ///< among all workers
   std::string text;
 };
 
-/// The exception that `failure` means to rank `own_rank`.
+/// The exception that `failure` means to rank `own_rank` of all workers.
 [[noreturn]] void throw_failure(const FailureRecord& failure, int own_rank);
 
 class Sync {
  public:
-  /// `page` may be empty: then nobody but the ranks can end a wait.
-  Sync(const Region& region, int rank, std::optional<control::ControlPage> page);
+  /// `page` may be empty: then nobody but the ranks can end a wait. `names` are those of the
+  /// region's ranks.
+  Sync(const Region& region, int rank, std::optional<control::ControlPage> page,
+       RankNames names = {});
 
   /// From now on the end of the calling thread is the death of this rank.
   void hold_life();
@@ -45,8 +48,8 @@ class Sync {
   /// Throws PeerFailed and the like as said above.
   bool wait(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
 
-  /// Ends the group for all ranks, unless somebody else has already. `rank` is the one to blame, as
-  /// the whole group calls it. Any thread.
+  /// Ends the group for all ranks, unless somebody else has already. `rank` is the one to blame,
+  /// among all workers. Any thread.
   void fail(FailureKind kind, int rank, const std::string& text) const noexcept;
 
   /// fail(), then throws what the group failed with.
@@ -64,8 +67,8 @@ class Sync {
   /// What the group failed with; nothing if it has not.
   std::optional<FailureRecord> failure() const;
 
-  /// "rank 5", as the whole group calls this region's rank.
-  std::string name_of(int rank) const;
+  /// What the region's ranks are called.
+  const RankNames& names() const { return names_; }
 
  private:
   bool has_died(int rank) const;
@@ -78,6 +81,7 @@ class Sync {
   const Region& region_;
   int rank_;
   std::optional<control::ControlPage> page_;
+  RankNames names_;
   int spins_;
   bool holds_life_ = false;
 };

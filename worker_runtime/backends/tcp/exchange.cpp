@@ -24,12 +24,6 @@ constexpr int kYields = 20;
 // for another one there.
 constexpr auto kGrace = std::chrono::milliseconds(500);
 
-std::string list(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return text;
-}
-
 }  // namespace
 
 Exchange::Exchange(Mesh& mesh, FirstFailure& failure, const shared_memory::CallHeader& call,
@@ -124,16 +118,16 @@ bool Exchange::advance(Flow& flow) {
 
 void Exchange::check_frame(const Flow& flow) {
   const Frame& frame = flow.frame;
-  const std::string peer = "rank " + std::to_string(flow.peer);
+  const std::string peer = failure_.names().name(flow.peer);
   if (frame.kind == FrameKind::leave)
     failure_.fail(FailureKind::left, flow.peer, peer + " has left the process group");
   const bool is_expected = frame.kind == FrameKind::data && frame.step == frame_.step &&
                            frame.bytes == flow.bytes && is_same_call(frame.call, frame_.call);
   if (is_expected) return;
   failure_.fail(FailureKind::mismatch, flow.peer,
-                "collective " + std::to_string(frame_.call.sequence) + " of the group: rank " +
-                    std::to_string(mesh_.rank()) + " called " + describe(frame_.call) + " but " +
-                    peer + " called " + describe(frame.call));
+                "collective " + std::to_string(frame_.call.sequence) +
+                    " of the group: " + failure_.names().name(mesh_.rank()) + " called " +
+                    describe(frame_.call) + " but " + peer + " called " + describe(frame.call));
 }
 
 void Exchange::wait(Deadline deadline, Deadline limit) {
@@ -157,7 +151,7 @@ void Exchange::time_out(std::vector<int> ranks, bool have_entered, Deadline dead
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   failure_.fail(FailureKind::timeout, ranks.front(),
                 describe(frame_.call) + ", collective " + std::to_string(frame_.call.sequence) +
-                    " of the group: rank(s) " + list(ranks) +
+                    " of the group: rank(s) " + failure_.names().list(ranks) +
                     (have_entered ? " entered it but did not go on " : " had not entered it ") +
                     deadline.describe());
 }

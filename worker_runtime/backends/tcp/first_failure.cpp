@@ -20,17 +20,18 @@ constexpr auto kStoreTimeout = std::chrono::seconds(1);
 }  // namespace
 
 FirstFailure::FirstFailure(const shared_memory::Sync& sync, Store store, std::string key,
-                           int own_rank)
+                           int own_rank, RankNames names)
     : sync_(sync),
       store_(std::move(store)),
       key_(std::move(key)),
       own_rank_(own_rank),
+      names_(std::move(names)),
       alarm_(sync) {}
 
 void FirstFailure::fail(FailureKind kind, int rank, const std::string& text) {
   // Who of this node has failed already, and with what, is known for certain.
   check();
-  const FailureRecord first = settle({kind, rank, text});
+  const FailureRecord first = settle({kind, names_.number(rank), text});
   sync_.fail_and_throw(first.kind, first.rank, first.text);
 }
 
@@ -39,7 +40,7 @@ void FirstFailure::publish() noexcept {
 }
 
 void FirstFailure::abort(const std::string& reason) noexcept {
-  sync_.fail(FailureKind::aborted, own_rank_, reason);
+  sync_.fail(FailureKind::aborted, names_.number(own_rank_), reason);
   publish();
 }
 

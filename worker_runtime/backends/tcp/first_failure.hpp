@@ -15,9 +15,11 @@ namespace ddprun::tcp {
 
 class FirstFailure {
  public:
-  /// `key`: where in the store the first failure is written. `own_rank` as the whole group calls
-  /// it.
-  FirstFailure(const shared_memory::Sync& sync, Store store, std::string key, int own_rank);
+  /// `key`: where in the store the first failure is written. `names` are those of the whole group.
+  FirstFailure(const shared_memory::Sync& sync, Store store, std::string key, int own_rank,
+               RankNames names);
+
+  const RankNames& names() const { return names_; }
 
   /// Readable when check() may throw.
   int alarm_fd() const { return alarm_.fd(); }
@@ -25,7 +27,8 @@ class FirstFailure {
   /// Throws if this node knows of a failure.
   void check() const { sync_.check_all(); }
 
-  /// Fails the group, unless somebody has before, and throws what it failed with first.
+  /// Fails the group because of one of its ranks, unless somebody has before, and throws what it
+  /// failed with first.
   [[noreturn]] void fail(shared_memory::FailureKind kind, int rank, const std::string& text);
 
   /// Tells the other nodes what this one knows of.
@@ -45,6 +48,7 @@ class FirstFailure {
   Store store_;
   std::string key_;
   int own_rank_;
+  RankNames names_;
   Alarm alarm_;
 };
 

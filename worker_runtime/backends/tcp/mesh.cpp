@@ -127,7 +127,7 @@ void Mesh::lose(int peer, int error) {
 }
 
 void Mesh::lose(int peer, const std::string& why) {
-  failure_.fail(FailureKind::died, peer, "rank " + std::to_string(peer) + " " + why);
+  failure_.fail(FailureKind::died, peer, failure_.names().name(peer) + " " + why);
 }
 
 void Mesh::leave() noexcept {

@@ -86,7 +86,7 @@ void Messenger::recv(const Operation& operation, Deadline deadline) {
   const auto type = static_cast<DataType>(letter.heading.type);
   if (letter.heading.elements != output.elements || type != output.type) {
     failure_.fail(FailureKind::mismatch, operation.peer,
-                  describe(operation) + " on rank " + std::to_string(options_.rank) + ": " +
+                  describe(operation) + " on " + failure_.names().name(options_.rank) + ": " +
                       describe_size(output.elements, output.type) + " expected, " +
                       describe_size(letter.heading.elements, type) + " sent");
   }
@@ -97,7 +97,7 @@ void Messenger::wait(Lock& lock, const Operation& operation, Deadline deadline) 
   if (deadline.is_never()) return changed_.wait(lock);
   if (changed_.wait_until(lock, deadline.time()) != std::cv_status::timeout) return;
   failure_.fail(FailureKind::timeout, operation.peer,
-                describe(operation) + " on rank " + std::to_string(options_.rank) +
+                describe(operation) + " on " + failure_.names().name(options_.rank) +
                     ": the other side was not there " + deadline.describe());
 }
 
@@ -105,7 +105,7 @@ void Messenger::wait(Lock& lock, const Operation& operation, Deadline deadline) 
 void Messenger::check_peer(const Operation& operation) {
   if (has_failed_) failure_.check();
   const Peer& other = peer(operation.peer);
-  const std::string name = "rank " + std::to_string(operation.peer);
+  const std::string name = failure_.names().name(operation.peer);
   if (other.has_left)
     failure_.fail(FailureKind::left, operation.peer, name + " has left the process group");
   if (!other.loss.empty())
@@ -114,8 +114,8 @@ void Messenger::check_peer(const Operation& operation) {
 
 std::string Messenger::describe(const Operation& operation) const {
   return std::string(to_string(operation.collective)) +
-         (operation.collective == Collective::send ? " to" : " from") + " rank " +
-         std::to_string(operation.peer) + " (tag " + std::to_string(operation.tag) + ")";
+         (operation.collective == Collective::send ? " to " : " from ") +
+         failure_.names().name(operation.peer) + " (tag " + std::to_string(operation.tag) + ")";
 }
 
 void Messenger::leave() noexcept {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,9 +115,25 @@ class ProcessGroup {
   /// No store is needed.
   static std::vector<ProcessGroup> create_in_process(int size, const GroupOptions& options = {});
 
+  /// A group of some of this group's ranks, numbered anew in the order of `ranks`, which must be
+  /// ascending; nothing on the others. Every rank of this group has to call it, and as often and in
+  /// the same order as the others; ranks that do otherwise get Errc::usage. Blocks until all are
+  /// there. The new group has the same backend; calls of different groups may be under way at once.
+  /// Its name is this group's, a slash, and `name`, or a number if that is empty; each may be given
+  /// once. What fails in it names ranks as all workers do.
+  std::optional<ProcessGroup> new_group(const std::vector<int>& ranks,
+                                        const std::string& name = {});
+  /// With other options than this group's: all but `name` and `backend` count.
+  std::optional<ProcessGroup> new_group(const std::vector<int>& ranks, const std::string& name,
+                                        const GroupOptions& options);
+
   int rank() const;
   int size() const;
   const std::string& backend() const;
+  const std::string& name() const;
+
+  /// Who the ranks of this group are among all workers.
+  std::vector<int> workers() const;
 
   /// Memory in which this group's collectives are fastest, zeroed and 64-byte aligned. Freed with
   /// the last copy of the returned pointer, which keeps the group's memory, not its threads, alive.

@@ -1,0 +1,157 @@
+// Groups of some of the ranks where these are processes, on one node and on several.
+#include "tests/support/group_processes.hpp"
+#include "tests/support/rank_processes.hpp"
+#include "tests/support/subgroup_calls.hpp"
+#include "worker_runtime/group/registry.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Nodes = std::vector<int>;
+
+/// On which nodes, over which backend.
+struct Setting {
+  Nodes nodes;
+  std::string backend = "host";
+
+  int size() const { return std::accumulate(nodes.begin(), nodes.end(), 0); }
+  GroupOptions options(Deadline::Duration timeout = 60s) const {
+    GroupOptions options = small_group(timeout);
+    options.backend = backend;
+    return options;
+  }
+  ProcessGroup create(const StoreProcess& store, int rank) const {
+    return ProcessGroup::create(make_env(store.endpoint(), rank, nodes), options());
+  }
+};
+
+/// Gloo where it is built.
+std::vector<Setting> settings(const std::vector<Nodes>& all_nodes) {
+  std::vector<Setting> settings;
+  for (const auto& nodes : all_nodes) settings.push_back({nodes});
+  for (const auto& backend : available_backends()) {
+    const bool is_usable = backend.name == "gloo" && backend.unavailable_reason.empty();
+    if (is_usable) settings.push_back({all_nodes.front(), "gloo"});
+  }
+  return settings;
+}
+
+}  // namespace
+
+TEST_SUITE("subgroups of processes") {
+  TEST_CASE("groups of some ranks work at once, beside the whole one and within each other") {
+    const unsigned seed = std::random_device{}();
+    CAPTURE(seed);
+    for (const auto& setting : settings({{4}, {2, 2}, {1, 2, 2}})) {
+      const StoreProcess store;
+      RankProcesses ranks(setting.size(), [&](int rank) {
+        return exercise_subgroups(setting.create(store, rank), seed, Arithmetic::in_any_order);
+      });
+      for (int rank = 0; rank < setting.size(); ++rank) CHECK(ranks.wait(rank).said == "ok");
+    }
+  }
+
+  TEST_CASE("a killed rank is named as all workers do, by those who were with it") {
+    for (const auto& setting : settings({{4}, {2, 2}})) {
+      const StoreProcess store;
+      RankProcesses ranks(4, [&](int rank) {
+        auto world = setting.create(store, rank);
+        auto group = world.new_group({1, 3}, "pair");
+        if (!group) return std::string("not in it");
+        group->barrier().wait();
+        if (rank == 3) ::raise(SIGKILL);
+        std::vector<float> values(1000);
+        return describe_failure(
+            [&] { group->all_reduce(as_buffer(values.data(), values.size())).wait(); });
+      });
+      const auto said = ranks.wait(1).said;
+      CAPTURE(said);
+      if (setting.backend == "host") CHECK(said.find("peer 3: rank 3 ") == 0);
+      CHECK(said.find("(during all_reduce(1000 x float32, sum), collective 1 of group "
+                      "\"default/pair\")") != std::string::npos);
+      CHECK(ranks.wait(3).was_killed_by(SIGKILL));
+    }
+  }
+
+  TEST_CASE("a stopped rank is named as all workers do, at the deadline") {
+    for (const auto& setting : {Setting{{4}}, Setting{{2, 2}}}) {
+      const StoreProcess store;
+      RankProcesses ranks(4, [&](int rank) {
+        auto world = setting.create(store, rank);
+        auto group = world.new_group({1, 3}, "pair", setting.options(1s));
+        if (!group) return std::string("not in it");
+        if (rank == 3) ::raise(SIGSTOP);
+        return describe_failure([&] { group->barrier().wait(); });
+      });
+      const auto said = ranks.wait(1).said;
+      CHECK_MESSAGE(said.find("timeout: barrier(), collective 0 of the group: rank(s) 3 had not "
+                              "entered it") == 0,
+                    said);
+      ranks.kill(3, SIGCONT);
+      ranks.wait(3);
+    }
+  }
+
+  TEST_CASE("ranks that make groups in another order are told so, on every backend") {
+    for (const auto& setting : settings({{3}, {1, 2}})) {
+      const StoreProcess store;
+      RankProcesses ranks(3, [&](int rank) {
+        auto world = setting.create(store, rank);
+        return describe_failure([&] {
+          world.new_group(rank == 1 ? every(1, 1, 3) : every(2, 0, 3));
+          world.new_group(rank == 1 ? every(2, 0, 3) : every(1, 1, 3));
+        });
+      });
+      for (int rank = 0; rank < 3; ++rank) {
+        const auto said = ranks.wait(rank).said;
+        CHECK_MESSAGE(said.find("usage: new_group: rank 0 makes group \"default/0\" of ranks 0, 2, "
+                                "but rank 1 makes group \"default/0\" of ranks 1-2") == 0,
+                      said);
+      }
+    }
+  }
+
+  TEST_CASE("a rank that dies before a group is made is named by those who wait for it") {
+    const StoreProcess store;
+    const Setting setting{{2, 2}};
+    RankProcesses ranks(4, [&](int rank) {
+      auto world = setting.create(store, rank);
+      world.barrier().wait();
+      if (rank == 2) ::raise(SIGKILL);
+      return describe_failure([&] { world.new_group({0, 2, 3}); });
+    });
+    for (const int rank : {0, 1, 3}) {
+      const auto said = ranks.wait(rank).said;
+      CHECK_MESSAGE(said.find("peer 2: rank 2 ") == 0, said);
+    }
+  }
+
+  TEST_CASE("many groups one after the other leave nothing in the store") {
+    const StoreProcess store;
+    const Setting setting{{1, 2}};
+    RankProcesses ranks(3, [&](int rank) {
+      auto world = setting.create(store, rank);
+      return describe_failure([&] {
+        for (int i = 0; i < 10; ++i) {
+          auto group = world.new_group(i % 2 == 0 ? every(1, 0, 3) : every(2, 0, 3));
+          if (group) group->barrier().wait();
+          world.barrier().wait();
+        }
+        world.barrier().wait();
+      });
+    });
+    for (int rank = 0; rank < 3; ++rank) CHECK(ranks.wait(rank).said == "no failure");
+    CHECK(store.connect().number_of_keys(Deadline::after(60s)) == 0);
+  }
+}

@@ -1,0 +1,149 @@
+// Groups of some of the ranks of a group, as far as threads can show it. Processes and the other
+// backends: tests/integration/subgroups_test.cpp.
+#include "tests/support/rank_errors.hpp"
+#include "tests/support/rank_threads.hpp"
+#include "tests/support/subgroup_calls.hpp"
+#include "worker_runtime/backends/group_place.hpp"
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+GroupOptions small_groups(Deadline::Duration timeout = 60s) {
+  GroupOptions options;
+  options.arena_bytes = 8 << 20;
+  options.collective_timeout = timeout;
+  return options;
+}
+
+/// What each rank's new_group threw.
+std::vector<std::string> errors_of_new_group(int size, const std::vector<int>& ranks,
+                                             const std::string& name = {}) {
+  return errors_of_ranks(
+      size, [&](ProcessGroup& group) { group.new_group(ranks, name); }, small_groups());
+}
+
+}  // namespace
+
+TEST_SUITE("subgroups") {
+  TEST_CASE("groups of some ranks work at once, beside the whole one and within each other") {
+    const unsigned seed = std::random_device{}();
+    CAPTURE(seed);
+    for (const int size : {1, 2, 5}) {
+      run_ranks(
+          size,
+          [&](ProcessGroup& world) {
+            CHECK(exercise_subgroups(world, seed, Arithmetic::in_rank_order) == "ok");
+          },
+          small_groups());
+    }
+  }
+
+  TEST_CASE("ranks that make different groups, or in another order, are told who makes what") {
+    const auto errors = errors_of_ranks(
+        3,
+        [](ProcessGroup& group) {
+          const std::vector<int> first = {0, 1};
+          const std::vector<int> second = {1, 2};
+          group.new_group(group.rank() == 2 ? second : first, "a");
+        },
+        small_groups());
+    for (const auto& error : errors) {
+      CHECK(error.find("new_group: rank 0 makes group \"default/a\" of ranks 0-1, but rank 2 makes "
+                       "group \"default/a\" of ranks 1-2 (all ranks") == 0);
+    }
+  }
+
+  TEST_CASE("long lists of ranks that differ at their end only are told apart") {
+    const auto errors = errors_of_ranks(
+        100,
+        [](ProcessGroup& group) { group.new_group(every(2, 0, group.rank() == 7 ? 98 : 100)); },
+        small_groups());
+    for (const auto& error : errors) CHECK(error.find("new_group: rank 0 makes group ") == 0);
+  }
+
+  TEST_CASE("ranks that cannot be a group are refused, with the reason") {
+    CHECK(errors_of_new_group(2, {})[0] == "new_group: a group needs a rank at least");
+    CHECK(errors_of_new_group(2, {0, 2})[0] == "new_group: rank 2 is not within 0..1");
+    CHECK(errors_of_new_group(2, {-1})[0] == "new_group: rank -1 is not within 0..1");
+    CHECK(errors_of_new_group(2, {1, 0})[1] ==
+          "new_group: the ranks have to be in ascending order, each once, and 0 comes after 1");
+    CHECK(errors_of_new_group(2, {1, 1})[1] ==
+          "new_group: the ranks have to be in ascending order, each once, and 1 comes after 1");
+  }
+
+  TEST_CASE("a name is given once") {
+    const auto errors = errors_of_ranks(
+        2,
+        [](ProcessGroup& group) {
+          const auto first = group.new_group({0, 1}, "twice");
+          CHECK(first->name() == "default/twice");
+          CHECK(group.new_group({0, 1})->name() == "default/1");
+          group.new_group({0}, "twice");
+        },
+        small_groups());
+    CHECK(errors[0] == "new_group: there has been a group \"default/twice\" already");
+  }
+
+  TEST_CASE("failures within a group name ranks as all workers do") {
+    run_ranks(
+        4,
+        [](ProcessGroup& world) {
+          auto group = world.new_group({1, 3}, "pair", small_groups(200ms));
+          if (!group) return;
+          if (group->rank() == 1) {
+            world.recv(Buffer{}, 1).wait();  // until rank 1 has waited in vain
+            return;
+          }
+          try {
+            group->barrier().wait();
+          } catch (const Error& error) {
+            CHECK(std::string(error.what())
+                      .find("barrier(), collective 0 of the group: rank(s) 3 had not entered it") ==
+                  0);
+          }
+          world.send(Buffer{}, 3).wait();
+        },
+        small_groups());
+  }
+}
+
+TEST_SUITE("group place") {
+  TEST_CASE("a group's ranks, nodes and neighbours are counted anew") {
+    WorkerEnv env;
+    env.rank = 5;
+    env.world_size = 8;
+    env.local_rank = 1;
+    env.local_world_size = 4;
+    env.node_rank = 1;
+    env.node_count = 2;
+    const std::vector<int> nodes = {0, 0, 0, 0, 1, 1, 1, 1};
+    const auto all = place_among_all(env);
+    CHECK(all.names().name(5) == "rank 5");
+    const auto some = place_among(all, {0, 2, 4, 5, 7}, nodes);
+    CHECK(some.workers == std::vector<int>{0, 2, 4, 5, 7});
+    CHECK(some.world_rank == 5);
+    CHECK(some.world_size == 8);
+    CHECK(some.env.rank == 3);
+    CHECK(some.env.world_size == 5);
+    CHECK(some.env.local_rank == 1);
+    CHECK(some.env.local_world_size == 3);
+    CHECK(some.env.node_rank == 1);
+    CHECK(some.env.node_count == 2);
+    // On one node, within the one before.
+    const auto two = place_among(some, {2, 3}, {0, 0, 1, 1, 1});
+    CHECK(two.workers == std::vector<int>{4, 5});
+    CHECK(two.env.rank == 1);
+    CHECK(two.env.node_rank == 0);
+    CHECK(two.env.node_count == 1);
+    CHECK(two.names().from(1).list({0}) == "5");
+  }
+}

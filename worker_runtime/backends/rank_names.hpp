@@ -1,0 +1,48 @@
+// What the ranks of a group are called when something is said of them. A group of some workers
+// numbers them anew, but failures are told in the numbers that all workers know. A plain value.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+class RankNames {
+ public:
+  /// Rank r of the group is rank r of all workers.
+  RankNames() = default;
+
+  /// Rank r of the group is rank workers[r] of all workers; empty: as above.
+  explicit RankNames(std::vector<int> workers) : workers_(std::move(workers)) {}
+
+  /// For those who count the group's ranks from its rank `first` on.
+  RankNames from(int first) const {
+    RankNames names = *this;
+    names.first_ += first;
+    return names;
+  }
+
+  /// Among all workers.
+  int number(int rank) const {
+    const int own = first_ + rank;
+    return workers_.empty() ? own : workers_[static_cast<std::size_t>(own)];
+  }
+
+  /// "rank 5".
+  std::string name(int rank) const { return "rank " + std::to_string(number(rank)); }
+
+  /// "1, 3".
+  std::string list(const std::vector<int>& ranks) const {
+    std::string text;
+    for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(number(rank));
+    return text;
+  }
+
+ private:
+  std::vector<int> workers_;
+  int first_ = 0;
+};
+
+}  // namespace ddprun
