@@ -42,7 +42,7 @@ constexpr DataType kTypes[] = {DataType::float32,  DataType::float64, DataType::
 constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min,
                              ReduceOp::max};
 
-/// Around the switches between the ways (2 KiB, slots of 64 KiB), times the ranks for some
+/// Around the switches between the ways (2 KiB, pieces of 32 KiB), times the ranks for some
 /// collectives.
 constexpr std::size_t kCounts[] = {0, 1, 255, 513, 8193};
 

@@ -6,6 +6,7 @@
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <array>
 #include <functional>
@@ -80,5 +81,37 @@ TEST_SUITE("sync") {
     victim.join();
     for (auto& sleeper : sleepers) sleeper.join();
     CHECK(failed == std::array{3, 3, 3});
+  }
+
+  TEST_CASE("ranks spin if there are cores for all, although each may be bound to one") {
+    cpu_set_t all;
+    REQUIRE(::sched_getaffinity(0, sizeof all, &all) == 0);
+    std::vector<int> cores;
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &all)) cores.push_back(core);
+    }
+    struct Case {
+      std::array<int, 2> cores;
+      bool spins;
+    };
+    std::vector<Case> cases = {{{cores.front(), cores.front()}, false}};
+    if (cores.size() > 1) cases.push_back({{cores[0], cores[1]}, true});
+    for (const Case& one : cases) {
+      CAPTURE(one.spins);
+      const auto region = Region::anonymous(2, kArenaBytes);
+      Sync sync(region, 0, std::nullopt);
+      CHECK_FALSE(sync.spins());
+      for (int rank = 0; rank < 2; ++rank) {
+        std::thread([&] {
+          cpu_set_t bound;
+          CPU_ZERO(&bound);
+          CPU_SET(one.cores[static_cast<std::size_t>(rank)], &bound);
+          CHECK(::sched_setaffinity(0, sizeof bound, &bound) == 0);
+          Sync(region, rank, std::nullopt).tell_cores();
+        }).join();
+      }
+      sync.learn_cores();
+      CHECK(sync.spins() == one.spins);
+    }
   }
 }

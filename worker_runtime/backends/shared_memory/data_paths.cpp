@@ -28,9 +28,8 @@ bool SharedMemoryBackend::is_reachable(const Call& call) const {
          region_.in_arenas(operation.input.data, operation.input.bytes());
 }
 
-SharedMemoryBackend::Source SharedMemoryBackend::staged_source(const Call& call,
-                                                               Range range) const {
-  Source source{.ranks = {}, .part_bytes = range.count * call.element_bytes};
+SharedMemoryBackend::Source SharedMemoryBackend::inline_source(const Call& call) const {
+  Source source{.ranks = {}, .part_bytes = call.part_bytes()};
   for (int rank = 0; rank < ranks_; ++rank)
     source.ranks[static_cast<std::size_t>(rank)] = slot(rank).payload;
   return source;
@@ -130,26 +129,6 @@ void SharedMemoryBackend::work_on_buffers(const Call& call) const {
         region_.base() + slot(rank).header.input + slice.first * call.element_bytes;
   }
   combine(call, slice, source, 0, {destinations.data(), count});
-}
-
-/// The result takes the place of this rank's own contribution to the slice, which nobody else
-/// reads.
-void SharedMemoryBackend::combine_slice(const Call& call, Range range) const {
-  const Range slice = collectives::slice_of(range.count, call.element_bytes, ranks_, rank_);
-  const std::size_t first = slice.first * call.element_bytes;
-  const std::array<void*, 2> destinations = {
-      slot(rank_).payload + first, call.output() + range.first * call.element_bytes + first};
-  combine(call, slice, staged_source(call, range), 0, destinations);
-}
-
-void SharedMemoryBackend::collect_slices(const Call& call, Range range) const {
-  for (int i = 1; i < ranks_; ++i) {
-    const int rank = (rank_ + i) % ranks_;
-    const Range slice = collectives::slice_of(range.count, call.element_bytes, ranks_, rank);
-    const std::size_t first = slice.first * call.element_bytes;
-    copy_bytes(call.output() + range.first * call.element_bytes + first, slot(rank).payload + first,
-               slice.count * call.element_bytes);
-  }
 }
 
 }  // namespace ddprun::shared_memory

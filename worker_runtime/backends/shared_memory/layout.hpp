@@ -1,7 +1,8 @@
 // What lies where in the memory that the ranks of a group share. All of it is zero to begin with;
 // rank 0 initialises the head before anyone else sees it.
 //
-//   Head | RankLine per rank | two slots per rank | a mailbox per pair of ranks | an arena per rank
+//   Head | RankLine per rank | two slots per rank | a pipe per rank | a mailbox per pair of ranks |
+//   an arena per rank
 //
 // A counter has one writer and only ever grows, so nothing is reset between collectives and a
 // reader that is late cannot mistake an old value for a new one.
@@ -23,9 +24,11 @@ inline constexpr std::size_t kArenaAlignment = 2 << 20;  // huge pages
 /// What a rank sleeping in the kernel watches must fit one futex_waitv call (128 words): every
 /// rank's life and three words more.
 inline constexpr int kRanksMax = 120;
-/// Two slots of a few ranks stay in the second-level cache; 64 KiB was the fastest of the sizes
-/// tried.
-inline constexpr std::size_t kSlotBytes = 64 << 10;
+/// What passes through a pipe at once: much more than a wait costs.
+inline constexpr std::size_t kPieceBytes = 32 << 10;
+/// So many that a rank which may write to one knows without asking that all are done with what it
+/// held before: see staged.cpp.
+inline constexpr std::size_t kPieces = 8;
 /// Up to here every rank combines everything itself: one synchronisation instead of two.
 inline constexpr std::size_t kInlineBytes = 2 << 10;
 /// Up to here the data travels in the cache line that says that it is there.
@@ -33,6 +36,8 @@ inline constexpr std::size_t kTinyBytes = 40;
 /// Messages from one rank to another that may be under way before send blocks.
 inline constexpr std::uint64_t kMailboxMessages = 32;
 inline constexpr std::size_t kFailureTextBytes = 400;
+/// As many cores as a cpu_set_t has room for.
+inline constexpr std::size_t kCoreWords = 16;
 
 using Word = std::atomic<std::uint32_t>;
 static_assert(Word::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
@@ -75,8 +80,9 @@ struct RankLine {
   std::array<Counter, 2> steps;
   alignas(kCacheLine) std::atomic<std::uint64_t> entered;  ///< collectives begun
   Word left;                                               ///< it has ended its part on purpose
-  Word touches;                              ///< it is at work in the other ranks' buffers
-  alignas(kCacheLine) pthread_mutex_t life;  ///< robust, held by the communication thread
+  Word touches;                                 ///< it is at work in the other ranks' buffers
+  std::array<std::uint64_t, kCoreWords> cores;  ///< on which it may run, a bit each
+  alignas(kCacheLine) pthread_mutex_t life;     ///< robust, held by the communication thread
 
   Counter& step(std::uint64_t round) { return steps[round % 2]; }
 
@@ -98,7 +104,17 @@ struct CallHeader {
 
 struct alignas(kCacheLine) Slot {
   CallHeader header;
-  alignas(kCacheLine) std::byte payload[kSlotBytes];
+  alignas(kCacheLine) std::byte payload[kInlineBytes];
+};
+
+/// Through which a rank's data pass, piece after piece, where others cannot reach them. Both
+/// numbers count pieces over all collectives.
+struct Pipe {
+  Counter filled;    ///< the rank's data are in them
+  Counter combined;  ///< and the results of its slice, where the collective has slices
+  alignas(kPage) std::byte pieces[kPieces][kPieceBytes];
+
+  std::byte* piece(std::uint64_t number) { return pieces[number % kPieces]; }
 };
 
 /// A message that waits in the sender's arena.
@@ -130,7 +146,8 @@ struct Layout {
 
   std::size_t lines() const { return round_up(sizeof(Head), kPage); }
   std::size_t slots() const { return round_up(lines() + count() * sizeof(RankLine), kPage); }
-  std::size_t mailboxes() const { return round_up(slots() + 2 * count() * sizeof(Slot), kPage); }
+  std::size_t pipes() const { return round_up(slots() + 2 * count() * sizeof(Slot), kPage); }
+  std::size_t mailboxes() const { return round_up(pipes() + count() * sizeof(Pipe), kPage); }
   std::size_t arenas() const {
     return round_up(mailboxes() + count() * count() * sizeof(Mailbox), kArenaAlignment);
   }

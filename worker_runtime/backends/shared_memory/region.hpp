@@ -31,6 +31,7 @@ class Region {
   Slot& slot(int rank, std::uint64_t round) const {
     return at<Slot>(layout_.slots())[static_cast<std::size_t>(rank) * 2 + round % 2];
   }
+  Pipe& pipe(int rank) const { return at<Pipe>(layout_.pipes())[rank]; }
   Mailbox& mailbox(int from, int to) const {
     return at<Mailbox>(layout_.mailboxes())[from * layout_.ranks + to];
   }

@@ -61,6 +61,7 @@ SharedMemoryBackend::~SharedMemoryBackend() = default;
 
 void SharedMemoryBackend::enter(Deadline deadline) {
   sync_.hold_life();
+  sync_.tell_cores();
   sync_.publish(region_.line(rank_).step(round_), kPresent);
   for (int rank = 0; rank < ranks_; ++rank) {
     if (sync_.wait(region_.line(rank).step(round_), kPresent, rank, deadline)) continue;
@@ -72,6 +73,7 @@ void SharedMemoryBackend::enter(Deadline deadline) {
                          "process group: rank(s) " + sync_.names().list(missing) +
                              " did not join " + deadline.describe());
   }
+  sync_.learn_cores();
 }
 
 void SharedMemoryBackend::leave() noexcept {
@@ -137,11 +139,9 @@ void SharedMemoryBackend::run_collective(const Call& call) {
   end_first_part(call);
   check_headers(call);
   if (call.is_inline()) {
-    consume(call, everything, staged_source(call, everything));
+    consume(call, everything, inline_source(call));
   } else if (all_reachable()) {
     run_direct(call);
-  } else if (call.operation.collective == Collective::all_reduce) {
-    run_staged_all_reduce(call);
   } else {
     run_staged(call);
   }
@@ -177,32 +177,6 @@ void SharedMemoryBackend::await_untouched() const noexcept {
   if (reach_ != Reach::everything) return;
   for (int rank = 0; rank < ranks_; ++rank) {
     while (region_.line(rank).touches.load() != 0) ::sched_yield();
-  }
-}
-
-void SharedMemoryBackend::run_staged(const Call& call) {
-  const auto rounds =
-      collectives::plan_rounds(call.part_elements, call.parts, call.element_bytes, kSlotBytes);
-  for (std::size_t i = 0; i < rounds.count(); ++i) {
-    const auto range = rounds.range(i);
-    begin_round(call);
-    stage(call, range, slot(rank_).payload);
-    end_first_part(call);
-    consume(call, range, staged_source(call, range));
-  }
-}
-
-void SharedMemoryBackend::run_staged_all_reduce(const Call& call) {
-  const auto rounds =
-      collectives::plan_rounds(call.part_elements, call.parts, call.element_bytes, kSlotBytes);
-  for (std::size_t i = 0; i < rounds.count(); ++i) {
-    const auto range = rounds.range(i);
-    begin_round(call);
-    stage(call, range, slot(rank_).payload);
-    end_first_part(call);
-    combine_slice(call, range);
-    end_second_part(call);
-    collect_slices(call, range);
   }
 }
 

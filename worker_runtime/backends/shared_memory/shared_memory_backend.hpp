@@ -7,7 +7,7 @@
 //   tiny     up to 40 bytes: the data is in the cache line that announces the call;
 //   inline   up to 2 KiB: it comes with the call; everybody computes his result from all slots;
 //   direct   all inputs can be reached by all: everybody works on the others' buffers, no copies;
-//   staged   else: 64 KiB at a time through the slots.
+//   staged   else: piece by piece through pipes.
 // In each way an element is combined in rank order by the same kernel, so the bits are the same.
 #pragma once
 
@@ -74,16 +74,20 @@ class SharedMemoryBackend final : public Backend {
     }
   };
 
-  // The order of events, in shared_memory_backend.cpp.
+  // The order of events, in shared_memory_backend.cpp and staged.cpp.
   void run_collective(const Call& call);
   void run_tiny(const Call& call);
   void run_direct(const Call& call);
   void run_staged(const Call& call);
-  void run_staged_all_reduce(const Call& call);
+  void fill(const Call& call, collectives::Range range, std::uint64_t piece) const;
+  void consume_piece(const Call& call, collectives::Range range, std::uint64_t piece) const;
+  void combine_piece(const Call& call, collectives::Range range, std::uint64_t piece) const;
+  void collect_piece(const Call& call, collectives::Range range, std::uint64_t piece) const;
   void begin_round(const Call& call);
   void end_first_part(const Call& call);
   void end_second_part(const Call& call);
   void await_all(std::uint64_t step, const Call& call) const;
+  void await_pipes(Counter Pipe::*counter, std::uint64_t pieces, const Call& call) const;
   [[noreturn]] void time_out(int rank, const Call& call) const;
   void publish_header(const Call& call) const;
   void check_headers(const Call& call) const;
@@ -96,9 +100,7 @@ class SharedMemoryBackend final : public Backend {
   void consume(const Call& call, collectives::Range range, const Source& source) const;
   void combine(const Call& call, collectives::Range range, const Source& source, std::size_t part,
                std::span<void* const> destinations) const;
-  void combine_slice(const Call& call, collectives::Range range) const;
-  void collect_slices(const Call& call, collectives::Range range) const;
-  Source staged_source(const Call& call, collectives::Range range) const;
+  Source inline_source(const Call& call) const;
   Source tiny_source(const Call& call) const;
   Source direct_source(const Call& call) const;
   bool is_reachable(const Call& call) const;
@@ -114,6 +116,7 @@ class SharedMemoryBackend final : public Backend {
   std::uint64_t collectives_ = 0;    ///< begun so far
   std::optional<CallHeader> whole_;  ///< what begin() began last
   std::uint64_t round_ = 0;          ///< rounds begun so far, over all collectives
+  std::uint64_t pieces_ = 0;         ///< that have passed through each pipe before this collective
 };
 
 }  // namespace ddprun::shared_memory

@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -19,12 +20,6 @@ constexpr int kSpins = 2000;
 constexpr int kSpinsPerCheck = 250;
 // A peer that shares this core gets to run; after so many turns it is not about to be ready.
 constexpr int kYields = 30;
-
-int usable_cores() {
-  cpu_set_t cores;
-  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
-  return CPU_COUNT(&cores);
-}
 
 /// Asks the kernel to wake a sleeper when the mutex' holder dies, which it does only if the word
 /// says that there are some. Nobody locks these mutexes twice, so a word without a holder is left
@@ -58,11 +53,7 @@ void throw_failure(const FailureRecord& failure, int own_rank) {
 
 Sync::Sync(const Region& region, int rank, std::optional<control::ControlPage> page,
            RankNames names)
-    : region_(region),
-      rank_(rank),
-      page_(std::move(page)),
-      names_(std::move(names)),
-      spins_(region.ranks() <= usable_cores() ? kSpins : 0) {}
+    : region_(region), rank_(rank), page_(std::move(page)), names_(std::move(names)) {}
 
 void Sync::hold_life() {
   if (pthread_mutex_trylock(&region_.line(rank_).life) != 0) {
@@ -80,6 +71,25 @@ void Sync::release_life() noexcept {
   line.left.store(1);
   pthread_mutex_unlock(&line.life);
   futex_wake_all(&line.life_word());
+}
+
+void Sync::tell_cores() const {
+  auto& told = region_.line(rank_).cores;
+  cpu_set_t cores;
+  static_assert(sizeof cores <= sizeof told);
+  // A machine with more cores than the set has room for has enough for any group here.
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return told.fill(~std::uint64_t{0});
+  std::memcpy(told.data(), &cores, sizeof cores);
+}
+
+void Sync::learn_cores() {
+  int cores = 0;
+  for (std::size_t word = 0; word < kCoreWords; ++word) {
+    std::uint64_t anybodys = 0;
+    for (int rank = 0; rank < region_.ranks(); ++rank) anybodys |= region_.line(rank).cores[word];
+    cores += std::popcount(anybodys);
+  }
+  spins_ = region_.ranks() <= cores ? kSpins : 0;
 }
 
 void Sync::publish(Counter& counter, std::uint64_t value) const {

@@ -42,6 +42,14 @@ class Sync {
   /// By the same thread: this rank's end is not a death. Nothing if it does not hold the life.
   void release_life() noexcept;
 
+  /// Tells the others on which cores the calling thread may run, before this rank's first
+  /// publish().
+  void tell_cores() const;
+  /// Once all have told: to spin helps only if there is a core for every rank. Launchers that bind
+  /// each rank to a core of its own leave one to each, so one rank's own view says nothing.
+  void learn_cores();
+  bool spins() const { return spins_ > 0; }
+
   void publish(Counter& counter, std::uint64_t value) const;
 
   /// False if the deadline passed before `counter`, which `writer` makes grow, reached `target`.
@@ -82,7 +90,7 @@ class Sync {
   int rank_;
   std::optional<control::ControlPage> page_;
   RankNames names_;
-  int spins_;
+  int spins_ = 0;
   bool holds_life_ = false;
 };
 

@@ -1,0 +1,82 @@
+// What is longer than a rank's pipe in shared memory goes around it several times.
+#include "tests/support/rank_threads.hpp"
+#include "tests/support/serial_collectives.hpp"
+#include "worker_runtime/backends/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/shared_memory/layout.hpp"
+#include "worker_runtime/collectives/stream_copy.hpp"
+#include "worker_runtime/group/process_group_impl.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using shared_memory::kPieceBytes;
+using shared_memory::kPieces;
+
+namespace {
+
+/// Two and a half times around, and an odd rest.
+constexpr std::size_t kElements = kPieces * kPieceBytes / 4 * 5 / 2 + 3;
+
+Buffer buffer_of(Bytes& bytes) {
+  return {bytes.data(), bytes.size() / 4, DataType::float32};
+}
+
+void run_staged_ranks(int size, const std::function<void(ProcessGroup&)>& body) {
+  GroupOptions options;
+  options.arena_bytes = 2 << 20;
+  const auto reach = shared_memory::Reach::arenas;
+  run_ranks(create_in_process_groups(create_in_process_backends(size, options, reach), options),
+            body);
+}
+
+}  // namespace
+
+TEST_SUITE("staged collectives") {
+  TEST_CASE("long ones give the serial results, again and again in the same pipes") {
+    for (const int size : {2, 3, 5}) {
+      CAPTURE(size);
+      const auto inputs = make_inputs(size, kElements, DataType::float32);
+      const Bytes sum = serial_reduce(inputs, DataType::float32, ReduceOp::sum);
+      run_staged_ranks(size, [&](ProcessGroup& group) {
+        for (int repeat = 0; repeat < 3; ++repeat) {
+          Bytes mine = inputs[static_cast<std::size_t>(group.rank())];
+          group.all_reduce(buffer_of(mine)).wait();
+          CHECK(mine == sum);
+          Bytes sent = inputs[static_cast<std::size_t>(group.rank())];
+          group.broadcast(buffer_of(sent), 1).wait();
+          CHECK(sent == inputs[1]);
+          Bytes all(sum.size() * static_cast<std::size_t>(size));
+          group.all_gather(buffer_of(sent), buffer_of(all)).wait();
+          for (int rank = 0; rank < size; ++rank) CHECK(part_of(all, rank, size) == inputs[1]);
+        }
+      });
+    }
+  }
+
+  TEST_CASE("a streamed copy is a copy, wherever it begins and ends") {
+    Bytes source(400);
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i % 251);
+    for (const std::size_t to : {0, 1, 15, 63, 64}) {
+      for (const std::size_t from : {0, 3, 16}) {
+        for (const std::size_t bytes : {0, 1, 62, 64, 65, 130, 300}) {
+          CAPTURE(to);
+          CAPTURE(from);
+          CAPTURE(bytes);
+          Bytes target(500, std::byte{0xee});
+          Bytes expected = target;
+          std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(from), bytes,
+                      expected.begin() + static_cast<std::ptrdiff_t>(to));
+          collectives::stream_copy(target.data() + to, source.data() + from, bytes);
+          CHECK(target == expected);
+        }
+      }
+    }
+  }
+}
