@@ -118,7 +118,7 @@ const std::vector<Arrow> kArrows = {
     {"worker_runtime/group/",
      {"rendezvous/control/", "worker_runtime/collectives/", "worker_runtime/backends/",
       "worker_runtime/group/"}},
-    {"worker_runtime/ddp/", {"worker_runtime/ddp/"}},
+    {"worker_runtime/ddp/", {"worker_runtime/collectives/", "worker_runtime/ddp/"}},
     {"worker_runtime/data/", {"worker_runtime/data/"}},
     {"worker_runtime/worker/", {"rendezvous/control/", "worker_runtime/worker/"}},
     {"trainers/trainer/", {"trainers/trainer/"}},

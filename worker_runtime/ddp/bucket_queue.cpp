@@ -1,7 +1,8 @@
 #include "worker_runtime/ddp/bucket_queue.hpp"
 
+#include "worker_runtime/collectives/divide.hpp"
+
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace ddprun {
@@ -19,16 +20,8 @@ void wait_in_any_case(const Work& work) noexcept {
 
 }  // namespace
 
-BucketQueue::BucketQueue(ProcessGroup group, const BucketPlan& plan, ReduceOp op)
-    : group_(std::move(group)), op_(op), buckets_(plan.buckets.size()) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    auto& gradients = buckets_[b].gradients;
-    gradients = {nullptr, plan.buckets[b].elements, plan.buckets[b].type};
-    if (gradients.elements == 0) continue;
-    buckets_[b].memory = group_.allocate(gradients.bytes());
-    gradients.data = buckets_[b].memory.get();
-  }
-}
+BucketQueue::BucketQueue(ProcessGroup group, Exchange exchange)
+    : group_(std::move(group)), exchange_(std::move(exchange)) {}
 
 BucketQueue::~BucketQueue() {
   for (auto& bucket : buckets_) other_works_.push_back(std::move(bucket.work));
@@ -38,24 +31,13 @@ BucketQueue::~BucketQueue() {
   for (const auto& work : other_works_) wait_in_any_case(work);
 }
 
-void BucketQueue::zero() {
-  for (auto& bucket : buckets_) {
-    if (bucket.memory) std::memset(bucket.gradients.data, 0, bucket.gradients.bytes());
-  }
+void BucketQueue::lay_out(std::span<const BucketView> views) {
+  const std::lock_guard lock(mutex_);
+  buckets_.clear();
+  for (const auto& view : views) buckets_.push_back({.view = view});
 }
 
-void BucketQueue::broadcast(std::span<const Buffer> others) {
-  for (auto& bucket : buckets_) {
-    if (bucket.memory) bucket.work = group_.broadcast(bucket.gradients, 0);
-  }
-  for (const Buffer& buffer : others) {
-    if (buffer.elements > 0) other_works_.push_back(group_.broadcast(buffer, 0));
-  }
-  for (const auto& bucket : buckets_) bucket.work.wait();
-  for (const auto& work : other_works_) work.wait();
-}
-
-void BucketQueue::begin() {
+void BucketQueue::begin(int ranks) {
   const std::lock_guard lock(mutex_);
   for (auto& bucket : buckets_) {
     bucket.is_complete = false;
@@ -64,6 +46,7 @@ void BucketQueue::begin() {
   }
   other_works_.clear();
   next_ = 0;
+  ranks_ = ranks;
   begin_time_ = Clock::now();
 }
 
@@ -78,16 +61,46 @@ void BucketQueue::complete(std::size_t index) {
 
 void BucketQueue::launch(Bucket& bucket) {
   bucket.launched_time = Clock::now();
-  if (group_.size() == 1 || !bucket.memory) {
+  if (group_.size() == 1 || bucket.view.gradients.elements == 0) {
     bucket.done_time = bucket.launched_time;
     return;
   }
   if (launch_error_) return;
   try {
-    bucket.work = group_.all_reduce(bucket.gradients, op_);
+    bucket.work = start(bucket.view);
   } catch (...) {
     // Here is whichever thread of the backward pass came last, and it may have no use for it.
     launch_error_ = std::current_exception();
+  }
+}
+
+Work BucketQueue::start(const BucketView& view) {
+  const bool is_average = view.op == ReduceOp::average;
+  const bool is_over_all = ranks_ == group_.size();
+  if (exchange_.hook) {
+    BucketView shown = view;
+    if (!is_over_all) shown.op = ReduceOp::sum;
+    Work work;
+    exchange_.hook->start(shown, work);
+    return work;
+  }
+  if (is_average && exchange_.pre_divide) collectives::divide(view.gradients, ranks_);
+  const bool divides_later = exchange_.pre_divide || !is_over_all;
+  return group_.all_reduce(view.gradients, divides_later ? ReduceOp::sum : view.op);
+}
+
+/// What remains to be done when the bucket's work has ended.
+void BucketQueue::end(const Bucket& bucket, Deadline deadline) {
+  if (group_.size() == 1 || bucket.view.gradients.elements == 0) return;
+  const bool is_over_all = ranks_ == group_.size();
+  if (exchange_.hook && exchange_.hook->complete) {
+    BucketView shown = bucket.view;
+    if (!is_over_all) shown.op = ReduceOp::sum;
+    exchange_.hook->complete(shown, deadline);
+  }
+  const bool was_divided = exchange_.pre_divide && !exchange_.hook;
+  if (bucket.view.op == ReduceOp::average && !is_over_all && !was_divided) {
+    collectives::divide(bucket.view.gradients, ranks_);
   }
 }
 
@@ -98,11 +111,9 @@ void BucketQueue::note_done(Clock::time_point now) {
   }
 }
 
-void BucketQueue::append(Buffer buffer, ReduceOp op) {
+void BucketQueue::add(Work work) {
   const std::lock_guard lock(mutex_);
-  if (launch_error_) std::rethrow_exception(launch_error_);
-  if (group_.size() == 1 || buffer.elements == 0) return;
-  other_works_.push_back(group_.all_reduce(buffer, op));
+  other_works_.push_back(std::move(work));
 }
 
 void BucketQueue::wait(Deadline deadline) {
@@ -112,7 +123,8 @@ void BucketQueue::wait(Deadline deadline) {
   for (auto& bucket : buckets_) {
     // Also if it is known to be done: it may have failed.
     bucket.work.wait(deadline);
-    if (!bucket.done_time) bucket.done_time = Clock::now();
+    end(bucket, deadline);
+    if (!bucket.done_time || exchange_.hook) bucket.done_time = Clock::now();
   }
   for (const auto& work : other_works_) work.wait(deadline);
 }
@@ -125,7 +137,7 @@ std::vector<BucketTimeline> BucketQueue::timeline() const {
   std::vector<BucketTimeline> timeline;
   for (const auto& bucket : buckets_) {
     timeline.push_back({.index = timeline.size(),
-                        .bytes = bucket.gradients.bytes(),
+                        .bytes = bucket.view.gradients.bytes(),
                         .ready_seconds = seconds(bucket.ready_time),
                         .launched_seconds = seconds(bucket.launched_time),
                         .done_seconds = seconds(*bucket.done_time)});

@@ -2,13 +2,14 @@
 // no parameters. complete() may be called by any thread, the rest by the reducer's.
 #pragma once
 
-#include <ddprun/gradient_reducer.hpp>
+#include <ddprun/bucket_hook.hpp>
+#include <ddprun/step_timeline.hpp>
 
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ddprun {
@@ -17,8 +18,14 @@ class BucketQueue {
  public:
   using Clock = Deadline::Clock;
 
-  /// Takes zeroed memory for each bucket from the group. A group of one rank is never called again.
-  BucketQueue(ProcessGroup group, const BucketPlan& plan, ReduceOp op);
+  /// What is done to a complete bucket: `hook`, or an all-reduce.
+  struct Exchange {
+    bool pre_divide = false;
+    std::optional<BucketHook> hook = std::nullopt;
+  };
+
+  /// A group of one rank is never called.
+  BucketQueue(ProcessGroup group, Exchange exchange);
 
   /// Aborts the group if works are under way: the communication thread must not be left with memory
   /// that is about to go.
@@ -26,25 +33,19 @@ class BucketQueue {
   BucketQueue(const BucketQueue&) = delete;
   BucketQueue& operator=(const BucketQueue&) = delete;
 
-  const ProcessGroup& group() const { return group_; }
+  /// Between steps. The memory of the views must outlive this object or the next call.
+  void lay_out(std::span<const BucketView> views);
 
-  /// All of bucket `index`.
-  const Buffer& gradients(std::size_t index) const { return buckets_[index].gradients; }
-
-  void zero();
-
-  /// Sends rank 0's content of all buckets, and of `others`, to the other ranks. Blocks.
-  void broadcast(std::span<const Buffer> others);
-
-  void begin();
+  /// Averages are over `ranks` ranks, which may be fewer than the group has: then the gradients of
+  /// the others are zero.
+  void begin(int ranks);
 
   /// Bucket `index` may be reduced. Launches it if those before it have been, and those after it
   /// that only waited for it. What fails is thrown by wait().
   void complete(std::size_t index);
 
-  /// Reduces `buffer`, which must outlive this object, after the buckets, all of which are
-  /// complete.
-  void append(Buffer buffer, ReduceOp op);
+  /// Makes wait() wait for `work` too, and the destructor.
+  void add(Work work);
 
   /// Blocks until all is done.
   void wait(Deadline deadline);
@@ -62,8 +63,7 @@ class BucketQueue {
 
  private:
   struct Bucket {
-    std::shared_ptr<void> memory;
-    Buffer gradients;
+    BucketView view;
     bool is_complete = false;
     Clock::time_point ready_time;
     Clock::time_point launched_time;
@@ -72,10 +72,13 @@ class BucketQueue {
   };
 
   void launch(Bucket& bucket);
+  Work start(const BucketView& view);
+  void end(const Bucket& bucket, Deadline deadline);
   void note_done(Clock::time_point now);
 
   ProcessGroup group_;
-  ReduceOp op_;
+  const Exchange exchange_;
+  int ranks_ = 1;  ///< of this step's averages
   Clock::time_point begin_time_;
   std::mutex mutex_;  // for all below
   std::vector<Bucket> buckets_;

@@ -2,66 +2,23 @@
 // contiguous buckets in reverse order of definition, which is about the order in which a backward
 // pass makes them; a bucket is all-reduced as soon as its last gradient is ready. Knows no tensor
 // library: parameters are pointers and counts in the memory of the CPU. One thread at a time drives
-// it (begin, finish); ready() may be called by any thread, and the group by no other one while a
-// step is under way.
+// it (begin_forward, begin, finish, join); ready() and unused() may be called by any thread, and
+// the group by no other one while a step is under way.
 #pragma once
 
+#include <ddprun/bucket_hook.hpp>
 #include <ddprun/process_group.hpp>
+#include <ddprun/reducer_options.hpp>
+#include <ddprun/step_timeline.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace ddprun {
-
-/// A parameter whose gradient is to be averaged. The order of definition must be the same on every
-/// rank.
-struct Parameter {
-  std::string name;
-  Buffer values;  ///< the weights, owned by the caller
-  /// Its dimensions, whose product is values.elements. They are compared across the ranks and
-  /// otherwise not used; empty means one dimension.
-  std::vector<std::size_t> shape = {};
-};
-
-struct ReducerOptions {
-  /// The first bucket is small so that communication starts early in the backward pass (PyTorch's
-  /// default).
-  std::size_t first_bucket_bytes = 1 << 20;
-  std::size_t bucket_bytes_cap = 25 << 20;
-  /// average or sum.
-  ReduceOp op = ReduceOp::average;
-  /// Compare names, types and counts of the parameters across the ranks at construction.
-  bool verify_parameters = true;
-  /// Give every rank rank 0's parameters and buffers at construction.
-  bool broadcast_state = true;
-  /// Allow backward passes in which not every parameter gets a gradient: one more small collective
-  /// a step tells which parameters no rank used.
-  bool find_unused_parameters = false;
-};
-
-/// What happened to one bucket in a step. Seconds since begin().
-struct BucketTimeline {
-  std::size_t index = 0;
-  std::size_t bytes = 0;
-  double ready_seconds = 0;     ///< its last gradient was ready
-  double launched_seconds = 0;  ///< its all-reduce was queued
-  /// Its all-reduce had ended, as far as anybody looked: at the next complete bucket, or in
-  /// finish(). Exact for what finish() waited for.
-  double done_seconds = 0;
-};
-
-struct StepTimeline {
-  std::vector<BucketTimeline>
-      buckets;                       ///< in launch order; empty for a step without synchronisation
-  double finish_called_seconds = 0;  ///< the backward pass was over
-  double finished_seconds =
-      0;  ///< the gradients could be used: what is beyond finish_called is exposed
-
-  double exposed_seconds() const { return finished_seconds - finish_called_seconds; }
-};
 
 /// Which parameters share a bucket, in launch order and in the order in which their gradients lie
 /// in it, one directly after another. The rule is PyTorch's: a bucket is closed when it reaches its
@@ -79,14 +36,17 @@ struct BucketPlan {
   bool operator==(const BucketPlan&) const = default;
 };
 
-/// Pure. The first limit is at most the cap.
-BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options);
+/// Pure. The first limit is at most the cap. `order` is a permutation of all parameters: that in
+/// which their gradients are expected; if it is empty, from the last-defined to the first.
+BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options,
+                        std::span<const std::size_t> order = {});
 
 class GradientReducer {
  public:
-  /// `state` are further tensors to broadcast at construction (BatchNorm's running statistics,
-  /// ...). Blocks; throws Error{Errc::usage} naming the parameter and the ranks that differ. A
-  /// group of one rank is never called.
+  /// `state` are further tensors that all ranks are to have from rank 0 (BatchNorm's running
+  /// statistics, ...): at construction, and before each step with broadcast_buffers. Blocks; throws
+  /// Error{Errc::usage} naming the parameter and the ranks that differ. A group of one rank is
+  /// never called.
   GradientReducer(ProcessGroup group, std::vector<Parameter> parameters,
                   std::vector<Buffer> state = {}, ReducerOptions options = {});
   GradientReducer(GradientReducer&&) noexcept;
@@ -94,34 +54,63 @@ class GradientReducer {
   /// Within a step that was not finished, it aborts the group: the other ranks' finish() fails.
   ~GradientReducer();
 
-  /// Where the gradient of parameter `index` must be written: same count and type as its values,
-  /// inside a bucket, valid for the reducer's life. Between zero_gradients() and finish() the
-  /// backward pass adds to it.
+  /// Where the gradient of parameter `index` lies: as many elements as its values, of their type
+  /// (float32 with accumulate_in_float32), inside a bucket. Valid for the reducer's life, with
+  /// rebuild_buckets until layout() changes. Between zero_gradients() and finish() the backward
+  /// pass adds to it, unless the parameter has memory of its own for that.
   Buffer gradient(std::size_t index) const;
 
   const BucketPlan& plan() const;
 
-  /// Between steps only.
+  /// How often buckets were rebuilt: 0, then 1 from begin_forward() of the step after the first
+  /// that was observed.
+  std::size_t layout() const;
+
+  /// Between steps only. Those outside of the buckets too.
   void zero_gradients();
 
-  /// Starts a step. With `synchronise` false gradients only accumulate on this rank (PyTorch's
-  /// no_sync).
+  /// The forward pass of a step is about to begin: where due, rebuilds the buckets, gives all ranks
+  /// rank 0's buffers and hears of ranks without input; blocks for that. Optional: begin() does the
+  /// same, which is soon enough unless the forward pass uses the buffers. Throws
+  /// Error{Errc::usage} with UnevenInputs::throw_early when a rank has no more input.
+  void begin_forward(bool synchronise = true);
+
+  /// Starts the backward pass of a step. With `synchronise` false gradients only accumulate on this
+  /// rank (PyTorch's no_sync). Must be told the same as begin_forward().
   void begin(bool synchronise = true);
 
-  /// The gradient of parameter `index` is complete. Once per step and parameter; a second time
-  /// throws Errc::usage. Never waits for other ranks, and leaves their failures to finish().
+  /// The gradient of parameter `index` is complete. Once per step and parameter (with static_graph,
+  /// as often as in the first step); once more throws Errc::usage. Never waits for other ranks, and
+  /// leaves their failures to finish().
   void ready(std::size_t index);
+
+  /// ready() for each of these.
+  void ready_all(std::span<const std::size_t> indices);
+
+  /// Parameter `index` gets no gradient in this step: in place of ready(), and earlier than
+  /// finish() would find out, so that its bucket need not wait. With find_unused_parameters only,
+  /// else Errc::usage.
+  void unused(std::size_t index);
 
   /// Waits until every gradient has been averaged. Parameters that were not ready are an
   /// Error{Errc::usage} naming them, which leaves the step open, unless find_unused_parameters:
   /// then they count as zero here, or as what steps without synchronisation have added, and
   /// is_used() tells whether any rank used them. Without synchronisation nothing is awaited nor
-  /// asked. Throws what a collective failed with (PeerFailed, Errc::timeout at the deadline, ...);
-  /// after that the reducer can only be destroyed.
+  /// asked. Throws what a collective failed with (PeerFailed, Errc::timeout at the deadline, ...),
+  /// what a hook threw, and Errc::usage naming rank and parameter if drift was found; after that
+  /// the reducer can only be destroyed.
   StepTimeline finish(Deadline deadline = Deadline::never());
 
-  /// After finish() with find_unused_parameters: whether any rank marked the parameter ready.
+  /// After finish() with find_unused_parameters or static_graph: whether any rank marked the
+  /// parameter ready.
   bool is_used(std::size_t index) const;
+
+  /// This rank has no more input, others may have: with UnevenInputs. Blocks and takes part in the
+  /// others' steps with zero gradients until all ranks are here; then all have the parameters and
+  /// buffers of a rank that has taken the last step, and may go on. `after_step` is called after
+  /// each such step, for collectives that the training loop itself calls there. With throw_early it
+  /// throws Error{Errc::usage} if any rank had more input.
+  void join(const std::function<void()>& after_step = {});
 
  private:
   class Impl;

@@ -1,0 +1,129 @@
+#include "tests/support/rank_errors.hpp"
+#include "tests/support/reducer_model.hpp"
+#include "worker_runtime/ddp/checksum.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <mutex>
+#include <set>
+
+using ddprun::GradientReducer;
+using ddprun::ProcessGroup;
+using ddprun::test::backward;
+using ddprun::test::errors_of_ranks;
+using ddprun::test::kSmallBuckets;
+using ddprun::test::Model;
+using ddprun::test::require;
+using ddprun::test::what_of;
+
+namespace {
+
+ddprun::ReducerOptions checking(std::int64_t steps) {
+  auto options = kSmallBuckets;
+  options.drift_check_steps = steps;
+  return options;
+}
+
+/// Ten steps in which `rank`'s parameter 2 changes by one bit before step `step` (from 1).
+std::vector<std::string> errors_after_drift(int ranks, int rank, int step, std::int64_t every) {
+  return errors_of_ranks(ranks, [=](ProcessGroup& group) {
+    Model model(1);
+    GradientReducer reducer(group, model.parameters, {}, checking(every));
+    for (int s = 1; s <= 10; ++s) {
+      if (group.rank() == rank && s == step) model.values[2][7] = std::nextafter(1.0F, 2.0F);
+      reducer.zero_gradients();
+      reducer.begin();
+      backward(reducer, group.rank(), s);
+      reducer.finish();
+    }
+  });
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("reducer's drift check") {
+  TEST_CASE("equal ranks pass") {
+    CHECK(errors_after_drift(3, -1, 0, 1) == std::vector<std::string>(3));
+  }
+
+  TEST_CASE("one bit on one rank is found at the next check, and rank and parameter are named") {
+    for (const auto& error : errors_after_drift(4, 2, 4, 3)) {
+      CAPTURE(error);
+      CHECK(contains(error,
+                     "gradient reducer: drift in step 6: the ranks differ: rank 0 has "
+                     "parameter \"p2\" with checksum "));
+      CHECK(contains(error, ", rank 2 has parameter \"p2\" with checksum "));
+    }
+  }
+
+  TEST_CASE("if it is rank 0 that differs, it differs from all others") {
+    for (const auto& error : errors_after_drift(3, 0, 1, 1)) {
+      CHECK(contains(error, "drift in step 1: "));
+      CHECK(contains(error, "ranks 1, 2 differ"));
+    }
+  }
+
+  TEST_CASE("without it nobody notices") {
+    CHECK(errors_after_drift(2, 1, 2, 0) == std::vector<std::string>(2));
+  }
+
+  TEST_CASE("it takes one collective of 8 bytes, in the steps that it is for") {
+    std::mutex mutex;
+    std::vector<std::size_t> gathered;
+    ddprun::GroupOptions options;
+    options.on_collective = [&](const ddprun::CollectiveRecord& record) {
+      const std::lock_guard lock(mutex);
+      if (record.name == "all_gather") gathered.push_back(record.bytes);
+    };
+    const auto errors = errors_of_ranks(
+        2,
+        [](ProcessGroup& group) {
+          Model model;
+          auto reducer_options = checking(4);
+          reducer_options.verify_parameters = false;
+          GradientReducer reducer(group, model.parameters, {}, reducer_options);
+          for (int step = 0; step < 9; ++step) {
+            reducer.begin();
+            backward(reducer, group.rank(), step);
+            reducer.finish();
+          }
+        },
+        options);
+    CHECK(errors == std::vector<std::string>(2));
+    CHECK(gathered == std::vector<std::size_t>(2 * 2, 8));
+  }
+
+  TEST_CASE("hooks that let ranks drift apart exclude it") {
+    auto groups = ProcessGroup::create_in_process(1);
+    Model model;
+    auto options = checking(1);
+    options.hook = ddprun::BucketHook{.name = "none",
+                                      .start = [](const ddprun::BucketView&, ddprun::Work&) {},
+                                      .keeps_ranks_equal = false};
+    CHECK(what_of([&] { GradientReducer(groups[0], model.parameters, {}, options); }) ==
+          "gradient reducer: drift_check_steps with bucket hook \"none\", which lets the ranks "
+          "drift apart");
+    options = checking(-1);
+    CHECK(what_of([&] { GradientReducer(groups[0], model.parameters, {}, options); }) != "");
+  }
+
+  TEST_CASE("every single bit counts in the checksum, and so do length and seed") {
+    for (const std::size_t size : {0u, 1u, 7u, 31u, 32u, 33u, 100u}) {
+      std::vector<std::byte> bytes(size);
+      std::set<std::uint64_t> sums = {ddprun::checksum(bytes, 1), ddprun::checksum(bytes, 2)};
+      for (std::size_t bit = 0; bit < 8 * size; ++bit) {
+        bytes[bit / 8] ^= std::byte{1} << (bit % 8);
+        sums.insert(ddprun::checksum(bytes, 1));
+        bytes[bit / 8] ^= std::byte{1} << (bit % 8);
+      }
+      bytes.push_back({});
+      sums.insert(ddprun::checksum(bytes, 1));
+      CHECK(sums.size() == 3 + 8 * size);
+    }
+  }
+}

@@ -1,0 +1,42 @@
+// Where gradients lie: the memory of each bucket and each gradient's place in it. Knows nothing of
+// steps. One thread at a time; what it returns may be used by any.
+#pragma once
+
+#include <ddprun/gradient_reducer.hpp>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace ddprun {
+
+class BucketLayout {
+ public:
+  /// Takes zeroed memory for each bucket from the group. `parameters` must outlive this object and
+  /// have shapes. `number` tells layouts of a reducer apart.
+  BucketLayout(ProcessGroup& group, BucketPlan plan, std::span<const Parameter> parameters,
+               ReduceOp op, std::size_t number);
+
+  const BucketPlan& plan() const { return plan_; }
+  std::size_t number() const { return number_; }
+  std::span<const BucketView> views() const { return views_; }
+  const Buffer& gradient(std::size_t parameter) const { return gradients_[parameter]; }
+  /// Of each parameter.
+  std::span<const std::size_t> buckets() const { return buckets_; }
+
+  void zero();
+
+  /// Copies all gradients from where they lie in `other`, which is of the same parameters.
+  void copy_from(const BucketLayout& other);
+
+ private:
+  BucketPlan plan_;
+  std::size_t number_;
+  std::vector<std::shared_ptr<void>> memory_;       // by bucket
+  std::vector<std::vector<BucketGradient>> parts_;  // by bucket
+  std::vector<BucketView> views_;                   // by bucket
+  std::vector<Buffer> gradients_;                   // by parameter
+  std::vector<std::size_t> buckets_;                // by parameter
+};
+
+}  // namespace ddprun

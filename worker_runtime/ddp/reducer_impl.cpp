@@ -1,0 +1,264 @@
+#include "worker_runtime/ddp/reducer_impl.hpp"
+
+#include "worker_runtime/ddp/reducer_checks.hpp"
+#include "worker_runtime/ddp/torch_sequence.hpp"
+
+#include <limits>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+/// Names in the error about missing gradients; the rest is counted.
+constexpr std::size_t kNamesMax = 10;
+
+/// In place of an order, where rank 0 took no part in the step that was observed.
+constexpr std::int32_t kNotObserved = -1;
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(Errc::usage, "gradient reducer: " + what);
+}
+
+/// PyTorch rebuilds whenever it can.
+ReducerOptions completed(ReducerOptions options) {
+  if (options.sequence == CollectiveSequence::pytorch) {
+    options.rebuild_buckets = options.static_graph || !options.find_unused_parameters;
+  }
+  return options;
+}
+
+/// PyTorch begins with one bucket for each type if it will rebuild them.
+BucketPlan first_plan(std::span<const Parameter> parameters, ReducerOptions options) {
+  if (options.sequence == CollectiveSequence::pytorch && options.rebuild_buckets) {
+    options.first_bucket_bytes = std::numeric_limits<std::size_t>::max();
+    options.bucket_bytes_cap = options.first_bucket_bytes;
+  }
+  return plan_buckets(parameters, options);
+}
+
+/// The group, once it is sure that all ranks ask the same of it.
+ProcessGroup verified(ProcessGroup group, std::span<const Parameter> parameters,
+                      std::span<const Buffer> state, const ReducerOptions& options) {
+  if (group.size() > 1 && options.verify_parameters) {
+    verify_ranks(group, parameters, state, options);
+  }
+  return group;
+}
+
+/// Rank 0's order on all ranks.
+void share_order(ProcessGroup& group, std::size_t parameters, std::vector<std::size_t>& order) {
+  std::vector<std::int32_t> numbers(order.begin(), order.end());
+  numbers.resize(parameters, kNotObserved);
+  if (!numbers.empty()) group.broadcast(as_buffer(numbers.data(), numbers.size()), 0).wait();
+  order.clear();
+  for (const auto number : numbers) {
+    if (number != kNotObserved) order.push_back(static_cast<std::size_t>(number));
+  }
+}
+
+}  // namespace
+
+GradientReducer::Impl::Impl(ProcessGroup group, std::vector<Parameter> parameters,
+                            std::vector<Buffer> state, ReducerOptions options)
+    : group_(std::move(group)),
+      options_(completed(std::move(options))),
+      parameters_(checked_parameters(std::move(parameters), state, options_)),
+      state_(std::move(state)),
+      inputs_(options_.uneven_inputs),
+      drift_(options_.drift_check_steps),
+      reduction_(verified(group_, parameters_, state_, options_), parameters_, options_,
+                 first_plan(parameters_, options_)) {
+  if (group_.size() == 1) return;
+  if (options_.broadcast_state) broadcast_all(0);
+  if (options_.broadcast_buffers) buffers_.emplace(group_, state_);
+}
+
+std::size_t GradientReducer::Impl::checked(std::size_t index) const {
+  if (index < parameters_.size()) return index;
+  refuse("parameter " + std::to_string(index) + " does not exist, there are " +
+         std::to_string(parameters_.size()));
+}
+
+void GradientReducer::Impl::refuse_parameter(std::size_t index, const std::string& reason) const {
+  refuse("parameter " + quoted(parameters_[index].name) + " " + reason);
+}
+
+void GradientReducer::Impl::broadcast_all(int root) {
+  std::vector<Buffer> tensors;
+  for (const auto& parameter : parameters_) tensors.push_back(parameter.values);
+  tensors.insert(tensors.end(), state_.begin(), state_.end());
+  StateBroadcast(group_, tensors).run(root);
+}
+
+void GradientReducer::Impl::require_idle(const std::string& call) const {
+  if (phase_ == Phase::idle) return;
+  refuse(call + (phase_ == Phase::failed ? " after a step that failed"
+                                         : " within a step, finish() is missing"));
+}
+
+void GradientReducer::Impl::zero_gradients() {
+  require_idle("zero_gradients()");
+  reduction_.zero();
+}
+
+/// The same on all ranks, whatever they observed.
+bool GradientReducer::Impl::is_rebuild_due() const {
+  const std::int64_t observed_step = options_.static_graph ? 2 : 1;
+  return options_.rebuild_buckets && !has_rebuilt_ && steps_ >= observed_step;
+}
+
+void GradientReducer::Impl::rebuild() {
+  has_rebuilt_ = true;
+  auto order = reduction_.readiness().observed_order();
+  BucketPlan plan;
+  if (group_.size() > 1 && options_.sequence == CollectiveSequence::pytorch) {
+    plan = broadcast_plan_as_torch(group_, parameters_, plan_buckets(parameters_, options_, order));
+  } else {
+    if (group_.size() > 1) share_order(group_, parameters_.size(), order);
+    plan = plan_buckets(parameters_, options_, order);
+  }
+  if (plan != layout().plan()) reduction_.lay_out(std::move(plan));
+}
+
+/// What precedes a step. The ranks call the same collectives, whether they take part or not.
+StepPartners GradientReducer::Impl::prepare(bool takes_part, bool synchronise) {
+  const StepPartners partners = inputs_.announce(group_, takes_part, synchronise);
+  if (partners.active == 0) return partners;
+  if (is_rebuild_due()) rebuild();
+  if (buffers_ && buffers_are_old_) buffers_->run(partners.first);
+  buffers_are_old_ = partners.synchronise;
+  return partners;
+}
+
+void GradientReducer::Impl::begin_forward(bool synchronise) {
+  require_idle("begin_forward()");
+  if (forward_) refuse("begin_forward() twice, begin() is missing");
+  forward_ = prepare(true, synchronise);
+}
+
+void GradientReducer::Impl::begin(bool synchronise) {
+  require_idle("begin()");
+  if (!forward_) forward_ = prepare(true, synchronise);
+  if (forward_->synchronise != synchronise) {
+    refuse("begin() and begin_forward() were told differently whether to synchronise");
+  }
+  start(*std::exchange(forward_, {}));
+}
+
+void GradientReducer::Impl::start(const StepPartners& partners) {
+  partners_ = partners;
+  const bool observes = options_.rebuild_buckets && !has_rebuilt_;
+  reduction_.begin(partners.synchronise, inputs_.divisor(partners, group_.size()), observes);
+  phase_ = partners.synchronise ? Phase::synchronising : Phase::accumulating;
+  if (!partners.synchronise) return;
+  // Ranks without input have not taken the last optimizer steps.
+  checks_drift_ =
+      group_.size() > 1 && drift_.is_due(steps_ + 1) && partners.active == group_.size();
+  if (checks_drift_) {
+    reduction_.queue().add(drift_.start(group_, layout().plan(), parameters_, steps_ + 1));
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (reduction_.readiness().is_never_ready(i)) reduction_.unused(i);
+  }
+}
+
+void GradientReducer::Impl::require_step(std::size_t index, const char* what) const {
+  const Phase phase = phase_;
+  if (phase == Phase::accumulating || phase == Phase::synchronising) return;
+  refuse_parameter(index, std::string("is ") + what + " outside a step, begin() is missing");
+}
+
+void GradientReducer::Impl::ready(std::size_t index) {
+  require_step(checked(index), "ready");
+  if (reduction_.ready(index) != Readiness::Mark::too_often) return;
+  const auto expected = reduction_.readiness().expected(index);
+  if (!options_.static_graph) refuse_parameter(index, "is ready twice in a step");
+  refuse_parameter(index, "is ready more often than the " + std::to_string(expected) +
+                              " times of the first step: the graph is not static");
+}
+
+void GradientReducer::Impl::unused(std::size_t index) {
+  require_step(checked(index), "unused");
+  if (!options_.find_unused_parameters) {
+    refuse_parameter(index, "is unused: set find_unused_parameters");
+  }
+  // A static graph is found out by itself.
+  if (options_.static_graph) return;
+  if (reduction_.unused(index) == Readiness::Mark::too_often) {
+    refuse_parameter(index, "is unused, but was ready or unused in this step before");
+  }
+}
+
+void GradientReducer::Impl::require_all_ready() const {
+  const auto missing = reduction_.missing();
+  if (missing.empty()) return;
+  std::string names;
+  for (std::size_t i = 0; i < missing.size() && i < kNamesMax; ++i) {
+    names += (i == 0 ? " " : ", ") + quoted(parameters_[missing[i]].name);
+  }
+  if (missing.size() > kNamesMax) {
+    names += " and " + std::to_string(missing.size() - kNamesMax) + " more";
+  }
+  refuse("no gradient for" + names +
+         (options_.static_graph
+              ? ", which the first step used: the graph is not static"
+              : ": call ready() for each parameter, or set find_unused_parameters"));
+}
+
+void GradientReducer::Impl::complete_step(Deadline deadline) {
+  reduction_.wait(deadline);
+  ++steps_;
+  if (checks_drift_) drift_.finish(group_, layout().plan(), parameters_, steps_);
+  checks_drift_ = false;
+  phase_ = Phase::idle;
+}
+
+StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
+  BucketQueue& queue = reduction_.queue();
+  const double called = queue.seconds(Deadline::Clock::now());
+  if (phase_ == Phase::accumulating) {
+    reduction_.end_accumulation();
+    phase_ = Phase::idle;
+    return {.buckets = {}, .finish_called_seconds = called, .finished_seconds = called};
+  }
+  if (phase_ != Phase::synchronising) refuse("finish() outside a step, begin() is missing");
+  const bool counts = reduction_.readiness().is_counting();
+  const bool settles = options_.find_unused_parameters && !options_.static_graph;
+  if (!counts && !settles) require_all_ready();
+  phase_ = Phase::failed;  // until all has gone well
+  if (counts) reduction_.end_count();
+  if (settles) reduction_.settle();
+  complete_step(deadline);
+  return {.buckets = queue.timeline(),
+          .finish_called_seconds = called,
+          .finished_seconds = queue.seconds(Deadline::Clock::now())};
+}
+
+/// Takes part in a step of the others.
+void GradientReducer::Impl::shadow(const StepPartners& partners) {
+  if (!reduction_.readiness().knows_counts()) {
+    refuse("static_graph needs input for the first step on every rank");
+  }
+  start(partners);
+  if (partners.synchronise) {
+    phase_ = Phase::failed;
+    reduction_.shadow(options_.find_unused_parameters && !options_.static_graph);
+    complete_step(Deadline::never());
+  }
+  phase_ = Phase::idle;
+}
+
+void GradientReducer::Impl::join(const std::function<void()>& after_step) {
+  require_idle("join()");
+  if (options_.uneven_inputs == UnevenInputs::none) refuse("join() without uneven_inputs");
+  if (forward_) refuse("join() after begin_forward(), begin() is missing");
+  if (group_.size() == 1) return;
+  for (auto next = prepare(false, false); next.active > 0; next = prepare(false, false)) {
+    shadow(next);
+    if (after_step) after_step();
+  }
+  if (partners_.active > 0) broadcast_all(partners_.last);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,78 @@
+// The course of a reducer's steps: what may be called when, and what all ranks do between the
+// steps. The gradients themselves are StepReduction's.
+#pragma once
+
+#include "worker_runtime/ddp/drift_check.hpp"
+#include "worker_runtime/ddp/input_count.hpp"
+#include "worker_runtime/ddp/state_broadcast.hpp"
+#include "worker_runtime/ddp/step_reduction.hpp"
+#include <ddprun/gradient_reducer.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// What a GradientReducer stands for; its functions are documented there.
+class GradientReducer::Impl {
+ public:
+  Impl(ProcessGroup group, std::vector<Parameter> parameters, std::vector<Buffer> state,
+       ReducerOptions options);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  /// The other ranks will wait for the buckets of a step that is under way.
+  ~Impl() {
+    if (phase_ == Phase::synchronising) reduction_.queue().abort();
+  }
+
+  const Buffer& gradient(std::size_t index) const {
+    return reduction_.layout().gradient(checked(index));
+  }
+  const BucketLayout& layout() const { return reduction_.layout(); }
+  void zero_gradients();
+  void begin_forward(bool synchronise);
+  void begin(bool synchronise);
+  void ready(std::size_t index);
+  void unused(std::size_t index);
+  StepTimeline finish(Deadline deadline);
+  bool is_used(std::size_t index) const { return reduction_.is_used(checked(index)); }
+  void join(const std::function<void()>& after_step);
+
+ private:
+  enum class Phase { idle, accumulating, synchronising, failed };
+
+  std::size_t checked(std::size_t index) const;
+  void require_idle(const std::string& call) const;
+  void require_step(std::size_t index, const char* what) const;
+  void require_all_ready() const;
+  [[noreturn]] void refuse_parameter(std::size_t index, const std::string& reason) const;
+  void broadcast_all(int root);
+  bool is_rebuild_due() const;
+  void rebuild();
+  StepPartners prepare(bool takes_part, bool synchronise);
+  void start(const StepPartners& partners);
+  void shadow(const StepPartners& partners);
+  void complete_step(Deadline deadline);
+
+  ProcessGroup group_;
+  const ReducerOptions options_;
+  const std::vector<Parameter> parameters_;
+  const std::vector<Buffer> state_;
+  InputCount inputs_;
+  DriftCheck drift_;
+  std::optional<StateBroadcast> buffers_;  ///< of every step
+  std::optional<StepPartners> forward_;    ///< of a step whose backward pass has not begun
+  StepPartners partners_;                  ///< of the last step that has begun
+  bool buffers_are_old_ = true;
+  bool checks_drift_ = false;  ///< in this step
+  bool has_rebuilt_ = false;
+  std::int64_t steps_ = 0;  ///< synchronised ones that have ended
+  std::atomic<Phase> phase_ = Phase::idle;
+  StepReduction reduction_;  // last, because its works may be under way in the others' memory
+};
+
+}  // namespace ddprun

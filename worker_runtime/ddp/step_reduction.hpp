@@ -1,0 +1,76 @@
+// The gradients of a step on their way from ready to reduced: into the buckets, through the queue
+// and back out. Knows what a step is, not when one may begin. ready() and unused() may be called by
+// any thread within a step, the rest by the reducer's.
+#pragma once
+
+#include "worker_runtime/ddp/bucket_layout.hpp"
+#include "worker_runtime/ddp/bucket_queue.hpp"
+#include "worker_runtime/ddp/readiness.hpp"
+#include <ddprun/gradient_reducer.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace ddprun {
+
+class StepReduction {
+ public:
+  /// `parameters` must outlive this object.
+  StepReduction(ProcessGroup group, std::span<const Parameter> parameters,
+                const ReducerOptions& options, BucketPlan plan);
+
+  const BucketLayout& layout() const { return *layout_; }
+  const Readiness& readiness() const { return readiness_; }
+  BucketQueue& queue() { return queue_; }
+
+  /// Between steps. Gradients keep their values and change their places.
+  void lay_out(BucketPlan plan);
+
+  /// Between steps.
+  void zero();
+
+  /// An average of a synchronised step is over `ranks` ranks. `observe` keeps the order in which
+  /// gradients become ready.
+  void begin(bool synchronise, int ranks, bool observe);
+
+  Readiness::Mark ready(std::size_t parameter);
+  Readiness::Mark unused(std::size_t parameter);
+
+  /// Parameters whose gradients are not complete.
+  std::vector<std::size_t> missing() const;
+
+  /// Completes a step without synchronisation.
+  void end_accumulation();
+  /// Completes the step in which readiness is counted; tells all ranks which parameters are used.
+  void end_count();
+  /// Gradients that are not complete count as zero, or as what was accumulated; tells all ranks
+  /// which parameters are used.
+  void settle();
+  /// All gradients of the step are zero.
+  void shadow(bool shares_used);
+
+  /// When all gradients are complete: blocks until they are reduced.
+  void wait(Deadline deadline);
+
+  /// By any rank in the last step in which that was shared; else true.
+  bool is_used(std::size_t parameter) const { return used_[parameter] != 0; }
+
+ private:
+  void take_own(std::size_t parameter);
+  void count_down(std::size_t parameter);
+  void settle_one(std::size_t parameter);
+  void share_used();
+
+  ProcessGroup group_;
+  std::span<const Parameter> parameters_;
+  ReduceOp op_;
+  bool is_synchronising_ = false;
+  Readiness readiness_;
+  std::unique_ptr<BucketLayout> layout_;
+  std::vector<std::int32_t> used_;
+  BucketQueue queue_;  // last, because it may still be at work in the others' memory
+};
+
+}  // namespace ddprun
