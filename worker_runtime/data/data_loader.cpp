@@ -1,0 +1,79 @@
+#include "worker_runtime/data/batch_ring.hpp"
+#include <ddprun/data_loader.hpp>
+#include <ddprun/error.hpp>
+
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+void check_range(const char* name, std::size_t value, std::size_t most) {
+  if (value >= 1 && value <= most) return;
+  throw Error(Errc::usage, "data loader: " + std::string(name) + " is " + std::to_string(value) +
+                               ", must be 1 to " + std::to_string(most));
+}
+
+const DataLoaderOptions& checked(const DataLoaderOptions& options) {
+  check_range("threads", options.threads, kLoaderThreadsMax);
+  check_range("prefetch", options.prefetch, kPrefetchMax);
+  return options;
+}
+
+}  // namespace
+
+class DataLoader::Impl {
+ public:
+  Impl(ProcessGroup group, List list, Load load, const DataLoaderOptions& options)
+      : load_(std::move(load)),
+        batch_bytes_(checked(options).batch_bytes_max),
+        ring_(std::make_shared<BatchRing>(std::move(group), std::move(list), options.prefetch,
+                                          batch_bytes_)) {
+    // A list that ends at once needs no more threads than another one: they end at once, too.
+    for (std::size_t i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    ring_->stop();
+    for (auto& thread : threads_) thread.join();
+  }
+
+  std::optional<LoadedBatch> next(Deadline deadline) { return ring_->take(deadline); }
+
+ private:
+  void work() {
+    while (BatchRing::Slot* slot = ring_->claim()) {
+      try {
+        const std::size_t used = load_(slot->samples, slot->memory);
+        if (used > batch_bytes_) {
+          throw Error(Errc::usage, "data loader: a batch of " + std::to_string(used) +
+                                       " bytes, batch_bytes_max is " +
+                                       std::to_string(batch_bytes_));
+        }
+        ring_->loaded(*slot, used);
+      } catch (...) {
+        ring_->failed(*slot, std::current_exception());
+      }
+    }
+  }
+
+  Load load_;
+  std::size_t batch_bytes_;
+  std::shared_ptr<BatchRing> ring_;  // batches in the caller's hands outlive the loader
+  std::vector<std::thread> threads_;
+};
+
+DataLoader::DataLoader(ProcessGroup group, List list, Load load, DataLoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(group), std::move(list), std::move(load), options)) {}
+DataLoader::DataLoader(DataLoader&&) noexcept = default;
+DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
+DataLoader::~DataLoader() = default;
+
+std::optional<LoadedBatch> DataLoader::next(Deadline deadline) {
+  return impl_->next(deadline);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,138 @@
+#include <ddprun/elastic_sampler.hpp>
+#include <ddprun/error.hpp>
+
+#include <algorithm>
+
+namespace ddprun {
+
+namespace {
+
+/// The sum of a cursor and a window must not overflow, with much to spare.
+constexpr std::int64_t kCountMax = std::int64_t{1} << 60;
+
+void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return;
+  throw Error(Errc::usage, "elastic sampler: " + std::string(name) + " is " +
+                               std::to_string(value) + ", must be " + std::to_string(least) +
+                               " to " + std::to_string(most));
+}
+
+}  // namespace
+
+ElasticSampler::ElasticSampler(ElasticSamplerOptions options, int world_size, int rank)
+    : options_(options), world_size_(world_size), rank_(rank) {
+  const bool is_listed = options.order == SampleOrder::pytorch;
+  check_range("samples", options.samples, 0, is_listed ? kPermutationMax - 1 : kCountMax);
+  check_range("global_batch", options.global_batch, 1, kCountMax);
+  check_range("world_size", world_size, 1, std::int64_t{1} << 31);
+  check_range("rank", rank, 0, world_size - 1);
+  make_order();
+}
+
+void ElasticSampler::make_order() {
+  if (options_.order != SampleOrder::pytorch) return;
+  const DistributedSampler all(options_.samples, 1, 0, {.shuffle = true, .seed = options_.seed});
+  order_ = all.indices(epoch_);
+}
+
+std::int64_t ElasticSampler::sample_at(std::int64_t position) const {
+  switch (options_.order) {
+    case SampleOrder::pytorch:
+      return order_[static_cast<std::size_t>(position)];
+    case SampleOrder::computed:
+      // Not their sum: seed 0 in epoch 5 is not seed 5 in epoch 0.
+      return permuted(position, options_.samples,
+                      options_.seed ^ (0x2545'f491'4f6c'dd1d * static_cast<std::uint64_t>(epoch_)));
+    case SampleOrder::sequential:
+      break;
+  }
+  return position;
+}
+
+std::int64_t ElasticSampler::window_size(std::int64_t cursor) const {
+  const std::int64_t left = std::max<std::int64_t>(options_.samples - cursor, 0);
+  if (left >= options_.global_batch || left == 0) return std::min(left, options_.global_batch);
+  switch (options_.tail) {
+    case TailPolicy::drop:
+      return 0;
+    case TailPolicy::pad:
+      return options_.global_batch;
+    case TailPolicy::smaller:
+      break;
+  }
+  return left;
+}
+
+bool ElasticSampler::is_at_end() const {
+  return window_size() == 0;
+}
+
+std::int64_t ElasticSampler::steps() const {
+  const std::int64_t whole = options_.samples / options_.global_batch;
+  const bool has_tail = options_.samples % options_.global_batch != 0;
+  return whole + (has_tail && options_.tail != TailPolicy::drop ? 1 : 0);
+}
+
+std::int64_t ElasticSampler::new_samples() const {
+  return std::min(window_size(), options_.samples - cursor_);
+}
+
+std::vector<std::int64_t> ElasticSampler::samples_ahead(std::int64_t steps) const {
+  std::vector<std::int64_t> own;
+  // Beyond the end there is nothing, and nothing to overflow.
+  if (steps > (options_.samples - cursor_) / options_.global_batch) return own;
+  const std::int64_t first = cursor_ + steps * options_.global_batch;
+  const std::int64_t size = window_size(first);
+  for (std::int64_t i = rank_; i < size; i += world_size_) {
+    own.push_back(sample_at((first + i) % options_.samples));
+  }
+  return own;
+}
+
+bool ElasticSampler::is_repeated(std::size_t index) const {
+  const std::int64_t item = rank_ + static_cast<std::int64_t>(index) * world_size_;
+  return cursor_ + item >= options_.samples;
+}
+
+void ElasticSampler::commit() {
+  cursor_ += new_samples();
+}
+
+void ElasticSampler::next_epoch() {
+  ++epoch_;
+  cursor_ = 0;
+  make_order();
+}
+
+ElasticSampler::State ElasticSampler::state() const {
+  return {.epoch = epoch_, .cursor = cursor_, .options = options_};
+}
+
+void ElasticSampler::load(const State& state, bool force) {
+  const auto& then = state.options;
+  std::string differences;
+  const auto compare = [&](const char* name, std::uint64_t before, std::uint64_t now) {
+    if (before == now) return;
+    differences += (differences.empty() ? "" : ", ") + std::string(name) + " was " +
+                   std::to_string(before) + " and is " + std::to_string(now);
+  };
+  compare("samples", static_cast<std::uint64_t>(then.samples),
+          static_cast<std::uint64_t>(options_.samples));
+  compare("global_batch", static_cast<std::uint64_t>(then.global_batch),
+          static_cast<std::uint64_t>(options_.global_batch));
+  compare("seed", then.seed, options_.seed);
+  compare("order", static_cast<std::uint64_t>(then.order),
+          static_cast<std::uint64_t>(options_.order));
+  compare("tail", static_cast<std::uint64_t>(then.tail), static_cast<std::uint64_t>(options_.tail));
+  if (!differences.empty() && !force) {
+    throw Error(Errc::usage, "elastic sampler: the saved state is of another training: " +
+                                 differences + " (samples would be lost or used twice)");
+  }
+  check_range("saved epoch", state.epoch, 0, kCountMax);
+  check_range("saved cursor", state.cursor, 0, options_.samples);
+  epoch_ = state.epoch;
+  cursor_ = state.cursor;
+  make_order();
+}
+
+}  // namespace ddprun
