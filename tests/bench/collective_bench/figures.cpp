@@ -41,17 +41,6 @@ void write(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-double median(std::vector<double> values) {
-  return quantile(std::move(values), 0.5);
-}
-
-double quantile(std::vector<double> values, double share) {
-  const auto place = static_cast<std::size_t>(static_cast<double>(values.size()) * share);
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(std::min(place, values.size() - 1));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
-
 void print_header(const Options& options, int ranks) {
   std::printf("# %d ranks, %d iterations (%d to warm up), medians of %d rounds, %s memory\n", ranks,
               options.iterations, options.warmup_iterations, options.rounds,

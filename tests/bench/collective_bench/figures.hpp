@@ -29,10 +29,6 @@ struct Figure {
   double bus_bandwidth() const { return algorithm_bandwidth() * bus_factor; }
 };
 
-double median(std::vector<double> values);
-/// The value that `share` of all are below.
-double quantile(std::vector<double> values, double share);
-
 /// To standard output.
 void print_header(const Options& options, int ranks);
 void print(const Figure& figure, const Options& options);

@@ -7,6 +7,7 @@
 #include "tests/bench/collective_bench/figures.hpp"
 #include "tests/bench/collective_bench/options.hpp"
 #include "tests/bench/collective_bench/probe.hpp"
+#include "tests/bench/statistics.hpp"
 #include "tests/support/test_store.hpp"
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>

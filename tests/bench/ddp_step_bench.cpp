@@ -1,0 +1,150 @@
+// What data parallelism adds to a training step: the same step with and without the exchange of
+// gradients, in turns, on every worker.
+//   ddprun --nproc_per_node=2 ddp_step_bench [--batch N] [--steps N] [--rounds N] [--backend B]
+// The model has 24 MiB of gradients. Rank 0 prints a JSON line a round:
+//   {"local_ms": ..., "ddp_ms": ..., "exposed_ms": ...}    medians over the round's steps
+#include "tests/bench/statistics.hpp"
+#include "trainers/trainer/loss.hpp"
+#include "trainers/trainer/model.hpp"
+#include "trainers/trainer/optimizer.hpp"
+#include <ddprun/gradient_reducer.hpp>
+#include <ddprun/worker.hpp>
+
+#include <CLI/CLI.hpp>
+#include <cblas.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace ddprun;
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::size_t batch = 256;
+  int steps = 10;
+  int rounds = 7;
+  std::string backend = "host";
+};
+
+/// 6.3 million parameters.
+trainer::Model make_network() {
+  constexpr std::size_t kSizes[] = {784, 2048, 2048, 256, 10};
+  std::mt19937 random(0);
+  std::vector<std::unique_ptr<trainer::Layer>> layers;
+  for (std::size_t i = 0; i + 1 < std::size(kSizes); ++i) {
+    if (i > 0) layers.push_back(std::make_unique<trainer::Relu>());
+    layers.push_back(std::make_unique<trainer::Linear>(kSizes[i], kSizes[i + 1], random));
+  }
+  layers.push_back(std::make_unique<trainer::LogSoftmax>());
+  return trainer::Model(std::move(layers));
+}
+
+class Training {
+ public:
+  Training(const WorkerEnv& env, const Options& options)
+      : group_(make_group(env, options)),
+        model_(make_network()),
+        optimizer_(model_.parameters(), 0.9F),
+        reducer_(group_, described(model_)),
+        labels_(options.batch) {
+    for (trainer::Parameter* parameter : model_.parameters()) {
+      const Buffer buffer = reducer_.gradient(parameter->index);
+      parameter->gradient = {static_cast<float*>(buffer.data), buffer.elements};
+    }
+    std::mt19937 random(static_cast<unsigned>(env.rank));
+    inputs_.reshape(options.batch, 784);
+    for (float& value : inputs_.values) value = static_cast<float>(random() % 256) / 256;
+    for (auto& label : labels_) label = static_cast<std::uint8_t>(random() % 10);
+  }
+
+  /// Milliseconds of a step, and those of them in which nothing was left to do but to wait.
+  std::pair<double, double> step(bool synchronise) {
+    const auto start = Clock::now();
+    reducer_.zero_gradients();
+    const trainer::Matrix& output = model_.forward(inputs_, trainer::Mode::train);
+    trainer::cross_entropy(output, labels_, 1 / static_cast<float>(labels_.size()), loss_gradient_);
+    reducer_.begin(synchronise);
+    model_.backward(inputs_, loss_gradient_, [this](const trainer::Parameter& parameter) {
+      reducer_.ready(parameter.index);
+    });
+    const double exposed = reducer_.finish().exposed_seconds();
+    optimizer_.update(model_.parameters(), ++steps_, 1e-3F);
+    const std::chrono::duration<double, std::milli> taken = Clock::now() - start;
+    return {taken.count(), exposed * 1e3};
+  }
+
+  void meet() { group_.barrier().wait(); }
+
+ private:
+  static ProcessGroup make_group(const WorkerEnv& env, const Options& options) {
+    GroupOptions group_options;
+    group_options.backend = options.backend;
+    return ProcessGroup::create(env, group_options);
+  }
+
+  static std::vector<Parameter> described(trainer::Model& model) {
+    std::vector<Parameter> parameters;
+    for (trainer::Parameter* parameter : model.parameters()) {
+      parameters.push_back({parameter->name,
+                            as_buffer(parameter->values.data(), parameter->values.size()),
+                            parameter->shape});
+    }
+    return parameters;
+  }
+
+  ProcessGroup group_;
+  trainer::Model model_;
+  trainer::Sgd optimizer_;
+  GradientReducer reducer_;
+  trainer::Matrix inputs_;
+  trainer::Matrix loss_gradient_;
+  std::vector<std::uint8_t> labels_;
+  std::int64_t steps_ = 0;
+};
+
+int run(const WorkerEnv& env, const Options& options) {
+  ::openblas_set_num_threads(1);
+  Training training(env, options);
+  for (int i = 0; i < 3; ++i) training.step(true);
+  for (int round = 0; round < options.rounds; ++round) {
+    std::vector<double> local;
+    std::vector<double> together;
+    std::vector<double> exposed;
+    training.meet();
+    for (int i = 0; i < options.steps; ++i) local.push_back(training.step(false).first);
+    training.meet();
+    for (int i = 0; i < options.steps; ++i) {
+      const auto [taken, waited] = training.step(true);
+      together.push_back(taken);
+      exposed.push_back(waited);
+    }
+    if (env.rank != 0) continue;
+    std::printf(R"({"local_ms": %.3f, "ddp_ms": %.3f, "exposed_ms": %.3f})"
+                "\n",
+                bench::median(local), bench::median(together), bench::median(exposed));
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"Times training steps with and without the exchange of gradients"};
+  app.option_defaults()->always_capture_default();
+  app.add_option("--batch", options.batch, "samples of a worker")->check(CLI::Range(1, 65536));
+  app.add_option("--steps", options.steps, "of each kind in a round")->check(CLI::Range(1, 10000));
+  app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000));
+  app.add_option("--backend", options.backend, "of the process group");
+  CLI11_PARSE(app, argc, argv);
+  return run_worker([&](const WorkerEnv& env) { return run(env, options); });
+}
