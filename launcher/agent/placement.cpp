@@ -6,6 +6,7 @@
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/exit_record.hpp"
+#include "launcher/report/flights_record.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -43,6 +44,16 @@ WorkerExited exit_of(const membership::Failure& failure) {
   exit.ran_seconds = failure.ran_seconds;
   exit.error_message = failure.description;
   return exit;
+}
+
+std::vector<RankFlights> all_flights(const membership::Verdict& verdict) {
+  std::vector<RankFlights> all;
+  for (const auto& record : verdict.flights) {
+    for (auto& rank : from_flights_record(record)) all.push_back(std::move(rank));
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const RankFlights& a, const RankFlights& b) { return a.rank < b.rank; });
+  return all;
 }
 
 }  // namespace
@@ -114,6 +125,7 @@ membership::OwnWorkersEnded make_end(AttemptEnd end, const std::string& node) {
                               .node = node,
                               .record = to_record(exit, ended.failures.empty())});
   }
+  ended.flights = to_flights_record(end.flights);
   return ended;
 }
 
@@ -123,6 +135,7 @@ RunFinished make_finished(const membership::Verdict& verdict, const LaunchPlan& 
                        .reason = verdict.reason,
                        .failures = {}};
   for (const auto& failure : verdict.failures) finished.failures.push_back(exit_of(failure));
+  finished.held_up = find_held_up(all_flights(verdict));
   finished.exit_code =
       exit_code_for(finished.result, plan.exit_code, finished.failures, verdict.signal);
   return finished;

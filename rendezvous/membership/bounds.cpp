@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 3 * 4;
 constexpr std::size_t kPlaceFieldsBytes = 3 * 4;
 // A verdict's reason is a node's with some words around it.
-static_assert(2 * kReasonBytesMax + kRecordBytesMax +
+static_assert(2 * kReasonBytesMax + kRecordBytesMax + kAllFlightsBytesMax +
                   kFailuresMax * (kFailureFieldsBytes + kDescriptionBytesMax + kNameBytesMax) <=
               kMessageBytesMax / 2);
 static_assert(kRoundNodesMax * (kPlaceFieldsBytes + 2 * kNameBytesMax) + 100 <= kMessageBytesMax);
@@ -36,6 +36,7 @@ void bound(WorkersFailing& failing) {
 void bound(WorkersEnded& ended) {
   cut(ended.not_started, kReasonBytesMax);
   bound_failures(ended.failures);
+  if (ended.flights.size() > kFlightsBytesMax) ended.flights.clear();
 }
 
 void bound(Leave& leave) {

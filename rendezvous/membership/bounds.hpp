@@ -22,6 +22,11 @@ inline constexpr std::size_t kFailuresMax = 64;
 /// Of the records of one message's failures together.
 inline constexpr std::size_t kRecordBytesMax = std::size_t{1} << 20;
 
+/// Of what one node tells of its workers' collectives, and of what all of a round do; more is left
+/// out.
+inline constexpr std::size_t kFlightsBytesMax = std::size_t{128} << 10;
+inline constexpr std::size_t kAllFlightsBytesMax = std::size_t{512} << 10;
+
 /// Names that are listed for operators.
 inline constexpr std::size_t kNamesListedMax = 64;
 

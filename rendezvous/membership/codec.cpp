@@ -37,7 +37,7 @@ auto fields(M& m) {
   } else if constexpr (is<StopWorkers>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.reason, m.is_orderly);
   } else if constexpr (is<WorkersEnded>(static_cast<M*>(nullptr))) {
-    return std::tie(m.round, m.have_succeeded, m.not_started, m.failures);
+    return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.flights);
   } else if constexpr (is<Leave>(static_cast<M*>(nullptr))) {
     return std::tie(m.reason, m.signal);
   } else if constexpr (is<Refused>(static_cast<M*>(nullptr))) {
@@ -51,7 +51,7 @@ auto fields(M& m) {
   } else if constexpr (is<RoundFormed>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.restarts_used, m.nodes, m.node_rank, m.store_port);
   } else if constexpr (is<Verdict>(static_cast<M*>(nullptr))) {
-    return std::tie(m.result, m.rounds, m.reason, m.signal, m.failures);
+    return std::tie(m.result, m.rounds, m.reason, m.signal, m.failures, m.flights);
   } else if constexpr (is<Finish>(static_cast<M*>(nullptr))) {
     return std::tie(m.verdict);
   } else {

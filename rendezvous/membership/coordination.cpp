@@ -150,6 +150,7 @@ void Coordination::hear(NodeId id, const WorkersEnded& ended) {
     return;
   }
   if (!ended.not_started.empty() && not_started_.empty()) not_started_ = ended.not_started;
+  failures_.add_flights(ended.flights);
   const bool has_failed = !ended.failures.empty() || !ended.not_started.empty();
   if (has_failed) failures_.add(id, ended.failures, now_);
   if (phase_ != Phase::running) return;
@@ -357,7 +358,7 @@ void Coordination::finish(Verdict::Result result, const std::string& reason) {
   phase_ = Phase::finished;
   verdict_ = Verdict{.result = result, .rounds = rounds_formed_, .reason = reason};
   if (result == Verdict::Result::interrupted) verdict_->signal = interrupting_signal_;
-  if (result != Verdict::Result::succeeded) verdict_->failures = failures_.in_order();
+  if (result != Verdict::Result::succeeded) failures_.tell(*verdict_);
   actions_.emplace_back(KeepRecord{record(), verdict_});
   farewell_end_ = now_ + settings_.farewell_timeout;
   for (const auto& [id, member] : members_) tell(id, Finish{*verdict_});

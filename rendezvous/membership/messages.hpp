@@ -76,6 +76,7 @@ struct WorkersEnded {
   bool have_succeeded = false;
   std::string not_started{};        ///< why a worker could not be executed; empty: all could
   std::vector<Failure> failures{};  ///< those that failed on their own, root cause first
+  std::string flights{};            ///< how far all had come in their collectives; opaque here
 
   bool operator==(const WorkersEnded&) const = default;
 };
@@ -153,8 +154,9 @@ struct Verdict {
   Result result = Result::succeeded;
   int rounds = 0;  ///< formed so far
   std::string reason;
-  int signal = 0;                   ///< that interrupted it
-  std::vector<Failure> failures{};  ///< of the last round, root cause first
+  int signal = 0;                      ///< that interrupted it
+  std::vector<Failure> failures{};     ///< of the last round, root cause first
+  std::vector<std::string> flights{};  ///< what its nodes told
 
   bool operator==(const Verdict&) const = default;
 };

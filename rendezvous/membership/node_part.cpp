@@ -223,7 +223,8 @@ void NodePart::take(const OwnWorkersEnded& ended) {
     say(WorkersEnded{.round = join_.last_round,
                      .have_succeeded = ended.have_succeeded,
                      .not_started = ended.not_started,
-                     .failures = ended.failures});
+                     .failures = ended.failures,
+                     .flights = ended.flights});
   }
   if (verdict_) return end(*verdict_);
   // The agent beside the coordinator stays until that has told everybody.

@@ -46,6 +46,7 @@ struct OwnWorkersEnded {
   bool have_succeeded = false;
   std::string not_started{};
   std::vector<Failure> failures{};
+  std::string flights{};  ///< as in WorkersEnded
 };
 /// By the operator; the workers are being stopped.
 struct AskedToLeave {

@@ -27,6 +27,12 @@ void RoundFailures::add(std::uint64_t node, const std::vector<Failure>& failures
   if (!first_time_) first_time_ = now;
 }
 
+void RoundFailures::add_flights(const std::string& flights) {
+  if (flights.empty() || flights_bytes_ + flights.size() > kAllFlightsBytesMax) return;
+  flights_bytes_ += flights.size();
+  flights_.push_back(flights);
+}
+
 /// Workers that failed on their own before those that blame a peer, and the nodes in the order in
 /// which they told of a failure: whoever is quicker to clean up is not the first cause.
 std::vector<RoundFailures::Reported> RoundFailures::sorted() const {
@@ -49,11 +55,10 @@ std::chrono::duration<double> RoundFailures::ran() const {
                                                          : sorted().front().failure.ran_seconds);
 }
 
-std::vector<Failure> RoundFailures::in_order() const {
-  std::vector<Failure> failures;
-  for (const auto& reported : sorted()) failures.push_back(reported.failure);
-  bound_failures(failures);
-  return failures;
+void RoundFailures::tell(Verdict& verdict) const {
+  for (const auto& reported : sorted()) verdict.failures.push_back(reported.failure);
+  bound_failures(verdict.failures);
+  verdict.flights = flights_;
 }
 
 }  // namespace ddprun::membership

@@ -6,6 +6,7 @@
 #include "rendezvous/membership/settings.hpp"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,9 @@ class RoundFailures {
   /// What a node tells of its workers once they have ended; none: it could not start them.
   void add(std::uint64_t node, const std::vector<Failure>& failures, Time now);
 
+  /// What a node tells of its workers' collectives; it is kept as long as there is room.
+  void add_flights(const std::string& flights);
+
   /// When the first failure was heard of.
   const std::optional<Time>& first_time() const { return first_time_; }
 
@@ -30,8 +34,9 @@ class RoundFailures {
   /// How long the worker that is to blame had run.
   std::chrono::duration<double> ran() const;
 
-  /// First cause first, records left out where they would not fit into a message.
-  std::vector<Failure> in_order() const;
+  /// Puts the failures, first cause first, and the flights into `verdict`; records are left out
+  /// where they would not fit into a message.
+  void tell(Verdict& verdict) const;
 
  private:
   struct Reported {
@@ -42,6 +47,8 @@ class RoundFailures {
   std::vector<Reported> sorted() const;
 
   std::vector<Reported> reported_;
+  std::vector<std::string> flights_;
+  std::size_t flights_bytes_ = 0;
   std::vector<std::uint64_t> nodes_;  ///< in the order in which they told of a failure
   std::optional<Time> first_time_;
   std::string first_reason_;

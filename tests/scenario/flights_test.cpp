@@ -65,6 +65,21 @@ TEST_SUITE("flights") {
     }
   }
 
+  TEST_CASE("on several nodes every report tells of the ranks of all") {
+    Cluster cluster("2", "exec " + in_bin("flight_worker") + " host stop", {"--nproc_per_node=2"});
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    for (auto* node : {&host, &other}) {
+      CHECK(node->wait() == 1);
+      const auto output = in_one_line(node->output());
+      CAPTURE(output);
+      CHECK(contains(output,
+                     "Where the ranks were in their collectives: rank 3 has not entered collective "
+                     "1 of group \"default\", " +
+                         kAllReduce + "; ranks 0-2 wait in it, for up to "));
+    }
+  }
+
   TEST_CASE("ranks that call different things are set side by side") {
     for (const auto& backend : backends()) {
       const auto result = run_apart(backend, "mismatch");

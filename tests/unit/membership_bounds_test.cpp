@@ -2,6 +2,7 @@
 #include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/codec.hpp"
 #include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/round_failures.hpp"
 #include "tests/support/membership_talk.hpp"
 
 #include <doctest/doctest.h>
@@ -44,7 +45,8 @@ TEST_SUITE("membership bounds") {
     for (const auto& message :
          {NodeMessage(WorkersFailing{.reason = kEndless}), NodeMessage(Leave{.reason = kEndless}),
           NodeMessage(WorkersEnded{.not_started = kEndless,
-          .failures = std::vector(10, endless_failure())})}) {
+          .failures = std::vector(10, endless_failure()),
+          .flights = kEndless})}) {
       CHECK(bytes_of(within_bounds(message)) <= kMessageBytesMax / 2);
     }
     NodePart part(Join{}, Settings{}, Talk::at(0));
@@ -55,6 +57,16 @@ TEST_SUITE("membership bounds") {
     const auto actions = part.apply(OwnWorkersEnded{.failures = {endless_failure()}}, Talk::at(1));
     REQUIRE(actions.size() == 1);
     CHECK(bytes_of(std::get<Say>(actions[0]).message) < 3000);
+  }
+
+  TEST_CASE("what all nodes tell of their collectives is kept up to a bound") {
+    RoundFailures round;
+    const std::string one(kFlightsBytesMax, 'f');
+    for (int node = 0; node < 100; ++node) round.add_flights(one);
+    round.add_flights("");
+    Verdict verdict;
+    round.tell(verdict);
+    CHECK(verdict.flights.size() == kAllFlightsBytesMax / kFlightsBytesMax);
   }
 
   TEST_CASE("a cut text says so, and ends with a whole character") {

@@ -32,7 +32,7 @@ const std::vector<NodeMessage> kFromNodes = {
          .restarts_used = 1},
     Heartbeat{77},
     WorkersFailing{3, "rank 1 is dying"},
-    WorkersEnded{.round = 3, .not_started = "x", .failures = {kFailure, kFailure}},
+    WorkersEnded{.round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = "f"},
     Leave{"was asked to stop", 15},
 };
 
@@ -49,7 +49,8 @@ const std::vector<CoordinatorMessage> kFromCoordinator = {
             .rounds = 2,
             .reason = "rank 7 failed",
             .signal = 2,
-            .failures = {kFailure}}},
+            .failures = {kFailure},
+            .flights = {"f", ""}}},
 };
 
 template <typename Message>
