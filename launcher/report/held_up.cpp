@@ -204,6 +204,11 @@ std::string plural(const std::vector<int>& ranks, const char* one, const char* m
   return ranks_phrase(ranks) + (ranks.size() == 1 ? one : many);
 }
 
+std::string through_text(const HeldUp& held_up) {
+  if (held_up.through.empty()) return {};
+  return "; " + plural(held_up.through, " is", " are") + " through with it";
+}
+
 std::string wait_text(const HeldUp& held_up) {
   return plural(held_up.waiting, " waits", " wait") + " in it, for up to " +
          seconds_text(held_up.waited_seconds);
@@ -250,15 +255,14 @@ std::string headline(const HeldUp& held_up) {
   const auto what = place + ", " + call_text(held_up.calls[0].call, held_up.calls[0].bytes);
   if (missing.empty()) {
     return plural(held_up.waiting, " is in ", " are in ") + what + ", for up to " +
-           seconds_text(held_up.waited_seconds);
+           seconds_text(held_up.waited_seconds) + through_text(held_up);
   }
-  return plural(missing, " has", " have") + " not entered " + what + "; " + wait_text(held_up);
+  return plural(missing, " has", " have") + " not entered " + what + "; " + wait_text(held_up) +
+         through_text(held_up);
 }
 
 std::vector<std::string> describe(const HeldUp& held_up) {
   std::vector<std::string> lines = {headline(held_up)};
-  if (!held_up.through.empty())
-    lines.push_back(plural(held_up.through, " is", " are") + " through with it");
   const auto add = [&lines](const std::vector<MissingRank>& ranks) {
     const auto shown = std::min(ranks.size(), kMissingShownMax);
     for (std::size_t i = 0; i < shown; ++i)
