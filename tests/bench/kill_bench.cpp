@@ -1,6 +1,6 @@
 // From the SIGKILL of one of several ranks in the middle of a collective until the calls of the
 // others have thrown PeerFailed with its rank. The ranks are bare processes: no agent helps.
-//   kill_bench [--kills N] [--ranks N] [--gib N] [--elements N]
+//   kill_bench [--kills N] [--seconds N] [--ranks N] [--gib N] [--elements N]
 // The rank that is killed has N GiB of memory, all of it touched, which the kernel has to tear down
 // before it closes a socket or tells a parent.
 #include "tests/support/test_store.hpp"
@@ -33,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   int kills = 100;
+  int seconds = 600;  ///< no further kill after so long
   int ranks = 4;
   std::size_t gib = 8;
   std::size_t elements = 1 << 20;
@@ -144,13 +145,17 @@ void measure(const Options& options) {
   const test::TestStore store;
   std::mt19937 random(std::random_device{}());
   std::vector<double> all;
-  for (int i = 0; i < options.kills; ++i) {
+  const auto end = Clock::now() + std::chrono::seconds(options.seconds);
+  int kills = 0;
+  for (int i = 0; i < options.kills && Clock::now() < end; ++i, ++kills) {
     Round round(store.endpoint(), options, i % options.ranks);
     const auto times = round.kill_after(std::chrono::microseconds(random() % 20'000));
     if (times.size() + 1 != static_cast<std::size_t>(options.ranks))
       throw std::runtime_error("not every survivor got PeerFailed");
     all.insert(all.end(), times.begin(), times.end());
   }
+  std::printf("%d kills of one of %d ranks with %zu GiB, all_reduce of %zu x float32\n", kills,
+              options.ranks, options.gib, options.elements);
   print(std::move(all));
 }
 
@@ -160,6 +165,9 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("From the SIGKILL of a rank in a collective until its peers know.");
   app.add_option("--kills", options.kills)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seconds", options.seconds, "no further kill after so long")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--ranks", options.ranks)->check(CLI::Range(2, 120))->capture_default_str();
   app.add_option("--gib", options.gib, "memory of the rank that is killed")->capture_default_str();
   app.add_option("--elements", options.elements, "float32 of each all_reduce")
@@ -172,7 +180,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return 1;
   }
-  std::printf("%d kills of one of %d ranks with %zu GiB, all_reduce of %zu x float32\n",
-              options.kills, options.ranks, options.gib, options.elements);
   return 0;
 }
