@@ -181,21 +181,23 @@ void save(Training& training, Outputs& outputs) {
       to_checkpoint(training.model, training.optimizer, training.progress, outputs.settings));
 }
 
-void record_step(const Training& training, const StepResult& result,
-                 std::span<const std::int64_t> own_samples, Outputs& outputs) {
-  const Progress& progress = training.progress;
-  if (outputs.metrics.is_open()) {
-    outputs.metrics.write({{"event", "step"},
-                           {"step", progress.step},
-                           {"epoch", progress.epoch + 1},
-                           {"loss", result.loss},
-                           {"samples", result.samples}});
-  }
-  if (outputs.ledger.is_open()) {
-    outputs.ledger.write({{"step", progress.step},
-                          {"epoch", progress.epoch + 1},
-                          {"samples", std::vector(own_samples.begin(), own_samples.end())}});
-  }
+/// Before the step: when one rank saves what all have done, none can lack its line, whatever ends
+/// it.
+void record_samples(const Training& training, std::span<const std::int64_t> own_samples,
+                    Outputs& outputs) {
+  if (!outputs.ledger.is_open()) return;
+  outputs.ledger.write({{"step", training.progress.step + 1},
+                        {"epoch", training.progress.epoch + 1},
+                        {"samples", std::vector(own_samples.begin(), own_samples.end())}});
+}
+
+void record_step(const Training& training, const StepResult& result, Outputs& outputs) {
+  if (!outputs.metrics.is_open()) return;
+  outputs.metrics.write({{"event", "step"},
+                         {"step", training.progress.step},
+                         {"epoch", training.progress.epoch + 1},
+                         {"loss", result.loss},
+                         {"samples", result.samples}});
 }
 
 void report_epoch(Training& training, double samples_per_second, Outputs& outputs) {
@@ -240,8 +242,9 @@ EpochEnd train_epoch(Training& training, const StopSignal& stop, Outputs& output
   bool stop_wanted = false;
   while (progress.samples_used < samples && !limit_reached() && !stop_wanted) {
     const std::int64_t step = progress.samples_used / batches.global_batch();
+    record_samples(training, batches.step_samples(step), outputs);
     const StepResult result = train_step(training, batches, step, stop.received() != 0);
-    record_step(training, result, batches.step_samples(step), outputs);
+    record_step(training, result, outputs);
     shown = {.epoch = progress.epoch,
              .epochs = options.epochs,
              .step = step + 1,
