@@ -64,17 +64,24 @@ class ElectedRun {
   std::vector<std::unique_ptr<Program>> nodes_;
 };
 
-/// Three nodes with workers in round 0; the first hosts the rendezvous.
+/// Three nodes with workers in the same round; the first hosts the rendezvous. They come one by
+/// one, as ranks go by that: the second node has rank 1.
 struct Three {
   explicit Three(ElectedRun& run)
-      : host(run.start_host(2)), second(run.start(3)), third(run.start(4)) {
-    REQUIRE(host.read_until_contains("rank 0 of 3"));
-    REQUIRE(second.read_until_contains("rank 1 of 3"));
-    REQUIRE(third.read_until_contains("rank 2 of 3"));
+      : host(run.start_host(2)), second(run.start(3)), third(start_third(run)) {
+    RoundWatch rounds;
+    for (auto* node : {&host, &second, &third}) REQUIRE(rounds.is_in_round_of(*node, 3));
   }
+
   Program& host;
   Program& second;
   Program& third;
+
+ private:
+  Program& start_third(ElectedRun& run) const {
+    REQUIRE(second.read_until_contains("rank 1 of 2"));
+    return run.start(4);
+  }
 };
 
 }  // namespace ddprun::test
