@@ -160,8 +160,8 @@ TEST_SUITE("flight recorder") {
     });
     std::size_t seen = 0;
     while (seen < 100'000) {
-      for (const auto& flight :
-           read_flights(page, 0, Clock::time_point(24h)).groups.at(0).flights) {
+      const auto read = read_flights(page, 0, Clock::time_point(24h));
+      for (const auto& flight : read.groups.at(0).flights) {
         ++seen;
         const bool is_whole = flight.bytes == 4 * flight.number &&
                               flight.entered_ago.count() + static_cast<long>(flight.number) ==
