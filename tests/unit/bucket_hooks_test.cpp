@@ -144,6 +144,35 @@ TEST_SUITE("bucket hooks") {
     }
   }
 
+  TEST_CASE("where a hook fails on one rank, the others do not wait for it") {
+    for (const bool at_start : {true, false}) {
+      const auto errors = errors_of_ranks(3, [at_start](ProcessGroup& group) {
+        Model model;
+        auto options = kSmallBuckets;
+        options.hook = BucketHook{.name = "fragile",
+                                  .start =
+                                      [&](const BucketView& bucket, Work& work) {
+                                        if (at_start && group.rank() == 1)
+                                          throw std::runtime_error("no luck");
+                                        work = group.all_reduce(bucket.gradients);
+                                      },
+                                  .complete =
+                                      [&](const BucketView& bucket, ddprun::Deadline deadline) {
+                                        if (group.rank() == 1) throw std::runtime_error("no luck");
+                                        group.all_reduce(bucket.gradients).wait(deadline);
+                                      }};
+        GradientReducer reducer(group, model.parameters, {}, options);
+        reducer.begin();
+        backward(reducer, group.rank(), 0);
+        reducer.finish();
+      });
+      CHECK(errors[1] == "no luck");
+      for (const std::size_t other : {0u, 2u}) {
+        CHECK(errors[other].find("its bucket hook fragile failed") != std::string::npos);
+      }
+    }
+  }
+
   TEST_CASE("ranks with different hooks are told so") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
@@ -154,6 +183,27 @@ TEST_SUITE("bucket hooks") {
     for (const auto& error : errors) {
       CHECK(error.find("hook \"compress bfloat16\", rank 1 has options") != std::string::npos);
     }
+  }
+
+  TEST_CASE("a last bucket without elements does not hide the end of a step") {
+    const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+      std::vector<float> values(3);
+      ddprun::ReducerOptions options = {.first_bucket_bytes = 0, .bucket_bytes_cap = 0};
+      options.op = ReduceOp::sum;
+      options.hook = post_local_sgd(group, {.start_step = 1});
+      GradientReducer reducer(
+          group, {{"empty", as_buffer(values.data(), 0)}, {"w", as_buffer(values.data(), 3)}}, {},
+          options);
+      for (int step = 0; step < 2; ++step) {
+        reducer.begin();
+        gradient(reducer, 1)[2] = 1;
+        reducer.ready(1);
+        reducer.ready(0);
+        reducer.finish();
+        require(gradient(reducer, 1)[2] == (step == 0 ? 2 : 1), "step " + std::to_string(step));
+      }
+    });
+    CHECK(errors == Errors(2));
   }
 
   TEST_CASE("a rank alone calls no hook") {

@@ -1,5 +1,6 @@
 #include "worker_runtime/ddp/bucket_layout.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -27,13 +28,14 @@ BucketLayout::BucketLayout(ProcessGroup& group, BucketPlan plan,
       parts_[b].push_back({index, parameters[index].shape, gradients_[index]});
       first += elements;
     }
-    views_.push_back({.index = b,
-                      .is_last = b + 1 == plan_.buckets.size(),
-                      .gradients = all,
-                      .parts = parts_[b],
-                      .op = op,
-                      .layout = number});
+    views_.push_back(
+        {.index = b, .gradients = all, .parts = parts_[b], .op = op, .layout = number});
   }
+  // Buckets without elements are not reduced.
+  const auto last = std::find_if(views_.rbegin(), views_.rend(), [](const BucketView& view) {
+    return view.gradients.elements > 0;
+  });
+  if (last != views_.rend()) last->is_last = true;
 }
 
 void BucketLayout::zero() {

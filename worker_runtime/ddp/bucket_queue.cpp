@@ -27,7 +27,7 @@ BucketQueue::~BucketQueue() {
   for (auto& bucket : buckets_) other_works_.push_back(std::move(bucket.work));
   const auto is_done = [](const Work& work) { return work.is_done(); };
   if (std::all_of(other_works_.begin(), other_works_.end(), is_done)) return;
-  abort();
+  abort("its gradient reducer was destroyed within a step");
   for (const auto& work : other_works_) wait_in_any_case(work);
 }
 
@@ -71,6 +71,7 @@ void BucketQueue::launch(Bucket& bucket) {
   } catch (...) {
     // Here is whichever thread of the backward pass came last, and it may have no use for it.
     launch_error_ = std::current_exception();
+    if (exchange_.hook) abort("its bucket hook " + exchange_.hook->name + " failed");
   }
 }
 
@@ -96,7 +97,13 @@ void BucketQueue::end(const Bucket& bucket, Deadline deadline) {
   if (exchange_.hook && exchange_.hook->complete) {
     BucketView shown = bucket.view;
     if (!is_over_all) shown.op = ReduceOp::sum;
-    exchange_.hook->complete(shown, deadline);
+    try {
+      exchange_.hook->complete(shown, deadline);
+    } catch (...) {
+      // The others must not wait for what this rank will never call.
+      abort("its bucket hook " + exchange_.hook->name + " failed");
+      throw;
+    }
   }
   const bool was_divided = exchange_.pre_divide && !exchange_.hook;
   if (bucket.view.op == ReduceOp::average && !is_over_all && !was_divided) {
@@ -129,8 +136,8 @@ void BucketQueue::wait(Deadline deadline) {
   for (const auto& work : other_works_) work.wait(deadline);
 }
 
-void BucketQueue::abort() {
-  group_.abort("its gradient reducer was destroyed within a step");
+void BucketQueue::abort(const std::string& reason) {
+  group_.abort(reason);
 }
 
 std::vector<BucketTimeline> BucketQueue::timeline() const {

@@ -51,7 +51,7 @@ class BucketQueue {
   void wait(Deadline deadline);
 
   /// Ends the group: this rank does not finish its step.
-  void abort();
+  void abort(const std::string& reason);
 
   /// Of a step that is done.
   std::vector<BucketTimeline> timeline() const;

@@ -23,7 +23,7 @@ struct BucketGradient {
 /// A complete bucket, as a hook sees it. Pointers and spans are valid for the step.
 struct BucketView {
   std::size_t index = 0;
-  bool is_last = false;  ///< of the step's buckets
+  bool is_last = false;  ///< of the buckets that a hook is called for in a step
   /// [elements of all parts], before: this rank's own gradients; a hook leaves the result here.
   Buffer gradients;
   std::span<const BucketGradient> parts;  ///< in the order in which they lie there, without gaps
@@ -34,7 +34,8 @@ struct BucketView {
 
 /// Takes the place of a bucket's all-reduce; averaging is then the hook's affair. All ranks must
 /// use the same hook, and it must call the same collectives in the same order on each of them. An
-/// exception of either function is thrown by finish(). Not called in a group of one rank.
+/// exception of either function is thrown by finish(), and fails the group for the other ranks. Not
+/// called in a group of one rank.
 struct BucketHook {
   /// For errors and logs; compared across the ranks.
   std::string name;

@@ -42,7 +42,7 @@ struct LoadedBatch {
 class DataLoader {
  public:
   /// The samples of the next batch, or nothing at the end. Called by one thread at a time, in
-  /// order, for each batch once.
+  /// order, for each batch once; next() waits while it runs.
   using List = std::function<std::optional<std::vector<std::int64_t>>()>;
   /// Fills `memory`, batch_bytes_max bytes, with these samples and returns how many bytes it used.
   /// Called by several threads at a time. What it, or the list, throws is thrown by next() when the
