@@ -46,6 +46,9 @@ StepTimeline GradientReducer::finish(Deadline deadline) {
 bool GradientReducer::is_used(std::size_t index) const {
   return impl_->is_used(index);
 }
+DdpLoggingData GradientReducer::logging_data() const {
+  return impl_->logging_data();
+}
 void GradientReducer::join(const std::function<void()>& after_step) {
   impl_->join(after_step);
 }

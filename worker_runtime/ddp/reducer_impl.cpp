@@ -67,6 +67,7 @@ GradientReducer::Impl::Impl(ProcessGroup group, std::vector<Parameter> parameter
       state_(std::move(state)),
       inputs_(options_.uneven_inputs),
       drift_(options_.drift_check_steps),
+      log_(group_, parameters_, options_, first_plan(parameters_, options_)),
       reduction_(verified(group_, parameters_, state_, options_), parameters_, options_,
                  first_plan(parameters_, options_)) {
   if (group_.size() == 1) return;
@@ -135,11 +136,18 @@ void GradientReducer::Impl::begin_forward(bool synchronise) {
   require_idle("begin_forward()");
   if (forward_) refuse("begin_forward() twice, begin() is missing");
   forward_ = prepare(true, synchronise);
+  forward_began_ = Deadline::Clock::now();
 }
 
 void GradientReducer::Impl::begin(bool synchronise) {
   require_idle("begin()");
-  if (!forward_) forward_ = prepare(true, synchronise);
+  forward_seconds_ = 0;
+  if (forward_) {
+    const std::chrono::duration<double> forward = Deadline::Clock::now() - forward_began_;
+    forward_seconds_ = forward.count();
+  } else {
+    forward_ = prepare(true, synchronise);
+  }
   if (forward_->synchronise != synchronise) {
     refuse("begin() and begin_forward() were told differently whether to synchronise");
   }
@@ -220,7 +228,10 @@ StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
   if (phase_ == Phase::accumulating) {
     reduction_.end_accumulation();
     phase_ = Phase::idle;
-    return {.buckets = {}, .finish_called_seconds = called, .finished_seconds = called};
+    return {.buckets = {},
+            .finish_called_seconds = called,
+            .finished_seconds = called,
+            .forward_seconds = forward_seconds_};
   }
   if (phase_ != Phase::synchronising) refuse("finish() outside a step, begin() is missing");
   const bool counts = reduction_.readiness().is_counting();
@@ -230,9 +241,20 @@ StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
   if (counts) reduction_.end_count();
   if (settles) reduction_.settle();
   complete_step(deadline);
-  return {.buckets = queue.timeline(),
-          .finish_called_seconds = called,
-          .finished_seconds = queue.seconds(Deadline::Clock::now())};
+  const StepTimeline timeline = {.buckets = queue.timeline(),
+                                 .finish_called_seconds = called,
+                                 .finished_seconds = queue.seconds(Deadline::Clock::now()),
+                                 .forward_seconds = forward_seconds_};
+  log_.add(timeline);
+  return timeline;
+}
+
+DdpLoggingData GradientReducer::Impl::logging_data() const {
+  std::int64_t unused = 0;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!is_used(i)) unused += static_cast<std::int64_t>(parameters_[i].values.bytes());
+  }
+  return log_.data(layout(), reduction_.readiness().observed_order(), unused);
 }
 
 /// Takes part in a step of the others.

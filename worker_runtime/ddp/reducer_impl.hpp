@@ -4,6 +4,7 @@
 
 #include "worker_runtime/ddp/drift_check.hpp"
 #include "worker_runtime/ddp/input_count.hpp"
+#include "worker_runtime/ddp/reducer_log.hpp"
 #include "worker_runtime/ddp/state_broadcast.hpp"
 #include "worker_runtime/ddp/step_reduction.hpp"
 #include <ddprun/gradient_reducer.hpp>
@@ -26,7 +27,8 @@ class GradientReducer::Impl {
   Impl& operator=(const Impl&) = delete;
   /// The other ranks will wait for the buckets of a step that is under way.
   ~Impl() {
-    if (phase_ == Phase::synchronising) reduction_.queue().abort();
+    if (phase_ != Phase::synchronising) return;
+    reduction_.queue().abort("its gradient reducer was destroyed within a step");
   }
 
   const Buffer& gradient(std::size_t index) const {
@@ -41,6 +43,7 @@ class GradientReducer::Impl {
   StepTimeline finish(Deadline deadline);
   bool is_used(std::size_t index) const { return reduction_.is_used(checked(index)); }
   void join(const std::function<void()>& after_step);
+  DdpLoggingData logging_data() const;
 
  private:
   enum class Phase { idle, accumulating, synchronising, failed };
@@ -72,6 +75,9 @@ class GradientReducer::Impl {
   bool has_rebuilt_ = false;
   std::int64_t steps_ = 0;  ///< synchronised ones that have ended
   std::atomic<Phase> phase_ = Phase::idle;
+  Deadline::Clock::time_point forward_began_;
+  double forward_seconds_ = 0;  ///< of the step under way
+  ReducerLog log_;
   StepReduction reduction_;  // last, because its works may be under way in the others' memory
 };
 

@@ -105,6 +105,11 @@ class GradientReducer {
   /// parameter ready.
   bool is_used(std::size_t index) const;
 
+  /// What is known of the reducer and its last synchronised steps, by the names of PyTorch's
+  /// logging data. The order of readiness is that of the observed step (rebuild_buckets). Between
+  /// steps only.
+  DdpLoggingData logging_data() const;
+
   /// This rank has no more input, others may have: with UnevenInputs. Blocks and takes part in the
   /// others' steps with zero gradients until all ranks are here; then all have the parameters and
   /// buffers of a rank that has taken the last step, and may go on. `after_step` is called after

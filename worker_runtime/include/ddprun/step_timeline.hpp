@@ -1,7 +1,11 @@
-// When what happened in a step of a gradient reducer. Plain values.
+// When what happened in a step of a gradient reducer, and what a reducer tells of itself. Plain
+// values.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace ddprun {
@@ -23,8 +27,21 @@ struct StepTimeline {
   double finish_called_seconds = 0;  ///< the backward pass was over
   double finished_seconds =
       0;  ///< the gradients could be used: what is beyond finish_called is exposed
+  double forward_seconds = 0;  ///< from the end of begin_forward() to begin(); 0 without the former
 
   double exposed_seconds() const { return finished_seconds - finish_called_seconds; }
+  /// From the first bucket's launch to the last one's end.
+  double communication_seconds() const;
+  /// From the first bucket's launch to the end of the backward pass.
+  double overlap_seconds() const;
+};
+
+/// What PyTorch's DDP calls its logging data, by PyTorch's names: numbers, times in nanoseconds,
+/// and lists as text with ", " between. Names of devices and of what this reducer does not have are
+/// left out.
+struct DdpLoggingData {
+  std::map<std::string, std::int64_t> ints;
+  std::map<std::string, std::string> strings;
 };
 
 }  // namespace ddprun

@@ -1,0 +1,87 @@
+#include "tests/support/rank_errors.hpp"
+#include "tests/support/reducer_model.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using ddprun::GradientReducer;
+using ddprun::ProcessGroup;
+using ddprun::StepTimeline;
+using ddprun::test::add_gradient;
+using ddprun::test::errors_of_ranks;
+using ddprun::test::kSmallBuckets;
+using ddprun::test::Model;
+using ddprun::test::require;
+
+TEST_SUITE("what a reducer tells of itself") {
+  TEST_CASE("construction, rebuilt buckets and times have PyTorch's names") {
+    const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+      Model model;
+      auto options = kSmallBuckets;
+      options.rebuild_buckets = true;
+      GradientReducer reducer(group, model.parameters, {}, options);
+      auto data = reducer.logging_data();
+      require(data.ints.at("world_size") == 2 && data.ints.at("rank") == group.rank(), "rank");
+      require(data.ints.at("iteration") == 0, "iteration");
+      require(data.ints.at("num_parameter_tensors") == 5, "tensors");
+      require(data.ints.at("total_parameter_size_bytes") == 100, "bytes");
+      require(data.ints.at("bucket_cap_bytes") == 40, "cap");
+      require(data.ints.at("gradient_as_bucket_view") == 1, "view");
+      require(data.ints.at("avg_forward_compute_time") == 0, "average of nothing");
+      require(data.strings.at("bucket_sizes") == "20, 40, 40", "sizes");
+      require(data.strings.at("initial_bucket_size_limits") == "20, 40", "limits");
+      require(data.strings.at("dtypes") == "float32", "types");
+      require(data.strings.at("comm_hook") == "", "hook");
+      require(data.strings.count("rebuilt_bucket_sizes") == 0, "not rebuilt");
+      StepTimeline timeline;
+      for (int step = 0; step < 3; ++step) {
+        reducer.begin_forward();
+        reducer.begin();
+        for (std::size_t p = 0; p < 5; ++p) reducer.ready(p);
+        timeline = reducer.finish();
+      }
+      data = reducer.logging_data();
+      require(data.ints.at("iteration") == 3, "iterations");
+      require(data.ints.at("has_rebuilt_buckets") == 1, "rebuilt");
+      require(data.strings.at("rebuilt_bucket_sizes") == "40, 40, 20", "rebuilt sizes");
+      require(data.strings.at("rebuilt_per_bucket_param_indices") == "0, 1; 2; 3, 4", "indices");
+      require(data.strings.at("prev_iteration_grad_ready_order_indices") == "0, 1, 2, 3, 4",
+              "order");
+      const auto is_last = [&](const char* name, double seconds) {
+        return std::abs(static_cast<double>(data.ints.at(name)) - seconds * 1e9) <= 1;
+      };
+      require(is_last("forward_compute_time", timeline.forward_seconds), "forward");
+      require(is_last("backward_compute_time", timeline.finish_called_seconds), "backward");
+      require(is_last("backward_comm_time", timeline.communication_seconds()), "communication");
+      require(is_last("backward_compute_comm_overlap_time", timeline.overlap_seconds()), "overlap");
+      require(is_last("exposed_comm_time", timeline.exposed_seconds()), "exposed");
+      require(data.ints.at("avg_backward_comm_time") > 0, "average");
+    });
+    CHECK(errors == std::vector<std::string>(2));
+  }
+
+  TEST_CASE("bytes of parameters that no rank uses are told") {
+    auto groups = ProcessGroup::create_in_process(1);
+    Model model;
+    auto options = kSmallBuckets;
+    options.find_unused_parameters = true;
+    GradientReducer reducer(groups[0], model.parameters, {}, options);
+    reducer.begin();
+    for (const std::size_t p : {0u, 3u, 4u}) reducer.ready(p);
+    reducer.finish();
+    CHECK(reducer.logging_data().ints.at("unused_parameter_size") == 4 * (7 + 10));
+  }
+
+  TEST_CASE("times of a step follow from its buckets") {
+    const StepTimeline timeline = {.buckets = {{.launched_seconds = 1, .done_seconds = 5},
+                                               {.launched_seconds = 2, .done_seconds = 4}},
+                                   .finish_called_seconds = 3,
+                                   .finished_seconds = 5.5};
+    CHECK(timeline.communication_seconds() == 4);
+    CHECK(timeline.overlap_seconds() == 2);
+    CHECK(timeline.exposed_seconds() == 2.5);
+    CHECK(StepTimeline{}.communication_seconds() == 0);
+    CHECK(StepTimeline{}.overlap_seconds() == 0);
+  }
+}

@@ -1,0 +1,39 @@
+// What a reducer tells of itself, under PyTorch's names. One thread at a time.
+#pragma once
+
+#include "worker_runtime/ddp/bucket_layout.hpp"
+#include <ddprun/gradient_reducer.hpp>
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+class ReducerLog {
+ public:
+  ReducerLog(const ProcessGroup& group, std::span<const Parameter> parameters,
+             const ReducerOptions& options, const BucketPlan& first_plan);
+
+  /// A step has ended.
+  void add(const StepTimeline& timeline);
+
+  /// `order` is that in which gradients became ready in the last step that was observed.
+  DdpLoggingData data(const BucketLayout& layout, std::span<const std::size_t> order,
+                      std::int64_t unused_bytes) const;
+
+ private:
+  /// Of one of PyTorch's times.
+  struct Time {
+    const char* name;
+    double last = 0;   ///< seconds
+    double total = 0;  ///< seconds
+  };
+
+  DdpLoggingData constant_;
+  std::vector<Time> times_;
+  std::int64_t steps_ = 0;
+  StepTimeline last_;
+};
+
+}  // namespace ddprun
