@@ -12,12 +12,14 @@ import warnings
 os.environ.update(TORCH_CPP_LOG_LEVEL="ERROR", GLOG_minloglevel="2")
 import torch
 import torch.distributed as dist
+from torch.autograd.profiler import record_function
 from torch.nn.parallel import DistributedDataParallel
 
 FOLDER = pathlib.Path(__file__).parent / "ddp_sequences"
 CALLS = {"c10d::allgather_": "all_gather", "c10d::broadcast_": "broadcast",
          "c10d::allreduce_": "all_reduce"}
-PREFIX = "gloo:"
+GLOO = "gloo:"  # what its threads do
+PHASE = "phase "
 
 
 def toy(batch_norm):
@@ -26,15 +28,25 @@ def toy(batch_norm):
     return torch.nn.Sequential(first, *norm, torch.nn.ReLU(), second)
 
 
-def record(function):
-    """The function's result, the names of its calls in order, and (name, elements) of each."""
-    with torch.autograd.profiler.profile(record_shapes=True) as profile:
-        result = function()
+def drain():
+    """Both of Gloo's threads end what they do: one alone takes much longer over so many calls than
+    the other needs to write down its last event."""
+    works = [dist.all_reduce(torch.zeros(1), async_op=True) for _ in range(300)]
+    for work in works:
+        work.wait()
+
+
+def phases_of(profile):
+    """By phase: the names of its calls in order, and (name, elements) of each."""
     events = sorted(profile.function_events, key=lambda event: event.time_range.start)
-    calls = [CALLS[event.name] for event in events if event.name in CALLS]
-    sizes = sorted((event.name[len(PREFIX):], event.input_shapes[0][0]) for event in events
-                   if event.name.startswith(PREFIX))
-    return result, calls, sizes
+    phases = [event for event in events if event.name.startswith(PHASE)]
+    for phase in phases:
+        inside = [event for event in events
+                  if phase.time_range.start <= event.time_range.start < phase.time_range.end]
+        calls = [CALLS[event.name] for event in inside if event.name in CALLS]
+        sizes = sorted((event.name[len(GLOO):], event.input_shapes[0][0]) for event in inside
+                       if event.name.startswith(GLOO))
+        yield phase.name[len(PHASE):], calls, sizes
 
 
 def expected(line):
@@ -44,22 +56,27 @@ def expected(line):
     return phase, [name for name, _ in pairs], sizes
 
 
-def check(line, function):
-    phase, calls, sizes = expected(line)
-    result, seen_calls, seen_sizes = record(function)
-    assert (seen_calls, seen_sizes) == (calls, sizes), (phase, seen_calls, seen_sizes)
-    return result
+def run_case(batch_norm, synchronise, options):
+    with record_function(PHASE + "construct"):
+        model = DistributedDataParallel(toy(batch_norm), **options)
+    inputs = torch.randn(4, 10)
+    for step, is_synchronised in enumerate(synchronise):
+        model.require_backward_grad_sync = is_synchronised  # what no_sync() does
+        with record_function(f"{PHASE}step {step} forward"):
+            output = model(inputs)
+        loss = output.sum()
+        with record_function(f"{PHASE}step {step} backward"):
+            loss.backward()
 
 
 def check_case(name, batch_norm=False, synchronise=(True, True, True), **options):
-    lines = iter((FOLDER / f"{name}.txt").read_text().splitlines())
-    model = check(next(lines), lambda: DistributedDataParallel(toy(batch_norm), **options))
-    inputs = torch.randn(4, 10)
-    for is_synchronised in synchronise:
-        model.require_backward_grad_sync = is_synchronised  # what no_sync() does
-        output = check(next(lines), lambda: model(inputs))
-        check(next(lines), lambda: output.sum().backward())
-    assert next(lines, None) is None
+    with torch.autograd.profiler.profile(record_shapes=True) as profile:
+        run_case(batch_norm, synchronise, options)
+        drain()
+    lines = (FOLDER / f"{name}.txt").read_text().splitlines()
+    seen = list(phases_of(profile))
+    wanted = [expected(line) for line in lines]
+    assert seen == wanted, (name, seen, wanted)
 
 
 warnings.simplefilter("ignore")

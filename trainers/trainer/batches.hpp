@@ -1,13 +1,13 @@
-// Which samples a worker uses in which step. An epoch visits every sample exactly once, whatever
-// the number of workers: the sampler's order of all samples is cut into windows of one global batch
-// each, and of every window each worker takes its share. The last window holds what is left, so its
-// shares may be smaller, uneven or empty; the gradients stay right because every worker divides by
-// the samples of the whole window and the reducer adds up. For that reason the repeated samples
-// with which DistributedSampler evens out its shares are left out here.
+// Which samples a worker uses in which step and backward pass. An epoch visits every sample exactly
+// once, whatever the number of workers: the elastic sampler's windows, one for each step, of which
+// every worker takes its share. The last window holds what is left, so its shares may be smaller,
+// uneven or empty; the gradients stay right because every worker divides by the samples of the
+// whole window and the reducer adds up.
 #pragma once
 
-#include <ddprun/distributed_sampler.hpp>
+#include <ddprun/elastic_sampler.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -50,12 +50,10 @@ class EpochBatches {
   std::span<const std::int64_t> step_samples(std::int64_t step) const;
 
  private:
-  std::int64_t first_own(std::int64_t position) const;
-  std::span<const std::int64_t> slice(std::int64_t first, std::int64_t end) const;
-
   BatchOptions options_;
   std::int64_t global_batch_;
-  std::vector<std::int64_t> indices_;  ///< of this worker, without repeated samples
+  std::vector<std::int64_t> indices_;     ///< of this worker, step by step
+  std::vector<std::size_t> step_begins_;  ///< in indices_; one more than there are steps
 };
 
 }  // namespace trainer

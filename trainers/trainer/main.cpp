@@ -70,7 +70,8 @@ double compute_loss(Training& training, const Matrix& output, float scale) {
 struct StepResult {
   double loss = 0;  ///< mean over the samples of all workers
   std::int64_t samples = 0;
-  bool stop_wanted = false;  ///< some worker has got a signal to stop
+  bool stop_wanted = false;    ///< some worker has got a signal to stop
+  double exposed_seconds = 0;  ///< communication that no computation has hidden
 };
 
 /// One optimizer step on one batch of each worker.
@@ -80,6 +81,7 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
   const std::int64_t samples = batches.global_samples(step);
   auto& shared = training.step_sums;
   shared = {0, stop_wanted ? 1.0 : 0.0};
+  double exposed_seconds = 0;
   ddprun::Work sharing;
   training.reducer.zero_gradients();
   for (std::int64_t pass = 0; pass < passes; ++pass) {
@@ -91,10 +93,11 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
     if (is_last)
       sharing = training.group.all_reduce(ddprun::as_buffer(shared.data(), shared.size()));
     training.reducer.begin(is_last);
+    attach_gradients(training.model, training.reducer);
     training.model.backward(
         training.batch.inputs, training.loss_gradient,
         [&](const Parameter& parameter) { training.reducer.ready(parameter.index); });
-    training.reducer.finish();
+    exposed_seconds += training.reducer.finish().exposed_seconds();
   }
   sharing.wait();
   Progress& progress = training.progress;
@@ -108,7 +111,7 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
                             learning_rate(training.options, progress.step, batches.steps()));
   progress.samples_used += samples;
   progress.epoch_loss += shared[0];
-  return {shared[0] / static_cast<double>(samples), samples, shared[1] > 0};
+  return {shared[0] / static_cast<double>(samples), samples, shared[1] > 0, exposed_seconds};
 }
 
 /// All ranks must have the same parameters, bit for bit; anything else is a mistake in the program
@@ -197,7 +200,8 @@ void record_step(const Training& training, const StepResult& result, Outputs& ou
                          {"step", training.progress.step},
                          {"epoch", training.progress.epoch + 1},
                          {"loss", result.loss},
-                         {"samples", result.samples}});
+                         {"samples", result.samples},
+                         {"exposed_seconds", result.exposed_seconds}});
 }
 
 void report_epoch(Training& training, double samples_per_second, Outputs& outputs) {
@@ -308,6 +312,7 @@ void finish(Training& training, double seconds, Outputs& outputs) {
   outputs.console.line(format("step %lld after %.1f s, parameters %s",
                               static_cast<long long>(training.progress.step), seconds,
                               hash_text.c_str()));
+  outputs.metrics.write(ddp_event(training.reducer));
   outputs.metrics.write({{"event", "end"},
                          {"step", training.progress.step},
                          {"epoch", epoch_of_last_step(training.progress)},

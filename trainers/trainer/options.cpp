@@ -108,6 +108,10 @@ void add_distributed_options(CLI::App& app, Options& options) {
                  "MiB of gradients that are averaged at once")
       ->check(between(0.001, 4096))
       ->capture_default_str();
+  app.add_option("--collectives", options.collectives,
+                 "own or pytorch: those that DDP would call, for comparing traces")
+      ->check(CLI::IsMember({"own", "pytorch"}))
+      ->capture_default_str();
   app.add_option("--checkpoint_dir", options.checkpoint_dir,
                  "save here and resume from the newest good checkpoint; a restarted worker starts "
                  "over without it");

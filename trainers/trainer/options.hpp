@@ -24,7 +24,8 @@ struct Options {
   std::int64_t seed = 0;  ///< at most 32 bits, as many as the random generator takes
   double bucket_cap_mb = 25;
   std::string backend = "auto";
-  int threads = 1;  ///< of the matrix products, per worker
+  std::string collectives = "own";  ///< or pytorch: those that DDP would call
+  int threads = 1;                  ///< of the matrix products, per worker
   std::string checkpoint_dir;
   std::int64_t checkpoint_every = 100;  ///< steps
   std::string metrics;

@@ -100,13 +100,28 @@ ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& m
   reducer_options.first_bucket_bytes =
       std::min(reducer_options.first_bucket_bytes, reducer_options.bucket_bytes_cap);
   reducer_options.op = ddprun::ReduceOp::sum;
+  if (options.collectives == "pytorch") {
+    reducer_options.sequence = ddprun::CollectiveSequence::pytorch;
+  }
 
   ddprun::GradientReducer reducer(group, parameters, buffers, reducer_options);
+  attach_gradients(model, reducer);
+  return reducer;
+}
+
+void attach_gradients(Model& model, const ddprun::GradientReducer& reducer) {
   for (Parameter* parameter : model.parameters()) {
     const ddprun::Buffer gradient = reducer.gradient(parameter->index);
     parameter->gradient = {static_cast<float*>(gradient.data), gradient.elements};
   }
-  return reducer;
+}
+
+nlohmann::ordered_json ddp_event(const ddprun::GradientReducer& reducer) {
+  nlohmann::ordered_json event = {{"event", "ddp"}};
+  const ddprun::DdpLoggingData data = reducer.logging_data();
+  for (const auto& [name, value] : data.ints) event[name] = value;
+  for (const auto& [name, value] : data.strings) event[name] = value;
+  return event;
 }
 
 }  // namespace trainer

@@ -35,4 +35,11 @@ float learning_rate(const Options& options, std::int64_t step, std::int64_t step
 ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& model,
                                      const Options& options);
 
+/// Lets backward passes write where the reducer wants gradients now: to be called when its layout()
+/// has changed.
+void attach_gradients(Model& model, const ddprun::GradientReducer& reducer);
+
+/// For the metrics: {"event": "ddp"} and the reducer's logging data, by PyTorch's names.
+nlohmann::ordered_json ddp_event(const ddprun::GradientReducer& reducer);
+
 }  // namespace trainer
