@@ -1,6 +1,7 @@
 // The program: reads the command line, makes the plan and lets the agent carry it out.
 #include "launcher/agent/agent.hpp"
 #include "launcher/agent/failure_text.hpp"
+#include "launcher/agent/start_check.hpp"
 #include "launcher/cli/command_line.hpp"
 #include "launcher/cli/environment.hpp"
 #include "launcher/cli/keygen_command.hpp"
@@ -19,6 +20,7 @@
 #include "launcher/ssh/relay.hpp"
 #include "launcher/ssh/ssh_command.hpp"
 #include "launcher/ssh/starter.hpp"
+#include "rendezvous/base/text.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/co_spawn.hpp>
@@ -163,9 +165,20 @@ int give(const std::variant<std::string, UsageProblem>& answer, const Invocation
   return problem == nullptr ? print(std::get<std::string>(answer)) : refuse(*problem, invocation);
 }
 
-ConfigAnswer summarize_run(const LaunchOptions& options) {
+/// The text comes even if something is wrong: it may show what.
+int give(const ConfigAnswer& answer, const Invocation& invocation) {
+  print(answer.text);
+  for (const auto& note : answer.notes) {
+    std::fputs((invocation.name + ": " + printable(note) + "\n").c_str(), stderr);
+  }
+  return answer.problems.empty() ? kExitSuccess : refuse({answer.problems}, invocation);
+}
+
+std::variant<std::string, UsageProblem> summarize_run(const LaunchOptions& options) {
   const auto plan = make_plan(options, gather_host_facts(process_environment));
   if (const auto* problem = std::get_if<UsageProblem>(&plan)) return *problem;
+  auto obstacles = obstacles_to(std::get<LaunchPlan>(plan));
+  if (!obstacles.empty()) return UsageProblem{std::move(obstacles)};
   return summarize_plan(std::get<LaunchPlan>(plan));
 }
 
@@ -200,9 +213,10 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
     return refuse({with_variables(problem->problems, words, process_environment)}, invocation);
   }
   const auto& options = std::get<LaunchOptions>(command_line);
-  if (options.dry_run) {
-    return print(describe_plan(std::get<LaunchPlan>(plan)));
-  }
+  if (options.dry_run) print(describe_plan(std::get<LaunchPlan>(plan)));
+  const auto obstacles = obstacles_to(std::get<LaunchPlan>(plan));
+  if (!obstacles.empty()) return refuse({obstacles}, invocation);
+  if (options.dry_run) return kExitSuccess;
   return run(std::get<LaunchPlan>(plan), process_environment("LOGLEVEL").value_or(""),
              options.is_quiet ? LogLevel::warn : LogLevel::info);
 }

@@ -96,12 +96,23 @@ struct EnvironmentChange {
   bool operator==(const EnvironmentChange&) const = default;
 };
 
+/// A node that a configuration file names.
+struct NamedNode {
+  std::string name;
+  std::string address{};         ///< empty: the file has none
+  std::string nproc_per_node{};  ///< as it is given there: a number, "gpu", ...
+
+  bool operator==(const NamedNode&) const = default;
+};
+
 /// What a configuration file says beyond the values of options.
 struct FromConfig {
   std::vector<EnvironmentChange> environment;
   std::vector<std::string> notes;  ///< how this node was found in it
   std::string hash;                ///< of `text`; empty if there is no file
   std::string text;  ///< the file in canonical form, references not replaced: the same on all nodes
+  std::vector<NamedNode> nodes{};         ///< all that it names, in its order
+  std::optional<std::size_t> own_node{};  ///< which of them this one is
 
   bool operator==(const FromConfig&) const = default;
 };
@@ -167,6 +178,7 @@ struct LaunchOptions {
 
   bool ssh = false;
   bool dry_run = false;
+  bool needs_program = true;  ///< false: a file is looked at that need not name one
 
   // By the name under which ddprun was started (invocation.hpp), not by an option.
   bool is_python_by_default = false;    ///< scripts need not end in .py

@@ -51,41 +51,54 @@ std::string describe_values(const GatheredValues& values) {
   return printable(text);
 }
 
-/// A file may be checked on a machine that is not meant to run it, so refusals are no mistakes.
-std::string describe_run(LaunchOptions options, const Words& command,
-                         const PlanSummary& summarize) {
-  if (!summarize || command.empty()) return {};
-  options.program = command.front();
-  options.program_arguments.assign(command.begin() + 1, command.end());
-  const auto summary = summarize(options);
-  if (const auto* text = std::get_if<std::string>(&summary)) return *text;
-  std::string text;
-  for (const auto& problem : std::get<UsageProblem>(summary).problems) {
-    text += "would be refused here: " + problem + "\n";
+/// Adds what would run, or why it would be refused, in the words in which it would be.
+void describe_run(LaunchOptions options, const Words& command, const PlanSummary& summarize,
+                  ConfigAnswer& answer) {
+  if (!summarize) return;
+  options.needs_program = false;
+  if (!command.empty()) {
+    options.program = command.front();
+    options.program_arguments.assign(command.begin() + 1, command.end());
   }
-  return printable(text);
+  const auto summary = summarize(options);
+  if (const auto* problem = std::get_if<UsageProblem>(&summary)) {
+    answer.problems = problem->problems;
+  } else {
+    answer.text += std::get<std::string>(summary);
+  }
+}
+
+bool asks_for_help(const Words& words) {
+  return !words.empty() && (words[0] == "--help" || words[0] == "-h");
 }
 
 ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
                    const OptionSources& sources, const PlanSummary& summarize) {
   if (words.empty() || words[0].substr(0, 1) == "-") {
-    return UsageProblem{{"config check: needs a file as its first argument"}};
+    return {.problems = {"config check: needs a file as its first argument"}};
   }
   Words arguments = {"--config=" + words[0]};
   arguments.insert(arguments.end(), words.begin() + 1, words.end());
   const auto read = read_arguments(arguments);
-  if (!read.problem.empty()) return UsageProblem{{read.problem}};
+  if (!read.problem.empty()) return {.problems = {read.problem}};
+  if (read.given.contains(find_option("help"))) return {.text = kUsage};
   const auto values = gather_values(read, environment, sources);
   LaunchOptions options;
   auto problems = values.problems;
   for (auto& problem : apply_values(values, options)) problems.push_back(std::move(problem));
-  if (!problems.empty()) return UsageProblem{std::move(problems)};
-  return describe_values(values) + describe_run(options, values.command, summarize);
+  if (!problems.empty()) return {.problems = std::move(problems)};
+  ConfigAnswer answer{.text = describe_values(values)};
+  describe_run(options, values.command, summarize, answer);
+  answer.problems = with_variables(answer.problems, read, environment);
+  return answer;
 }
 
-ConfigAnswer answer_of(std::variant<std::string, UsageProblem> made) {
-  if (auto* problem = std::get_if<UsageProblem>(&made)) return std::move(*problem);
-  return std::move(std::get<std::string>(made));
+ConfigAnswer answer_of(std::variant<ConvertedFile, UsageProblem> made) {
+  if (auto* problem = std::get_if<UsageProblem>(&made)) {
+    return {.problems = std::move(problem->problems)};
+  }
+  auto& file = std::get<ConvertedFile>(made);
+  return {.text = std::move(file.text), .notes = std::move(file.notes)};
 }
 
 ConfigAnswer convert(const Words& words) {
@@ -93,10 +106,12 @@ ConfigAnswer convert(const Words& words) {
   if (from == "torchrun") return answer_of(convert_arguments({words.begin() + 1, words.end()}));
   if (from == "hostfile" && words.size() == 2) {
     const auto text = read_config_text(words[1]);
-    if (const auto* problem = std::get_if<UsageProblem>(&text)) return *problem;
+    if (const auto* problem = std::get_if<UsageProblem>(&text)) {
+      return {.problems = problem->problems};
+    }
     return answer_of(convert_hostfile(words[1], std::get<std::string>(text)));
   }
-  return UsageProblem{{"config convert: needs 'hostfile FILE' or 'torchrun [options] ...'"}};
+  return {.problems = {"config convert: needs 'hostfile FILE' or 'torchrun [options] ...'"}};
 }
 
 }  // namespace
@@ -112,20 +127,25 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
   const auto action = arguments.size() > 1 ? arguments[1] : "";
   const Words rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
                    arguments.end());
+  const bool is_known = action == "check" || action == "convert" || action == "schema";
+  if (asks_for_help({action}) || (is_known && asks_for_help(rest))) {
+    return ConfigAnswer{.text = kUsage};
+  }
   if (action == "check") return check(rest, environment, sources, summarize);
   if (action == "convert") return convert(rest);
-  if (action == "schema" && rest.empty()) return config_schema();
-  if (action == "--help" || action == "-h") return std::string(kUsage);
+  if (action == "schema" && rest.empty()) return ConfigAnswer{.text = config_schema()};
+  if (action == "schema") {
+    return ConfigAnswer{.problems = {"config schema: takes no arguments"}};
+  }
   if (action.empty()) {
-    return UsageProblem{
-        {"config: needs one of check, convert and schema; see 'ddprun config "
-         "--help'; a program called config is run as ./config"}};
+    return ConfigAnswer{.problems = {"config: needs one of check, convert and schema; see 'ddprun "
+                                     "config --help'; a program called config is run as "
+                                     "./config"}};
   }
   const auto nearest = nearest_word(action, {"check", "convert", "schema"});
-  return UsageProblem{
-      {"config " + action + ": is none of check, convert and schema" +
-       (nearest.empty() || nearest == action ? "; a program called config is run as ./config"
-                                             : "; did you mean " + nearest + "?")}};
+  return ConfigAnswer{.problems = {"config " + action + ": is none of check, convert and schema" +
+                                   (nearest.empty() ? "; a program called config is run as ./config"
+                                                    : "; did you mean " + nearest + "?")}};
 }
 
 }  // namespace ddprun

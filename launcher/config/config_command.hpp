@@ -14,11 +14,16 @@
 
 namespace ddprun {
 
-/// What to print on standard output before ending with 0, or what is wrong (exit code 2).
-using ConfigAnswer = std::variant<std::string, UsageProblem>;
+struct ConfigAnswer {
+  std::string text{};                   ///< for standard output
+  std::vector<std::string> notes{};     ///< for standard error; nothing is wrong
+  std::vector<std::string> problems{};  ///< the same; exit code 2 if there are any
+
+  bool operator==(const ConfigAnswer&) const = default;
+};
 
 /// What would be run with these options on this machine: lines, or why it would be refused.
-using PlanSummary = std::function<ConfigAnswer(const LaunchOptions&)>;
+using PlanSummary = std::function<std::variant<std::string, UsageProblem>(const LaunchOptions&)>;
 
 /// Nothing if these arguments are no such command.
 std::optional<ConfigAnswer> run_config_command(const std::vector<std::string>& arguments,

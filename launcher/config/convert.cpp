@@ -99,10 +99,27 @@ std::string argument_text(const std::string& argument) {
   return text;
 }
 
+constexpr const char* kSecretFile = "run.key";
+
+/// The file, in which several nodes have a secret.
+ConvertedFile finished(JsonValue file, bool has_many_nodes) {
+  const bool needs_secret = has_many_nodes && file.find("security") == nullptr;
+  if (!needs_secret) return {pretty_json(file)};
+  add_member(file, "security", json_object({{"secret_file", json_text_value(kSecretFile)}}));
+  const std::string name = kSecretFile;
+  return {pretty_json(file),
+          {"the nodes need a secret, for which the file names " + name +
+           ": write it by 'ddprun "
+           "keygen " +
+           name +
+           "' and copy it to all nodes; with --ssh the section \"security\" can "
+           "be left out"}};
+}
+
 }  // namespace
 
-std::variant<std::string, UsageProblem> convert_hostfile(const std::string& name,
-                                                         std::string_view text) {
+std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& name,
+                                                           std::string_view text) {
   UsageProblem usage;
   std::vector<JsonValue> nodes;
   std::map<std::string, int> lines;
@@ -128,14 +145,15 @@ std::variant<std::string, UsageProblem> convert_hostfile(const std::string& name
   if (nodes.empty() && usage.problems.empty()) usage.problems.push_back(name + ": names no host");
   if (!usage.problems.empty()) return usage;
   auto file = new_file();
+  const bool has_many = nodes.size() > 1;
   add_member(file, "nodes", json_array(std::move(nodes)));
-  auto made = pretty_json(file);
-  auto checked = read_config(name, made);
+  auto made = finished(std::move(file), has_many);
+  auto checked = read_config(name, made.text);
   if (auto* problem = std::get_if<UsageProblem>(&checked)) return std::move(*problem);
   return made;
 }
 
-std::variant<std::string, UsageProblem> convert_arguments(
+std::variant<ConvertedFile, UsageProblem> convert_arguments(
     const std::vector<std::string>& arguments) {
   const auto words = read_arguments(arguments);
   UsageProblem usage;
@@ -167,7 +185,7 @@ std::variant<std::string, UsageProblem> convert_arguments(
     }
     if (!object.members.empty()) add_member(file, std::string(section.name), std::move(object));
   }
-  return pretty_json(file);
+  return finished(std::move(file), scratch.nnodes.most > 1);
 }
 
 }  // namespace ddprun

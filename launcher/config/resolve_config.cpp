@@ -2,6 +2,7 @@
 
 #include "launcher/config/identity.hpp"
 #include "launcher/config/interpolation.hpp"
+#include "launcher/config/named_nodes.hpp"
 
 #include <algorithm>
 
@@ -91,6 +92,8 @@ class Resolver {
     values_.settings.notes.push_back(
         "this machine is node " + node_.name + " (" + std::to_string(*node_.index + 1) + " of " +
         std::to_string(file_.nodes.size()) + ") of " + file_.name + ": " + node_.how);
+    values_.settings.nodes = named_nodes(file_, given_, environment_);
+    values_.settings.own_node = node_.index;
     if (nodes_wanted() > 1) derive_from_nodes();
   }
 

@@ -1,6 +1,7 @@
 #include "launcher/plan/describe_plan.hpp"
 
 #include "launcher/cli/cpu_list.hpp"
+#include "launcher/plan/describe_nodes.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "rendezvous/base/text.hpp"
 #include <ddprun/worker_env.hpp>
@@ -13,6 +14,7 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kKnownAtStart = "(chosen at the start)";
+constexpr const char* kKnownAtMeeting = "(known when the nodes have met)";
 
 std::string seconds_text(std::chrono::milliseconds duration) {
   auto text = std::to_string(duration.count() / 1000);
@@ -34,12 +36,32 @@ std::uint16_t store_port(const LaunchPlan& plan) {
   return is_apart ? plan.nodes->settings.store_port : plan.store_port;
 }
 
+bool is_known_later(const std::string& value) {
+  return value == kKnownAtStart || value == kKnownAtMeeting;
+}
+
+/// What only the nodes together decide.
+void hide_what_is_agreed(const LaunchPlan& plan, Variables& variables) {
+  const auto hide = [&](std::initializer_list<const char*> names) {
+    for (const auto* name : names) variables[name] = kKnownAtMeeting;
+  };
+  hide({"ROLE_RANK", "ROLE_WORLD_SIZE"});
+  if (!expected_place(plan)) hide({"RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"});
+  if (plan.nodes->etcd) hide({"MASTER_ADDR", "MASTER_PORT"});
+}
+
 /// The worker's variables in the first attempt.
 Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
   const int workers = static_cast<int>(plan.workers.size());
   WorkerEnv env;
   env.rank = env.local_rank = env.role_rank = worker.local_rank;
   env.world_size = env.local_world_size = env.role_world_size = workers;
+  if (const auto place = expected_place(plan)) {
+    env.rank += place->first_rank;
+    env.world_size = place->world_size;
+    env.node_rank = place->node_rank;
+    env.node_count = place->node_count;
+  }
   env.role_name = plan.role;
   env.master_addr = plan.store_host;
   env.master_port = plan.worker_store_port.value_or(store_port(plan));
@@ -53,6 +75,7 @@ Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
     variables["TORCHELASTIC_ERROR_FILE"] = (first_folder(plan, worker) / kErrorFile).string();
   }
   for (const auto& [name, value] : worker.environment) variables[name] = value;
+  if (plan.nodes) hide_what_is_agreed(plan, variables);
   return variables;
 }
 
@@ -71,7 +94,7 @@ Variables common_to(const std::vector<Variables>& workers) {
 std::string variables_text(const Variables& variables) {
   std::string text;
   for (const auto& [name, value] : variables) {
-    text += "    " + name + "=" + (value == kKnownAtStart ? value : shell_quoted(value)) + "\n";
+    text += "    " + name + "=" + (is_known_later(value) ? value : shell_quoted(value)) + "\n";
   }
   return text;
 }
@@ -87,11 +110,19 @@ std::string stream_text(const LaunchPlan& plan, const WorkerPlan& worker, Stream
   return places.empty() ? "nowhere" : join(places, " and ");
 }
 
+std::string place_text(const LaunchPlan& plan, const WorkerPlan& worker) {
+  const auto place = expected_place(plan);
+  if (plan.nodes && !place) return "this node, local rank " + std::to_string(worker.local_rank);
+  const auto [node, rank] =
+      place ? std::pair(place->node_rank, place->first_rank) : std::pair(0, 0);
+  return "node " + std::to_string(node) + ", rank " + std::to_string(rank + worker.local_rank);
+}
+
 /// `own` are the variables that not every worker has with the same value.
 std::string worker_text(const LaunchPlan& plan, const WorkerPlan& worker, const Variables& own) {
   std::vector<std::string> command;
   for (const auto& word : worker.arguments) command.push_back(shell_quoted(word));
-  std::string text = "node 0, rank " + std::to_string(worker.local_rank) + "\n";
+  std::string text = place_text(plan, worker) + "\n";
   text += "  command: " + join(command, " ") + "\n";
   text += "  stdout: " + stream_text(plan, worker, worker.standard_output, kStandardOutputFile);
   text += "\n  stderr: " + stream_text(plan, worker, worker.standard_error, kStandardErrorFile);
@@ -113,8 +144,11 @@ std::string describe_plan(const LaunchPlan& plan) {
   const auto workers = plan.workers.size();
   std::string text = "run " + plan.run_id + ": " + std::to_string(workers) + " x " + plan.program +
                      ", role " + plan.role + "\n";
-  text += "store: " + plan.store_host + ", port " + port + "\n";
+  if (!plan.nodes || !plan.nodes->etcd) {
+    text += "store: " + plan.store_host + ", port " + port + "\n";
+  }
   if (plan.nodes) {
+    text += describe_nodes(plan);
     const auto& secret_file = plan.nodes->secret_file;
     text += "secret: " + (secret_file.empty() ? "none, anybody may take part" : secret_file) + "\n";
   }
@@ -154,13 +188,14 @@ std::string summarize_plan(const LaunchPlan& plan) {
     }
     text += "\n";
   }
-  std::vector<std::string> command;
-  for (const auto& word : plan.workers.front().arguments) command.push_back(shell_quoted(word));
   const auto workers = plan.workers.size();
-  text +=
-      (workers == 1 ? "1 worker runs: " : std::to_string(workers) + " workers, the first runs: ") +
-      join(command, " ") + "\n";
-  return printable(text);
+  text += workers == 1 ? "1 worker" : std::to_string(workers) + " workers";
+  if (!plan.program.empty()) {
+    std::vector<std::string> command;
+    for (const auto& word : plan.workers.front().arguments) command.push_back(shell_quoted(word));
+    text += (workers == 1 ? " runs: " : ", the first runs: ") + join(command, " ");
+  }
+  return printable(text + "\n");
 }
 
 std::string shell_quoted(std::string_view word) {

@@ -58,8 +58,10 @@ struct NodesPlan {
   /// nobody else does.
   std::optional<bool> is_host;
   std::optional<etcd::EtcdSettings> etcd{};  ///< elects the host; the endpoint is not used then
-  std::string name;           ///< of this node, for people and for the order of ranks
-  int node_rank = -1;         ///< wanted; -1: any
+  std::string name;                       ///< of this node, for people and for the order of ranks
+  std::vector<NamedNode> named{};         ///< all that a configuration file names
+  std::optional<std::size_t> own_node{};  ///< which of these this one is
+  int node_rank = -1;                     ///< wanted; -1: any
   std::string secret_file{};  ///< holds what all nodes must know to take part; empty: anybody may
 
   bool operator==(const NodesPlan&) const = default;

@@ -196,6 +196,7 @@ class Planner {
   }
 
   void choose_command() {
+    if (options_.program.empty() && !options_.needs_program) return;
     if (options_.module && options_.no_python) {
       problem("--module and --no_python exclude each other: a module is run by Python");
       return;

@@ -35,7 +35,9 @@ class NodesPlanner {
     plan_.settings.nodes_min = options_.nnodes.least;
     plan_.settings.nodes_max = options_.nnodes.most;
     plan_.settings.restarts.max_restarts = options_.max_restarts;
-    plan_.name = options_.local_addr.empty() ? host_name : options_.local_addr;
+    plan_.named = options_.from_config.nodes;
+    plan_.own_node = options_.from_config.own_node;
+    plan_.name = name_of_node(host_name);
     plan_.node_rank = options_.node_rank.value_or(conf.rank.value_or(-1));
     plan_.is_host = conf.is_host;
     conf_etcd_ = conf.etcd;
@@ -51,6 +53,12 @@ class NodesPlanner {
   }
 
  private:
+  /// What people call it, if they have said so.
+  std::string name_of_node(const std::string& host_name) const {
+    if (plan_.own_node) return plan_.named[*plan_.own_node].name;
+    return options_.local_addr.empty() ? host_name : options_.local_addr;
+  }
+
   void choose_backend() {
     const auto& backend = options_.rdzv_backend;
     if (backend == "static") return choose_static();

@@ -71,6 +71,71 @@ TEST_SUITE("configuration file") {
     CHECK(contains(known.output, "configuration: hash "));
   }
 
+  TEST_CASE("a check and a dry run find what the run would be refused for, in its words") {
+    const ConfigFolder config(R"({"version": 1, "nodes": [
+      {"name": "one", "address": "127.0.0.2", "nproc_per_node": 2},
+      {"name": "two", "address": "127.0.0.3"}]})");
+    const auto refused_alike = [&](const std::vector<std::string>& options,
+                                   const std::string& problem) {
+      INFO(problem);
+      auto check = options;
+      check.insert(check.begin(), {in_bin("ddprun"), "config", "check", config.file()});
+      auto dry = options;
+      dry.insert(dry.begin(), "--dry_run");
+      for (const auto& result :
+           {run_config(config, options), run_config(config, dry), run_program(check)}) {
+        CHECK(result.exit_code == 2);
+        CHECK_MESSAGE(contains(result.output, problem), result.output);
+      }
+    };
+    const std::vector<std::string> program = {"--no_python", "/bin/true"};
+    const auto with = [&](std::vector<std::string> options) {
+      options.insert(options.end(), program.begin(), program.end());
+      return options;
+    };
+    const auto secret = config / "key";
+    refused_alike(program, "ddprun: " + config.file() + ": none of its nodes is this machine");
+    refused_alike(with({"--node_name=one"}), "ddprun: --nnodes=2: several nodes need a secret");
+    refused_alike(with({"--node_name=one", "--secret_file=" + secret}),
+                  "ddprun: --secret_file=" + secret +
+                      ": No such file or directory; 'ddprun keygen " + secret + "' writes one");
+    write_file(secret, std::string(64, 's'));
+    std::filesystem::permissions(secret, std::filesystem::perms(0644));
+    refused_alike(with({"--node_name=one", "--secret_file=" + secret}),
+                  "ddprun: --secret_file=" + secret + ": is open to others than its owner");
+    refused_alike({"--node_name=one", "--security=open", "--no_python", "/no/program"},
+                  "ddprun: /no/program: no such file");
+    refused_alike(with({"--node_name=one", "--security=open", "--log_dir=" + config.file()}),
+                  "ddprun: --log_dir: folder " + config.file() + "/none_");
+    refused_alike(with({"--node_name=one", "--security=open", "--events=/no/folder/events"}),
+                  "ddprun: --events=/no/folder/events: cannot be written: No such file");
+    // A file need not say what to run, but that is no reason not to look at the rest.
+    const auto checked =
+        run_program({in_bin("ddprun"), "config", "check", config.file(), "--node_name=one"});
+    CHECK(checked.exit_code == 2);
+    CHECK(contains(checked.output, "no command: a program has to be given\n"));
+    CHECK(contains(checked.output, "ddprun: --nnodes=2: several nodes need a secret"));
+  }
+
+  TEST_CASE("a dry run tells of all nodes, with the ranks that each will have") {
+    const ConfigFolder config(R"({"version": 1, "security": {"mode": "open"},
+      "rendezvous": {"master_port": 4711},
+      "defaults": {"nproc_per_node": 2}, "job": {"command": ["/bin/true"]},
+      "nodes": [{"name": "one", "address": "127.0.0.2"},
+                {"name": "two", "address": "127.0.0.3", "nproc_per_node": 3},
+                {"name": "three"}]})");
+    const auto planned = run_config(config, {"--dry_run", "--node_name=two"});
+    CHECK(planned.exit_code == 0);
+    CHECK(contains(planned.output,
+                   "nodes: 3, meeting at 127.0.0.2:4711\n"
+                   "  0: one (127.0.0.2), 2 workers, ranks 0-1\n"
+                   "  1: two (127.0.0.3), 3 workers, ranks 2-4, this machine\n"
+                   "  2: three, 2 workers, ranks 5-6\n"));
+    CHECK(contains(planned.output, "node 1, rank 4\n"));
+    CHECK(contains(planned.output, "    WORLD_SIZE=7\n"));
+    CHECK(contains(planned.output, "    GROUP_RANK=1\n"));
+  }
+
   TEST_CASE("a wrong file is told with all its problems, and nothing starts") {
     const ConfigFolder config(
         "{\"version\": 1,\n\"jobs\": {},\n\"restart\": {\"max_restarts\": -1}}");

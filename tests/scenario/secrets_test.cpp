@@ -191,12 +191,13 @@ TEST_SUITE("secrets") {
       return run_program(command);
     };
     CHECK(check(R"({"mode": "open"})", {}).exit_code == 0);
-    const auto planned = check(R"({"secret_file": "secret"})", {});
+    const auto named = "{\"secret_file\": \"" + secret + "\"}";
+    const auto planned = check(named, {});
     CHECK(planned.exit_code == 0);
-    CHECK(contains(planned.output, "secret: secret\n"));
+    CHECK(contains(planned.output, "secret: " + secret + "\n"));
     CHECK(contains(planned.output, "MASTER_PORT=(chosen at the start)"));
-    CHECK(check(R"({"secret_file": "secret"})", {"--security=open"}).exit_code == 0);
-    CHECK(check(R"({"mode": "open"})", {"--secret_file=secret"}).exit_code == 0);
+    CHECK(check(named, {"--security=open"}).exit_code == 0);
+    CHECK(check(R"({"mode": "open"})", {"--secret_file=" + secret}).exit_code == 0);
     CHECK(check("{}", {}).exit_code == 2);
     const auto both = check(R"({"mode": "open", "secret_file": "x"})", {});
     CHECK(both.exit_code == 2);

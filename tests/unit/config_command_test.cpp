@@ -33,13 +33,13 @@ std::optional<ConfigAnswer> command(const Words& arguments, const Variables& var
 std::string answer(const Words& arguments, const Variables& variables = {}) {
   const auto given = command(arguments, variables);
   REQUIRE(given);
-  const auto* problem = std::get_if<UsageProblem>(&*given);
-  return problem == nullptr ? std::get<std::string>(*given) : describe(*problem);
+  return given->problems.empty() ? given->text : describe({given->problems});
 }
 
-std::string made_of(const std::variant<std::string, UsageProblem>& converted) {
+std::string made_of(const std::variant<ConvertedFile, UsageProblem>& converted) {
   const auto* problem = std::get_if<UsageProblem>(&converted);
-  return problem == nullptr ? std::get<std::string>(converted) : join(problem->problems, "\n");
+  return problem == nullptr ? std::get<ConvertedFile>(converted).text
+                            : join(problem->problems, "\n");
 }
 
 }  // namespace
@@ -55,7 +55,18 @@ TEST_SUITE("config command") {
     CHECK(contains(answer({"config"}), "config: needs one of check, convert and schema"));
     CHECK(contains(answer({"config", "chek", "f"}), "config chek: is none of check, convert"));
     CHECK(contains(answer({"config", "chek", "f"}), "did you mean check?"));
-    CHECK(contains(answer({"config", "--help"}), "Usage: ddprun config check FILE"));
+  }
+
+  TEST_CASE("each of its words explains all of them when asked for help") {
+    for (const Words& words :
+         {Words{"config", "--help"}, Words{"config", "-h"}, Words{"config", "check", "--help"},
+          Words{"config", "check", "c.json", "--help"}, Words{"config", "schema", "-h"},
+          Words{"config", "convert", "--help"}}) {
+      CHECK(answer(words).rfind("Usage: ddprun config check FILE", 0) == 0);
+    }
+    CHECK(contains(answer({"config", "schema", "x"}), "config schema: takes no arguments"));
+    // Behind the program it is the program's.
+    CHECK(contains(answer({"config", "check", "c.json", "x", "--help"}), "\"--help\"]"));
   }
 
   TEST_CASE("check shows each value that counts on a node with where it comes from") {
@@ -99,23 +110,60 @@ TEST_SUITE("config command") {
     const ConfigLoader loader = [](const ConfigRequest&) {
       return resolved(R"({"version": 1, "job": {"command": ["a", "b"]}})", 0, {});
     };
+    using Summary = std::variant<std::string, UsageProblem>;
     const auto checked = [&](const PlanSummary& summarize) {
-      const auto given = run_config_command({"config", "check", "c.json"}, lookup_in({}),
-                                            {.config = loader}, {}, summarize);
+      const auto given =
+          run_config_command({"config", "check", "c.json"}, lookup_in({{"PET_NNODES", "1:2"}}),
+                             {.config = loader}, {}, summarize);
       REQUIRE(given);
-      return std::get<std::string>(*given);
+      return *given;
     };
-    const auto run = checked([](const LaunchOptions& options) -> ConfigAnswer {
+    const auto run = checked([](const LaunchOptions& options) -> Summary {
       return "1 worker runs: " + options.program + " " + options.program_arguments.at(0) + "\n";
     });
-    CHECK(run.ends_with("1 worker runs: a b\n"));
-    const auto refused = checked(
-        [](const LaunchOptions&) -> ConfigAnswer { return UsageProblem{{"a: no such program"}}; });
-    CHECK(refused.ends_with("would be refused here: a: no such program\n"));
+    CHECK(run.text.ends_with("1 worker runs: a b\n"));
+    CHECK(run.problems.empty());
+    const auto refused = checked([](const LaunchOptions&) -> Summary {
+      return UsageProblem{{"a: no such program", "--nnodes=1:2: not so"}};
+    });
+    CHECK(contains(refused.text, "command: [\"a\", \"b\"]"));
+    CHECK(refused.problems == Words{"a: no such program", "PET_NNODES=1:2: --nnodes=1:2: not so"});
+  }
+
+  TEST_CASE("a file without a program is checked against the machine, too") {
+    const ConfigLoader loader = [](const ConfigRequest&) {
+      return resolved(R"({"version": 1})", 0, {});
+    };
+    const PlanSummary summarize =
+        [](const LaunchOptions& options) -> std::variant<std::string, UsageProblem> {
+      CHECK(options.program.empty());
+      CHECK_FALSE(options.needs_program);
+      return std::string("2 workers\n");
+    };
+    const auto given = run_config_command({"config", "check", "c.json"}, lookup_in({}),
+                                          {.config = loader}, {}, summarize);
+    REQUIRE(given);
+    CHECK(given->text.ends_with("no command: a program has to be given\n2 workers\n"));
   }
 }
 
 TEST_SUITE("converting to a configuration file") {
+  TEST_CASE("several nodes get a secret, and the operator hears how to make it") {
+    const auto converted = convert_hostfile("hosts", "a\nb\n");
+    const auto& notes = std::get<ConvertedFile>(converted).notes;
+    REQUIRE(notes.size() == 1);
+    CHECK(contains(notes[0], "'ddprun keygen run.key' and copy it to all nodes"));
+    CHECK(
+        contains(made_of(convert_arguments({"--nnodes=2", "x"})), "\"secret_file\": \"run.key\""));
+    CHECK_FALSE(contains(made_of(convert_arguments({"x"})), "security"));
+    for (const auto* security : {"--security=open", "--secret_file=my.key"}) {
+      const auto own = convert_arguments({"--nnodes=2", security, "x"});
+      CHECK_FALSE(contains(made_of(own), "run.key"));
+      CHECK(std::get<ConvertedFile>(own).notes.empty());
+    }
+    CHECK(std::get<ConvertedFile>(convert_hostfile("hosts", "a\n")).notes.empty());
+  }
+
   TEST_CASE("a hostfile becomes nodes with their numbers of workers") {
     const auto made = made_of(convert_hostfile("hosts",
                                                "# cluster\n\nme@gpu1 slots=4 max_slots=8\n"
@@ -125,7 +173,8 @@ TEST_SUITE("converting to a configuration file") {
           "    {\"name\": \"gpu1\", \"nproc_per_node\": 4},\n"
           "    {\"name\": \"gpu2\", \"nproc_per_node\": 2},\n"
           "    {\"name\": \"gpu3\", \"nproc_per_node\": 3},\n"
-          "    {\"name\": \"gpu4\", \"nproc_per_node\": 1}\n  ]\n}\n");
+          "    {\"name\": \"gpu4\", \"nproc_per_node\": 1}\n  ],\n"
+          "  \"security\": {\"secret_file\": \"run.key\"}\n}\n");
     CHECK(config_of(made).nodes.size() == 4);
   }
 
@@ -142,6 +191,7 @@ TEST_SUITE("converting to a configuration file") {
   TEST_CASE("a command line becomes a file that means the same") {
     const Words arguments = {"--nproc_per_node=gpu",
                              "--nnodes=1:4",
+                             "--security=open",
                              "--max-restarts",
                              "3",
                              "--rdzv_endpoint=a:1",

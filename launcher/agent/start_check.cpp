@@ -1,0 +1,74 @@
+#include "launcher/agent/start_check.hpp"
+
+#include "launcher/plan/log_layout.hpp"
+#include "rendezvous/security/secret.hpp"
+#include <ddprun/error.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
+
+namespace ddprun {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string problem_of_secret(const std::string& path) {
+  const auto origin = "--secret_file=" + path;
+  try {
+    security::read_secret(path, origin);
+  } catch (const Error& error) {
+    std::error_code ignored;
+    const bool is_there = fs::exists(fs::symlink_status(path, ignored));
+    return error.what() +
+           std::string(
+               is_there ? "" : "; 'ddprun keygen " + path + "' writes one, which all nodes need");
+  }
+  return {};
+}
+
+/// Why nothing can be made in this folder or, as long as there is none, in the nearest above it.
+std::string problem_of_folder(fs::path folder) {
+  std::error_code ignored;
+  while (!fs::exists(folder, ignored) && folder.has_relative_path()) folder = folder.parent_path();
+  if (!fs::is_directory(folder, ignored)) return std::strerror(ENOTDIR);
+  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
+}
+
+std::string problem_of_events(const fs::path& file) {
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored)) return std::strerror(EISDIR);
+  if (::access(file.c_str(), W_OK) == 0) return {};
+  if (errno != ENOENT) return std::strerror(errno);
+  const auto folder = file.parent_path().empty() ? fs::path(".") : file.parent_path();
+  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
+}
+
+}  // namespace
+
+std::vector<std::string> obstacles_to(const LaunchPlan& plan) {
+  std::vector<std::string> problems;
+  if (plan.nodes && !plan.nodes->secret_file.empty()) {
+    auto problem = problem_of_secret(plan.nodes->secret_file);
+    if (!problem.empty()) problems.push_back(std::move(problem));
+  }
+  if (plan.log_dir) {
+    const auto folder = run_folder(*plan.log_dir, plan);
+    const auto problem = problem_of_folder(folder);
+    if (!problem.empty()) {
+      problems.push_back("--log_dir: folder " + folder.string() + " cannot be made: " + problem);
+    }
+  }
+  if (plan.events_file) {
+    const auto problem = problem_of_events(*plan.events_file);
+    if (!problem.empty()) {
+      problems.push_back("--events=" + plan.events_file->string() +
+                         ": cannot be written: " + problem);
+    }
+  }
+  return problems;
+}
+
+}  // namespace ddprun
