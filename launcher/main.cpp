@@ -15,6 +15,7 @@
 #include "launcher/report/error_file_sink.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/json_lines_sink.hpp"
+#include "launcher/report/own_words.hpp"
 #include "launcher/ssh/agent_start.hpp"
 #include "launcher/ssh/command.hpp"
 #include "launcher/ssh/relay.hpp"
@@ -41,8 +42,6 @@
 namespace ddprun {
 
 namespace {
-
-constexpr int kColumnsWithoutTerminal = 100;
 
 /// How long the console may take for the last of the workers' output.
 constexpr auto kDrainTimeout = std::chrono::seconds(5);
@@ -104,7 +103,14 @@ int print(const std::string& text) {
   return kExitSuccess;
 }
 
-int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_level) {
+/// Where what ddprun says itself is read: here, or by the ddprun that has started this one.
+struct Reader {
+  std::string mark{};
+  int columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal);
+};
+
+int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_level,
+        const Reader& reader) {
   const auto level = parse_log_level(level_name);
   raise_limit_of_open_files();
   boost::asio::io_context context(1);
@@ -117,9 +123,10 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   ConsoleSink console(
       ConsoleSettings{.level = level.value_or(default_level),
                       .node = plan.nodes ? plan.nodes->name : "0",
-                      .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal),
+                      .columns = reader.columns,
                       .is_terminal = ::isatty(STDERR_FILENO) != 0,
-                      .is_colored = is_colored_terminal(STDERR_FILENO)},
+                      .is_colored = is_colored_terminal(STDERR_FILENO),
+                      .mark = reader.mark},
       [&router](std::string_view lines) { router.write(lines); });
   sinks.add(console);
   std::optional<JsonLinesSink> events_file;
@@ -154,8 +161,16 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   return exit_code;
 }
 
-int refuse(const UsageProblem& problem, const Invocation& invocation) {
-  std::fputs(describe(problem, invocation.name).c_str(), stderr);
+int refuse(const UsageProblem& problem, const Invocation& invocation, const Reader& reader = {}) {
+  const auto text = describe(problem, invocation.name);
+  if (reader.mark.empty()) {
+    std::fputs(text.c_str(), stderr);
+  } else {
+    for (const auto& line : split(text.substr(0, text.size() - 1), '\n')) {
+      const auto words = OwnWords{.kind = OwnWords::Kind::refusal, .text = line};
+      std::fputs(marked(reader.mark, words).c_str(), stderr);
+    }
+  }
   return kExitUsage;
 }
 
@@ -183,7 +198,7 @@ std::variant<std::string, UsageProblem> summarize_run(const LaunchOptions& optio
 }
 
 int launch(const Invocation& invocation, const std::vector<std::string>& arguments,
-           const ConfigLoader& load_config) {
+           const ConfigLoader& load_config, const Reader& reader = {}) {
   if (const auto answer = run_keygen_command(arguments, invocation)) {
     return give(*answer, invocation);
   }
@@ -210,15 +225,16 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
   }
   if (problem != nullptr) {
     const auto words = read_arguments(arguments);
-    return refuse({with_variables(problem->problems, words, process_environment)}, invocation);
+    return refuse({with_variables(problem->problems, words, process_environment)}, invocation,
+                  reader);
   }
   const auto& options = std::get<LaunchOptions>(command_line);
   if (options.dry_run) print(describe_plan(std::get<LaunchPlan>(plan)));
   const auto obstacles = obstacles_to(std::get<LaunchPlan>(plan));
-  if (!obstacles.empty()) return refuse({obstacles}, invocation);
+  if (!obstacles.empty()) return refuse({obstacles}, invocation, reader);
   if (options.dry_run) return kExitSuccess;
   return run(std::get<LaunchPlan>(plan), process_environment("LOGLEVEL").value_or(""),
-             options.is_quiet ? LogLevel::warn : LogLevel::info);
+             options.is_quiet ? LogLevel::warn : LogLevel::info, reader);
 }
 
 /// `ddprun --ssh`: starts others like this one, and is none itself.
@@ -229,7 +245,20 @@ int start_over_ssh(const ssh::SshRequest& request) {
 /// The agent of a node that was started over ssh.
 int launch_on_node() {
   const auto start = ssh::read_agent_start();
-  return launch({}, start.arguments, config_loader(process_environment, start.config_text));
+  const auto load = config_loader(process_environment, start.config_text);
+  // Which node it is it has been told, and everybody sees it before each line.
+  const ConfigLoader load_quietly = [&load](const ConfigRequest& request) {
+    auto values = load(request);
+    if (auto* loaded = std::get_if<ConfigValues>(&values)) loaded->settings.notes.clear();
+    return values;
+  };
+  const Reader reader{.mark = start.mark, .columns = start.columns};
+  try {
+    return launch({}, start.arguments, load_quietly, reader);
+  } catch (const Error& error) {
+    if (error.code() != Errc::usage) throw;
+    return refuse({{error.what()}}, {}, reader);
+  }
 }
 
 int run_command(const Invocation& invocation, const std::vector<std::string>& arguments) {

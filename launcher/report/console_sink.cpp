@@ -2,6 +2,7 @@
 
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/final_report.hpp"
+#include "launcher/report/own_words.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <spdlog/pattern_formatter.h>
@@ -84,7 +85,8 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
   }
   const auto* finished = std::get_if<RunFinished>(&event);
   if (finished != nullptr && finished->result == RunResult::failed) {
-    write_(report(*finished));
+    const auto text = report(*finished);
+    write_(settings_.mark.empty() ? text : marked_report(settings_.mark, text));
   } else {
     write_line(event, when);
   }
@@ -109,12 +111,15 @@ void ConsoleSink::write_stacks(const StacksTaken& stacks) {
 void ConsoleSink::write_line(const Event& event, std::chrono::system_clock::time_point when) {
   const auto line = line_for(event);
   if (line.level < settings_.level) return;
-  std::string message = "node " + settings_.node;
-  if (line.attempt >= 0) message += ", attempt " + std::to_string(line.attempt);
+  const auto attempt = line.attempt >= 0 ? ", attempt " + std::to_string(line.attempt) : "";
   // One event is one line, whatever a reason or an error message may hold.
   auto text = printable(line.message);
   std::replace(text.begin(), text.end(), '\n', ' ');
-  write_(formatter_->format(line.level, settings_.is_colored, message + ": " + text, when));
+  const auto message = "node " + settings_.node + attempt + ": " + text;
+  auto formatted = formatter_->format(line.level, settings_.is_colored, message, when);
+  if (settings_.mark.empty()) return write_(formatted);
+  formatted.pop_back();  // the newline
+  write_(marked(settings_.mark, {.text = formatted, .key = attempt + ": " + text}));
 }
 
 std::string ConsoleSink::report(const RunFinished& finished) const {

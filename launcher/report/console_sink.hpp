@@ -22,6 +22,7 @@ struct ConsoleSettings {
   int columns = 80;                 ///< width of the final report
   bool is_terminal = true;          ///< false: lines that the report quotes stay whole
   bool is_colored = false;          ///< levels in color
+  std::string mark{};               ///< before each line, for another ddprun; see own_words.hpp
 };
 
 /// Takes whole lines, each ending with a newline. Must not throw.
@@ -56,6 +57,9 @@ class ConsoleSink : public EventSink {
 /// The level that LOGLEVEL names in any case ("DEBUG", "warning", ...); nothing if it names none.
 /// Python's CRITICAL is error here.
 std::optional<LogLevel> parse_log_level(std::string_view name);
+
+/// For lines that nobody reads on a terminal.
+inline constexpr int kColumnsWithoutTerminal = 100;
 
 /// Columns of the terminal behind `fd`; `if_none` if it is not a terminal.
 int terminal_columns(int fd, int if_none);

@@ -39,7 +39,9 @@ AgentStart read_agent_start() {
   if (null.get() >= 0) ::dup2(null.get(), STDIN_FILENO);
   AgentStart start{.arguments = {"--config=" + task.config_name},
                    .config_text = std::move(task.config_text),
-                   .secret = UniqueFd()};
+                   .secret = UniqueFd(),
+                   .mark = std::move(task.mark),
+                   .columns = task.columns};
   if (!task.secret.empty()) {
     start.secret = memory_file("ddprun-secret", task.secret);
     if (start.secret.get() < 0) throw_system_error("agent-on-node: the secret", errno);

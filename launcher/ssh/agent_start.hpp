@@ -13,6 +13,8 @@ struct AgentStart {
   std::vector<std::string> arguments;
   std::string config_text;  ///< of the file that the arguments name, which may not be there
   UniqueFd secret;          ///< a file that the arguments name; as long as the agent lives
+  std::string mark;         ///< before the lines that it says itself
+  int columns = 0;          ///< of the terminal where they are read
 };
 
 /// Reads standard input, which is empty afterwards. Throws Error{Errc::usage} if that is no task.

@@ -19,10 +19,13 @@ LinePrefixer::TimePoint now() {
 
 }  // namespace
 
-NodeConsole::NodeConsole(const asio::any_io_executor& executor, std::vector<std::string> names)
-    : names_(std::move(names)),
-      out_(std::make_shared<ConsoleWriter>(executor, STDOUT_FILENO, false, Log())),
-      error_(std::make_shared<ConsoleWriter>(executor, STDERR_FILENO, false, Log())) {}
+NodeConsole::NodeConsole(const asio::any_io_executor& executor, std::vector<std::string> names,
+                         std::string mark)
+    : names_(std::move(names)), mark_(std::move(mark)) {
+  const Log log = [this](LogLevel, std::string_view line) { take_loss(std::string(line)); };
+  out_ = std::make_shared<ConsoleWriter>(executor, STDOUT_FILENO, false, log);
+  error_ = std::make_shared<ConsoleWriter>(executor, STDERR_FILENO, false, log);
+}
 
 NodeConsole::~NodeConsole() {
   out_->close();
@@ -35,12 +38,62 @@ LinePrefixer& NodeConsole::prefixer(std::uint32_t node, bool is_error) {
       .first->second;
 }
 
+OwnWordsReader& NodeConsole::reader(std::uint32_t node) {
+  return readers_.try_emplace(node, mark_).first->second;
+}
+
 void NodeConsole::take(std::uint32_t node, bool is_error, std::string_view bytes) {
+  if (!is_error) return show(node, false, bytes);
+  for (const auto& piece : reader(node).take(bytes)) {
+    if (piece.is_own) {
+      hear(node, piece.words);
+    } else {
+      show(node, true, piece.bytes);
+    }
+  }
+}
+
+void NodeConsole::hear(std::uint32_t node, const OwnWords& words) {
+  switch (words.kind) {
+    case OwnWords::Kind::refusal:
+      refusing_.insert(node);
+      [[fallthrough]];
+    case OwnWords::Kind::line:
+      if (!common_.is_news(node, words.key.empty() ? words.text : words.key)) return;
+      return show(node, true, words.text + "\n");
+    case OwnWords::Kind::report:
+      unfinished_reports_[node] += words.text + "\n";
+      return;
+    case OwnWords::Kind::report_end:
+      auto report = std::exchange(unfinished_reports_[node], {});
+      if (common_.is_news(node, report)) reports_.emplace_back(node, std::move(report));
+      return;
+  }
+}
+
+/// Those that differ are told apart by the names of their nodes.
+void NodeConsole::show_reports() {
+  const auto reports = std::exchange(reports_, {});
+  for (const auto& [node, report] : reports) {
+    if (reports.size() == 1) {
+      error_->write(own_, own_.take(report, now()));
+    } else {
+      show(node, true, report);
+    }
+  }
+}
+
+void NodeConsole::take_loss(const std::string& reason) {
+  if (!std::exchange(has_lost_output_, true)) say(reason);
+}
+
+void NodeConsole::show(std::uint32_t node, bool is_error, std::string_view bytes) {
   auto& lines = prefixer(node, is_error);
   (is_error ? error_ : out_)->write(lines, lines.take(bytes, now()));
 }
 
 void NodeConsole::finish(std::uint32_t node) {
+  show(node, true, reader(node).finish());
   for (const bool is_error : {false, true}) {
     auto& lines = prefixer(node, is_error);
     (is_error ? error_ : out_)->write(lines, lines.finish());

@@ -1,9 +1,11 @@
 // The output of all nodes on the console: whole lines, each with its node's name, in the order in
-// which the node has written them. Includes Asio, so it is for .cpp files. One thread.
+// which the node has written them. What their agents say alike is shown once. Includes Asio, so it is for .cpp files. One thread.
 #pragma once
 
 #include "launcher/output/console_writer.hpp"
 #include "launcher/output/line_prefixer.hpp"
+#include "launcher/report/own_words.hpp"
+#include "launcher/ssh/common_words.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,8 +23,9 @@ namespace ddprun::ssh {
 
 class NodeConsole {
  public:
-  /// `names` of the nodes; empty ones get no prefix.
-  NodeConsole(const boost::asio::any_io_executor& executor, std::vector<std::string> names);
+  /// `names` of the nodes; empty ones get no prefix. Their agents' own lines begin with `mark`.
+  NodeConsole(const boost::asio::any_io_executor& executor, std::vector<std::string> names,
+              std::string mark);
   ~NodeConsole();
 
   /// A piece of a node's standard output or standard error.
@@ -30,8 +34,17 @@ class NodeConsole {
   /// Nothing more comes from this node: what there is of a last line is shown.
   void finish(std::uint32_t node);
 
+  /// Whether its agent has said that it starts nothing.
+  bool has_refused(std::uint32_t node) const { return refusing_.contains(node); }
+
   /// A line of ddprun's own, on standard error.
   void say(const std::string& line);
+
+  /// The final reports of the nodes, which are one as a rule.
+  void show_reports();
+
+  /// The reader of one of the two streams has gone, or its disk is full.
+  bool has_lost_output() const { return has_lost_output_; }
 
   /// Returns when more may be taken.
   boost::asio::awaitable<void> room();
@@ -41,11 +54,22 @@ class NodeConsole {
 
  private:
   LinePrefixer& prefixer(std::uint32_t node, bool is_error);
+  OwnWordsReader& reader(std::uint32_t node);
+  void show(std::uint32_t node, bool is_error, std::string_view bytes);
+  void hear(std::uint32_t node, const OwnWords& words);
+  void take_loss(const std::string& reason);
 
   const std::vector<std::string> names_;
   std::shared_ptr<ConsoleWriter> out_;
   std::shared_ptr<ConsoleWriter> error_;
+  const std::string mark_;
   std::map<std::pair<std::uint32_t, bool>, LinePrefixer> prefixers_;
+  std::map<std::uint32_t, OwnWordsReader> readers_;  ///< of standard error
+  std::set<std::uint32_t> refusing_;
+  std::map<std::uint32_t, std::string> unfinished_reports_;
+  std::vector<std::pair<std::uint32_t, std::string>> reports_;  ///< that differ, and whose
+  CommonWords common_;
+  bool has_lost_output_ = false;
   LinePrefixer own_{""};
 };
 

@@ -4,9 +4,11 @@
 #include "launcher/plan/host_facts.hpp"
 #include "launcher/plan/resolve_program.hpp"
 #include "launcher/process/worker_environment.hpp"
+#include "launcher/report/console_sink.hpp"
 #include "rendezvous/security/crypto.hpp"
 
 #include <filesystem>
+#include <unistd.h>
 
 namespace ddprun::ssh {
 
@@ -22,12 +24,16 @@ std::vector<std::string> names_of_variables() {
   return names;
 }
 
-/// As many digits as a file of 'ddprun keygen' has.
-std::string new_secret() {
-  constexpr std::size_t kBytes = 32;
+/// As many as a file of 'ddprun keygen' has.
+constexpr std::size_t kSecretBytes = 32;
+
+/// Nobody hits upon it by chance.
+constexpr std::size_t kMarkBytes = 8;
+
+std::string random_digits(std::size_t bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
-  for (const char byte : security::random_bytes(kBytes)) {
+  for (const char byte : security::random_bytes(bytes)) {
     const auto value = static_cast<unsigned char>(byte);
     text += {kDigits[value / 16], kDigits[value % 16]};
   }
@@ -43,7 +49,9 @@ StarterFacts gather_facts(const EnvironmentLookup& environment) {
           .own_node = std::nullopt,
           .variables = names_of_variables(),
           .environment = environment,
-          .new_secret = new_secret()};
+          .new_secret = random_digits(kSecretBytes),
+          .mark = "\x1e" + random_digits(kMarkBytes),
+          .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal)};
 }
 
 Result read(const ArgumentWords& words, const EnvironmentLookup& environment) {

@@ -2,6 +2,8 @@
 
 #include "launcher/cli/option_values.hpp"
 #include "launcher/config/interpolation.hpp"
+#include "launcher/config/named_nodes.hpp"
+#include "launcher/plan/describe_nodes.hpp"
 #include "launcher/ssh/command.hpp"
 #include "launcher/ssh/tree.hpp"
 #include "rendezvous/base/text.hpp"
@@ -29,7 +31,13 @@ class SshPlanner {
     check();
     choose_settings();
     choose_nodes();
-    plan_.task.agent = {.config_name = file_.name, .config_text = text, .arguments = arguments()};
+    plan_.task.agent = {.config_name = file_.name,
+                        .config_text = text,
+                        .arguments = arguments(),
+                        .secret = {},
+                        .mark = facts_.mark,
+                        .columns = facts_.columns};
+    plan_.nodes = named_nodes(file_, given(), facts_.environment);
     if (!is_security_given()) plan_.task.agent.secret = facts_.new_secret;
     plan_.task.folder = facts_.folder;
     plan_.task.variables = variables();
@@ -146,6 +154,17 @@ class SshPlanner {
     return member->value.text;
   }
 
+  /// By arguments and variables.
+  GivenValues given() const {
+    auto given = words_.given;
+    for (const auto& option : option_table()) {
+      if (const auto value = value_from_variables(option, facts_.environment)) {
+        given.emplace(&option, *value);
+      }
+    }
+    return given;
+  }
+
   bool is_security_given() const {
     return is_argument("secret_file") || is_argument("security") ||
            file_.root.find("security") != nullptr;
@@ -216,7 +235,8 @@ std::variant<SshPlan, UsageProblem> plan_ssh(const ConfigFile& file, const std::
 }
 
 std::string describe(const SshPlan& plan) {
-  std::string text;
+  std::string text = "nodes:\n";
+  for (const auto& line : describe_named_nodes(plan.nodes)) text += "  " + line + "\n";
   if (plan.own) text += plan.own->name + ": on this machine\n";
   std::vector<std::size_t> all(plan.task.targets.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;

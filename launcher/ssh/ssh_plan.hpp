@@ -23,11 +23,14 @@ struct StarterFacts {
   std::vector<std::string> variables;   ///< names of all that are set
   EnvironmentLookup environment;
   std::string new_secret;  ///< a random one
+  std::string mark;        ///< a random one, for what the agents say
+  int columns = 0;         ///< of the terminal
 };
 
 struct SshPlan {
   std::string ssh;
   std::vector<std::string> names;  ///< of all nodes of the file, by index
+  std::vector<NamedNode> nodes{};  ///< the same with what else the file says of them
   RelayTask task;                  ///< its targets are all nodes to be started, own one left out
   std::optional<Target> own;       ///< this machine's node, which needs no ssh
   std::size_t nodes_min = 1;

@@ -55,7 +55,7 @@ class Starter : public ReportSink {
   Starter(asio::io_context& context, const SshPlan& plan)
       : plan_(plan),
         executor_(context.get_executor()),
-        console_(executor_, prefixes(plan)),
+        console_(executor_, prefixes(plan), plan.task.agent.mark),
         signals_(executor_),
         later_(executor_),
         team_(executor_, *this) {
@@ -78,6 +78,7 @@ class Starter : public ReportSink {
       boost::system::error_code ignored;
       signals_.cancel(ignored);
       later_.cancel();
+      console_.show_reports();
       asio::co_spawn(executor_, console_.drain(Deadline::after(kDrainTimeout)), asio::detached);
     });
   }
@@ -95,9 +96,10 @@ class Starter : public ReportSink {
         return set(report.node, {.state = NodeFate::State::not_started});
       case Kind::ended:
         console_.finish(report.node);
-        return set(
-            report.node,
-            {.state = NodeFate::State::ended, .exit_code = report.exit_code, .order = ++ended_});
+        return set(report.node, {.state = NodeFate::State::ended,
+                                 .exit_code = report.exit_code,
+                                 .order = ++ended_,
+                                 .has_refused = console_.has_refused(report.node)});
       case Kind::lost:
         console_.finish(report.node);
         console_.say(plan_.names[report.node] + ": lost: " + report.text);
@@ -110,7 +112,8 @@ class Starter : public ReportSink {
   /// When all is over.
   int exit_code() const {
     if (failure_) std::rethrow_exception(failure_);
-    return exit_code_;
+    // Who asked for the output has not got it.
+    return exit_code_ == kExitSuccess && console_.has_lost_output() ? kExitFailure : exit_code_;
   }
 
  private:

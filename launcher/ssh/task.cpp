@@ -15,6 +15,8 @@ void visit_agent_task(Visitor& visit, Task& task) {
   visit(task.config_text);
   visit(task.arguments);
   visit(task.secret);
+  visit(task.mark);
+  visit(task.columns);
 }
 
 template <typename Visitor, typename Settings>

@@ -18,7 +18,7 @@ namespace ddprun::ssh {
 /// Begins what both sides say. The number is the version of what follows; a new field makes a new
 /// one.
 inline constexpr std::string_view kGreetingStart = "DDPRUN-SSH/";
-inline constexpr std::string_view kGreeting = "DDPRUN-SSH/1\n";
+inline constexpr std::string_view kGreeting = "DDPRUN-SSH/2\n";
 
 /// A configuration file of the largest size, arguments as many as Linux takes, and room to spare.
 inline constexpr std::size_t kTaskBytesMax = 16U << 20;
@@ -29,6 +29,8 @@ struct AgentTask {
   std::string config_text;
   std::vector<std::string> arguments;  ///< of ddprun, the program's behind them
   std::string secret;                  ///< what the nodes know of each other; empty: nothing
+  std::string mark;  ///< before the lines that it says itself; see report/own_words.hpp
+  int columns = 0;   ///< of the terminal where they are read
 
   bool operator==(const AgentTask&) const = default;
 };

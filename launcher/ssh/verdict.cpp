@@ -18,7 +18,7 @@ bool is_alive(const NodeFate& node) {
 /// It will never meet the others: ddprun was not started there, or would not run what it was told.
 bool never_came(const NodeFate& node) {
   return node.state == State::not_started ||
-         (node.state == State::ended && node.exit_code == kExitUsage);
+         (node.state == State::ended && node.has_refused);
 }
 
 int code_of(const NodeFate& node) {
@@ -28,7 +28,7 @@ int code_of(const NodeFate& node) {
 /// All nodes that stay to the end have the same. The host is the last to leave.
 int exit_code_of(const RunFacts& facts) {
   const auto has_verdict = [](const NodeFate& node) {
-    return node.state == State::ended && node.exit_code >= 0 && node.exit_code != kExitUsage;
+    return node.state == State::ended && node.exit_code >= 0 && !node.has_refused;
   };
   if (facts.host && has_verdict(facts.nodes[*facts.host])) {
     return facts.nodes[*facts.host].exit_code;
@@ -46,7 +46,7 @@ int exit_code_of(const RunFacts& facts) {
 /// Why the run has not come about.
 int code_of_absence(const RunFacts& facts) {
   const bool is_usage = std::any_of(facts.nodes.begin(), facts.nodes.end(), [](const auto& node) {
-    return node.state == State::ended && node.exit_code == kExitUsage;
+    return node.state == State::ended && node.has_refused && node.exit_code == kExitUsage;
   });
   return is_usage ? kExitUsage : kExitFailure;
 }
