@@ -35,6 +35,12 @@ RunResult result_of(membership::Verdict::Result result) {
   return RunResult::no_rendezvous;
 }
 
+/// The others' word for an interrupted run names a node.
+bool is_own_leave(const membership::Verdict& verdict) {
+  return verdict.result == membership::Verdict::Result::interrupted &&
+         verdict.reason.starts_with("this node ");
+}
+
 WorkerExited exit_of(const membership::Failure& failure) {
   if (const auto exit = from_record(failure.record)) return *exit;
   WorkerExited exit;
@@ -74,10 +80,7 @@ membership::Join make_join(const LaunchPlan& plan, bool is_host) {
 
 std::string store_text(const LaunchPlan& plan, std::uint16_t port) {
   const auto endpoint = to_string(StoreEndpoint{plan.store_host, port});
-  if (!plan.nodes) return endpoint;
-  if (!plan.nodes->etcd) {
-    return plan.nodes->secret_file.empty() ? endpoint : "the rendezvous at " + endpoint;
-  }
+  if (!plan.nodes || !plan.nodes->etcd) return endpoint;
   std::vector<std::string> endpoints;
   for (const auto& each : plan.nodes->etcd->endpoints) {
     endpoints.push_back(to_string(each));
@@ -133,7 +136,9 @@ RunFinished make_finished(const membership::Verdict& verdict, const LaunchPlan& 
   RunFinished finished{.result = result_of(verdict.result),
                        .attempts = verdict.rounds,
                        .reason = verdict.reason,
-                       .failures = {}};
+                       .failures = {},
+                       .is_of_many = true,
+                       .has_left = is_own_leave(verdict)};
   for (const auto& failure : verdict.failures) finished.failures.push_back(exit_of(failure));
   finished.held_up = find_held_up(all_flights(verdict));
   finished.exit_code =

@@ -13,7 +13,7 @@ namespace ddprun {
 /// What this node says of itself.
 membership::Join make_join(const LaunchPlan& plan, bool is_host);
 
-/// Where the workers' store is, as far as it is known before nodes have met.
+/// Where the workers' store is or, of several nodes, where these meet.
 std::string store_text(const LaunchPlan& plan, std::uint16_t port);
 
 /// Adds where this node's configuration differs from the one of the node that refuses it.

@@ -58,6 +58,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (!has_host) co_return make_finished(interrupted(), plan_);
     on_start(plan_.store_port);
     if (!host_->note().empty()) tell(Note{host_->note()});
+    if (nodes_.is_rank_assumed && !host_->is_here()) warn_of_rank();
     if (host_->is_here()) {
       asio::co_spawn(surroundings_.executor, watch_host(shared_from_this()), fail_with_failure());
     }
@@ -133,6 +134,22 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       if (stop_signal_ == 0) throw;
     }
     co_return host_ != nullptr;
+  }
+
+  void warn_of_rank() {
+    tell(
+        Warning{"--node_rank is missing: this node takes itself for node 0, although the "
+                "rendezvous at " +
+                store_text(plan_, plan_.store_port) +
+                " is elsewhere; each other node needs its own, --node_rank=1 and so on"});
+  }
+
+  /// What is left of a run of this name is told as if it was this one.
+  void tell_of_earlier(const Verdict& verdict) {
+    if (has_had_round_ || verdict.result == Verdict::Result::succeeded) return;
+    tell(Warning{"a run \"" + plan_.run_id +
+                 "\" has ended already, without this node, and how it ended is told here; another "
+                 "one needs another --rdzv_id, or some patience"});
   }
 
   Verdict interrupted() const {
@@ -261,6 +278,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     const Found found = co_await std::move(finding);
     if (self->is_closed_ || self->part_->has_ended()) co_return;
     if (!found.note.empty()) self->tell(Note{found.note});
+    if (found.verdict) self->tell_of_earlier(*found.verdict);
     if (found.verdict) co_return self->apply(TurnedAway{*found.verdict});
     if (!found.endpoint) co_return self->apply(ConnectionLost{found.problem});
     self->endpoint_ = *found.endpoint;
@@ -299,6 +317,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
                        .restart_count = round.restarts_used,
                        .placement = make_placement(round, store_host),
                        .store_port = round.store_port};
+    self->has_had_round_ = true;
     self->tell_of_round(facts);
     Attempt attempt(self->surroundings_, facts,
                     [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
@@ -335,6 +354,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   std::optional<NodePart> part_;
   std::shared_ptr<AgentConnection> connection_;  ///< the one under way
   Attempt* attempt_ = nullptr;
+  bool has_had_round_ = false;
   int stop_signal_ = 0;
   bool is_closed_ = false;
   std::optional<Verdict> verdict_;

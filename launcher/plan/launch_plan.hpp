@@ -62,6 +62,7 @@ struct NodesPlan {
   std::vector<NamedNode> named{};         ///< all that a configuration file names
   std::optional<std::size_t> own_node{};  ///< which of these this one is
   int node_rank = -1;                     ///< wanted; -1: any
+  bool is_rank_assumed = false;           ///< nobody has said that it is 0
   std::string secret_file{};  ///< holds what all nodes must know to take part; empty: anybody may
 
   bool operator==(const NodesPlan&) const = default;

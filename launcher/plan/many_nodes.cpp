@@ -74,8 +74,13 @@ class NodesPlanner {
       problem("--nnodes=" + range_text(range) +
               ": --rdzv_backend=static has a fixed number of nodes; c10d takes a range");
     }
-    if (plan_.node_rank < 0) plan_.node_rank = 0;
-    if (!plan_.is_host) plan_.is_host = plan_.node_rank == 0;
+    plan_.is_rank_assumed = plan_.node_rank < 0;
+    if (plan_.is_rank_assumed) {
+      // As in torchrun; but whether it is the first, the endpoint's address shows.
+      plan_.node_rank = 0;
+    } else if (!plan_.is_host) {
+      plan_.is_host = plan_.node_rank == 0;
+    }
     plan_.endpoint_host =
         options_.master_addr.empty() ? options_.rdzv_endpoint.host : options_.master_addr;
     const auto endpoint_port = options_.rdzv_endpoint.port;

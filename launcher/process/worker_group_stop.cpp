@@ -111,7 +111,7 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
   signal_all(SIGKILL);
   tell(WorkersKilled{
       .attempt = attempt_,
-      .reason = grace <= 0ms ? "no time to stop was left to them" : still_running_after(grace),
+      .reason = grace <= 0ms ? "at once, without time to stop" : still_running_after(grace),
       .ranks = ranks});
   kill_timer_.start(Worker::Clock::now() + killed_limits_.warning_after, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->warn_of_killed();

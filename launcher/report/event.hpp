@@ -15,13 +15,14 @@
 
 namespace ddprun {
 
-/// The run begins; the store is ready.
+/// The run begins; of one node: the store is ready.
 struct RunStarted {
   std::string run_id;
   std::string program;
   int local_world_size = 0;
   std::string store;                   ///< host:port
   std::filesystem::path log_folder{};  ///< of the run; empty: nothing is kept
+  bool has_to_meet = false;  ///< the workers start when this node has met others, at `store`
 
   bool operator==(const RunStarted&) const = default;
 };
@@ -192,6 +193,8 @@ struct RunFinished {
   std::string reason;
   std::vector<WorkerExited> failures;  ///< of the last attempt, root cause first, then by time
   std::vector<HeldUp> held_up{};       ///< collectives of the last attempt, when it failed
+  bool is_of_many = false;             ///< of several nodes
+  bool has_left = false;               ///< this node alone: the others may go on
 
   bool operator==(const RunFinished&) const = default;
 };

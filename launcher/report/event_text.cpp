@@ -25,8 +25,10 @@ std::string rank_and_pid(int rank, pid_t pid) {
 }
 
 EventLine line(const RunStarted& event) {
-  std::string text = "starting " + counted(event.local_world_size, "worker") + " of " +
-                     event.program + ", store at " + event.store;
+  const auto workers = counted(event.local_world_size, "worker") + " of " + event.program;
+  auto text = event.has_to_meet ? "meeting the other nodes of run " + event.run_id + " at " +
+                                      event.store + ", to start " + workers
+                                : "starting " + workers + ", store at " + event.store;
   if (!event.log_folder.empty()) text += ", logs in " + event.log_folder.string();
   return {LogLevel::info, -1, text};
 }
@@ -120,8 +122,16 @@ EventLine line(const Warning& event) {
 
 EventLine line(const RunFinished& event) {
   const auto attempts = counted(event.attempts, "attempt");
+  if (event.result == RunResult::succeeded && event.is_of_many) {
+    return {LogLevel::info, -1, "the run has ended after " + attempts + ": " + event.reason};
+  }
   if (event.result == RunResult::succeeded) {
     return {LogLevel::debug, -1, "all workers succeeded in " + attempts};
+  }
+  if (event.has_left) {
+    return {LogLevel::warn, -1,
+            "left the run after " + attempts + " with exit code " +
+                std::to_string(event.exit_code) + ": " + event.reason};
   }
   return {LogLevel::error, -1,
           "the run ended after " + attempts + " with exit code " + std::to_string(event.exit_code) +

@@ -31,7 +31,10 @@ asio::awaitable<std::optional<CoordinatorMessage>> AgentConnection::receive() {
 }
 
 std::string AgentConnection::end_reason() const {
-  return dialogue_.problem().empty() ? channel_.end_reason() : "it " + dialogue_.problem();
+  if (const auto problem = dialogue_.problem(); !problem.empty()) return "it " + problem;
+  if (dialogue_.has_heard()) return channel_.end_reason();
+  // As PyTorch's store does.
+  return channel_.end_reason() + " without a word: it is of another program, or ending";
 }
 
 }  // namespace ddprun::membership

@@ -85,7 +85,10 @@ class AgentDialogue {
   std::optional<CoordinatorMessage> next();
 
   /// Why nothing more will come, as the end of a sentence about the other side; empty: more may.
-  const std::string& problem() const { return problem_.empty() ? stream_.problem() : problem_; }
+  std::string problem() const;
+
+  /// Whether the other side has said anything.
+  bool has_heard() const { return !first_words_.empty(); }
 
  private:
   std::optional<CoordinatorMessage> next_of_stranger();
@@ -94,6 +97,7 @@ class AgentDialogue {
   std::optional<security::AgentHandshake> handshake_;  ///< while the other side is a stranger
   std::string opening_;                                ///< what it has said as such
   std::vector<NodeMessage> unsaid_;                    ///< for when it is none
+  std::string first_words_;                            ///< by which others are recognised
   MessageStream<CoordinatorMessage, NodeMessage> stream_{kMessageBytesMax};
   std::string outgoing_;
   std::string problem_;

@@ -37,11 +37,12 @@ struct Place {
 };
 
 const Place kPlaces[] = {
-    {{"--nnodes=2", "--master_addr=a"}, "a:29500", true, "machine", 0},
+    {{"--nnodes=2", "--master_addr=a"}, "a:29500", {}, "machine", 0},
+    {{"--nnodes=2", "--master_addr=a", "--node_rank=0"}, "a:29500", true, "machine", 0},
     {{"--nnodes=2", "--master_addr=a", "--node_rank=1"}, "a:29500", false, "machine", 1},
-    {{"--nnodes=2", "--master_addr=a", "--master_port=7"}, "a:7", true, "machine", 0},
-    {{"--nnodes=2", "--rdzv_endpoint=b:8"}, "b:8", true, "machine", 0},
-    {{"--nnodes=2", "--master_addr=a", "--rdzv_endpoint=b:8"}, "a:8", true, "machine", 0},
+    {{"--nnodes=2", "--master_addr=a", "--master_port=7"}, "a:7", {}, "machine", 0},
+    {{"--nnodes=2", "--rdzv_endpoint=b:8"}, "b:8", {}, "machine", 0},
+    {{"--nnodes=2", "--master_addr=a", "--rdzv_endpoint=b:8"}, "a:8", {}, "machine", 0},
     {{"--nnodes=2", "--master_addr=a", "--rdzv_conf=rank=1"}, "a:29500", false, "machine", 1},
     {{"--nnodes=2", "--master_addr=a", "--rdzv_conf=is_host=0"}, "a:29500", false, "machine", 0},
     {{"--nnodes=1:4", "--rdzv_backend=c10d", "--rdzv_endpoint=b"}, "b:29400", {}, "machine", -1},
