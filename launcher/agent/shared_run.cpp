@@ -175,6 +175,9 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   void apply(const NodeEvent& event) {
     if (is_closed_ || !part_) return;
+    if (const auto* turned_away = std::get_if<TurnedAway>(&event)) {
+      tell_of_earlier(turned_away->verdict);
+    }
     perform(part_->apply(event, now()));
   }
 
@@ -278,7 +281,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     const Found found = co_await std::move(finding);
     if (self->is_closed_ || self->part_->has_ended()) co_return;
     if (!found.note.empty()) self->tell(Note{found.note});
-    if (found.verdict) self->tell_of_earlier(*found.verdict);
     if (found.verdict) co_return self->apply(TurnedAway{*found.verdict});
     if (!found.endpoint) co_return self->apply(ConnectionLost{found.problem});
     self->endpoint_ = *found.endpoint;

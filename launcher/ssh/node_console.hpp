@@ -1,5 +1,6 @@
 // The output of all nodes on the console: whole lines, each with its node's name, in the order in
-// which the node has written them. What their agents say alike is shown once. Includes Asio, so it is for .cpp files. One thread.
+// which the node has written them. What their agents say alike is shown once. Includes Asio, so it
+// is for .cpp files. One thread.
 #pragma once
 
 #include "launcher/output/console_writer.hpp"

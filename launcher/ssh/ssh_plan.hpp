@@ -23,7 +23,7 @@ struct StarterFacts {
   std::vector<std::string> variables;   ///< names of all that are set
   EnvironmentLookup environment;
   std::string new_secret;  ///< a random one
-  std::string mark;        ///< a random one, for what the agents say
+  std::string mark{};      ///< a random one, for what the agents say
   int columns = 0;         ///< of the terminal
 };
 

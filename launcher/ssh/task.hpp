@@ -29,8 +29,8 @@ struct AgentTask {
   std::string config_text;
   std::vector<std::string> arguments;  ///< of ddprun, the program's behind them
   std::string secret;                  ///< what the nodes know of each other; empty: nothing
-  std::string mark;  ///< before the lines that it says itself; see report/own_words.hpp
-  int columns = 0;   ///< of the terminal where they are read
+  std::string mark{};  ///< before the lines that it says itself; see report/own_words.hpp
+  int columns = 0;     ///< of the terminal where they are read
 
   bool operator==(const AgentTask&) const = default;
 };

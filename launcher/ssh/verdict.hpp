@@ -20,8 +20,8 @@ struct NodeFate {
     lost,
   };
   State state = State::starting;
-  int exit_code = 0;  ///< if ended; negative: minus a signal
-  int order = 0;      ///< when it ended among the others
+  int exit_code = 0;         ///< if ended; negative: minus a signal
+  int order = 0;             ///< when it ended among the others
   bool has_refused = false;  ///< if ended: it said why it would not run what it was told
 
   bool operator==(const NodeFate&) const = default;

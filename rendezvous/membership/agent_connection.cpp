@@ -1,5 +1,7 @@
 #include "rendezvous/membership/agent_connection.hpp"
 
+#include "rendezvous/membership/foreign_speech.hpp"
+
 #include <utility>
 
 namespace ddprun::membership {
@@ -32,7 +34,9 @@ asio::awaitable<std::optional<CoordinatorMessage>> AgentConnection::receive() {
 
 std::string AgentConnection::end_reason() const {
   if (const auto problem = dialogue_.problem(); !problem.empty()) return "it " + problem;
-  if (dialogue_.has_heard()) return channel_.end_reason();
+  const auto& first_words = dialogue_.first_words();
+  if (const auto foreign = describe_foreign(first_words); !foreign.empty()) return "it " + foreign;
+  if (!first_words.empty()) return channel_.end_reason();
   // As PyTorch's store does.
   return channel_.end_reason() + " without a word: it is of another program, or ending";
 }

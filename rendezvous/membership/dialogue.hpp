@@ -87,8 +87,8 @@ class AgentDialogue {
   /// Why nothing more will come, as the end of a sentence about the other side; empty: more may.
   std::string problem() const;
 
-  /// Whether the other side has said anything.
-  bool has_heard() const { return !first_words_.empty(); }
+  /// What the other side began with, at most kFirstWordsMax bytes.
+  const std::string& first_words() const { return first_words_; }
 
  private:
   std::optional<CoordinatorMessage> next_of_stranger();

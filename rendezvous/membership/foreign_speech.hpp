@@ -1,5 +1,5 @@
-// Who it is that answers where a coordinator of a run is looked for, as far as its first bytes show.
-// Pure.
+// Who it is that answers where a coordinator of a run is looked for, as far as its first bytes
+// show. Pure.
 #pragma once
 
 #include <cstddef>

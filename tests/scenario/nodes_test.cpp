@@ -303,7 +303,7 @@ TEST_SUITE("nodes") {
     Cluster cluster("3", "true");
     auto& third = cluster.start(4);
     auto& second = cluster.start(3);
-    REQUIRE(second.read_until_contains("starting"));
+    REQUIRE(second.read_until_contains("meeting the other nodes of run cluster at 127.0.0.2:"));
     auto& host = cluster.start(2);
     CHECK(host.wait() == 0);
     CHECK(second.wait() == 0);

@@ -145,6 +145,44 @@ class TwoNodes(SshTest):
         run = self.start()
         self.assertEqual(run.wait(), 7, run.text())
 
+    def test_a_worker_may_fail_with_the_code_of_a_usage_error(self):
+        self.config("exit 2", restart={"exit_code": "worker"})
+        run = self.start()
+        self.assertEqual(run.wait(), 2, run.text())
+        self.assertNotIn("stopping the run", run.text())
+        self.assertIn("FAILED after 1 attempt", run.text())
+
+    def test_one_report_for_the_job_and_what_all_nodes_say_once(self):
+        self.config("[ $RANK = 1 ] && { echo why >&2; exit 3; }; sleep 1000",
+                    defaults={"nproc_per_node": 2})
+        run = self.start()
+        self.assertEqual(run.wait(), 1, run.text())
+        errors = "".join(run.error)
+        report = errors[errors.index("=" * 100):]
+        self.assertEqual(report.count("=" * 100), 2, errors)
+        self.assertTrue(report.endswith("=" * 100 + "\n"), errors)
+        self.assertIn("rank      : 1 on node node1 (", report)
+        self.assertEqual(errors.count("FAILED after"), 1)
+        for line in ("meeting the other nodes of run none at", "OMP_NUM_THREADS is set to 1"):
+            self.assertEqual(errors.count(line), 1, errors)
+        self.assertNotIn("this machine is node", errors)
+        self.assertEqual(len(re.findall(r": node \d of 2, ranks ", errors)), 2, errors)
+
+    def test_a_run_that_succeeds_says_so_once(self):
+        self.config(PLACE)
+        run = self.start()
+        self.assertEqual(run.wait(), 0, run.text())
+        self.assertEqual(run.text().count("the run has ended after 1 attempt: all workers"), 1)
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        self.config(PLACE)
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([DDPRUN, "--config=cluster.json", "--ssh"], cwd=self.folder,
+                                  env={**os.environ, MARKER: str(self.folder)}, text=True,
+                                  stdout=full, stderr=subprocess.PIPE, timeout=TIME_LIMIT)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("ddprun: console: No space left on device", done.stderr)
+
     def test_ctrl_c_stops_all_nodes(self):
         self.config(BUSY)
         run = self.start()
@@ -152,16 +190,16 @@ class TwoNodes(SshTest):
         run.wait_for("rank 0 of 2")
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
-        self.assertIn("node2: ", "".join(run.error))
+        self.assertEqual(run.text().count("received SIGINT"), 1, run.text())
 
     def test_workers_that_ignore_a_signal_die_by_the_second(self):
-        self.config("trap '' INT TERM; " + BUSY)
+        self.config("trap 'echo ignored by $RANK' INT TERM; " + BUSY)
         run = self.start()
         run.wait_for("rank 1 of 2")
         run.wait_for("rank 0 of 2")
         run.process.send_signal(signal.SIGINT)
-        run.wait_for("node1: .*received SIGINT")
-        run.wait_for("node2: .*received SIGINT")
+        run.wait_for("ignored by 0")
+        run.wait_for("ignored by 1")
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
 
@@ -202,6 +240,8 @@ class TwoNodes(SshTest):
         self.config(PLACE)
         run = self.start("--dry_run")
         self.assertEqual(run.wait(), 0)
+        self.assertIn("nodes:\n  node1 (127.0.0.2), 1 worker\n  node2 (127.0.0.3), 1 worker\n",
+                      run.text())
         self.assertRegex(run.text(), r"(?m)^node2: '.*ssh' '-F' .*'127.0.0.3' 'exec ")
         self.assertNotIn("rank", run.text())
 
@@ -299,6 +339,7 @@ class Unreachable(SshTest):
         run = self.start("--no_python", "/no/such/program")
         self.assertEqual(run.wait(), 2, run.text())
         self.assertRegex(run.text(), "node[12]: ddprun: /no/such/program: ")
+        self.assertEqual(run.text().count("/no/such/program"), 1, run.text())
 
 
 class Tree(SshTest):

@@ -20,6 +20,10 @@ NodeFate ended(int exit_code, int order = 1) {
   return {.state = State::ended, .exit_code = exit_code, .order = order};
 }
 
+NodeFate refused() {
+  return {.state = State::ended, .exit_code = 2, .order = 1, .has_refused = true};
+}
+
 struct Case {
   const char* what;
   RunFacts facts;
@@ -43,7 +47,10 @@ const Case kCases[] = {
     {"one absent of enough", of({kRunning, kAbsent, kRunning}, 2), Action::wait},
     {"the host absent, the others enough", of({kAbsent, kRunning, kRunning}, 2), Action::stop},
     {"one absent, the host elsewhere", of({kAbsent, kRunning, kRunning}, 2, {}), Action::wait},
-    {"one that does not understand its options", of({kRunning, ended(2)}), Action::stop},
+    {"one that does not understand its options", of({kRunning, refused()}), Action::stop},
+    {"one whose workers failed with 2", of({kRunning, ended(2)}), Action::stop_later},
+    {"all whose workers failed with 2", of({ended(2), ended(2)}), Action::finish, 2},
+    {"the host's code is 2", of({ended(2, 1), ended(143, 2)}), Action::finish, 2},
     {"one lost of a fixed number", of({kRunning, kLost}), Action::stop_later},
     {"one that has ended before the other", of({kRunning, ended(1)}), Action::stop_later},
     {"one that has succeeded before the other", of({kRunning, ended(0)}), Action::stop_later},
@@ -58,8 +65,8 @@ const Case kCases[] = {
     {"all lost", of({kLost, kLost}), Action::finish, 1},
     {"some absent, the others good", of({ended(0), kAbsent}, 1), Action::finish, 0},
     {"stopped since one was absent", of({ended(143), kAbsent}), Action::finish, 1},
-    {"stopped since one got it wrong", of({ended(143), ended(2)}), Action::finish, 2},
-    {"all got it wrong", of({ended(2), ended(2)}), Action::finish, 2},
+    {"stopped since one got it wrong", of({ended(143), refused()}), Action::finish, 2},
+    {"all got it wrong", of({refused(), refused()}), Action::finish, 2},
     {"interrupted with one absent", of({ended(130), kAbsent}, 1, 0, true), Action::finish, 130},
     {"left out counts for nothing", of({ended(0), ended(0), kLeftOut}), Action::finish, 0},
 };

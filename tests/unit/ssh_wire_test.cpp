@@ -24,7 +24,10 @@ RelayTask task() {
           .agent = {.config_name = "c.json",
                     .config_text = "{}\n",
                     .arguments = {"--", "x", ""},
-                    .secret = std::string("\0\n", 2)}};
+                    .secret = std::string("\0\n", 2),
+                    .mark = "\x1e"
+                            "12",
+                    .columns = 60}};
 }
 
 const std::vector<NodeReport> kReports = {
@@ -90,7 +93,7 @@ TEST_SUITE("reports over ssh") {
     CHECK(reader.take("Welcome\nDDPRUN-").empty());
     CHECK_FALSE(reader.has_greeting());
     auto noise = reader.take_noise();
-    CHECK(reader.take("SSH/1\n" + encode(kReports[0])) == std::vector<NodeReport>{kReports[0]});
+    CHECK(reader.take("SSH/2\n" + encode(kReports[0])) == std::vector<NodeReport>{kReports[0]});
     CHECK(reader.has_greeting());
     noise += reader.take_noise();
     CHECK(noise == "Welcome\n");

@@ -1,0 +1,122 @@
+// What the nodes of a run tell people: before they meet, when one leaves, and at the end.
+#include "tests/support/cluster.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+using namespace ddprun::test;
+
+namespace {
+
+/// A server that answers whatever it is told with this text and hangs up. It says its port first.
+Program answering(const std::string& text) {
+  return Program({"/usr/bin/python3", "-c",
+                  "import socket, sys\n"
+                  "server = socket.create_server(('127.0.0.2', 0))\n"
+                  "print('port', server.getsockname()[1], flush=True)\n"
+                  "while True:\n"
+                  "    peer = server.accept()[0]\n"
+                  "    peer.recv(100)\n"
+                  "    peer.sendall(sys.argv[1].encode())\n"
+                  "    peer.close()\n",
+                  text});
+}
+
+std::vector<std::string> static_node(int number, const FreePort& port) {
+  return {"--nnodes=2",
+          "--master_addr=127.0.0.2",
+          "--master_port=" + port.text(),
+          "--local_addr=127.0.0." + std::to_string(number),
+          "--security=open",
+          "--rdzv_conf=join_timeout=20"};
+}
+
+}  // namespace
+
+TEST_SUITE("nodes' words") {
+  TEST_CASE("a node that lacks its rank is told so, and refused if the first has its place") {
+    const FreePort port;
+    Program first(launch(static_node(2, port), "true"));
+    REQUIRE(first.read_until_contains("this node hosts the rendezvous"));
+    Program second(launch(static_node(3, port), "true"));
+    CHECK(second.wait() == 1);
+    CHECK(contains(second.output(),
+                   "--node_rank is missing: this node takes itself for node 0, although the "
+                   "rendezvous at 127.0.0.2:" +
+                       port.text() + " is elsewhere"));
+    CHECK(contains(second.output(), "refused: --node_rank=0 is that of 127.0.0.2 already"));
+    auto with_rank = static_node(3, port);
+    with_rank.emplace_back("--node_rank=1");
+    Program right(launch(with_rank, "true"));
+    CHECK(right.wait() == 0);
+    CHECK(first.wait() == 0);
+  }
+
+  TEST_CASE("a node says that it meets others, then where it is, then how the run ended") {
+    Cluster cluster("2", "true");
+    auto& host = cluster.start(2);
+    REQUIRE(host.read_until_contains("meeting the other nodes of run cluster at 127.0.0.2:"));
+    CHECK_FALSE(contains(host.output(), "node 0 of 2"));
+    auto& other = cluster.start(3);
+    CHECK(other.wait() == 0);
+    CHECK(host.wait() == 0);
+    for (const auto* node : {&host, &other}) {
+      const auto& said = node->output();
+      CHECK(said.find("meeting the other nodes") < said.find(" of 2, rank "));
+      CHECK(contains(said, "the run has ended after 1 attempt: all workers succeeded\n"));
+    }
+  }
+
+  TEST_CASE("a node that is asked to leave has left, and the run goes on without it") {
+    const TemporaryFolder folder;
+    Cluster cluster("1:2",
+                    "echo at work; while [ ! -e " + folder / "done" + " ]; do sleep 0.02; done");
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    REQUIRE(other.read_until_contains("at work"));
+    other.signal(SIGTERM);
+    CHECK(other.wait() == 128 + SIGTERM);
+    CHECK(contains(other.output(),
+                   "left the run after 1 attempt with exit code 143: this node was asked to stop "
+                   "by SIGTERM"));
+    CHECK_FALSE(contains(other.output(), "the run ended"));
+    write_file(folder / "done", "");
+    CHECK(host.wait() == 0);
+  }
+
+  TEST_CASE("a spare says how the run ended that did not need it") {
+    const TemporaryFolder folder;
+    const auto wait = "while [ ! -e " + folder / "done" + " ]; do sleep 0.02; done";
+    Cluster with_spare("2", wait);
+    auto& host = with_spare.start(2);
+    auto& second = with_spare.start(3);
+    REQUIRE(host.read_until_contains("node 0 of 2"));
+    auto& spare = with_spare.start(4);
+    REQUIRE(spare.read_until_contains("this one waits to take the place of another"));
+    write_file(folder / "done", "");
+    CHECK(host.wait() == 0);
+    CHECK(second.wait() == 0);
+    CHECK(spare.wait() == 0);
+    CHECK(contains(spare.output(), "the run has ended after 1 attempt: all workers succeeded\n"));
+  }
+
+  TEST_CASE("what answers in place of a rendezvous is called by its name") {
+    const std::pair<const char*, const char*> rows[] = {
+        {"HTTP/1.0 400 Bad Request\r\n\r\n", "it is an HTTP server, no rendezvous of ddprun"},
+        {"SSH-2.0-OpenSSH\r\n", "it is an ssh server, no rendezvous of ddprun"},
+        {"", "its connection was closed without a word: it is of another program, or ending"},
+    };
+    for (const auto& [answer, words] : rows) {
+      auto server = answering(answer);
+      REQUIRE(server.read_until_contains("\n"));
+      const auto port = server.output().substr(5, server.output().find('\n') - 5);
+      Cluster cluster("2", "true", {}, "join_timeout=0.5");
+      auto& node = cluster.start(3, {"--rdzv_endpoint=127.0.0.2:" + port});
+      CHECK(node.wait() == 1);
+      CHECK_MESSAGE(contains(node.output(), words), node.output());
+      server.signal(SIGKILL);
+      server.wait();
+    }
+  }
+}

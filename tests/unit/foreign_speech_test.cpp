@@ -1,0 +1,59 @@
+// Others than a coordinator that answer an agent.
+#include "rendezvous/membership/foreign_speech.hpp"
+
+#include "rendezvous/membership/dialogue.hpp"
+#include "tests/support/dialogues.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun::membership;
+using ddprun::test::secret_of;
+
+namespace {
+
+const ddprun::security::Secret kSecret = secret_of('s');
+
+/// What the agent makes of these bytes, one at a time.
+std::string problem_with(const ddprun::security::Secret* secret, std::string_view bytes) {
+  AgentDialogue agent(secret, "run", std::string(ddprun::security::kDigestBytes, 'n'));
+  for (const char byte : bytes) {
+    agent.take(std::string_view(&byte, 1));
+    if (agent.next() || !agent.problem().empty()) break;
+  }
+  return agent.problem();
+}
+
+}  // namespace
+
+TEST_SUITE("foreign speech") {
+  TEST_CASE("servers of other kinds are called by their names, in runs with a secret and without") {
+    const struct {
+      std::string_view said;
+      const char* problem;
+    } rows[] = {
+        {"HTTP/1.0 400 Bad Request\r\n\r\n", "is an HTTP server, no rendezvous of ddprun"},
+        {"<!DOCTYPE HTML PUBLIC", "is an HTTP server, no rendezvous of ddprun"},
+        {"<html>\r\n<head>", "is an HTTP server, no rendezvous of ddprun"},
+        {"SSH-2.0-OpenSSH_9.2\r\n", "is an ssh server, no rendezvous of ddprun"},
+        {"220 mail ESMTP\r\n", "is a mail or FTP server, no rendezvous of ddprun"},
+        {"-ERR unknown command\r\n", "is a Redis server, no rendezvous of ddprun"},
+    };
+    for (const auto& row : rows) {
+      for (const auto* secret : {static_cast<const ddprun::security::Secret*>(nullptr), &kSecret}) {
+        CHECK(problem_with(secret, row.said) == row.problem);
+      }
+      CHECK(describe_foreign(row.said) == row.problem);
+    }
+    // Its first bytes could be the length of a message.
+    CHECK(describe_foreign({"\x15\x03\x01\x00\x02\x02\x46", 7}) ==
+          "expects TLS, which a rendezvous of ddprun does not");
+  }
+
+  TEST_CASE("others are not given a name") {
+    CHECK(describe_foreign("").empty());
+    CHECK(describe_foreign("HTT").empty());
+    CHECK(describe_foreign("HTTX/").empty());
+    CHECK(problem_with(nullptr, "something else") ==
+          "sent a message of 1701670771 bytes (at most 4194304)");
+  }
+}

@@ -1,0 +1,63 @@
+// What a node of several says on the console, to people and to the ddprun that has started it.
+#include "launcher/report/console_sink.hpp"
+
+#include <doctest/doctest.h>
+
+#include <regex>
+
+using namespace ddprun;
+
+namespace {
+
+/// With the word TIME in place of each time.
+std::string shown(const ConsoleSettings& settings, const std::vector<Event>& events) {
+  std::string text;
+  ConsoleSink sink(settings, [&text](std::string_view lines) { text += lines; });
+  for (const auto& event : events) sink.take(event, {});
+  return std::regex_replace(text, std::regex(R"(\d{4}(-\d\d){2} (\d\d:){2}\d\d\.\d{3})"), "TIME");
+}
+
+}  // namespace
+
+TEST_SUITE("console of several nodes") {
+  TEST_CASE("several nodes meet first, and each says how the run ended for all") {
+    const RunStarted started = {.run_id = "job",
+                                .program = "train.py",
+                                .local_world_size = 2,
+                                .store = "127.0.0.1:4711",
+                                .has_to_meet = true};
+    RunFinished finished;
+    finished.attempts = 1;
+    finished.is_of_many = true;
+    finished.reason = "all workers succeeded";
+    CHECK(shown({.node = "a"}, {started, finished}) ==
+          "TIME info    node a: meeting the other nodes of run job at "
+          "127.0.0.1:4711, to start 2 workers of train.py\n"
+          "TIME info    node a: the run has ended after 1 attempt: all workers "
+          "succeeded\n");
+  }
+
+  TEST_CASE("a node that leaves says that it has left, not that the run has ended") {
+    RunFinished finished;
+    finished.result = RunResult::interrupted;
+    finished.attempts = 2;
+    finished.exit_code = 143;
+    finished.reason = "this node was asked to stop by SIGTERM";
+    finished.is_of_many = finished.has_left = true;
+    CHECK(shown({.node = "a"}, {finished}) ==
+          "TIME warning node a: left the run after 2 attempts with exit code "
+          "143: this node was asked to stop by SIGTERM\n");
+  }
+
+  TEST_CASE("for another ddprun each line is marked, the report at its end, too") {
+    RunFinished finished;
+    finished.result = RunResult::failed;
+    const ConsoleSettings settings = {.node = "a", .columns = 60, .mark = "<m>"};
+    CHECK(shown(settings, {Note{"ready"}}) ==
+          "<m>L: ready\x1f"
+          "TIME info    node a: ready\n");
+    const auto report = shown(settings, {finished});
+    CHECK(report.rfind("<m>R" + std::string(60, '=') + "\n<m>R", 0) == 0);
+    CHECK(report.ends_with("=\n<m>E\n"));
+  }
+}

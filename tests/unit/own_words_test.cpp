@@ -1,0 +1,114 @@
+// What an agent says itself, told from what its workers write to the same stream.
+#include "launcher/report/own_words.hpp"
+
+#include "launcher/ssh/common_words.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun;
+using ddprun::ssh::CommonWords;
+
+namespace {
+
+using Kind = OwnWords::Kind;
+using Piece = OwnWordsReader::Piece;
+
+const std::string kMark =
+    "\x1e"
+    "0123";
+
+const OwnWords kLine = {.kind = Kind::line, .text = "12:00 node a: ready", .key = "ready"};
+
+/// All that comes out if the bytes come in pieces of this size; pieces of others are joined.
+std::vector<Piece> read(const std::string& bytes, std::size_t size) {
+  OwnWordsReader reader(kMark);
+  std::vector<Piece> all;
+  const auto add = [&](const Piece& piece) {
+    if (!piece.is_own && !all.empty() && !all.back().is_own) {
+      all.back().bytes += piece.bytes;
+    } else {
+      all.push_back(piece);
+    }
+  };
+  for (std::size_t at = 0; at < bytes.size(); at += size) {
+    for (const auto& piece : reader.take(std::string_view(bytes).substr(at, size))) add(piece);
+  }
+  if (const auto rest = reader.finish(); !rest.empty()) add({.bytes = rest});
+  return all;
+}
+
+}  // namespace
+
+TEST_SUITE("own words") {
+  TEST_CASE("marked lines are told from others, in pieces of any size") {
+    const OwnWords refusal = {.kind = Kind::refusal, .text = "x: no such file"};
+    const auto bytes = "one\ntwo" + std::string("\n") + marked(kMark, kLine) + "three\n" +
+                       marked(kMark, refusal) + marked(kMark, kLine) +
+                       "\x1e"
+                       "012x\nend";
+    const std::vector<Piece> expected = {{.bytes = "one\ntwo\n"},
+                                         {.is_own = true, .words = kLine},
+                                         {.bytes = "three\n"},
+                                         {.is_own = true, .words = refusal},
+                                         {.is_own = true, .words = kLine},
+                                         {.bytes = "\x1e"
+                                                   "012x\nend"}};
+    for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) CHECK(read(bytes, size) == expected);
+  }
+
+  TEST_CASE("a mark in the middle of a line is a worker's business, and so is a foreign one") {
+    for (const std::string& text : {"x" + kMark + "Lno\n", std::string("\x1e"
+                                                                       "9999Lno\n")}) {
+      CHECK(read(text, 3) == std::vector<Piece>{{.bytes = text}});
+    }
+  }
+
+  TEST_CASE("what might become marked is not lost at the end") {
+    CHECK(read(kMark.substr(0, 3), 1) == std::vector<Piece>{{.bytes = kMark.substr(0, 3)}});
+    CHECK(read(kMark + "Lhalf", 2) == std::vector<Piece>{{.bytes = kMark + "Lhalf"}});
+  }
+
+  TEST_CASE("a marked line without an end is not waited for for ever") {
+    OwnWordsReader reader(kMark);
+    const auto pieces = reader.take(kMark + std::string(kOwnLineBytesMax, 'x'));
+    REQUIRE(pieces.size() == 1);
+    CHECK_FALSE(pieces[0].is_own);
+    CHECK(reader.take("y\n" + marked(kMark, kLine)).back().words == kLine);
+  }
+
+  TEST_CASE("a report comes line by line and has an end") {
+    const auto pieces = read(marked_report(kMark, "a\n\nb\n"), 4);
+    REQUIRE(pieces.size() == 4);
+    CHECK(pieces[1].words == OwnWords{.kind = Kind::report});
+    CHECK(pieces[2].words == OwnWords{.kind = Kind::report, .text = "b"});
+    CHECK(pieces[3].words == OwnWords{.kind = Kind::report_end});
+  }
+
+  TEST_CASE("without a mark nothing is marked") {
+    OwnWordsReader reader("");
+    CHECK(reader.take("a\nb") == std::vector<Piece>{{.bytes = "a\nb"}});
+  }
+}
+
+TEST_SUITE("common words") {
+  TEST_CASE("what several nodes say is news once, and again when one of them says it again") {
+    CommonWords words;
+    CHECK(words.is_news(0, "waiting"));
+    CHECK_FALSE(words.is_news(1, "waiting"));
+    CHECK(words.is_news(1, "ready"));
+    CHECK(words.is_news(1, "waiting"));
+    CHECK_FALSE(words.is_news(0, "waiting"));
+    CHECK(words.is_news(0, "waiting"));
+  }
+
+  TEST_CASE("only so many texts are remembered") {
+    CommonWords words;
+    CHECK(words.is_news(0, "first"));
+    for (std::size_t i = 1; i < ddprun::ssh::kCommonTextsMax; ++i) {
+      CHECK(words.is_news(0, std::to_string(i)));
+    }
+    CHECK_FALSE(words.is_news(1, "first"));
+    CHECK(words.is_news(0, "one more"));
+    CHECK(words.is_news(1, "first"));
+  }
+}
