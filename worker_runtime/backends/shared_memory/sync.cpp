@@ -110,6 +110,8 @@ bool Sync::wait(Counter& counter, std::uint64_t target, int writer, Deadline dea
   for (int i = 0; i < kYields; ++i) {
     ::sched_yield();
     if (reached()) return true;
+    // Where others want the core, too, a turn may last for milliseconds.
+    check_writer(counter, target, writer);
   }
   while (!reached()) {
     if (deadline.passed()) return false;
