@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -79,8 +80,11 @@ class Attempt::Impl {
 
   void stop(int signal, std::chrono::milliseconds grace) {
     if (group_ == nullptr) return;
-    // Who stops a run that hangs wants to know where; others are always on their way somewhere.
-    if (!std::exchange(is_stopping_, true)) tell_held_up(group_->flights(), kLongWait);
+    if (course_ == Course::going_on) {
+      // Who stops a run that hangs wants to know where; others are always on their way somewhere.
+      tell_held_up(group_->flights(), kLongWait);
+      begin_orderly_end(signal);
+    }
     group_->stop(signal, grace);
   }
 
@@ -90,19 +94,31 @@ class Attempt::Impl {
   }
 
   void wind_up(const std::string& reason) {
-    if (group_ == nullptr || std::exchange(is_stopping_, true)) return;
+    if (group_ == nullptr || course_ != Course::going_on) return;
+    begin_orderly_end(SIGTERM);
     ask_to_stop(group_->running(), reason);
   }
 
   void abort(const std::string& reason, bool at_once) {
     if (group_ == nullptr) return;
     note_flights();
-    if (is_stopping_) group_->abort(kNobodyHere, reason);
+    if (course_ == Course::stopping) group_->abort(kNobodyHere, reason);
     stop_survivors(kNobodyHere, reason);
     if (at_once) group_->stop(SIGKILL, std::chrono::milliseconds(0));
   }
 
  private:
+  enum class Course : std::uint8_t {
+    going_on,
+    winding_up,  ///< the workers have been asked to stop, and nothing is amiss
+    stopping,    ///< nobody need go on with the others
+  };
+
+  void begin_orderly_end(int signal) {
+    course_ = Course::winding_up;
+    asked_by_ = signal;
+  }
+
   const LaunchPlan& plan() const { return surroundings_.plan; }
   void tell(const Event& event) { emit(surroundings_.events, event); }
 
@@ -133,6 +149,7 @@ class Attempt::Impl {
         notice.emplace(exited->rank, notice.size());
         take_exit(*exited);
       } else if (const auto* killed = std::get_if<WorkersKilled>(&news)) {
+        course_ = Course::stopping;
         tell(*killed);
       } else if (const auto* stacks = std::get_if<StacksTaken>(&news)) {
         tell(*stacks);
@@ -154,7 +171,15 @@ class Attempt::Impl {
     tell(exit);
     if (exit.failed() && !exit.was_stopped) {
       react_to_failure(exit.rank, is_victim_of_a_peer(exit), describe_failure(exit));
+    } else if (course_ == Course::winding_up && has_crashed(exit)) {
+      stop_survivors(exit.rank, describe_failure(exit) + " when it was asked to stop");
     }
+  }
+
+  /// Of a worker that was asked to stop: whether it ended in another way than by being asked.
+  bool has_crashed(const WorkerExited& exit) const {
+    const bool is_by_request = exit.signal == asked_by_ || exit.exit_code == 128 + asked_by_;
+    return exit.failed() && !is_by_request;
   }
 
   /// A worker that failed because a peer did may be noticed before that peer, which is still on its
@@ -162,7 +187,7 @@ class Attempt::Impl {
   void react_to_failure(int rank, bool is_victim, const std::string& reason) {
     note_flights();
     if (!is_victim) return stop_survivors(rank, reason);
-    if (is_stopping_ || std::exchange(awaits_culprit_, true)) return;
+    if (course_ == Course::stopping || std::exchange(awaits_culprit_, true)) return;
     culprit_timer_.start(LimitTimer::Clock::now() + kCulpritGrace, [this, rank, reason] {
       if (group_ != nullptr) stop_survivors(rank, reason);
     });
@@ -170,7 +195,7 @@ class Attempt::Impl {
 
   /// At the first failure, before the others hear of it: how far they had come by themselves.
   void note_flights() {
-    if (is_stopping_ || !end_.flights.empty()) return;
+    if (course_ != Course::going_on || !end_.flights.empty()) return;
     end_.flights = group_->flights();
     tell_held_up(end_.flights, Seconds(0));
   }
@@ -182,11 +207,14 @@ class Attempt::Impl {
     }
   }
 
-  /// The group fails as a unit: what still runs is asked to stop, once.
+  /// The group fails as a unit: what still runs is asked to stop, once. Those that have been asked
+  /// before learn that there are others no more.
   void stop_survivors(int culprit, const std::string& reason) {
-    if (std::exchange(is_stopping_, true)) return;
+    const auto before = std::exchange(course_, Course::stopping);
+    if (before == Course::stopping) return;
     if (notice_ && culprit != kNobodyHere) notice_(reason);
     group_->abort(culprit, reason);
+    if (before == Course::winding_up) return;
     auto ranks = group_->running();
     // A dying culprit, too, has only so much time to end.
     const bool is_nobody_left = ranks.empty();
@@ -208,7 +236,8 @@ class Attempt::Impl {
   WorkerGroup* group_ = nullptr;  ///< from the start of the workers until nothing is left of them
   bool are_started_ = false;
   bool awaits_culprit_ = false;
-  bool is_stopping_ = false;
+  Course course_ = Course::going_on;
+  int asked_by_ = 0;  ///< the signal, once the course is another
   AttemptEnd end_;
 };
 

@@ -44,7 +44,8 @@ struct AttemptEnd {
 
 class Attempt {
  public:
-  /// Gets the reason as soon as a worker has failed and the others are being stopped.
+  /// Gets the reason as soon as a worker has failed and the others are being stopped, or when one
+  /// crashes that was asked to stop.
   using FailureNotice = std::function<void(const std::string& reason)>;
 
   /// `facts` without what the attempt makes itself: control page and folders.
@@ -61,7 +62,8 @@ class Attempt {
   /// Tells of the stacks of all workers, which go on. False if there are none.
   bool take_stacks(const std::string& reason);
 
-  /// Asks all workers to stop and kills what is left after `grace`.
+  /// Asks all workers to stop and kills what is left after `grace`. Their collectives go on until
+  /// one of them crashes.
   void stop(int signal, std::chrono::milliseconds grace);
 
   /// Time limits under way are longer by this: the run was suspended.
@@ -72,7 +74,7 @@ class Attempt {
   void abort(const std::string& reason, bool at_once);
 
   /// The attempt is over although all is well, here and elsewhere: stops the workers, whose
-  /// collectives go on meanwhile.
+  /// collectives go on until one of them crashes.
   void wind_up(const std::string& reason);
 
  private:

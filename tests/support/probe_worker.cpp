@@ -2,10 +2,13 @@
 // the worker runtime does.
 #include "rendezvous/control/control_page.hpp"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <linux/futex.h>
 #include <string>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
 
@@ -52,12 +55,30 @@ int become_sleep(const char* ready) {
   return 1;
 }
 
+/// Announces itself, ignores SIGTERM, and waits for the end of the attempt, whose reason it writes
+/// into a file.
+int await_abort(const char* ready, const char* file) {
+  std::signal(SIGTERM, SIG_IGN);
+  auto page = attach();
+  page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
+  say_ready(ready);
+  while (!page.is_aborted()) {
+    ::syscall(SYS_futex, &page.abort_word(), FUTEX_WAIT, 0, nullptr, nullptr, 0);
+  }
+  std::FILE* stream = std::fopen(file, "w");
+  std::fputs(page.abort_record()->reason.c_str(), stream);
+  std::fclose(stream);
+  page.announce_exit(std::atoi(std::getenv("LOCAL_RANK")), 0);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "hold" && argc == 4) return hold(argv[2], argv[3]);
   if (what == "announce-exit" && argc == 4) return announce_exit(argv[2], argv[3]);
+  if (what == "await-abort" && argc == 4) return await_abort(argv[2], argv[3]);
   if (what == "become-sleep" && argc == 3) return become_sleep(argv[2]);
   std::fprintf(stderr, "probe_worker: what?\n");
   return 2;

@@ -1,0 +1,39 @@
+// A worker that crashes when all have been asked to stop, as a machine joins.
+#include "tests/support/cluster.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ddprun::test;
+
+namespace {
+
+/// Rank 0 takes no notice of the request and waits for its peers, as in a collective; rank 1
+/// crashes of it. Once rank 0 has learned that all is over, every worker succeeds.
+std::string script_in(const TemporaryFolder& folder) {
+  return "[ -e " + (folder / "aborted") + " ] && exit 0; [ $RANK = 0 ] && exec " +
+         in_bin("probe_worker") + " await-abort " + (folder / "ready") + " " +
+         (folder / "aborted") +
+         "; trap 'kill -ABRT $$' TERM; echo up; while :; do sleep 0.02; done";
+}
+
+}  // namespace
+
+TEST_SUITE("crash on stop") {
+  TEST_CASE("a worker that crashes when it is asked to stop ends the waiting of its peers") {
+    const TemporaryFolder folder;
+    Cluster cluster("2:3", script_in(folder));
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    REQUIRE(other.read_until_contains("up"));
+    REQUIRE(wait_until([&] { return std::filesystem::exists(folder / "ready"); }));
+    auto& newcomer = cluster.start(4);
+    CHECK(newcomer.wait() == 0);
+    CHECK(host.wait() == 0);
+    CHECK(other.wait() == 0);
+    CHECK(
+        contains(read_file(folder / "aborted"), "was killed by SIGABRT when it was asked to stop"));
+    CHECK(contains(newcomer.output(), "attempt 1"));
+  }
+}
