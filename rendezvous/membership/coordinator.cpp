@@ -1,5 +1,6 @@
 #include "rendezvous/membership/coordinator.hpp"
 
+#include "rendezvous/membership/action_queue.hpp"
 #include "rendezvous/membership/agent_sessions.hpp"
 
 #include <boost/asio/as_tuple.hpp>
@@ -7,7 +8,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include <deque>
 #include <exception>
 #include <utility>
 
@@ -34,7 +34,8 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
         over_(executor_, Time::max()) {}
 
   void start() {
-    perform(KeepRecord{coordination_.record()});
+    queue_.add({KeepRecord{coordination_.record()}});
+    perform();
     plan_wake();
   }
 
@@ -44,8 +45,10 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
 
   bool has_nodes() const { return coordination_.has_nodes(); }
 
+  bool is_over() const { return failure_ || (coordination_.is_over() && queue_.is_idle()); }
+
   static asio::awaitable<void> wait_until_over(std::shared_ptr<Impl> self) {
-    if (!self->is_over() && !self->failure_) co_await self->over_.async_wait(kAwait);
+    if (!self->is_over()) co_await self->over_.async_wait(kAwait);
   }
 
   const std::exception_ptr& failure() const { return failure_; }
@@ -54,7 +57,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     is_stopped_ = true;
     wake_.cancel();
     over_.cancel();
-    delayed_.clear();
+    queue_.clear();
     sessions_.close_all();
   }
 
@@ -77,7 +80,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     return Coordination(std::move(settings), now);
   }
 
-  bool is_over() const { return coordination_.is_over() && !is_keeping_ && delayed_.empty(); }
+  bool is_in_office() const { return !office_.is_held || office_.is_held(); }
 
   static std::function<void(std::exception_ptr)> fail_with(std::shared_ptr<Impl> self) {
     return [self](const std::exception_ptr& failure) {
@@ -93,11 +96,10 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void apply(const CoordinatorEvent& event) {
-    if (is_stopped_ || (office_.is_held && !office_.is_held())) return;
+    if (is_stopped_ || !is_in_office()) return;
     try {
-      for (auto& action : coordination_.apply(event, Deadline::Clock::now())) {
-        perform(std::move(action));
-      }
+      queue_.add(coordination_.apply(event, Deadline::Clock::now()));
+      perform();
       plan_wake();
     } catch (...) {
       return fail(std::current_exception());
@@ -105,39 +107,27 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     if (is_over()) over_.cancel();
   }
 
-  /// While a record is being written down what follows waits, in its order; but nodes whose leases
-  /// are renewed need not. A connection adds a few actions at most, so the bound of those is that
-  /// of what waits.
-  void perform(CoordinatorAction action) {
-    const auto* tell = std::get_if<Tell>(&action);
-    const bool can_wait =
-        tell == nullptr || !std::holds_alternative<HeartbeatAnswer>(tell->message);
-    if (is_keeping_ && can_wait) {
-      delayed_.push_back(std::move(action));
-    } else {
-      std::visit([this](const auto& value) { act(value); }, action);
+  void perform() {
+    while (const auto action = queue_.next()) {
+      std::visit([this](const auto& value) { act(value); }, *action);
     }
   }
 
   void act(const KeepRecord& record) {
-    if (!office_.keep) return;
-    is_keeping_ = true;
+    if (!office_.keep) return queue_.kept();
     asio::co_spawn(executor_, keep(shared_from_this(), record), fail_with(shared_from_this()));
   }
 
   static asio::awaitable<void> keep(std::shared_ptr<Impl> self, KeepRecord record) {
     auto keeping = self->office_.keep(std::move(record));
     const bool is_kept = co_await std::move(keeping);
-    self->is_keeping_ = false;
-    if (!is_kept) {
+    self->queue_.kept();
+    // This process may have been stopped while the answer was on its way.
+    if (!is_kept || !self->is_in_office()) {
       self->is_stopped_ = true;
-      self->delayed_.clear();
+      self->queue_.clear();
     }
-    while (!self->delayed_.empty() && !self->is_keeping_) {
-      const auto action = std::move(self->delayed_.front());
-      self->delayed_.pop_front();
-      self->perform(action);
-    }
+    self->perform();
     if (self->is_over()) self->over_.cancel();
   }
 
@@ -164,10 +154,9 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   AgentSessions sessions_;
   Coordination coordination_;
   const Office office_;
-  bool is_keeping_ = false;  ///< a record is being written down
+  ActionQueue queue_;
   bool is_stopped_ = false;
   std::exception_ptr failure_;
-  std::deque<CoordinatorAction> delayed_;
   std::function<void()> clear_store_;
   asio::steady_timer wake_;
   asio::steady_timer over_;  ///< cancelled when the run is over
@@ -191,6 +180,10 @@ void Coordinator::admit(int fd, std::string_view bytes) {
 
 void Coordinator::resign(const std::string& reason) {
   impl_->resign(reason);
+}
+
+bool Coordinator::is_over() const {
+  return impl_->is_over();
 }
 
 bool Coordinator::has_node_at(const std::string& address) const {

@@ -52,6 +52,9 @@ class Coordinator {
   /// no node has workers after resign(); or when it has failed.
   boost::asio::awaitable<void> wait_until_over();
 
+  /// Whether there is nothing to wait for.
+  bool is_over() const;
+
   /// Why it cannot go on (a lack of memory, say): all connections have been closed, and no more are
   /// taken. Nothing: it can.
   std::exception_ptr failure() const;
