@@ -64,10 +64,11 @@ std::vector<RankFlights> all_flights(const membership::Verdict& verdict) {
 
 }  // namespace
 
-membership::Join make_join(const LaunchPlan& plan, bool is_host) {
+membership::Join make_join(const LaunchPlan& plan, std::uint64_t instance, bool is_host) {
   const NodesPlan& nodes = *plan.nodes;
   return {.run_id = plan.run_id,
           .name = nodes.name,
+          .instance = instance,
           .node_rank = nodes.node_rank,
           .local_world_size = static_cast<int>(plan.workers.size()),
           .role = plan.role,

@@ -6,12 +6,13 @@
 #include "launcher/agent/worker_specs.hpp"
 #include "rendezvous/membership/node_part.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace ddprun {
 
-/// What this node says of itself.
-membership::Join make_join(const LaunchPlan& plan, bool is_host);
+/// What this node says of itself; `instance` as in Join.
+membership::Join make_join(const LaunchPlan& plan, std::uint64_t instance, bool is_host);
 
 /// Where the workers' store is or, of several nodes, where these meet.
 std::string store_text(const LaunchPlan& plan, std::uint16_t port);

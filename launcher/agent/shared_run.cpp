@@ -1,13 +1,12 @@
 #include "launcher/agent/shared_run.hpp"
 
+#include "launcher/agent/coordinator_link.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_text.hpp"
 #include "launcher/agent/placement.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/etcd/elected_host.hpp"
-#include "rendezvous/membership/agent_connection.hpp"
-#include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/host.hpp"
 #include "rendezvous/membership/node_part.hpp"
 #include <ddprun/error.hpp>
@@ -20,7 +19,9 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <csignal>
+#include <cstdint>
 #include <optional>
+#include <random>
 #include <utility>
 
 namespace ddprun {
@@ -34,6 +35,11 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 Time now() {
   return Deadline::Clock::now();
+}
+
+std::uint64_t draw_instance() {
+  std::random_device random;
+  return std::uniform_int_distribution<std::uint64_t>()(random);
 }
 
 std::optional<security::Secret> secret_of(const NodesPlan& nodes) {
@@ -62,7 +68,8 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (host_->is_here()) {
       asio::co_spawn(surroundings_.executor, watch_host(shared_from_this()), fail_with_failure());
     }
-    part_.emplace(make_join(plan_, host_->is_here()), nodes_.settings, now());
+    link_ = std::make_shared<CoordinatorLink>(surroundings_.executor, plan_, secret(), listener());
+    part_.emplace(make_join(plan_, instance_, host_->is_here()), nodes_.settings, now());
     if (stop_signal_ != 0) {
       leave(stop_signal_);
     } else {
@@ -77,7 +84,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   asio::awaitable<RunFinished> end_together() {
     // The others must hear of the verdict before the coordinator goes.
-    disconnect();
+    link_->close();
     co_await host_->wait_until_over();
     host_.reset();
     co_return make_finished(*verdict_, plan_);
@@ -101,6 +108,8 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       if (attempt_ != nullptr) attempt_->stop(signal, plan_.shutdown_timeout);
     } else if (attempt_ != nullptr) {
       attempt_->stop(SIGKILL, std::chrono::milliseconds(0));
+    } else if (host_) {
+      host_->resign();
     }
   }
 
@@ -112,7 +121,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   void close() {
     is_closed_ = true;
     wake_.cancel();
-    disconnect();
+    if (link_) link_->close();
     host_.reset();
   }
 
@@ -123,7 +132,8 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     const HostChoice choice = host_choice();
     const Log log = warnings_to(surroundings_.events);
     if (nodes_.etcd) {
-      host_ = etcd::elect_host(executor, *nodes_.etcd, choice, make_join(plan_, false), log);
+      host_ = etcd::elect_host(executor, *nodes_.etcd, choice, make_join(plan_, instance_, false),
+                               follow_office(), log);
       co_return true;
     }
     auto choosing = choose_host(executor, choice, log);
@@ -147,9 +157,28 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   /// What is left of a run of this name is told as if it was this one.
   void tell_of_earlier(const Verdict& verdict) {
     if (has_had_round_ || verdict.result == Verdict::Result::succeeded) return;
+    if (verdict.reason.starts_with("refused: ")) return;  // it goes on, or is about to
     tell(Warning{"a run \"" + plan_.run_id +
                  "\" has ended already, without this node, and how it ended is told here; another "
                  "one needs another --rdzv_id, or some patience"});
+  }
+
+  /// Workers beside a coordinator must not outlive its office, even if this process is stopped.
+  etcd::OfficeNotice follow_office() {
+    return [weak = weak_from_this()](Time end) {
+      if (const auto self = weak.lock()) self->apply(OfficeRenewed{end});
+    };
+  }
+
+  CoordinatorLink::Listener listener() {
+    return {.take =
+                [weak = weak_from_this()](const NodeEvent& event) {
+                  if (const auto self = weak.lock()) self->apply(event);
+                },
+            .note =
+                [weak = weak_from_this()](const std::string& text) {
+                  if (const auto self = weak.lock()) self->tell(Note{text});
+                }};
   }
 
   Verdict interrupted() const {
@@ -201,18 +230,11 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
-  void act(const Connect& connect) {
-    asio::co_spawn(surroundings_.executor, keep_connection(shared_from_this(), connect.not_before),
-                   [self = shared_from_this()](const std::exception_ptr& failure) {
-                     if (failure) self->give_up_connection(failure);
-                   });
-  }
+  void act(const Connect& connect) { link_->connect(host_->find(connect.not_before)); }
 
-  void act(const Disconnect&) { disconnect(); }
+  void act(const Disconnect&) { link_->disconnect(); }
 
-  void act(const Say& say) {
-    if (connection_) connection_->send(say.message);
-  }
+  void act(const Say& say) { link_->send(say.message); }
 
   void act(const StartWorkers& start) {
     asio::co_spawn(surroundings_.executor, live(shared_from_this(), start.round),
@@ -258,66 +280,17 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   void fail(const std::exception_ptr& failure) {
     failure_ = failure;
     attempt_ = nullptr;
-    disconnect();
+    link_->close();
     verdict_ = Verdict{.result = Verdict::Result::failed, .reason = failure_text(failure)};
     ended_.cancel();
-  }
-
-  // The connection.
-
-  void disconnect() {
-    if (connection_) connection_->close();
-    connection_.reset();
-  }
-
-  /// For a reason of our own, like a lack of memory: another one is tried as after any loss.
-  void give_up_connection(const std::exception_ptr& failure) {
-    disconnect();
-    apply(ConnectionLost{failure_text(failure)});
-  }
-
-  static asio::awaitable<void> keep_connection(std::shared_ptr<Impl> self, Time not_before) {
-    auto finding = self->host_->find(not_before);
-    const Found found = co_await std::move(finding);
-    if (self->is_closed_ || self->part_->has_ended()) co_return;
-    if (!found.note.empty()) self->tell(Note{found.note});
-    if (found.verdict) co_return self->apply(TurnedAway{*found.verdict});
-    if (!found.endpoint) co_return self->apply(ConnectionLost{found.problem});
-    self->endpoint_ = *found.endpoint;
-    const auto deadline = Deadline::after(found.connect_timeout);
-    const auto result = co_await connect_to(self->endpoint_, deadline);
-    if (result.fd < 0) co_return self->apply(ConnectionLost{result.problem});
-    auto connection = std::make_shared<AgentConnection>(self->surroundings_.executor, result.fd,
-                                                        self->secret(), self->plan_.run_id);
-    if (self->is_closed_ || self->part_->has_ended()) co_return;
-    self->connection_ = connection;
-    self->apply(Connected{});
-    co_await self->hear(connection);
-  }
-
-  asio::awaitable<void> hear(std::shared_ptr<AgentConnection> connection) {
-    while (connection_ == connection) {
-      auto message = co_await connection->receive();
-      if (connection_ != connection) break;  // it was given up here
-      if (!message) {
-        disconnect();
-        apply(ConnectionLost{"the rendezvous at " + to_string(endpoint_) + ": " +
-                             connection->end_reason()});
-        break;
-      }
-      if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_text);
-      apply(CoordinatorSays{std::move(*message)});
-    }
   }
 
   // The workers of a round.
 
   static asio::awaitable<void> live(std::shared_ptr<Impl> self, RoundFormed round) {
-    const std::string store_host =
-        self->connection_ ? self->connection_->peer_address() : std::string();
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
-                       .placement = make_placement(round, store_host),
+                       .placement = make_placement(round, self->link_->peer_address()),
                        .store_port = round.store_port};
     self->has_had_round_ = true;
     self->tell_of_round(facts);
@@ -347,14 +320,14 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   const AttemptSurroundings& surroundings_;
   const LaunchPlan& plan_;
   const NodesPlan& nodes_;
+  const std::uint64_t instance_ = draw_instance();
   const std::optional<security::Secret> secret_;  ///< nothing: the run is open
   asio::steady_timer wake_;
   asio::steady_timer ended_;           ///< cancelled when there is a verdict
   asio::cancellation_signal looking_;  ///< ends the choice of the host
   std::unique_ptr<Host> host_;
-  StoreEndpoint endpoint_;  ///< where the coordinator was found last
+  std::shared_ptr<CoordinatorLink> link_;  ///< once the host is known
   std::optional<NodePart> part_;
-  std::shared_ptr<AgentConnection> connection_;  ///< the one under way
   Attempt* attempt_ = nullptr;
   bool has_had_round_ = false;
   int stop_signal_ = 0;

@@ -248,6 +248,9 @@ GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup
     const auto settings = add_values(values, sources.scheduler(values.given));
     auto& notes = values.settings.notes;
     notes.insert(notes.end(), settings.notes.begin(), settings.notes.end());
+    if (!settings.names_in_run.empty()) {
+      values.settings.names_in_run = settings.names_in_run;
+    }
   }
   return values;
 }

@@ -109,7 +109,9 @@ struct NamedNode {
 struct FromConfig {
   std::vector<EnvironmentChange> environment;
   std::vector<std::string> notes;  ///< how this node was found in it
-  std::string hash;                ///< of `text`; empty if there is no file
+  /// The nodes that may take part, by the names that they have in the run; empty: it names none.
+  std::vector<std::string> names_in_run{};
+  std::string hash;  ///< of `text`; empty if there is no file
   std::string text;  ///< the file in canonical form, references not replaced: the same on all nodes
   std::vector<NamedNode> nodes{};         ///< all that it names, in its order
   std::optional<std::size_t> own_node{};  ///< which of them this one is

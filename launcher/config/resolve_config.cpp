@@ -117,6 +117,9 @@ class Resolver {
     derive("nnodes", std::to_string(file_.nodes.size()), file_.root.find("nodes")->at, "nodes");
     if (has_rank()) derive("node_rank", std::to_string(*node_.index), at, path);
     if (!node.address.empty()) derive("local_addr", node.address, at, path + ".address");
+    for (const auto& each : file_.nodes) {
+      values_.settings.names_in_run.push_back(each.name);
+    }
     const bool is_elsewhere = is_set("master_addr") || is_set("standalone") || is_by_etcd();
     if (is_elsewhere) return;
     const bool has_address = !first.address.empty();

@@ -103,6 +103,7 @@ class SlurmReader {
     add("master_port", port, "SLURM_JOB_ID=" + job());
     add("rdzv_id", run, "SLURM_JOB_ID=" + job());
     add("local_addr", name, list.text());
+    values_.settings.names_in_run = names;
     note("from Slurm: node " + std::to_string(*index) + " of " + std::to_string(step_nodes) + ", " +
          name + " (SLURM_NODEID, SLURM_STEP_NODELIST=" + list.value + "), meeting at " +
          names.front() + ":" + port + " as run " + run + " (SLURM_JOB_ID, SLURM_STEP_ID)" +

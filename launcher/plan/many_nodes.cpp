@@ -34,7 +34,9 @@ class NodesPlanner {
     plan_.settings.config_text = options_.from_config.text;
     plan_.settings.nodes_min = options_.nnodes.least;
     plan_.settings.nodes_max = options_.nnodes.most;
+    plan_.settings.expected_nodes = options_.from_config.names_in_run;
     plan_.settings.restarts.max_restarts = options_.max_restarts;
+    plan_.settings.shutdown_timeout = options_.shutdown_timeout;
     plan_.named = options_.from_config.nodes;
     plan_.own_node = options_.from_config.own_node;
     plan_.name = name_of_node(host_name);

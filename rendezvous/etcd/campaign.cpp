@@ -50,6 +50,7 @@ std::string own_name(const EtcdSettings& etcd, const Client& client) {
 struct Listening {
   std::unique_ptr<Seat> seat{};
   StoreEndpoint endpoint{};
+  bool is_at_all_addresses = false;
   std::string problem{};
 };
 
@@ -65,6 +66,7 @@ asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings e
     co_return listening;
   }
   const StoreEndpoint bound{membership::bind_address(host, found.addresses), etcd.port};
+  listening.is_at_all_addresses = bound.host == membership::kAllAddresses;
   try {
     listening.seat = std::make_unique<Seat>(client->executor(), bound, candidate.secret,
                                             candidate.settings.store_port, log);
@@ -90,7 +92,7 @@ asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys key
                                      std::string holder, LeaseId lease) {
   Transaction election{.conditions = {{keys.coordinator(), 0}, {keys.verdict(), 0}},
                        .puts = {{keys.coordinator(), std::move(holder), lease}},
-                       .read = keys.all()};
+                       .read = keys.state()};
   auto committing = client->commit(std::move(election), request_deadline());
   const auto answer = co_await std::move(committing);
   if (const auto* problem = std::get_if<Problem>(&answer)) co_return *problem;
@@ -101,7 +103,8 @@ asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys key
 asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, RunKeys keys,
                                              Candidate candidate, Listening listening,
                                              HeldLease office, Log log) {
-  auto standing = stand(client, keys, holder_text(candidate.node, listening.endpoint), office.id());
+  auto standing =
+      stand(client, keys, holder_text(candidate.node.name, listening.endpoint), office.id());
   const auto outcome = co_await std::move(standing);
   if (const auto* problem = std::get_if<Problem>(&outcome)) {
     co_return CampaignResult{.problem = problem->text};
@@ -119,9 +122,13 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
                         .node = candidate.node,
                         .created = sight.holder->created,
                         .office = office,
-                        .record = std::get<HeldLease>(record)};
+                        .record = std::get<HeldLease>(record),
+                        .config = candidate.settings.config_text};
   CampaignResult result;
-  result.term = std::make_shared<Term>(client, facts, std::move(listening.seat), log);
+  result.term = std::make_shared<Term>(client, facts, std::move(listening.seat),
+                                       std::move(candidate.on_renewal), log);
+  const bool is_open = candidate.secret == nullptr && listening.is_at_all_addresses;
+  if (is_open) membership::warn_of_openness(listening.endpoint, log);
   result.term->begin(std::move(candidate.settings), sight.record);
   result.note = "this node hosts the rendezvous and the store at " + to_string(listening.endpoint);
   co_return result;

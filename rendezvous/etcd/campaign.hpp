@@ -19,9 +19,10 @@ struct CampaignResult {
 };
 
 struct Candidate {
-  std::string node;  ///< its name
+  membership::PastNode node;
   membership::Settings settings;
   const security::Secret* secret = nullptr;  ///< null: the run is open; else it outlives the term
+  OfficeNotice on_renewal{};
 };
 
 /// etcd has answered the client before.

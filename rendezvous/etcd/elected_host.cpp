@@ -5,6 +5,9 @@
 #include "rendezvous/etcd/election.hpp"
 
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -17,6 +20,7 @@ using membership::Found;
 using membership::Host;
 using membership::HostChoice;
 using membership::Join;
+using membership::seconds_text;
 using membership::Time;
 
 namespace {
@@ -34,6 +38,9 @@ constexpr auto kConnectTimeout = std::chrono::seconds(1);
 /// How long a search that is under way may take to notice that it is not wanted any more.
 constexpr auto kSearchEndTimeout = std::chrono::seconds(2);
 
+/// A wait that is longer is explained.
+constexpr auto kQuietWait = std::chrono::seconds(1);
+
 Time now() {
   return Deadline::Clock::now();
 }
@@ -44,10 +51,12 @@ Deadline request_deadline() {
 
 class Election : public std::enable_shared_from_this<Election> {
  public:
-  Election(asio::any_io_executor executor, EtcdSettings etcd, HostChoice choice, Join self, Log log)
+  Election(asio::any_io_executor executor, EtcdSettings etcd, HostChoice choice, Join self,
+           OfficeNotice on_renewal, Log log)
       : etcd_(std::move(etcd)),
         choice_(std::move(choice)),
         self_(std::move(self)),
+        on_renewal_(std::move(on_renewal)),
         log_(std::move(log)),
         keys_(etcd_.prefix, self_.run_id),
         client_(std::make_shared<Client>(std::move(executor), etcd_.endpoints)),
@@ -61,8 +70,9 @@ class Election : public std::enable_shared_from_this<Election> {
   }
 
   void resign() {
-    is_leaving_ = true;
+    if (std::exchange(is_leaving_, true)) return hurry();
     pause_.cancel();
+    patience_end_ = Deadline::after(patience());
     if (term_ && !term_->has_ended()) {
       term_->coordinator().resign(resignation());
     }
@@ -77,12 +87,8 @@ class Election : public std::enable_shared_from_this<Election> {
     }
     const auto term = self->term_;
     if (!term || term->has_ended()) co_return;
-    // The others' workers are asked to end when this node's are; they are not waited for much
-    // longer.
-    const auto limit =
-        has_resigned ? Deadline::after(self->choice_.settings.farewell_timeout) : Deadline::never();
-    auto over = term->coordinator().wait_until_over();
-    co_await with_deadline(std::move(over), limit);
+    auto over = wait_for_others(self, term);
+    co_await std::move(over);
     if (term->has_ended()) co_return;
     const bool is_abandoned = has_resigned && !term->coordinator().has_nodes();
     co_await Term::give_back(term, is_abandoned);
@@ -95,6 +101,40 @@ class Election : public std::enable_shared_from_this<Election> {
   }
 
  private:
+  /// The others' workers are asked to end when this node's are, and may take as long for what they
+  /// have to save; their agents kill those that take longer.
+  Deadline::Duration patience() const {
+    return choice_.settings.shutdown_timeout + choice_.settings.farewell_timeout;
+  }
+
+  void hurry() {
+    is_hurried_ = true;
+    hurry_.emit(asio::cancellation_type::terminal);
+  }
+
+  /// After a verdict for as long as that takes, after resign() until the patience ends.
+  static asio::awaitable<void> wait_for_others(std::shared_ptr<Election> self,
+                                               std::shared_ptr<Term> term) {
+    const auto limit = self->patience_end_;
+    const auto quiet = limit.is_never() ? limit : Deadline::after(kQuietWait);
+    auto soon = term->coordinator().wait_until_over();
+    co_await with_deadline(std::move(soon), quiet);
+    const bool is_over = term->has_ended() || term->coordinator().is_over();
+    if (is_over || self->is_hurried_) co_return;
+    write_log(self->log_, LogLevel::warn,
+              "this node hosts the rendezvous and waits until the workers of the others have "
+              "ended, for " +
+                  seconds_text(std::chrono::ceil<std::chrono::seconds>(limit.remaining())) +
+                  " at most");
+    auto over = with_deadline(term->coordinator().wait_until_over(), limit);
+    auto token = asio::bind_cancellation_slot(self->hurry_.slot(), asio::use_awaitable);
+    try {
+      co_await asio::co_spawn(self->client_->executor(), std::move(over), std::move(token));
+    } catch (const boost::system::system_error&) {
+      // Somebody cannot wait.
+    }
+  }
+
   /// Whoever waits for the end of a search hears of it however that comes.
   class Searching {
    public:
@@ -112,7 +152,7 @@ class Election : public std::enable_shared_from_this<Election> {
 
   asio::awaitable<Found> search(Time not_before) {
     while (!is_leaving_) {
-      auto looking = client_->commit(Transaction{.read = keys_.all()}, request_deadline());
+      auto looking = client_->commit(Transaction{.read = keys_.state()}, request_deadline());
       const auto answer = co_await std::move(looking);
       const auto sight = sight_of(answer);
       if (const auto* problem = std::get_if<Problem>(&sight)) {
@@ -122,11 +162,15 @@ class Election : public std::enable_shared_from_this<Election> {
       if (const auto* go = std::get_if<GoTo>(&move)) {
         tried_ = go->created;
         co_return Found{.endpoint = go->endpoint,
+                        .office_end = office_end(go->created),
                         .connect_timeout = kConnectTimeout,
                         .note = std::exchange(note_, {})};
       }
       if (const auto* over = std::get_if<TakeVerdict>(&move)) {
-        co_return Found{.verdict = over->verdict};
+        const auto verdict = over->verdict;
+        std::string config;
+        if (over->has_other_config) config = co_await read_config();
+        co_return Found{.verdict = verdict, .config = std::move(config)};
       }
       std::string problem;
       if (const auto* change = std::get_if<AwaitChange>(&move)) {
@@ -137,6 +181,22 @@ class Election : public std::enable_shared_from_this<Election> {
       if (!problem.empty()) co_return co_await give_up(problem, not_before);
     }
     co_return Found{.problem = "this node leaves the run"};
+  }
+
+  /// Of the coordinator that was elected then, if that is this node's.
+  Time office_end(Revision created) const {
+    const bool is_own = term_ && !term_->has_ended() && term_->created() == created;
+    return is_own ? term_->office_end() : Time::max();
+  }
+
+  /// Of the run, to show where this node's differs; empty if it cannot be had.
+  asio::awaitable<std::string> read_config() {
+    Transaction look;
+    look.read = Range{.key = keys_.config()};
+    auto reading = client_->commit(std::move(look), request_deadline());
+    const auto answer = co_await std::move(reading);
+    const auto* done = std::get_if<TransactionAnswer>(&answer);
+    co_return done != nullptr && !done->keys.empty() ? done->keys.front().value : std::string();
   }
 
   std::string resignation() const { return self_.name + ", which hosts the rendezvous, leaves"; }
@@ -169,7 +229,10 @@ class Election : public std::enable_shared_from_this<Election> {
   /// Why nobody could be elected; empty if somebody has been, this node or another.
   asio::awaitable<std::string> stand() {
     if (term_) term_->end();
-    Candidate candidate{.node = self_.name, .settings = choice_.settings, .secret = choice_.secret};
+    Candidate candidate{.node = {.name = self_.name, .instance = self_.instance},
+                        .settings = choice_.settings,
+                        .secret = choice_.secret,
+                        .on_renewal = on_renewal_};
     auto standing = campaign(client_, etcd_, std::move(candidate), log_);
     auto result = co_await std::move(standing);
     if (!result.term) co_return result.problem;
@@ -182,6 +245,7 @@ class Election : public std::enable_shared_from_this<Election> {
   const EtcdSettings etcd_;
   const HostChoice choice_;
   const Join self_;
+  const OfficeNotice on_renewal_;
   const Log log_;
   const RunKeys keys_;
   const std::shared_ptr<Client> client_;
@@ -193,6 +257,9 @@ class Election : public std::enable_shared_from_this<Election> {
   bool has_told_ = false;
   bool is_searching_ = false;
   bool is_leaving_ = false;
+  Deadline patience_end_ = Deadline::never();  ///< with the workers of other nodes
+  asio::cancellation_signal hurry_;            ///< ends it before
+  bool is_hurried_ = false;
 };
 
 class ElectedHost : public Host {
@@ -216,9 +283,10 @@ class ElectedHost : public Host {
 }  // namespace
 
 std::unique_ptr<Host> elect_host(asio::any_io_executor executor, EtcdSettings etcd,
-                                 HostChoice choice, Join self, Log log) {
-  return std::make_unique<ElectedHost>(std::make_shared<Election>(
-      std::move(executor), std::move(etcd), std::move(choice), std::move(self), std::move(log)));
+                                 HostChoice choice, Join self, OfficeNotice on_renewal, Log log) {
+  return std::make_unique<ElectedHost>(
+      std::make_shared<Election>(std::move(executor), std::move(etcd), std::move(choice),
+                                 std::move(self), std::move(on_renewal), std::move(log)));
 }
 
 }  // namespace ddprun::etcd

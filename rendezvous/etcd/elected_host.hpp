@@ -8,6 +8,7 @@
 #pragma once
 
 #include "rendezvous/etcd/settings.hpp"
+#include "rendezvous/etcd/term.hpp"
 #include "rendezvous/membership/host.hpp"
 #include "rendezvous/membership/messages.hpp"
 
@@ -16,8 +17,10 @@
 namespace ddprun::etcd {
 
 /// `self` is what this node would say when joining. `choice.endpoint` and `.is_host` do not count.
+/// `on_renewal` is for the offices of this node.
 std::unique_ptr<membership::Host> elect_host(boost::asio::any_io_executor executor,
                                              EtcdSettings etcd, membership::HostChoice choice,
-                                             membership::Join self, Log log);
+                                             membership::Join self, OfficeNotice on_renewal,
+                                             Log log);
 
 }  // namespace ddprun::etcd

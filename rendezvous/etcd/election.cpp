@@ -15,9 +15,11 @@ Move decide_move(const Sight& sight, const membership::Join& self, Revision trie
   if (sight.record) {
     const auto settings = membership::settings_of(*sight.record, self.run_id);
     if (const auto reason = membership::objection_to(self, settings); !reason.empty()) {
-      return TakeVerdict{Verdict{.result = Verdict::Result::no_quorum,
-                                 .rounds = sight.record->rounds_formed,
-                                 .reason = "refused: " + reason}};
+      const bool has_both = !self.config_hash.empty() && !settings.config_hash.empty();
+      return TakeVerdict{.verdict = {.result = Verdict::Result::no_quorum,
+                                     .rounds = sight.record->rounds_formed,
+                                     .reason = "refused: " + reason},
+                         .has_other_config = has_both && self.config_hash != settings.config_hash};
     }
   }
   return Campaign{};

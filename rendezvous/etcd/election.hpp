@@ -28,6 +28,7 @@ struct Campaign {
 /// There is nothing to take part in.
 struct TakeVerdict {
   membership::Verdict verdict;
+  bool has_other_config = false;  ///< this node, than the run
 
   bool operator==(const TakeVerdict&) const = default;
 };

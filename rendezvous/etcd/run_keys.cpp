@@ -5,11 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <utility>
 
 namespace ddprun::etcd {
 
 using membership::Failure;
+using membership::PastNode;
 using membership::RunRecord;
 using membership::Verdict;
 
@@ -18,7 +21,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// Of the values' form, for agents of different versions.
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 /// Enough for any run, and for any restart_window's restarts.
 constexpr std::size_t kListMax = 100'000;
@@ -89,6 +92,21 @@ class Reader {
     return none;
   }
 
+  /// All of 64 bits, as hexadecimal digits: not every reader of JSON keeps such a number.
+  std::uint64_t identity(const char* name) {
+    const auto digits = text(name);
+    std::uint64_t value = 0;
+    const auto end = digits.data() + digits.size();
+    const auto read = std::from_chars(digits.data(), end, value, 16);
+    return read.ec == std::errc() && read.ptr == end ? value : fail(std::uint64_t{0});
+  }
+
+  const Json& member(const char* name) const {
+    static const Json none;
+    const Json* value = find(name);
+    return value == nullptr ? none : *value;
+  }
+
   template <typename T>
   T fail(T instead) {
     is_good_ = false;
@@ -119,21 +137,27 @@ std::optional<Holder> read_holder(const KeyValue& key) {
   return holder;
 }
 
+PastNode read_past_node(const Json& json, Reader& of) {
+  Reader reader(json);
+  PastNode node{.name = reader.text("name"), .instance = reader.identity("instance")};
+  return reader.is_good() ? node : of.fail(PastNode());
+}
+
 std::optional<RunRecord> read_record(const std::string& value) {
   const auto json = parse(value);
   Reader reader(json);
   reader.check_version();
   RunRecord record{.round = reader.integer("round", -1, kMany),
                    .rounds_formed = reader.integer("rounds_formed", 0, kMany),
-                   .host = reader.text("host"),
                    .restarts = reader.integer("restarts", 0, kMany),
                    .fast_failures = reader.integer("fast_failures", 0, kMany),
                    .nodes_min = reader.integer("nodes_min", 1, kMany),
                    .nodes_max = reader.integer("nodes_max", 1, kMany),
                    .max_restarts = reader.integer("max_restarts", 0, kMany),
                    .config_hash = reader.text("config_hash")};
-  for (const auto& name : reader.list("nodes")) {
-    record.nodes.push_back(name.is_string() ? name.get<std::string>() : reader.fail(std::string()));
+  record.host = read_past_node(reader.member("host"), reader);
+  for (const auto& node : reader.list("nodes")) {
+    record.nodes.push_back(read_past_node(node, reader));
   }
   for (const auto& age : reader.list("restart_ages_ms")) {
     const bool is_age = age.is_number_unsigned() && age.get<std::uint64_t>() <= 1ULL << 48;
@@ -174,6 +198,12 @@ std::optional<Verdict> read_verdict(const std::string& value) {
   return verdict;
 }
 
+Json past_node(const PastNode& node) {
+  std::array<char, 17> digits{};
+  std::to_chars(digits.data(), digits.data() + digits.size(), node.instance, 16);
+  return {{"name", node.name}, {"instance", digits.data()}};
+}
+
 template <typename T>
 bool keep(std::optional<T>& into, std::optional<T> read) {
   into = std::move(read);
@@ -192,12 +222,14 @@ std::string holder_text(const std::string& node, const StoreEndpoint& endpoint) 
 
 std::string record_text(const RunRecord& record) {
   Json ages = Json::array();
+  Json nodes = Json::array();
+  for (const auto& node : record.nodes) nodes.push_back(past_node(node));
   for (const auto age : record.restart_ages) ages.push_back(std::max<std::int64_t>(age.count(), 0));
   return dump({{"version", kVersion},
                {"round", record.round},
                {"rounds_formed", record.rounds_formed},
-               {"nodes", record.nodes},
-               {"host", record.host},
+               {"nodes", nodes},
+               {"host", past_node(record.host)},
                {"restarts", record.restarts},
                {"fast_failures", record.fast_failures},
                {"restart_ages_ms", ages},

@@ -1,6 +1,7 @@
 // What a run has in etcd: its keys, and their values as text that an operator can read with
 // etcdctl. Pure; what is malformed gives a problem and never throws.
 //
+//   /ddprun/RUN/config       the configuration file that all nodes must have
 //   /ddprun/RUN/coordinator  who coordinates the run; vanishes when that agent is gone
 //   /ddprun/RUN/record       what the next coordinator must know
 //   /ddprun/RUN/verdict      how the run has ended
@@ -20,10 +21,13 @@ class RunKeys {
  public:
   RunKeys(const std::string& prefix, const std::string& run_id);
 
+  std::string config() const { return base_ + "config"; }
   std::string coordinator() const { return base_ + "coordinator"; }
   std::string record() const { return base_ + "record"; }
   std::string verdict() const { return base_ + "verdict"; }
-  Range all() const { return prefix_range(base_); }
+
+  /// All but the configuration, which is long: it comes before them.
+  Range state() const { return {.key = coordinator(), .end = prefix_range(base_).end}; }
 
  private:
   std::string base_;

@@ -27,6 +27,10 @@ constexpr auto kRenewalTimeout = std::chrono::seconds(1);
 /// Before the end of the office, to tell the nodes of a verdict that could not be written down.
 constexpr auto kTellingTime = std::chrono::milliseconds(100);
 
+/// Of a configuration that is kept in etcd, whose requests have 1.5 MiB at most. Of a longer one
+/// nodes learn only that theirs is another.
+constexpr std::size_t kConfigBytesMax = std::size_t{512} << 10;
+
 /// What is not revoked by then ends by itself.
 constexpr auto kRevocationTimeout = std::chrono::seconds(1);
 
@@ -41,10 +45,11 @@ Deadline deadline_at(Time time) {
 }  // namespace
 
 Term::Term(std::shared_ptr<Client> client, TermFacts facts, std::unique_ptr<membership::Seat> seat,
-           Log log)
+           OfficeNotice on_renewal, Log log)
     : client_(std::move(client)),
       facts_(std::move(facts)),
       seat_(std::move(seat)),
+      on_renewal_(std::move(on_renewal)),
       log_(std::move(log)),
       timer_(client_->executor()) {}
 
@@ -119,6 +124,7 @@ asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
       co_await self->pause(std::min(now() + kRetryPause, office.end()));
     } else if (const auto time = std::get<std::chrono::seconds>(renewed); time.count() > 0) {
       lease.renew(sent, time);
+      if (!is_record && self->on_renewal_) self->on_renewal_(office.end());
     } else {
       co_return self->lose_office("its lease has ended in etcd");
     }
@@ -135,6 +141,11 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
     transaction.puts.push_back(
         {facts.keys.verdict(), verdict_text(*kept.verdict), facts.record.id()});
   }
+  const bool shows_config =
+      !self->has_shown_config_ && !facts.config.empty() && facts.config.size() <= kConfigBytesMax;
+  if (shows_config) {
+    transaction.puts.push_back({facts.keys.config(), facts.config, facts.record.id()});
+  }
   // The office as it is now: while renewals succeed and only this does not, its end moves on.
   const auto limit = facts.office.end() - kTellingTime;
   std::string problem = "its lease is about to end";
@@ -144,6 +155,7 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
     const auto answer = co_await std::move(committing);
     if (const auto* done = std::get_if<TransactionAnswer>(&answer)) {
       if (!done->has_succeeded) self->lose_office("another node has been elected");
+      self->has_shown_config_ = true;
       co_return done->has_succeeded;
     }
     problem = std::get<Problem>(answer).text;

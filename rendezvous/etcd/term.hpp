@@ -6,6 +6,7 @@
 #include "rendezvous/etcd/held_lease.hpp"
 #include "rendezvous/etcd/run_keys.hpp"
 #include "rendezvous/membership/seat.hpp"
+#include "rendezvous/membership/succession.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -19,17 +20,21 @@ namespace ddprun::etcd {
 
 struct TermFacts {
   RunKeys keys;
-  std::string node;      ///< which was elected
-  Revision created = 0;  ///< of the coordinator's key, which is proof of the election
-  HeldLease office;      ///< of that key
-  HeldLease record;      ///< of what outlives the coordinator
+  membership::PastNode node;  ///< which was elected
+  Revision created = 0;       ///< of the coordinator's key, which is proof of the election
+  HeldLease office;           ///< of that key
+  HeldLease record;           ///< of what outlives the coordinator
+  std::string config{};       ///< what nodes are shown that have another one
 };
+
+/// Gets the end of an office, as its holder must see it, each time that it has been renewed.
+using OfficeNotice = std::function<void(HeldLease::Time end)>;
 
 class Term : public std::enable_shared_from_this<Term> {
  public:
   /// `client` outlives the term's coroutines, hence shared.
   Term(std::shared_ptr<Client> client, TermFacts facts, std::unique_ptr<membership::Seat> seat,
-       Log log);
+       OfficeNotice on_renewal, Log log);
 
   /// Begins to coordinate, going on from the record if there is one, and to renew the leases. The
   /// term may have ended when this returns.
@@ -38,6 +43,12 @@ class Term : public std::enable_shared_from_this<Term> {
   /// Closes all connections and stops renewing; the leases end by themselves. May be called twice.
   void end();
   bool has_ended() const { return has_ended_; }
+
+  /// Which election it follows from.
+  Revision created() const { return facts_.created; }
+
+  /// Until when nobody else can be elected.
+  HeldLease::Time office_end() const { return facts_.office.end(); }
 
   /// Until the term has ended.
   membership::Coordinator& coordinator() { return seat_->coordinator(); }
@@ -58,9 +69,11 @@ class Term : public std::enable_shared_from_this<Term> {
   std::shared_ptr<Client> client_;
   TermFacts facts_;
   std::unique_ptr<membership::Seat> seat_;
+  const OfficeNotice on_renewal_;
   Log log_;
   boost::asio::steady_timer timer_;
   std::string problem_;  ///< of the last renewal
+  bool has_shown_config_ = false;
   bool has_ended_ = false;
 };
 

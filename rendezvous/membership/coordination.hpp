@@ -11,24 +11,22 @@
 // ended, has closed its connection, or has let its lease run out, by which time it has killed them.
 #pragma once
 
+#include "rendezvous/membership/contenders.hpp"
 #include "rendezvous/membership/messages.hpp"
 #include "rendezvous/membership/restart_budget.hpp"
-#include "rendezvous/membership/round_failures.hpp"
+#include "rendezvous/membership/roster.hpp"
+#include "rendezvous/membership/round_end.hpp"
 #include "rendezvous/membership/settings.hpp"
 #include "rendezvous/membership/succession.hpp"
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 namespace ddprun::membership {
-
-/// A connection: a node that comes back has another one.
-using NodeId = std::uint64_t;
 
 // Events.
 struct NodeSays {
@@ -85,7 +83,7 @@ class Coordination {
   RunRecord record() const;
 
   /// Whether nodes are there that would go on without the host.
-  bool has_nodes() const { return present() > 0; }
+  bool has_nodes() const { return roster_.present() > 0; }
 
   const std::optional<Verdict>& verdict() const { return verdict_; }
   int round() const { return round_; }
@@ -93,18 +91,8 @@ class Coordination {
 
  private:
   enum class Phase : std::uint8_t { gathering, running, stopping, finished };
-  /// How a round ends: orderly if nothing is amiss, so that workers can save what they have done.
-  enum class Manner : std::uint8_t { urgent, orderly };
-  /// What a member's workers of the round are doing.
-  enum class Workers : std::uint8_t { none, running, ended, succeeded };
-
-  struct Member {
-    Join join;
-    Time lease_end;
-    Workers workers = Workers::none;
-    bool is_leaving = false;
-    int node_rank = -1;  ///< in the latest round
-  };
+  using Member = Roster::Member;
+  using Workers = Roster::Workers;
 
   // Events.
   void hear(NodeId id, const Join& join);
@@ -113,37 +101,39 @@ class Coordination {
   void hear(NodeId id, const WorkersEnded& ended);
   void hear(NodeId id, const Leave& leave);
   void lose(NodeId id, const std::string& reason);
-  void lose_former(const Join& join);
   void let_go(const HostLeaves& leaves);
   void check_time();
 
+  // Who comes in.
+  void admit(NodeId id, const Join& join);
+  void refuse(NodeId id, const Join& join, const std::string& reason);
+  void settle_contenders();
+
   // Decisions.
-  std::string objection(const Join& join) const;
   void consider();
   void consider_round();
   void consider_success();
   void consider_next();
   void form_round();
   void stop_round(const std::string& reason, Manner manner = Manner::urgent);
-  void change_of_membership(const std::string& reason, Time when, Manner manner = Manner::urgent);
+  void change(MembershipChange::Kind kind, const std::string& reason, Time when);
   void release_successful();
   void finish(Verdict::Result result, const std::string& reason);
 
-  void gather();
+  void gather(const std::string& reason);
   void notify_waiting();
   void tell(NodeId id, CoordinatorMessage message);
   std::string waiting_text() const;
-  int present() const;  ///< members that would take part in a next round
-  int taking_part(Workers workers) const;
 
   Settings settings_;
   Time now_;
-  std::map<NodeId, Member> members_;  ///< joined and still connected, in order of joining
+  Roster roster_;
+  Contenders contenders_;
   Phase phase_ = Phase::gathering;
   int round_ = -1;  ///< the latest of this coordinator's
   int rounds_formed_ = 0;
-  int highest_round_ = -1;               ///< that any node has taken part in
-  std::vector<std::string> last_names_;  ///< of the latest round's nodes, by node rank
+  int highest_round_ = -1;            ///< that any node has taken part in
+  std::vector<PastNode> last_nodes_;  ///< of the latest round, by node rank
   RestartHistory history_;
 
   Time gather_end_;  ///< of gathering: the run ends for lack of nodes
@@ -157,13 +147,11 @@ class Coordination {
   bool is_host_leaving_ = false;
 
   // Of the round under way.
-  RoundFailures failures_;
+  RoundEnd end_;
   Manner manner_ = Manner::urgent;  ///< of its end
-  std::string next_reason_;         ///< why there will be another
-  std::string not_started_;
+
   std::string interruption_;  ///< the host's agent was asked to stop
   int interrupting_signal_ = 0;
-  bool is_membership_change_ = false;  ///< explains the end of the round, whatever else failed
 
   std::optional<Verdict> verdict_;
   std::vector<CoordinatorAction> actions_;

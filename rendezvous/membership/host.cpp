@@ -78,19 +78,12 @@ class FixedHost : public Host {
     // With a secret the workers' store is elsewhere, and told of with the round.
     note_ = std::string("this node hosts the rendezvous ") +
             (choice.secret == nullptr ? "and the store " : "") + "at " + to_string(choice.endpoint);
-    if (address == "0.0.0.0") {
+    if (address == kAllAddresses) {
       note_ += ", listening on all of its addresses";
       if (choice.secret == nullptr) warn_of_openness(choice.endpoint, log);
     } else {
       found_.endpoint->host = address;
     }
-  }
-
-  static void warn_of_openness(const StoreEndpoint& endpoint, const Log& log) {
-    write_log(log, LogLevel::warn,
-              "rendezvous at " + to_string(endpoint) +
-                  ": the name is no address that this machine can listen at alone, so whoever "
-                  "reaches any of its addresses can take part in the run");
   }
 
   bool is_here() const override { return seat_ != nullptr; }
@@ -116,6 +109,13 @@ class FixedHost : public Host {
 
 }  // namespace
 
+void warn_of_openness(const StoreEndpoint& endpoint, const Log& log) {
+  write_log(log, LogLevel::warn,
+            "rendezvous at " + to_string(endpoint) +
+                ": the name is no address that this machine can listen at alone, so whoever "
+                "reaches any of its addresses can take part in the run");
+}
+
 std::string bind_address(const std::string& host, const std::vector<std::string>& addresses) {
   // A name that only this machine takes for a loopback address (Debian's 127.0.1.1) means another
   // one to the others.
@@ -129,7 +129,7 @@ std::string bind_address(const std::string& host, const std::vector<std::string>
   if (fitting != addresses.end()) return *fitting;
   const bool is_meant = host == "localhost" || is_loopback(host);
   if (is_meant) return addresses.front();
-  return "0.0.0.0";
+  return kAllAddresses;
 }
 
 asio::awaitable<std::unique_ptr<Host>> choose_host(asio::any_io_executor executor,

@@ -22,9 +22,11 @@ namespace ddprun::membership {
 /// Where this node's agent reaches the coordinator now.
 struct Found {
   std::optional<StoreEndpoint> endpoint{};
+  Time office_end = Time::max();         ///< as in Connected
   Deadline::Duration connect_timeout{};  ///< for connecting there
   std::string problem{};                 ///< if it is not known; trying again may help
   std::optional<Verdict> verdict{};      ///< the run has ended, or this node cannot take part
+  std::string config{};                  ///< of the run, if this node has another one
   std::string note{};                    ///< for the operator; may be empty
 };
 
@@ -41,7 +43,8 @@ class Host {
   /// Waits until `not_before`, or less if the coordinator is another one than at the last time.
   virtual boost::asio::awaitable<Found> find(Time not_before) = 0;
 
-  /// This node leaves the run. Where that can be, another node becomes the host.
+  /// This node leaves the run. Where that can be, another node becomes the host, once the workers
+  /// of all nodes have ended; at the second call it is not waited for that any more.
   virtual void resign() = 0;
 
   /// Returns when all nodes have heard how the run ended, or need this one no more; at once if
@@ -68,7 +71,11 @@ struct HostChoice {
 boost::asio::awaitable<std::unique_ptr<Host>> choose_host(boost::asio::any_io_executor executor,
                                                           HostChoice choice, Log log);
 
+/// For a coordinator without a secret that listens at all addresses of this machine.
+void warn_of_openness(const StoreEndpoint& endpoint, const Log& log);
+
 /// The address to listen at, of those that a host's name has: that which the others know.
+inline constexpr const char* kAllAddresses = "0.0.0.0";
 std::string bind_address(const std::string& host, const std::vector<std::string>& addresses);
 
 }  // namespace ddprun::membership

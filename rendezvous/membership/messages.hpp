@@ -14,7 +14,7 @@
 namespace ddprun::membership {
 
 /// Of this set of messages. Two agents that differ in it do not understand each other.
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 /// Rounds and restarts as nodes know them: no run has so many, and there is room to count on.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -40,7 +40,12 @@ struct Failure {
 struct Join {
   std::uint32_t version = kProtocolVersion;
   std::string run_id;
-  std::string name;    ///< of the node, for people and for the order of ranks
+  std::string name;  ///< of the node, for people and for the order of ranks
+  /// Of the agent, drawn at random when it starts: one that comes back over another connection has
+  /// the same, one that was started in its place another.
+  std::uint64_t instance = 0;
+  /// The agent's so many-th: what it has said over an earlier one may be read later.
+  int connection = 0;
   int node_rank = -1;  ///< wanted place; -1: any
   int local_world_size = 1;
   std::string role = "default";
@@ -66,6 +71,7 @@ struct Heartbeat {
 struct WorkersFailing {
   int round = 0;
   std::string reason;
+  bool were_asked = false;  ///< to stop, before the failure
 
   bool operator==(const WorkersFailing&) const = default;
 };

@@ -58,14 +58,16 @@ std::optional<Time> NodePart::next_wake() const {
   if (has_ended_) return std::nullopt;
   if (link_ == Link::joining) return answer_end_;
   if (link_ != Link::joined) return std::nullopt;
-  return std::min(next_heartbeat_, lease_end_);
+  return std::min(next_heartbeat_, lease_end());
 }
 
 // The connection.
 
-void NodePart::take(const Connected&) {
+void NodePart::take(const Connected& connected) {
   if (link_ != Link::connecting) return;
   link_ = Link::joining;
+  office_end_ = connected.office_end;
+  ++join_.connection;
   answer_end_ = now_ + answer_timeout_;
   // The lease begins when the coordinator reads this, which is later than now.
   unanswered_.assign(1, {0, now_});
@@ -154,14 +156,30 @@ void NodePart::hear(const HeartbeatAnswer& answer) {
 
 /// From when the coordinator was asked for it, which is before it has granted it.
 void NodePart::renew_lease(Time asked) {
-  lease_end_ = asked + lease_ - lease_ / kMarginOfLease;
-  actions_.emplace_back(GuardUntil{lease_end_});
+  granted_end_ = asked + lease_ - lease_ / kMarginOfLease;
+  guard_workers();
+}
+
+/// Of an office only that counts under which this node has joined.
+void NodePart::take(const OfficeRenewed& renewed) {
+  if (link_ != Link::joining && link_ != Link::joined) return;
+  if (office_end_ == Time::max() || renewed.end <= office_end_) return;
+  office_end_ = renewed.end;
+  if (link_ == Link::joined) guard_workers();
+}
+
+void NodePart::guard_workers() {
+  if (verdict_ || guarded_until_ == lease_end()) return;
+  guarded_until_ = lease_end();
+  actions_.emplace_back(GuardUntil{guarded_until_});
 }
 
 void NodePart::check_lease() {
-  if (link_ != Link::joined || now_ < lease_end_) return;
+  if (link_ != Link::joined || now_ < lease_end()) return;
   actions_.emplace_back(Disconnect{});
-  lose_connection("it has not answered for " + seconds_text(lease_ - lease_ / kMarginOfLease));
+  lose_connection(office_end_ <= now_ ? "this node no longer hosts it"
+                                      : "it has not answered for " +
+                                            seconds_text(lease_ - lease_ / kMarginOfLease));
 }
 
 void NodePart::take(const NodeTimePassed&) {
@@ -202,18 +220,20 @@ void NodePart::hear(const RoundFormed& round) {
   // It was formed while this node's leave was on its way.
   if (!leaving_.empty()) return say(WorkersEnded{.round = round.round});
   has_workers_ = true;
+  were_asked_ = false;
   is_of_this_connection_ = true;
   actions_.emplace_back(StartWorkers{round});
 }
 
 void NodePart::hear(const membership::StopWorkers& stop) {
   if (has_workers_ && stop.round == join_.last_round) {
+    were_asked_ = true;
     actions_.emplace_back(EndWorkers{.reason = stop.reason, .is_orderly = stop.is_orderly});
   }
 }
 
 void NodePart::take(const OwnWorkersFailing& failing) {
-  if (is_of_this_connection_) say(WorkersFailing{join_.last_round, failing.reason});
+  if (is_of_this_connection_) say(WorkersFailing{join_.last_round, failing.reason, were_asked_});
 }
 
 void NodePart::take(const OwnWorkersEnded& ended) {
@@ -248,6 +268,7 @@ void NodePart::take(const AskedToLeave& leave) {
   if (!leaving_.empty()) return;
   leaving_ = leave.reason;
   leaving_signal_ = leave.signal;
+  were_asked_ = true;
   if (link_ == Link::joined) say(Leave{leave.reason, leave.signal});
   // The coordinator beside it waits for nodes until it hears of this, so it must be told even if
   // that takes joining first.

@@ -4,13 +4,16 @@
 //
 // The node's lease is the coordinator's view of it, kept here a little shorter: it runs from when
 // the last answered heartbeat was sent, and ends early by a margin. So a node that is cut off has
-// killed its workers before the coordinator lets others take their place. An agent that is stopped
-// cannot do that, so somebody else has to know when the lease ends (GuardUntil).
+// killed its workers before the coordinator lets others take their place. Beside a coordinator that
+// holds its office for a time, the lease also ends with that: once another one may be elected, it
+// does not wait for this node. An agent that is stopped cannot kill its workers, so somebody else
+// has to know when the lease ends (GuardUntil).
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
 #include "rendezvous/membership/settings.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <string>
@@ -24,7 +27,15 @@ namespace ddprun::membership {
 inline constexpr int kHeartbeatsPerLease = 6;
 
 // Events.
-struct Connected {};
+struct Connected {
+  /// The coordinator is part of this process and surely in office until then. As made: for ever, or
+  /// it is elsewhere.
+  Time office_end = Time::max();
+};
+/// The office of the coordinator in this process has been renewed.
+struct OfficeRenewed {
+  Time end;
+};
 /// An attempt to connect has failed, or a connection has ended.
 struct ConnectionLost {
   std::string reason;
@@ -54,8 +65,9 @@ struct AskedToLeave {
   int signal = 0;      ///< that asked for it
 };
 struct NodeTimePassed {};
-using NodeEvent = std::variant<Connected, ConnectionLost, CoordinatorSays, TurnedAway,
-                               OwnWorkersFailing, OwnWorkersEnded, AskedToLeave, NodeTimePassed>;
+using NodeEvent =
+    std::variant<Connected, OfficeRenewed, ConnectionLost, CoordinatorSays, TurnedAway,
+                 OwnWorkersFailing, OwnWorkersEnded, AskedToLeave, NodeTimePassed>;
 
 // Actions, to be carried out in their order.
 
@@ -116,7 +128,8 @@ class NodePart {
   void hear(const membership::StopWorkers& stop);
   void hear(const Finish& finish);
 
-  void take(const Connected&);
+  void take(const Connected& connected);
+  void take(const OfficeRenewed& renewed);
   void take(const ConnectionLost& lost);
   void take(const CoordinatorSays& says);
   void take(const TurnedAway& turned_away);
@@ -127,7 +140,9 @@ class NodePart {
 
   void say(NodeMessage message);
   void renew_lease(Time asked);
+  void guard_workers();
   void check_lease();
+  Time lease_end() const { return std::min(granted_end_, office_end_); }
   void lose_connection(const std::string& reason);
   void try_again();
   void end(Verdict verdict);
@@ -149,12 +164,15 @@ class NodePart {
   Link link_ = Link::none;
   Time answer_end_;  ///< while joining
   std::chrono::milliseconds lease_{0};
-  Time lease_end_;
+  Time granted_end_;               ///< of the lease that the coordinator has granted
+  Time office_end_ = Time::max();  ///< of the coordinator, if it is part of this process
+  Time guarded_until_;             ///< as told last
   Time next_heartbeat_;
   std::uint64_t last_heartbeat_ = 0;
   std::deque<std::pair<std::uint64_t, Time>> unanswered_;  ///< heartbeats and when they were sent
 
   bool has_workers_ = false;
+  bool were_asked_ = false;             ///< the workers, to stop
   bool is_of_this_connection_ = false;  ///< the workers' round
   std::string leaving_;                 ///< why; empty: it is not
   int leaving_signal_ = 0;

@@ -94,17 +94,27 @@ std::string config_to_show(const Join& join, const Settings& settings) {
 }
 
 std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
-                             int nodes_min) {
+                             const Settings& settings) {
+  const bool is_first = last_round.empty();
+  auto missing = is_first ? settings.expected_nodes : std::move(last_round);
+  bool are_known = true;
   for (const auto& name : present) {
-    const auto found = std::find(last_round.begin(), last_round.end(), name);
-    if (found != last_round.end()) last_round.erase(found);
+    const auto found = std::find(missing.begin(), missing.end(), name);
+    if (found != missing.end())
+      missing.erase(found);
+    else
+      are_known = false;
   }
+  // Nodes that go by other names than expected may be the ones that seem to be missing.
+  if (is_first && !are_known) missing.clear();
   std::sort(present.begin(), present.end(), natural_less);
   const int count = static_cast<int>(present.size());
-  auto text = counted_nodes(count) + " of at least " + std::to_string(nodes_min) +
+  auto text = counted_nodes(count) + " of at least " + std::to_string(settings.nodes_min) +
               (count == 1 ? " is here" : " are here");
   if (!present.empty()) text += " (" + listed(std::move(present)) + ")";
-  if (!last_round.empty()) text += ", missing since the last round: " + listed(last_round);
+  if (!missing.empty()) {
+    text += (is_first ? ", missing: " : ", missing since the last round: ") + listed(missing);
+  }
   return text;
 }
 

@@ -24,6 +24,8 @@ struct Settings {
   std::uint16_t store_port = 0;
   int nodes_min = 1;
   int nodes_max = 1;
+  /// The names of the nodes that may come, as they will say them; empty: they are not known.
+  std::vector<std::string> expected_nodes{};
   RestartSettings restarts{};
 
   /// For the least number of nodes to be there, from the start and after each loss.
@@ -40,6 +42,8 @@ struct Settings {
   /// How long a coordinator may take to answer a node that joins: whoever accepts a connection and
   /// then says nothing is stopped, or no coordinator at all.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(10);
+  /// How long workers that are asked to stop may take for that, on any node.
+  std::chrono::milliseconds shutdown_timeout = std::chrono::seconds(30);
   /// How long the coordinator waits at the end for the nodes to take leave.
   std::chrono::milliseconds farewell_timeout = std::chrono::seconds(5);
   /// For a connection to greet and, in a run with a secret, to prove that it knows it: an agent
@@ -65,9 +69,10 @@ std::string objection_to(const Join& join, const Settings& settings);
 /// The run's configuration, for a node that has another one; empty for others.
 std::string config_to_show(const Join& join, const Settings& settings);
 
-/// "2 nodes of at least 3 are here (a, b), missing since the last round: c".
+/// "2 nodes of at least 3 are here (a, b), missing since the last round: c"; before the first round
+/// those of the expected nodes that are missing.
 std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
-                             int nodes_min);
+                             const Settings& settings);
 
 /// "3 s", "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);

@@ -1,6 +1,7 @@
 #include "rendezvous/membership/succession.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ddprun::membership {
 
@@ -33,25 +34,34 @@ Settings settings_of(const RunRecord& record, const std::string& run_id) {
 }
 
 Succession::Succession(const RunRecord& record, Time leases_end) : leases_end_(leases_end) {
-  const bool is_host_known = std::count(record.nodes.begin(), record.nodes.end(), record.host) == 1;
-  for (const auto& name : record.nodes) {
-    places_.push_back({.name = name, .may_have_workers = !is_host_known || name != record.host});
+  for (const auto& node : record.nodes) {
+    places_.push_back({.node = node, .may_have_workers = node.instance != record.host.instance});
   }
 }
 
-int Succession::claim(const std::string& name) {
-  const auto found = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
-    return place.name == name && !place.is_claimed;
+std::vector<Succession::Place>::iterator Succession::place_of(const std::string& name,
+                                                              std::uint64_t instance) {
+  const auto same = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
+    return place.node.instance == instance && place.node.name == name;
   });
-  if (found == places_.end()) return -1;
-  found->is_claimed = true;
-  return static_cast<int>(found - places_.begin());
+  if (same != places_.end()) return same;
+  const auto has_name = [&](const Place& place) { return place.node.name == name; };
+  const bool is_unique = std::count_if(places_.begin(), places_.end(), has_name) == 1;
+  return is_unique ? std::find_if(places_.begin(), places_.end(), has_name) : places_.end();
+}
+
+int Succession::claim(const std::string& name, std::uint64_t instance) {
+  const auto place = place_of(name, instance);
+  if (place == places_.end()) return -1;
+  const bool is_same = place->node.instance == instance;
+  if (is_same) place->may_have_workers = false;
+  if (std::exchange(place->is_claimed, true) && !is_same) return -1;
+  return static_cast<int>(place - places_.begin());
 }
 
 std::optional<Time> Succession::not_before(Time now) const {
-  const bool is_missing = std::any_of(places_.begin(), places_.end(), [](const Place& place) {
-    return place.may_have_workers && !place.is_claimed;
-  });
+  const bool is_missing = std::any_of(places_.begin(), places_.end(),
+                                      [](const Place& place) { return place.may_have_workers; });
   if (!is_missing || leases_end_ <= now) return std::nullopt;
   return leases_end_;
 }

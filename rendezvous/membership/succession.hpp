@@ -6,17 +6,26 @@
 #include "rendezvous/membership/settings.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace ddprun::membership {
 
+/// A node that took part in a round, and its agent then.
+struct PastNode {
+  std::string name;
+  std::uint64_t instance = 0;  ///< as in Join
+
+  bool operator==(const PastNode&) const = default;
+};
+
 struct RunRecord {
   int round = -1;  ///< the latest
   int rounds_formed = 0;
-  std::vector<std::string> nodes{};  ///< of that round, by node rank
-  std::string host{};                ///< the node whose agent has written this
+  std::vector<PastNode> nodes{};  ///< of that round, by node rank
+  PastNode host{};                ///< whose agent has written this; it may have had no workers
   int restarts = 0;
   int fast_failures = 0;
   /// How long before the writing the restarts were that may still count: no clock of one machine
@@ -40,28 +49,30 @@ RestartHistory history_of(const RunRecord& record, Time now);
 /// The settings that the run was begun with, for objection_to().
 Settings settings_of(const RunRecord& record, const std::string& run_id);
 
-/// The nodes of a round that another coordinator formed. Those that come again have seen to it that
-/// nothing is left of their workers. The others may be cut off, and have workers until their lease
-/// has ended, which was renewed by the last coordinator while it was one. Its own node is not
-/// waited for, unless another has the same name: that one stops its workers before it loses its
-/// office.
+/// The nodes of a round that another coordinator formed. Agents that come again have seen to it
+/// that nothing is left of their workers. The others may be cut off, and have workers until their
+/// lease has ended, which was renewed by the last coordinator while it was one. That one's own node
+/// is not waited for: its workers do not outlive its office.
 class Succession {
  public:
   Succession() = default;  ///< there was nobody before
   Succession(const RunRecord& record, Time leases_end);
 
-  /// A node has come: its rank in that round; -1 if it had none, or another of its name has come.
-  int claim(const std::string& name);
+  /// A node has come: its rank in that round; -1 if it had none. One whose agent was started anew
+  /// has that of its name, if no other had the same; but who knows whether the agent before is
+  /// gone, so its lease is waited for.
+  int claim(const std::string& name, std::uint64_t instance);
 
   /// Until when a round would be too early; nothing: it would not.
   std::optional<Time> not_before(Time now) const;
 
  private:
   struct Place {
-    std::string name;
+    PastNode node;
     bool is_claimed = false;
     bool may_have_workers = true;
   };
+  std::vector<Place>::iterator place_of(const std::string& name, std::uint64_t instance);
   std::vector<Place> places_;  ///< by node rank
   Time leases_end_;
 };

@@ -234,6 +234,39 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
+  TEST_CASE("a node with another configuration learns where it differs though nobody coordinates") {
+    if (!EtcdServer::is_installed()) return skip(kNoEtcd);
+    const EtcdServer etcd;
+    const TemporaryFolder folder;
+    const std::string file = DDPRUN_SOURCE_DIR "/configs/etcd.json";
+    auto text = read_file(file);
+    text.replace(text.find("--epochs=20"), 11, "--epochs=21");
+    write_file(folder / "changed.json", text);
+    CHECK(run_program({in_bin("ddprun"), "keygen", folder / "key"}).exit_code == 0);
+    const auto start = [&](const std::string& config, int number) {
+      return std::make_unique<Program>(launch(
+          {"--config=" + config, "--node_name=node" + std::to_string(number),
+           "--rdzv_endpoint=" + etcd.endpoint(), "--secret_file=" + (folder / "key"),
+           "--nproc_per_node=1", "--local_addr=127.0.0." + std::to_string(number + 1),
+           "--rdzv_conf=etcd_lease_timeout=3,last_call_timeout=0.1"},
+          "true"));
+    };
+    const auto host = start(file, 1);
+    REQUIRE(host->read_until_contains(kHosts));
+    const auto key_of = [&](const char* name) {
+      return etcd.keys("/ddprun/etcd_example/" + std::string(name));
+    };
+    REQUIRE(wait_until([&] { return !key_of("record").empty(); }));
+    host->signal(SIGKILL);
+    CHECK(host->wait() == -SIGKILL);
+    REQUIRE(wait_until([&] { return key_of("coordinator").empty(); }));
+    const auto changed = start(folder / "changed.json", 2);
+    CHECK(changed->wait() == 1);
+    CHECK(contains(changed->output(),
+                   "it differs first in job.command[2]: the text "
+                   "\"--epochs=21\" here, the text \"--epochs=20\" there"));
+  }
+
   TEST_CASE("a signal ends the search for a coordinator") {
     const FreePort port;
     ElectedRun run("127.0.0.1:" + port.text(), "2", "true");

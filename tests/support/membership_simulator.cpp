@@ -1,22 +1,30 @@
 #include "tests/support/membership_simulator.hpp"
 
-#include "tests/support/simulated_run.hpp"
+#include "tests/support/simulated_elections.hpp"
 
 namespace ddprun::test {
 
 namespace {
 
-class Simulation : public SimulatedRun {
+class Simulation : public SimulatedElections {
  public:
-  Simulation(std::uint64_t seed, bool has_skewed_clocks, bool is_elected = false)
-      : SimulatedRun(seed), has_skewed_clocks_(has_skewed_clocks) {
-    is_elected_ = is_elected;
+  struct Kind {
+    bool has_skewed_clocks = false;
+    bool is_elected = false;
+    bool is_harsh = false;
+  };
+
+  Simulation(std::uint64_t seed, Kind kind)
+      : SimulatedElections(seed), has_skewed_clocks_(kind.has_skewed_clocks) {
+    is_elected_ = kind.is_elected;
+    is_harsh_ = kind.is_harsh;
   }
 
   SimulationOutcome run() {
     choose_settings();
     if (has_skewed_clocks_) skew_clocks();
     boot_coordinator();
+    if (is_elected_) begin_office();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const int node = static_cast<int>(i);
       after(any(0, 5000), [this, node] { boot(node); });
@@ -48,6 +56,16 @@ class Simulation : public SimulatedRun {
     settings_.exit_barrier_timeout = std::chrono::seconds(any(1, 60));
     failure_percent_ = any(0, 60);
     has_host_ = !is_elected_ && chance(30);
+    if (is_harsh_) choose_names_and_ranks();
+  }
+
+  void choose_names_and_ranks() {
+    const bool has_ranks = chance(40);
+    for (int i = 0; i < settings_.nodes_max && has_ranks; ++i) {
+      nodes_[static_cast<std::size_t>(i)].wanted_rank = i;
+    }
+    if (!chance(10)) return;
+    for (auto& node : nodes_) node.name = "node";
   }
 
   void skew_clocks() {
@@ -88,9 +106,7 @@ class Simulation : public SimulatedRun {
       case 0:
         return kill_agent(index);
       case 1:
-        note(node.name + " is paused");
-        node.is_paused = true;
-        if (node.excused_until >= now_) node.excused_until = fence_of(node);
+        pause(index);
         return after(any(100, 9000), [this, index] { resume(index); });
       case 2:
         return cut(index);
@@ -110,118 +126,6 @@ class Simulation : public SimulatedRun {
     }
   }
 
-  // A coordinator that was elected.
-
-  /// What can befall its node: its agent is killed, it loses etcd, or it is asked to leave.
-  void disturb_host() {
-    if (verdict_) return;
-    const int host = host_;
-    // What befalls a network befalls more than one.
-    const int other = any(0, static_cast<int>(nodes_.size()) - 1);
-    if (other != host && chance(50)) cut(other);
-    const int kind = any(0, 2);
-    if (kind == 0) {
-      drop_coordinator("the host is lost");
-      kill_agent(host);
-      return elect_later(1500, 3500);
-    }
-    if (kind == 1) {
-      drop_coordinator("the host loses its office");
-      return elect_later(350, 3000);
-    }
-    note("the host is asked to leave");
-    to_coordinator(HostLeaves{"the host leaves"});
-    leave(host);
-    hand_over();
-  }
-
-  /// Once no node has workers.
-  void hand_over() {
-    if (!coordination_ || verdict_) return;
-    if (!coordination_->is_over()) return after(milliseconds(10), [this] { hand_over(); });
-    drop_coordinator("the host hands over");
-    elect_later(1, 500);
-  }
-
-  /// The host's own agent learns of it at once, the others by the network.
-  void drop_coordinator(const std::string& why) {
-    note(why);
-    coordination_.reset();
-    coordinator_wake_.reset();
-    ++incarnation_;
-    const auto connections = connections_;
-    for (const auto& [id, connection] : connections) {
-      if (connection->node == host_) close_for_host(connection);
-      close_at_coordinator(id);
-    }
-  }
-
-  void close_for_host(const std::shared_ptr<Connection>& connection) {
-    if (!std::exchange(connection->is_open_at_node, false)) return;
-    nodes_[static_cast<std::size_t>(host_)].connection.reset();
-    to_node(host_, connection->agent, ConnectionLost{"the office has ended"});
-  }
-
-  void elect_later(int least, int most) {
-    after(any(least, most), [this, incarnation = incarnation_] {
-      if (coordination_ || verdict_ || incarnation != incarnation_) return;
-      std::vector<int> candidates;
-      for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        const Node& node = nodes_[i];
-        const bool is_free = node.part && !node.has_workers && !node.is_paused && !node.is_cut;
-        if (is_free) candidates.push_back(static_cast<int>(i));
-      }
-      if (candidates.empty()) return elect_later(100, 500);
-      host_ = candidates[static_cast<std::size_t>(any(0, static_cast<int>(candidates.size()) - 1))];
-      note(nodes_[static_cast<std::size_t>(host_)].name + " is elected");
-      boot_coordinator();
-    });
-  }
-
-  /// Whoever loses its connection while its agent is stopped has workers until then; the store of a
-  /// later round does not let them in.
-  static Time fence_of(const Node& node) {
-    if (node.guarded_until == Time::max()) return Time::max();  // the run has ended
-    return node.clock.when_it_shows(node.guarded_until) + kKill;
-  }
-
-  void kill_agent(int index) {
-    Node& node = nodes_[static_cast<std::size_t>(index)];
-    if (!node.part) return;
-    note(node.name + "'s agent is killed");
-    node.part.reset();
-    node.backlog.clear();
-    close_at_node(index);
-    node.is_paused = false;
-    // The guardian kills its workers.
-    node.excused_until = now_ + kKill;
-    after(any(1, static_cast<int>(kKill.count())),
-          [this, index, life = node.life] { workers_end(index, life, OwnWorkersEnded{}); });
-    if (chance(50)) after(any(200, 8000), [this, index] { boot(index); });
-  }
-
-  void resume(int index) {
-    Node& node = nodes_[static_cast<std::size_t>(index)];
-    if (!node.is_paused) return;
-    note(node.name + " goes on");
-    node.is_paused = false;
-    for (const auto& event : std::exchange(node.backlog, {})) to_node(index, node.agent, event);
-  }
-
-  /// What the network has held arrives now, in its order.
-  void mend(int index) {
-    Node& node = nodes_[static_cast<std::size_t>(index)];
-    node.is_cut = false;
-    for (auto& arrive : std::exchange(node.held, {})) arrive();
-  }
-
-  void cut(int index) {
-    Node& node = nodes_[static_cast<std::size_t>(index)];
-    note(node.name + " is cut off");
-    node.is_cut = true;
-    after(any(100, 9000), [this, index] { mend(index); });
-  }
-
   void reset_connection(int index) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     const auto connection = node.connection;
@@ -239,14 +143,6 @@ class Simulation : public SimulatedRun {
       connections_.erase(connection->id);
       to_coordinator(NodeGone{connection->id, "its connection was reset"});
     });
-  }
-
-  void leave(int index) {
-    Node& node = nodes_[static_cast<std::size_t>(index)];
-    to_node(index, node.agent, AskedToLeave{"was asked to stop"});
-    if (!node.has_workers || std::exchange(node.are_ending, true)) return;
-    after(any(1, 2000),
-          [this, index, life = node.life] { workers_end(index, life, OwnWorkersEnded{}); });
   }
 
   void pause_coordinator() {
@@ -283,9 +179,11 @@ class Simulation : public SimulatedRun {
   void heal() {
     note("no more faults");
     is_faulty_ = false;
-    resume_coordinator();
+    has_lost_etcd_ = false;
+    if (!is_elected_) resume_coordinator();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       mend(static_cast<int>(i));
+      if (is_elected_) resume_host(static_cast<int>(i));
       resume(static_cast<int>(i));
     }
   }
@@ -296,11 +194,17 @@ class Simulation : public SimulatedRun {
 }  // namespace
 
 SimulationOutcome simulate_elections(std::uint64_t seed) {
-  return Simulation(seed, seed % 2 == 1, true).run();
+  return Simulation(seed,
+                    {.has_skewed_clocks = seed % 2 == 1, .is_elected = true, .is_harsh = true})
+      .run();
+}
+
+SimulationOutcome simulate_harshly(std::uint64_t seed) {
+  return Simulation(seed, {.has_skewed_clocks = seed % 2 == 1, .is_harsh = true}).run();
 }
 
 SimulationOutcome simulate_membership(std::uint64_t seed, bool has_skewed_clocks) {
-  return Simulation(seed, has_skewed_clocks).run();
+  return Simulation(seed, {.has_skewed_clocks = has_skewed_clocks}).run();
 }
 
 }  // namespace ddprun::test

@@ -25,8 +25,13 @@ struct SimulationOutcome {
 /// fast or slow.
 SimulationOutcome simulate_membership(std::uint64_t seed, bool has_skewed_clocks = false);
 
-/// The same with a coordinator that is elected: its node is lost, loses its office or leaves, and
-/// another one goes on from its record. Every second history has skewed clocks.
+/// The same, where nodes may want ranks or have one name, and the end of a connection may be
+/// noticed long after another one has begun. Every second history has skewed clocks.
+SimulationOutcome simulate_harshly(std::uint64_t seed);
+
+/// The same with a coordinator that is elected: its node is lost, stopped, loses its office or
+/// leaves, and another one goes on from its record, which is written down with delay, or not at
+/// all.
 SimulationOutcome simulate_elections(std::uint64_t seed);
 
 }  // namespace ddprun::test

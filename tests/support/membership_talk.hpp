@@ -3,6 +3,7 @@
 
 #include "rendezvous/membership/coordination.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ class Talk {
   membership::Join join_of(const std::string& name) const {
     return {.run_id = settings_.run_id,
             .name = name,
+            .instance = ++last_instance_,
             .nodes_min = settings_.nodes_min,
             .nodes_max = settings_.nodes_max,
             .max_restarts = settings_.restarts.max_restarts};
@@ -93,6 +95,7 @@ class Talk {
 
   membership::Coordination coordination_;
   membership::Settings settings_;
+  mutable std::uint64_t last_instance_ = 0;  ///< each agent is another one
   std::vector<membership::CoordinatorAction> actions_;
 };
 

@@ -43,7 +43,8 @@ struct NodeClock {
 struct Connection {
   NodeId id = 0;
   int node = 0;
-  int agent = 0;  ///< which of the node's agents
+  int agent = 0;        ///< which of the node's agents
+  int incarnation = 0;  ///< of the coordinator at its other end
   bool is_open_at_node = true;
   bool is_open_at_coordinator = true;
   Time last_to_node{};
@@ -52,6 +53,7 @@ struct Connection {
 
 struct Node {
   std::string name;
+  int wanted_rank = -1;
   NodeClock clock;
   int agent = 0;  ///< counts the agents that have lived on it
   std::unique_ptr<NodePart> part;

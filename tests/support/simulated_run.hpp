@@ -3,12 +3,9 @@
 // membership_simulator.cpp.
 #pragma once
 
-#include "rendezvous/membership/coordination.hpp"
-#include "tests/support/membership_simulator.hpp"
-#include "tests/support/simulated_node.hpp"
-#include "tests/support/virtual_time.hpp"
+#include "tests/support/simulated_state.hpp"
 
-#include <map>
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -16,24 +13,17 @@
 
 namespace ddprun::test {
 
-class SimulatedRun : protected VirtualTime {
+class SimulatedRun : protected SimulatedState {
  public:
-  using VirtualTime::VirtualTime;
+  using SimulatedState::SimulatedState;
+  virtual ~SimulatedRun() = default;
 
  protected:
-  void note(const std::string& text) {
-    const auto time = std::chrono::duration_cast<milliseconds>(now_ - kBegin).count();
-    outcome_.history.push_back(std::to_string(time) + " " + text);
-  }
-  void check(bool holds, const std::string& what) {
-    if (!holds) outcome_.violations.push_back(what);
-    if (!holds) note("VIOLATION: " + what);
-  }
-
   // The coordinator.
 
   void boot_coordinator() {
     ++incarnation_;
+    queue_ = {};
     note("the coordinator begins");
     coordination_ = record_ ? std::make_unique<Coordination>(settings_, *record_, now_)
                             : std::make_unique<Coordination>(settings_, now_);
@@ -56,15 +46,7 @@ class SimulatedRun : protected VirtualTime {
     if (is_coordinator_paused_) return coordinator_backlog_.push_back(event);
     const int before = coordination_->restarts_used();
     const int round = coordination_->round();
-    for (const auto& action : coordination_->apply(event, now_)) {
-      if (const auto* tell = std::get_if<Tell>(&action)) send_to_node(tell->node, tell->message);
-      if (const auto* hang_up = std::get_if<HangUp>(&action)) close_at_coordinator(hang_up->node);
-      if (std::holds_alternative<ClearStore>(action)) check_fences();
-      if (const auto* kept = std::get_if<KeepRecord>(&action); kept != nullptr && is_elected_) {
-        record_ = kept->record;
-        record_->host = nodes_[static_cast<std::size_t>(host_)].name;
-      }
-    }
+    queue_.add(coordination_->apply(event, now_));
     const bool has_joined = std::holds_alternative<NodeSays>(event) &&
                             std::holds_alternative<Join>(std::get<NodeSays>(event).message);
     check(has_joined || coordination_->restarts_used() <= before + 1,
@@ -79,7 +61,23 @@ class SimulatedRun : protected VirtualTime {
     const auto wake = coordination_->next_wake();
     check(!wake || *wake > now_, "nothing is due after an event");
     plan_coordinator_wake();
+    perform();
   }
+
+  void perform() {
+    while (const auto action = queue_.next()) {
+      if (const auto* tell = std::get_if<Tell>(&*action)) send_to_node(tell->node, tell->message);
+      if (const auto* hang_up = std::get_if<HangUp>(&*action)) close_at_coordinator(hang_up->node);
+      if (std::holds_alternative<ClearStore>(*action)) check_fences();
+      if (const auto* kept = std::get_if<KeepRecord>(&*action)) keep(*kept);
+    }
+  }
+
+  /// Where it outlives the coordinator, if that is possible.
+  virtual void keep(const KeepRecord&) { queue_.kept(); }
+
+  /// Until when the coordinator is in office that this node's agent connects to.
+  virtual Time office_end_for(const Node&) const { return Time::max(); }
 
   void send_to_node(NodeId id, const CoordinatorMessage& message) {
     const auto found = connections_.find(id);
@@ -129,6 +127,8 @@ class SimulatedRun : protected VirtualTime {
     note(node.name + " begins");
     const Join join{.run_id = settings_.run_id,
                     .name = node.name,
+                    .instance = instance_of(node),
+                    .node_rank = node.wanted_rank,
                     .local_world_size = index + 1,
                     .nodes_min = settings_.nodes_min,
                     .nodes_max = settings_.nodes_max,
@@ -136,6 +136,12 @@ class SimulatedRun : protected VirtualTime {
                     .is_host = has_host_ && index == 0};
     node.part = std::make_unique<NodePart>(join, settings_, node.clock.shows(now_));
     carry_out(index, node.part->start(node.clock.shows(now_)));
+  }
+
+  /// Of a node's present agent, different from all others.
+  std::uint64_t instance_of(const Node& node) const {
+    const auto index = static_cast<std::uint64_t>(&node - nodes_.data());
+    return (index + 1) << 32 | static_cast<std::uint64_t>(node.agent);
   }
 
   void to_node(int index, int agent, const NodeEvent& event) {
@@ -175,15 +181,19 @@ class SimulatedRun : protected VirtualTime {
         return after(kConnectTimeout,
                      [=, this] { to_node(index, agent, ConnectionLost{"timed out"}); });
       }
+      if (is_elected_ && verdict_ && (!coordination_ || coordination_->is_over())) {
+        return after(delay(), [=, this] { to_node(index, agent, TurnedAway{*verdict_}); });
+      }
       if (!coordination_ || coordination_->is_over()) {
         return after(delay(), [=, this] { to_node(index, agent, ConnectionLost{"refused"}); });
       }
       auto connection = std::make_shared<Connection>();
-      *connection = {.id = ++last_connection_, .node = index, .agent = agent};
+      *connection = {
+          .id = ++last_connection_, .node = index, .agent = agent, .incarnation = incarnation_};
       connections_[connection->id] = connection;
       node.connection = connection;
       connection->last_to_node = now_ + delay();
-      arrive_at_node(connection, Connected{}, connection->last_to_node);
+      arrive_at_node(connection, Connected{office_end_for(node)}, connection->last_to_node);
     });
   }
 
@@ -194,7 +204,9 @@ class SimulatedRun : protected VirtualTime {
     const auto connection = std::exchange(node.connection, nullptr);
     if (!connection || !connection->is_open_at_node) return;
     connection->is_open_at_node = false;
-    const auto when = std::max(now_ + delay(), connection->last_to_coordinator);
+    // The news of it may be lost, and come long after those of another connection.
+    const auto late = milliseconds(is_faulty_ && is_harsh_ && chance(15) ? any(0, 5000) : 0);
+    const auto when = std::max(now_ + late + delay(), connection->last_to_coordinator);
     connection->last_to_coordinator = when;
     arrive_at_coordinator(connection, NodeGone{connection->id, "its connection was closed"}, when);
   }
@@ -203,6 +215,7 @@ class SimulatedRun : protected VirtualTime {
                              const CoordinatorEvent& event, Time when) {
     at(when, [this, connection, event] {
       if (!connection->is_open_at_coordinator) return;
+      if (connection->incarnation != incarnation_) return;
       Node& node = nodes_[static_cast<std::size_t>(connection->node)];
       if (node.is_cut) {
         return node.held.push_back([=, this] { arrive_at_coordinator(connection, event, now_); });
@@ -243,6 +256,9 @@ class SimulatedRun : protected VirtualTime {
   void act(int index, const EndRun& end) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     check(!node.has_workers, node.name + " ends while it has workers");
+    const auto& reason = end.verdict.reason;
+    check(!reason.starts_with("refused: ") || reason.find("the run has ended") != reason.npos,
+          node.name + " is refused its own place");
     note(node.name + " ends: " + end.verdict.reason);
     node.verdict = end.verdict;
     node.part.reset();
@@ -326,60 +342,6 @@ class SimulatedRun : protected VirtualTime {
     after(end.at_once ? any(1, static_cast<int>(kKill.count())) : any(1, 2000),
           [this, index, life = node.life] { workers_end(index, life, OwnWorkersEnded{}); });
   }
-
-  // What must hold.
-
-  void check_round(int index) {
-    const Node& node = nodes_[static_cast<std::size_t>(index)];
-    const auto key = std::pair(is_elected_ ? 0 : node.incarnation, node.round.round);
-    const auto [known, is_new] = rounds_.emplace(key, node.round.nodes);
-    check(is_new || known->second == node.round.nodes, "all see the same nodes in a round");
-    check(node.round.nodes[static_cast<std::size_t>(node.round.node_rank)].name == node.name,
-          "a node has the rank under which it is listed");
-    const int count = static_cast<int>(node.round.nodes.size());
-    check(count >= settings_.nodes_min && count <= settings_.nodes_max, "MIN to MAX nodes");
-    for (const auto& other : nodes_) {
-      if (&other == &node || !other.has_workers) continue;
-      check(is_other_run(other, node.incarnation) || other.round.round != node.round.round ||
-                other.round.node_rank != node.round.node_rank,
-            "no two live workers have the same round and rank");
-    }
-  }
-
-  /// When a round is formed nobody has workers of an older one, stopped agents neither, unless its
-  /// connection was reset or its agent killed a moment ago.
-  void check_fences() {
-    for (const auto& node : nodes_) {
-      check(!node.has_workers || node.excused_until >= now_ || is_other_run(node, incarnation_),
-            node.name + " has workers of an older round when the next is formed");
-    }
-  }
-
-  /// Where nothing outlives a coordinator, the next one cannot know of the workers of its time.
-  bool is_other_run(const Node& node, int incarnation) const {
-    return !is_elected_ && node.incarnation != incarnation;
-  }
-
-  Settings settings_;
-
-  std::unique_ptr<Coordination> coordination_;
-  int incarnation_ = 0;
-  std::optional<Time> coordinator_wake_;
-  bool is_coordinator_paused_ = false;
-  std::vector<CoordinatorEvent> coordinator_backlog_;
-  std::map<NodeId, std::shared_ptr<Connection>> connections_;
-  NodeId last_connection_ = 0;
-  std::vector<Node> nodes_;
-  bool is_faulty_ = true;
-  int failure_percent_ = 0;
-  bool has_host_ = false;    ///< node0's agent is the one beside the coordinator
-  bool is_elected_ = false;  ///< the coordinator, which leaves a record
-  int host_ = 0;             ///< the node whose agent it is beside then
-  std::optional<RunRecord> record_;
-  int worker_failures_ = 0;
-  std::map<std::pair<int, int>, std::vector<NodePlace>> rounds_;
-  std::optional<Verdict> verdict_;
-  SimulationOutcome outcome_;
 };
 
 }  // namespace ddprun::test

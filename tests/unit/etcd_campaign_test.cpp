@@ -1,4 +1,5 @@
 // Elections that fail half way, for which an etcd must be in trouble.
+#include "rendezvous/etcd/base64.hpp"
 #include "rendezvous/etcd/campaign.hpp"
 #include "tests/support/scripted_etcd.hpp"
 
@@ -9,10 +10,26 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 using namespace ddprun;
 using namespace ddprun::etcd;
 using ddprun::test::ScriptedEtcd;
+
+namespace {
+
+/// What etcd answers to whoever has created the key of the run's coordinator.
+std::string elected_with_lease(const std::string& lease) {
+  const auto holder = holder_text("a", {"h", 1});
+  return R"({"header": {"revision": "5"}, "succeeded": true, "responses": [{"response_range": )"
+         R"({"kvs": [{"key": ")" +
+         to_base64(RunKeys("/ddprun", "run").coordinator()) + R"(", "create_revision": "5", )" +
+         R"("mod_revision": "5", "version": "1", "lease": ")" + lease + R"(", "value": ")" +
+         to_base64(holder) + R"("}]}}]})";
+}
+
+}  // namespace
 
 TEST_SUITE("a campaign that fails half way") {
   TEST_CASE("gives back the office that it may have won without knowing") {
@@ -24,7 +41,7 @@ TEST_SUITE("a campaign that fails half way") {
     boost::asio::co_spawn(
         context,
         campaign(client, {.endpoints = {etcd.endpoint()}, .local_addr = "127.0.0.1"},
-                 {.node = "a", .settings = {.run_id = "run"}}, {}),
+                 {.node = {"a", 1}, .settings = {.run_id = "run"}}, {}),
         [&](const std::exception_ptr& failure, CampaignResult given) {
           CHECK_FALSE(failure);
           result = std::move(given);
@@ -35,5 +52,34 @@ TEST_SUITE("a campaign that fails half way") {
     CHECK(result.problem.find("no room") != std::string::npos);
     CHECK(etcd.count("/v3/kv/txn") == 1);
     CHECK(etcd.count("/v3/lease/revoke") == 1);
+  }
+}
+
+TEST_SUITE("a campaign that succeeds") {
+  TEST_CASE("warns of an open coordinator at all addresses of the machine") {
+    for (const std::string address : {"192.0.2.1", "127.0.0.1"}) {
+      CAPTURE(address);
+      boost::asio::io_context context;
+      ScriptedEtcd etcd(context, {{"/v3/lease/grant", R"({"ID": "7", "TTL": "3"})"},
+                                  {"/v3/kv/txn", elected_with_lease("7")}});
+      const auto client =
+          std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
+      std::string said;
+      const Log log = [&](LogLevel, std::string_view line) { said += line; };
+      boost::asio::co_spawn(
+          context,
+          campaign(client, {.endpoints = {etcd.endpoint()}, .local_addr = address},
+                   {.node = {"a", 1}, .settings = {.run_id = "run"}}, log),
+          [&](const std::exception_ptr& failure, const CampaignResult& result) {
+            CHECK_FALSE(failure);
+            REQUIRE(result.term);
+            result.term->end();
+            etcd.close();
+          });
+      context.run();
+      // Of documentation's own addresses no machine has one.
+      const bool is_warned = said.find("whoever reaches any of its addresses") != std::string::npos;
+      CHECK(is_warned == (address == "192.0.2.1"));
+    }
   }
 }

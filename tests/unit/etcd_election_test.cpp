@@ -22,8 +22,8 @@ Join self() {
 RunRecord record() {
   return {.round = 4,
           .rounds_formed = 5,
-          .nodes = {"b", "a\"\\\n"},
-          .host = "b",
+          .nodes = {{"b", 0xFEDC'BA98'7654'3210}, {"a\"\\\n", 0}},
+          .host = {"b", 0xFEDC'BA98'7654'3210},
           .restarts = 1,
           .fast_failures = 1,
           .restart_ages = {std::chrono::milliseconds(1234)},
@@ -100,6 +100,15 @@ TEST_SUITE("etcd election") {
     const auto& told = std::get<TakeVerdict>(move).verdict;
     CHECK(told.result == Verdict::Result::no_quorum);
     CHECK(told.reason.rfind("refused: this node has no configuration file", 0) == 0);
+    CHECK_FALSE(std::get<TakeVerdict>(move).has_other_config);
+  }
+
+  TEST_CASE("who has another configuration than the run is to be shown that") {
+    auto other = self();
+    other.config_hash = "another";
+    const auto move = decide_move({.revision = 9, .record = record()}, other, 0, true);
+    REQUIRE(std::holds_alternative<TakeVerdict>(move));
+    CHECK(std::get<TakeVerdict>(move).has_other_config);
   }
 }
 
@@ -108,8 +117,12 @@ TEST_SUITE("etcd keys") {
     CHECK(kKeys.coordinator() == "/ddprun/run/coordinator");
     CHECK(kKeys.record() == "/ddprun/run/record");
     CHECK(kKeys.verdict() == "/ddprun/run/verdict");
-    CHECK(kKeys.all().key == "/ddprun/run/");
-    CHECK(kKeys.all().end == "/ddprun/run0");
+    CHECK(kKeys.config() == "/ddprun/run/config");
+    CHECK(kKeys.state().end == "/ddprun/run0");
+    for (const auto& key : {kKeys.coordinator(), kKeys.record(), kKeys.verdict()}) {
+      CHECK(kKeys.state().key <= key);
+    }
+    CHECK(kKeys.config() < kKeys.state().key);
     CHECK(RunKeys("/p", "a/b%").coordinator() == "/p/a%2Fb%25/coordinator");
   }
 
@@ -149,11 +162,11 @@ TEST_SUITE("etcd keys") {
     const std::vector<std::pair<std::string, std::string>> bad = {
         {kKeys.coordinator(), ""},
         {kKeys.coordinator(), "{}"},
-        {kKeys.coordinator(), R"({"version":1,"node":"b","host":"","port":1})"},
-        {kKeys.coordinator(), R"({"version":1,"node":"b","host":"h","port":65536})"},
-        {kKeys.coordinator(), R"({"version":1,"node":"b","host":"h","port":"1"})"},
+        {kKeys.coordinator(), R"({"version":2,"node":"b","host":"","port":1})"},
+        {kKeys.coordinator(), R"({"version":2,"node":"b","host":"h","port":65536})"},
+        {kKeys.coordinator(), R"({"version":2,"node":"b","host":"h","port":"1"})"},
         {kKeys.record(), cut},
-        {kKeys.record(), changed(text, "\"version\":1", "\"version\":2")},
+        {kKeys.record(), changed(text, "\"version\":2", "\"version\":1")},
         {kKeys.record(), changed(text, "\"round\":4", "\"round\":-2")},
         {kKeys.record(), changed(text, "\"round\":4", "\"round\":18446744073709551615")},
         {kKeys.record(), changed(text, "\"nodes\":[", "\"nodes\":[7,")},
@@ -161,7 +174,12 @@ TEST_SUITE("etcd keys") {
         {kKeys.record(), changed(text, "[1234]", deep + end)},
         {kKeys.verdict(),
          changed(verdict_text(verdict()), "\"failures\":[", "\"failures\":[" + deep + end + ",")},
-        {kKeys.verdict(), R"({"version":1,"result":"sunk"})"},
+        {kKeys.record(), changed(text, "\"host\":{", "\"host\":7,\"other\":{")},
+        {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"fedcba98765432100\"")},
+        {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"0x1\"")},
+        {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"\"")},
+        {kKeys.record(), changed(text, "\"fedcba9876543210\"", "1")},
+        {kKeys.verdict(), R"({"version":2,"result":"sunk"})"},
         {kKeys.verdict(), changed(verdict_text(verdict()), "\"rank\":3", "\"rank\":\"3\"")},
     };
     for (const auto& [key, value] : bad) {

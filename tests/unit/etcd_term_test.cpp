@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 using namespace ddprun;
 using namespace ddprun::etcd;
@@ -23,7 +24,7 @@ struct Begun {
     const auto sent = Deadline::Clock::now() - since;
     const Log log = [this](LogLevel, std::string_view line) { said += line; };
     const TermFacts facts{.keys = RunKeys("/ddprun", "run"),
-                          .node = "a",
+                          .node = {"a", 1},
                           .created = 5,
                           .office = HeldLease({.id = 7, .time = 2s}, sent),
                           .record = HeldLease({.id = 8, .time = 60s}, sent)};
@@ -31,7 +32,8 @@ struct Begun {
                                                    StoreEndpoint{"127.0.0.1", 0}, nullptr, 0, log);
     const auto client =
         std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
-    term = std::make_shared<Term>(client, facts, std::move(seat), log);
+    const auto on_renewal = [this](HeldLease::Time end) { office_ends.push_back(end); };
+    term = std::make_shared<Term>(client, facts, std::move(seat), on_renewal, log);
     boost::asio::post(context, [this] { term->begin({.run_id = "run"}, std::nullopt); });
   }
 
@@ -43,6 +45,7 @@ struct Begun {
   }
 
   std::string said;
+  std::vector<HeldLease::Time> office_ends;  ///< as told
   boost::asio::io_context context;
   test::ScriptedEtcd etcd{context, {{"/v3/lease/keepalive", R"({"result": {"TTL": "2"}})"}}};
   std::shared_ptr<Term> term;
@@ -63,6 +66,8 @@ TEST_SUITE("a term whose etcd has no room") {
     begun.run_until_ended();
     CHECK(begun.term->has_ended());
     CHECK(begun.etcd.count("/v3/lease/keepalive") > 0);
+    REQUIRE_FALSE(begun.office_ends.empty());
+    CHECK(begun.office_ends.back() == begun.term->office_end());
     CHECK(begun.said.find("the run's record cannot be written") != std::string::npos);
     CHECK(begun.said.find("no room") != std::string::npos);
   }

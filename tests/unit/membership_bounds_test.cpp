@@ -115,7 +115,7 @@ TEST_SUITE("membership bounds") {
 
   TEST_CASE("names beyond a number are counted, not listed") {
     const std::vector<std::string> names(kNamesListedMax + 7, std::string(kNameBytesMax, 'n'));
-    const auto text = describe_waiting(names, {}, 100);
+    const auto text = describe_waiting(names, {}, Settings{});
     CHECK(text.ends_with("n and 7 more)"));
   }
 }

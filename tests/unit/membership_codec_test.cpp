@@ -20,6 +20,8 @@ const Failure kFailure{.rank = 7,
 const std::vector<NodeMessage> kFromNodes = {
     Join{.run_id = "r",
          .name = "node1",
+         .instance = 0xFEDC'BA98'7654'3210,
+         .connection = 2,
          .node_rank = 3,
          .local_world_size = 8,
          .role = "trainer",
@@ -31,7 +33,7 @@ const std::vector<NodeMessage> kFromNodes = {
          .last_round = 5,
          .restarts_used = 1},
     Heartbeat{77},
-    WorkersFailing{3, "rank 1 is dying"},
+    WorkersFailing{3, "rank 1 is dying", true},
     WorkersEnded{.round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = "f"},
     Leave{"was asked to stop", 15},
 };

@@ -10,18 +10,29 @@ using namespace ddprun::membership;
 using ddprun::test::Talk;
 using namespace std::chrono_literals;
 
+namespace {
+
+/// Three nodes with workers in round 0, and a fourth that comes then.
+Talk newcomer_at(int now) {
+  Settings settings{.run_id = "run", .nodes_min = 1, .nodes_max = 4};
+  settings.restarts.max_restarts = 1;
+  settings.last_call_timeout = 2s;
+  Talk talk(settings);
+  for (const NodeId node : {1, 2, 3}) talk.join(node, "node" + std::to_string(node), 0);
+  talk.pass(2000);
+  talk.join(4, "node4", now);
+  REQUIRE(talk.told<StopWorkers>(1).size() == 1);
+  CHECK(talk.told<StopWorkers>(1)[0].is_orderly);
+  return talk;
+}
+
+}  // namespace
+
 TEST_SUITE("orderly end") {
   TEST_CASE("a loss or a failure while a round ends in an orderly way makes it urgent, once") {
     for (const bool is_loss : {true, false}) {
       CAPTURE(is_loss);
-      Settings settings{.run_id = "run", .nodes_min = 1, .nodes_max = 4};
-      settings.last_call_timeout = 2s;
-      Talk talk(settings);
-      for (const NodeId node : {1, 2, 3}) talk.join(node, "node" + std::to_string(node), 0);
-      talk.pass(2000);
-      talk.join(4, "node4", 2100);
-      REQUIRE(talk.told<StopWorkers>(1).size() == 1);
-      CHECK(talk.told<StopWorkers>(1)[0].is_orderly);
+      auto talk = newcomer_at(2100);
       if (is_loss) talk.gone(3, 2200);
       if (!is_loss) talk.say(3, WorkersFailing{0, "rank 2 is dying"}, 2200);
       REQUIRE(talk.told<StopWorkers>(1).size() == 1);
@@ -29,5 +40,44 @@ TEST_SUITE("orderly end") {
       talk.gone(2, 2300);
       CHECK(talk.told<StopWorkers>(1).empty());
     }
+  }
+
+  TEST_CASE(
+      "what befalls workers that were asked to stop for a newcomer costs nothing, and is told") {
+    auto talk = newcomer_at(2100);
+    talk.say(2, WorkersFailing{0, "rank 1 was killed by SIGABRT", true}, 2200);
+    CHECK_FALSE(talk.told<StopWorkers>(1)[0].is_orderly);
+    for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 0}, 2300);
+    REQUIRE(talk.told<RoundFormed>(4).size() == 1);
+    CHECK(talk.told<RoundFormed>(4)[0].restarts_used == 0);
+    CHECK(talk.told<Waiting>(1)[0].text ==
+          "another round follows: node4 has joined; meanwhile rank 1 was killed by SIGABRT");
+  }
+
+  TEST_CASE("a worker that failed before it was asked to stop for a newcomer costs a restart") {
+    auto talk = newcomer_at(2100);
+    talk.say(2, WorkersFailing{0, "rank 1 was killed by SIGABRT", false}, 2101);
+    const Failure failure{.ran_seconds = 60, .description = "rank 1 was killed by SIGABRT"};
+    talk.say(2, WorkersEnded{.round = 0, .failures = {failure}}, 2200);
+    for (const NodeId node : {1, 3}) talk.say(node, WorkersEnded{.round = 0}, 2300);
+    CHECK(talk.coordination().restarts_used() == 1);
+  }
+
+  TEST_CASE("a worker whose peers were asked to stop a little earlier may fail at no cost") {
+    auto talk = newcomer_at(2100);
+    talk.say(2, WorkersFailing{0, "rank 1 lost its peers", false}, 2101);
+    const Failure failure{.is_victim = true, .description = "rank 1 lost its peers"};
+    talk.say(2, WorkersEnded{.round = 0, .failures = {failure}}, 2200);
+    for (const NodeId node : {1, 3}) talk.say(node, WorkersEnded{.round = 0}, 2300);
+    CHECK(talk.coordination().restarts_used() == 0);
+  }
+
+  TEST_CASE("peers of a node that leaves may fail at no cost, asked to stop or not") {
+    auto talk = newcomer_at(2100);
+    talk.say(3, Leave{"was asked to stop"}, 2110);
+    talk.say(2, WorkersFailing{0, "rank 1 failed", false}, 2120);
+    for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 0}, 2300);
+    REQUIRE(talk.told<RoundFormed>(4).size() == 1);
+    CHECK(talk.told<RoundFormed>(4)[0].restarts_used == 0);
   }
 }

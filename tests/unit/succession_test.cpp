@@ -24,8 +24,8 @@ Settings three_nodes() {
 RunRecord left_by_a() {
   return {.round = 4,
           .rounds_formed = 5,
-          .nodes = {"c", "a", "b"},
-          .host = "a",
+          .nodes = {{"c", 103}, {"a", 101}, {"b", 102}},
+          .host = {"a", 101},
           .restarts = 2,
           .nodes_min = 1,
           .nodes_max = 3,
@@ -34,6 +34,7 @@ RunRecord left_by_a() {
 
 Join member_of_round(const Talk& talk, const std::string& name, int round) {
   auto join = talk.join_of(name);
+  join.instance = 101 + static_cast<std::uint64_t>(name.front() - 'a');
   join.last_round = round;
   return join;
 }
@@ -77,27 +78,40 @@ TEST_SUITE("succession") {
     CHECK(talk.told<RoundFormed>(1).size() == 1);
   }
 
-  TEST_CASE("two nodes of one name have a place each, and a third has none") {
-    RunRecord record{.round = 0, .nodes = {"n", "n"}, .host = "elsewhere"};
+  TEST_CASE("two nodes of one name are told apart by their agents") {
+    RunRecord record{.round = 0, .nodes = {{"n", 1}, {"n", 2}}, .host = {"elsewhere", 9}};
     Succession succession(record, Talk::at(1000));
-    CHECK(succession.claim("n") == 0);
+    CHECK(succession.claim("n", 2) == 1);
     CHECK(succession.not_before(Talk::at(0)) == Talk::at(1000));
-    CHECK(succession.claim("n") == 1);
+    CHECK(succession.claim("n", 3) == -1);
+    CHECK(succession.not_before(Talk::at(0)) == Talk::at(1000));
+    CHECK(succession.claim("n", 1) == 0);
     CHECK_FALSE(succession.not_before(Talk::at(0)));
-    CHECK(succession.claim("n") == -1);
-    CHECK(Succession().claim("n") == -1);
+    CHECK(succession.claim("n", 1) == 0);
+    CHECK(Succession().claim("n", 1) == -1);
   }
 
-  TEST_CASE("the last host is not waited for, but whoever might be another of its name is") {
+  TEST_CASE("an agent that was started anew has its node's rank; the one before is waited for") {
+    RunRecord record{.round = 0, .nodes = {{"a", 1}, {"b", 2}}, .host = {"a", 1}};
+    Succession succession(record, Talk::at(1000));
+    CHECK(succession.claim("b", 7) == 1);
+    CHECK(succession.not_before(Talk::at(0)) == Talk::at(1000));
+    CHECK(succession.claim("b", 8) == -1);
+    CHECK_FALSE(succession.not_before(Talk::at(1000)));
+  }
+
+  TEST_CASE("the last host is not waited for, but whoever has its name is") {
     struct Row {
-      std::vector<std::string> nodes;
-      std::string host;
+      std::vector<PastNode> nodes;
       bool is_waited_for;
     };
-    const Row rows[] = {
-        {{"a"}, "a", false}, {{"a", "b"}, "a", true}, {{"n", "n"}, "n", true}, {{"b"}, "a", true}};
+    const Row rows[] = {{{{"a", 1}}, false},
+                        {{{"a", 1}, {"b", 2}}, true},
+                        {{{"a", 1}, {"a", 2}}, true},
+                        {{{"a", 2}}, true},
+                        {{{"b", 2}}, true}};
     for (const auto& row : rows) {
-      const RunRecord record{.round = 0, .nodes = row.nodes, .host = row.host};
+      const RunRecord record{.round = 0, .nodes = row.nodes, .host = {"a", 1}};
       const Succession succession(record, Talk::at(1000));
       CHECK(succession.not_before(Talk::at(0)).has_value() == row.is_waited_for);
     }
@@ -121,7 +135,8 @@ TEST_SUITE("succession") {
     talk.join(1, "a", 0);
     talk.pass(2000);
     REQUIRE(talk.kept().size() == 1);
-    CHECK(talk.kept()[0].record.nodes == std::vector<std::string>{"a"});
+    REQUIRE(talk.kept()[0].record.nodes.size() == 1);
+    CHECK(talk.kept()[0].record.nodes[0].name == "a");
     CHECK(talk.kept()[0].record.round == 0);
     CHECK(talk.index_of<KeepRecord>() < talk.index_of<Tell>());
 

@@ -1,0 +1,101 @@
+#include "launcher/agent/coordinator_link.hpp"
+
+#include "launcher/agent/failure_text.hpp"
+#include "launcher/agent/placement.hpp"
+#include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/membership/connect.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+
+#include <exception>
+#include <utility>
+
+namespace ddprun {
+
+namespace asio = boost::asio;
+using namespace membership;
+
+CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const LaunchPlan& plan,
+                                 const security::Secret* secret, Listener listener)
+    : executor_(std::move(executor)),
+      plan_(plan),
+      secret_(secret),
+      listener_(std::move(listener)) {}
+
+/// What fails for a reason of our own, like a lack of memory, is tried again as after any loss.
+void CoordinatorLink::connect(asio::awaitable<Found> finding) {
+  asio::co_spawn(executor_, keep(shared_from_this(), std::move(finding)),
+                 [self = shared_from_this()](const std::exception_ptr& failure) {
+                   if (!failure) return;
+                   self->disconnect();
+                   self->take(ConnectionLost{failure_text(failure)});
+                 });
+}
+
+void CoordinatorLink::send(const NodeMessage& message) {
+  if (connection_) connection_->send(message);
+}
+
+void CoordinatorLink::disconnect() {
+  if (connection_) connection_->close();
+  connection_.reset();
+}
+
+void CoordinatorLink::close() {
+  is_closed_ = true;
+  disconnect();
+}
+
+std::string CoordinatorLink::peer_address() const {
+  return connection_ ? connection_->peer_address() : std::string();
+}
+
+asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> self,
+                                            asio::awaitable<Found> finding) {
+  const Found found = co_await std::move(finding);
+  if (self->is_closed_) co_return;
+  if (!found.note.empty()) self->listener_.note(found.note);
+  if (found.verdict) co_return self->be_turned_away(found);
+  if (!found.endpoint) co_return self->take(ConnectionLost{found.problem});
+  self->endpoint_ = *found.endpoint;
+  const auto deadline = Deadline::after(found.connect_timeout);
+  const auto result = co_await connect_to(self->endpoint_, deadline);
+  UniqueFd fd(result.fd);
+  if (self->is_closed_) co_return;
+  if (result.fd < 0) co_return self->take(ConnectionLost{result.problem});
+  auto connection = std::make_shared<AgentConnection>(self->executor_, fd.release(), self->secret_,
+                                                      self->plan_.run_id);
+  self->connection_ = connection;
+  self->take(Connected{found.office_end});
+  co_await self->hear(connection);
+}
+
+asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
+  while (connection_ == connection) {
+    auto message = co_await connection->receive();
+    if (connection_ != connection) break;  // it was given up here
+    if (!message) {
+      disconnect();
+      take(ConnectionLost{"the rendezvous at " + to_string(endpoint_) + ": " +
+                          connection->end_reason()});
+      break;
+    }
+    if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_text);
+    take(CoordinatorSays{std::move(*message)});
+  }
+}
+
+void CoordinatorLink::take(const NodeEvent& event) {
+  if (!is_closed_) listener_.take(event);
+}
+
+void CoordinatorLink::be_turned_away(const Found& found) {
+  auto verdict = *found.verdict;
+  Refused refused{.reason = verdict.reason, .config = found.config};
+  explain(refused, plan_.config_text);
+  verdict.reason = refused.reason;
+  take(TurnedAway{verdict});
+}
+
+}  // namespace ddprun

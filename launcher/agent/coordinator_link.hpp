@@ -1,0 +1,60 @@
+// The way of an agent's words to the coordinator and back: one connection after the other, as
+// membership/node_part.hpp asks for them. Decides nothing. Runs on the agent's one thread.
+#pragma once
+
+#include "launcher/plan/launch_plan.hpp"
+#include "rendezvous/membership/agent_connection.hpp"
+#include "rendezvous/membership/host.hpp"
+#include "rendezvous/membership/node_part.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace ddprun {
+
+class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
+ public:
+  /// None is called any more after close().
+  struct Listener {
+    std::function<void(const membership::NodeEvent& event)> take;
+    std::function<void(const std::string& text)> note;  ///< for the operator
+  };
+
+  /// `plan` has nodes and outlives this, and so does `secret`, which is null in an open run.
+  CoordinatorLink(boost::asio::any_io_executor executor, const LaunchPlan& plan,
+                  const security::Secret* secret, Listener listener);
+
+  /// Connects to where the coordinator is found; leads to Connected, ConnectionLost or TurnedAway.
+  void connect(boost::asio::awaitable<membership::Found> finding);
+
+  /// Does nothing without a connection.
+  void send(const membership::NodeMessage& message);
+
+  void disconnect();
+  void close();
+
+  /// By which this node reaches the coordinator; empty without a connection.
+  std::string peer_address() const;
+
+ private:
+  using Connection = std::shared_ptr<membership::AgentConnection>;
+  static boost::asio::awaitable<void> keep(std::shared_ptr<CoordinatorLink> self,
+                                           boost::asio::awaitable<membership::Found> finding);
+  boost::asio::awaitable<void> hear(Connection connection);
+  void take(const membership::NodeEvent& event);
+  void be_turned_away(const membership::Found& found);
+
+  boost::asio::any_io_executor executor_;
+  const LaunchPlan& plan_;
+  const security::Secret* secret_;
+  Listener listener_;
+  StoreEndpoint endpoint_;  ///< where the coordinator was found last
+  Connection connection_;   ///< the one under way
+  bool is_closed_ = false;
+};
+
+}  // namespace ddprun

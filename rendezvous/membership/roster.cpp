@@ -1,0 +1,101 @@
+#include "rendezvous/membership/roster.hpp"
+
+#include "rendezvous/membership/earliest.hpp"
+#include "rendezvous/membership/node_order.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::membership {
+
+Roster::Member* Roster::find(NodeId id) {
+  const auto found = members_.find(id);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+const Roster::Member* Roster::find(NodeId id) const {
+  const auto found = members_.find(id);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+std::optional<Roster::Member> Roster::remove(NodeId id) {
+  auto node = members_.extract(id);
+  if (node.empty()) return std::nullopt;
+  return std::move(node.mapped());
+}
+
+int Roster::present() const {
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
+    return !entry.second.is_leaving;
+  }));
+}
+
+std::vector<std::string> Roster::present_names() const {
+  std::vector<std::string> names;
+  for (const auto& [id, member] : members_) {
+    if (!member.is_leaving) names.push_back(member.join.name);
+  }
+  return names;
+}
+
+int Roster::count(Workers workers) const {
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
+    return entry.second.workers == workers;
+  }));
+}
+
+std::optional<NodeId> Roster::former_of(const Join& join) const {
+  for (const auto& [id, member] : members_) {
+    if (member.join.instance == join.instance && member.join.name == join.name) return id;
+  }
+  return std::nullopt;
+}
+
+std::optional<NodeId> Roster::holder_of_rank(const Join& join) const {
+  if (join.node_rank < 0) return std::nullopt;
+  for (const auto& [id, member] : members_) {
+    if (member.join.node_rank == join.node_rank) return id;
+  }
+  return std::nullopt;
+}
+
+std::vector<NodeId> Roster::silent(Time now) const {
+  std::vector<NodeId> ids;
+  for (const auto& [id, member] : members_) {
+    if (member.lease_end <= now) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::optional<Time> Roster::first_lease_end() const {
+  std::optional<Time> first;
+  for (const auto& [id, member] : members_) first = earliest({first, member.lease_end});
+  return first;
+}
+
+std::vector<NodeId> Roster::form_round(std::size_t nodes_max) {
+  std::vector<NodeId> ids;
+  std::vector<OrderedNode> nodes;
+  for (auto& [id, member] : members_) {
+    const int previous_rank = std::exchange(member.node_rank, -1);
+    if (member.is_leaving) continue;
+    ids.push_back(id);
+    nodes.push_back({.wanted_rank = member.join.node_rank,
+                     .previous_rank = previous_rank,
+                     .name = member.join.name});
+  }
+  std::vector<NodeId> by_rank;
+  for (const auto i : order_nodes(nodes, nodes_max)) {
+    Member& member = members_.at(ids[i]);
+    member.workers = Workers::running;
+    member.node_rank = static_cast<int>(by_rank.size());
+    by_rank.push_back(ids[i]);
+  }
+  return by_rank;
+}
+
+void Roster::end_round() {
+  for (auto& [id, member] : members_) member.workers = Workers::none;
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,72 @@
+// The nodes that have joined a run and are still connected: what each has said of itself, how long
+// it counts as there, and what its workers of the latest round are doing. A value; it decides
+// nothing but who takes part in a round, in which order.
+#pragma once
+
+#include "rendezvous/membership/messages.hpp"
+#include "rendezvous/membership/settings.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::membership {
+
+/// A connection: a node that comes back has another one.
+using NodeId = std::uint64_t;
+
+class Roster {
+ public:
+  enum class Workers : std::uint8_t { none, running, ended, succeeded };
+
+  struct Member {
+    Join join;
+    Time lease_end;
+    Workers workers = Workers::none;
+    bool is_leaving = false;
+    int node_rank = -1;  ///< in the latest round
+  };
+
+  void add(NodeId id, Member member) { members_.emplace(id, std::move(member)); }
+
+  /// Null: there is no such node.
+  Member* find(NodeId id);
+  const Member* find(NodeId id) const;
+
+  std::optional<Member> remove(NodeId id);
+  void clear() { members_.clear(); }
+
+  /// In order of joining.
+  const std::map<NodeId, Member>& all() const { return members_; }
+
+  /// Those that would take part in a next round.
+  int present() const;
+  std::vector<std::string> present_names() const;
+
+  int count(Workers workers) const;
+
+  /// The one over whose former connection this agent comes back; nothing: it is new.
+  std::optional<NodeId> former_of(const Join& join) const;
+
+  /// Who has the rank that this node wants; nothing: nobody, or it wants none.
+  std::optional<NodeId> holder_of_rank(const Join& join) const;
+
+  /// Those whose leases have ended.
+  std::vector<NodeId> silent(Time now) const;
+  std::optional<Time> first_lease_end() const;
+
+  /// Gives the nodes that are present their ranks in a new round, and workers: at most so many,
+  /// returned by node rank. The others are spares.
+  std::vector<NodeId> form_round(std::size_t nodes_max);
+
+  /// The workers of the round have ended on all nodes.
+  void end_round();
+
+ private:
+  std::map<NodeId, Member> members_;
+};
+
+}  // namespace ddprun::membership

@@ -1,0 +1,47 @@
+#include "rendezvous/membership/round_end.hpp"
+
+#include <algorithm>
+
+namespace ddprun::membership {
+
+void RoundEnd::note(NodeId node, const WorkersFailing& failing, Time now) {
+  failures_.note(node, failing.reason, now);
+  if (!failing.were_asked) failed_unasked_.insert(node);
+}
+
+void RoundEnd::note(NodeId node, const WorkersEnded& ended, Time now) {
+  if (not_started_.empty()) not_started_ = ended.not_started;
+  failures_.add_flights(ended.flights);
+  const bool has_failed = !ended.failures.empty() || !ended.not_started.empty();
+  if (has_failed) failures_.add(node, ended.failures, now);
+  // Whoever was asked to stop may end as it likes at no cost, and so may a peer of it.
+  const bool is_for_newcomer = change_ && change_->kind == MembershipChange::Kind::comes;
+  const bool is_own = std::any_of(ended.failures.begin(), ended.failures.end(),
+                                  [](const Failure& failure) { return !failure.is_victim; });
+  if (is_for_newcomer && is_own && failed_unasked_.contains(node)) change_.reset();
+}
+
+/// Peers of a vanished node fail at once, and it is noticed missing later. Who comes does no harm.
+void RoundEnd::note(const MembershipChange& change, std::chrono::milliseconds reach) {
+  const auto& failed = failures_.first_time();
+  const bool explains = !failed || change.when - *failed <= reach;
+  const bool is_worse = !change_ || change_->kind == MembershipChange::Kind::comes;
+  if (explains && is_worse) change_ = change;
+}
+
+std::string RoundEnd::reason_of_change() const {
+  const bool is_surprise = change_->kind == MembershipChange::Kind::comes && failures_.first_time();
+  return change_->reason + (is_surprise ? "; meanwhile " + failures_.cause() : std::string());
+}
+
+Sequel RoundEnd::sequel(const RestartHistory& history, const RestartSettings& settings,
+                        Time now) const {
+  if (!not_started_.empty()) return {.end = Verdict::Result::not_started, .reason = not_started_};
+  if (change_) return {.reason = reason_of_change()};
+  auto decision = spend_restart(history, failures_.cause(), failures_.ran(), now, settings);
+  Sequel sequel{.reason = decision.reason, .spent = std::move(decision)};
+  if (!sequel.spent->may_restart) sequel.end = Verdict::Result::failed;
+  return sequel;
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,69 @@
+// How a round comes to its end: what went wrong or changed meanwhile, whether workers may still
+// take their time, and what follows, at what cost. A value.
+//
+//   a worker fails on its own     costs a restart
+//   a node is lost, or leaves     costs nothing: peers of workers that vanish fail, too
+//   a node comes                  costs nothing; but a worker that fails before it was even asked
+//   to
+//                                 stop for that has failed on its own
+#pragma once
+
+#include "rendezvous/membership/restart_budget.hpp"
+#include "rendezvous/membership/roster.hpp"
+#include "rendezvous/membership/round_failures.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace ddprun::membership {
+
+/// Orderly if nothing is amiss, so that workers can save what they have done.
+enum class Manner : std::uint8_t { urgent, orderly };
+
+/// A round that would end for it although no worker has failed.
+struct MembershipChange {
+  enum class Kind : std::uint8_t { comes, leaves, is_lost };
+  Kind kind = Kind::comes;
+  std::string reason;
+  Time when;
+
+  Manner manner() const { return kind == Kind::is_lost ? Manner::urgent : Manner::orderly; }
+};
+
+/// What follows a round.
+struct Sequel {
+  std::optional<Verdict::Result> end{};   ///< of the run; nothing: another round
+  std::string reason{};                   ///< of either
+  std::optional<BudgetDecision> spent{};  ///< if a restart was asked for
+};
+
+class RoundEnd {
+ public:
+  /// Workers of a node are failing.
+  void note(NodeId node, const WorkersFailing& failing, Time now);
+
+  /// The workers of a node have ended without success.
+  void note(NodeId node, const WorkersEnded& ended, Time now);
+
+  /// A failure of at most `reach` before is taken for its consequence.
+  void note(const MembershipChange& change, std::chrono::milliseconds reach);
+
+  /// Once nobody has workers.
+  Sequel sequel(const RestartHistory& history, const RestartSettings& settings, Time now) const;
+
+  /// What went wrong, for those that hear how the run ended.
+  void tell(Verdict& verdict) const { failures_.tell(verdict); }
+
+ private:
+  std::string reason_of_change() const;
+
+  RoundFailures failures_;
+  std::string not_started_;
+  std::set<NodeId> failed_unasked_;         ///< before their workers were asked to stop
+  std::optional<MembershipChange> change_;  ///< explains the end, whatever failed
+};
+
+}  // namespace ddprun::membership

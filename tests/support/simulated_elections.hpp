@@ -1,0 +1,215 @@
+// A coordinator of a simulated run that is elected. It holds its office for a time that it renews
+// in an etcd, as long as that can be reached, and is the part of a node: what befalls that befalls
+// it, too.
+#pragma once
+
+#include "tests/support/simulated_faults.hpp"
+
+#include <set>
+
+namespace ddprun::test {
+
+class SimulatedElections : public SimulatedFaults {
+ public:
+  using SimulatedFaults::SimulatedFaults;
+
+ protected:
+  /// As etcd counts it; the holder gives it up a sixth earlier.
+  static constexpr milliseconds kOffice{3000};
+
+  Node& host() { return nodes_[static_cast<std::size_t>(host_)]; }
+
+  void begin_office() {
+    has_lost_etcd_ = false;
+    renew_office(++office_);
+  }
+
+  /// Beside each other: the renewal, the end as the holder sees it, and that of etcd.
+  void renew_office(int office) {
+    if (office != office_ || !coordination_ || has_lost_etcd_ || is_coordinator_paused_) return;
+    const auto renewal = ++renewal_;
+    office_end_ = host().clock.shows(now_) + kOffice - kOffice / 6;
+    if (host().part) to_node(host_, host().agent, OfficeRenewed{office_end_});
+    after(kOffice / 6, [this, office] { renew_office(office); });
+    at(host().clock.when_it_shows(office_end_), [this, renewal] {
+      if (renewal == renewal_ && !is_coordinator_paused_) lose_office();
+    });
+    after(kOffice + milliseconds(any(0, 500)), [this, renewal] {
+      if (renewal == renewal_) elect();
+    });
+  }
+
+  bool is_in_office() { return host().clock.shows(now_) < office_end_; }
+
+  void lose_office() {
+    if (coordination_) drop_coordinator("the host loses its office");
+  }
+
+  Time office_end_for(const Node& node) const override {
+    const bool is_host = is_elected_ && &node == &nodes_[static_cast<std::size_t>(host_)];
+    return is_host ? office_end_ : Time::max();
+  }
+
+  /// The answer takes its time, and is waited for while etcd is lost.
+  void keep(const KeepRecord& kept) override {
+    if (!is_elected_) return queue_.kept();
+    after(milliseconds(1) + delay(), [this, kept, incarnation = incarnation_] {
+      if (incarnation != incarnation_ || !coordination_) return;
+      if (has_lost_etcd_) return keep(kept);
+      record_ = kept.record;
+      record_->host = {.name = host().name, .instance = instance_of(host())};
+      if (is_coordinator_paused_) return unheard_.push_back(incarnation);
+      hear_of_record();
+    });
+  }
+
+  void hear_of_record() {
+    queue_.kept();
+    perform();
+  }
+
+  /// What can befall the host: its agent is killed or stopped, it loses etcd, or it is asked to
+  /// leave.
+  void disturb_host() {
+    if (verdict_) return;
+    const int host_before = host_;
+    // What befalls a network befalls more than one.
+    const int other = any(0, static_cast<int>(nodes_.size()) - 1);
+    if (other != host_before && chance(50)) cut(other);
+    switch (any(0, 3)) {
+      case 0:
+        drop_coordinator("the host is lost");
+        return kill_agent(host_before);
+      case 1:
+        note("the host loses etcd");
+        has_lost_etcd_ = true;
+        if (chance(50)) after(any(0, 4000), [this, host_before] { pause_host(host_before); });
+        return;
+      case 2:
+        return pause_host(host_before);
+      default:
+        note("the host is asked to leave");
+        to_coordinator(HostLeaves{"the host leaves"});
+        leave(host_before);
+        hand_over();
+    }
+  }
+
+  /// Its agent and the coordinator, which are one process.
+  void pause_host(int index) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    if (!node.part || node.is_paused) return;
+    is_coordinator_paused_ = coordination_ && index == host_;
+    pause(index);
+    after(any(100, 9000), [this, index] { resume_host(index); });
+  }
+
+  /// Whatever has come meanwhile is there at once: it depends on chance what is looked at first.
+  void resume_host(int index) {
+    const bool is_host = is_coordinator_paused_ && index == host_;
+    const bool is_late = chance(50);
+    if (is_late) resume(index);
+    close_stale(index);
+    if (is_host) resume_coordinator_in_office();
+    if (!is_late) resume(index);
+  }
+
+  void resume_coordinator_in_office() {
+    is_coordinator_paused_ = false;
+    if (!is_in_office()) return lose_office();
+    for (const auto& event : std::exchange(coordinator_backlog_, {})) to_coordinator(event);
+    const auto unheard = std::exchange(unheard_, {});
+    if (!unheard.empty() && unheard.back() == incarnation_) hear_of_record();
+    renew_office(office_);
+  }
+
+  /// Once no node has workers.
+  void hand_over() {
+    if (!coordination_ || verdict_) return;
+    if (!coordination_->is_over()) return after(milliseconds(10), [this] { hand_over(); });
+    drop_coordinator("the host hands over");
+    after(any(1, 500), [this, renewal = renewal_] {
+      if (renewal == renewal_) elect();
+    });
+  }
+
+  /// The host's own agent learns of it at once, the others by the network.
+  void drop_coordinator(const std::string& why) {
+    note(why);
+    forget_coordinator();
+    const auto connections = connections_;
+    for (const auto& [id, connection] : connections) {
+      if (connection->node == host_) close_for_host(connection);
+      close_at_coordinator(id);
+    }
+  }
+
+  void forget_coordinator() {
+    coordination_.reset();
+    queue_ = {};
+    unheard_.clear();
+    coordinator_wake_.reset();
+    coordinator_backlog_.clear();
+    is_coordinator_paused_ = false;
+    ++incarnation_;
+  }
+
+  void close_for_host(const std::shared_ptr<Connection>& connection) {
+    if (!std::exchange(connection->is_open_at_node, false)) return;
+    Node& node = nodes_[static_cast<std::size_t>(connection->node)];
+    if (node.connection == connection) node.connection.reset();
+    to_node(connection->node, connection->agent, ConnectionLost{"the office has ended"});
+  }
+
+  /// A stopped host keeps its connections until it goes on, whoever has been elected meanwhile.
+  void leave_behind_paused_host() {
+    note("the host is stopped, and its office has ended");
+    for (const auto& [id, connection] : connections_) stale_.push_back({host_, connection});
+    connections_.clear();
+    forget_coordinator();
+  }
+
+  void close_stale(int host_index) {
+    for (const auto& [index, connection] : std::exchange(stale_, {})) {
+      if (index != host_index) {
+        stale_.push_back({index, connection});
+        continue;
+      }
+      connection->is_open_at_coordinator = false;
+      if (connection->node == index) {
+        close_for_host(connection);
+      } else {
+        arrive_at_node(connection, ConnectionLost{"closed by the former host"}, now_ + delay());
+      }
+    }
+  }
+
+  void elect() {
+    if (coordination_ && is_coordinator_paused_) leave_behind_paused_host();
+    if (coordination_ || verdict_) return;
+    std::vector<int> candidates;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const Node& node = nodes_[i];
+      const bool is_free = node.part && !node.has_workers && !node.is_paused && !node.is_cut;
+      if (is_free) candidates.push_back(static_cast<int>(i));
+    }
+    if (candidates.empty()) {
+      return after(any(100, 500), [this, renewal = renewal_] {
+        if (renewal == renewal_) elect();
+      });
+    }
+    host_ = candidates[static_cast<std::size_t>(any(0, static_cast<int>(candidates.size()) - 1))];
+    note(host().name + " is elected");
+    boot_coordinator();
+    begin_office();
+  }
+
+  bool has_lost_etcd_ = false;
+  int office_ = 0;            ///< counts the terms
+  int renewal_ = 0;           ///< counts all
+  Time office_end_;           ///< as the host's clock shows it
+  std::vector<int> unheard_;  ///< answers to records that a stopped host has not read
+  std::vector<std::pair<int, std::shared_ptr<Connection>>> stale_;  ///< of stopped hosts
+};
+
+}  // namespace ddprun::test

@@ -1,0 +1,88 @@
+// What a simulated run consists of, and what must hold of it at any time.
+#pragma once
+
+#include "rendezvous/membership/action_queue.hpp"
+#include "rendezvous/membership/coordination.hpp"
+#include "tests/support/membership_simulator.hpp"
+#include "tests/support/simulated_node.hpp"
+#include "tests/support/virtual_time.hpp"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun::test {
+
+class SimulatedState : protected VirtualTime {
+ public:
+  using VirtualTime::VirtualTime;
+
+ protected:
+  void note(const std::string& text) {
+    const auto time = std::chrono::duration_cast<milliseconds>(now_ - kBegin).count();
+    outcome_.history.push_back(std::to_string(time) + " " + text);
+  }
+  void check(bool holds, const std::string& what) {
+    if (!holds) outcome_.violations.push_back(what);
+    if (!holds) note("VIOLATION: " + what);
+  }
+
+  void check_round(int index) {
+    const Node& node = nodes_[static_cast<std::size_t>(index)];
+    const auto key = std::pair(is_elected_ ? 0 : node.incarnation, node.round.round);
+    const auto [known, is_new] = rounds_.emplace(key, node.round.nodes);
+    check(is_new || known->second == node.round.nodes, "all see the same nodes in a round");
+    check(node.round.nodes[static_cast<std::size_t>(node.round.node_rank)].name == node.name,
+          "a node has the rank under which it is listed");
+    const int count = static_cast<int>(node.round.nodes.size());
+    check(count >= settings_.nodes_min && count <= settings_.nodes_max, "MIN to MAX nodes");
+    for (const auto& other : nodes_) {
+      if (&other == &node || !other.has_workers) continue;
+      check(is_other_run(other, node.incarnation) || other.round.round != node.round.round ||
+                other.round.node_rank != node.round.node_rank,
+            "no two live workers have the same round and rank");
+    }
+  }
+
+  /// When a round is formed nobody has workers of an older one, stopped agents neither, unless its
+  /// connection was reset or its agent killed a moment ago.
+  void check_fences() {
+    for (const auto& node : nodes_) {
+      check(!node.has_workers || node.excused_until >= now_ || is_other_run(node, incarnation_),
+            node.name + " has workers of an older round when the next is formed");
+    }
+  }
+
+  /// Where nothing outlives a coordinator, the next one cannot know of the workers of its time.
+  bool is_other_run(const Node& node, int incarnation) const {
+    return !is_elected_ && node.incarnation != incarnation;
+  }
+
+  Settings settings_;
+
+  std::unique_ptr<Coordination> coordination_;
+  ActionQueue queue_;  ///< of what it has decided
+  int incarnation_ = 0;
+  std::optional<Time> coordinator_wake_;
+  bool is_coordinator_paused_ = false;
+  std::vector<CoordinatorEvent> coordinator_backlog_;
+  std::map<NodeId, std::shared_ptr<Connection>> connections_;
+  NodeId last_connection_ = 0;
+  std::vector<Node> nodes_;
+  bool is_faulty_ = true;
+  bool is_harsh_ = false;  ///< what the first simulations knew nothing of befalls it, too
+  int failure_percent_ = 0;
+  bool has_host_ = false;    ///< node0's agent is the one beside the coordinator
+  bool is_elected_ = false;  ///< the coordinator, which leaves a record
+  int host_ = 0;             ///< the node whose agent it is beside then
+  std::optional<RunRecord> record_;
+  int worker_failures_ = 0;
+  std::map<std::pair<int, int>, std::vector<NodePlace>> rounds_;
+  std::optional<Verdict> verdict_;
+  SimulationOutcome outcome_;
+};
+
+}  // namespace ddprun::test
