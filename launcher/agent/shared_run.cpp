@@ -57,11 +57,13 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
         nodes_(*surroundings.plan.nodes),
         secret_(secret_of(nodes_)),
         wake_(surroundings.executor),
-        ended_(surroundings.executor, Time::max()) {}
+        ended_(surroundings.executor, Time::max()),
+        attempt_ended_(surroundings.executor, Time::max()) {}
 
   asio::awaitable<RunFinished> run(StartNotice on_start) {
-    const bool has_host = co_await find_host();
-    if (!has_host) co_return make_finished(interrupted(), plan_);
+    co_await find_host();
+    // Nobody can have joined, so nobody need be told.
+    if (stop_signal_ != 0) co_return make_finished(interrupted(), plan_);
     on_start(plan_.store_port);
     if (!host_->note().empty()) tell(Note{host_->note()});
     if (nodes_.is_rank_assumed && !host_->is_here()) warn_of_rank();
@@ -70,13 +72,11 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     }
     link_ = std::make_shared<CoordinatorLink>(surroundings_.executor, plan_, secret(), listener());
     part_.emplace(make_join(plan_, instance_, host_->is_here()), nodes_.settings, now());
-    if (stop_signal_ != 0) {
-      leave(stop_signal_);
-    } else {
-      perform(part_->start(now()));
-    }
+    perform(part_->start(now()));
     if (!verdict_) co_await ended_.async_wait(kAwait);
     if (!failure_) co_return co_await end_together();
+    // Killed, but there until their end has been seen.
+    if (attempt_ != nullptr) co_await attempt_ended_.async_wait(kAwait);
     RunFinished finished = make_finished(*verdict_, plan_);
     finished.result = RunResult::agent_failed;
     co_return finished;
@@ -126,15 +126,15 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  /// False if a signal came first: a name that is not known may be looked up for long.
-  asio::awaitable<bool> find_host() {
+  /// Nothing is found if a signal comes first: a name that is not known may be looked up for long.
+  asio::awaitable<void> find_host() {
     const auto executor = surroundings_.executor;
     const HostChoice choice = host_choice();
     const Log log = warnings_to(surroundings_.events);
     if (nodes_.etcd) {
       host_ = etcd::elect_host(executor, *nodes_.etcd, choice, make_join(plan_, instance_, false),
                                follow_office(), log);
-      co_return true;
+      co_return;
     }
     auto choosing = choose_host(executor, choice, log);
     auto token = asio::bind_cancellation_slot(looking_.slot(), asio::use_awaitable);
@@ -143,7 +143,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     } catch (const boost::system::system_error&) {
       if (stop_signal_ == 0) throw;
     }
-    co_return host_ != nullptr;
   }
 
   void warn_of_rank() {
@@ -203,7 +202,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   // Decisions and what they lead to.
 
   void apply(const NodeEvent& event) {
-    if (is_closed_ || !part_) return;
+    if (is_closed_ || failure_ || !part_) return;
     if (const auto* turned_away = std::get_if<TurnedAway>(&event)) {
       tell_of_earlier(turned_away->verdict);
     }
@@ -213,6 +212,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   void perform(const std::vector<NodeAction>& actions) {
     for (const auto& action : actions) {
       std::visit([this](const auto& value) { act(value); }, action);
+      if (failure_) return;
     }
     plan_wake();
   }
@@ -277,17 +277,36 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (self->host_ && self->host_->failure()) std::rethrow_exception(self->host_->failure());
   }
 
+  /// Nothing is decided any more; run() waits for the end of the workers.
   void fail(const std::exception_ptr& failure) {
+    if (failure_) return;
     failure_ = failure;
-    attempt_ = nullptr;
+    wake_.cancel();
     link_->close();
     verdict_ = Verdict{.result = Verdict::Result::failed, .reason = failure_text(failure)};
     ended_.cancel();
+    if (attempt_ != nullptr) attempt_->abort("this node's agent cannot go on", true);
   }
 
   // The workers of a round.
 
+  /// Whoever waits for the end of an attempt hears of it however that comes.
+  class UnderWay {
+   public:
+    UnderWay(Impl& run, Attempt& attempt) : run_(run) { run_.attempt_ = &attempt; }
+    UnderWay(const UnderWay&) = delete;
+    UnderWay& operator=(const UnderWay&) = delete;
+    ~UnderWay() {
+      run_.attempt_ = nullptr;
+      run_.attempt_ended_.cancel();
+    }
+
+   private:
+    Impl& run_;
+  };
+
   static asio::awaitable<void> live(std::shared_ptr<Impl> self, RoundFormed round) {
+    if (self->failure_) co_return;
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
                        .placement = make_placement(round, self->link_->peer_address()),
@@ -296,9 +315,9 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     self->tell_of_round(facts);
     Attempt attempt(self->surroundings_, facts,
                     [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
-    self->attempt_ = &attempt;
+    std::optional<UnderWay> under_way(std::in_place, *self, attempt);
     AttemptEnd end = co_await attempt.run();
-    self->attempt_ = nullptr;
+    under_way.reset();
     self->apply(make_end(std::move(end), self->nodes_.name));
   }
 
@@ -324,6 +343,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   const std::optional<security::Secret> secret_;  ///< nothing: the run is open
   asio::steady_timer wake_;
   asio::steady_timer ended_;           ///< cancelled when there is a verdict
+  asio::steady_timer attempt_ended_;   ///< cancelled when an attempt has ended
   asio::cancellation_signal looking_;  ///< ends the choice of the host
   std::unique_ptr<Host> host_;
   std::shared_ptr<CoordinatorLink> link_;  ///< once the host is known

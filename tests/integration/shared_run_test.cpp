@@ -1,0 +1,146 @@
+// How a run of several nodes ends on this one when it is interrupted at its very beginning, and
+// when the agent cannot go on.
+#include "launcher/agent/shared_run.hpp"
+
+#include "tests/support/free_port.hpp"
+#include "tests/support/worker_bench.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <future>
+#include <optional>
+#include <sys/resource.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+namespace asio = boost::asio;
+
+class Events : public EventSink {
+ public:
+  void take(const Event& event, std::chrono::system_clock::time_point) override {
+    if (const auto* started = std::get_if<WorkerStarted>(&event)) worker = started->pid;
+    if (const auto* exited = std::get_if<WorkerExited>(&event)) signal = exited->signal;
+  }
+
+  std::optional<pid_t> worker;
+  std::optional<int> signal;  ///< that ended it
+};
+
+/// Of one worker that does not end by itself; this node hosts the rendezvous.
+LaunchPlan host_plan(const FreePort& port, int nodes) {
+  LaunchPlan plan;
+  plan.run_id = "shared";
+  plan.workers = {{.arguments = {"/bin/sleep", "1000"}}};
+  plan.stacks.when = StacksWhen::never;
+  plan.nodes.emplace();
+  plan.nodes->settings.run_id = plan.run_id;
+  plan.nodes->settings.nodes_min = plan.nodes->settings.nodes_max = nodes;
+  plan.nodes->settings.lease = 500ms;
+  plan.nodes->endpoint_host = "127.0.0.1";
+  plan.nodes->endpoint_port = static_cast<std::uint16_t>(port.number());
+  plan.nodes->is_host = true;
+  plan.nodes->name = "here";
+  return plan;
+}
+
+/// A node's agent without its signals.
+class Node {
+ public:
+  explicit Node(int nodes) : plan_(host_plan(port_, nodes)) {
+    result_ = asio::co_spawn(io_, run_.run([](std::uint16_t) {}), asio::use_future);
+  }
+
+  /// False if nothing more can happen at once.
+  bool step() { return io_.poll_one() > 0; }
+
+  template <typename Condition>
+  void run_until(Condition condition) {
+    const auto deadline = Deadline::after(20s);
+    while (!condition()) {
+      REQUIRE_FALSE(deadline.passed());
+      io_.run_one_for(50ms);
+    }
+  }
+
+  RunFinished finish() {
+    run_until([this] { return result_.wait_for(0s) == std::future_status::ready; });
+    return result_.get();
+  }
+
+  SharedRun& run() { return run_; }
+  Containment& containment() { return containment_; }
+  const Events& events() const { return events_; }
+
+ private:
+  FreePort port_;
+  const LaunchPlan plan_;
+  asio::io_context io_;
+  Events events_;
+  RunFolder folder_{plan_};
+  Containment containment_;
+  OutputRouter router_{io_.get_executor(), {}};
+  const AttemptSurroundings surroundings_{io_.get_executor(), plan_,   folder_,
+                                          containment_,       router_, events_};
+  SharedRun run_{surroundings_};
+  std::future<RunFinished> result_;
+};
+
+/// No further descriptor can be had.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    const rlimit none{.rlim_cur = 3, .rlim_max = before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace
+
+TEST_SUITE("shared run") {
+  TEST_CASE("a host that waits for others ends at once, whenever the signal comes") {
+    // The whole beginning, up to where the node waits in the run.
+    constexpr int kStepsMax = 40;
+    for (int steps = 0; steps < kStepsMax; ++steps) {
+      CAPTURE(steps);
+      Node node(2);
+      for (int i = 0; i < steps; ++i) node.step();
+      node.run().stop(SIGTERM, true);
+      const auto finished = node.finish();
+      CHECK(finished.result == RunResult::interrupted);
+      CHECK(finished.exit_code == 128 + SIGTERM);
+    }
+  }
+
+  TEST_CASE("an agent that cannot go on has seen the end of its workers when the run ends") {
+    Node node(1);
+    node.run_until([&] { return node.events().worker.has_value(); });
+    const pid_t worker = *node.events().worker;
+    // A guardian that cannot be told how long to wait, and no means for another one.
+    ::kill(node.containment().guardian_pid(), SIGSTOP);
+    node.containment().guard_until(Deadline::Clock::now());
+    {
+      const NoDescriptors none;
+      node.run_until([&] { return node.containment().guardian_pid() < 0; });
+    }
+    const auto finished = node.finish();
+    CHECK(finished.result == RunResult::agent_failed);
+    CHECK(finished.reason.find("guardian") != std::string::npos);
+    CHECK(node.events().signal == SIGKILL);
+    CHECK_FALSE(is_alive(worker));
+  }
+}
