@@ -119,6 +119,7 @@ asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
     }
     auto renewing = self->client_->renew(lease.id(), deadline_at(office.end()));
     const auto renewed = co_await std::move(renewing);
+    if (self->has_ended_) co_return;  // nobody holds the office any more
     if (const auto* problem = std::get_if<Problem>(&renewed)) {
       self->problem_ = problem->text;
       co_await self->pause(std::min(now() + kRetryPause, office.end()));

@@ -61,6 +61,17 @@ TEST_SUITE("a term whose etcd has no room") {
     CHECK(begun.said.find("no longer hosts the rendezvous") != std::string::npos);
   }
 
+  TEST_CASE("tells nobody of a renewal that is answered after its end") {
+    Begun begun(0s);
+    while (begun.etcd.count("/v3/lease/keepalive") == 0 && begun.context.run_one_for(20s) > 0) {
+    }
+    REQUIRE_FALSE(begun.term->has_ended());
+    REQUIRE(begun.office_ends.empty());
+    begun.term->end();
+    begun.run_until_ended();
+    CHECK(begun.office_ends.empty());
+  }
+
   TEST_CASE("ends while its lease is renewed if its record cannot be written") {
     Begun begun(0s);
     begun.run_until_ended();
