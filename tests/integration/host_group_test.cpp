@@ -217,6 +217,26 @@ TEST_SUITE("host group") {
       CHECK(ranks.wait(survivor).said.find("died") != std::string::npos);
   }
 
+  TEST_CASE("a death is noticed at once although another rank is late") {
+    for (const std::size_t elements : {std::size_t{1}, std::size_t{1} << 20}) {
+      const StoreProcess store;
+      constexpr int kSize = 4;
+      RankProcesses ranks(kSize, [&](int rank) {
+        auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), small_group());
+        auto client = Store::connect(store.endpoint(), Deadline::after(60s));
+        std::vector<float> values(elements);
+        const Buffer buffer = as_buffer(values.data(), values.size());
+        group.all_reduce(buffer).wait();
+        if (rank == 2) ::raise(SIGKILL);
+        if (rank == 1) client.get("the others have failed", Deadline::after(60s));
+        return describe_failure([&] { group.all_reduce(buffer).wait(); });
+      });
+      for (const int rank : {0, 3}) CHECK(ranks.wait(rank).said.find("peer 2: rank 2 died") == 0);
+      store.connect().set("the others have failed", "", Deadline::after(60s));
+      CHECK(ranks.wait(1).said.find("peer 2: rank 2 died") == 0);
+    }
+  }
+
   TEST_CASE("a stopped rank is named at the deadline, with the collective it did not enter") {
     const StoreProcess store;
     constexpr int kSize = 3;

@@ -83,6 +83,41 @@ TEST_SUITE("sync") {
     CHECK(failed == std::array{3, 3, 3});
   }
 
+  TEST_CASE("who waits for all learns of a death although it is a late rank that he waits for") {
+    const auto region = Region::anonymous(3, kArenaBytes);
+    Sync waiting(region, 0, std::nullopt);
+    const auto step_of = [&](int rank) -> Counter& { return region.line(rank).step(0); };
+    waiting.publish(step_of(0), 1);
+    bool is_asleep = false;
+    SUBCASE("at once") {}
+    SUBCASE("while he spins") {
+      for (int rank = 0; rank < 3; ++rank) Sync(region, rank, std::nullopt).tell_cores();
+      waiting.learn_cores();
+    }
+    SUBCASE("in his sleep") {
+      is_asleep = true;
+    }
+    std::thread victim([&] {
+      Sync dying(region, 2, std::nullopt);
+      dying.hold_life();
+      while (is_asleep && step_of(1).sleepers.load() == 0) std::this_thread::yield();
+    });
+    if (!is_asleep) victim.join();
+    CHECK(failed_rank([&] { waiting.wait_all(step_of, 1, Deadline::after(10s)); }) == 2);
+    if (is_asleep) victim.join();
+  }
+
+  TEST_CASE("what a rank did before it died counts for who waits for all") {
+    const auto region = Region::anonymous(3, kArenaBytes);
+    const Sync waiting(region, 0, std::nullopt);
+    const auto step_of = [&](int rank) -> Counter& { return region.line(rank).step(0); };
+    for (const int rank : {0, 2}) waiting.publish(step_of(rank), 1);
+    std::thread([&] { Sync(region, 2, std::nullopt).hold_life(); }).join();
+    CHECK(waiting.wait_all(step_of, 1, Deadline::after(1ms)) == 1);
+    waiting.publish(step_of(1), 1);
+    CHECK_FALSE(waiting.wait_all(step_of, 1, Deadline::after(1ms)));
+  }
+
   TEST_CASE("ranks spin if there are cores for all, although each may be bound to one") {
     cpu_set_t all;
     REQUIRE(::sched_getaffinity(0, sizeof all, &all) == 0);

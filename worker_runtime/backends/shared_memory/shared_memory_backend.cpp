@@ -63,13 +63,13 @@ void SharedMemoryBackend::enter(Deadline deadline) {
   sync_.hold_life();
   sync_.tell_cores();
   sync_.publish(region_.line(rank_).step(round_), kPresent);
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (sync_.wait(region_.line(rank).step(round_), kPresent, rank, deadline)) continue;
+  const auto step_of = [&](int rank) -> Counter& { return region_.line(rank).step(round_); };
+  if (const auto late = sync_.wait_all(step_of, kPresent, deadline)) {
     std::vector<int> missing;
     for (int other = 0; other < ranks_; ++other) {
       if (region_.line(other).step(round_).value.load() < kPresent) missing.push_back(other);
     }
-    sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(rank),
+    sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(*late),
                          "process group: rank(s) " + sync_.names().list(missing) +
                              " did not join " + deadline.describe());
   }
@@ -198,10 +198,8 @@ void SharedMemoryBackend::end_second_part(const Call& call) {
 }
 
 void SharedMemoryBackend::await_all(std::uint64_t step, const Call& call) const {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (!sync_.wait(region_.line(rank).step(round_), step, rank, call.deadline))
-      time_out(rank, call);
-  }
+  const auto step_of = [&](int rank) -> Counter& { return region_.line(rank).step(round_); };
+  if (const auto late = sync_.wait_all(step_of, step, call.deadline)) time_out(*late, call);
 }
 
 void SharedMemoryBackend::time_out(int rank, const Call& call) const {

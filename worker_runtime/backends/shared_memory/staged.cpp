@@ -46,9 +46,8 @@ void SharedMemoryBackend::run_staged(const Call& call) {
 
 void SharedMemoryBackend::await_pipes(Counter Pipe::*counter, std::uint64_t pieces,
                                       const Call& call) const {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (!sync_.wait(region_.pipe(rank).*counter, pieces, rank, call.deadline)) time_out(rank, call);
-  }
+  const auto counter_of = [&](int rank) -> Counter& { return region_.pipe(rank).*counter; };
+  if (const auto late = sync_.wait_all(counter_of, pieces, call.deadline)) time_out(*late, call);
 }
 
 /// Of an all_reduce what this rank combines itself need not pass through its pipe.

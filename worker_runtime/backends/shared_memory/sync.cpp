@@ -100,22 +100,30 @@ void Sync::publish(Counter& counter, std::uint64_t value) const {
 }
 
 bool Sync::wait(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const {
-  const auto reached = [&] { return counter.value.load(std::memory_order_acquire) >= target; };
-  if (reached()) return true;
+  if (has_reached(counter, target)) return true;
+  const auto check_awaited = [&] {
+    check();
+    check_writer(counter, target, writer);
+  };
+  return await({counter, target, std::cref(check_awaited)}, deadline);
+}
+
+bool Sync::await(const Awaited& awaited, Deadline deadline) const {
+  const auto reached = [&] { return has_reached(awaited.counter, awaited.target); };
   for (int i = 1; i <= spins_; ++i) {
     __builtin_ia32_pause();
     if (reached()) return true;
-    if (i % kSpinsPerCheck == 0) check_writer(counter, target, writer);
+    if (i % kSpinsPerCheck == 0) awaited.check();
   }
   for (int i = 0; i < kYields; ++i) {
     ::sched_yield();
     if (reached()) return true;
     // Where others want the core, too, a turn may last for milliseconds.
-    check_writer(counter, target, writer);
+    awaited.check();
   }
   while (!reached()) {
     if (deadline.passed()) return false;
-    sleep(counter, target, writer, deadline);
+    sleep(awaited, deadline);
   }
   return true;
 }
@@ -172,34 +180,33 @@ std::optional<FailureRecord> Sync::failure() const {
 }
 
 void Sync::check_writer(const Counter& counter, std::uint64_t target, int writer) const {
-  check();
   const bool left = region_.line(writer).left.load(std::memory_order_acquire) != 0;
   const bool died = has_died(writer);
   if (!left && !died) return;
   // What it did before it ended still counts.
-  if (counter.value.load(std::memory_order_acquire) >= target) return;
+  if (has_reached(counter, target)) return;
   const int rank = names_.number(writer);
   if (died) fail_and_throw(FailureKind::died, rank, names_.name(writer) + " died");
   fail_and_throw(FailureKind::left, rank, names_.name(writer) + " has left the process group");
 }
 
-void Sync::sleep(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const {
+void Sync::sleep(const Awaited& awaited, Deadline deadline) const {
   struct Announcement {
     explicit Announcement(Word& sleepers) : count(sleepers) { count.fetch_add(1); }
     ~Announcement() { count.fetch_sub(1); }
     Announcement(const Announcement&) = delete;
     Announcement& operator=(const Announcement&) = delete;
     Word& count;
-  } const announcement(counter.sleepers);
+  } const announcement(awaited.counter.sleepers);
 
-  const std::uint64_t seen = counter.value.load();
-  if (seen >= target) return;
+  const std::uint64_t seen = awaited.counter.value.load();
+  if (seen >= awaited.target) return;
   FutexSet set;
-  set.add(counter.futex(), static_cast<std::uint32_t>(seen));
+  set.add(awaited.counter.futex(), static_cast<std::uint32_t>(seen));
   set.add(&region_.head().failure.word, 0);
   if (page_) set.add(&page_->abort_word(), 0);
   add_lives(set);
-  check_writer(counter, target, writer);
+  awaited.check();
   set.sleep(deadline);
   pass_on_deaths();
 }

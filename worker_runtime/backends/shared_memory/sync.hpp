@@ -1,6 +1,6 @@
 // How ranks wait for each other: spin for a moment where every rank has a core, yield, then sleep
 // in the kernel. A wait ends when the awaited counter is there, when the deadline passes, and at
-// once when the awaited rank dies or leaves, when the group has failed or when the agent ends the
+// once when an awaited rank dies or leaves, when the group has failed or when the agent ends the
 // attempt.
 //
 // A rank's death is told by a robust mutex that its communication thread holds for life: the kernel
@@ -15,6 +15,8 @@
 #include "worker_runtime/backends/shared_memory/region.hpp"
 #include <ddprun/deadline.hpp>
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -56,6 +58,20 @@ class Sync {
   /// Throws PeerFailed and the like as said above.
   bool wait(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
 
+  /// wait() for a counter of each rank, which `counter_of(rank)` returns. A rank that ends below
+  /// the target ends it, whichever is being waited for. Returns the rank that was late, if one was.
+  template <typename CounterOf>
+  std::optional<int> wait_all(const CounterOf& counter_of, std::uint64_t target,
+                              Deadline deadline) const {
+    for (int rank = 0; rank < region_.ranks(); ++rank) {
+      Counter& counter = counter_of(rank);
+      if (has_reached(counter, target)) continue;
+      const auto check = [&] { check_ranks(counter_of, target); };
+      if (!await({counter, target, std::cref(check)}, deadline)) return rank;
+    }
+    return std::nullopt;
+  }
+
   /// Ends the group for all ranks, unless somebody else has already. `rank` is the one to blame,
   /// among all workers. Any thread.
   void fail(FailureKind kind, int rank, const std::string& text) const noexcept;
@@ -79,10 +95,28 @@ class Sync {
   const RankNames& names() const { return names_; }
 
  private:
+  struct Awaited {
+    Counter& counter;
+    std::uint64_t target;
+    /// Throws if it cannot come about any more. Made from a reference, which takes no memory.
+    std::function<void()> check;
+  };
+
+  static bool has_reached(const Counter& counter, std::uint64_t target) {
+    return counter.value.load(std::memory_order_acquire) >= target;
+  }
+
+  template <typename CounterOf>
+  void check_ranks(const CounterOf& counter_of, std::uint64_t target) const {
+    check();
+    for (int rank = 0; rank < region_.ranks(); ++rank) check_writer(counter_of(rank), target, rank);
+  }
+
   bool has_died(int rank) const;
   bool any_has_died() const;
   void check_writer(const Counter& counter, std::uint64_t target, int writer) const;
-  void sleep(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
+  bool await(const Awaited& awaited, Deadline deadline) const;
+  void sleep(const Awaited& awaited, Deadline deadline) const;
   void add_lives(FutexSet& set) const;
   void pass_on_deaths() const noexcept;
 
