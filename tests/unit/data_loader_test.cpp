@@ -1,3 +1,4 @@
+#include "tests/support/thread_limit.hpp"
 #include <ddprun/data_loader.hpp>
 #include <ddprun/elastic_sampler.hpp>
 #include <ddprun/error.hpp>
@@ -179,6 +180,13 @@ TEST_SUITE("data loader") {
     CHECK_FALSE(empty.next().has_value());
     DataLoader moved = std::move(empty);
     CHECK_FALSE(moved.next().has_value());
+  }
+
+  TEST_CASE("where a thread cannot start, those before it end and the error comes out") {
+    const auto group = group_of_one();
+    const ddprun::test::ThreadLimit limit(2);
+    CHECK_THROWS_AS(DataLoader(group, counting(1000), load_tens, options_of(4, 8)),
+                    std::system_error);
   }
 
   TEST_CASE("batches that are too large, and options out of range, are refused") {

@@ -32,18 +32,25 @@ class DataLoader::Impl {
         ring_(std::make_shared<BatchRing>(std::move(group), std::move(list), options.prefetch,
                                           batch_bytes_)) {
     // A list that ends at once needs no more threads than another one: they end at once, too.
-    for (std::size_t i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (std::size_t i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
+    } catch (...) {
+      end();  // those that did start
+      throw;
+    }
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  ~Impl() {
-    ring_->stop();
-    for (auto& thread : threads_) thread.join();
-  }
+  ~Impl() { end(); }
 
   std::optional<LoadedBatch> next(Deadline deadline) { return ring_->take(deadline); }
 
  private:
+  void end() {
+    ring_->stop();
+    for (auto& thread : threads_) thread.join();
+  }
+
   void work() {
     while (BatchRing::Slot* slot = ring_->claim()) {
       try {

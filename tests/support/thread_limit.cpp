@@ -1,0 +1,34 @@
+#include "tests/support/thread_limit.hpp"
+
+#include <dlfcn.h>
+
+#include <cerrno>
+#include <optional>
+#include <pthread.h>
+
+namespace ddprun::test {
+
+namespace {
+
+thread_local std::optional<int> threads_left;
+
+}  // namespace
+
+ThreadLimit::ThreadLimit(int threads) {
+  threads_left = threads;
+}
+ThreadLimit::~ThreadLimit() {
+  threads_left.reset();
+}
+
+}  // namespace ddprun::test
+
+/// Stands before the C library's for all of the program.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*body)(void*), void* argument) {
+  auto& left = ddprun::test::threads_left;
+  if (left && (*left)-- <= 0) return EAGAIN;
+  static const auto create =
+      reinterpret_cast<decltype(&pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  return create(thread, attributes, body, argument);
+}
