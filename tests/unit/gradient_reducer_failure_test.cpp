@@ -199,30 +199,58 @@ TEST_SUITE("gradient reducer when things go wrong") {
   }
 
   TEST_CASE("a reducer destroyed before its first bucket is complete fails its peers, too") {
-    std::promise<void> peer_failed;
-    const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
-      Model model;
-      std::optional<GradientReducer> reducer;
-      reducer.emplace(group, model.parameters, std::vector<Buffer>{}, kSmallBuckets);
-      group.barrier().wait();
-      reducer->begin();
-      if (group.rank() == 0) {
-        reducer.reset();
-        // The group lives on: it is not its end that the peer is told.
-        const auto failed = peer_failed.get_future().wait_for(10s);
-        require(failed == std::future_status::ready, "the peer waits");
-        return;
-      }
-      backward(*reducer, 1, 0);
-      try {
-        reducer->finish(Deadline::after(20s));
-      } catch (const PeerFailed&) {
-        peer_failed.set_value();
-        throw;
+    using Leave = std::function<void(GradientReducer&)>;
+    const std::vector<Leave> ways_to_leave = {
+        [](GradientReducer& reducer) { reducer.begin(); },
+        [](GradientReducer& reducer) { reducer.begin_forward(true); },
+        [](GradientReducer& reducer) {
+          reducer.begin();
+          what_of([&] { reducer.finish(); });
+        },
+    };
+    for (const auto& leave : ways_to_leave) {
+      std::promise<void> peer_failed;
+      const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
+        Model model;
+        std::optional<GradientReducer> reducer;
+        reducer.emplace(group, model.parameters, std::vector<Buffer>{}, kSmallBuckets);
+        group.barrier().wait();
+        if (group.rank() == 0) {
+          leave(*reducer);
+          reducer.reset();
+          // The group lives on: it is not its end that the peer is told.
+          const auto failed = peer_failed.get_future().wait_for(10s);
+          require(failed == std::future_status::ready, "the peer waits");
+          return;
+        }
+        reducer->begin();
+        backward(*reducer, 1, 0);
+        try {
+          reducer->finish(Deadline::after(20s));
+        } catch (const PeerFailed&) {
+          peer_failed.set_value();
+          throw;
+        }
+      });
+      CHECK(errors[0] == "");
+      CHECK(errors[1].find("its gradient reducer was destroyed within a step") !=
+            std::string::npos);
+    }
+  }
+
+  TEST_CASE("a reducer destroyed between steps leaves the group to others") {
+    const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+      for (int life = 0; life < 3; ++life) {
+        Model model;
+        GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
+        reducer.begin();
+        backward(reducer, group.rank(), 0);
+        reducer.finish();
+        if (life == 0) reducer.begin_forward(false);
+        if (life == 1) reducer.begin(false);
       }
     });
-    CHECK(errors[0] == "");
-    CHECK(errors[1].find("its gradient reducer was destroyed within a step") != std::string::npos);
+    CHECK(errors == Errors(2));
   }
 
   TEST_CASE("a reducer destroyed within a step leaves no collective behind in its memory") {

@@ -94,8 +94,9 @@ void GradientReducer::Impl::broadcast_all(int root) {
 
 void GradientReducer::Impl::require_idle(const std::string& call) const {
   if (phase_ == Phase::idle) return;
-  refuse(call + (phase_ == Phase::failed ? " after a step that failed"
-                                         : " within a step, finish() is missing"));
+  const Phase phase = phase_;
+  const bool has_failed = phase == Phase::finishing || phase == Phase::checking;
+  refuse(call + (has_failed ? " after a step that failed" : " within a step, finish() is missing"));
 }
 
 void GradientReducer::Impl::zero_gradients() {
@@ -216,6 +217,7 @@ void GradientReducer::Impl::require_all_ready() const {
 
 void GradientReducer::Impl::complete_step(Deadline deadline) {
   reduction_.wait(deadline);
+  phase_ = Phase::checking;
   ++steps_;
   if (checks_drift_) drift_.finish(group_, layout().plan(), parameters_, steps_);
   checks_drift_ = false;
@@ -237,7 +239,7 @@ StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
   const bool counts = reduction_.readiness().is_counting();
   const bool settles = options_.find_unused_parameters && !options_.static_graph;
   if (!counts && !settles) require_all_ready();
-  phase_ = Phase::failed;  // until all has gone well
+  phase_ = Phase::finishing;
   if (counts) reduction_.end_count();
   if (settles) reduction_.settle();
   complete_step(deadline);
@@ -264,7 +266,7 @@ void GradientReducer::Impl::shadow(const StepPartners& partners) {
   }
   start(partners);
   if (partners.synchronise) {
-    phase_ = Phase::failed;
+    phase_ = Phase::finishing;
     reduction_.shadow(options_.find_unused_parameters && !options_.static_graph);
     complete_step(Deadline::never());
   }

@@ -27,8 +27,9 @@ class GradientReducer::Impl {
   Impl& operator=(const Impl&) = delete;
   /// The other ranks will wait for the buckets of a step that is under way.
   ~Impl() {
-    if (phase_ != Phase::synchronising) return;
-    reduction_.queue().abort("its gradient reducer was destroyed within a step");
+    if (owes_buckets()) {
+      reduction_.queue().abort("its gradient reducer was destroyed within a step");
+    }
   }
 
   const Buffer& gradient(std::size_t index) const {
@@ -46,7 +47,14 @@ class GradientReducer::Impl {
   DdpLoggingData logging_data() const;
 
  private:
-  enum class Phase { idle, accumulating, synchronising, failed };
+  /// A step that failed in `checking` has reduced its buckets.
+  enum class Phase { idle, accumulating, synchronising, finishing, checking };
+
+  bool owes_buckets() const {
+    const Phase phase = phase_;
+    return phase == Phase::synchronising || phase == Phase::finishing ||
+           (forward_ && forward_->synchronise);
+  }
 
   std::size_t checked(std::size_t index) const;
   void require_idle(const std::string& call) const;
