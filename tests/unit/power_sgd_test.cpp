@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <mutex>
 #include <random>
 
@@ -273,6 +274,30 @@ TEST_SUITE("PowerSGD") {
     ddprun::orthonormalise_rows({rows.data(), 3, 3});
     const std::vector<float> expected = {0.6F, 0.8F, 0, 0, 0, 0, 0, 0, 1};
     for (std::size_t i = 0; i < rows.size(); ++i) CHECK(std::abs(rows[i] - expected[i]) < 1e-6);
+  }
+
+  TEST_CASE("what gives up its second all-reduce leaves none behind in its memory") {
+    std::promise<void> gave_up;
+    const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
+      MatrixModel model;
+      ddprun::ReducerOptions options;
+      options.hook = power_sgd(group, {.rank = 1, .start_step = 0});
+      const auto complete = options.hook->complete;
+      options.hook->complete = [&](const ddprun::BucketView& bucket, ddprun::Deadline deadline) {
+        if (group.rank() == 1) gave_up.get_future().wait();
+        const auto soon = ddprun::Deadline::after(std::chrono::milliseconds(10));
+        try {
+          complete(bucket, group.rank() == 0 ? soon : deadline);
+        } catch (const ddprun::Error&) {
+          if (group.rank() == 0) gave_up.set_value();
+          throw;
+        }
+      };
+      GradientReducer reducer(group, model.parameters, {}, options);
+      step_of_rank(reducer, group.rank(), 0);
+    });
+    CHECK(errors[0].find("had not ended") != std::string::npos);
+    CHECK(errors[1].find("PowerSGD gave up") != std::string::npos);
   }
 
   TEST_CASE("a rank of nothing is refused") {

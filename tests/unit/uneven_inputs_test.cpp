@@ -171,6 +171,47 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(errors == Errors(4));
   }
 
+  TEST_CASE("an average over the ranks with input does not overflow where their sum would") {
+    // Of float16, which ends at 65504; exact as three quarters, too.
+    constexpr std::uint16_t kHalf = 0x7A00;
+    constexpr float kValue = 49152;
+    for (const bool with_hook : {false, true}) {
+      const auto errors = errors_of_ranks(4, [with_hook](ProcessGroup& group) {
+        std::vector<std::uint16_t> halves(4);
+        std::vector<float> floats(4);
+        auto options = joining(UnevenInputs::average_over_active);
+        if (with_hook) options.hook = compress(group, ddprun::DataType::float16);
+        const ddprun::Buffer values =
+            with_hook ? as_buffer(floats.data(), 4)
+                      : ddprun::Buffer{halves.data(), 4, ddprun::DataType::float16};
+        GradientReducer reducer(group, {{"w", values}}, {}, options);
+        if (group.rank() < 3) {
+          reducer.begin();
+          void* const data = reducer.gradient(0).data;
+          auto* const as_floats = static_cast<float*>(data);
+          auto* const as_halves = static_cast<std::uint16_t*>(data);
+          if (with_hook) as_floats[2] = kValue;
+          if (!with_hook) as_halves[2] = kHalf;
+          reducer.ready(0);
+          reducer.finish();
+          require(with_hook ? as_floats[2] == kValue : as_halves[2] == kHalf, "average");
+        }
+        reducer.join();
+      });
+      CHECK(errors == Errors(4));
+    }
+  }
+
+  TEST_CASE("a hook that averages over some ranks only cannot be joined by the others") {
+    auto groups = ProcessGroup::create_in_process(1);
+    auto options = joining(UnevenInputs::average_over_active);
+    options.hook = post_local_sgd(groups[0], {.start_step = 0});
+    Model model;
+    CHECK(what_of([&] { GradientReducer(groups[0], model.parameters, {}, options); }) ==
+          "gradient reducer: average_over_active with bucket hook \"post-local SGD after 0\", "
+          "which does not average over all ranks");
+  }
+
   TEST_CASE("averages that divide first divide by the ranks with input") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       Model model;

@@ -1,24 +1,12 @@
 #include "worker_runtime/ddp/bucket_queue.hpp"
 
 #include "worker_runtime/collectives/divide.hpp"
+#include "worker_runtime/ddp/wait_in_any_case.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace ddprun {
-
-namespace {
-
-/// For works that end because their group was aborted.
-void wait_in_any_case(const Work& work) noexcept {
-  try {
-    work.wait();
-  } catch (const std::exception&) {
-    // It has ended, which is all that matters here.
-  }
-}
-
-}  // namespace
 
 BucketQueue::BucketQueue(ProcessGroup group, Exchange exchange)
     : group_(std::move(group)), exchange_(std::move(exchange)) {}
@@ -71,34 +59,28 @@ void BucketQueue::launch(Bucket& bucket) {
   } catch (...) {
     // Here is whichever thread of the backward pass came last, and it may have no use for it.
     launch_error_ = std::current_exception();
-    if (exchange_.hook) abort("its bucket hook " + exchange_.hook->name + " failed");
+    abort(exchange_.hook ? "its bucket hook " + exchange_.hook->name + " failed"
+                         : "it could not start the all-reduce of a bucket");
   }
 }
 
 Work BucketQueue::start(const BucketView& view) {
-  const bool is_average = view.op == ReduceOp::average;
-  const bool is_over_all = ranks_ == group_.size();
   if (exchange_.hook) {
-    BucketView shown = view;
-    if (!is_over_all) shown.op = ReduceOp::sum;
     Work work;
-    exchange_.hook->start(shown, work);
+    exchange_.hook->start(view, work);
     return work;
   }
-  if (is_average && exchange_.pre_divide) collectives::divide(view.gradients, ranks_);
-  const bool divides_later = exchange_.pre_divide || !is_over_all;
-  return group_.all_reduce(view.gradients, divides_later ? ReduceOp::sum : view.op);
+  if (!exchange_.pre_divide) return group_.all_reduce(view.gradients, view.op);
+  if (view.op == ReduceOp::average) collectives::divide(view.gradients, ranks_);
+  return group_.all_reduce(view.gradients, ReduceOp::sum);
 }
 
 /// What remains to be done when the bucket's work has ended.
 void BucketQueue::end(const Bucket& bucket, Deadline deadline) {
   if (group_.size() == 1 || bucket.view.gradients.elements == 0) return;
-  const bool is_over_all = ranks_ == group_.size();
   if (exchange_.hook && exchange_.hook->complete) {
-    BucketView shown = bucket.view;
-    if (!is_over_all) shown.op = ReduceOp::sum;
     try {
-      exchange_.hook->complete(shown, deadline);
+      exchange_.hook->complete(bucket.view, deadline);
     } catch (...) {
       // The others must not wait for what this rank will never call.
       abort("its bucket hook " + exchange_.hook->name + " failed");
@@ -106,8 +88,10 @@ void BucketQueue::end(const Bucket& bucket, Deadline deadline) {
     }
   }
   const bool was_divided = exchange_.pre_divide && !exchange_.hook;
+  const bool is_over_all = ranks_ == group_.size();
   if (bucket.view.op == ReduceOp::average && !is_over_all && !was_divided) {
-    collectives::divide(bucket.view.gradients, ranks_);
+    // It is the average over all ranks until here: a sum might not fit into a half type.
+    collectives::scale(bucket.view.gradients, static_cast<double>(group_.size()) / ranks_);
   }
 }
 

@@ -68,6 +68,11 @@ void check_options(const ReducerOptions& options) {
     refuse("drift_check_steps with bucket hook " + quoted(options.hook->name) +
            ", which lets the ranks drift apart");
   }
+  if (options.uneven_inputs == UnevenInputs::average_over_active && options.hook &&
+      !options.hook->keeps_ranks_equal) {
+    refuse("average_over_active with bucket hook " + quoted(options.hook->name) +
+           ", which does not average over all ranks");
+  }
 }
 
 std::string describe(const ReducerOptions& options) {

@@ -3,6 +3,7 @@
 // orthonormal; Q = M' P, averaged. What P and Q miss of this rank's M is added to its next M.
 #include "worker_runtime/ddp/hooks/low_rank.hpp"
 #include "worker_runtime/ddp/hooks/step_count.hpp"
+#include "worker_runtime/ddp/wait_in_any_case.hpp"
 #include <ddprun/bucket_hooks.hpp>
 
 #include <algorithm>
@@ -56,6 +57,7 @@ class PowerSgd {
   void lay_out(const BucketView& bucket, BucketState& state);
   void fill_right(const BucketView& bucket, BucketState& state);
   void expand(const BucketView& bucket, BucketState& state) const;
+  void wait(const Work& work, Deadline deadline);
 
   ProcessGroup group_;
   PowerSgdOptions options_;
@@ -149,6 +151,18 @@ void PowerSgd::start(const BucketView& bucket, Work& work) {
   work = group_.all_reduce(state.left, ReduceOp::average);
 }
 
+/// Of a work that nobody else knows: when this gives up, it has ended all the same, for its memory
+/// is the state's.
+void PowerSgd::wait(const Work& work, Deadline deadline) {
+  try {
+    work.wait(deadline);
+  } catch (...) {
+    group_.abort("its bucket hook PowerSGD gave up");
+    wait_in_any_case(work);
+    throw;
+  }
+}
+
 void PowerSgd::complete(const BucketView& bucket, Deadline deadline) {
   BucketState& state = states_[bucket.index];
   if (state.is_exact) return;
@@ -157,8 +171,7 @@ void PowerSgd::complete(const BucketView& bucket, Deadline deadline) {
       orthonormalise_rows(matrix.left);
       project_rows(matrix.gradient, matrix.left, matrix.right);
     }
-    const Work work = group_.all_reduce(state.right, ReduceOp::average);
-    work.wait(deadline);
+    wait(group_.all_reduce(state.right, ReduceOp::average), deadline);
   }
   state.other_work.wait(deadline);
   state.other_work = Work();

@@ -44,7 +44,9 @@ struct BucketHook {
   /// what finish() is to wait for before it calls `complete`; buffers must live until then.
   std::function<void(const BucketView& bucket, Work& work)> start;
   /// If set, called by finish() for every bucket in order, after `work` has ended. May call further
-  /// collectives and wait for them, at most until `deadline`.
+  /// collectives and wait for them, at most until `deadline`. These are the hook's alone: where it
+  /// gives up, it aborts the group and waits for them without deadline before it throws, lest they
+  /// write into memory that has gone.
   std::function<void(const BucketView& bucket, Deadline deadline)> complete = {};
   /// False if ranks end a step with different gradients on purpose.
   bool keeps_ranks_equal = true;
