@@ -51,8 +51,10 @@ bool DeathWatch::is_failure(int local_rank) {
   if (!is_exiting && !is_dead) return false;
   is_settled_[index] = true;
   if (is_exiting) return page_.exit_status(local_rank) != 0;
-  // A program that replaces itself by exec lets go of its mutexes too, and lives on.
-  return process_state(pids_[index]).is_exiting();
+  // A program that replaces itself by exec lets go of its mutexes too, and lives on; one that calls
+  // _exit(0) has not failed.
+  const ProcessState state = process_state(pids_[index]);
+  return state.is_exiting() && state.exit_status != 0;
 }
 
 }  // namespace ddprun

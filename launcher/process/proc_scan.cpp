@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING of the kernel's sched.h, stable since 2.4
+constexpr int kFieldsFromFlagsToExit = 42;   // between the 9th and the 52nd, see proc(5)
 // Far above what execve takes by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
 constexpr std::size_t kEnvironmentBytesMax = 8U << 20;
 
@@ -74,7 +75,12 @@ ProcessState parse_process_state(std::string_view stat_text) {
   ProcessState state;
   long ignored = 0;
   fields >> state.letter >> ignored >> ignored >> ignored >> ignored >> ignored >> state.flags;
-  return fields ? state : ProcessState{};
+  if (!fields) return {};
+  std::string skipped;
+  for (int i = 0; i < kFieldsFromFlagsToExit; ++i) fields >> skipped;
+  int status = 0;
+  if (state.is_exiting() && fields >> status) state.exit_status = status;
+  return state;
 }
 
 ProcessState process_state(pid_t pid) {

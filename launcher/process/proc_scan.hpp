@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -11,10 +12,12 @@
 namespace ddprun {
 
 /// From /proc/PID/stat: the state letter ('R', 'S', 'D', 'Z' …, or '\0' if there is no such
-/// process) and the kernel's flags.
+/// process), the kernel's flags, and of a process on its way out what waitpid will give as its
+/// status, which is set before the process lets go of its memory and mutexes.
 struct ProcessState {
   char letter = '\0';
   unsigned long flags = 0;
+  std::optional<int> exit_status;
 
   /// The process is on its way out: its exit cannot be stopped any more.
   bool is_exiting() const;

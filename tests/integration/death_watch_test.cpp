@@ -40,6 +40,17 @@ TEST_SUITE("death watch") {
     CHECK_FALSE(bench.history().exit_of(0).was_stopped);
   }
 
+  TEST_CASE("a worker that leaves with _exit has died if its status is other than zero") {
+    for (const int status : {0, 3}) {
+      CAPTURE(status);
+      WorkerBench bench;
+      bench.start({probe(bench, 0, {"leave", "512", std::to_string(status)})});
+      bench.run_to_end();
+      CHECK(bench.history().dying.size() == (status == 0 ? 0U : 1U));
+      CHECK(bench.history().exit_of(0).exit_code == status);
+    }
+  }
+
   TEST_CASE("a death that was noticed before the others were stopped stays a cause") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";

@@ -36,6 +36,14 @@ int hold(const char* mebibytes, const char* ready) {
   while (true) ::pause();
 }
 
+/// Fills this many MiB of memory and leaves with `status`, past everything that announces an exit.
+int leave(const char* mebibytes, const char* status) {
+  auto page = attach();
+  page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
+  const std::vector<char> memory(static_cast<std::size_t>(std::atoi(mebibytes)) << 20, 'x');
+  ::_exit(memory.back() == 'x' ? std::atoi(status) : 99);
+}
+
 /// Announces itself and its exit with `status`, then waits to be killed instead of going.
 int announce_exit(const char* status, const char* ready) {
   auto page = attach();
@@ -77,6 +85,7 @@ int await_abort(const char* ready, const char* file) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "hold" && argc == 4) return hold(argv[2], argv[3]);
+  if (what == "leave" && argc == 4) return leave(argv[2], argv[3]);
   if (what == "announce-exit" && argc == 4) return announce_exit(argv[2], argv[3]);
   if (what == "await-abort" && argc == 4) return await_abort(argv[2], argv[3]);
   if (what == "become-sleep" && argc == 3) return become_sleep(argv[2]);

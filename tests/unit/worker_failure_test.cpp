@@ -213,6 +213,10 @@ TEST_SUITE("process state") {
     CHECK(state.is_exiting());
     CHECK_FALSE(parse_process_state("7 (a) S 1 7 7 0 -1 4194560 0").is_exiting());
     CHECK(parse_process_state("7 (a) Z 1 7 7 0 -1 4194560 0").is_exiting());
+    std::string text = "7 (a) Z 1 7 7 0 -1 4194560";
+    for (int field = 10; field < 52; ++field) text += " 18446744073709551615";
+    CHECK_FALSE(parse_process_state(text).exit_status);
+    CHECK(parse_process_state(text + " 768\n").exit_status == 768);
   }
 
   TEST_CASE("text that is no state is the state of no process") {
