@@ -33,14 +33,20 @@ Json to_json(const Flight& flight) {
           flight.ended_ago.count()};
 }
 
+/// An age, of which differences can be taken.
+nanoseconds age_of(const Json& json, nanoseconds most) {
+  return std::clamp(nanoseconds(json.get<std::int64_t>()), nanoseconds(0), most);
+}
+
 Flight flight_of(const Json& json) {
+  const nanoseconds entered_ago = age_of(json.at(5), nanoseconds::max());
   return {.number = json.at(0).get<std::uint64_t>(),
           .is_message = json.at(1).get<bool>(),
           .call = json.at(2).get<std::string>(),
           .bytes = json.at(3).get<std::uint64_t>(),
           .state = state_of(json.at(4), FlightState::failed),
-          .entered_ago = nanoseconds(json.at(5).get<std::int64_t>()),
-          .ended_ago = nanoseconds(json.at(6).get<std::int64_t>())};
+          .entered_ago = entered_ago,
+          .ended_ago = age_of(json.at(6), entered_ago)};
 }
 
 Json to_json(const GroupFlights& group) {
@@ -71,7 +77,8 @@ GroupFlights group_of(const Json& json) {
 std::string to_text(const RankFlights& rank) {
   Json groups = Json::array();
   for (const auto& group : rank.worker.groups) groups.push_back(to_json(group));
-  const Json json = {{"rank", rank.rank}, {"groups", groups}};
+  const Json json = {
+      {"rank", rank.rank}, {"groups", groups}, {"unrecorded", rank.worker.unrecorded_groups}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -93,6 +100,7 @@ std::vector<RankFlights> from_flights_record(std::string_view record) {
     for (const auto& json : Json::parse(record)) {
       RankFlights rank{.rank = json.at("rank").get<int>()};
       for (const auto& group : json.at("groups")) rank.worker.groups.push_back(group_of(group));
+      rank.worker.unrecorded_groups = json.value("unrecorded", 0);
       ranks.push_back(std::move(rank));
     }
     return ranks;

@@ -44,7 +44,10 @@ struct Member {
   }
 };
 
-using Members = std::vector<Member>;
+struct Members {
+  std::vector<Member> known{};
+  std::vector<int> unknown{};
+};
 
 double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -98,19 +101,35 @@ const GroupFlights* find_group(const RankFlights& rank, const std::string& name)
   return found == groups.end() ? nullptr : &*found;
 }
 
-/// All known ranks that belong to the group, also those that have not made it yet.
-Members members_of(const std::vector<RankFlights>& ranks, const std::string& name) {
-  Members members;
-  const GroupFlights* any = nullptr;
+const GroupFlights& any_of_group(const std::vector<RankFlights>& ranks, const std::string& name) {
   for (const auto& rank : ranks) {
-    members.push_back({rank.rank, find_group(rank, name)});
-    if (members.back().flights != nullptr) any = members.back().flights;
+    if (const GroupFlights* const flights = find_group(rank, name)) return *flights;
   }
-  const auto& listed = any->members;
-  std::erase_if(members, [&](const Member& member) {
-    return member.flights == nullptr && !listed.empty() &&
-           std::find(listed.begin(), listed.end(), member.rank) == listed.end();
-  });
+  static const GroupFlights nothing;
+  return nothing;
+}
+
+/// Whether a rank that has no record of the group is one of its ranks all the same.
+bool belongs_to(const GroupFlights& group, int rank, std::size_t ranks) {
+  const auto& listed = group.members;
+  if (!listed.empty()) return std::find(listed.begin(), listed.end(), rank) != listed.end();
+  // Of a large group it is not recorded who is in it.
+  return group.size >= 0 && static_cast<std::size_t>(group.size) >= ranks;
+}
+
+/// Those that have made the group, and those that should have.
+Members members_of(const std::vector<RankFlights>& ranks, const std::string& name) {
+  const GroupFlights& any = any_of_group(ranks, name);
+  Members members;
+  for (const auto& rank : ranks) {
+    const GroupFlights* const flights = find_group(rank, name);
+    if (flights == nullptr && !belongs_to(any, rank.rank, ranks.size())) continue;
+    if (flights == nullptr && rank.worker.unrecorded_groups > 0) {
+      members.unknown.push_back(rank.rank);
+    } else {
+      members.known.push_back({rank.rank, flights});
+    }
+  }
   return members;
 }
 
@@ -128,8 +147,8 @@ std::string doing(const Member& member) {
 }
 
 std::optional<HeldUp> find_meeting(const std::string& name, const Members& members) {
-  HeldUp held_up{.group = name, .is_meeting = true};
-  for (const auto& member : members) {
+  HeldUp held_up{.group = name, .is_meeting = true, .unknown = members.unknown};
+  for (const auto& member : members.known) {
     if (member.is_meeting()) {
       held_up.waiting.push_back(member.rank);
     } else if (member.flights == nullptr) {
@@ -154,7 +173,7 @@ void add_call(HeldUp& held_up, const Flight& flight, int rank) {
 /// The earliest collective in which anybody is.
 std::optional<std::uint64_t> earliest(const Members& members) {
   std::optional<std::uint64_t> number;
-  for (const auto& member : members) {
+  for (const auto& member : members.known) {
     const Flight* const current = member.current();
     if (current == nullptr || current->is_message) continue;
     number = std::min(number.value_or(current->number), current->number);
@@ -171,8 +190,8 @@ void add_message(HeldUp& held_up, const Member& member) {
 
 std::optional<HeldUp> find_collective(const std::string& name, const Members& members) {
   const auto number = earliest(members);
-  HeldUp held_up{.group = name, .number = number.value_or(0)};
-  for (const auto& member : members) {
+  HeldUp held_up{.group = name, .number = number.value_or(0), .unknown = members.unknown};
+  for (const auto& member : members.known) {
     if (!number) {
       add_message(held_up, member);
       continue;
@@ -272,6 +291,10 @@ std::vector<std::string> describe(const HeldUp& held_up) {
   };
   if (!held_up.is_meeting) add(held_up.missing);
   add(held_up.messaging);
+  if (!held_up.unknown.empty()) {
+    lines.push_back(plural(held_up.unknown, " has", " have") +
+                    " more groups than are recorded: what became of this one there is unknown");
+  }
   return lines;
 }
 

@@ -47,6 +47,7 @@ struct HeldUp {
   std::vector<int> through{};            ///< they are through with it
   std::vector<MissingRank> missing{};    ///< they have not entered it
   std::vector<MissingRank> messaging{};  ///< others that wait for a message
+  std::vector<int> unknown{};            ///< they had no room to record all of their groups
 
   bool operator==(const HeldUp&) const = default;
 };

@@ -163,7 +163,8 @@ Json fields(const CollectiveHeldUp& event) {
           {"waited_seconds", held_up.waited_seconds},
           {"through_ranks", held_up.through},
           {"missing_ranks", missing_ranks(held_up.missing)},
-          {"messaging_ranks", missing_ranks(held_up.messaging)}};
+          {"messaging_ranks", missing_ranks(held_up.messaging)},
+          {"unknown_ranks", held_up.unknown}};
 }
 
 Json fields(const RestartDecided& event) {

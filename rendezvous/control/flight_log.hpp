@@ -35,7 +35,8 @@ struct alignas(64) FlightEntry {
 static_assert(sizeof(FlightEntry) == 64);
 
 struct alignas(kFlightPage) FlightLog {
-  enum Use : std::uint32_t { free, taken, over };
+  /// Who takes it describes his group before anybody reads of it.
+  enum Use : std::uint32_t { free, taken, over, being_described };
 
   std::atomic<std::uint32_t> use;
   std::atomic<std::uint32_t> state;  ///< a GroupState
@@ -51,7 +52,8 @@ struct alignas(kFlightPage) FlightLog {
   std::array<std::int32_t, kGroupMembersMax> members;
   std::array<FlightEntry, kFlightsMax> entries;
 
-  bool take(std::uint32_t from) { return use.compare_exchange_strong(from, taken); }
+  bool take(std::uint32_t from) { return use.compare_exchange_strong(from, being_described); }
+  static bool is_readable(std::uint32_t seen) { return seen == taken || seen == over; }
 };
 
 /// One worker's part of the page.

@@ -92,6 +92,7 @@ std::optional<FlightRecorder> FlightRecorder::begin(ControlPage page, int local_
     return std::nullopt;
   }
   describe(*log, group, words);
+  log->use.store(FlightLog::taken, std::memory_order_release);
   return FlightRecorder(std::move(page), log);
 }
 

@@ -141,12 +141,15 @@ WorkerFlights read_flights(const ControlPage& page, int local_rank,
   std::vector<std::tuple<bool, std::int64_t, const FlightLog*>> logs;
   for (const auto& log : area.logs) {
     const std::uint32_t use = log.use.load(std::memory_order_acquire);
-    if (use != FlightLog::free) logs.emplace_back(use == FlightLog::over, -log.ended.load(), &log);
+    if (FlightLog::is_readable(use))
+      logs.emplace_back(use == FlightLog::over, -log.ended.load(), &log);
   }
   std::sort(logs.begin(), logs.end());
   WorkerFlights worker{.unrecorded_groups = area.unrecorded_groups.load()};
   for (const auto& [is_over, ended, log] : logs) {
     GroupFlights group = read(*log, now.time_since_epoch());
+    // Meanwhile another group may have taken the place of one that had ended.
+    if (is_over && log->use.load() != FlightLog::over) continue;
     const bool is_known =
         std::any_of(worker.groups.begin(), worker.groups.end(),
                     [&](const GroupFlights& other) { return other.name == group.name; });

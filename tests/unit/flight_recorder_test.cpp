@@ -1,5 +1,7 @@
 #include "rendezvous/control/flight_recorder.hpp"
 
+#include "rendezvous/control/flight_log.hpp"
+
 #include <doctest/doctest.h>
 
 #include <array>
@@ -91,6 +93,17 @@ TEST_SUITE("flight recorder") {
     REQUIRE(group.flights.size() == kFlightsMax);
     CHECK(group.flights.front().number == 10);
     CHECK(group.flights.back().number == kFlightsMax + 9);
+  }
+
+  TEST_CASE("a group is not read of before it has been described") {
+    const auto page = ControlPage::create(1);
+    FlightLog& first = FlightArea::of(page, 0).logs[0];
+    REQUIRE(first.take(FlightLog::free));
+    CHECK(read_flights(page, 0, Clock::now()).groups.empty());
+    const auto second = begin(page, {.name = "second"});
+    const auto worker = read_flights(page, 0, Clock::now());
+    REQUIRE(worker.groups.size() == 1);
+    CHECK(worker.groups[0].name == "second");
   }
 
   TEST_CASE("a killed worker's record can still be read") {

@@ -133,6 +133,39 @@ TEST_SUITE("held up") {
                 "rank 2: has not made the group"});
   }
 
+  TEST_CASE("a rank that had no room to record the group is not accused") {
+    RankFlights full{.rank = 1};
+    full.worker.unrecorded_groups = 1;
+    CHECK(said({rank(0, {in(4, "barrier()", 3s)}), full, {2, {}}}) ==
+          Lines{"rank 2 has not entered collective 4 of group \"default\", barrier(); rank 0 waits "
+                "in it, for up to 3.0 s",
+                "rank 2: has not made the group",
+                "rank 1 has more groups than are recorded: what became of this one there is "
+                "unknown"});
+    CHECK(said({rank(0, {}, GroupState::meeting), full}) ==
+          Lines{"rank 0 waits for the others to join group \"default\"",
+                "rank 1 has more groups than are recorded: what became of this one there is "
+                "unknown"});
+    CHECK(find_held_up(from_flights_record(to_flights_record({rank(0, {}), full}))) ==
+          find_held_up({rank(0, {}), full}));
+  }
+
+  TEST_CASE("of a large group of some ranks those that are not in it are not accused") {
+    std::vector<RankFlights> ranks;
+    for (int i = 0; i < 400; ++i) {
+      ranks.push_back(i < 300 ? rank(i, {in(4, "barrier()", 3s)}) : RankFlights{.rank = i});
+      if (i < 300) ranks.back().worker.groups[0].size = 300;
+    }
+    CHECK(
+        said(ranks) ==
+        Lines{"ranks 0-299 are in collective 4 of group \"default\", barrier(), for up to 3.0 s"});
+    // All of them are in it.
+    for (auto& one : ranks) {
+      if (!one.worker.groups.empty()) one.worker.groups[0].size = 400;
+    }
+    CHECK(said(ranks)[0].find("ranks 300-399 have not entered") == 0);
+  }
+
   TEST_CASE("a group in which nobody waits is not spoken of") {
     CHECK(said({rank(0, {done(4, "barrier()", 1s)}), rank(1, {done(3, "barrier()", 1s)})}).empty());
     CHECK(said({{0, {}}, {1, {}}}).empty());
@@ -150,7 +183,7 @@ TEST_SUITE("held up") {
   TEST_CASE("what nodes tell each other is enough to say the same") {
     std::vector<RankFlights> ranks = {rank(0, {in(9, "barrier()", 5s)}),
                                       rank(1, {receiving("recv(1 x int32, rank 0, tag 7)", 4s)}),
-                                      {2, {}}};
+                                      {2, {.unrecorded_groups = 3}}};
     auto& group = ranks[0].worker.groups[0];
     group.members = {0, 1, 2};
     for (std::uint64_t i = 0; i < 9; ++i)

@@ -125,7 +125,7 @@ TEST_SUITE("json lines") {
              "calls":[{"call":"barrier","bytes":0,"ranks":[0]}],"waiting_ranks":[0],
              "waited_seconds":1.5,"through_ranks":[2],
              "missing_ranks":[{"rank":1,"doing":"has not called anything"}],
-             "messaging_ranks":[]})"},
+             "messaging_ranks":[],"unknown_ranks":[]})"},
         {RestartDecided{2, "why", 1500ms},
          R"({"event":"restart_decided","next_attempt":2,"reason":"why","delay_seconds":1.5})"},
         {SignalReceived{SIGUSR1, "forwarded"},
