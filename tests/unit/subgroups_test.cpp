@@ -86,11 +86,51 @@ TEST_SUITE("subgroups") {
         [](ProcessGroup& group) {
           const auto first = group.new_group({0, 1}, "twice");
           CHECK(first->name() == "default/twice");
-          CHECK(group.new_group({0, 1})->name() == "default/1");
           group.new_group({0}, "twice");
         },
         small_groups());
-    CHECK(errors[0] == "new_group: there has been a group \"default/twice\" already");
+    for (const auto& error : errors)
+      CHECK(error == "new_group: there has been a group \"default/twice\" already");
+  }
+
+  TEST_CASE("a group without a name gets a number that no other group has as its name") {
+    run_ranks(
+        2,
+        [](ProcessGroup& group) {
+          CHECK(group.new_group({0, 1}, "1")->name() == "default/1");
+          CHECK(group.new_group({0, 1})->name() == "default/0");
+          CHECK(group.new_group({0, 1})->name() == "default/2");
+        },
+        small_groups());
+  }
+
+  TEST_CASE("what one rank cannot make is refused on all, which can go on") {
+    const auto errors = errors_of_ranks(
+        3,
+        [](ProcessGroup& group) {
+          const auto says = [&](const std::string& what, const std::vector<int>& ranks,
+                                const std::string& name) {
+            try {
+              group.new_group(ranks, name);
+            } catch (const Error& error) {
+              CHECK(error.what() == what);
+              return;
+            }
+            FAIL("no error");
+          };
+          const bool is_second = group.rank() == 1;
+          group.new_group({0, 1}, "a");
+          says(
+              "new_group: rank 1 cannot make its group: there has been a group \"default/a\" "
+              "already",
+              {0, 1}, is_second ? "a" : "b");
+          says("new_group: rank 1 cannot make its group: rank 3 is not within 0..2",
+               {0, is_second ? 3 : 2}, "b");
+          group.new_group({0, 2}, "b");
+          throw Error(Errc::closed, "all as expected");
+        },
+        small_groups());
+    for (const auto& error : errors) CHECK(error == "all as expected");
   }
 
   TEST_CASE("failures within a group name ranks as all workers do") {

@@ -65,10 +65,14 @@ std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& rank
 std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
                                                     const std::string& name,
                                                     const GroupOptions& options) {
-  check_subgroup(ranks, size());
   GroupOptions named = options;
-  named.name = impl_->name_subgroup(name);
-  const auto nodes = agree_on_subgroup(*this, named.name, ranks, impl_->place().env.node_rank);
+  named.name = impl_->subgroup_name(name);
+  std::string refusal = refuse_ranks(ranks, size());
+  if (refusal.empty() && impl_->has_had(named.name))
+    refusal = "there has been a group \"" + named.name + "\" already";
+  const auto nodes = agree_on_subgroup(
+      *this, {named.name, ranks, impl_->place().env.node_rank, std::move(refusal)});
+  impl_->note_subgroup(named.name, name.empty());
   if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) return std::nullopt;
   const auto deadline = Deadline::after(named.join_timeout);
   const GroupPlace place = place_among(impl_->place(), ranks, nodes);

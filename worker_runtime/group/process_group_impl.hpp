@@ -8,6 +8,7 @@
 #include "worker_runtime/group/work_queue.hpp"
 #include <ddprun/process_group.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <set>
 #include <string>
@@ -42,12 +43,19 @@ class ProcessGroup::Impl {
   /// Null unless the ranks are threads of this process.
   const std::shared_ptr<InProcessRegions>& regions() const { return regions_; }
 
-  /// The full name of a new group. Throws Error{Errc::usage} if there has been one of that name.
-  std::string name_subgroup(const std::string& wanted) {
-    std::string name = options_.name + "/";
-    name += wanted.empty() ? std::to_string(subgroup_names_.size()) : wanted;
-    if (subgroup_names_.insert(name).second) return name;
-    throw Error(Errc::usage, "new_group: there has been a group \"" + name + "\" already");
+  /// The full name of a new group: a number that no group has yet if `wanted` is empty.
+  std::string subgroup_name(const std::string& wanted) const {
+    const std::string prefix = options_.name + "/";
+    if (!wanted.empty()) return prefix + wanted;
+    std::size_t number = unnamed_subgroups_;
+    while (has_had(prefix + std::to_string(number))) ++number;
+    return prefix + std::to_string(number);
+  }
+  bool has_had(const std::string& subgroup) const { return subgroup_names_.count(subgroup) != 0; }
+  /// All ranks have agreed on a group of that name.
+  void note_subgroup(const std::string& name, bool is_unnamed) {
+    subgroup_names_.insert(name);
+    if (is_unnamed) ++unnamed_subgroups_;
   }
 
   Work call(const Operation& operation) {
@@ -63,6 +71,7 @@ class ProcessGroup::Impl {
   const GroupOptions options_;
   const std::shared_ptr<InProcessRegions> regions_;
   std::set<std::string> subgroup_names_;
+  std::size_t unnamed_subgroups_ = 0;
   std::shared_ptr<WorkQueue> queue_;
 };
 

@@ -1,11 +1,11 @@
 #include "worker_runtime/group/subgroup.hpp"
 
+#include "worker_runtime/collectives/fnv1a.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <string_view>
 
 namespace ddprun {
 
@@ -15,7 +15,8 @@ namespace {
 struct Proposal {
   std::uint64_t digest = 0;
   std::int32_t node = 0;
-  std::array<char, 116> text = {};
+  std::uint32_t is_refusal = 0;
+  std::array<char, 112> text = {};
 
   std::string described() const { return {text.data(), ::strnlen(text.data(), text.size())}; }
 };
@@ -34,9 +35,11 @@ std::string list(const std::vector<int>& ranks) {
   return text;
 }
 
-Proposal propose(const std::string& name, const std::vector<int>& ranks, int node) {
-  const std::string text = "\"" + name + "\" of ranks " + list(ranks);
-  Proposal proposal{.digest = std::hash<std::string>()(text), .node = node};
+Proposal propose(const Subgroup& own) {
+  const bool is_refusal = !own.refusal.empty();
+  const std::string text =
+      is_refusal ? own.refusal : "\"" + own.name + "\" of ranks " + list(own.ranks);
+  Proposal proposal{.digest = fnv1a(text), .node = own.own_node, .is_refusal = is_refusal};
   const std::size_t room = proposal.text.size();
   const std::string shown = text.size() <= room ? text : text.substr(0, room - 3) + "...";
   std::copy(shown.begin(), shown.end(), proposal.text.begin());
@@ -47,39 +50,48 @@ Buffer bytes_of(Proposal* proposals, std::size_t count) {
   return as_buffer(reinterpret_cast<std::uint8_t*>(proposals), count * sizeof(Proposal));
 }
 
-}  // namespace
-
-void check_subgroup(const std::vector<int>& ranks, int size) {
-  const auto refuse = [](const std::string& what) {
-    throw Error(Errc::usage, "new_group: " + what);
-  };
-  if (ranks.empty()) refuse("a group needs a rank at least");
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] < 0 || ranks[i] >= size) {
-      refuse("rank " + std::to_string(ranks[i]) + " is not within 0.." + std::to_string(size - 1));
-    }
-    if (i > 0 && ranks[i] <= ranks[i - 1]) {
-      refuse("the ranks have to be in ascending order, each once, and " + std::to_string(ranks[i]) +
-             " comes after " + std::to_string(ranks[i - 1]));
-    }
-  }
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(Errc::usage, "new_group: " + what);
 }
 
-std::vector<int> agree_on_subgroup(ProcessGroup& parent, const std::string& name,
-                                   const std::vector<int>& ranks, int own_node) {
-  Proposal own = propose(name, ranks, own_node);
-  std::vector<Proposal> all(static_cast<std::size_t>(parent.size()));
-  parent.all_gather(bytes_of(&own, 1), bytes_of(all.data(), all.size())).wait();
+/// Throws if the ranks do not say the same, or say that it cannot be.
+void check(const std::vector<Proposal>& all) {
   const auto other = std::find_if(all.begin(), all.end(), [&](const Proposal& proposal) {
     return proposal.digest != all.front().digest;
   });
-  if (other != all.end()) {
-    throw Error(Errc::usage,
-                "new_group: rank 0 makes group " + all.front().described() + ", but rank " +
-                    std::to_string(other - all.begin()) + " makes group " + other->described() +
-                    " (all ranks have to make the same groups in the same order, also those that "
-                    "they are not in)");
+  const auto refused = std::find_if(
+      all.begin(), all.end(), [](const Proposal& proposal) { return proposal.is_refusal != 0; });
+  const auto name = [&](auto proposal) { return "rank " + std::to_string(proposal - all.begin()); };
+  if (other == all.end() && refused == all.end()) return;
+  if (other == all.end()) refuse(refused->described());
+  if (refused != all.end())
+    refuse(name(refused) + " cannot make its group: " + refused->described());
+  refuse("rank 0 makes group " + all.front().described() + ", but " + name(other) +
+         " makes group " + other->described() +
+         " (all ranks have to make the same groups in the same order, also those that they are not "
+         "in)");
+}
+
+}  // namespace
+
+std::string refuse_ranks(const std::vector<int>& ranks, int size) {
+  if (ranks.empty()) return "a group needs a rank at least";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] < 0 || ranks[i] >= size)
+      return "rank " + std::to_string(ranks[i]) + " is not within 0.." + std::to_string(size - 1);
+    if (i > 0 && ranks[i] <= ranks[i - 1]) {
+      return "the ranks have to be in ascending order, each once, and " + std::to_string(ranks[i]) +
+             " comes after " + std::to_string(ranks[i - 1]);
+    }
   }
+  return {};
+}
+
+std::vector<int> agree_on_subgroup(ProcessGroup& parent, const Subgroup& wanted) {
+  Proposal own = propose(wanted);
+  std::vector<Proposal> all(static_cast<std::size_t>(parent.size()));
+  parent.all_gather(bytes_of(&own, 1), bytes_of(all.data(), all.size())).wait();
+  check(all);
   std::vector<int> nodes;
   for (const auto& proposal : all) nodes.push_back(proposal.node);
   return nodes;

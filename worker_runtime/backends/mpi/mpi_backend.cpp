@@ -6,6 +6,7 @@
 #include "worker_runtime/backends/mpi/mpi_world.hpp"
 #include "worker_runtime/backends/mpi/watchdog.hpp"
 #include "worker_runtime/collectives/divide.hpp"
+#include "worker_runtime/collectives/fnv1a.hpp"
 #include "worker_runtime/collectives/reduce_kernels.hpp"
 #include <ddprun/error.hpp>
 
@@ -13,7 +14,6 @@
 
 #include <array>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -189,7 +189,7 @@ class MpiBackend : public Backend {
     check(MPI_Comm_group(MPI_COMM_WORLD, &all), "MPI_Comm_group");
     check(MPI_Group_incl(all, member_.size, workers_.data(), &some), "MPI_Group_incl");
     // Tells groups of the same ranks apart that several threads make at once.
-    const int tag = static_cast<int>(std::hash<std::string>()(group_) % kTags);
+    const int tag = static_cast<int>(fnv1a(group_) % kTags);
     const int error = MPI_Comm_create_group(MPI_COMM_WORLD, some, tag, &communicator_);
     MPI_Group_free(&some);
     MPI_Group_free(&all);
