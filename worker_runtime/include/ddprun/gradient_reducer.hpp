@@ -80,8 +80,8 @@ class GradientReducer {
   void begin(bool synchronise = true);
 
   /// The gradient of parameter `index` is complete. Once per step and parameter (with static_graph,
-  /// as often as in the first step); once more throws Errc::usage. Never waits for other ranks, and
-  /// leaves their failures to finish().
+  /// as often as in the first step); once more throws Errc::usage. Does not wait for other ranks
+  /// unless 1024 works of the group are queued, and leaves their failures to finish().
   void ready(std::size_t index);
 
   /// ready() for each of these.

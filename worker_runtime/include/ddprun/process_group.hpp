@@ -55,7 +55,9 @@ class Work {
 
   /// Blocks until the collective has ended on this rank: its buffers may then be read and reused.
   /// Throws what it failed with (PeerFailed, Errc::timeout when the group's collective_timeout or
-  /// `deadline` passed, ...).
+  /// `deadline` passed, ...). A deadline that leaves less than collective_timeout has a price: the
+  /// calling thread must not get into a collective that may take longer, so it leaves all to the
+  /// group's own thread, and a small collective then takes two switches between threads more.
   void wait(Deadline deadline) const;
   /// Without a deadline of its own.
   void wait() const;
@@ -117,10 +119,13 @@ class ProcessGroup {
 
   /// A group of some of this group's ranks, numbered anew in the order of `ranks`, which must be
   /// ascending; nothing on the others. Every rank of this group has to call it, and as often and in
-  /// the same order as the others; ranks that do otherwise get Errc::usage. Blocks until all are
-  /// there. The new group has the same backend; calls of different groups may be under way at once.
-  /// Its name is this group's, a slash, and `name`, or a number if that is empty; each may be given
-  /// once. What fails in it names ranks as all workers do.
+  /// the same order as the others, since they agree on it by a collective of this group. If they
+  /// want different groups, or one of them something that cannot be, all get Errc::usage, no group
+  /// is made, and this one can be used as before. Blocks until the new group's ranks are there, at
+  /// most join_timeout after they have agreed. It has the same backend; calls of different groups
+  /// may be under way at once. Its name is this group's, a slash, and `name`, which may be given
+  /// once, or the next number that is not taken if that is empty. What fails in it names ranks as
+  /// all workers do.
   std::optional<ProcessGroup> new_group(const std::vector<int>& ranks,
                                         const std::string& name = {});
   /// With other options than this group's: all but `name` and `backend` count.
@@ -137,6 +142,7 @@ class ProcessGroup {
 
   /// Memory in which this group's collectives are fastest, zeroed and 64-byte aligned. Freed with
   /// the last copy of the returned pointer, which keeps the group's memory, not its threads, alive.
+  /// Concerns this rank alone. Throws Error{Errc::usage} if arena_bytes are used up.
   std::shared_ptr<void> allocate(std::size_t bytes);
 
   /// Before: each rank's own values. After: on every rank the combination over all ranks, bit for
@@ -179,7 +185,8 @@ class ProcessGroup {
   /// Ends on no rank before all ranks have called it.
   Work barrier();
 
-  /// Makes every pending and later collective of this rank fail with `reason`. Thread-safe.
+  /// Ends the group for good: every pending and later collective of this rank fails with `reason`
+  /// (Errc::closed), and so do the others', with PeerFailed. Thread-safe.
   void abort(const std::string& reason);
 
   class Impl;
