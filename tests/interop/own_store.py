@@ -3,18 +3,17 @@
 They do so as tutorials of mp.spawn say, which under an agent's store waits for a server.
 """
 import os
-import socket
+import pathlib
+import sys
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from free_port import FreePort
+
 CHILDREN = 2
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def add_up():
@@ -39,7 +38,8 @@ def main():
     if attempt == 0 and dist.get_rank() == 0:
         os._exit(1)  # and the store with it
     if dist.get_rank() == 1:
-        mp.spawn(child, args=(free_port(),), nprocs=CHILDREN)
+        with FreePort() as port:
+            mp.spawn(child, args=(port.number,), nprocs=CHILDREN)
     assert attempt == 1
     dist.barrier()
     dist.destroy_process_group()

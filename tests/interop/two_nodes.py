@@ -2,19 +2,13 @@
 import pathlib
 import secrets
 import signal
-import socket
 import tempfile
 
 import harness
+from free_port import FreePort
 
 TRAINER = pathlib.Path(__file__).parent / "elastic.py"
 HOST, OTHER = "127.0.0.1", "127.0.0.2"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
 
 
 class TwoNodes(harness.RunTest):
@@ -35,9 +29,10 @@ class TwoNodes(harness.RunTest):
             environment={"GLOO_SOCKET_IFNAME": "lo"})
 
     def test_training_survives_the_death_of_a_worker_and_of_a_node(self):
-        port = free_port()
-        host = self.start_node(HOST, port, "--max_restarts=1", TRAINER, "checkpoint.pt")
-        other = self.start_node(OTHER, port, "--max_restarts=1", TRAINER,
+        port = FreePort()
+        self.addCleanup(port.close)
+        host = self.start_node(HOST, port.number, "--max_restarts=1", TRAINER, "checkpoint.pt")
+        other = self.start_node(OTHER, port.number, "--max_restarts=1", TRAINER,
                                 host.folder / "checkpoint.pt")
         for run in host, other:
             run.wait_for("restart 1: 2 ranks train")

@@ -53,6 +53,20 @@ TEST_SUITE("nodes' words") {
     CHECK(first.wait() == 0);
   }
 
+  TEST_CASE("nodes that a configuration file names and that do not come are named") {
+    const TemporaryFolder folder;
+    const FreePort port;
+    write_file(folder / "three.json",
+               R"({"version": 1, "nodes": [{"name": "node[1-3]"}], "security": {"mode": "open"}})");
+    Program alone(launch(
+        {"--config=" + (folder / "three.json"), "--node_name=node1", "--master_addr=127.0.0.1",
+         "--master_port=" + port.text(), "--rdzv_conf=join_timeout=0.5"},
+        "true"));
+    CHECK(alone.wait() == 1);
+    CHECK(contains(alone.output(),
+                   "1 node of at least 3 is here (node1), missing: node2, node3 for 0.5 s"));
+  }
+
   TEST_CASE("a node says that it meets others, then where it is, then how the run ended") {
     Cluster cluster("2", "true");
     auto& host = cluster.start(2);

@@ -4,11 +4,13 @@ Usage: scheduler_test.py DDPRUN SOURCE_FOLDER
 """
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from free_port import FreePort
 
 try:
     import yaml
@@ -34,17 +36,6 @@ wait $first && wait $second
 """
 
 
-def free_port(first, last):
-    for port in range(first, last):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-                return port
-            except OSError:
-                continue
-    raise AssertionError("no free port")
-
-
 def run(command, environment, folder):
     inherited = {name: value for name, value in os.environ.items()
                  if not name.startswith(("SLURM", "PET_", "DDPRUN"))}
@@ -62,7 +53,9 @@ class Slurm(unittest.TestCase):
         srun.write_text(SRUN)
         srun.chmod(0o755)
         (srun.parent / "ddprun").symlink_to(DDPRUN)
-        self.port = free_port(15000 + os.getpid() % 9000, 25000)
+        held = FreePort(range(15000 + os.getpid() % 9000, 25000))
+        self.addCleanup(held.close)
+        self.port = held.number
 
     def sbatch(self, *arguments, **more):
         variables = {"PATH": f"{self.folder.name}:{os.environ['PATH']}",
@@ -141,7 +134,9 @@ class Kubernetes(unittest.TestCase):
                 f"'mount --bind hosts /etc/hosts && hostname {job}-{i} && exec \"$@\"' "
                 f"sh \"$@\" & pod{i}=$!\n" for i in range(2))
             script = pods + "wait $pod0 && wait $pod1"
-            port = str(free_port(25000 + os.getpid() % 5000, 32000))
+            held = FreePort(range(25000 + os.getpid() % 5000, 32000))
+            self.addCleanup(held.close)
+            port = str(held.number)
             code, output = run(["/bin/bash", "-c", script, "bash", *command],
                                {"PET_MASTER_PORT": port}, folder)
         self.assertEqual(code, 0, output)

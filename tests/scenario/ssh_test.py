@@ -15,7 +15,8 @@ import threading
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
-from ssh_hosts import MARKER, FreePort, SshHosts, missing
+from free_port import FreePort
+from ssh_hosts import MARKER, SshHosts, missing
 
 DDPRUN = sys.argv.pop(1)
 TIME_LIMIT = 120

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import time
 
+from free_port import FreePort
+
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", ""))
 TIME_LIMIT = 60
 MARKER = "DDPRUN_SSH_TEST"
@@ -35,20 +37,6 @@ UserKnownHostsFile {folder}/known_hosts
 GlobalKnownHostsFile /dev/null
 StrictHostKeyChecking yes
 """
-
-
-class FreePort:
-    """Kept until it is closed: nobody else gets it by chance before the one for whom it is meant
-    asks for it, or between two who are to have it in turn."""
-
-    def __init__(self):
-        self.holder = socket.socket()
-        self.holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.holder.bind(("", 0))
-        self.number = self.holder.getsockname()[1]
-
-    def close(self):
-        self.holder.close()
 
 
 def missing():

@@ -249,4 +249,16 @@ TEST_SUITE("scheduler") {
     CHECK(options->node_rank == 1);
     REQUIRE(options->from_config.notes.size() == 1);
   }
+
+  TEST_CASE("a node of Slurm goes by the name by which it is waited for") {
+    const auto lookup = lookup_in(slurm());
+    const OptionSources sources{.scheduler = [&](const GivenValues& given) {
+      return values_from_scheduler({.environment = lookup, .given = given, .host_name = "x"});
+    }};
+    const auto parsed = parse_command_line({"a.out"}, lookup, 80, {}, sources);
+    const auto* options = std::get_if<LaunchOptions>(&parsed);
+    REQUIRE(options);
+    CHECK(options->from_config.names_in_run == Words{"gpu001", "gpu002"});
+    CHECK(options->local_addr == "gpu002");
+  }
 }
