@@ -7,7 +7,7 @@ _ddprun() {
     --signals_to_handle --shutdown_timeout --log_dir --redirects --tee --local_ranks_filter --duplicate_stdout_filters
     --duplicate_stderr_filters --log_line_prefix_template --logs_specs --event_log_handler --nnodes --rdzv_backend
     --rdzv_endpoint --rdzv_id --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix --ranks_filter --stdin
-    --exit_code --agent_store --events --omp_num_threads --stacks --config --node_name --secret_file --security
+    --exit_code --restart_window --agent_store --events --omp_num_threads --stacks --config --node_name --secret_file --security
     --print_completion"
   # An '=' is a word of its own where bash breaks words at it.
   local valued="${previous}"

@@ -26,7 +26,10 @@ namespace asio = boost::asio;
 class LoneRun::Impl {
  public:
   explicit Impl(const AttemptSurroundings& surroundings)
-      : surroundings_(surroundings), plan_(surroundings.plan), pause_(surroundings.executor) {}
+      : surroundings_(surroundings),
+        plan_(surroundings.plan),
+        settings_{.max_restarts = plan_.max_restarts, .window = plan_.restart_window},
+        pause_(surroundings.executor) {}
 
   asio::awaitable<RunFinished> run(StartNotice on_start) {
     // For the whole run, so that no attempt has to ask for the port again.
@@ -77,19 +80,19 @@ class LoneRun::Impl {
   asio::awaitable<RunFinished> make_attempts(StoreServer& store, AttemptFacts facts) {
     StoreUseWatch store_use(surroundings_.executor, plan_, store, surroundings_.events);
     store_use_ = &store_use;
-    int fast_failures = 0;
+    RestartHistory history;
     while (true) {
       store_use.start_attempt();
       AttemptOutcome outcome = co_await make_attempt(facts);
       const auto advice = store_use.end_attempt(outcome.exits, outcome.was_interrupted);
       if (not_started_) co_return finish(RunResult::not_started, not_started_->message, {});
-      outcome.fast_failures_before = fast_failures;
-      const auto decision = decide_after_attempt(outcome, {.max_restarts = plan_.max_restarts});
+      const auto now = std::chrono::steady_clock::now();
+      const auto decision = decide_after_attempt(outcome, history, now, settings_);
       if (decision.action == RestartDecision::Action::finish) {
         store_use_ = nullptr;
         co_return finish(decision.result, decision.reason + advice, outcome.exits);
       }
-      fast_failures = decision.fast_failures;
+      history = decision.history;
       ++facts.attempt;
       ++facts.restart_count;
       tell(RestartDecided{
@@ -100,11 +103,11 @@ class LoneRun::Impl {
   }
 
   asio::awaitable<AttemptOutcome> make_attempt(const AttemptFacts& facts) {
-    AttemptOutcome outcome{.attempt = facts.attempt, .was_interrupted = stop_signal_ != 0};
+    AttemptOutcome outcome{.was_interrupted = stop_signal_ != 0};
     if (outcome.was_interrupted) co_return outcome;
     ++attempts_;
     tell(AttemptStarted{.attempt = facts.attempt,
-                        .restarts_left = plan_.max_restarts - facts.attempt});
+                        .restarts_left = restarts_left(facts.attempt, settings_)});
     Attempt attempt(surroundings_, facts);
     current_ = &attempt;
     AttemptEnd end = co_await attempt.run();
@@ -141,6 +144,7 @@ class LoneRun::Impl {
 
   const AttemptSurroundings& surroundings_;
   const LaunchPlan& plan_;
+  const RestartSettings settings_;
   asio::steady_timer pause_;
   Attempt* current_ = nullptr;  ///< the attempt under way
   StoreUseWatch* store_use_ = nullptr;

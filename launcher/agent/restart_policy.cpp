@@ -28,7 +28,13 @@ std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExit
   return failures;
 }
 
-RestartDecision decide_after_attempt(const AttemptOutcome& outcome,
+std::optional<int> restarts_left(int used, const RestartSettings& settings) {
+  if (settings.window.count() > 0) return std::nullopt;
+  return settings.max_restarts - used;
+}
+
+RestartDecision decide_after_attempt(const AttemptOutcome& outcome, const RestartHistory& history,
+                                     std::chrono::steady_clock::time_point now,
                                      const RestartSettings& settings) {
   using Action = RestartDecision::Action;
   if (outcome.was_interrupted) {
@@ -43,16 +49,13 @@ RestartDecision decide_after_attempt(const AttemptOutcome& outcome,
             .reason = "all workers succeeded"};
   }
   const WorkerExited& cause = failures.front();
-  // Alone, every restart is an attempt of one's own.
-  const membership::RestartHistory history{.restarts = outcome.attempt,
-                                           .fast_failures = outcome.fast_failures_before};
   const auto spent =
       membership::spend_restart(history, describe_failure(cause),
-                                std::chrono::duration<double>(cause.ran_seconds), {}, settings);
+                                std::chrono::duration<double>(cause.ran_seconds), now, settings);
   return {.action = spent.may_restart ? Action::restart : Action::finish,
           .result = RunResult::failed,
           .delay = spent.delay,
-          .fast_failures = spent.history.fast_failures,
+          .history = spent.history,
           .reason = spent.reason};
 }
 

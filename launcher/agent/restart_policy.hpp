@@ -5,20 +5,20 @@
 #include "rendezvous/membership/restart_budget.hpp"
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace ddprun {
 
+using membership::RestartHistory;
 using membership::RestartSettings;
 
 /// How an attempt ended.
 struct AttemptOutcome {
-  int attempt = 0;  ///< from 0
   std::vector<WorkerExited>
       exits;                     ///< every worker, in the order in which their deaths were noticed
   bool was_interrupted = false;  ///< a signal to the agent ended it
-  int fast_failures_before = 0;  ///< consecutive fast failures up to the attempt before
 };
 
 struct RestartDecision {
@@ -27,14 +27,19 @@ struct RestartDecision {
   Action action = Action::finish;
   RunResult result = RunResult::succeeded;  ///< of the run, if the action is finish
   std::chrono::milliseconds delay{0};       ///< before the restart
-  int fast_failures = 0;                    ///< consecutive ones, this attempt included
+  RestartHistory history{};                 ///< this attempt included
   std::string reason;                       ///< for the operator
 
   bool operator==(const RestartDecision&) const = default;
 };
 
-RestartDecision decide_after_attempt(const AttemptOutcome& outcome,
+/// `history` of the attempts before.
+RestartDecision decide_after_attempt(const AttemptOutcome& outcome, const RestartHistory& history,
+                                     std::chrono::steady_clock::time_point now,
                                      const RestartSettings& settings);
+
+/// Nothing if there is a window, which gives them back.
+std::optional<int> restarts_left(int used, const RestartSettings& settings);
 
 /// The failed workers, root cause first: workers that failed on their own before those that failed
 /// because a peer did (their error says so) or that the agent had stopped, each group in the order

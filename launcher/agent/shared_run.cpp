@@ -4,6 +4,7 @@
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_text.hpp"
 #include "launcher/agent/placement.hpp"
+#include "launcher/agent/restart_policy.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/etcd/elected_host.hpp"
@@ -330,8 +331,9 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
                      .local_world_size = static_cast<int>(plan_.workers.size()),
                      .world_size = place.world_size,
                      .store = to_string(StoreEndpoint{place.master_addr, facts.store_port})});
-    tell(AttemptStarted{.attempt = facts.attempt,
-                        .restarts_left = plan_.max_restarts - facts.restart_count});
+    tell(AttemptStarted{
+        .attempt = facts.attempt,
+        .restarts_left = restarts_left(facts.restart_count, nodes_.settings.restarts)});
   }
 
   void tell(const Event& event) { emit(surroundings_.events, event); }

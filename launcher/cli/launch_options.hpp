@@ -139,6 +139,7 @@ struct LaunchOptions {
 
   // Failure and end.
   int max_restarts = 0;
+  std::chrono::milliseconds restart_window{0};  ///< 0: all restarts count
   std::chrono::milliseconds monitor_interval{100};
   std::vector<int> signals_to_handle = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   std::chrono::milliseconds shutdown_timeout{30'000};

@@ -244,6 +244,9 @@ constexpr OptionEntry kOwn[] = {
      "When a worker failed, end with 1 as torchrun does, or with the worker's own exit code (128 "
      "plus its signal).",
      set_exit_code},
+    {"restart_window", 0, "SECONDS", OptionGroup::own, "", "0",
+     "Only restarts within this time count against --max_restarts; 0: all do.",
+     [](Options& o, Text v) { return keep(o.restart_window, parse_seconds(v)); }},
     {"agent_store", 0, "on|off", OptionGroup::own, "",
      "on, or off if TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1",
      "off: PyTorch's worker with rank 0 hosts the store at MASTER_PORT, not ddprun; for programs "
@@ -273,8 +276,7 @@ constexpr OptionEntry kOwn[] = {
      "all of them; 'ddprun keygen FILE' writes one.",
      set_name<&Options::secret_file>},
     {"security", 0, "open", OptionGroup::own, "", "",
-     "open: several nodes need no secret, and whoever can reach them can take part.",
-     set_security},
+     "open: several nodes need no secret, and whoever can reach them can take part.", set_security},
     {"ssh", 0, "", OptionGroup::own, "", "",
      "Start ddprun on all nodes of the file of --config from here, by ssh, and show their output.",
      set_flag<&Options::ssh>},

@@ -61,6 +61,7 @@ constexpr Placement kPlacements[] = {
     {"agent_store", Section::rendezvous},
     {"node_rank", Section::none},
     {"exit_code", Section::restart},
+    {"restart_window", Section::restart},
     {"signals_to_handle", Section::signals},
     {"events", Section::logs},
     {"shutdown_timeout", Section::signals},
@@ -85,7 +86,6 @@ constexpr MissingKey kMissing[] = {
     {"job.environment", "it stands in defaults or in a node's entry"},
     {"job.working_directory", "change the folder before ddprun starts"},
     {"job.max_duration", ""},
-    {"restart.window", ""},
     {"restart.backoff", ""},
     {"defaults.limits", ""},
     {"nodes.limits", ""},
@@ -195,7 +195,8 @@ ConfigSection section_of(const OptionEntry& entry) {
 }
 
 std::string_view key_of(const OptionEntry& entry) {
-  return entry.name == "security" ? "mode" : entry.name;
+  if (entry.name == "security") return "mode";
+  return entry.name == "restart_window" ? "window" : entry.name;
 }
 
 ValueShape shape_of(const OptionEntry& entry) {

@@ -1,5 +1,5 @@
 // Which keys a configuration file may have, made from the option table: an option's key is its
-// name, but for one, in the section of its subject. So an option exists once, with its name, type,
+// name, but for two, in the section of its subject. So an option exists once, with its name, type,
 // range and help. Constant data and pure functions.
 #pragma once
 

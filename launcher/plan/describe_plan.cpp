@@ -152,7 +152,9 @@ std::string describe_plan(const LaunchPlan& plan) {
     const auto& secret_file = plan.nodes->secret_file;
     text += "secret: " + (secret_file.empty() ? "none, anybody may take part" : secret_file) + "\n";
   }
+  const auto window = plan.nodes ? plan.nodes->settings.restarts.window : plan.restart_window;
   text += "restarts: " + std::to_string(plan.max_restarts) +
+          (window.count() > 0 ? " within " + seconds_text(window) : "") +
           ", shutdown timeout: " + seconds_text(plan.shutdown_timeout) + "\n";
   if (plan.log_dir) text += "logs: " + run_folder(*plan.log_dir, plan).string() + "\n";
   if (plan.error_file) text += "error file of ddprun: " + plan.error_file->string() + "\n";

@@ -97,6 +97,7 @@ struct LaunchPlan {
   std::optional<NodesPlan> nodes{};  ///< absent: this is the only node
 
   int max_restarts = 0;
+  std::chrono::milliseconds restart_window{0};         ///< of the only node, as in RestartSettings
   std::vector<int> signals_to_handle;                  ///< end the run in an orderly way
   std::chrono::milliseconds shutdown_timeout{30'000};  ///< from the first signal to SIGKILL
   ExitCodePolicy exit_code = ExitCodePolicy::torchrun;

@@ -69,6 +69,7 @@ class Planner {
     plan_.stdin_rank = options_.stdin_rank;
     plan_.worker_open_files_max = facts_.open_files_max;
     plan_.max_restarts = options_.max_restarts;
+    plan_.restart_window = options_.restart_window;
     plan_.signals_to_handle = options_.signals_to_handle;
     plan_.shutdown_timeout = options_.shutdown_timeout;
     plan_.exit_code = options_.exit_code;

@@ -36,6 +36,9 @@ class NodesPlanner {
     plan_.settings.nodes_max = options_.nnodes.most;
     plan_.settings.expected_nodes = options_.from_config.names_in_run;
     plan_.settings.restarts.max_restarts = options_.max_restarts;
+    if (options_.restart_window.count() > 0) {
+      plan_.settings.restarts.window = options_.restart_window;
+    }
     plan_.settings.shutdown_timeout = options_.shutdown_timeout;
     plan_.named = options_.from_config.nodes;
     plan_.own_node = options_.from_config.own_node;

@@ -43,7 +43,7 @@ struct RoundJoined {
 /// An attempt's workers are about to be started.
 struct AttemptStarted {
   int attempt = 0;
-  int restarts_left = 0;
+  std::optional<int> restarts_left = 0;  ///< nothing: those of long ago count no more
 
   bool operator==(const AttemptStarted&) const = default;
 };

@@ -45,7 +45,9 @@ EventLine line(const RoundJoined& event) {
 
 EventLine line(const AttemptStarted& event) {
   return {LogLevel::debug, event.attempt,
-          "starting the workers; " + counted(event.restarts_left, "restart") + " left"};
+          "starting the workers" + (event.restarts_left
+                                        ? "; " + counted(*event.restarts_left, "restart") + " left"
+                                        : std::string())};
 }
 
 EventLine line(const WorkerStarted& event) {

@@ -75,7 +75,7 @@ Json fields(const RoundJoined& event) {
 Json fields(const AttemptStarted& event) {
   return {{"event", "attempt_started"},
           {"attempt", event.attempt},
-          {"restarts_left", event.restarts_left}};
+          {"restarts_left", event.restarts_left ? Json(*event.restarts_left) : Json()}};
 }
 
 Json fields(const WorkerStarted& event) {

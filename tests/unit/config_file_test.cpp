@@ -95,7 +95,11 @@ TEST_SUITE("configuration file") {
          "2:29: restart.max_restarts: the number 1.5 is not an integer from 0 to 1000000"},
         {"\"restart\": {\"max_restarts\": \"3\"}",
          "2:29: restart.max_restarts: expected a number, found the text \"3\""},
-        {"\"restart\": {\"window\": 60}", "2:13: restart.window: is not supported in this version"},
+        {"\"restart\": {\"window\": -1}",
+         "2:23: restart.window: the number -1 is not a number of seconds from 0 to 31536000 "
+         "(a year)"},
+        {"\"restart\": {\"backoff\": 1}",
+         "2:13: restart.backoff: is not supported in this version"},
         {"\"signals\": {\"signals_to_handle\": [\"SIGTERM\", \"SIGKIL\"]}",
          "2:34: signals.signals_to_handle: an array names 'SIGKIL', which is no signal; did you "
          "mean SIGKILL?"},

@@ -155,6 +155,10 @@ TEST_CASE("a worker that exits has a code and no signal, and unknown paths are n
   CHECK(line["log_folder"].is_null());
 }
 
+TEST_CASE("no number of restarts is left where a window gives them back") {
+  CHECK(parsed(AttemptStarted{.attempt = 1, .restarts_left = {}})["restarts_left"].is_null());
+}
+
 TEST_CASE("whatever bytes workers print, a line is one line of valid JSON") {
   for (const std::string& bytes :
        {std::string("\xff\xfe"), std::string("a\nb\r\0c", 6), std::string("\xe2\x82")}) {

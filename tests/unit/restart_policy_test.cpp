@@ -9,6 +9,8 @@
 using ddprun::AttemptOutcome;
 using ddprun::decide_after_attempt;
 using ddprun::RestartDecision;
+using ddprun::RestartHistory;
+using ddprun::restarts_left;
 using ddprun::RestartSettings;
 using ddprun::RunResult;
 using ddprun::WorkerExited;
@@ -61,7 +63,7 @@ std::vector<int> ranks(const std::vector<WorkerExited>& exits) {
 TEST_SUITE("restart policy") {
   TEST_CASE("the run succeeds when every worker exits with 0") {
     const auto decision =
-        decide_after_attempt({.exits = {exited(0, 0), exited(1, 0)}}, {.max_restarts = 3});
+        decide_after_attempt({.exits = {exited(0, 0), exited(1, 0)}}, {}, {}, {.max_restarts = 3});
     CHECK(decision.action == Action::finish);
     CHECK(decision.result == RunResult::succeeded);
   }
@@ -69,13 +71,13 @@ TEST_SUITE("restart policy") {
   TEST_CASE("a failure is restarted while restarts are left and ends the run when none are") {
     const RestartSettings settings{.max_restarts = 2};
     for (const int attempt : {0, 1}) {
-      const auto decision =
-          decide_after_attempt({.attempt = attempt, .exits = {exited(0, 3), stopped(1)}}, settings);
+      const auto decision = decide_after_attempt({.exits = {exited(0, 3), stopped(1)}},
+                                                 {.restarts = attempt}, {}, settings);
       CHECK(decision.action == Action::restart);
       CHECK(decision.delay == 0ms);
     }
     const auto last =
-        decide_after_attempt({.attempt = 2, .exits = {exited(0, 3), stopped(1)}}, settings);
+        decide_after_attempt({.exits = {exited(0, 3), stopped(1)}}, {.restarts = 2}, {}, settings);
     CHECK(last.action == Action::finish);
     CHECK(last.result == RunResult::failed);
     CHECK(last.reason == "rank 0 (pid 100) failed with exit code 3; no restarts left of 2");
@@ -83,7 +85,7 @@ TEST_SUITE("restart policy") {
 
   TEST_CASE("a signal to the agent ends the run whatever the workers did") {
     const auto decision = decide_after_attempt({.exits = {exited(0, 3)}, .was_interrupted = true},
-                                               {.max_restarts = 3});
+                                               {}, {}, {.max_restarts = 3});
     CHECK(decision.action == Action::finish);
     CHECK(decision.result == RunResult::interrupted);
   }
@@ -91,24 +93,36 @@ TEST_SUITE("restart policy") {
   TEST_CASE("only repeated fast failures are followed by a growing pause with an upper limit") {
     const RestartSettings settings{.max_restarts = 100};
     const std::chrono::milliseconds expected[] = {0ms, 0ms, 500ms, 1s, 2s, 4s, 8s, 16s, 30s, 30s};
-    int fast = 0;
+    RestartHistory history;
     for (int attempt = 0; attempt < 10; ++attempt) {
-      const auto decision = decide_after_attempt(
-          {.attempt = attempt, .exits = {exited(0, 1, 0.1)}, .fast_failures_before = fast},
-          settings);
+      const auto decision =
+          decide_after_attempt({.exits = {exited(0, 1, 0.1)}}, history, {}, settings);
       CHECK(decision.delay == expected[attempt]);
-      fast = decision.fast_failures;
+      history = decision.history;
     }
-    const auto slow = decide_after_attempt(
-        {.attempt = 10, .exits = {exited(0, 1, 60)}, .fast_failures_before = fast}, settings);
-    CHECK(slow.fast_failures == 0);
+    const auto slow = decide_after_attempt({.exits = {exited(0, 1, 60)}}, history, {}, settings);
+    CHECK(slow.history.fast_failures == 0);
     CHECK(slow.delay == 0ms);
   }
 
+  TEST_CASE("with a window a restart counts no more when it is long ago") {
+    const RestartSettings settings{.max_restarts = 1, .window = 10s};
+    const AttemptOutcome failed{.exits = {exited(0, 3, 60)}};
+    const std::chrono::steady_clock::time_point start{};
+    const auto first = decide_after_attempt(failed, {}, start, settings);
+    CHECK(first.action == Action::restart);
+    CHECK(decide_after_attempt(failed, first.history, start + 9s, settings).action ==
+          Action::finish);
+    CHECK(decide_after_attempt(failed, first.history, start + 10s, settings).action ==
+          Action::restart);
+    CHECK(restarts_left(1, {.max_restarts = 3}) == 2);
+    CHECK_FALSE(restarts_left(1, settings).has_value());
+  }
+
   TEST_CASE("the delay does not overflow after a great many fast failures") {
-    const auto decision = decide_after_attempt(
-        {.attempt = 5, .exits = {exited(0, 1, 0.1)}, .fast_failures_before = 1'000'000},
-        {.max_restarts = 10});
+    const auto decision =
+        decide_after_attempt({.exits = {exited(0, 1, 0.1)}},
+                             {.restarts = 5, .fast_failures = 1'000'000}, {}, {.max_restarts = 10});
     CHECK(decision.delay == 30s);
   }
 
