@@ -87,5 +87,16 @@ class CollectiveBenchTest(unittest.TestCase):
             self.assertNotEqual(end.returncode, 0)
             self.assertIn(problem, end.stdout + end.stderr)
 
+    def test_what_cannot_be_drawn_is_told(self):
+        figures = self.folder / "figures.json"
+        figures.write_text('{"figures": []}\n', encoding="utf-8")
+        plot = pathlib.Path(__file__).parents[2] / "scripts/plot_bench"
+        for picture, problem in (("f.svg", "is not a file that collective_bench --csv has"),
+                                 ("f.eps", "must end in .svg, .png, .pdf")):
+            end = subprocess.run([plot, figures, picture], capture_output=True, text=True,
+                                 timeout=TIME_LIMIT, check=False)
+            self.assertEqual(end.returncode, 1)
+            self.assertIn(problem, end.stderr)
+
 
 unittest.main()
