@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
 
 using ddprun::GradientReducer;
@@ -83,5 +84,33 @@ TEST_SUITE("what a reducer tells of itself") {
     CHECK(timeline.exposed_seconds() == 2.5);
     CHECK(StepTimeline{}.communication_seconds() == 0);
     CHECK(StepTimeline{}.overlap_seconds() == 0);
+  }
+
+  TEST_CASE("a bucket is done when its work ends, not when somebody looks") {
+    const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+      Model model;
+      auto options = kSmallBuckets;
+      std::vector<ddprun::Work> works;
+      options.hook = ddprun::BucketHook{
+          .name = "shown", .start = [&](const ddprun::BucketView& bucket, ddprun::Work& work) {
+            work = group.all_reduce(bucket.gradients);
+            works.push_back(work);
+          }};
+      GradientReducer reducer(group, model.parameters, {}, options);
+      const auto before = std::chrono::steady_clock::now();
+      reducer.begin();
+      for (const std::size_t p : {4u, 3u, 2u}) reducer.ready(p);
+      works.at(1).wait();
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - before;
+      for (const std::size_t p : {1u, 0u}) reducer.ready(p);
+      const auto timeline = reducer.finish();
+      for (const std::size_t b : {0u, 1u}) {
+        const auto& bucket = timeline.buckets[b];
+        require(bucket.launched_seconds <= bucket.done_seconds, "before its launch");
+        require(bucket.done_seconds <= passed.count(), "later than it was waited for");
+      }
+      require(timeline.buckets[2].done_seconds >= timeline.buckets[1].done_seconds, "order");
+    });
+    CHECK(errors == std::vector<std::string>(2));
   }
 }

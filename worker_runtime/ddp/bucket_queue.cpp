@@ -29,7 +29,6 @@ void BucketQueue::begin(int ranks) {
   const std::lock_guard lock(mutex_);
   for (auto& bucket : buckets_) {
     bucket.is_complete = false;
-    bucket.done_time.reset();
     bucket.work = Work();
   }
   other_works_.clear();
@@ -43,19 +42,17 @@ void BucketQueue::complete(std::size_t index) {
   const std::lock_guard lock(mutex_);
   buckets_[index].ready_time = now;
   buckets_[index].is_complete = true;
-  note_done(now);
   while (next_ < buckets_.size() && buckets_[next_].is_complete) launch(buckets_[next_++]);
 }
 
 void BucketQueue::launch(Bucket& bucket) {
   bucket.launched_time = Clock::now();
-  if (group_.size() == 1 || bucket.view.gradients.elements == 0) {
-    bucket.done_time = bucket.launched_time;
-    return;
-  }
+  bucket.done_time = bucket.launched_time;
+  if (group_.size() == 1 || bucket.view.gradients.elements == 0) return;
   if (launch_error_) return;
   try {
     bucket.work = start(bucket.view);
+    bucket.work.keep_end_time();
   } catch (...) {
     // Here is whichever thread of the backward pass came last, and it may have no use for it.
     launch_error_ = std::current_exception();
@@ -76,7 +73,7 @@ Work BucketQueue::start(const BucketView& view) {
 }
 
 /// What remains to be done when the bucket's work has ended.
-void BucketQueue::end(const Bucket& bucket, Deadline deadline) {
+void BucketQueue::end(Bucket& bucket, Deadline deadline) {
   if (group_.size() == 1 || bucket.view.gradients.elements == 0) return;
   if (exchange_.hook && exchange_.hook->complete) {
     try {
@@ -86,19 +83,13 @@ void BucketQueue::end(const Bucket& bucket, Deadline deadline) {
       abort("its bucket hook " + exchange_.hook->name + " failed");
       throw;
     }
+    bucket.done_time = Clock::now();
   }
   const bool was_divided = exchange_.pre_divide && !exchange_.hook;
   const bool is_over_all = ranks_ == group_.size();
   if (bucket.view.op == ReduceOp::average && !is_over_all && !was_divided) {
     // It is the average over all ranks until here: a sum might not fit into a half type.
     collectives::scale(bucket.view.gradients, static_cast<double>(group_.size()) / ranks_);
-  }
-}
-
-void BucketQueue::note_done(Clock::time_point now) {
-  for (std::size_t b = 0; b < next_; ++b) {
-    auto& bucket = buckets_[b];
-    if (!bucket.done_time && bucket.work.is_done()) bucket.done_time = now;
   }
 }
 
@@ -110,12 +101,10 @@ void BucketQueue::add(Work work) {
 void BucketQueue::wait(Deadline deadline) {
   const std::lock_guard lock(mutex_);
   if (launch_error_) std::rethrow_exception(launch_error_);
-  note_done(Clock::now());
   for (auto& bucket : buckets_) {
-    // Also if it is known to be done: it may have failed.
     bucket.work.wait(deadline);
+    bucket.done_time = bucket.work.end_time().value_or(bucket.launched_time);
     end(bucket, deadline);
-    if (!bucket.done_time || exchange_.hook) bucket.done_time = Clock::now();
   }
   for (const auto& work : other_works_) work.wait(deadline);
 }
@@ -131,7 +120,7 @@ std::vector<BucketTimeline> BucketQueue::timeline() const {
                         .bytes = bucket.view.gradients.bytes(),
                         .ready_seconds = seconds(bucket.ready_time),
                         .launched_seconds = seconds(bucket.launched_time),
-                        .done_seconds = seconds(*bucket.done_time)});
+                        .done_seconds = seconds(bucket.done_time)});
   }
   return timeline;
 }

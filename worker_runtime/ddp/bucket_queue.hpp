@@ -67,14 +67,13 @@ class BucketQueue {
     bool is_complete = false;
     Clock::time_point ready_time;
     Clock::time_point launched_time;
-    std::optional<Clock::time_point> done_time;
+    Clock::time_point done_time;
     Work work;
   };
 
   void launch(Bucket& bucket);
   Work start(const BucketView& view);
-  void end(const Bucket& bucket, Deadline deadline);
-  void note_done(Clock::time_point now);
+  void end(Bucket& bucket, Deadline deadline);
 
   ProcessGroup group_;
   const Exchange exchange_;

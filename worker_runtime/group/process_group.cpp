@@ -27,6 +27,15 @@ void Work::wait(Deadline deadline) const {
   if (state_->failure) std::rethrow_exception(state_->failure);
 }
 
+void Work::keep_end_time() const {
+  if (state_) state_->queue->keep_end_time(*state_);
+}
+
+std::optional<Deadline::Clock::time_point> Work::end_time() const {
+  if (!state_) return std::nullopt;
+  return state_->queue->end_time(*state_);
+}
+
 std::vector<BackendInfo> available_backends() {
   std::vector<BackendInfo> backends;
   for (const auto& entry : backend_entries())

@@ -85,6 +85,20 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
   }
 }
 
+void WorkQueue::keep_end_time(Work::State& work) {
+  const Lock lock(mutex_);
+  if (work.is_timed) return;
+  work.is_timed = true;
+  // A moment late: it has ended meanwhile.
+  if (work.is_done) work.ended = Deadline::Clock::now();
+}
+
+std::optional<Deadline::Clock::time_point> WorkQueue::end_time(const Work::State& work) {
+  const Lock lock(mutex_);
+  if (!work.is_done || !work.is_timed) return std::nullopt;
+  return work.ended;
+}
+
 void WorkQueue::communicate(Deadline join_deadline) {
   try {
     backend_->enter(join_deadline);
@@ -152,6 +166,7 @@ void WorkQueue::report(const Work::State& work, Deadline::Clock::time_point star
 
 void WorkQueue::finish(Work::State& work, std::exception_ptr failure) {
   work.failure = std::move(failure);
+  if (work.is_timed) work.ended = Deadline::Clock::now();
   work.is_done.store(true, std::memory_order_release);
 }
 

@@ -18,6 +18,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -35,6 +36,8 @@ struct Work::State {
   bool is_first = false;             ///< nothing was queued or running before it
   std::atomic<bool> is_done = false;
   std::exception_ptr failure = nullptr;
+  bool is_timed = false;  ///< `ended` is set with is_done
+  Deadline::Clock::time_point ended = {};
 };
 
 class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
@@ -55,6 +58,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// Blocks while the queue is full, at most the time a collective may take.
   Work push(const Operation& operation);
   void wait(const Work::State& work, Deadline deadline);
+  void keep_end_time(Work::State& work);
+  std::optional<Deadline::Clock::time_point> end_time(const Work::State& work);
 
   void abort(const std::string& reason);
   std::shared_ptr<void> allocate(std::size_t bytes) { return backend_->allocate(bytes); }

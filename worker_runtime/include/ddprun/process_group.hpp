@@ -62,6 +62,11 @@ class Work {
   /// Without a deadline of its own.
   void wait() const;
 
+  /// Has the end of this work timed, which costs a small collective much of its time.
+  void keep_end_time() const;
+  /// When the work ended, if it is done and was to be timed. At the latest when that was asked.
+  std::optional<Deadline::Clock::time_point> end_time() const;
+
   struct State;
   explicit Work(std::shared_ptr<State> state);
 

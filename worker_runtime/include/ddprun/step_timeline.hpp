@@ -16,9 +16,7 @@ struct BucketTimeline {
   std::size_t bytes = 0;
   double ready_seconds = 0;     ///< its last gradient was ready
   double launched_seconds = 0;  ///< its all-reduce was queued
-  /// Its all-reduce had ended, as far as anybody looked: at the next complete bucket, or in
-  /// finish(). Exact for what finish() waited for.
-  double done_seconds = 0;
+  double done_seconds = 0;      ///< its all-reduce had ended, or what else its hook does
 };
 
 struct StepTimeline {
