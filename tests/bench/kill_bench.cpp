@@ -3,13 +3,13 @@
 //   kill_bench [--kills N] [--seconds N] [--ranks N] [--gib N] [--elements N]
 // The rank that is killed has N GiB of memory, all of it touched, which the kernel has to tear down
 // before it closes a socket or tells a parent.
+#include "tests/bench/statistics.hpp"
 #include "tests/support/test_store.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/process_group.hpp>
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -132,13 +132,9 @@ class Round {
   std::vector<pid_t> pids_;
 };
 
-void print(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  const auto at = [&](double share) {
-    return times[static_cast<std::size_t>(share * static_cast<double>(times.size() - 1))];
-  };
+void print(const std::vector<double>& times) {
   std::printf("%zu survivors' calls: p50 %.2f ms  p99 %.2f ms  max %.2f ms\n", times.size(),
-              at(0.5), at(0.99), times.back());
+              bench::median(times), bench::quantile(times, 0.99), bench::quantile(times, 1));
 }
 
 void measure(const Options& options) {
@@ -156,7 +152,7 @@ void measure(const Options& options) {
   }
   std::printf("%d kills of one of %d ranks with %zu GiB, all_reduce of %zu x float32\n", kills,
               options.ranks, options.gib, options.elements);
-  print(std::move(all));
+  print(all);
 }
 
 }  // namespace

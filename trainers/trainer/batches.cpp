@@ -11,8 +11,8 @@ EpochBatches::EpochBatches(const BatchOptions& options, std::int64_t epoch)
                         : options.batch_size * options.gradient_accumulation * options.world_size) {
   const ddprun::ElasticSamplerOptions order = {
       .samples = options.samples, .global_batch = global_batch_, .seed = options.seed};
-  ddprun::ElasticSampler sampler(order, options.world_size, options.rank);
-  sampler.load({.epoch = epoch, .options = order});
+  const auto sampler = ddprun::ElasticSampler::resumed({.epoch = epoch, .options = order},
+                                                       options.world_size, options.rank);
   step_begins_.push_back(0);
   for (std::int64_t step = 0; step < steps(); ++step) {
     const auto own = sampler.samples_ahead(step);

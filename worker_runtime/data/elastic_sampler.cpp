@@ -17,16 +17,70 @@ void check_range(const char* name, std::int64_t value, std::int64_t least, std::
                                " to " + std::to_string(most));
 }
 
+std::string name_of(SampleOrder order) {
+  switch (order) {
+    case SampleOrder::pytorch:
+      return "pytorch";
+    case SampleOrder::computed:
+      return "computed";
+    case SampleOrder::sequential:
+      break;
+  }
+  return "sequential";
+}
+
+std::string name_of(TailPolicy tail) {
+  switch (tail) {
+    case TailPolicy::smaller:
+      return "smaller";
+    case TailPolicy::drop:
+      return "drop";
+    case TailPolicy::pad:
+      break;
+  }
+  return "pad";
+}
+
+/// What tells two trainings apart, empty if nothing does.
+std::string differences(const ElasticSamplerOptions& then, const ElasticSamplerOptions& now) {
+  std::string text;
+  const auto compare = [&](const char* name, const std::string& before, const std::string& after) {
+    if (before == after) return;
+    text += (text.empty() ? "" : ", ") + std::string(name) + " was " + before + " and is " + after;
+  };
+  compare("samples", std::to_string(then.samples), std::to_string(now.samples));
+  compare("global_batch", std::to_string(then.global_batch), std::to_string(now.global_batch));
+  compare("seed", std::to_string(then.seed), std::to_string(now.seed));
+  compare("order", name_of(then.order), name_of(now.order));
+  compare("tail", name_of(then.tail), name_of(now.tail));
+  return text;
+}
+
 }  // namespace
 
 ElasticSampler::ElasticSampler(ElasticSamplerOptions options, int world_size, int rank)
-    : options_(options), world_size_(world_size), rank_(rank) {
-  const bool is_listed = options.order == SampleOrder::pytorch;
-  check_range("samples", options.samples, 0, is_listed ? kPermutationMax - 1 : kCountMax);
-  check_range("global_batch", options.global_batch, 1, kCountMax);
+    : ElasticSampler(State{.options = options}, world_size, rank) {}
+
+ElasticSampler ElasticSampler::resumed(const State& state, int world_size, int rank) {
+  return {state, world_size, rank};
+}
+
+ElasticSampler::ElasticSampler(const State& state, int world_size, int rank)
+    : options_(state.options), world_size_(world_size), rank_(rank) {
+  const bool is_listed = options_.order == SampleOrder::pytorch;
+  check_range("samples", options_.samples, 0, is_listed ? kPermutationMax - 1 : kCountMax);
+  check_range("global_batch", options_.global_batch, 1, kCountMax);
   check_range("world_size", world_size, 1, std::int64_t{1} << 31);
   check_range("rank", rank, 0, world_size - 1);
+  go_to(state);
   make_order();
+}
+
+void ElasticSampler::go_to(const State& state) {
+  check_range("saved epoch", state.epoch, 0, kCountMax);
+  check_range("saved cursor", state.cursor, 0, options_.samples);
+  epoch_ = state.epoch;
+  cursor_ = state.cursor;
 }
 
 void ElasticSampler::make_order() {
@@ -109,30 +163,14 @@ ElasticSampler::State ElasticSampler::state() const {
 }
 
 void ElasticSampler::load(const State& state, bool force) {
-  const auto& then = state.options;
-  std::string differences;
-  const auto compare = [&](const char* name, std::uint64_t before, std::uint64_t now) {
-    if (before == now) return;
-    differences += (differences.empty() ? "" : ", ") + std::string(name) + " was " +
-                   std::to_string(before) + " and is " + std::to_string(now);
-  };
-  compare("samples", static_cast<std::uint64_t>(then.samples),
-          static_cast<std::uint64_t>(options_.samples));
-  compare("global_batch", static_cast<std::uint64_t>(then.global_batch),
-          static_cast<std::uint64_t>(options_.global_batch));
-  compare("seed", then.seed, options_.seed);
-  compare("order", static_cast<std::uint64_t>(then.order),
-          static_cast<std::uint64_t>(options_.order));
-  compare("tail", static_cast<std::uint64_t>(then.tail), static_cast<std::uint64_t>(options_.tail));
-  if (!differences.empty() && !force) {
+  const std::string different = differences(state.options, options_);
+  if (!different.empty() && !force) {
     throw Error(Errc::usage, "elastic sampler: the saved state is of another training: " +
-                                 differences + " (samples would be lost or used twice)");
+                                 different + " (samples would be lost or used twice)");
   }
-  check_range("saved epoch", state.epoch, 0, kCountMax);
-  check_range("saved cursor", state.cursor, 0, options_.samples);
-  epoch_ = state.epoch;
-  cursor_ = state.cursor;
-  make_order();
+  const std::int64_t epoch_before = epoch_;
+  go_to(state);
+  if (epoch_ != epoch_before) make_order();
 }
 
 }  // namespace ddprun

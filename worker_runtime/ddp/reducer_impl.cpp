@@ -67,9 +67,9 @@ GradientReducer::Impl::Impl(ProcessGroup group, std::vector<Parameter> parameter
       state_(std::move(state)),
       inputs_(options_.uneven_inputs),
       drift_(options_.drift_check_steps),
-      log_(group_, parameters_, options_, first_plan(parameters_, options_)),
       reduction_(verified(group_, parameters_, state_, options_), parameters_, options_,
-                 first_plan(parameters_, options_)) {
+                 first_plan(parameters_, options_)),
+      log_(group_, parameters_, options_, layout().plan()) {
   if (group_.size() == 1) return;
   if (options_.broadcast_state) broadcast_all(0);
   if (options_.broadcast_buffers) buffers_.emplace(group_, state_);

@@ -85,8 +85,8 @@ class GradientReducer::Impl {
   std::atomic<Phase> phase_ = Phase::idle;
   Deadline::Clock::time_point forward_began_;
   double forward_seconds_ = 0;  ///< of the step under way
+  StepReduction reduction_;     // after those in whose memory its works may be under way
   ReducerLog log_;
-  StepReduction reduction_;  // last, because its works may be under way in the others' memory
 };
 
 }  // namespace ddprun

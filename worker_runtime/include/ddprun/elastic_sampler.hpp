@@ -61,6 +61,9 @@ class ElasticSampler {
   /// Throws Error{Errc::usage} for numbers that are out of range, naming them.
   ElasticSampler(ElasticSamplerOptions options, int world_size, int rank);
 
+  /// One with the options of `state` that goes on there.
+  static ElasticSampler resumed(const State& state, int world_size, int rank);
+
   std::int64_t epoch() const { return epoch_; }
   std::int64_t cursor() const { return cursor_; }
 
@@ -99,6 +102,8 @@ class ElasticSampler {
   void load(const State& state, bool force = false);
 
  private:
+  ElasticSampler(const State& state, int world_size, int rank);
+  void go_to(const State& state);
   std::int64_t window_size(std::int64_t cursor) const;
   std::int64_t sample_at(std::int64_t position) const;
   void make_order();
