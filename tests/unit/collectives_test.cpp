@@ -130,7 +130,7 @@ void check_reduction(ProcessGroup& group, const Way& way, const Reduction& one) 
 
 TEST_SUITE("collectives") {
   TEST_CASE("reductions equal the serial ones bit for bit, for every type, op and way") {
-    for (const int size : {1, 2, 3, 5}) {
+    for (const int size : {1, 2, 3, 5, 7, 8}) {
       for (const DataType type : kTypes) {
         const auto cases = make_reductions(size, type);
         run_ways(size, [&](ProcessGroup& group, const Way& way) {
@@ -141,7 +141,7 @@ TEST_SUITE("collectives") {
   }
 
   TEST_CASE("data movements give every rank what the serial ones do") {
-    for (const int size : {1, 2, 3, 4}) {
+    for (const int size : {1, 2, 3, 4, 7, 8}) {
       run_ways(size, [&](ProcessGroup& group, const Way& way) {
         const auto n = static_cast<std::size_t>(size);
         const int rank = group.rank();

@@ -66,7 +66,7 @@ std::string what_of(const std::function<void()>& body) {
 
 TEST_SUITE("data loader") {
   TEST_CASE("batches come in the order of the list, with any number of threads") {
-    for (const std::size_t threads : {1u, 2u, 7u}) {
+    for (const std::size_t threads : {1u, 2u, 7u, 8u}) {
       for (const std::size_t prefetch : {1u, 2u, 5u}) {
         // Later batches are quicker than earlier ones.
         const auto load = [](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
