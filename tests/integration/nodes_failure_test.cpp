@@ -146,8 +146,9 @@ TEST_SUITE("nodes failure") {
     });
     for (const int rank : {0, 1}) {
       const auto said = ranks.wait(rank).said;
-      CHECK_MESSAGE(said.find("peer 2: process group \"default\" was aborted: out of cake") == 0,
-                    said);
+      CHECK_MESSAGE(
+          said.find("peer 2: process group \"default\" was aborted by rank 2: out of cake") == 0,
+          said);
     }
     CHECK(ranks.wait(2).said.find("closed: ") == 0);
   }

@@ -65,6 +65,23 @@ TEST_SUITE("flights") {
     }
   }
 
+  TEST_CASE("an exception with a call under way ends all ranks at once and is the first cause") {
+    for (const auto& backend : backends()) {
+      for (const std::string how : {"throw", "throw-apart"}) {
+        const auto result = run_apart(backend, how);
+        CAPTURE(result.output);
+        CHECK(result.exit_code == 1);
+        // A call that MPI has begun ends with the process only, before the exception is caught.
+        const bool has_ended_in_mpi =
+            backend == "mpich" &&
+            contains(result.output, "an exception has left the scope of its group; ending");
+        CHECK((has_ended_in_mpi ||
+               contains(result.output, "message : std::runtime_error: loss is nan ")));
+        CHECK(contains(result.output, "Root cause (first failure observed): rank : 1 "));
+      }
+    }
+  }
+
   TEST_CASE("on several nodes every report tells of the ranks of all") {
     Cluster cluster("2", "exec " + in_bin("flight_worker") + " host stop", {"--nproc_per_node=2"});
     auto& host = cluster.start(2);

@@ -96,7 +96,7 @@ TEST_SUITE("mpi") {
       const auto result = run_program(started_by(mpi, 2, {"mpi", "abort"}));
       CAPTURE(result.output);
       CHECK(result.exit_code != 0);
-      CHECK(contains(result.output, "was aborted: enough"));
+      CHECK(contains(result.output, "was aborted by rank 0: enough"));
     }
   }
 

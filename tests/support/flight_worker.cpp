@@ -1,16 +1,20 @@
 // A worker whose ranks come apart in their collectives:
-//   flight_worker BACKEND stop|kill|mismatch|message|meet
+//   flight_worker BACKEND stop|kill|mismatch|message|meet|throw|throw-apart
 //   stop      the last rank stops itself after a barrier; the others wait for it in an all_reduce
 //   kill      the same, but it is killed
 //   mismatch  rank 1 calls a broadcast where the others call an all_reduce
 //   message   rank 0 waits for a message that the last rank does not send, the others for rank 0
 //   meet      the last rank does not come to the group at all
+//   throw     rank 1 has a call under way when an exception ends it; the others wait for it
+//   throw-apart  the same in a group of some ranks
 #include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
 
 #include <chrono>
 #include <csignal>
+#include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -32,6 +36,23 @@ void await_others(const WorkerEnv& env) {
       std::this_thread::yield();
     }
   }
+}
+
+/// Nobody's call can end but by what happens to rank 1.
+int throw_with_call_under_way(ProcessGroup group, const std::string& how) {
+  if (how == "throw-apart") {
+    std::vector<int> all(static_cast<std::size_t>(group.size()));
+    std::iota(all.begin(), all.end(), 0);
+    group = group.new_group(all).value();
+  }
+  float value = 1;
+  const Buffer buffer = as_buffer(&value, 1);
+  if (group.rank() == 1) {
+    const Work work = group.all_reduce(buffer);
+    throw std::runtime_error("loss is nan");
+  }
+  group.recv(buffer, 1).wait();
+  return 0;
 }
 
 int come_apart(const std::string& how, const WorkerEnv& env, ProcessGroup& group) {
@@ -59,8 +80,11 @@ int main(int, char** argv) {
   return run_worker([&](const WorkerEnv& env) {
     const std::string how = argv[2];
     GroupOptions options{.backend = argv[1]};
-    options.collective_timeout = std::chrono::seconds(2);
     options.arena_bytes = 64 << 20;
+    // Longer than the test takes.
+    if (how.starts_with("throw"))
+      return throw_with_call_under_way(ProcessGroup::create(env, options), how);
+    options.collective_timeout = std::chrono::seconds(2);
     if (how == "meet") options.join_timeout = std::chrono::seconds(2);
     if (how == "meet" && env.rank + 1 == env.world_size) ::pause();
     auto group = ProcessGroup::create(env, options);

@@ -232,13 +232,14 @@ TEST_SUITE("process group") {
     const Work first = groups[0].barrier();
     const Work second = groups[1].barrier();
     groups[0].abort("enough");
-    const std::string text = "process group \"default\" was aborted: enough";
-    CHECK(failure_of([&] { first.wait(); }) == "closed: " + text);
-    CHECK(failure_of([&] { second.wait(); }) ==
-          "peer 0: " + text + " (during barrier(), collective 0 of group \"default\")");
-    CHECK(failure_of([&] { groups[0].barrier().wait(); }) == "closed: " + text);
-    CHECK(failure_of([&] { groups[2].barrier().wait(); }) ==
-          "peer 0: " + text + " (during barrier(), collective 0 of group \"default\")");
+    const std::string own = "closed: process group \"default\" was aborted: enough";
+    const std::string others =
+        "peer 0: process group \"default\" was aborted by rank 0: enough (during barrier(), "
+        "collective 0 of group \"default\")";
+    CHECK(failure_of([&] { first.wait(); }) == own);
+    CHECK(failure_of([&] { second.wait(); }) == others);
+    CHECK(failure_of([&] { groups[0].barrier().wait(); }) == own);
+    CHECK(failure_of([&] { groups[2].barrier().wait(); }) == others);
   }
 
   TEST_CASE("a failed call gives the caller's memory back untouched by the other ranks") {

@@ -9,6 +9,7 @@
 #include <ddprun/process_group.hpp>
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <set>
 #include <string>
@@ -30,10 +31,19 @@ class ProcessGroup::Impl {
         queue_(std::make_shared<WorkQueue>(std::move(backend), options, std::move(log))) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  ~Impl() { queue_->stop(); }
+  /// An exception that leaves the group's scope ends what is under way: the other ranks may wait
+  /// for calls that this one does not make any more, and so would its own works for theirs.
+  ~Impl() {
+    if (has_entered_ && std::uncaught_exceptions() > exceptions_)
+      abort("an exception has left the scope of its group");
+    queue_->stop();
+  }
 
   void start(Deadline deadline) { queue_->start(deadline); }
-  void wait_entered() { queue_->wait_entered(); }
+  void wait_entered() {
+    queue_->wait_entered();
+    has_entered_ = true;
+  }
 
   int rank() const { return place_.env.rank; }
   int size() const { return place_.env.world_size; }
@@ -63,7 +73,7 @@ class ProcessGroup::Impl {
     return queue_->push(operation);
   }
   std::shared_ptr<void> allocate(std::size_t bytes) { return queue_->allocate(bytes); }
-  void abort(const std::string& reason) { queue_->abort(reason); }
+  void abort(const std::string& reason) { queue_->abort(reason, place_.names().name(rank())); }
 
  private:
   const GroupPlace place_;
@@ -72,6 +82,8 @@ class ProcessGroup::Impl {
   const std::shared_ptr<InProcessRegions> regions_;
   std::set<std::string> subgroup_names_;
   std::size_t unnamed_subgroups_ = 0;
+  const int exceptions_ = std::uncaught_exceptions();
+  bool has_entered_ = false;
   std::shared_ptr<WorkQueue> queue_;
 };
 

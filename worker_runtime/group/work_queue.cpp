@@ -180,15 +180,15 @@ void WorkQueue::fail_all(const std::exception_ptr& failure) {
   }
 }
 
-void WorkQueue::abort(const std::string& reason) {
-  const std::string text = "process group \"" + options_.name + "\" was aborted: " + reason;
+void WorkQueue::abort(const std::string& reason, const std::string& who) {
+  const std::string group = "process group \"" + options_.name + "\" was aborted";
   {
     const Lock lock(mutex_);
-    fail_all(std::make_exception_ptr(Error(Errc::closed, text)));
+    fail_all(std::make_exception_ptr(Error(Errc::closed, group + ": " + reason)));
   }
   changed_.notify_all();
   wanted_.notify_one();
-  backend_->abort(text);
+  backend_->abort(group + " by " + who + ": " + reason);
 }
 
 }  // namespace ddprun

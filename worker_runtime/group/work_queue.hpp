@@ -61,7 +61,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void keep_end_time(Work::State& work);
   std::optional<Deadline::Clock::time_point> end_time(const Work::State& work);
 
-  void abort(const std::string& reason);
+  /// The other ranks are told that it was `who`, where the backend tells them anything.
+  void abort(const std::string& reason, const std::string& who);
   std::shared_ptr<void> allocate(std::size_t bytes) { return backend_->allocate(bytes); }
 
  private:

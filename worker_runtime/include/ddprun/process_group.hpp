@@ -111,7 +111,9 @@ struct BackendInfo {
 std::vector<BackendInfo> available_backends();
 
 /// A value handle: copies mean the same group. The group ends with its last copy; that blocks until
-/// the works that were started have ended or failed.
+/// the works that were started have ended or failed. If that is because an exception leaves its
+/// scope, the group is aborted, so that neither this rank nor another one waits for what will not
+/// come.
 class ProcessGroup {
  public:
   /// Meets the other workers of `env` through its store and blocks until all are there, at most
@@ -191,7 +193,8 @@ class ProcessGroup {
   Work barrier();
 
   /// Ends the group for good: every pending and later collective of this rank fails with `reason`
-  /// (Errc::closed), and so do the others', with PeerFailed. Thread-safe.
+  /// (Errc::closed), and so do the others', with PeerFailed, which names this rank where the
+  /// backend can (host). Thread-safe.
   void abort(const std::string& reason);
 
   class Impl;
