@@ -9,6 +9,7 @@
 #include "launcher/report/flights_record.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/outsider.hpp"
 
 #include <algorithm>
 
@@ -139,7 +140,7 @@ RunFinished make_finished(const membership::Verdict& verdict, const LaunchPlan& 
                        .reason = verdict.reason,
                        .failures = {},
                        .is_of_many = true,
-                       .has_left = is_own_leave(verdict)};
+                       .has_left = is_own_leave(verdict) || membership::is_refusal(verdict)};
   for (const auto& failure : verdict.failures) finished.failures.push_back(exit_of(failure));
   finished.held_up = find_held_up(all_flights(verdict));
   finished.exit_code =

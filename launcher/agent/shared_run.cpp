@@ -154,15 +154,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
                 " is elsewhere; each other node needs its own, --node_rank=1 and so on"});
   }
 
-  /// What is left of a run of this name is told as if it was this one.
-  void tell_of_earlier(const Verdict& verdict) {
-    if (has_had_round_ || verdict.result == Verdict::Result::succeeded) return;
-    if (verdict.reason.starts_with("refused: ")) return;  // it goes on, or is about to
-    tell(Warning{"a run \"" + plan_.run_id +
-                 "\" has ended already, without this node, and how it ended is told here; another "
-                 "one needs another --rdzv_id, or some patience"});
-  }
-
   /// Workers beside a coordinator must not outlive its office, even if this process is stopped.
   etcd::OfficeNotice follow_office() {
     return [weak = weak_from_this()](Time end) {
@@ -204,9 +195,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   void apply(const NodeEvent& event) {
     if (is_closed_ || failure_ || !part_) return;
-    if (const auto* turned_away = std::get_if<TurnedAway>(&event)) {
-      tell_of_earlier(turned_away->verdict);
-    }
     perform(part_->apply(event, now()));
   }
 
@@ -259,7 +247,10 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     }
   }
 
-  void act(const Announce& announce) { tell(Note{announce.text}); }
+  void act(const Announce& announce) {
+    if (announce.is_warning) return tell(Warning{announce.text});
+    tell(Note{announce.text});
+  }
 
   void act(const EndRun& end) {
     verdict_ = end.verdict;
@@ -312,7 +303,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
                        .restart_count = round.restarts_used,
                        .placement = make_placement(round, self->link_->peer_address()),
                        .store_port = round.store_port};
-    self->has_had_round_ = true;
     self->tell_of_round(facts);
     Attempt attempt(self->surroundings_, facts,
                     [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
@@ -351,7 +341,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<CoordinatorLink> link_;  ///< once the host is known
   std::optional<NodePart> part_;
   Attempt* attempt_ = nullptr;
-  bool has_had_round_ = false;
   int stop_signal_ = 0;
   bool is_closed_ = false;
   std::optional<Verdict> verdict_;

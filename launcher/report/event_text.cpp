@@ -130,6 +130,9 @@ EventLine line(const RunFinished& event) {
   if (event.result == RunResult::succeeded) {
     return {LogLevel::debug, -1, "all workers succeeded in " + attempts};
   }
+  if (event.has_left && event.result == RunResult::no_rendezvous) {
+    return {LogLevel::error, -1, event.reason};
+  }
   if (event.has_left) {
     return {LogLevel::warn, -1,
             "left the run after " + attempts + " with exit code " +

@@ -3,6 +3,7 @@
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/host.hpp"
+#include "rendezvous/membership/outsider.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -30,11 +31,8 @@ HeldLease::Time now() {
   return Deadline::Clock::now();
 }
 
-/// A node that has lost its coordinator looks for another one for the rejoin timeout. Twice that,
-/// and none is left that could want to know.
-std::chrono::seconds memory_of(const Settings& settings) {
-  const auto time = std::chrono::ceil<std::chrono::seconds>(2 * settings.rejoin_timeout);
-  return std::max(time, kLeaseMin);
+std::chrono::seconds lease_of_memory(const Settings& settings) {
+  return std::max(membership::memory_of_run(settings), kLeaseMin);
 }
 
 /// The name or address by which the others reach this node. If only this machine takes etcd's name
@@ -111,7 +109,7 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
   }
   const auto& sight = std::get<Sight>(outcome);
   if (!sight.holder || sight.holder->lease != office.id()) co_return CampaignResult{};
-  const auto record = co_await hold_lease(client, memory_of(candidate.settings));
+  const auto record = co_await hold_lease(client, lease_of_memory(candidate.settings));
   if (const auto* problem = std::get_if<Problem>(&record)) {
     co_return CampaignResult{.problem = problem->text};
   }

@@ -1,8 +1,8 @@
 #include "rendezvous/etcd/election.hpp"
 
-namespace ddprun::etcd {
+#include "rendezvous/membership/outsider.hpp"
 
-using membership::Verdict;
+namespace ddprun::etcd {
 
 Move decide_move(const Sight& sight, const membership::Join& self, Revision tried,
                  bool may_try_again) {
@@ -16,9 +16,7 @@ Move decide_move(const Sight& sight, const membership::Join& self, Revision trie
     const auto settings = membership::settings_of(*sight.record, self.run_id);
     if (const auto reason = membership::objection_to(self, settings); !reason.empty()) {
       const bool has_both = !self.config_hash.empty() && !settings.config_hash.empty();
-      return TakeVerdict{.verdict = {.result = Verdict::Result::no_quorum,
-                                     .rounds = sight.record->rounds_formed,
-                                     .reason = "refused: " + reason},
+      return TakeVerdict{.verdict = membership::refusal_of(reason),
                          .has_other_config = has_both && self.config_hash != settings.config_hash};
     }
   }

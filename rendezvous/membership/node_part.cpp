@@ -1,6 +1,7 @@
 #include "rendezvous/membership/node_part.hpp"
 
 #include "rendezvous/membership/bounds.hpp"
+#include "rendezvous/membership/outsider.hpp"
 
 #include <algorithm>
 
@@ -30,6 +31,7 @@ bool has_place_of(const Join& self, const RoundFormed& round) {
 NodePart::NodePart(Join join, const Settings& settings, Time now)
     : join_(std::move(join)),
       rejoin_timeout_(settings.rejoin_timeout),
+      memory_(memory_of_run(settings)),
       answer_timeout_(settings.answer_timeout),
       now_(now),
       give_up_(now + settings.join_timeout),
@@ -84,10 +86,15 @@ void NodePart::take(const ConnectionLost& lost) {
 
 void NodePart::take(const TurnedAway& turned_away) {
   if (link_ != Link::connecting) return;
-  if (join_.last_round < 0 && turned_away.verdict.result == Verdict::Result::succeeded) {
-    actions_.emplace_back(Announce{"the run \"" + join_.run_id +
-                                   "\" has succeeded already, without this node; another one "
-                                   "needs another --rdzv_id, or some patience"});
+  const auto& verdict = turned_away.verdict;
+  if (join_.last_round < 0 && !is_refusal(verdict)) {
+    const bool is_good = verdict.result == Verdict::Result::succeeded;
+    actions_.emplace_back(Announce{
+        "the run \"" + join_.run_id + "\" has " + (is_good ? "succeeded" : "ended") +
+            " already, without this node: nothing is run here, and how it ended is told as if this "
+            "was it; a new run needs another --rdzv_id, as etcd keeps that for " +
+            seconds_text(memory_) + " after the end (twice rejoin_timeout)",
+        true});
   }
   end(turned_away.verdict);
 }
@@ -107,7 +114,7 @@ void NodePart::lose_connection(const std::string& reason) {
     give_up_after_ = rejoin_timeout_;
     give_up_ = now_ + rejoin_timeout_;
     pause_ = kFirstPause;
-    actions_.emplace_back(Announce{"the rendezvous is lost: " + reason});
+    actions_.emplace_back(Announce{"the rendezvous is lost: " + reason, true});
   }
   if (has_workers_) {
     actions_.emplace_back(EndWorkers{"the rendezvous is lost", true});
@@ -144,7 +151,7 @@ void NodePart::hear(const Welcome& welcome) {
 }
 
 void NodePart::hear(const Refused& refused) {
-  end({.result = Verdict::Result::no_quorum, .reason = "refused: " + refused.reason});
+  end(refusal_of(refused.reason));
 }
 
 void NodePart::hear(const HeartbeatAnswer& answer) {
@@ -202,7 +209,7 @@ void NodePart::take(const CoordinatorSays& says) {
 }
 
 void NodePart::hear(const Waiting& waiting) {
-  actions_.emplace_back(Announce{waiting.text});
+  actions_.emplace_back(Announce{waiting.text, std::exchange(has_lost_round_, false)});
 }
 
 void NodePart::hear(const RoundFormed& round) {
@@ -220,6 +227,7 @@ void NodePart::hear(const RoundFormed& round) {
   // It was formed while this node's leave was on its way.
   if (!leaving_.empty()) return say(WorkersEnded{.round = round.round});
   has_workers_ = true;
+  has_lost_round_ = true;
   were_asked_ = false;
   is_of_this_connection_ = true;
   actions_.emplace_back(StartWorkers{round});
@@ -228,6 +236,7 @@ void NodePart::hear(const RoundFormed& round) {
 void NodePart::hear(const membership::StopWorkers& stop) {
   if (has_workers_ && stop.round == join_.last_round) {
     were_asked_ = true;
+    has_lost_round_ = !stop.is_orderly;
     actions_.emplace_back(EndWorkers{.reason = stop.reason, .is_orderly = stop.is_orderly});
   }
 }

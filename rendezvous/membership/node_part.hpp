@@ -96,6 +96,7 @@ struct GuardUntil {
 /// For the operator.
 struct Announce {
   std::string text;
+  bool is_warning = false;  ///< something is amiss; the run may go on
 };
 struct EndRun {
   Verdict verdict;
@@ -152,6 +153,7 @@ class NodePart {
 
   Join join_;
   std::chrono::milliseconds rejoin_timeout_;
+  std::chrono::seconds memory_;  ///< of how a run has ended
   std::chrono::milliseconds answer_timeout_;
   Time now_;
   Time give_up_;  ///< when there is no connection
@@ -172,7 +174,8 @@ class NodePart {
   std::deque<std::pair<std::uint64_t, Time>> unanswered_;  ///< heartbeats and when they were sent
 
   bool has_workers_ = false;
-  bool were_asked_ = false;             ///< the workers, to stop
+  bool has_lost_round_ = false;  ///< unless it was ended in an orderly way; until it is told of
+  bool were_asked_ = false;      ///< the workers, to stop
   bool is_of_this_connection_ = false;  ///< the workers' round
   std::string leaving_;                 ///< why; empty: it is not
   int leaving_signal_ = 0;

@@ -45,7 +45,9 @@ TEST_SUITE("nodes' words") {
                    "--node_rank is missing: this node takes itself for node 0, although the "
                    "rendezvous at 127.0.0.2:" +
                        port.text() + " is elsewhere"));
-    CHECK(contains(second.output(), "refused: --node_rank=0 is that of 127.0.0.2 already"));
+    CHECK(contains(second.output(),
+                   "this node was refused: --node_rank=0 is that of 127.0.0.2 already"));
+    CHECK_FALSE(contains(second.output(), "the run ended"));
     auto with_rank = static_node(3, port);
     with_rank.emplace_back("--node_rank=1");
     Program right(launch(with_rank, "true"));
@@ -97,6 +99,26 @@ TEST_SUITE("nodes' words") {
     CHECK_FALSE(contains(other.output(), "the run ended"));
     write_file(folder / "done", "");
     CHECK(host.wait() == 0);
+  }
+
+  TEST_CASE("the loss of a node, and of the rendezvous, is told even to who wants warnings only") {
+    const TemporaryFolder folder;
+    const auto wait = "echo at work; while [ ! -e " + folder / "done" + " ]; do sleep 0.02; done";
+    const std::map<std::string, std::string> quiet = {{"LOGLEVEL", "WARNING"}};
+    Cluster cluster("1:3", wait, {}, "last_call_timeout=5,lease_timeout=5,rejoin_timeout=0.5");
+    auto& host = cluster.start(2, {}, quiet);
+    auto& second = cluster.start(3, {}, quiet);
+    auto& third = cluster.start(4);
+    for (auto* node : {&host, &second, &third}) REQUIRE(node->read_until_contains("at work"));
+    third.signal(SIGKILL);
+    for (auto* node : {&host, &second}) {
+      REQUIRE(node->read_until_contains("another round follows: 127.0.0.4 is lost: "));
+    }
+    third.wait();
+    host.signal(SIGKILL);
+    REQUIRE(second.read_until_contains("the rendezvous is lost: "));
+    CHECK(second.wait() == 1);
+    host.wait();
   }
 
   TEST_CASE("a spare says how the run ended that did not need it") {

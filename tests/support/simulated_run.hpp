@@ -3,6 +3,7 @@
 // membership_simulator.cpp.
 #pragma once
 
+#include "rendezvous/membership/outsider.hpp"
 #include "tests/support/simulated_state.hpp"
 
 #include <algorithm>
@@ -257,7 +258,7 @@ class SimulatedRun : protected SimulatedState {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     check(!node.has_workers, node.name + " ends while it has workers");
     const auto& reason = end.verdict.reason;
-    check(!reason.starts_with("refused: ") || reason.find("the run has ended") != reason.npos,
+    check(!is_refusal(end.verdict) || reason.find("the run has ended") != reason.npos,
           node.name + " is refused its own place");
     note(node.name + " ends: " + end.verdict.reason);
     node.verdict = end.verdict;

@@ -99,7 +99,7 @@ TEST_SUITE("etcd election") {
     REQUIRE(std::holds_alternative<TakeVerdict>(move));
     const auto& told = std::get<TakeVerdict>(move).verdict;
     CHECK(told.result == Verdict::Result::no_quorum);
-    CHECK(told.reason.rfind("refused: this node has no configuration file", 0) == 0);
+    CHECK(told.reason.rfind("this node was refused: this node has no configuration file", 0) == 0);
     CHECK_FALSE(std::get<TakeVerdict>(move).has_other_config);
   }
 

@@ -1,5 +1,7 @@
 #include "rendezvous/membership/node_part.hpp"
 
+#include "rendezvous/membership/outsider.hpp"
+
 #include <doctest/doctest.h>
 
 #include <string>
@@ -85,12 +87,31 @@ TEST_SUITE("node part") {
   }
 
   TEST_CASE("a run that has succeeded without the node is told of") {
-    NodePart part(Join{.run_id = "r"}, Settings{}, at(0));
+    NodePart part(Join{.run_id = "r"}, Settings{.rejoin_timeout = 7'500ms}, at(0));
     part.start(at(0));
     const auto actions = part.apply(TurnedAway{Verdict{}}, at(100));
     REQUIRE(of<Announce>(actions).size() == 1);
-    CHECK(of<Announce>(actions)[0].text.rfind("the run \"r\" has succeeded already", 0) == 0);
+    const auto told = of<Announce>(actions)[0];
+    CHECK(told.is_warning);
+    CHECK(told.text.rfind("the run \"r\" has succeeded already", 0) == 0);
+    CHECK(told.text.find("another --rdzv_id, as etcd keeps that for 15 s") != told.text.npos);
     CHECK(of<EndRun>(actions).size() == 1);
+  }
+
+  TEST_CASE("another round is a warning unless the one before was ended in order") {
+    for (const bool is_orderly : {false, true}) {
+      auto part = joined();
+      const auto is_warning = [&] {
+        const auto actions = part.apply(CoordinatorSays{Waiting{"w"}}, at(20));
+        return of<Announce>(actions).at(0).is_warning;
+      };
+      CHECK_FALSE(is_warning());
+      part.apply(CoordinatorSays{kRound}, at(20));
+      part.apply(CoordinatorSays{StopWorkers{0, "why", is_orderly}}, at(20));
+      part.apply(OwnWorkersEnded{}, at(20));
+      CHECK(is_warning() != is_orderly);
+      CHECK_FALSE(is_warning());
+    }
   }
 
   TEST_CASE("the node speaks six times in a lease") {
@@ -278,6 +299,7 @@ TEST_SUITE("node part") {
     part.start(at(0));
     part.apply(Connected{}, at(0));
     const auto actions = part.apply(CoordinatorSays{Refused{"wrong run"}}, at(10));
-    CHECK(of<EndRun>(actions)[0].verdict.reason == "refused: wrong run");
+    CHECK(of<EndRun>(actions)[0].verdict.reason == "this node was refused: wrong run");
+    CHECK(is_refusal(of<EndRun>(actions)[0].verdict));
   }
 }

@@ -1,0 +1,24 @@
+// What the nodes of a run that meet through etcd tell people.
+#include "tests/support/elected_run.hpp"
+#include "tests/support/etcd_server.hpp"
+#include "tests/support/skip.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun::test;
+
+TEST_SUITE("elections' words") {
+  TEST_CASE("who uses the name of a run that has succeeded is warned that nothing is run") {
+    if (!EtcdServer::is_installed()) return skip(kNoEtcd);
+    const EtcdServer etcd;
+    ElectedRun run(etcd.endpoint(), "1:2", "echo at work");
+    CHECK(run.start(2).wait() == 0);
+    auto& again = run.start(2);
+    CHECK(again.wait() == 0);
+    CHECK_FALSE(contains(again.output(), "at work"));
+    CHECK(contains(again.output(),
+                   "warning node 127.0.0.2: the run \"run\" has succeeded already, without this "
+                   "node: nothing is run here"));
+    CHECK(contains(again.output(), "a new run needs another --rdzv_id, as etcd keeps that for "));
+  }
+}
