@@ -37,7 +37,7 @@ auto fields(M& m) {
   } else if constexpr (is<StopWorkers>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.reason, m.is_orderly);
   } else if constexpr (is<WorkersEnded>(static_cast<M*>(nullptr))) {
-    return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.flights);
+    return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.flights, m.were_asked);
   } else if constexpr (is<Leave>(static_cast<M*>(nullptr))) {
     return std::tie(m.reason, m.signal);
   } else if constexpr (is<Refused>(static_cast<M*>(nullptr))) {

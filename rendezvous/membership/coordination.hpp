@@ -120,6 +120,8 @@ class Coordination {
   void release_successful();
   void finish(Verdict::Result result, const std::string& reason);
 
+  bool can_do_without_unable() const;
+  void go_on_without_unable();
   void gather(const std::string& reason);
   void notify_waiting();
   void tell(NodeId id, CoordinatorMessage message);

@@ -83,6 +83,7 @@ struct WorkersEnded {
   std::string not_started{};        ///< why a worker could not be executed; empty: all could
   std::vector<Failure> failures{};  ///< those that failed on their own, root cause first
   std::string flights{};            ///< how far all had come in their collectives; opaque here
+  bool were_asked = false;          ///< to stop, before they had ended
 
   bool operator==(const WorkersEnded&) const = default;
 };

@@ -225,7 +225,7 @@ void NodePart::hear(const RoundFormed& round) {
   join_.last_round = round.round;
   join_.restarts_used = round.restarts_used;
   // It was formed while this node's leave was on its way.
-  if (!leaving_.empty()) return say(WorkersEnded{.round = round.round});
+  if (!leaving_.empty()) return say(WorkersEnded{.round = round.round, .were_asked = true});
   has_workers_ = true;
   has_lost_round_ = true;
   were_asked_ = false;
@@ -253,7 +253,8 @@ void NodePart::take(const OwnWorkersEnded& ended) {
                      .have_succeeded = ended.have_succeeded,
                      .not_started = ended.not_started,
                      .failures = ended.failures,
-                     .flights = ended.flights});
+                     .flights = ended.flights,
+                     .were_asked = were_asked_});
   }
   if (verdict_) return end(*verdict_);
   // The agent beside the coordinator stays until that has told everybody.

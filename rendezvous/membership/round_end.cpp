@@ -10,7 +10,11 @@ void RoundEnd::note(NodeId node, const WorkersFailing& failing, Time now) {
 }
 
 void RoundEnd::note(NodeId node, const WorkersEnded& ended, Time now) {
-  if (not_started_.empty()) not_started_ = ended.not_started;
+  if (ended.have_succeeded) {
+    if (!ended.were_asked) ++succeeded_unasked_;
+    return;
+  }
+  if (!ended.not_started.empty()) unable_.push_back({node, ended.not_started});
   failures_.add_flights(ended.flights);
   const bool has_failed = !ended.failures.empty() || !ended.not_started.empty();
   if (has_failed) failures_.add(node, ended.failures, now);
@@ -36,7 +40,9 @@ std::string RoundEnd::reason_of_change() const {
 
 Sequel RoundEnd::sequel(const RestartHistory& history, const RestartSettings& settings,
                         Time now) const {
-  if (!not_started_.empty()) return {.end = Verdict::Result::not_started, .reason = not_started_};
+  if (!unable_.empty()) {
+    return {.end = Verdict::Result::not_started, .reason = unable_.front().reason};
+  }
   if (change_) return {.reason = reason_of_change()};
   auto decision = spend_restart(history, failures_.cause(), failures_.ran(), now, settings);
   Sequel sequel{.reason = decision.reason, .spent = std::move(decision)};

@@ -13,10 +13,12 @@
 #include "rendezvous/membership/round_failures.hpp"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace ddprun::membership {
 
@@ -45,11 +47,22 @@ class RoundEnd {
   /// Workers of a node are failing.
   void note(NodeId node, const WorkersFailing& failing, Time now);
 
-  /// The workers of a node have ended without success.
+  /// The workers of a node have ended.
   void note(NodeId node, const WorkersEnded& ended, Time now);
 
   /// A failure of at most `reach` before is taken for its consequence.
   void note(const MembershipChange& change, std::chrono::milliseconds reach);
+
+  /// All nodes, so many, have succeeded before their workers were asked to stop: whatever the round
+  /// was to be ended for came too late.
+  bool is_success(std::size_t nodes) const { return succeeded_unasked_ == nodes; }
+
+  /// A node that could not execute its workers, and why.
+  struct Unable {
+    NodeId node = 0;
+    std::string reason;
+  };
+  const std::vector<Unable>& unable() const { return unable_; }
 
   /// Once nobody has workers.
   Sequel sequel(const RestartHistory& history, const RestartSettings& settings, Time now) const;
@@ -61,7 +74,8 @@ class RoundEnd {
   std::string reason_of_change() const;
 
   RoundFailures failures_;
-  std::string not_started_;
+  std::vector<Unable> unable_;
+  std::size_t succeeded_unasked_ = 0;
   std::set<NodeId> failed_unasked_;         ///< before their workers were asked to stop
   std::optional<MembershipChange> change_;  ///< explains the end, whatever failed
 };

@@ -55,6 +55,7 @@ class SimulatedRun : protected SimulatedState {
     check(coordination_->restarts_used() <= settings_.restarts.max_restarts, "budget kept");
     check(coordination_->restarts_used() <= worker_failures_, "restarts are paid for by failures");
     check(coordination_->round() >= round, "rounds do not go back");
+    check_success(event, round);
     if (coordination_->verdict() && !verdict_) {
       verdict_ = coordination_->verdict();
       note("verdict: " + verdict_->reason);

@@ -56,6 +56,18 @@ class SimulatedState : protected VirtualTime {
     }
   }
 
+  /// Workers that have all done their work do not do it again, whatever else is going on.
+  void check_success(const CoordinatorEvent& event, int round) {
+    const auto* says = std::get_if<NodeSays>(&event);
+    const auto* ended = says == nullptr ? nullptr : std::get_if<WorkersEnded>(&says->message);
+    if (ended == nullptr || !ended->have_succeeded || ended->were_asked) return;
+    if (!connections_.contains(says->node)) return;  // it is too late
+    const auto nodes = rounds_.at({is_elected_ ? 0 : incarnation_, ended->round}).size();
+    const bool have_all = ++successes_[{incarnation_, ended->round}] == nodes;
+    check(!have_all || ended->round != round || coordination_->verdict(),
+          "a run whose workers have succeeded ends");
+  }
+
   /// Where nothing outlives a coordinator, the next one cannot know of the workers of its time.
   bool is_other_run(const Node& node, int incarnation) const {
     return !is_elected_ && node.incarnation != incarnation;
@@ -81,6 +93,7 @@ class SimulatedState : protected VirtualTime {
   std::optional<RunRecord> record_;
   int worker_failures_ = 0;
   std::map<std::pair<int, int>, std::vector<NodePlace>> rounds_;
+  std::map<std::pair<int, int>, std::size_t> successes_;  ///< heard, by incarnation and round
   std::optional<Verdict> verdict_;
   SimulationOutcome outcome_;
 };

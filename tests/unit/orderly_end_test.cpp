@@ -80,4 +80,72 @@ TEST_SUITE("orderly end") {
     REQUIRE(talk.told<RoundFormed>(4).size() == 1);
     CHECK(talk.told<RoundFormed>(4)[0].restarts_used == 0);
   }
+
+  TEST_CASE("a run whose workers had all succeeded has, whoever comes or leaves meanwhile") {
+    for (const bool is_leave : {false, true}) {
+      CAPTURE(is_leave);
+      auto talk = newcomer_at(2100);
+      if (is_leave) talk.host_leaves("node1 leaves", 2110);
+      for (const NodeId node : {1, 2, 3}) {
+        CHECK(talk.told<Finish>(4).empty());
+        talk.say(node, WorkersEnded{.round = 0, .have_succeeded = true}, 2200);
+      }
+      REQUIRE(talk.told<Finish>(4).size() == 1);
+      CHECK(talk.told<Finish>(4) == talk.told<Finish>(1));
+      CHECK(talk.told<Finish>(4)[0].verdict.result == Verdict::Result::succeeded);
+      CHECK(talk.told<RoundFormed>(4).empty());
+    }
+  }
+
+  TEST_CASE("workers that were asked to stop, or whose peers are lost, may not have succeeded") {
+    for (const bool is_lost : {false, true}) {
+      CAPTURE(is_lost);
+      auto talk = newcomer_at(2100);
+      for (const NodeId node : {1, 2}) {
+        talk.say(node, WorkersEnded{.round = 0, .have_succeeded = true}, 2200);
+      }
+      const WorkersEnded asked{.round = 0, .have_succeeded = true, .were_asked = true};
+      if (is_lost) talk.gone(3, 2300);
+      if (!is_lost) talk.say(3, asked, 2300);
+      REQUIRE(talk.told<RoundFormed>(4).size() == 1);
+      CHECK(talk.told<RoundFormed>(4)[0].restarts_used == 0);
+    }
+  }
+
+  TEST_CASE("a newcomer that cannot execute its workers goes, and the others go on without it") {
+    auto talk = newcomer_at(2100);
+    for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 0}, 2200);
+    REQUIRE(talk.told<RoundFormed>(4).size() == 1);
+    const WorkersEnded unable{.round = 1, .not_started = "node4: /opt/python: no such file"};
+    talk.say(4, unable, 2300);
+    REQUIRE(talk.told<StopWorkers>(1).size() == 1);
+    CHECK(talk.told<StopWorkers>(1)[0].reason == unable.not_started);
+    for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 1}, 2400);
+    REQUIRE(talk.told<Refused>(4).size() == 1);
+    CHECK(talk.told<Refused>(4)[0].reason ==
+          "node4: /opt/python: no such file; the others go on without this node");
+    CHECK(talk.has<HangUp>());
+    REQUIRE(talk.told<RoundFormed>(1).size() == 1);
+    CHECK(talk.told<RoundFormed>(1)[0].nodes.size() == 3);
+    CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 0);
+  }
+
+  TEST_CASE("a run of which too few nodes, or not the host, can execute workers ends for all") {
+    for (const bool is_host : {false, true}) {
+      CAPTURE(is_host);
+      Talk talk({.run_id = "run", .nodes_min = is_host ? 1 : 2, .nodes_max = 2});
+      auto join = talk.join_of("node1");
+      join.is_host = is_host;
+      talk.say(1, join, 0);
+      talk.join(2, "node2", 0);
+      talk.gone(2, 100);
+      talk.join(3, "node3", 150);
+      talk.say(1, WorkersEnded{.round = 0}, 200);
+      REQUIRE(talk.told<RoundFormed>(3).size() == 1);
+      talk.say(1, WorkersEnded{.round = 1, .not_started = "no such file"}, 300);
+      talk.say(3, WorkersEnded{.round = 1}, 400);
+      REQUIRE(talk.coordination().verdict());
+      CHECK(talk.coordination().verdict()->result == Verdict::Result::not_started);
+    }
+  }
 }

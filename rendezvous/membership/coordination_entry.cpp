@@ -1,0 +1,79 @@
+// Who comes in.
+#include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/coordination.hpp"
+
+#include <algorithm>
+
+namespace ddprun::membership {
+
+namespace {
+
+std::string taken_rank(const Join& join, const std::string& holder) {
+  return "--node_rank=" + std::to_string(join.node_rank) + " is that of " + holder;
+}
+
+}  // namespace
+
+void Coordination::hear(NodeId id, const Join& join) {
+  if (roster_.find(id) != nullptr || contenders_.contains(id)) return;  // a connection joins once
+  if (const auto reason = objection_to(join, settings_); !reason.empty()) {
+    return refuse(id, join, reason);
+  }
+  // Its connection is lost, and it may be here before the news of that; or this is the lost one.
+  if (const auto former = roster_.former_of(join)) {
+    if (join.connection < roster_.find(*former)->join.connection) {
+      actions_.emplace_back(HangUp{id});
+      return;
+    }
+    actions_.emplace_back(HangUp{*former});
+    lose(*former, "it has come back over another connection");
+  }
+  admit(id, join);
+}
+
+void Coordination::admit(NodeId id, const Join& join) {
+  if (phase_ == Phase::finished) {
+    return refuse(id, join, "the run has ended: " + verdict_->reason);
+  }
+  if (const auto holder = roster_.holder_of_rank(join)) {
+    if (roster_.find(*holder)->join.name == join.name) {
+      return contenders_.add(id, join, *holder, now_);
+    }
+    return refuse(id, join, taken_rank(join, roster_.find(*holder)->join.name + " already"));
+  }
+  // After a restart of the coordinator the nodes know better than it how far the run had come.
+  highest_round_ = std::max(highest_round_, join.last_round);
+  history_.restarts = std::max(history_.restarts, join.restarts_used);
+  roster_.add(id, {.join = join,
+                   .lease_end = now_ + settings_.lease,
+                   .node_rank = succession_.claim(join.name, join.instance)});
+  tell(id, Welcome{settings_.lease});
+  if (phase_ != Phase::running) return;
+  // A round of which some have succeeded is nearly over: it is not begun anew for a newcomer.
+  const bool has_room = static_cast<int>(last_nodes_.size()) < settings_.nodes_max;
+  if (has_room && roster_.count(Workers::succeeded) == 0) {
+    change(MembershipChange::Kind::comes, join.name + " has joined", now_);
+  } else {
+    tell(id, Waiting{"the round has " + counted_nodes(static_cast<int>(last_nodes_.size())) +
+                     " of at most " + std::to_string(settings_.nodes_max) +
+                     "; this one waits to take the place of another"});
+  }
+}
+
+void Coordination::refuse(NodeId id, const Join& join, const std::string& reason) {
+  tell(id, Refused{reason, config_to_show(join, settings_)});
+  actions_.emplace_back(HangUp{id});
+}
+
+void Coordination::settle_contenders() {
+  const auto settled = contenders_.settle(roster_, settings_.lease);
+  for (const auto& [id, join] : settled.refused) {
+    refuse(id, join,
+           taken_rank(join,
+                      "another agent of that name, which is alive: has ddprun been "
+                      "started twice there?"));
+  }
+  for (const auto& [id, join] : settled.free) admit(id, join);
+}
+
+}  // namespace ddprun::membership

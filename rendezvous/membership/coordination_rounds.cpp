@@ -1,0 +1,190 @@
+// How rounds begin and end.
+#include "rendezvous/membership/bounds.hpp"
+#include "rendezvous/membership/coordination.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::membership {
+
+namespace {
+
+constexpr const char* kAllSucceeded = "all workers succeeded";
+
+std::string reason_of(const WorkersEnded& ended, const std::string& node) {
+  if (!ended.not_started.empty()) return ended.not_started;
+  return ended.failures.empty() ? node + " has stopped its workers"
+                                : ended.failures.front().description;
+}
+
+}  // namespace
+
+void Coordination::hear(NodeId id, const WorkersFailing& failing) {
+  if (roster_.find(id) == nullptr || failing.round != round_) return;
+  if (phase_ != Phase::running && phase_ != Phase::stopping) return;
+  end_.note(id, failing, now_);
+  stop_round(failing.reason);
+}
+
+void Coordination::hear(NodeId id, const WorkersEnded& ended) {
+  Member* member = roster_.find(id);
+  if (member == nullptr || ended.round != round_ || member->workers != Workers::running) return;
+  member->workers = ended.have_succeeded ? Workers::succeeded : Workers::ended;
+  end_.note(id, ended, now_);
+  if (ended.have_succeeded) {
+    if (!barrier_end_) barrier_end_ = now_ + settings_.exit_barrier_timeout;
+  } else if (phase_ == Phase::running) {
+    stop_round(reason_of(ended, member->join.name));
+  }
+}
+
+void Coordination::consider_round() {
+  if (not_before_ && now_ < *not_before_) return;
+  not_before_.reset();
+  if (is_host_leaving_) return;
+  const int count = roster_.present();
+  if (count < settings_.nodes_min) {
+    last_call_end_.reset();
+    if (gather_end_ <= now_)
+      finish(Verdict::Result::no_quorum,
+             waiting_text() + " for " + seconds_text(settings_.join_timeout));
+    return;
+  }
+  if (succession_.not_before(now_)) return;
+  // Later rounds are made of those who are there: nobody else is expected.
+  const bool is_first = last_nodes_.empty();
+  if (count < settings_.nodes_max && is_first) {
+    if (!last_call_end_) last_call_end_ = now_ + settings_.last_call_timeout;
+    if (now_ < *last_call_end_) return;
+  }
+  form_round();
+}
+
+void Coordination::form_round() {
+  highest_round_ = round_ = std::max(round_, highest_round_) + 1;
+  RoundFormed formed{
+      .round = round_, .restarts_used = history_.restarts, .store_port = settings_.store_port};
+  const auto by_rank =
+      roster_.form_round(std::min(static_cast<std::size_t>(settings_.nodes_max), kRoundNodesMax));
+  last_nodes_.clear();
+  for (const NodeId id : by_rank) {
+    const Join& join = roster_.find(id)->join;
+    last_nodes_.push_back({.name = join.name, .instance = join.instance});
+    formed.nodes.push_back(
+        {.name = join.name, .role = join.role, .local_world_size = join.local_world_size});
+  }
+  ++rounds_formed_;
+  phase_ = Phase::running;
+  last_call_end_.reset();
+  barrier_end_.reset();
+  end_ = {};
+  succession_ = {};
+  actions_.emplace_back(KeepRecord{record()});
+  actions_.emplace_back(ClearStore{});
+  for (formed.node_rank = 0; const NodeId id : by_rank) {
+    tell(id, formed);
+    ++formed.node_rank;
+  }
+}
+
+/// What goes wrong while a round ends in an orderly way ends the order.
+void Coordination::stop_round(const std::string& reason, Manner manner) {
+  const bool is_worse = manner_ == Manner::orderly && manner == Manner::urgent;
+  if (phase_ != Phase::running && !(phase_ == Phase::stopping && is_worse)) return;
+  manner_ = manner;
+  phase_ = Phase::stopping;
+  for (const auto& [id, member] : roster_.all()) {
+    if (member.workers == Workers::running)
+      tell(id, StopWorkers{round_, reason, manner == Manner::orderly});
+  }
+}
+
+/// Peers of a node that vanishes fail at once, and it is noticed missing up to two leases later, if
+/// heartbeats from before are held up in the network and arrive just in time to renew its lease.
+void Coordination::change(MembershipChange::Kind kind, const std::string& reason, Time when) {
+  if (phase_ == Phase::gathering || phase_ == Phase::finished) return;
+  const MembershipChange change{.kind = kind, .reason = reason, .when = when};
+  end_.note(change, 2 * settings_.lease);
+  stop_round(reason, change.manner());
+}
+
+void Coordination::consider_success() {
+  if (roster_.count(Workers::running) > 0 || roster_.count(Workers::ended) > 0) return;
+  finish(Verdict::Result::succeeded, kAllSucceeded);
+}
+
+void Coordination::consider_next() {
+  if (roster_.count(Workers::running) > 0) return;
+  if (end_.is_success(last_nodes_.size())) return finish(Verdict::Result::succeeded, kAllSucceeded);
+  if (!interruption_.empty()) return finish(Verdict::Result::interrupted, interruption_);
+  if (can_do_without_unable()) return go_on_without_unable();
+  const auto sequel = end_.sequel(history_, settings_.restarts, now_);
+  if (sequel.spent) history_ = sequel.spent->history;
+  if (sequel.end) return finish(*sequel.end, sequel.reason);
+  if (sequel.spent) {
+    actions_.emplace_back(KeepRecord{record()});
+    if (sequel.spent->delay.count() > 0) not_before_ = now_ + sequel.spent->delay;
+  }
+  gather(sequel.reason);
+}
+
+/// In the first round the command is likely to be wrong for all; later it has been right for some.
+/// A host ends with its agent, so nobody can do without that.
+bool Coordination::can_do_without_unable() const {
+  const auto& unable = end_.unable();
+  const bool has_host = std::any_of(unable.begin(), unable.end(), [this](const auto& each) {
+    const Member* member = roster_.find(each.node);
+    return member != nullptr && member->join.is_host;
+  });
+  if (round_ == 0 || unable.empty() || has_host) return false;
+  return static_cast<int>(last_nodes_.size() - unable.size()) >= settings_.nodes_min;
+}
+
+void Coordination::go_on_without_unable() {
+  for (const auto& [id, reason] : end_.unable()) {
+    if (const auto member = roster_.remove(id)) {
+      refuse(id, member->join, reason + "; the others go on without this node");
+    }
+  }
+  gather(end_.unable().front().reason + "; the others go on without that node");
+}
+
+void Coordination::gather(const std::string& reason) {
+  phase_ = Phase::gathering;
+  gather_end_ = now_ + settings_.join_timeout;
+  next_notice_ = now_ + settings_.waiting_notice;
+  barrier_end_.reset();
+  roster_.end_round();
+  for (const auto& [id, member] : roster_.all()) {
+    if (!member.is_leaving) tell(id, Waiting{"another round follows: " + reason});
+  }
+}
+
+/// Those that have waited long enough for the others may go: their work is done.
+void Coordination::release_successful() {
+  barrier_end_.reset();
+  Verdict verdict{.rounds = rounds_formed_,
+                  .reason = "the workers of this node succeeded; others have not ended after " +
+                            seconds_text(settings_.exit_barrier_timeout)};
+  std::vector<NodeId> released;
+  for (const auto& [id, member] : roster_.all()) {
+    if (member.workers == Workers::succeeded && !member.join.is_host) released.push_back(id);
+  }
+  for (const NodeId id : released) {
+    tell(id, Finish{verdict});
+    actions_.emplace_back(HangUp{id});
+    roster_.remove(id);
+  }
+}
+
+void Coordination::finish(Verdict::Result result, const std::string& reason) {
+  phase_ = Phase::finished;
+  verdict_ = Verdict{.result = result, .rounds = rounds_formed_, .reason = reason};
+  if (result == Verdict::Result::interrupted) verdict_->signal = interrupting_signal_;
+  if (result != Verdict::Result::succeeded) end_.tell(*verdict_);
+  actions_.emplace_back(KeepRecord{record(), verdict_});
+  farewell_end_ = now_ + settings_.farewell_timeout;
+  for (const auto& [id, member] : roster_.all()) tell(id, Finish{*verdict_});
+}
+
+}  // namespace ddprun::membership
