@@ -26,6 +26,10 @@ constexpr int kVersion = 2;
 /// Enough for any run, and for any restart_window's restarts.
 constexpr std::size_t kListMax = 100'000;
 
+/// A hundred years: far from where sums of times overflow.
+constexpr std::chrono::duration<std::uint64_t, std::milli> kTimeMax =
+    std::chrono::hours(24 * 365 * 100);
+
 constexpr std::array<const char*, 5> kResults = {"succeeded", "failed", "not_started",
                                                  "interrupted", "no_quorum"};
 
@@ -143,6 +147,11 @@ PastNode read_past_node(const Json& json, Reader& of) {
   return reader.is_good() ? node : of.fail(PastNode());
 }
 
+std::chrono::milliseconds read_time(const Json& json, Reader& of) {
+  const bool is_time = json.is_number_unsigned() && json.get<std::uint64_t>() <= kTimeMax.count();
+  return std::chrono::milliseconds(is_time ? json.get<std::int64_t>() : of.fail(0));
+}
+
 std::optional<RunRecord> read_record(const std::string& value) {
   const auto json = parse(value);
   Reader reader(json);
@@ -156,12 +165,13 @@ std::optional<RunRecord> read_record(const std::string& value) {
                    .max_restarts = reader.integer("max_restarts", 0, kMany),
                    .config_hash = reader.text("config_hash")};
   record.host = read_past_node(reader.member("host"), reader);
+  record.lease = read_time(reader.member("lease_ms"), reader);
+  record.since_round = read_time(reader.member("since_round_ms"), reader);
   for (const auto& node : reader.list("nodes")) {
     record.nodes.push_back(read_past_node(node, reader));
   }
   for (const auto& age : reader.list("restart_ages_ms")) {
-    const bool is_age = age.is_number_unsigned() && age.get<std::uint64_t>() <= 1ULL << 48;
-    record.restart_ages.emplace_back(is_age ? age.get<std::int64_t>() : reader.fail(0));
+    record.restart_ages.push_back(read_time(age, reader));
   }
   if (!reader.is_good()) return std::nullopt;
   return record;
@@ -232,6 +242,8 @@ std::string record_text(const RunRecord& record) {
                {"host", past_node(record.host)},
                {"restarts", record.restarts},
                {"fast_failures", record.fast_failures},
+               {"lease_ms", record.lease.count()},
+               {"since_round_ms", record.since_round.count()},
                {"restart_ages_ms", ages},
                {"nodes_min", record.nodes_min},
                {"nodes_max", record.nodes_max},

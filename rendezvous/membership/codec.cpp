@@ -29,7 +29,7 @@ auto fields(M& m) {
   if constexpr (is<Join>(static_cast<M*>(nullptr))) {
     return std::tie(m.version, m.run_id, m.name, m.instance, m.connection, m.node_rank,
                     m.local_world_size, m.role, m.nodes_min, m.nodes_max, m.max_restarts, m.is_host,
-                    m.config_hash, m.last_round, m.restarts_used);
+                    m.config_hash, m.last_round, m.restarts_used, m.since_round);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.record);
   } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr))) {

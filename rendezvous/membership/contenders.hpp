@@ -8,6 +8,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,30 +16,50 @@ namespace ddprun::membership {
 
 class Contenders {
  public:
-  void add(NodeId id, Join join, NodeId former, Time now) {
-    waiting_.insert_or_assign(id, Contender{std::move(join), former, now});
+  /// They hear so often that they have not been forgotten.
+  explicit Contenders(std::chrono::milliseconds pause) : pause_(pause) {}
+
+  /// `why` it waits, for its operator.
+  void add(NodeId id, Join join, NodeId former, const std::string& why, Time now) {
+    if (waiting_.empty()) next_word_ = now + pause_;
+    waiting_.insert_or_assign(id, Contender{std::move(join), former, now, why});
   }
   void remove(NodeId id) { waiting_.erase(id); }
   bool contains(NodeId id) const { return waiting_.contains(id); }
 
+  std::optional<Time> next_word() const {
+    return waiting_.empty() ? std::nullopt : std::optional(next_word_);
+  }
+
+  /// Who has to hear now that it still waits, and why.
+  std::vector<std::pair<NodeId, std::string>> take_words(Time now) {
+    std::vector<std::pair<NodeId, std::string>> words;
+    if (waiting_.empty() || now < next_word_) return words;
+    next_word_ = now + pause_;
+    for (const auto& [id, contender] : waiting_) words.emplace_back(id, contender.why);
+    return words;
+  }
+
   struct Settled {
     std::vector<std::pair<NodeId, Join>> free{};     ///< nobody is in their place any more
+    std::vector<std::pair<NodeId, Join>> late{};     ///< neither, but they have asked long ago
     std::vector<std::pair<NodeId, Join>> refused{};  ///< another one lives there
   };
 
   /// Those of whom it is known now; they wait no more. `lease` is that of members, which are heard
-  /// of several times in it.
-  Settled settle(const Roster& roster, std::chrono::milliseconds lease) {
+  /// of several times in it. One that leaves lives, but not for long.
+  Settled settle(const Roster& roster, std::chrono::milliseconds lease, Time now) {
     Settled settled;
     for (auto each = waiting_.begin(); each != waiting_.end();) {
       const auto* former = roster.find(each->second.former);
-      const bool lives =
-          former != nullptr && goes_on(each->second, former->lease_end - lease, lease);
+      const bool lives = former != nullptr && !former->is_leaving &&
+                         goes_on(each->second, former->lease_end - lease, lease);
       if (former != nullptr && !lives) {
         ++each;
         continue;
       }
-      auto& into = lives ? settled.refused : settled.free;
+      const bool is_late = now - each->second.since >= lease / kHeartbeatsPerLease;
+      auto& into = lives ? settled.refused : is_late ? settled.late : settled.free;
       into.emplace_back(each->first, std::move(each->second.join));
       each = waiting_.erase(each);
     }
@@ -50,6 +71,7 @@ class Contenders {
     Join join;
     NodeId former = 0;
     Time since;
+    std::string why;
     std::optional<Time> first_heard{};  ///< of the former, after that
   };
 
@@ -61,6 +83,8 @@ class Contenders {
     return last_heard >= *contender.first_heard + lease / kLeaseParts;
   }
 
+  std::chrono::milliseconds pause_;
+  Time next_word_;
   std::map<NodeId, Contender> waiting_;
 };
 

@@ -9,9 +9,19 @@
 
 namespace ddprun::membership {
 
+namespace {
+
+/// To those who wait for a place, in the time in which they expect one: some may be late.
+constexpr int kWordsPerAnswer = 3;
+
+}  // namespace
+
 Coordination::Coordination(Settings settings, Time now)
     : settings_(std::move(settings)),
       now_(now),
+      contenders_(settings_.answer_timeout / kWordsPerAnswer),
+      round_formed_(now),
+      round_lease_(settings_.lease),
       gather_end_(now + settings_.join_timeout),
       next_notice_(now + settings_.waiting_notice) {}
 
@@ -21,7 +31,10 @@ Coordination::Coordination(Settings settings, const RunRecord& record, Time now)
   rounds_formed_ = record.rounds_formed;
   last_nodes_ = record.nodes;
   history_ = history_of(record, now);
-  succession_ = Succession(record, now + settings_.lease);
+  round_formed_ = now - record.since_round;
+  is_of_former_ = true;
+  round_lease_ = std::max(settings_.lease, record.lease);
+  succession_ = Succession(record, now + round_lease_);
 }
 
 RunRecord Coordination::record() const {
@@ -29,6 +42,8 @@ RunRecord Coordination::record() const {
   record.round = round_;
   record.rounds_formed = rounds_formed_;
   record.nodes = last_nodes_;
+  record.lease = round_lease_;
+  record.since_round = std::chrono::ceil<std::chrono::milliseconds>(now_ - round_formed_);
   return record;
 }
 
@@ -58,20 +73,26 @@ std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event
 
 std::optional<Time> Coordination::next_wake() const {
   if (is_over()) return std::nullopt;
-  const auto lease_end = roster_.first_lease_end();
+  const auto word = contenders_.next_word();
+  const auto event = earliest({word, roster_.first_lease_end()});
   switch (phase_) {
     case Phase::gathering:
-      if (not_before_) return earliest({lease_end, not_before_});
-      return earliest({lease_end, last_call_end_ ? last_call_end_ : gather_end_, next_notice_,
-                       succession_.not_before(now_)});
+      return earliest({event, next_of_gathering()});
     case Phase::running:
-      return earliest({lease_end, barrier_end_});
+      return earliest({event, barrier_end_});
     case Phase::stopping:
-      return lease_end;
+      return event;
     case Phase::finished:
-      return farewell_end_;
+      return earliest({word, farewell_end_});
   }
-  return lease_end;
+  return event;
+}
+
+std::optional<Time> Coordination::next_of_gathering() const {
+  if (not_before_) return not_before_;
+  const bool are_enough = roster_.present() >= settings_.nodes_min;
+  const auto end = are_enough ? last_call_end_ : std::optional(gather_end_);
+  return earliest({end, next_notice_, succession_.not_before(now_)});
 }
 
 // What nodes say.
@@ -118,6 +139,7 @@ void Coordination::check_time() {
     actions_.emplace_back(HangUp{id});
     lose(id, "it was silent for " + seconds_text(settings_.lease));
   }
+  for (const auto& [id, why] : contenders_.take_words(now_)) tell(id, Waiting{why});
   if (phase_ == Phase::running && barrier_end_ && *barrier_end_ <= now_) release_successful();
   if (phase_ == Phase::gathering && !not_before_ && next_notice_ <= now_) notify_waiting();
   if (phase_ == Phase::finished && farewell_end_ && *farewell_end_ <= now_) {

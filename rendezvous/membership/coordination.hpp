@@ -94,6 +94,8 @@ class Coordination {
   using Member = Roster::Member;
   using Workers = Roster::Workers;
 
+  std::optional<Time> next_of_gathering() const;
+
   // Events.
   void hear(NodeId id, const Join& join);
   void hear(NodeId id, const Heartbeat& heartbeat);
@@ -106,6 +108,8 @@ class Coordination {
 
   // Who comes in.
   void admit(NodeId id, const Join& join);
+  void learn_age(const Join& join);
+  void contend(NodeId id, const Join& join, NodeId holder);
   void refuse(NodeId id, const Join& join, const std::string& reason);
   void settle_contenders();
 
@@ -134,8 +138,11 @@ class Coordination {
   Phase phase_ = Phase::gathering;
   int round_ = -1;  ///< the latest of this coordinator's
   int rounds_formed_ = 0;
-  int highest_round_ = -1;            ///< that any node has taken part in
-  std::vector<PastNode> last_nodes_;  ///< of the latest round, by node rank
+  int highest_round_ = -1;                 ///< that any node has taken part in
+  std::vector<PastNode> last_nodes_;       ///< of the latest round, by node rank
+  Time round_formed_;                      ///< of the latest round; of a former one not before
+  bool is_of_former_ = false;              ///< another coordinator formed the latest round
+  std::chrono::milliseconds round_lease_;  ///< the longest of nodes that may have workers of it
   RestartHistory history_;
 
   Time gather_end_;  ///< of gathering: the run ends for lack of nodes

@@ -8,6 +8,8 @@ namespace ddprun::membership {
 
 namespace {
 
+constexpr const char* kNamesake = "another agent of that name";
+
 std::string taken_rank(const Join& join, const std::string& holder) {
   return "--node_rank=" + std::to_string(join.node_rank) + " is that of " + holder;
 }
@@ -36,14 +38,12 @@ void Coordination::admit(NodeId id, const Join& join) {
     return refuse(id, join, "the run has ended: " + verdict_->reason);
   }
   if (const auto holder = roster_.holder_of_rank(join)) {
-    if (roster_.find(*holder)->join.name == join.name) {
-      return contenders_.add(id, join, *holder, now_);
-    }
-    return refuse(id, join, taken_rank(join, roster_.find(*holder)->join.name + " already"));
+    return contend(id, join, *holder);
   }
   // After a restart of the coordinator the nodes know better than it how far the run had come.
   highest_round_ = std::max(highest_round_, join.last_round);
   history_.restarts = std::max(history_.restarts, join.restarts_used);
+  learn_age(join);
   roster_.add(id, {.join = join,
                    .lease_end = now_ + settings_.lease,
                    .node_rank = succession_.claim(join.name, join.instance)});
@@ -60,20 +60,50 @@ void Coordination::admit(NodeId id, const Join& join) {
   }
 }
 
+/// Nobody coordinated for a time, which the record cannot tell; what it tells of is older by that.
+void Coordination::learn_age(const Join& join) {
+  const auto missed = join.since_round - (now_ - round_formed_);
+  if (!is_of_former_ || join.last_round != round_ || missed.count() <= 0) return;
+  round_formed_ -= missed;
+  for (auto& when : history_.recent) when -= missed;
+}
+
+void Coordination::contend(NodeId id, const Join& join, NodeId holder) {
+  const Member& other = *roster_.find(holder);
+  std::string why;
+  if (other.is_leaving) {
+    why = taken_rank(join, other.join.name + ", which leaves; this one waits until it has gone");
+  } else if (other.join.name == join.name) {
+    why = taken_rank(
+        join, std::string(kNamesake) + "; this one waits until it is known whether that lives");
+  } else {
+    return refuse(id, join, taken_rank(join, other.join.name + " already"));
+  }
+  contenders_.add(id, join, holder, why, now_);
+  tell(id, Waiting{why});
+}
+
 void Coordination::refuse(NodeId id, const Join& join, const std::string& reason) {
   tell(id, Refused{reason, config_to_show(join, settings_)});
   actions_.emplace_back(HangUp{id});
 }
 
 void Coordination::settle_contenders() {
-  const auto settled = contenders_.settle(roster_, settings_.lease);
+  const auto settled = contenders_.settle(roster_, settings_.lease, now_);
   for (const auto& [id, join] : settled.refused) {
     refuse(id, join,
-           taken_rank(join,
-                      "another agent of that name, which is alive: has ddprun been "
-                      "started twice there?"));
+           taken_rank(join, std::string(kNamesake) +
+                                ", which is alive: has ddprun been started twice there?"));
   }
   for (const auto& [id, join] : settled.free) admit(id, join);
+  // An agent counts its lease from when it asked for it, so this one has to ask again.
+  for (const auto& [id, join] : settled.late) {
+    if (phase_ == Phase::finished) {
+      admit(id, join);
+    } else {
+      actions_.emplace_back(HangUp{id});
+    }
+  }
 }
 
 }  // namespace ddprun::membership

@@ -79,6 +79,9 @@ void Coordination::form_round() {
   barrier_end_.reset();
   end_ = {};
   succession_ = {};
+  round_formed_ = now_;
+  is_of_former_ = false;
+  round_lease_ = settings_.lease;
   actions_.emplace_back(KeepRecord{record()});
   actions_.emplace_back(ClearStore{});
   for (formed.node_rank = 0; const NodeId id : by_rank) {

@@ -52,10 +52,11 @@ struct Join {
   int nodes_min = 1;
   int nodes_max = 1;
   int max_restarts = 0;
-  bool is_host = false;       ///< the agent beside the coordinator
-  std::string config_hash{};  ///< of its configuration file; empty: it has none
-  int last_round = -1;        ///< highest that it has taken part in; -1: none
-  int restarts_used = 0;      ///< as it knows them from then
+  bool is_host = false;                      ///< the agent beside the coordinator
+  std::string config_hash{};                 ///< of its configuration file; empty: it has none
+  int last_round = -1;                       ///< highest that it has taken part in; -1: none
+  int restarts_used = 0;                     ///< as it knows them from then
+  std::chrono::milliseconds since_round{0};  ///< since it heard of that round, by its own clock
 
   bool operator==(const Join&) const = default;
 };

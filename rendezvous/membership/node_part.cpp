@@ -70,6 +70,9 @@ void NodePart::take(const Connected& connected) {
   link_ = Link::joining;
   office_end_ = connected.office_end;
   ++join_.connection;
+  if (join_.last_round >= 0) {
+    join_.since_round = std::chrono::floor<std::chrono::milliseconds>(now_ - round_heard_);
+  }
   answer_end_ = now_ + answer_timeout_;
   // The lease begins when the coordinator reads this, which is later than now.
   unanswered_.assign(1, {0, now_});
@@ -208,7 +211,13 @@ void NodePart::take(const CoordinatorSays& says) {
   std::visit([&](const auto& message) { hear(message); }, says.message);
 }
 
+/// A coordinator that does not know yet whether there is a place for this node says so from time to
+/// time: it is there.
 void NodePart::hear(const Waiting& waiting) {
+  if (link_ == Link::joining) {
+    answer_end_ = now_ + answer_timeout_;
+    if (std::exchange(last_waiting_, waiting.text) == waiting.text) return;
+  }
   actions_.emplace_back(Announce{waiting.text, std::exchange(has_lost_round_, false)});
 }
 
@@ -224,6 +233,7 @@ void NodePart::hear(const RoundFormed& round) {
   }
   join_.last_round = round.round;
   join_.restarts_used = round.restarts_used;
+  round_heard_ = now_;
   // It was formed while this node's leave was on its way.
   if (!leaving_.empty()) return say(WorkersEnded{.round = round.round, .were_asked = true});
   has_workers_ = true;

@@ -23,9 +23,6 @@
 
 namespace ddprun::membership {
 
-/// Heartbeats in the time of one lease: two may be late without harm.
-inline constexpr int kHeartbeatsPerLease = 6;
-
 // Events.
 struct Connected {
   /// The coordinator is part of this process and surely in office until then. As made: for ever, or
@@ -164,7 +161,8 @@ class NodePart {
   std::chrono::milliseconds announcement_pause_;
 
   Link link_ = Link::none;
-  Time answer_end_;  ///< while joining
+  Time answer_end_;           ///< while joining
+  std::string last_waiting_;  ///< what for, while joining
   std::chrono::milliseconds lease_{0};
   Time granted_end_;               ///< of the lease that the coordinator has granted
   Time office_end_ = Time::max();  ///< of the coordinator, if it is part of this process
@@ -173,6 +171,7 @@ class NodePart {
   std::uint64_t last_heartbeat_ = 0;
   std::deque<std::pair<std::uint64_t, Time>> unanswered_;  ///< heartbeats and when they were sent
 
+  Time round_heard_;  ///< when the latest round was told
   bool has_workers_ = false;
   bool has_lost_round_ = false;  ///< unless it was ended in an orderly way; until it is told of
   bool were_asked_ = false;      ///< the workers, to stop

@@ -15,6 +15,9 @@ namespace ddprun::membership {
 
 using Time = std::chrono::steady_clock::time_point;
 
+/// Heartbeats in the time of one lease: two may be late without harm.
+inline constexpr int kHeartbeatsPerLease = 6;
+
 struct Settings {
   std::string run_id;
   std::string config_hash{};  ///< of the configuration file that all nodes must have; empty: none

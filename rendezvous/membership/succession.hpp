@@ -28,9 +28,16 @@ struct RunRecord {
   PastNode host{};                ///< whose agent has written this; it may have had no workers
   int restarts = 0;
   int fast_failures = 0;
-  /// How long before the writing the restarts were that may still count: no clock of one machine
-  /// means anything to another. Whoever reads this takes them for a little younger than they are.
-  std::vector<std::chrono::milliseconds> restart_ages{};
+  /// At least that of all nodes that may have workers of that round.
+  std::chrono::milliseconds lease{0};
+
+  // No clock of one machine means anything to another, so these are ages, all at one moment: not
+  // later than the writing, and of a coordinator that has formed no round not later than it could
+  // know. Nodes of that round tell how long ago they heard of it, which was after it was formed.
+  // So whatever that is more than `since_round` has passed since the moment, and a restart is taken
+  // for younger than it is, never for older: it is not forgotten too early.
+  std::chrono::milliseconds since_round{0};
+  std::vector<std::chrono::milliseconds> restart_ages{};  ///< of those that may still count
 
   // What all nodes must have in common.
   int nodes_min = 1;
@@ -41,7 +48,7 @@ struct RunRecord {
   bool operator==(const RunRecord&) const = default;
 };
 
-/// With what has been spent by `now`; the caller adds the round.
+/// With what has been spent by `now`; the caller adds what is known of the round.
 RunRecord record_of(const Settings& settings, const RestartHistory& history, Time now);
 
 RestartHistory history_of(const RunRecord& record, Time now);

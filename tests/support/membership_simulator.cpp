@@ -15,7 +15,7 @@ class Simulation : public SimulatedElections {
   };
 
   Simulation(std::uint64_t seed, Kind kind)
-      : SimulatedElections(seed), has_skewed_clocks_(kind.has_skewed_clocks) {
+      : SimulatedElections(seed), seed_(seed), has_skewed_clocks_(kind.has_skewed_clocks) {
     is_elected_ = kind.is_elected;
     is_harsh_ = kind.is_harsh;
   }
@@ -57,6 +57,12 @@ class Simulation : public SimulatedElections {
     failure_percent_ = any(0, 60);
     has_host_ = !is_elected_ && chance(30);
     if (is_harsh_) choose_names_and_ranks();
+    if (is_elected_) choose_for_successors();
+  }
+
+  /// What one coordinator knows and the next one has to learn.
+  void choose_for_successors() {
+    if (seed_ % 3 == 0) settings_.restarts.window = std::chrono::seconds(20);
   }
 
   void choose_names_and_ranks() {
@@ -188,6 +194,7 @@ class Simulation : public SimulatedElections {
     }
   }
 
+  const std::uint64_t seed_;
   const bool has_skewed_clocks_;
 };
 

@@ -52,7 +52,7 @@ class SimulatedRun : protected SimulatedState {
                             std::holds_alternative<Join>(std::get<NodeSays>(event).message);
     check(has_joined || coordination_->restarts_used() <= before + 1,
           "one event costs one restart at most");
-    check(coordination_->restarts_used() <= settings_.restarts.max_restarts, "budget kept");
+    check_budget(before, has_joined);
     check(coordination_->restarts_used() <= worker_failures_, "restarts are paid for by failures");
     check(coordination_->round() >= round, "rounds do not go back");
     check_success(event, round);

@@ -7,6 +7,7 @@
 #include "tests/support/simulated_node.hpp"
 #include "tests/support/virtual_time.hpp"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,6 +69,21 @@ class SimulatedState : protected VirtualTime {
           "a run whose workers have succeeded ends");
   }
 
+  /// With a window the restarts within it count. Fast clocks make them a little older.
+  void check_budget(int before, bool has_joined) {
+    const int used = coordination_->restarts_used();
+    const auto& budget = settings_.restarts;
+    if (budget.window.count() == 0) return check(used <= budget.max_restarts, "budget kept");
+    if (has_joined || used == before) return;
+    spent_.resize(static_cast<std::size_t>(before));  // what was not kept has not happened
+    spent_.push_back(now_);
+    const auto counts = std::count_if(spent_.begin(), spent_.end(), [&](Time when) {
+      constexpr milliseconds kTolerance(2000);
+      return (now_ - when) * 51 / 50 + kTolerance < budget.window;
+    });
+    check(counts <= budget.max_restarts, "budget of the window kept");
+  }
+
   /// Where nothing outlives a coordinator, the next one cannot know of the workers of its time.
   bool is_other_run(const Node& node, int incarnation) const {
     return !is_elected_ && node.incarnation != incarnation;
@@ -92,6 +108,7 @@ class SimulatedState : protected VirtualTime {
   int host_ = 0;             ///< the node whose agent it is beside then
   std::optional<RunRecord> record_;
   int worker_failures_ = 0;
+  std::vector<Time> spent_;  ///< when each restart was
   std::map<std::pair<int, int>, std::vector<NodePlace>> rounds_;
   std::map<std::pair<int, int>, std::size_t> successes_;  ///< heard, by incarnation and round
   std::optional<Verdict> verdict_;

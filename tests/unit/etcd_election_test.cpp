@@ -26,6 +26,8 @@ RunRecord record() {
           .host = {"b", 0xFEDC'BA98'7654'3210},
           .restarts = 1,
           .fast_failures = 1,
+          .lease = std::chrono::milliseconds(2500),
+          .since_round = std::chrono::milliseconds(5678),
           .restart_ages = {std::chrono::milliseconds(1234)},
           .nodes_min = 1,
           .nodes_max = 3,

@@ -52,6 +52,32 @@ NodePart running(bool is_host = false) {
 }  // namespace
 
 TEST_SUITE("node part") {
+  TEST_CASE("a coordinator that says that the node has to wait is not taken for a silent one") {
+    NodePart part(Join{.name = "a"}, Settings{}, at(0));
+    part.start(at(0));
+    part.apply(Connected{}, at(0));
+    for (int now = 0; now < 60'000; now += 9000) {
+      CHECK(part.apply(NodeTimePassed{}, at(now)).empty());
+      const auto actions = part.apply(CoordinatorSays{Waiting{"the place is taken"}}, at(now));
+      CHECK(of<Announce>(actions).size() == (now == 0 ? 1U : 0U));
+      CHECK(part.next_wake() == at(now + 10'000));
+    }
+    CHECK(of<Disconnect>(part.apply(NodeTimePassed{}, at(73'000))).size() == 1);
+  }
+
+  TEST_CASE("a node that comes again tells how long ago it heard of its latest round") {
+    NodePart part(Join{.name = "a"}, Settings{}, at(0));
+    part.start(at(0));
+    part.apply(Connected{}, at(0));
+    part.apply(CoordinatorSays{Welcome{3s}}, at(10));
+    part.apply(CoordinatorSays{kRound}, at(20));
+    part.apply(ConnectionLost{"reset"}, at(500));
+    part.apply(OwnWorkersEnded{}, at(600));
+    const auto says = of<Say>(part.apply(Connected{}, at(1020)));
+    REQUIRE(says.size() == 1);
+    CHECK(std::get<Join>(says[0].message).since_round == 1s);
+  }
+
   TEST_CASE("a refused connection is tried again until the join timeout, then the node gives up") {
     Settings settings;
     settings.join_timeout = 10s;

@@ -8,6 +8,7 @@
 
 using namespace ddprun::membership;
 using ddprun::test::Talk;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -78,17 +79,63 @@ TEST_SUITE("node return") {
       Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
       talk.say(1, ranked(talk, "a"), 0);
       // The last words of the one before may be late.
-      talk.say(2, ranked(talk, "a"), 1000);
-      talk.beat({1}, 1900);
+      const auto join = ranked(talk, "a");
+      talk.say(2, join, 1000);
+      CHECK(talk.told<Waiting>(2).size() == 1);
+      talk.beat({1}, 1400);
       CHECK(talk.told<Refused>(2).empty());
       CHECK(talk.told<Welcome>(2).empty());
-      if (!is_silent) talk.gone(1, 2000);
-      if (is_silent) talk.pass(4900);
+      if (!is_silent) talk.gone(1, 1499);
+      if (is_silent) {
+        talk.pass(4400);
+        CHECK(talk.told<Welcome>(2).empty());  // it would count its lease from 1000
+        CHECK(talk.has<HangUp>());
+        talk.say(2, join, 4500);
+      }
       CHECK(talk.told<Welcome>(2).size() == 1);
-      talk.join(3, "b", is_silent ? 5000 : 2100);
-      REQUIRE(talk.told<RoundFormed>(2).size() == 1);
-      CHECK(talk.told<RoundFormed>(2)[0].nodes.size() == 2);
+      talk.join(3, "b", 4600);
+      REQUIRE(talk.told<RoundFormed>(2).size() == (is_silent ? 1U : 0U));
     }
+  }
+
+  TEST_CASE("the place of a node that leaves is waited for, by one of its name or of another") {
+    for (const auto* name : {"a", "b"}) {
+      CAPTURE(name);
+      Talk talk({.run_id = "run", .nodes_min = 1, .nodes_max = 1});
+      talk.say(1, ranked(talk, "a"), 0);
+      talk.say(1, Leave{"was asked to stop by SIGTERM", 15}, 100);
+      const auto join = ranked(talk, name);
+      talk.say(2, join, 200);
+      REQUIRE(talk.told<Waiting>(2).size() == 1);
+      CHECK(talk.told<Waiting>(2)[0].text ==
+            "--node_rank=0 is that of a, which leaves; this one waits until it has gone");
+      for (int now = 500; now < 29'000; now += 500) {
+        talk.beat({1}, now);
+        REQUIRE(talk.told<Refused>(2).empty());
+      }
+      talk.say(1, WorkersEnded{.round = 0, .were_asked = true}, 29'000);
+      talk.gone(1, 29'100);
+      CHECK(talk.has<HangUp>());
+      talk.say(3, join, 29'200);
+      CHECK(talk.told<RoundFormed>(3).size() == 1);
+    }
+  }
+
+  TEST_CASE("with a long lease an agent hears that it waits, and in the end that the other lives") {
+    Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2, .lease = 30s});
+    talk.say(1, ranked(talk, "a"), 0);
+    talk.say(2, ranked(talk, "a"), 1000);
+    int last_word = 1000;
+    bool is_refused = false;
+    for (int now = 2000; now <= 30'000 && !is_refused; now += 1000) {
+      if (now % 5000 == 0) talk.beat({1}, now);
+      if (now % 5000 != 0) talk.pass(now);
+      CHECK(talk.coordination().next_wake() > Talk::at(now));
+      if (!talk.told<Waiting>(2).empty()) last_word = now;
+      is_refused = !talk.told<Refused>(2).empty();
+      CHECK(now - last_word < 10'000);
+    }
+    CHECK(is_refused);
   }
 
   TEST_CASE("an agent that was started twice is told so while the other one lives") {

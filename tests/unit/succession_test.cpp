@@ -130,6 +130,84 @@ TEST_SUITE("succession") {
     CHECK(later.fast_failures == 1);
   }
 
+  TEST_CASE(
+      "restarts are older by the time in which nobody coordinated, as far as a node knows it") {
+    struct Row {
+      std::chrono::milliseconds since_round;
+      int round;
+      bool may_restart;
+    };
+    // A restart 1 s before the writing, 5 s after the round was formed.
+    auto record = left_by_a();
+    record.since_round = 6s;
+    record.restart_ages = {1s};
+    const Row rows[] = {
+        {2h, 4, true}, {2h, 3, false}, {60s, 4, false}, {67s, 4, true}, {0s, 4, false}};
+    for (const auto& row : rows) {
+      CAPTURE(row.since_round.count());
+      auto settings = three_nodes();
+      settings.restarts = {.max_restarts = 1, .window = 60s};
+      Talk talk(settings, record);
+      auto join = member_of_round(talk, "b", row.round);
+      join.max_restarts = 1;
+      join.since_round = row.since_round;
+      talk.say(1, join, 0);
+      talk.beat({1}, 2000);
+      talk.pass(3000);
+      REQUIRE(talk.told<RoundFormed>(1).size() == 1);
+      const Failure failure{.ran_seconds = 60, .description = "a worker failed", .node = "b"};
+      talk.say(1, WorkersEnded{.round = 5, .failures = {failure}}, 3100);
+      CHECK(talk.told<RoundFormed>(1).size() == (row.may_restart ? 1U : 0U));
+    }
+  }
+
+  TEST_CASE("a node that knows of the round for longer makes a record no younger than it is") {
+    auto record = left_by_a();
+    record.since_round = 6s;
+    record.restart_ages = {1s};
+    Talk talk(three_nodes(), record);
+    for (const int seconds : {100, 50}) {
+      auto join = member_of_round(talk, seconds == 100 ? "b" : "c", 4);
+      join.since_round = std::chrono::seconds(seconds);
+      CHECK(talk.coordination().record().since_round == (seconds == 100 ? 6s : 100s));
+      talk.say(static_cast<NodeId>(seconds), join, 0);
+    }
+    REQUIRE(talk.kept().size() == 1);
+    CHECK(talk.kept()[0].record.since_round == 0s);
+    CHECK(talk.kept()[0].record.restart_ages == std::vector<std::chrono::milliseconds>{95s});
+  }
+
+  TEST_CASE("the longest lease that a node of the round may have is waited for, and handed on") {
+    struct Row {
+      std::chrono::milliseconds own, former, waited;
+    };
+    const Row rows[] = {{3s, 3s, 3s}, {3s, 10s, 10s}, {10s, 3s, 10s}};
+    for (const auto& row : rows) {
+      auto settings = three_nodes();
+      settings.lease = row.own;
+      auto record = left_by_a();
+      record.lease = row.former;
+      Talk talk(settings, record);
+      CHECK(talk.coordination().record().lease == row.waited);
+      const int end = static_cast<int>(row.waited.count());
+      talk.say(1, member_of_round(talk, "b", 4), end - 2000);
+      talk.beat({1}, end - 1);
+      CHECK(talk.told<RoundFormed>(1).empty());
+      talk.pass(end);
+      CHECK(talk.told<RoundFormed>(1).size() == 1);
+      CHECK(talk.coordination().record().lease == row.own);
+    }
+  }
+
+  TEST_CASE("a join timeout that ends before the former leases is no reason to hurry") {
+    auto settings = three_nodes();
+    settings.join_timeout = 1s;
+    Talk talk(settings, left_by_a());
+    talk.say(1, member_of_round(talk, "b", 4), 0);
+    talk.beat({1}, 1500);
+    CHECK(talk.coordination().next_wake() == Talk::at(3000));
+  }
+
   TEST_CASE("a record is kept before a round is told, when a restart is spent, and at the end") {
     Talk talk(three_nodes());
     talk.join(1, "a", 0);
