@@ -1,5 +1,5 @@
-// write(2) that tells of a reader that has gone, and of a file that must not grow, by its result
-// alone. Any thread.
+// write(2) and ftruncate(2) that tell of a reader that has gone, and of a file that must not grow,
+// by their results alone. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,5 +10,8 @@ namespace ddprun {
 /// As write(2), but EPIPE comes without SIGPIPE and EFBIG without SIGXFSZ (see ulimit -f), whatever
 /// the program has decided about these signals.
 ssize_t quiet_write(int fd, const void* bytes, std::size_t count) noexcept;
+
+/// As ftruncate(2), likewise. The limit holds for memory files, too.
+int quiet_truncate(int fd, off_t bytes) noexcept;
 
 }  // namespace ddprun

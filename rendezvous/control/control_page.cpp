@@ -1,6 +1,7 @@
 #include "rendezvous/control/control_page.hpp"
 
 #include "rendezvous/base/local_workers.hpp"
+#include "rendezvous/base/quiet_write.hpp"
 #include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/error.hpp>
 
@@ -124,10 +125,12 @@ ControlPage ControlPage::create(int local_world_size, int round) {
   const std::size_t bytes = Layout::bytes(local_world_size);
   const int fd = ::memfd_create("ddprun-control", MFD_CLOEXEC);
   if (fd < 0) throw_system_error("control page: memfd_create", errno);
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+  if (quiet_truncate(fd, static_cast<off_t>(bytes)) != 0) {
     const int error = errno;
     ::close(fd);
-    throw_system_error("control page: ftruncate to " + std::to_string(bytes) + " bytes", error);
+    throw_system_error("control page: ftruncate to " + std::to_string(bytes) +
+                           " bytes (see ulimit -f, which counts KiB)",
+                       error);
   }
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {

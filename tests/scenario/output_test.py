@@ -218,16 +218,23 @@ class OutputTest(unittest.TestCase):
         self.assertIn(b"went on", terminal.bytes)
 
     def test_a_limit_of_the_files_size_stops_neither_agent_nor_console(self):
-        script = "for i in range(3000): print(f'line {i:04d}')"
-        command = self.command(script, "--tee=1", "--log_dir=logs")
-        command = " ".join(["ulimit -f 8; exec", *command])
-        run = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, timeout=60,
-                             stderr=subprocess.STDOUT, check=False)
+        script = "for i in range(3000): print(f'line {i:04d}' + 500 * '.')"
+        run = self.run_with_file_limit(1024, script, "--tee=1", "--log_dir=logs")
         self.assertEqual(run.returncode, 0, run.stdout)
         lines = run.stdout.decode().splitlines()
         self.assertEqual(len([line for line in lines if "]:line" in line]), 6000)
         warnings = [line for line in lines if "File too large" in line]
         self.assertEqual(len(warnings), 2, warnings)
+
+    def test_a_limit_of_the_files_size_that_nothing_can_run_under_is_told_of(self):
+        run = self.run_with_file_limit(8, "print('never')")
+        self.assertEqual(run.returncode, 1, run.stdout)
+        self.assertIn(b"see ulimit -f", run.stdout)
+
+    def run_with_file_limit(self, kibibytes, script, *options):
+        command = f"ulimit -f {kibibytes}; exec " + " ".join(self.command(script, *options))
+        return subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, timeout=60,
+                              stderr=subprocess.STDOUT, check=False)
 
     def test_bytes_that_are_no_text_pass_unchanged_to_console_and_files(self):
         script = "import sys; sys.stdout.buffer.write(b'\\xff\\xfe\\x00\\x80 \\xc3\\n')"
