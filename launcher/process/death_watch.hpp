@@ -15,8 +15,8 @@ namespace ddprun {
 class DeathWatch {
  public:
   /// Calls `tell` with a local rank, on the thread of its own, at most once for each: when the
-  /// worker's main thread has died, or it announced an exit with a status other than 0. `pids` are
-  /// the workers' by local rank. `page` outlives this.
+  /// worker's main thread has died, unless by _exit(0), or it announced an exit with a status other
+  /// than 0. `pids` are the workers' by local rank. `page` outlives this.
   DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
              std::function<void(int local_rank)> tell);
 
