@@ -13,6 +13,7 @@
 #include <boost/asio/post.hpp>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <future>
 #include <new>
 #include <thread>
@@ -203,13 +204,18 @@ TEST_SUITE("coordinator") {
   }
 
   TEST_CASE("a peer that hangs up in the middle of a message leaves no trace") {
-    Rendezvous rendezvous;
     const auto whole = kOpening + bytes_of(join_as("a"));
-    for (std::size_t bytes = 1; bytes < whole.size(); ++bytes) {
-      rendezvous.connect().send(std::string_view(whole).substr(0, bytes));
+    // Fewer at once than the places of those that have not joined: a server that is slow to see
+    // the ends of all of them would rightly tell of the oldest.
+    constexpr std::size_t kAtOnce = 32;
+    for (std::size_t begin = 1; begin < whole.size(); begin += kAtOnce) {
+      Rendezvous rendezvous;
+      for (auto bytes = begin; bytes < std::min(begin + kAtOnce, whole.size()); ++bytes) {
+        rendezvous.connect().send(std::string_view(whole).substr(0, bytes));
+      }
+      form_a_round(rendezvous);
+      for (const auto& warning : rendezvous.warnings()) FAIL_CHECK(warning);
     }
-    form_a_round(rendezvous);
-    CHECK(rendezvous.warnings().empty());
   }
 
   TEST_CASE("whoever greets and says no more is cut off, with few words about many") {
