@@ -63,6 +63,11 @@ class Simulation : public SimulatedElections {
   /// What one coordinator knows and the next one has to learn.
   void choose_for_successors() {
     if (seed_ % 3 == 0) settings_.restarts.window = std::chrono::seconds(20);
+    if (seed_ % 2 == 0) return;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      nodes_[i].lease = std::chrono::seconds(3 + 4 * static_cast<int>((seed_ + i) % 3));
+    }
+    settings_.lease = host().lease;
   }
 
   void choose_names_and_ranks() {
@@ -142,7 +147,7 @@ class Simulation : public SimulatedElections {
       Node& later = nodes_[static_cast<std::size_t>(connection->node)];
       if (later.connection != connection || !connection->is_open_at_node) return;
       connection->is_open_at_node = false;
-      to_node(connection->node, connection->agent, ConnectionLost{"reset"});
+      to_node(connection->node, connection->agent, ConnectionLost{"reset"}, connection);
     });
     after(any(0, static_cast<int>(kNotice.count())), [this, connection] {
       if (!std::exchange(connection->is_open_at_coordinator, false)) return;

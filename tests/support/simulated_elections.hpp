@@ -156,9 +156,8 @@ class SimulatedElections : public SimulatedFaults {
 
   void close_for_host(const std::shared_ptr<Connection>& connection) {
     if (!std::exchange(connection->is_open_at_node, false)) return;
-    Node& node = nodes_[static_cast<std::size_t>(connection->node)];
-    if (node.connection == connection) node.connection.reset();
-    to_node(connection->node, connection->agent, ConnectionLost{"the office has ended"});
+    to_node(connection->node, connection->agent, ConnectionLost{"the office has ended"},
+            connection);
   }
 
   /// A stopped host keeps its connections until it goes on, whoever has been elected meanwhile.
@@ -200,6 +199,7 @@ class SimulatedElections : public SimulatedFaults {
     }
     host_ = candidates[static_cast<std::size_t>(any(0, static_cast<int>(candidates.size()) - 1))];
     note(host().name + " is elected");
+    settings_.lease = host().lease;
     boot_coordinator();
     begin_office();
   }

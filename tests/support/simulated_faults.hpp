@@ -47,7 +47,10 @@ class SimulatedFaults : public SimulatedRun {
     if (!node.is_paused) return;
     note(node.name + " goes on");
     node.is_paused = false;
-    for (const auto& event : std::exchange(node.backlog, {})) to_node(index, node.agent, event);
+    for (const auto& unread : std::exchange(node.backlog, {})) {
+      const bool is_given_up = unread.connection && unread.connection != node.connection;
+      if (!is_given_up) to_node(index, node.agent, unread.event, unread.connection);
+    }
   }
 
   /// What the network has held arrives now, in its order.

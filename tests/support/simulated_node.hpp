@@ -51,16 +51,23 @@ struct Connection {
   Time last_to_coordinator{};
 };
 
+/// What a stopped agent will find. Of a connection that it has given up by then it reads no more.
+struct Unread {
+  NodeEvent event;
+  std::shared_ptr<Connection> connection;  ///< over which it came; null: over none
+};
+
 struct Node {
   std::string name;
   int wanted_rank = -1;
+  milliseconds lease{3000};  ///< granted by the coordinator when it is part of this node
   NodeClock clock;
   int agent = 0;  ///< counts the agents that have lived on it
   std::unique_ptr<NodePart> part;
   std::shared_ptr<Connection> connection;
   bool is_paused = false;
   bool is_cut = false;
-  std::vector<NodeEvent> backlog;           ///< while it is paused
+  std::vector<Unread> backlog;              ///< while it is paused
   std::vector<std::function<void()>> held;  ///< by the network, while it is cut
   std::optional<Time> planned_wake;
 

@@ -100,7 +100,7 @@ class SimulatedRun : protected SimulatedState {
         return node.held.push_back([=, this] { arrive_at_node(connection, event, now_); });
       }
       if (std::holds_alternative<ConnectionLost>(event)) connection->is_open_at_node = false;
-      to_node(connection->node, connection->agent, event);
+      to_node(connection->node, connection->agent, event, connection);
     });
   }
 
@@ -146,10 +146,11 @@ class SimulatedRun : protected SimulatedState {
     return (index + 1) << 32 | static_cast<std::uint64_t>(node.agent);
   }
 
-  void to_node(int index, int agent, const NodeEvent& event) {
+  void to_node(int index, int agent, const NodeEvent& event,
+               const std::shared_ptr<Connection>& connection = nullptr) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     if (!node.part || node.agent != agent) return;
-    if (node.is_paused) return node.backlog.push_back(event);
+    if (node.is_paused) return node.backlog.push_back({event, connection});
     carry_out(index, node.part->apply(event, node.clock.shows(now_)));
     plan_wake(index);
   }
