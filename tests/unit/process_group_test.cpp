@@ -320,7 +320,9 @@ TEST_SUITE("process group") {
   }
 
   TEST_CASE("a module that is not installed is told of by its file") {
-    CHECK(module_unavailable_reason("nothing").rfind(
-              "its module cannot be loaded: libddprun_nothing.so: ", 0) == 0);
+    const auto reason = module_unavailable_reason("nothing");
+    CAPTURE(reason);
+    CHECK(reason.rfind("its module cannot be loaded: libddprun_nothing.so: ", 0) == 0);
+    CHECK(reason.find("(looked in " DDPRUN_BIN_DIR ", ") != std::string::npos);
   }
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <variant>
+#include <vector>
 
 namespace ddprun {
 
@@ -25,20 +26,38 @@ std::string last_problem() {
   return text == nullptr ? "it has no entry" : text;
 }
 
-/// Beside the program, as in a build folder; otherwise where the loader looks for libraries.
+/// Beside the program, as in a build folder, and where an installation has its libraries. The
+/// loader looks further, first where the program was linked to look.
+std::vector<std::filesystem::path> own_folders() {
+  std::error_code ignored;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  return {folder, folder.parent_path() / DDPRUN_LIBRARY_FOLDER};
+}
+
 std::string path_of(const std::string& file) {
   std::error_code ignored;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  const auto beside = program.parent_path() / file;
-  return std::filesystem::exists(beside, ignored) ? beside.string() : file;
+  for (const auto& folder : own_folders()) {
+    if (std::filesystem::exists(folder / file, ignored)) return folder / file;
+  }
+  return file;
+}
+
+/// `is_found`: it, or what it needs, cannot be used. Otherwise nobody knows where it is.
+std::string why_not_loaded(bool is_found) {
+  std::string reason = "its module cannot be loaded: " + last_problem();
+  if (is_found) return reason;
+  reason += " (looked in ";
+  for (const auto& folder : own_folders()) reason += folder.string() + ", ";
+  return reason + "where the program was linked to look, LD_LIBRARY_PATH, the system's folders)";
 }
 
 /// The module's functions, or why there are none.
 std::variant<const Table*, std::string> load(const std::string& name) {
-  const std::string path = path_of("libddprun_" + name + ".so");
+  const std::string file = "libddprun_" + name + ".so";
+  const std::string path = path_of(file);
   // Never closed: threads of the library may outlive the last group.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return "its module cannot be loaded: " + last_problem();
+  if (library == nullptr) return why_not_loaded(path != file);
   const auto entry = reinterpret_cast<module::Entry>(::dlsym(library, module::kEntryName));
   if (entry == nullptr) return path + ": " + last_problem();
   const Table* table = entry();
