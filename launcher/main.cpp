@@ -120,14 +120,13 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
     sinks.take(Warning{std::string(line)}, std::chrono::system_clock::now());
   };
   OutputRouter router(context.get_executor(), {.can_redraw = is_terminal_known()}, log);
-  ConsoleSink console(
-      ConsoleSettings{.level = level.value_or(default_level),
-                      .node = plan.nodes ? plan.nodes->name : "0",
-                      .columns = reader.columns,
-                      .is_terminal = ::isatty(STDERR_FILENO) != 0,
-                      .is_colored = is_colored_terminal(STDERR_FILENO),
-                      .mark = reader.mark},
-      [&router](std::string_view lines) { router.write(lines); });
+  ConsoleSink console(ConsoleSettings{.level = level.value_or(default_level),
+                                      .node = plan.nodes ? plan.nodes->name : "0",
+                                      .columns = reader.columns,
+                                      .is_terminal = ::isatty(STDERR_FILENO) != 0,
+                                      .is_colored = is_colored_terminal(STDERR_FILENO),
+                                      .mark = reader.mark},
+                      [&router](std::string_view lines) { router.write(lines); });
   sinks.add(console);
   std::optional<JsonLinesSink> events_file;
   if (plan.events_file) sinks.add(events_file.emplace(*plan.events_file, 0, log));
@@ -197,6 +196,13 @@ std::variant<std::string, UsageProblem> summarize_run(const LaunchOptions& optio
   return summarize_plan(std::get<LaunchPlan>(plan));
 }
 
+/// What `--ssh --dry_run` would tell, or why it and the start would be refused.
+std::variant<std::string, UsageProblem> summarize_start(const std::vector<std::string>& arguments) {
+  auto request = ssh::read_ssh_request(arguments, process_environment, {}, summarize_run, false);
+  if (auto* problem = std::get_if<UsageProblem>(&*request)) return std::move(*problem);
+  return describe(std::get<ssh::SshRequest>(*request).plan);
+}
+
 int launch(const Invocation& invocation, const std::vector<std::string>& arguments,
            const ConfigLoader& load_config, const Reader& reader = {}) {
   if (const auto answer = run_keygen_command(arguments, invocation)) {
@@ -208,7 +214,8 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
     sources.scheduler = scheduler_reader(process_environment);
   }
   if (const auto answer =
-          run_config_command(arguments, process_environment, sources, invocation, summarize_run)) {
+          run_config_command(arguments, process_environment, sources, invocation,
+                             {.here = summarize_run, .over_ssh = summarize_start})) {
     return give(*answer, invocation);
   }
   const auto command_line = parse_command_line(
@@ -265,7 +272,8 @@ int run_command(const Invocation& invocation, const std::vector<std::string>& ar
   const bool has_words = invocation.persona == Persona::ddprun && arguments.size() == 1;
   if (has_words && arguments[0] == ssh::kRelayWord) return ssh::be_relay(process_environment);
   if (has_words && arguments[0] == ssh::kAgentWord) return launch_on_node();
-  const auto over_ssh = ssh::read_ssh_request(arguments, process_environment, invocation);
+  const auto over_ssh =
+      ssh::read_ssh_request(arguments, process_environment, invocation, summarize_run);
   if (!over_ssh) return launch(invocation, arguments, config_loader(process_environment));
   if (const auto* problem = std::get_if<UsageProblem>(&*over_ssh)) {
     return refuse(*problem, invocation);

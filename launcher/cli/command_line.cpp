@@ -37,20 +37,31 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments,
   if (const auto shell = value_of(words.given, "print_completion")) {
     return completion_for(*shell, invocation.name);
   }
+  auto options = gather_options(words, environment, invocation, sources);
+  if (auto* problem = std::get_if<UsageProblem>(&options)) return std::move(*problem);
+  return std::get<LaunchOptions>(std::move(options));
+}
 
+std::variant<LaunchOptions, UsageProblem> gather_options(const ArgumentWords& words,
+                                                         const EnvironmentLookup& environment,
+                                                         const Invocation& invocation,
+                                                         const OptionSources& sources,
+                                                         bool needs_program) {
   const auto values = gather_values(words, environment, sources);
   LaunchOptions options;
   UsageProblem usage{values.problems};
   for (auto& problem : apply_values(values, options)) usage.problems.push_back(std::move(problem));
   if (!words.problem.empty()) {
     usage.problems.push_back(words.problem);
-  } else if (values.command.empty() && usage.problems.empty()) {
+  } else if (values.command.empty() && needs_program && usage.problems.empty()) {
     usage.problems.push_back("no program given: " + invocation.name +
                              " [options] PROGRAM [arguments]");
   }
   const auto forbidden = adopt_habits(options, invocation.persona);
   if (!forbidden.empty()) usage.problems.push_back(forbidden);
   if (!usage.problems.empty()) return usage;
+  options.needs_program = needs_program;
+  if (values.command.empty()) return options;
   options.program = values.command.front();
   options.program_arguments.assign(values.command.begin() + 1, values.command.end());
   return options;

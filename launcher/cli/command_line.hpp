@@ -29,6 +29,14 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments,
                                const Invocation& invocation = {},
                                const OptionSources& sources = {});
 
+/// What these words, the variables and the other sources ask for. Without `needs_program` there may
+/// be none. The words hold no question like --help.
+std::variant<LaunchOptions, UsageProblem> gather_options(const ArgumentWords& words,
+                                                         const EnvironmentLookup& environment,
+                                                         const Invocation& invocation,
+                                                         const OptionSources& sources,
+                                                         bool needs_program = true);
+
 /// The problems as lines for standard error, each behind the `name` that was typed.
 std::string describe(const UsageProblem& problem, const std::string& name = "ddprun");
 

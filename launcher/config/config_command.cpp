@@ -72,8 +72,15 @@ bool asks_for_help(const Words& words) {
   return !words.empty() && (words[0] == "--help" || words[0] == "-h");
 }
 
+ConfigAnswer answer_of(std::variant<std::string, UsageProblem> summary) {
+  if (auto* problem = std::get_if<UsageProblem>(&summary)) {
+    return {.problems = std::move(problem->problems)};
+  }
+  return {.text = std::get<std::string>(std::move(summary))};
+}
+
 ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
-                   const OptionSources& sources, const PlanSummary& summarize) {
+                   const OptionSources& sources, const RunSummaries& summaries) {
   if (words.empty() || words[0].substr(0, 1) == "-") {
     return {.problems = {"config check: needs a file as its first argument"}};
   }
@@ -82,13 +89,16 @@ ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
   const auto read = read_arguments(arguments);
   if (!read.problem.empty()) return {.problems = {read.problem}};
   if (read.given.contains(find_option("help"))) return {.text = kUsage};
+  if (read.given.contains(find_option("ssh")) && summaries.over_ssh) {
+    return answer_of(summaries.over_ssh(arguments));
+  }
   const auto values = gather_values(read, environment, sources);
   LaunchOptions options;
   auto problems = values.problems;
   for (auto& problem : apply_values(values, options)) problems.push_back(std::move(problem));
   if (!problems.empty()) return {.problems = std::move(problems)};
   ConfigAnswer answer{.text = describe_values(values)};
-  describe_run(options, values.command, summarize, answer);
+  describe_run(options, values.command, summaries.here, answer);
   answer.problems = with_variables(answer.problems, read, environment);
   return answer;
 }
@@ -120,7 +130,7 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
                                                const EnvironmentLookup& environment,
                                                const OptionSources& sources,
                                                const Invocation& invocation,
-                                               const PlanSummary& summarize) {
+                                               const RunSummaries& summaries) {
   // Under another launcher's name the word is a program as any other.
   const bool is_own = invocation.persona == Persona::ddprun;
   if (!is_own || arguments.empty() || arguments[0] != "config") return std::nullopt;
@@ -131,7 +141,7 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
   if (asks_for_help({action}) || (is_known && asks_for_help(rest))) {
     return ConfigAnswer{.text = kUsage};
   }
-  if (action == "check") return check(rest, environment, sources, summarize);
+  if (action == "check") return check(rest, environment, sources, summaries);
   if (action == "convert") return convert(rest);
   if (action == "schema" && rest.empty()) return ConfigAnswer{.text = config_schema()};
   if (action == "schema") {

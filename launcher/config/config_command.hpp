@@ -25,11 +25,21 @@ struct ConfigAnswer {
 /// What would be run with these options on this machine: lines, or why it would be refused.
 using PlanSummary = std::function<std::variant<std::string, UsageProblem>(const LaunchOptions&)>;
 
+/// The same for all nodes that these arguments, --ssh among them, would start.
+using StartSummary =
+    std::function<std::variant<std::string, UsageProblem>(const std::vector<std::string>&)>;
+
+/// What is empty is not asked.
+struct RunSummaries {
+  PlanSummary here{};
+  StartSummary over_ssh{};
+};
+
 /// Nothing if these arguments are no such command.
 std::optional<ConfigAnswer> run_config_command(const std::vector<std::string>& arguments,
                                                const EnvironmentLookup& environment,
                                                const OptionSources& sources,
                                                const Invocation& invocation,
-                                               const PlanSummary& summarize = {});
+                                               const RunSummaries& summaries = {});
 
 }  // namespace ddprun

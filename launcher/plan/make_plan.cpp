@@ -29,15 +29,7 @@ class Planner {
                            facts.read_gpus)) {}
 
   std::variant<LaunchPlan, UsageProblem> make() {
-    check_unsupported(options_, problems_);
-    if (has_many_nodes(options_)) {
-      plan_.nodes = plan_nodes(options_, facts_.host_name, problems_, plan_.warnings);
-      if (options_.rdzv_backend == "etcd-v2") {
-        plan_.notes.emplace_back("--rdzv_backend=etcd-v2: etcd's v3 interface is used, as by etcd");
-      }
-    } else {
-      check_single_node(options_, problems_, plan_.notes);
-    }
+    choose_nodes();
     copy_settings();
     choose_store();
     choose_log_folder();
@@ -53,7 +45,31 @@ class Planner {
     return plan_;
   }
 
+  /// How many CPUs and GPUs there are, and whether the program is there, is left open.
+  std::vector<std::string> find_problems_anywhere() {
+    choose_nodes();
+    choose_store();
+    if (options_.nproc_per_node.kind == WorkerCount::Kind::number) {
+      count_workers();
+      check_local_ranks();
+    }
+    check_way_to_run();
+    return problems_;
+  }
+
  private:
+  void choose_nodes() {
+    check_unsupported(options_, problems_);
+    if (has_many_nodes(options_)) {
+      plan_.nodes = plan_nodes(options_, facts_.host_name, problems_, plan_.warnings);
+      if (options_.rdzv_backend == "etcd-v2") {
+        plan_.notes.emplace_back("--rdzv_backend=etcd-v2: etcd's v3 interface is used, as by etcd");
+      }
+    } else {
+      check_single_node(options_, problems_, plan_.notes);
+    }
+  }
+
   void copy_settings() {
     plan_.program = options_.program;
     plan_.run_id = options_.rdzv_id.empty() ? facts_.random_run_id : options_.rdzv_id;
@@ -196,12 +212,17 @@ class Planner {
     if (options_.stdin_rank) check_rank("stdin", *options_.stdin_rank);
   }
 
+  bool check_way_to_run() {
+    const bool is_contradiction = options_.module && options_.no_python;
+    if (is_contradiction) {
+      problem("--module and --no_python exclude each other: a module is run by Python");
+    }
+    return !is_contradiction;
+  }
+
   void choose_command() {
     if (options_.program.empty() && !options_.needs_program) return;
-    if (options_.module && options_.no_python) {
-      problem("--module and --no_python exclude each other: a module is run by Python");
-      return;
-    }
+    if (!check_way_to_run()) return;
     auto resolved = resolve_program(options_, facts_);
     if (const auto* text = std::get_if<std::string>(&resolved)) return problem(*text);
     command_ = std::get<std::vector<std::string>>(resolved);
@@ -333,6 +354,14 @@ std::variant<LaunchPlan, UsageProblem> make_plan(const LaunchOptions& options,
                                                  const HostFacts& facts) {
   const auto workers_facts = with_environment(facts, options.from_config.environment);
   return Planner(options, workers_facts).make();
+}
+
+std::vector<std::string> problems_anywhere(const LaunchOptions& options,
+                                           const EnvironmentLookup& environment) {
+  HostFacts facts;
+  facts.environment = environment;
+  facts = with_environment(std::move(facts), options.from_config.environment);
+  return Planner(options, facts).find_problems_anywhere();
 }
 
 }  // namespace ddprun

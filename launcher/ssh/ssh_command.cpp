@@ -5,6 +5,7 @@
 #include "launcher/plan/resolve_program.hpp"
 #include "launcher/process/worker_environment.hpp"
 #include "launcher/report/console_sink.hpp"
+#include "launcher/ssh/node_check.hpp"
 #include "rendezvous/security/crypto.hpp"
 
 #include <filesystem>
@@ -54,7 +55,8 @@ StarterFacts gather_facts(const EnvironmentLookup& environment) {
           .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal)};
 }
 
-Result read(const ArgumentWords& words, const EnvironmentLookup& environment) {
+Result read(const ArgumentWords& words, const EnvironmentLookup& environment,
+            const PlanSummary& check, bool needs_program) {
   const auto name = value_of(words.given, "config");
   if (!name) {
     return UsageProblem{{"--ssh: needs --config with a file that names the nodes"}};
@@ -75,6 +77,12 @@ Result read(const ArgumentWords& words, const EnvironmentLookup& environment) {
   }
   auto plan = plan_ssh(std::get<ConfigFile>(file), std::get<std::string>(text), words, facts);
   if (const auto* problem = std::get_if<UsageProblem>(&plan)) return *problem;
+  auto problems = problems_of_nodes(std::get<ConfigFile>(file), std::get<SshPlan>(plan),
+                                    {.environment = environment,
+                                     .scheduler = scheduler_reader(environment),
+                                     .check = check,
+                                     .needs_program = needs_program});
+  if (!problems.empty()) return UsageProblem{std::move(problems)};
   return SshRequest{.plan = std::get<SshPlan>(std::move(plan)),
                     .is_dry = words.given.contains(find_option("dry_run"))};
 }
@@ -83,7 +91,8 @@ Result read(const ArgumentWords& words, const EnvironmentLookup& environment) {
 
 std::optional<Result> read_ssh_request(const std::vector<std::string>& arguments,
                                        const EnvironmentLookup& environment,
-                                       const Invocation& invocation) {
+                                       const Invocation& invocation, const PlanSummary& check,
+                                       bool needs_program) {
   const auto words = read_arguments(arguments);
   if (!words.given.contains(find_option("ssh"))) return std::nullopt;
   for (const char* question : {"help", "version", "print_completion"}) {
@@ -92,7 +101,7 @@ std::optional<Result> read_ssh_request(const std::vector<std::string>& arguments
   if (invocation.persona != Persona::ddprun) {
     return UsageProblem{{"--ssh: is not there under the name " + invocation.name}};
   }
-  return read(words, environment);
+  return read(words, environment, check, needs_program);
 }
 
 }  // namespace ddprun::ssh

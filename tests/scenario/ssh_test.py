@@ -2,7 +2,6 @@
 
 Usage: ssh_test.py DDPRUN. Ends with 77 (skipped) where there is no sshd.
 """
-import json
 import os
 import pathlib
 import re
@@ -10,106 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
-import unittest
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
-from free_port import FreePort
-from ssh_hosts import MARKER, SshHosts, missing
-
-DDPRUN = sys.argv.pop(1)
-TIME_LIMIT = 120
-
-PLACE = "echo rank $RANK of $WORLD_SIZE"
-# Ends when it is asked to, or when a test lets it.
-BUSY = "echo rank $RANK of $WORLD_SIZE; while [ ! -e go ]; do sleep 0.02; done"
-
-
-class Run:
-    """A started ddprun whose output is collected as it comes."""
-
-    def __init__(self, arguments, folder, environment):
-        self.process = subprocess.Popen(
-            [DDPRUN, *arguments], cwd=folder, env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.output, self.error = [], []
-        self.news = threading.Condition()
-        self.threads = [threading.Thread(target=self.collect, args=each) for each in
-                        ((self.process.stdout, self.output), (self.process.stderr, self.error))]
-        for thread in self.threads:
-            thread.start()
-
-    def collect(self, stream, lines):
-        with stream:
-            for line in stream:
-                with self.news:
-                    lines.append(line)
-                    self.news.notify_all()
-
-    def text(self):
-        return "".join(self.output + self.error)
-
-    def wait_for(self, pattern):
-        with self.news:
-            found = self.news.wait_for(lambda: re.search(pattern, self.text()), TIME_LIMIT)
-        if not found:
-            raise AssertionError(f"no {pattern} in:\n{self.text()}")
-
-    def wait(self):
-        try:
-            code = self.process.wait(TIME_LIMIT)
-        except subprocess.TimeoutExpired as error:
-            raise AssertionError(f"it did not end:\n{self.text()}") from error
-        for thread in self.threads:
-            thread.join(TIME_LIMIT)
-        return code
-
-
-class SshTest(unittest.TestCase):
-    nodes = 2
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.hosts = SshHosts(folder.name, self.nodes)
-        self.addCleanup(self.hosts.close)
-        self.runs = []
-        self.addCleanup(self.end_all)
-
-    def free_port(self):
-        port = FreePort()
-        self.addCleanup(port.close)
-        return port.number
-
-    def end_all(self):
-        for run in self.runs:
-            if run.process.poll() is None:
-                run.process.kill()
-            run.wait()
-        left = self.hosts.left_over()
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
-        self.assertEqual(left, {}, "left behind")
-
-    def config(self, script, ssh=None, **sections):
-        text = {
-            "version": 1,
-            "job": {"command": ["/bin/sh", "-c", script.replace("$", "$$")], "no_python": True},
-            "rendezvous": {"master_port": self.free_port()},
-            "nodes": [{"name": f"node{i + 1}", "address": address}
-                      for i, address in enumerate(self.hosts.addresses)],
-            "ssh": self.hosts.section(**(ssh or {})),
-            **sections,
-        }
-        (self.folder / "cluster.json").write_text(json.dumps(text))
-
-    def start(self, *arguments, **environment):
-        run = Run(["--config=cluster.json", "--ssh", *arguments], self.folder,
-                  {MARKER: str(self.folder), **environment})
-        self.runs.append(run)
-        return run
+from ssh_hosts import MARKER
+from ssh_runs import BUSY, DDPRUN, PLACE, TIME_LIMIT, SshTest, run_tests
 
 
 class TwoNodes(SshTest):
@@ -187,8 +90,8 @@ class TwoNodes(SshTest):
     def test_ctrl_c_stops_all_nodes(self):
         self.config(BUSY)
         run = self.start()
-        run.wait_for("rank 1 of 2")
-        run.wait_for("rank 0 of 2")
+        run.wait_for("]:rank 1 of 2")
+        run.wait_for("]:rank 0 of 2")
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
         self.assertEqual(run.text().count("received SIGINT"), 1, run.text())
@@ -196,8 +99,8 @@ class TwoNodes(SshTest):
     def test_workers_that_ignore_a_signal_die_by_the_second(self):
         self.config("trap 'echo ignored by $RANK' INT TERM; " + BUSY)
         run = self.start()
-        run.wait_for("rank 1 of 2")
-        run.wait_for("rank 0 of 2")
+        run.wait_for("]:rank 1 of 2")
+        run.wait_for("]:rank 0 of 2")
         run.process.send_signal(signal.SIGINT)
         run.wait_for("ignored by 0")
         run.wait_for("ignored by 1")
@@ -207,8 +110,8 @@ class TwoNodes(SshTest):
     def test_nothing_is_left_on_any_node_when_the_starter_is_killed(self):
         self.config(BUSY)
         run = self.start()
-        run.wait_for("rank 1 of 2")
-        run.wait_for("rank 0 of 2")
+        run.wait_for("]:rank 1 of 2")
+        run.wait_for("]:rank 0 of 2")
         run.process.kill()
         run.wait()
         self.assertEqual(self.hosts.left_over(), {})
@@ -218,7 +121,7 @@ class TwoNodes(SshTest):
                                       "rdzv_endpoint": f"127.0.0.2:{self.free_port()}",
                                       "rdzv_conf": {"last_call_timeout": 60}})
         run = self.start()
-        run.wait_for("rank 1 of 2")
+        run.wait_for("]:rank 1 of 2")
         agents = [pid for pid, command in self.hosts.processes().items()
                   if command.startswith(DDPRUN) and command.endswith(" agent-over-ssh")]
         self.assertEqual(len(agents), 2)
@@ -236,15 +139,6 @@ class TwoNodes(SshTest):
         self.assertEqual(run.wait(), 0, run.text())
         self.assertIn("node1: Welcome\n", run.error)
         self.assertIn("node1: [default0]:rank 0 of 2\n", run.output)
-
-    def test_a_dry_run_tells_the_commands_and_starts_nothing(self):
-        self.config(PLACE)
-        run = self.start("--dry_run")
-        self.assertEqual(run.wait(), 0)
-        self.assertIn("nodes:\n  node1 (127.0.0.2), 1 worker\n  node2 (127.0.0.3), 1 worker\n",
-                      run.text())
-        self.assertRegex(run.text(), r"(?m)^node2: '.*ssh' '-F' .*'127.0.0.3' 'exec ")
-        self.assertNotIn("rank", run.text())
 
     def test_the_node_where_it_was_typed_needs_no_ssh(self):
         self.config(PLACE)
@@ -360,7 +254,7 @@ class Tree(SshTest):
         self.config(BUSY, ssh={"fan_out": 1})
         run = self.start()
         for rank in range(3):
-            run.wait_for(f"rank {rank} of 3")
+            run.wait_for(f"]:rank {rank} of 3")
         run.process.send_signal(signal.SIGTERM)
         self.assertEqual(run.wait(), 128 + signal.SIGTERM, run.text())
 
@@ -368,7 +262,7 @@ class Tree(SshTest):
         self.config(BUSY, ssh={"fan_out": 1})
         run = self.start()
         for rank in range(3):
-            run.wait_for(f"rank {rank} of 3")
+            run.wait_for(f"]:rank {rank} of 3")
         run.process.kill()
         run.wait()
         self.assertEqual(self.hosts.left_over(), {})
@@ -384,8 +278,4 @@ class Tree(SshTest):
 
 
 if __name__ == "__main__":
-    reason = missing()
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    unittest.main()
+    run_tests()

@@ -114,7 +114,7 @@ TEST_SUITE("config command") {
     const auto checked = [&](const PlanSummary& summarize) {
       const auto given =
           run_config_command({"config", "check", "c.json"}, lookup_in({{"PET_NNODES", "1:2"}}),
-                             {.config = loader}, {}, summarize);
+                             {.config = loader}, {}, {.here = summarize});
       REQUIRE(given);
       return *given;
     };
@@ -141,7 +141,7 @@ TEST_SUITE("config command") {
       return std::string("2 workers\n");
     };
     const auto given = run_config_command({"config", "check", "c.json"}, lookup_in({}),
-                                          {.config = loader}, {}, summarize);
+                                          {.config = loader}, {}, {.here = summarize});
     REQUIRE(given);
     CHECK(given->text.ends_with("no command: a program has to be given\n2 workers\n"));
   }

@@ -1,0 +1,90 @@
+// What the nodes of a start by ssh would refuse, as seen from the machine that starts them.
+#include "launcher/ssh/node_check.hpp"
+#include "rendezvous/base/text.hpp"
+#include "tests/support/config_texts.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun;
+using namespace ddprun::ssh;
+using namespace ddprun::test;
+
+namespace {
+
+constexpr const char* kFile = R"({"version": 1, "job": {"command": ["train"]},
+  "nodes": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
+  "ssh": {"forward_variables": ["SHARED"]}})";
+
+/// What is found if this machine is node `own`, or none of them.
+std::string found(const Words& arguments, std::optional<std::size_t> own = std::nullopt,
+                  const std::string& text = kFile, const Variables& variables = {},
+                  const NodeCheck& how = {}) {
+  const auto file = config_of(text);
+  StarterFacts facts{.ssh = "/usr/bin/ssh",
+                     .program = "/opt/ddprun",
+                     .folder = "/work",
+                     .own_node = own,
+                     .variables = {},
+                     .environment = lookup_in(variables),
+                     .new_secret = std::string(64, 'a')};
+  for (const auto& [name, value] : variables) facts.variables.push_back(name);
+  const auto plan = plan_ssh(file, text, read_arguments(arguments), facts);
+  if (const auto* problem = std::get_if<UsageProblem>(&plan)) FAIL(join(problem->problems, "\n"));
+  auto check = how;
+  check.environment = facts.environment;
+  return join(problems_of_nodes(file, std::get<SshPlan>(plan), check), "\n");
+}
+
+}  // namespace
+
+TEST_SUITE("checking the nodes of a start by ssh") {
+  TEST_CASE("what all nodes would refuse is said once") {
+    CHECK(found({}).empty());
+    CHECK(found({"--nnodes=1:3"}) ==
+          "--nnodes=1:3: --rdzv_backend=static has a fixed number of nodes; c10d takes a range");
+    CHECK(found({"--tee=5:3"}) == "--tee: there is no local rank 5 among 1 workers (0 to 0)");
+    CHECK(found({}, std::nullopt, kFile, {{"PET_NNODES", "1:3"}})
+              .starts_with("PET_NNODES=1:3: --nnodes"));
+  }
+
+  TEST_CASE("what some would refuse is said of them") {
+    const std::string text = R"({"version": 1, "job": {"command": ["train"]},
+      "nodes": [{"name": "a"}, {"name": "b", "nproc_per_node": 2}, {"name": "c"}]})";
+    CHECK(found({"--tee=1:3"}, std::nullopt, text) ==
+          "a, c: --tee: there is no local rank 1 among 1 workers (0 to 0)");
+    const std::string many = R"({"version": 1, "job": {"command": ["train"]},
+      "nodes": [{"name": "a", "nproc_per_node": 2}, {"name": "n[1-9]"}]})";
+    CHECK(found({"--tee=1:3"}, std::nullopt, many)
+              .starts_with("n1, n2, n3 and 6 more: --tee: there is no local rank 1"));
+  }
+
+  TEST_CASE("only the node on this machine is asked what the machine is like") {
+    NodeCheck how;
+    how.check = [](const LaunchOptions& options) -> std::variant<std::string, UsageProblem> {
+      CHECK(options.from_config.own_node == 1);
+      CHECK(options.program == "train");
+      CHECK(options.secret_file.starts_with("/proc/self/fd/"));
+      return UsageProblem{{"train: not found"}};
+    };
+    CHECK(found({}, 1, kFile, {}, how) == "b: train: not found");
+    CHECK(found({}, std::nullopt, kFile, {}, how).empty());
+  }
+
+  TEST_CASE("a value that hangs on a variable there is left to the node") {
+    const std::string text = R"({"version": 1, "job": {"command": ["train"]},
+      "nodes": [{"name": "a"}, {"name": "b"}],
+      "logs": {"tee": "${SHARED}", "log_dir": "${OWN}"},
+      "ssh": {"forward_variables": ["SHARED"]}})";
+    CHECK(found({}, std::nullopt, text, {{"SHARED", "4:3"}}).empty());
+    CHECK(found({}, std::nullopt, text, {{"SHARED", "4:3"}, {"OWN", "here"}}).empty());
+    CHECK(contains(found({}, 0, text, {{"SHARED", "3"}}), "OWN is not set"));
+  }
+
+  TEST_CASE("a program is needed to start, but not to look at a file") {
+    const std::string text = R"({"version": 1, "nodes": [{"name": "a"}, {"name": "b"}]})";
+    CHECK(contains(found({}, std::nullopt, text), "no program given"));
+    NodeCheck how;
+    how.needs_program = false;
+    CHECK(found({}, std::nullopt, text, {}, how).empty());
+  }
+}
