@@ -16,6 +16,9 @@ constexpr int kNodeRankMax = 1'000'000;
 constexpr int kPortMax = 65'535;
 constexpr int kKeepAlivesMax = 1000;
 
+/// More often nobody can read.
+constexpr milliseconds kNoticeMin(200);
+
 /// A shorter one ends whenever a machine is busy for a moment.
 constexpr milliseconds kLeaseMin(200);
 
@@ -34,6 +37,8 @@ class Reader {
     seconds("rejoin_timeout", times.rejoin_timeout);
     seconds("restart_window", times.restarts.window);
     read_lease(times.lease);
+    seconds("waiting_notice", times.waiting_notice);
+    if (times.waiting_notice < kNoticeMin) problem("waiting_notice", "is less than 0.2 s");
     for (const char* key : {"close_timeout", "heartbeat_timeout", "read_timeout"}) {
       milliseconds ignored{};  // there is nothing here that they could limit
       seconds(key, ignored);

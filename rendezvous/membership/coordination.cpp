@@ -22,8 +22,7 @@ Coordination::Coordination(Settings settings, Time now)
       contenders_(settings_.answer_timeout / kWordsPerAnswer),
       round_formed_(now),
       round_lease_(settings_.lease),
-      gather_end_(now + settings_.join_timeout),
-      next_notice_(now + settings_.waiting_notice) {}
+      gather_end_(now + settings_.join_timeout) {}
 
 Coordination::Coordination(Settings settings, const RunRecord& record, Time now)
     : Coordination(std::move(settings), now) {
@@ -90,9 +89,7 @@ std::optional<Time> Coordination::next_wake() const {
 
 std::optional<Time> Coordination::next_of_gathering() const {
   if (not_before_) return not_before_;
-  const bool are_enough = roster_.present() >= settings_.nodes_min;
-  const auto end = are_enough ? last_call_end_ : std::optional(gather_end_);
-  return earliest({end, next_notice_, succession_.not_before(now_)});
+  return earliest({end_of_wait(), roster_.first_notice(), succession_.not_before(now_)});
 }
 
 // What nodes say.
@@ -141,7 +138,6 @@ void Coordination::check_time() {
   }
   for (const auto& [id, why] : contenders_.take_words(now_)) tell(id, Waiting{why});
   if (phase_ == Phase::running && barrier_end_ && *barrier_end_ <= now_) release_successful();
-  if (phase_ == Phase::gathering && !not_before_ && next_notice_ <= now_) notify_waiting();
   if (phase_ == Phase::finished && farewell_end_ && *farewell_end_ <= now_) {
     for (const auto& [id, member] : roster_.all()) actions_.emplace_back(HangUp{id});
     roster_.clear();
@@ -152,6 +148,7 @@ void Coordination::consider() {
   if (phase_ == Phase::running) consider_success();
   if (phase_ == Phase::stopping) consider_next();
   if (phase_ == Phase::gathering) consider_round();
+  if (phase_ == Phase::gathering && !not_before_) notify_waiting();
 }
 
 // What is said.
@@ -161,8 +158,20 @@ void Coordination::tell(NodeId id, CoordinatorMessage message) {
 }
 
 void Coordination::notify_waiting() {
-  next_notice_ = now_ + settings_.waiting_notice;
-  for (const auto& [id, member] : roster_.all()) tell(id, Waiting{waiting_text()});
+  const auto ids = roster_.take_notices(now_, now_ + settings_.waiting_notice);
+  if (ids.empty()) return;
+  const auto end = end_of_wait();
+  auto text = waiting_text();
+  if (end && *end > now_) {
+    const bool are_enough = roster_.present() >= settings_.nodes_min;
+    text += std::string("; waiting ") + (are_enough ? "for more, " : "") + "for " +
+            seconds_text(std::chrono::ceil<std::chrono::seconds>(*end - now_)) + " at most";
+  }
+  for (const NodeId id : ids) tell(id, Waiting{text});
+}
+
+std::optional<Time> Coordination::end_of_wait() const {
+  return roster_.present() >= settings_.nodes_min ? last_call_end_ : std::optional(gather_end_);
 }
 
 std::string Coordination::waiting_text() const {

@@ -129,6 +129,7 @@ class Coordination {
   void gather(const std::string& reason);
   void notify_waiting();
   void tell(NodeId id, CoordinatorMessage message);
+  std::optional<Time> end_of_wait() const;
   std::string waiting_text() const;
 
   Settings settings_;
@@ -148,7 +149,6 @@ class Coordination {
   Time gather_end_;  ///< of gathering: the run ends for lack of nodes
   std::optional<Time> last_call_end_;
   std::optional<Time> not_before_;  ///< pause before the next round
-  Time next_notice_;
   std::optional<Time> barrier_end_;
   std::optional<Time> farewell_end_;
 

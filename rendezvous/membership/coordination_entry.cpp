@@ -46,7 +46,8 @@ void Coordination::admit(NodeId id, const Join& join) {
   learn_age(join);
   roster_.add(id, {.join = join,
                    .lease_end = now_ + settings_.lease,
-                   .node_rank = succession_.claim(join.name, join.instance)});
+                   .node_rank = succession_.claim(join.name, join.instance),
+                   .next_notice = first_notice(now_)});
   tell(id, Welcome{settings_.lease});
   if (phase_ != Phase::running) return;
   // A round of which some have succeeded is nearly over: it is not begun anew for a newcomer.

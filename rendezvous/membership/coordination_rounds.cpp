@@ -155,9 +155,8 @@ void Coordination::go_on_without_unable() {
 void Coordination::gather(const std::string& reason) {
   phase_ = Phase::gathering;
   gather_end_ = now_ + settings_.join_timeout;
-  next_notice_ = now_ + settings_.waiting_notice;
   barrier_end_.reset();
-  roster_.end_round();
+  roster_.end_round(first_notice(now_));
   for (const auto& [id, member] : roster_.all()) {
     if (!member.is_leaving) tell(id, Waiting{"another round follows: " + reason});
   }

@@ -73,6 +73,22 @@ std::optional<Time> Roster::first_lease_end() const {
   return first;
 }
 
+std::optional<Time> Roster::first_notice() const {
+  std::optional<Time> first;
+  for (const auto& [id, member] : members_) first = earliest({first, member.next_notice});
+  return first;
+}
+
+std::vector<NodeId> Roster::take_notices(Time now, Time next) {
+  std::vector<NodeId> ids;
+  for (auto& [id, member] : members_) {
+    if (member.next_notice > now) continue;
+    member.next_notice = next;
+    ids.push_back(id);
+  }
+  return ids;
+}
+
 std::vector<NodeId> Roster::form_round(std::size_t nodes_max) {
   std::vector<NodeId> ids;
   std::vector<OrderedNode> nodes;
@@ -94,8 +110,11 @@ std::vector<NodeId> Roster::form_round(std::size_t nodes_max) {
   return by_rank;
 }
 
-void Roster::end_round() {
-  for (auto& [id, member] : members_) member.workers = Workers::none;
+void Roster::end_round(Time first_notice) {
+  for (auto& [id, member] : members_) {
+    member.workers = Workers::none;
+    member.next_notice = first_notice;
+  }
 }
 
 }  // namespace ddprun::membership

@@ -28,6 +28,7 @@ class Roster {
     Workers workers = Workers::none;
     bool is_leaving = false;
     int node_rank = -1;  ///< in the latest round
+    Time next_notice{};  ///< when it hears for what it waits, while there is no round
   };
 
   void add(NodeId id, Member member) { members_.emplace(id, std::move(member)); }
@@ -58,12 +59,18 @@ class Roster {
   std::vector<NodeId> silent(Time now) const;
   std::optional<Time> first_lease_end() const;
 
+  /// Nothing: there are no nodes.
+  std::optional<Time> first_notice() const;
+
+  /// Those that have to hear now, and next at that time.
+  std::vector<NodeId> take_notices(Time now, Time next);
+
   /// Gives the nodes that are present their ranks in a new round, and workers: at most so many,
   /// returned by node rank. The others are spares.
   std::vector<NodeId> form_round(std::size_t nodes_max);
 
-  /// The workers of the round have ended on all nodes.
-  void end_round();
+  /// The workers of the round have ended on all nodes, which hear at that time for what they wait.
+  void end_round(Time first_notice);
 
  private:
   std::map<NodeId, Member> members_;

@@ -118,6 +118,12 @@ std::string describe_waiting(std::vector<std::string> present, std::vector<std::
   return text;
 }
 
+Time first_notice(Time now) {
+  constexpr std::chrono::milliseconds kStep(250);
+  const auto since_step = now.time_since_epoch() % kStep;
+  return now - since_step + 2 * kStep;
+}
+
 std::string seconds_text(std::chrono::milliseconds time) {
   const auto tenths = (time.count() + 50) / 100;
   auto text = std::to_string(tenths / 10);

@@ -54,7 +54,7 @@ struct Settings {
   std::chrono::milliseconds handshake_timeout = std::chrono::seconds(2);
   /// For it to join afterwards: an agent does that at once, too.
   std::chrono::milliseconds introduction_timeout = std::chrono::seconds(10);
-  /// How often operators are told what is being waited for.
+  /// How often operators are told what is being waited for, after a first time soon.
   std::chrono::milliseconds waiting_notice = std::chrono::seconds(30);
 
   bool operator==(const Settings&) const = default;
@@ -76,6 +76,10 @@ std::string config_to_show(const Join& join, const Settings& settings);
 /// those of the expected nodes that are missing.
 std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
                              const Settings& settings);
+
+/// When a node that begins to wait now first hears for what: the round usually begins before that,
+/// and then there is nothing to say. Those that come about the same time hear at the same time.
+Time first_notice(Time now);
 
 /// "3 s", "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);

@@ -74,15 +74,6 @@ TEST_SUITE("coordination") {
     CHECK(finish[0].verdict.reason == "1 node of at least 2 is here (a) for 60 s");
   }
 
-  TEST_CASE("while nodes are missing those who wait are told so every 30 s") {
-    Talk talk(settings(2, 2));
-    talk.join(1, "a", 0);
-    for (int now = 1000; now < 30'000; now += 1000) talk.beat({1}, now);
-    talk.pass(30'000);
-    REQUIRE(talk.told<Waiting>(1).size() == 1);
-    CHECK(talk.told<Waiting>(1)[0].text == "1 node of at least 2 is here (a)");
-  }
-
   TEST_CASE("a node that means another run is refused and told the difference") {
     Talk talk(settings(2, 2));
     struct Case {

@@ -99,6 +99,8 @@ const Setting kSettings[] = {
     {{{"last_call_timeout", "0.2"}}, &membership::Settings::last_call_timeout, 200ms},
     {{{"exit_barrier_timeout", "0"}}, &membership::Settings::exit_barrier_timeout, 0s},
     {{{"rejoin_timeout", "7"}}, &membership::Settings::rejoin_timeout, 7s},
+    {{}, &membership::Settings::waiting_notice, 30s},
+    {{{"waiting_notice", "0.2"}}, &membership::Settings::waiting_notice, 200ms},
     {{}, &membership::Settings::lease, 3s},
     {{{"keep_alive_interval", "5"}}, &membership::Settings::lease, 15s},
     {{{"keep_alive_interval", "5"}, {"keep_alive_max_attempt", "2"}},
@@ -114,6 +116,7 @@ struct BadSetting {
 
 const BadSetting kBadSettings[] = {
     {"lease_timeout", "0.1", "a node that is busy for a moment would be taken for lost"},
+    {"waiting_notice", "0.1", "--rdzv_conf=waiting_notice=0.1: is less than 0.2 s"},
     {"join_timeout", "soon", "--rdzv_conf=join_timeout=soon: "},
     {"join_timout", "5", "--rdzv_conf=join_timout=5: unknown key; did you mean join_timeout?"},
     {"keep_alive_max_attempt", "0", "is not an integer from 1 to 1000"},

@@ -1,5 +1,5 @@
-// What operators are told of nodes that are waited for.
-#include "rendezvous/membership/settings.hpp"
+// What operators are told of nodes that are waited for, and when.
+#include "tests/support/membership_talk.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,6 +7,8 @@
 #include <vector>
 
 using namespace ddprun::membership;
+using ddprun::test::Talk;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -32,6 +34,20 @@ const Row kRows[] = {
      "1 node of at least 3 is here (a), missing since the last round: b"},
 };
 
+Settings settings(int least, int most) {
+  Settings result{.run_id = "run", .nodes_min = least, .nodes_max = most};
+  result.join_timeout = 60s;
+  result.last_call_timeout = 10s;
+  result.lease = 20s;
+  return result;
+}
+
+/// What the node was told by the last event, if that was one line.
+std::string word(const Talk& talk, NodeId node) {
+  const auto words = talk.told<Waiting>(node);
+  return words.size() == 1 ? words[0].text : std::to_string(words.size()) + " words";
+}
+
 }  // namespace
 
 TEST_SUITE("missing nodes") {
@@ -40,5 +56,71 @@ TEST_SUITE("missing nodes") {
       const Settings settings{.nodes_min = 3, .expected_nodes = row.expected};
       CHECK(describe_waiting(row.present, row.last_round, settings) == row.text);
     }
+  }
+
+  TEST_CASE("a node that waits hears within half a second for what, and it alone") {
+    Talk talk(settings(3, 3));
+    talk.join(1, "a", 100);
+    CHECK(talk.told<Waiting>(1).empty());
+    CHECK(talk.coordination().next_wake() == Talk::at(500));
+    talk.pass(500);
+    CHECK(word(talk, 1) == "1 node of at least 3 is here (a); waiting for 60 s at most");
+    talk.join(2, "b", 10'100);
+    CHECK(talk.told<Waiting>(2).empty());
+    talk.pass(10'500);
+    CHECK(word(talk, 2) == "2 nodes of at least 3 are here (a, b); waiting for 50 s at most");
+    CHECK(talk.told<Waiting>(1).empty());
+  }
+
+  TEST_CASE("a round that begins by then has nobody hear that it was waited for") {
+    Talk talk(settings(2, 2));
+    talk.join(1, "a", 0);
+    talk.join(2, "b", 500);
+    CHECK(talk.told<RoundFormed>(1).size() == 1);
+    CHECK(talk.told<Waiting>(1).empty());
+    talk.pass(1000);
+    CHECK(talk.told<Waiting>(2).empty());
+  }
+
+  TEST_CASE("nodes that come about the same time hear at the same time") {
+    Talk talk(settings(3, 3));
+    talk.join(1, "a", 0);
+    talk.join(2, "b", 249);
+    talk.pass(500);
+    CHECK(word(talk, 1) == word(talk, 2));
+    CHECK(word(talk, 1).starts_with("2 nodes"));
+  }
+
+  TEST_CASE("they hear again each time that the interval is over") {
+    auto with = settings(2, 2);
+    with.waiting_notice = 7s;
+    Talk talk(with);
+    talk.join(1, "a", 0);
+    talk.pass(500);
+    CHECK(talk.coordination().next_wake() == Talk::at(7500));
+    talk.pass(7499);
+    CHECK(talk.told<Waiting>(1).empty());
+    talk.pass(7500);
+    CHECK(word(talk, 1) == "1 node of at least 2 is here (a); waiting for 53 s at most");
+  }
+
+  TEST_CASE("nodes that are enough hear for how long more are waited for") {
+    Talk talk(settings(1, 2));
+    talk.join(1, "a", 0);
+    talk.pass(500);
+    CHECK(word(talk, 1) == "1 node of at least 1 is here (a); waiting for more, for 10 s at most");
+  }
+
+  TEST_CASE("survivors that are too few hear soon who is missing") {
+    Talk talk(settings(2, 2));
+    talk.join(1, "a", 0);
+    talk.join(2, "b", 0);
+    talk.gone(2, 1000);
+    talk.say(1, WorkersEnded{.round = 0}, 1100);
+    CHECK(word(talk, 1).starts_with("another round follows: b is lost"));
+    talk.pass(1500);
+    CHECK(word(talk, 1) ==
+          "1 node of at least 2 is here (a), missing since the last round: b; waiting for 60 s at "
+          "most");
   }
 }
