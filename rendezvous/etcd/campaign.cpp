@@ -122,13 +122,14 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
                         .office = office,
                         .record = std::get<HeldLease>(record),
                         .config = candidate.settings.config_text};
+  const auto store_port = listening.seat->store_port();
   CampaignResult result;
   result.term = std::make_shared<Term>(client, facts, std::move(listening.seat),
                                        std::move(candidate.on_renewal), log);
   const bool is_open = candidate.secret == nullptr && listening.is_at_all_addresses;
   if (is_open) membership::warn_of_openness(listening.endpoint, log);
   result.term->begin(std::move(candidate.settings), sight.record);
-  result.note = "this node hosts the rendezvous and the store at " + to_string(listening.endpoint);
+  result.note = membership::hosting_note(listening.endpoint, store_port);
   co_return result;
 }
 

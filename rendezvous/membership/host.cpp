@@ -75,9 +75,7 @@ class FixedHost : public Host {
     seat_ = std::make_unique<Seat>(executor_, StoreEndpoint{address, choice.endpoint.port},
                                    choice.secret, choice.settings.store_port, log);
     seat_->begin(choice.settings, Office{});
-    // With a secret the workers' store is elsewhere, and told of with the round.
-    note_ = std::string("this node hosts the rendezvous ") +
-            (choice.secret == nullptr ? "and the store " : "") + "at " + to_string(choice.endpoint);
+    note_ = hosting_note(choice.endpoint, seat_->store_port());
     if (address == kAllAddresses) {
       note_ += ", listening on all of its addresses";
       if (choice.secret == nullptr) warn_of_openness(choice.endpoint, log);
@@ -108,6 +106,13 @@ class FixedHost : public Host {
 };
 
 }  // namespace
+
+std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_port) {
+  const std::string note = "this node hosts the rendezvous ";
+  if (store_port == rendezvous.port) return note + "and the store at " + to_string(rendezvous);
+  return note + "at " + to_string(rendezvous) + " and the store at " +
+         to_string(StoreEndpoint{rendezvous.host, store_port});
+}
 
 void warn_of_openness(const StoreEndpoint& endpoint, const Log& log) {
   write_log(log, LogLevel::warn,

@@ -11,6 +11,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -70,6 +71,9 @@ struct HostChoice {
 /// host and cannot listen there, or if the endpoint's name stays unknown.
 boost::asio::awaitable<std::unique_ptr<Host>> choose_host(boost::asio::any_io_executor executor,
                                                           HostChoice choice, Log log);
+
+/// For the operator: where this node hosts the rendezvous, and where the workers' store.
+std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_port);
 
 /// For a coordinator without a secret that listens at all addresses of this machine.
 void warn_of_openness(const StoreEndpoint& endpoint, const Log& log);

@@ -1,12 +1,14 @@
 // Elections that fail half way, for which an etcd must be in trouble.
 #include "rendezvous/etcd/base64.hpp"
 #include "rendezvous/etcd/campaign.hpp"
+#include "tests/support/dialogues.hpp"
 #include "tests/support/scripted_etcd.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
@@ -27,6 +29,35 @@ std::string elected_with_lease(const std::string& lease) {
          to_base64(RunKeys("/ddprun", "run").coordinator()) + R"(", "create_revision": "5", )" +
          R"("mod_revision": "5", "version": "1", "lease": ")" + lease + R"(", "value": ")" +
          to_base64(holder) + R"("}]}}]})";
+}
+
+struct Outcome {
+  std::string note;
+  std::string said;
+};
+
+/// Of a candidate with that --local_addr.
+Outcome succeed(const std::string& address, const security::Secret* secret) {
+  boost::asio::io_context context;
+  ScriptedEtcd etcd(context, {{"/v3/lease/grant", R"({"ID": "7", "TTL": "3"})"},
+                              {"/v3/kv/txn", elected_with_lease("7")}});
+  const auto client =
+      std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
+  Outcome outcome;
+  const Log log = [&](LogLevel, std::string_view line) { outcome.said += line; };
+  boost::asio::co_spawn(
+      context,
+      campaign(client, {.endpoints = {etcd.endpoint()}, .local_addr = address},
+               {.node = {"a", 1}, .settings = {.run_id = "run"}, .secret = secret}, log),
+      [&](const std::exception_ptr& failure, const CampaignResult& result) {
+        CHECK_FALSE(failure);
+        REQUIRE(result.term);
+        outcome.note = result.note;
+        result.term->end();
+        etcd.close();
+      });
+  context.run();
+  return outcome;
 }
 
 }  // namespace
@@ -59,27 +90,24 @@ TEST_SUITE("a campaign that succeeds") {
   TEST_CASE("warns of an open coordinator at all addresses of the machine") {
     for (const std::string address : {"192.0.2.1", "127.0.0.1"}) {
       CAPTURE(address);
-      boost::asio::io_context context;
-      ScriptedEtcd etcd(context, {{"/v3/lease/grant", R"({"ID": "7", "TTL": "3"})"},
-                                  {"/v3/kv/txn", elected_with_lease("7")}});
-      const auto client =
-          std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
-      std::string said;
-      const Log log = [&](LogLevel, std::string_view line) { said += line; };
-      boost::asio::co_spawn(
-          context,
-          campaign(client, {.endpoints = {etcd.endpoint()}, .local_addr = address},
-                   {.node = {"a", 1}, .settings = {.run_id = "run"}}, log),
-          [&](const std::exception_ptr& failure, const CampaignResult& result) {
-            CHECK_FALSE(failure);
-            REQUIRE(result.term);
-            result.term->end();
-            etcd.close();
-          });
-      context.run();
+      const auto outcome = succeed(address, nullptr);
       // Of documentation's own addresses no machine has one.
-      const bool is_warned = said.find("whoever reaches any of its addresses") != std::string::npos;
+      const bool is_warned =
+          outcome.said.find("whoever reaches any of its addresses") != std::string::npos;
       CHECK(is_warned == (address == "192.0.2.1"));
     }
+  }
+
+  TEST_CASE("says where the rendezvous is and where the store, which a secret parts") {
+    const auto secret = ddprun::test::secret_of('s');
+    const auto open = succeed("127.0.0.1", nullptr).note;
+    CHECK(open.starts_with("this node hosts the rendezvous and the store at 127.0.0.1:"));
+    const auto closed = succeed("127.0.0.1", &secret).note;
+    int rendezvous = 0;
+    int store = 0;
+    const auto* form =
+        "this node hosts the rendezvous at 127.0.0.1:%d and the store at 127.0.0.1:%d";
+    CHECK_MESSAGE(std::sscanf(closed.c_str(), form, &rendezvous, &store) == 2, closed);
+    CHECK(rendezvous != store);
   }
 }
