@@ -76,7 +76,8 @@ TEST_SUITE("gloo group") {
     });
     const auto said = ranks.wait(0).said;
     CAPTURE(said);
-    CHECK(said.find("timeout: all_reduce (call 1 of group \"default\"): ") == 0);
+    CHECK(said.find("timeout: all_reduce(1 x float32, sum), collective 1 of group \"default\": ") ==
+          0);
   }
 
   TEST_CASE("an abort ends a call under way") {

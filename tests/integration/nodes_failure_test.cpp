@@ -110,6 +110,35 @@ TEST_SUITE("nodes failure") {
     }
   }
 
+  TEST_CASE(
+      "a wait that ends early names the late rank on its node, and the silent one elsewhere") {
+    const StoreProcess store;
+    const Nodes nodes{2, 2};
+    RankProcesses ranks(4, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, nodes), small_group());
+      const Signpost seen{store.endpoint(), "seen"};
+      if (rank == 1) seen.await(2);
+      float value = 1;
+      const Work work = group.all_reduce(as_buffer(&value, 1));
+      std::string said = "ok";
+      if (rank == 0 || rank == 2) {
+        said = said_with("rank(s)", work);
+        seen.reach();
+      }
+      work.wait();
+      return said;
+    });
+    const std::string call = "timeout: all_reduce(1 x float32, sum), collective 0 of group ";
+    const auto here = ranks.wait(0).said;
+    const auto elsewhere = ranks.wait(2).said;
+    CHECK(here.find(call) == 0);
+    CHECK_MESSAGE(here.find(": rank(s) 1 had not entered it") != std::string::npos, here);
+    CHECK(elsewhere.find(call) == 0);
+    CHECK_MESSAGE(elsewhere.find(": nothing had come from rank(s) 0") != std::string::npos,
+                  elsewhere);
+    for (const int rank : {1, 3}) CHECK(ranks.wait(rank).said == "ok");
+  }
+
   TEST_CASE("ranks that call different things on different nodes are told who called what") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {

@@ -52,6 +52,8 @@ TEST_SUITE("flights") {
                      "1 of group \"default\", " +
                          kAllReduce + "; ranks 0, 1 wait in it, for up to "));
       CHECK(contains(result.output, "rank 2: its last was barrier(), "));
+      // MPI's processes end within the call, and leave the rest to ddprun.
+      if (backend != "mpich") CHECK(contains(result.output, ": rank(s) 2 had not entered it"));
     }
   }
 

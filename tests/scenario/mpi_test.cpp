@@ -85,9 +85,9 @@ TEST_SUITE("mpi") {
       const auto result = run_program(started_by(mpi, 2, {"mpi", "hang"}));
       CAPTURE(result.output);
       CHECK(result.exit_code != 0);
-      CHECK(
-          contains(result.output,
-                   "ddprun: recv (call 0 of group \"default\") over MPI: it had not ended after "));
+      CHECK(contains(result.output,
+                     "ddprun: recv(1 x float32, rank 1, tag 0) of group \"default\" over MPI: it "
+                     "had not ended after "));
     }
   }
 

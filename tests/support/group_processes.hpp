@@ -2,6 +2,7 @@
 // their ranks say.
 #pragma once
 
+#include "tests/support/failure_text.hpp"
 #include "tests/support/test_store.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/process_group.hpp>
@@ -92,18 +93,6 @@ inline GroupOptions small_group(Deadline::Duration timeout = std::chrono::second
   options.join_timeout = std::chrono::seconds(60);
   options.collective_timeout = timeout;
   return options;
-}
-
-/// What a rank says when a call of its fails.
-inline std::string describe_failure(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const PeerFailed& failure) {
-    return "peer " + std::to_string(failure.rank()) + ": " + failure.what();
-  } catch (const Error& error) {
-    return std::string(to_string(error.code())) + ": " + error.what();
-  }
-  return "no failure";
 }
 
 }  // namespace ddprun::test

@@ -1,5 +1,6 @@
 // The process group itself: order, bounds, misuse and failure. What the collectives compute is in
 // collectives_test.cpp.
+#include "tests/support/failure_text.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "worker_runtime/backends/in_process/in_process_backend.hpp"
 #include "worker_runtime/backends/module/module_backend.hpp"
@@ -27,17 +28,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-std::string failure_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const PeerFailed& failure) {
-    return "peer " + std::to_string(failure.rank()) + ": " + failure.what();
-  } catch (const Error& error) {
-    return std::string(to_string(error.code())) + ": " + error.what();
-  }
-  return "none";
-}
-
 GroupOptions with_timeout(Deadline::Duration timeout) {
   GroupOptions options;
   options.arena_bytes = 8 << 20;
@@ -56,39 +46,40 @@ TEST_SUITE("process group") {
       const Buffer three = as_buffer(values.data(), 3);
       const Buffer null{.data = nullptr, .elements = 4};
       const Buffer cuda{.data = values.data(), .elements = 4, .device = {Device::Kind::cuda, 1}};
-      CHECK(failure_of([&] { group.all_reduce(null); }) ==
+      CHECK(describe_failure([&] { group.all_reduce(null); }) ==
             "usage: all_reduce: input of 4 elements has no memory (data is null)");
-      CHECK(failure_of([&] { group.all_reduce(cuda); }) ==
+      CHECK(describe_failure([&] { group.all_reduce(cuda); }) ==
             "usage: all_reduce: input is on CUDA device 1, and this backend moves CPU memory only");
-      CHECK(failure_of([&] { group.broadcast(six, 2); }) ==
+      CHECK(describe_failure([&] { group.broadcast(six, 2); }) ==
             "usage: broadcast: root 2 is not within 0..1");
-      CHECK(failure_of([&] { group.reduce(six, -1); }) ==
+      CHECK(describe_failure([&] { group.reduce(six, -1); }) ==
             "usage: reduce: root -1 is not within 0..1");
-      CHECK(failure_of([&] { group.all_gather(six, six); }) ==
+      CHECK(describe_failure([&] { group.all_gather(six, six); }) ==
             "usage: all_gather: output has 6 elements; 2 times the 6 of input are needed");
-      CHECK(failure_of([&] { group.reduce_scatter(three, six); }) ==
+      CHECK(describe_failure([&] { group.reduce_scatter(three, six); }) ==
             "usage: reduce_scatter: input has 3 elements; 2 times the 6 of output are needed");
-      CHECK(failure_of([&] { group.all_gather(three, as_buffer(doubles.data(), 6)); }) ==
+      CHECK(describe_failure([&] { group.all_gather(three, as_buffer(doubles.data(), 6)); }) ==
             "usage: all_gather: input is float32 but output is float64");
-      CHECK(failure_of([&] { group.all_to_all(three, three); }) ==
+      CHECK(describe_failure([&] { group.all_to_all(three, three); }) ==
             "usage: all_to_all: 3 elements cannot be divided among 2 ranks");
       const Buffer huge{.data = values.data(), .elements = SIZE_MAX / 4};
-      CHECK(failure_of([&] { group.all_reduce(huge); }).find("larger than any memory") !=
+      CHECK(describe_failure([&] { group.all_reduce(huge); }).find("larger than any memory") !=
             std::string::npos);
       const Buffer odd{.data = reinterpret_cast<std::byte*>(values.data()) + 1, .elements = 2};
-      CHECK(failure_of([&] { group.broadcast(odd, 0); }) ==
+      CHECK(describe_failure([&] { group.broadcast(odd, 0); }) ==
             "usage: broadcast: input is not aligned to the 4 bytes of a float32");
       const Buffer others_part = six.slice(3 * (1 - static_cast<std::size_t>(group.rank())), 3);
-      CHECK(failure_of([&] { group.all_gather(others_part, six); }) ==
+      CHECK(describe_failure([&] { group.all_gather(others_part, six); }) ==
             "usage: all_gather: input and output overlap, and not by just the part of rank " +
                 std::to_string(group.rank()));
-      CHECK(failure_of([&] { group.all_to_all(six.slice(0, 4), six.slice(2, 4)); }) ==
+      CHECK(describe_failure([&] { group.all_to_all(six.slice(0, 4), six.slice(2, 4)); }) ==
             "usage: all_to_all: input and output overlap and are not the same");
-      CHECK(failure_of([&] { group.send(six, 2); }) == "usage: send: rank 2 is not within 0..1");
+      CHECK(describe_failure([&] { group.send(six, 2); }) ==
+            "usage: send: rank 2 is not within 0..1");
       group.barrier().wait();
     });
-    CHECK(failure_of([] { ProcessGroup::create_in_process(0); }).find("usage: ") == 0);
-    CHECK(failure_of([] { ProcessGroup::create_in_process(121); }).find("usage: ") == 0);
+    CHECK(describe_failure([] { ProcessGroup::create_in_process(0); }).find("usage: ") == 0);
+    CHECK(describe_failure([] { ProcessGroup::create_in_process(121); }).find("usage: ") == 0);
   }
 
   TEST_CASE("ranks that call different things are told who called what, and the group is over") {
@@ -98,9 +89,9 @@ TEST_SUITE("process group") {
       const std::string expected =
           "usage: collective 0 of the group: rank 0 called all_reduce(100 x float32, sum) but rank "
           "2 called all_reduce(99 x float32, sum)";
-      CHECK(failure_of([&] { group.all_reduce(as_buffer(values.data(), count)).wait(); }) ==
+      CHECK(describe_failure([&] { group.all_reduce(as_buffer(values.data(), count)).wait(); }) ==
             expected);
-      CHECK(failure_of([&] { group.barrier().wait(); }) == expected);
+      CHECK(describe_failure([&] { group.barrier().wait(); }) == expected);
     });
   }
 
@@ -144,10 +135,10 @@ TEST_SUITE("process group") {
         [](ProcessGroup& group) {
           std::vector<std::uint8_t> large(9 << 20);
           if (group.rank() != 0) return;
-          CHECK(failure_of([&] {
+          CHECK(describe_failure([&] {
                   group.send(as_buffer(large.data(), large.size()), 1).wait();
                 }).find("arena_bytes") != std::string::npos);
-          CHECK(failure_of([&] { group.allocate(large.size()); }).find("arena_bytes") !=
+          CHECK(describe_failure([&] { group.allocate(large.size()); }).find("arena_bytes") !=
                 std::string::npos);
         },
         with_timeout(60s));
@@ -157,11 +148,11 @@ TEST_SUITE("process group") {
     run_ranks(2, [](ProcessGroup& group) {
       std::int32_t value = 0;
       if (group.rank() == 1) {
-        CHECK(failure_of([&] {
+        CHECK(describe_failure([&] {
                 group.recv(as_buffer(&value, 1), 0, 7).wait();
               }).find("1024 messages with other tags came first") != std::string::npos);
       } else {
-        const std::string failure = failure_of([&] {
+        const std::string failure = describe_failure([&] {
           while (true) group.send(as_buffer(&value, 1), 1, 0).wait();
         });
         CHECK(failure.find("1024 messages") != std::string::npos);
@@ -182,17 +173,29 @@ TEST_SUITE("process group") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(500ms));
     for (std::size_t i = 0; i < kQueuedWorksMax; ++i) groups[0].barrier();
     // Whichever gives up first: the caller, or the collective that waits for rank 1.
-    CHECK(failure_of([&] { groups[0].barrier().wait(); }).find("timeout: ") == 0);
+    CHECK(describe_failure([&] { groups[0].barrier().wait(); }).find("timeout: ") == 0);
   }
 
   TEST_CASE("waiting for less than a collective may take does not hold the waiter up") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     const Work work = groups[0].barrier();
-    CHECK(failure_of([&] { work.wait(Deadline::after(50ms)); }).find("timeout: barrier (call 0") ==
-          0);
+    const Work behind = groups[0].barrier();
+    const std::string reason = ": rank(s) 1 had not entered it";
+    const auto said = said_with(reason, work);
+    CHECK_MESSAGE(
+        said.find("timeout: barrier(), collective 0 of group \"default\" had not ended after ") ==
+            0,
+        said);
+    CHECK(said.find(reason) != std::string::npos);
+    const auto said_behind = said_with(reason, behind);
+    CHECK_MESSAGE(said_behind.find("; before it comes barrier(), collective 0 of group "
+                                   "\"default\"" +
+                                   reason) != std::string::npos,
+                  said_behind);
     CHECK_FALSE(work.is_done());
-    groups[1].barrier().wait();
+    for (int i = 0; i < 2; ++i) groups[1].barrier().wait();
     work.wait();
+    behind.wait();
     CHECK(work.is_done());
   }
 
@@ -236,10 +239,10 @@ TEST_SUITE("process group") {
     const std::string others =
         "peer 0: process group \"default\" was aborted by rank 0: enough (during barrier(), "
         "collective 0 of group \"default\")";
-    CHECK(failure_of([&] { first.wait(); }) == own);
-    CHECK(failure_of([&] { second.wait(); }) == others);
-    CHECK(failure_of([&] { groups[0].barrier().wait(); }) == own);
-    CHECK(failure_of([&] { groups[2].barrier().wait(); }) == others);
+    CHECK(describe_failure([&] { first.wait(); }) == own);
+    CHECK(describe_failure([&] { second.wait(); }) == others);
+    CHECK(describe_failure([&] { groups[0].barrier().wait(); }) == own);
+    CHECK(describe_failure([&] { groups[2].barrier().wait(); }) == others);
   }
 
   TEST_CASE("a failed call gives the caller's memory back untouched by the other ranks") {
@@ -249,7 +252,7 @@ TEST_SUITE("process group") {
       auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
       std::vector<float> theirs(kElements, 1);
       std::thread other([&] {
-        failure_of([&] { groups[1].all_reduce(as_buffer(theirs.data(), kElements)).wait(); });
+        describe_failure([&] { groups[1].all_reduce(as_buffer(theirs.data(), kElements)).wait(); });
       });
       std::vector<float> own(kElements, 1);
       const Work work = groups[0].all_reduce(as_buffer(own.data(), kElements));
@@ -258,7 +261,7 @@ TEST_SUITE("process group") {
         while (!pause.passed()) std::this_thread::yield();
         groups[0].abort("enough");
       });
-      const bool has_failed = failure_of([&] { work.wait(); }) != "none";
+      const bool has_failed = describe_failure([&] { work.wait(); }) != "no failure";
       std::fill(own.begin(), own.end(), 5.0F);
       other.join();
       aborter.join();

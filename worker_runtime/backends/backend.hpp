@@ -39,6 +39,7 @@ struct Operation {
   int peer = 0;  ///< root, or the other side of a send or recv
   int tag = 0;
   std::uint64_t sequence = 0;  ///< position in the group's call order
+  std::uint64_t number = 0;    ///< among its collectives; a message has that of the next one
 };
 
 // What can be said of a collective or of a call of it, without a backend.
@@ -56,6 +57,8 @@ DataType data_type(const Operation& operation);
 std::size_t part_elements(const Operation& operation, std::size_t ranks);
 /// "all_reduce(100 x float32, sum)", "send(1 x int32, rank 2, tag 7)".
 std::string describe(const Operation& operation, std::size_t ranks);
+/// The same and which it is: "all_reduce(100 x float32, sum), collective 5 of group "default"".
+std::string describe_in(const std::string& group, const Operation& operation, std::size_t ranks);
 
 class Backend {
  public:
@@ -74,6 +77,10 @@ class Backend {
   virtual void run(const Operation& operation, Deadline deadline) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+
+  /// What is known of why the collective that run() is in has not ended: "rank(s) 2 had not entered
+  /// it". Empty if nothing is. Any thread, during run().
+  virtual std::string hold_up() const = 0;
 
   /// Makes a run() under way and those of the other ranks fail. Any thread.
   virtual void abort(const std::string& reason) noexcept = 0;

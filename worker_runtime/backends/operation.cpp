@@ -75,4 +75,10 @@ std::string describe(const Operation& operation, std::size_t ranks) {
   return text + ")";
 }
 
+std::string describe_in(const std::string& group, const Operation& operation, std::size_t ranks) {
+  std::string text = describe(operation, ranks);
+  if (!is_message(operation.collective)) text += ", collective " + std::to_string(operation.number);
+  return text + " of group \"" + group + "\"";
+}
+
 }  // namespace ddprun

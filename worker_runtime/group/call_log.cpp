@@ -67,7 +67,6 @@ void CallLog::leave() noexcept {
 }
 
 void CallLog::enter(const Operation& operation, Deadline::Clock::time_point now) noexcept {
-  if (!is_message(operation.collective)) ++collectives_;
   if (recorder_) recorder_->enter(flight_of(operation, size_), now);
 }
 
@@ -90,14 +89,12 @@ std::exception_ptr CallLog::fail(const Operation& operation,
 }
 
 std::exception_ptr CallLog::with_call(const Operation& operation, const PeerFailed& failure) const {
-  const std::string call = describe(operation, static_cast<std::size_t>(size_));
-  std::string place = call;
-  if (!is_message(operation.collective))
-    place += ", collective " + std::to_string(collectives_ - 1);
-  place += " of group \"" + name_ + "\"";
+  const auto ranks = static_cast<std::size_t>(size_);
+  std::string place = describe_in(name_, operation, ranks);
   if (round_ >= 0) place += " in round " + std::to_string(round_);
-  return std::make_exception_ptr(PeerFailed(
-      failure.rank(), std::string(failure.what()) + " (during " + place + ")", call, round_));
+  return std::make_exception_ptr(PeerFailed(failure.rank(),
+                                            std::string(failure.what()) + " (during " + place + ")",
+                                            describe(operation, ranks), round_));
 }
 
 }  // namespace ddprun

@@ -40,7 +40,6 @@ class CallLog {
   std::string name_;
   int size_;
   int round_ = -1;  ///< unknown without a control page
-  std::uint64_t collectives_ = 0;
   bool has_failed_ = false;
   std::optional<control::FlightRecorder> recorder_;
 };

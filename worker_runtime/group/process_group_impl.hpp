@@ -28,7 +28,8 @@ class ProcessGroup::Impl {
         backend_name_(std::move(backend_name)),
         options_(options),
         regions_(std::move(regions)),
-        queue_(std::make_shared<WorkQueue>(std::move(backend), options, std::move(log))) {}
+        queue_(std::make_shared<WorkQueue>(std::move(backend), static_cast<std::size_t>(size()),
+                                           options, std::move(log))) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   /// An exception that leaves the group's scope ends what is under way: the other ranks may wait

@@ -15,8 +15,9 @@ constexpr auto kCallerGrace = std::chrono::microseconds(200);
 
 }  // namespace
 
-WorkQueue::WorkQueue(std::unique_ptr<Backend> backend, const GroupOptions& options, CallLog log)
-    : backend_(std::move(backend)), options_(options), log_(std::move(log)) {}
+WorkQueue::WorkQueue(std::unique_ptr<Backend> backend, std::size_t ranks,
+                     const GroupOptions& options, CallLog log)
+    : backend_(std::move(backend)), ranks_(ranks), options_(options), log_(std::move(log)) {}
 
 WorkQueue::~WorkQueue() = default;
 
@@ -43,6 +44,7 @@ Work WorkQueue::push(const Operation& operation) {
   auto work = std::make_shared<Work::State>();
   work->operation = operation;
   work->operation.sequence = calls_++;
+  work->operation.number = is_message(operation.collective) ? collectives_ : collectives_++;
   work->queue = shared_from_this();
   if (failure_) {
     finish(*work, failure_);
@@ -78,11 +80,23 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
       changed_.wait(lock);
     } else if (changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout &&
                !work.is_done) {
-      throw Error(Errc::timeout, std::string(to_string(work.operation.collective)) + " (call " +
-                                     std::to_string(work.operation.sequence) + " of group \"" +
-                                     options_.name + "\") had not ended " + deadline.describe());
+      give_up(work, deadline);
     }
   }
+}
+
+/// Says who holds the work up, or the one that is under way before it.
+void WorkQueue::give_up(const Work::State& work, Deadline deadline) const {
+  std::string text =
+      describe_in(options_.name, work.operation, ranks_) + " had not ended " + deadline.describe();
+  const Operation& first = works_.front()->operation;
+  if (works_.front().get() != &work)
+    text += "; before it comes " + describe_in(options_.name, first, ranks_);
+  if (is_running_ && !is_message(first.collective)) {
+    const std::string reason = backend_->hold_up();
+    if (!reason.empty()) text += ": " + reason;
+  }
+  throw Error(Errc::timeout, text);
 }
 
 void WorkQueue::keep_end_time(Work::State& work) {

@@ -42,7 +42,8 @@ struct Work::State {
 
 class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
-  WorkQueue(std::unique_ptr<Backend> backend, const GroupOptions& options, CallLog log);
+  WorkQueue(std::unique_ptr<Backend> backend, std::size_t ranks, const GroupOptions& options,
+            CallLog log);
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
   ~WorkQueue();
@@ -69,6 +70,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   using Lock = std::unique_lock<std::mutex>;
 
   void await_room(Lock& lock);
+  [[noreturn]] void give_up(const Work::State& work, Deadline deadline) const;
   void communicate(Deadline join_deadline);
   void run_next(Lock& lock);
   void finish(Work::State& work, std::exception_ptr failure);
@@ -76,6 +78,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void report(const Work::State& work, Deadline::Clock::time_point started) const;
 
   const std::unique_ptr<Backend> backend_;
+  const std::size_t ranks_;
   const GroupOptions options_;
   CallLog log_;  ///< of who carries works out, one at a time
   std::promise<void> entered_;
@@ -90,6 +93,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
       false;  ///< the communication thread looks at the queue soon without being told
   bool is_stopping_ = false;
   std::uint64_t calls_ = 0;
+  std::uint64_t collectives_ = 0;         ///< of them
   std::exception_ptr failure_ = nullptr;  ///< sticky
 };
 

@@ -119,13 +119,13 @@ class GlooBackend : public Backend {
       if (!abort_reason_.empty()) throw Error(Errc::closed, abort_reason_);
       // Gloo does not say who; in which call is added by the group.
       if (is_of_peer(error)) throw PeerFailed(-1, error.what());
-      raise(error, std::string(to_string(operation.collective)) + " (call " +
-                       std::to_string(operation.sequence) + " of group \"" + group_ + "\")");
+      raise(error, describe_in(group_, operation, static_cast<std::size_t>(size_)));
     }
   }
 
-  /// Memory is anybody's here.
+  // Memory is anybody's here, and who is late the runtime's side knows.
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
+  std::string hold_up() const override { return {}; }
 
   void abort(const std::string& reason) noexcept override {
     const NoPipeSignal spared;

@@ -53,6 +53,14 @@ void NodesBackend::leave() noexcept {
   local_.leave();
 }
 
+/// A silent rank of another node may itself wait for one there, so it is not accused.
+std::string NodesBackend::hold_up() const {
+  const std::string here = local_.hold_up();
+  const auto silent = mesh_.awaited();
+  if (!here.empty() || silent.empty()) return here;
+  return "nothing had come from rank(s) " + failure_.names().list(silent);
+}
+
 void NodesBackend::abort(const std::string& reason) noexcept {
   failure_.abort(reason);
   mesh_.cut();

@@ -49,6 +49,7 @@ class NodesBackend final : public Backend {
   void leave() noexcept override;
   void run(const Operation& operation, Deadline deadline) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override { return local_.allocate(bytes); }
+  std::string hold_up() const override;
   void abort(const std::string& reason) noexcept override;
 
  private:

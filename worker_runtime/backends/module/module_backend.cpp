@@ -1,6 +1,7 @@
 #include "worker_runtime/backends/module/module_backend.hpp"
 
 #include "worker_runtime/backends/module/module.hpp"
+#include "worker_runtime/backends/module/recorded_progress.hpp"
 #include <ddprun/error.hpp>
 
 #include <dlfcn.h>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -78,7 +80,10 @@ std::int64_t left_until(Deadline deadline) {
 
 class ModuleBackend : public Backend {
  public:
-  ModuleBackend(const Table& table, const module::Member& member) : table_(table) {
+  ModuleBackend(const Table& table, const module::Member& member)
+      : table_(table), group_(member.group), slot_(member.control_page_slot) {
+    if (member.control_page_fd >= 0)
+      page_ = control::ControlPage::attach_again(member.control_page_fd, slot_);
     Failure failure;
     backend_ = table_.create(member, failure);
     if (backend_ == nullptr) raise(failure);
@@ -93,7 +98,9 @@ class ModuleBackend : public Backend {
 
   void run(const Operation& operation, Deadline deadline) override {
     Failure failure;
-    if (!table_.run(backend_, operation, left_until(deadline), failure)) raise(failure);
+    if (table_.run(backend_, operation, left_until(deadline), failure)) return;
+    if (failure.code == Errc::timeout && !is_message(operation.collective)) explain(failure);
+    raise(failure);
   }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
@@ -104,12 +111,26 @@ class ModuleBackend : public Backend {
     return {memory, std::free};
   }
 
+  std::string hold_up() const override {
+    return page_ ? recorded_hold_up(*page_, slot_, group_) : std::string();
+  }
+
   void abort(const std::string& reason) noexcept override {
     table_.abort(backend_, reason.c_str());
   }
 
  private:
+  void explain(Failure& failure) const {
+    const std::string reason = hold_up();
+    if (reason.empty()) return;
+    const std::string text = std::string(failure.text) + ": " + reason;
+    failure.text[text.copy(failure.text, module::kTextBytesMax - 1)] = '\0';
+  }
+
   const Table& table_;
+  const std::string group_;
+  const int slot_;
+  std::optional<control::ControlPage> page_;
   void* backend_;
 };
 

@@ -141,7 +141,7 @@ class MpiBackend : public Backend {
                                       std::to_string(rank));
     }
     messages_.emplace(communicator_);
-    watchdog_.emplace(group_, attach_page(member_), member_.is_of_mpirun);
+    watchdog_.emplace(group_, member_.size, attach_page(member_), member_.is_of_mpirun);
   }
 
   void leave() noexcept override {
@@ -164,15 +164,15 @@ class MpiBackend : public Backend {
     } catch (const Error& error) {
       watchdog_->end();
       has_failed_ = true;
-      throw Error(error.code(), std::string(to_string(operation.collective)) + " (call " +
-                                    std::to_string(operation.sequence) + " of group \"" + group_ +
-                                    "\"): " + error.what());
+      const auto ranks = static_cast<std::size_t>(member_.size);
+      throw Error(error.code(), describe_in(group_, operation, ranks) + ": " + error.what());
     }
     watchdog_->end();
   }
 
-  /// Memory is anybody's here.
+  // Memory is anybody's here, and who is late the runtime's side knows.
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
+  std::string hold_up() const override { return {}; }
 
   void abort(const std::string& reason) noexcept override {
     give_up();

@@ -18,8 +18,10 @@ PeerFailed failure_of(const control::ControlPage& page) {
 
 }  // namespace
 
-Watchdog::Watchdog(std::string group, std::optional<control::ControlPage> page, bool ends_all)
+Watchdog::Watchdog(std::string group, int ranks, std::optional<control::ControlPage> page,
+                   bool ends_all)
     : group_(std::move(group)),
+      ranks_(static_cast<std::size_t>(ranks)),
       page_(std::move(page)),
       ends_all_(ends_all),
       thread_([this] { watch(); }) {}
@@ -79,10 +81,8 @@ void Watchdog::watch() {
 
 void Watchdog::end_process(const std::string& reason) const {
   // Nobody is left to take an exception, and MPI itself says only that it was aborted.
-  std::fprintf(stderr, "ddprun: %s (call %llu of group \"%s\") over MPI: %s; ending the process\n",
-               to_string(operation_->collective),
-               static_cast<unsigned long long>(operation_->sequence), group_.c_str(),
-               reason.c_str());
+  std::fprintf(stderr, "ddprun: %s over MPI: %s; ending the process\n",
+               describe_in(group_, *operation_, ranks_).c_str(), reason.c_str());
   if (ends_all_) MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
   std::_Exit(EXIT_FAILURE);
 }

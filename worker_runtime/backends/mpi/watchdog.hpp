@@ -20,7 +20,7 @@ namespace ddprun::mpi {
 class Watchdog {
  public:
   /// `page` may be empty. `ends_all`: mpirun, which has started the ranks, is to end all of them.
-  Watchdog(std::string group, std::optional<control::ControlPage> page, bool ends_all);
+  Watchdog(std::string group, int ranks, std::optional<control::ControlPage> page, bool ends_all);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
@@ -39,6 +39,7 @@ class Watchdog {
   [[noreturn]] void end_process(const std::string& reason) const;
 
   const std::string group_;
+  const std::size_t ranks_;
   const std::optional<control::ControlPage> page_;
   const bool ends_all_;
   std::mutex mutex_;

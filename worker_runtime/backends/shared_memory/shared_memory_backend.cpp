@@ -203,19 +203,28 @@ void SharedMemoryBackend::await_all(std::uint64_t step, const Call& call) const 
 }
 
 void SharedMemoryBackend::time_out(int rank, const Call& call) const {
-  std::vector<int> missing;
-  for (int other = 0; other < ranks_; ++other) {
-    if (region_.line(other).entered.load(std::memory_order_relaxed) <= call.sequence)
-      missing.push_back(other);
-  }
-  const RankNames& names = sync_.names();
-  const std::string who = missing.empty()
-                              ? names.name(rank) + " entered it but did not go on"
-                              : "rank(s) " + names.list(missing) + " had not entered it";
+  const std::string missing = not_entered(call.sequence + 1);
+  const std::string who =
+      missing.empty() ? sync_.names().name(rank) + " entered it but did not go on" : missing;
   sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(rank),
                        describe(whole_.value_or(header_of(call))) + ", collective " +
                            std::to_string(call.sequence) + " of the group: " + who + " " +
                            call.deadline.describe());
+}
+
+/// Who has begun fewer collectives than that; empty if nobody has.
+std::string SharedMemoryBackend::not_entered(std::uint64_t collectives) const {
+  std::vector<int> missing;
+  for (int other = 0; other < ranks_; ++other) {
+    if (region_.line(other).entered.load(std::memory_order_relaxed) < collectives)
+      missing.push_back(other);
+  }
+  if (missing.empty()) return {};
+  return "rank(s) " + sync_.names().list(missing) + " had not entered it";
+}
+
+std::string SharedMemoryBackend::hold_up() const {
+  return not_entered(region_.line(rank_).entered.load(std::memory_order_relaxed));
 }
 
 void SharedMemoryBackend::publish_header(const Call& call) const {

@@ -46,6 +46,7 @@ class SharedMemoryBackend final : public Backend {
   void leave() noexcept override;
   void run(const Operation& operation, Deadline deadline) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override;
+  std::string hold_up() const override;
   void abort(const std::string& reason) noexcept override;
 
   // For a group that is more than those who share this memory, in place of run():
@@ -89,6 +90,7 @@ class SharedMemoryBackend final : public Backend {
   void await_all(std::uint64_t step, const Call& call) const;
   void await_pipes(Counter Pipe::*counter, std::uint64_t pieces, const Call& call) const;
   [[noreturn]] void time_out(int rank, const Call& call) const;
+  std::string not_entered(std::uint64_t collectives) const;
   void publish_header(const Call& call) const;
   void check_headers(const Call& call) const;
   bool all_reachable() const;

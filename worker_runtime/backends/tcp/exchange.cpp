@@ -59,6 +59,7 @@ void Exchange::run(Deadline deadline, const std::function<void()>& on_progress) 
       deadline.is_never() ? deadline : Deadline::after(deadline.remaining() + kGrace);
   connect(deadline, limit);
   int idle_turns = 0;
+  bool has_slept = false;
   while (true) {
     bool has_moved = false;
     bool has_received = false;
@@ -71,12 +72,16 @@ void Exchange::run(Deadline deadline, const std::function<void()>& on_progress) 
       is_done &= flow.is_done();
     }
     if (has_received && on_progress) on_progress();
-    if (is_done) return;
+    if (is_done) {
+      if (has_slept) mesh_.note_awaited({});
+      return;
+    }
     if (has_moved) {
       idle_turns = 0;
     } else if (++idle_turns <= kYields) {
       ::sched_yield();
     } else {
+      has_slept = true;
       wait(deadline, limit);
     }
   }
@@ -141,6 +146,7 @@ void Exchange::wait(Deadline deadline, Deadline limit) {
     late.push_back(flow.peer);
     if (!flow.is_send && flow.done == 0) absent.push_back(flow.peer);
   }
+  mesh_.note_awaited(absent);
   if (!limit.passed() && mesh_.wait(wanted, limit)) return;
   const bool have_entered = absent.empty();
   time_out(have_entered ? late : absent, have_entered, deadline);

@@ -39,6 +39,7 @@ std::vector<int> Mesh::connect(const std::vector<int>& peers, Deadline deadline)
     if (const auto& lost = meeting_.unreachable(); !lost.empty())
       lose(lost.front().peer, lost.front().why);
     std::erase_if(missing, [&](int peer) { return connections_[index(peer)].is_open(); });
+    note_awaited(missing);
     if (missing.empty()) return {};
     std::vector<pollfd> wanted = meeting_.wanted();
     const bool is_ready = wait(wanted, earlier(meeting_.next_timeout(), deadline));
@@ -128,6 +129,16 @@ void Mesh::lose(int peer, int error) {
 
 void Mesh::lose(int peer, const std::string& why) {
   failure_.fail(FailureKind::died, peer, failure_.names().name(peer) + " " + why);
+}
+
+void Mesh::note_awaited(std::vector<int> peers) {
+  const std::lock_guard lock(mutex_);
+  awaited_ = std::move(peers);
+}
+
+std::vector<int> Mesh::awaited() const {
+  const std::lock_guard lock(mutex_);
+  return awaited_;
 }
 
 void Mesh::leave() noexcept {

@@ -53,6 +53,10 @@ class Mesh {
   /// Fails the group because the connection to `peer` has ended with this errno, 0 for its end.
   [[noreturn]] void lose(int peer, int error);
 
+  /// Ranks from which nothing has come of what is awaited, for other threads to see.
+  void note_awaited(std::vector<int> peers);
+  std::vector<int> awaited() const;
+
   /// Tells all ranks that this one goes on purpose, and closes the connections.
   void leave() noexcept;
   /// Cuts the connections, so that all who wait for this rank wake. Any thread.
@@ -69,12 +73,13 @@ class Mesh {
   Socket listener_;
   FirstFailure& failure_;
   PeerMeeting meeting_;
-  std::mutex mutex_;  ///< for changes of what follows, and for other threads
+  mutable std::mutex mutex_;  ///< for changes of what follows, and for other threads
   std::vector<Socket> connections_;
   /// Their other side has closed them, but first said what is still to be read: good-bye, perhaps.
   /// While that is so there is nothing to be learnt from them.
   std::vector<bool> is_closing_;
   std::vector<bool> has_left_;
+  std::vector<int> awaited_;
 };
 
 }  // namespace ddprun::tcp

@@ -55,9 +55,10 @@ class Work {
 
   /// Blocks until the collective has ended on this rank: its buffers may then be read and reused.
   /// Throws what it failed with (PeerFailed, Errc::timeout when the group's collective_timeout or
-  /// `deadline` passed, ...). A deadline that leaves less than collective_timeout has a price: the
-  /// calling thread must not get into a collective that may take longer, so it leaves all to the
-  /// group's own thread, and a small collective then takes two switches between threads more.
+  /// `deadline` passed, with the ranks that had not entered the call as far as that is known, ...).
+  /// A deadline that leaves less than collective_timeout has a price: the calling thread must not
+  /// get into a collective that may take longer, so it leaves all to the group's own thread, and a
+  /// small collective then takes two switches between threads more.
   void wait(Deadline deadline) const;
   /// Without a deadline of its own.
   void wait() const;

@@ -1,0 +1,35 @@
+// What a rank says when a call of its fails.
+#pragma once
+
+#include <ddprun/error.hpp>
+#include <ddprun/process_group.hpp>
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+namespace ddprun::test {
+
+inline std::string describe_failure(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const PeerFailed& failure) {
+    return "peer " + std::to_string(failure.rank()) + ": " + failure.what();
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "no failure";
+}
+
+/// What short waits for `work`, which does not end, say when they say `words`: the group's thread
+/// has to have begun it. After a minute whatever they say.
+inline std::string said_with(const std::string& words, const Work& work) {
+  const auto limit = Deadline::after(std::chrono::minutes(1));
+  std::string said;
+  do {
+    said = describe_failure([&] { work.wait(Deadline::after(std::chrono::milliseconds(10))); });
+  } while (said.find(words) == std::string::npos && !limit.passed());
+  return said;
+}
+
+}  // namespace ddprun::test
