@@ -68,6 +68,7 @@ class AgentChild : public Child {
   }
 
   void signal(int number) override { process_.signal(number); }
+  void stop_calling() override {}
   void hang_up() override { process_.signal(SIGTERM); }
   void kill() override { process_.signal(SIGKILL); }
 

@@ -34,6 +34,9 @@ class Child {
 
   virtual void signal(int number) = 0;
 
+  /// The run is over: a machine that has not answered need not do so any more.
+  virtual void stop_calling() = 0;
+
   /// Whoever started all of this has gone: the nodes have to leave.
   virtual void hang_up() = 0;
 

@@ -71,6 +71,11 @@ class RelayChild : public Child {
     news_.cancel();
   }
 
+  void stop_calling() override {
+    // Whatever may have begun there ends with the connection.
+    if (!reader_.has_greeting()) give_up("the run was stopped before it answered");
+  }
+
   void hang_up() override {
     is_hung_up_ = true;
     news_.cancel();

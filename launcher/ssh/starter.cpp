@@ -16,7 +16,9 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <set>
 #include <utility>
+#include <vector>
 
 namespace ddprun::ssh {
 
@@ -37,13 +39,13 @@ constexpr auto kDrainTimeout = 5s;
 /// want to wait for the network either.
 constexpr int kStopsMax = 3;
 
-bool asks_to_stop(int signal) {
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
-}
-
 bool is_ignored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+bool asks_to_stop(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
 }
 
 std::vector<std::string> prefixes(const SshPlan& plan) {
@@ -79,6 +81,7 @@ class Starter : public ReportSink {
       signals_.cancel(ignored);
       later_.cancel();
       console_.show_reports();
+      tell_end();
       asio::co_spawn(executor_, console_.drain(Deadline::after(kDrainTimeout)), asio::detached);
     });
   }
@@ -92,17 +95,21 @@ class Starter : public ReportSink {
         return set(report.node, {.state = NodeFate::State::running});
       case Kind::not_started:
         console_.finish(report.node);
-        console_.say(plan_.names[report.node] + ": not started: " + report.text);
+        if (facts_.interrupted_by == 0) tell_loss(report.node, "not started: " + report.text);
         return set(report.node, {.state = NodeFate::State::not_started});
       case Kind::ended:
         console_.finish(report.node);
+        // Those that die by what they were sent have been asked to end.
+        if (report.exit_code < 0 && !sent_.contains(-report.exit_code)) {
+          tell_loss(report.node, "its agent was killed by " + signal_name(-report.exit_code));
+        }
         return set(report.node, {.state = NodeFate::State::ended,
                                  .exit_code = report.exit_code,
                                  .order = ++ended_,
                                  .has_refused = console_.has_refused(report.node)});
       case Kind::lost:
         console_.finish(report.node);
-        console_.say(plan_.names[report.node] + ": lost: " + report.text);
+        tell_loss(report.node, "lost: " + report.text);
         return set(report.node, {.state = NodeFate::State::lost});
     }
   }
@@ -123,6 +130,18 @@ class Starter : public ReportSink {
     return facts_.nodes[node].state == NodeFate::State::starting;
   }
 
+  void tell_loss(std::uint32_t node, const std::string& what) {
+    losses_.push_back(plan_.names[node] + ": " + what);
+    console_.say(losses_.back());
+  }
+
+  /// Where the nodes cannot say how the run has ended, or do not know why.
+  void tell_end() {
+    const auto reason = describe_end(facts_, stop_reason_, losses_);
+    if (reason.empty()) return;
+    console_.say("the run ended with exit code " + std::to_string(exit_code_) + ": " + reason);
+  }
+
   void set(std::uint32_t node, NodeFate fate) {
     facts_.nodes[node] = fate;
     const auto decision = decide(facts_);
@@ -139,9 +158,10 @@ class Starter : public ReportSink {
   }
 
   void stop(const std::string& reason) {
-    if (std::exchange(is_stopping_, true)) return;
+    if (std::exchange(facts_.is_cut_short, true)) return;
+    stop_reason_ = reason;
     console_.say("stopping the run: " + reason);
-    team_.signal(SIGTERM);
+    send(SIGTERM);
   }
 
   void stop_later(const std::string& reason) {
@@ -160,10 +180,17 @@ class Starter : public ReportSink {
     });
   }
 
+  void send(int signal) {
+    sent_.insert(signal);
+    team_.signal(signal);
+  }
+
   void obey(int signal) {
-    if (!asks_to_stop(signal)) return team_.signal(signal);
-    facts_.is_interrupted = true;
-    if (++stops_ < kStopsMax) return team_.signal(signal);
+    if (!asks_to_stop(signal)) return send(signal);
+    if (facts_.interrupted_by == 0) facts_.interrupted_by = signal;
+    team_.stop_calling();
+    if (++stops_ < kStopsMax) return send(signal);
+    sent_.insert(SIGKILL);
     console_.say("received " + signal_name(signal) + " again: giving up all connections");
     team_.kill();
   }
@@ -177,8 +204,10 @@ class Starter : public ReportSink {
   RunFacts facts_;
   int ended_ = 0;
   int stops_ = 0;
-  bool is_stopping_ = false;
+  std::set<int> sent_;  ///< signals, to all nodes
   bool is_stop_due_ = false;
+  std::string stop_reason_;          ///< if it was cut short
+  std::vector<std::string> losses_;  ///< nodes that are missing, and why
   int exit_code_ = kExitFailure;
   std::exception_ptr failure_;
 };

@@ -36,6 +36,10 @@ void Team::signal(int number) {
   for (const auto& child : children_) child->signal(number);
 }
 
+void Team::stop_calling() {
+  for (const auto& child : children_) child->stop_calling();
+}
+
 void Team::hang_up() {
   for (const auto& child : children_) child->hang_up();
 }

@@ -31,6 +31,7 @@ class Team {
   void start(std::function<void(std::exception_ptr)> on_end);
 
   void signal(int number);
+  void stop_calling();
   void hang_up();
   void kill();
 

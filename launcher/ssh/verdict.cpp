@@ -1,6 +1,7 @@
 #include "launcher/ssh/verdict.hpp"
 
 #include "launcher/report/exit_code.hpp"
+#include "rendezvous/base/signal_name.hpp"
 
 #include <algorithm>
 
@@ -11,25 +12,29 @@ namespace {
 using Action = SshDecision::Action;
 using State = NodeFate::State;
 
+/// All have been told of when they came; the last line is for those that are read first.
+constexpr std::size_t kLossesMax = 4;
+
 bool is_alive(const NodeFate& node) {
   return node.state == State::starting || node.state == State::running;
 }
 
 /// It will never meet the others: ddprun was not started there, or would not run what it was told.
 bool never_came(const NodeFate& node) {
-  return node.state == State::not_started ||
-         (node.state == State::ended && node.has_refused);
+  return node.state == State::not_started || (node.state == State::ended && node.has_refused);
 }
 
 int code_of(const NodeFate& node) {
   return node.exit_code < 0 ? kExitSignalBase - node.exit_code : node.exit_code;
 }
 
+/// Its agent has said how the run ended.
+bool has_verdict(const NodeFate& node) {
+  return node.state == State::ended && node.exit_code >= 0 && !node.has_refused;
+}
+
 /// All nodes that stay to the end have the same. The host is the last to leave.
 int exit_code_of(const RunFacts& facts) {
-  const auto has_verdict = [](const NodeFate& node) {
-    return node.state == State::ended && node.exit_code >= 0 && !node.has_refused;
-  };
   if (facts.host && has_verdict(facts.nodes[*facts.host])) {
     return facts.nodes[*facts.host].exit_code;
   }
@@ -40,7 +45,8 @@ int exit_code_of(const RunFacts& facts) {
                            (has_verdict(node) == has_verdict(*last) && node.order > last->order);
     if (is_better) last = &node;
   }
-  return last == nullptr ? kExitFailure : code_of(*last);
+  if (last != nullptr) return code_of(*last);
+  return facts.interrupted_by != 0 ? kExitSignalBase + facts.interrupted_by : kExitFailure;
 }
 
 /// Why the run has not come about.
@@ -68,16 +74,31 @@ SshDecision decide(const RunFacts& facts) {
   const bool lacks_host = facts.host && never_came(facts.nodes[*facts.host]);
   if (alive == 0) {
     const int code = exit_code_of(facts);
-    // Who was stopped since others never came says only that it was stopped.
-    const bool is_failure = has_absent && !facts.is_interrupted && code >= kExitSignalBase;
-    return {Action::finish, "", is_failure ? code_of_absence(facts) : code};
+    // Who was stopped since others are missing says only that it was stopped.
+    const bool says_little =
+        facts.is_cut_short && facts.interrupted_by == 0 && code >= kExitSignalBase;
+    return {Action::finish, "", says_little ? code_of_absence(facts) : code};
   }
-  if (facts.is_interrupted) return {};
+  if (facts.interrupted_by != 0) return {};
   if (lacks_host) return {Action::stop, "the node that hosts the rendezvous is not there"};
   if (alive >= facts.nodes_min) return {};
   const auto reason = "only " + count_of(alive) + " of at least " +
                       std::to_string(facts.nodes_min) + " can take part";
   return {has_absent && !has_ended ? Action::stop : Action::stop_later, reason};
+}
+
+std::string describe_end(const RunFacts& facts, const std::string& stop_reason,
+                         const std::vector<std::string>& losses) {
+  if (facts.interrupted_by != 0) {
+    const bool is_told = std::any_of(facts.nodes.begin(), facts.nodes.end(), has_verdict);
+    return is_told ? "" : "it was asked to stop by " + signal_name(facts.interrupted_by);
+  }
+  if (!facts.is_cut_short) return {};
+  auto text = stop_reason;
+  const auto shown = std::min(losses.size(), kLossesMax);
+  for (std::size_t i = 0; i < shown; ++i) text += "; " + losses[i];
+  if (shown < losses.size()) text += "; and " + count_of(losses.size() - shown) + " more";
+  return text;
 }
 
 }  // namespace ddprun::ssh

@@ -31,7 +31,8 @@ struct RunFacts {
   std::vector<NodeFate> nodes;
   std::size_t nodes_min = 1;        ///< fewer cannot run
   std::optional<std::size_t> host;  ///< the node that hosts the rendezvous; nothing: none of them
-  bool is_interrupted = false;      ///< by the operator
+  int interrupted_by = 0;           ///< the operator's first signal that asked for the end
+  bool is_cut_short = false;        ///< by a decision to stop
 };
 
 struct SshDecision {
@@ -49,5 +50,11 @@ struct SshDecision {
 };
 
 SshDecision decide(const RunFacts& facts);
+
+/// What the starter itself has to say of the end, as the nodes cannot: that the run was stopped for
+/// `stop_reason`, with the `losses` that led to it, or that the operator's signal came before
+/// anybody could answer it. Empty: the nodes have said it.
+std::string describe_end(const RunFacts& facts, const std::string& stop_reason,
+                         const std::vector<std::string>& losses);
 
 }  // namespace ddprun::ssh

@@ -2,12 +2,15 @@
 
 Usage: ssh_words_test.py DDPRUN. Ends with 77 (skipped) where there is no sshd.
 """
+import os
 import pathlib
+import re
+import signal
 import subprocess
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
-from ssh_runs import DDPRUN, PLACE, TIME_LIMIT, SshTest, run_tests
+from ssh_runs import BUSY, DDPRUN, PLACE, TIME_LIMIT, SshTest, run_tests
 
 
 class BeforeTheStart(SshTest):
@@ -56,6 +59,56 @@ class BeforeTheStart(SshTest):
                                timeout=TIME_LIMIT)
         self.assertEqual((check.returncode, check.stderr), (0, ""))
         self.assertEqual(check.stdout.splitlines()[:3], [line.rstrip() for line in dry.output[:3]])
+
+
+class MissingNodes(SshTest):
+    def agent_of(self, node):
+        """The process of its agent: ssh has told the relay that started it its address."""
+        agents = [pid for pid, command in self.hosts.processes().items()
+                  if command == "ddprun agent-on-node"]
+        for pid in agents:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            environment = pathlib.Path(f"/proc/{fields[1]}/environ").read_bytes()
+            if self.hosts.addresses[node].encode() in environment:
+                return pid
+        raise AssertionError(f"none of node {node}")
+
+    def test_an_agent_that_was_killed_is_told_of_by_its_node_and_its_signal(self):
+        self.config(BUSY, rendezvous={"rdzv_backend": "c10d", "nnodes": "1:2",
+                                      "rdzv_endpoint": f"127.0.0.2:{self.free_port()}",
+                                      "rdzv_conf": {"last_call_timeout": 2}})
+        run = self.start()
+        run.wait_for("]:rank 0 of 2")
+        run.wait_for("]:rank 1 of 2")
+        # On one machine whoever comes first finds the endpoint to be an address of its own.
+        host = re.search("node([12]): .* this node hosts the rendezvous", run.text()).group(1)
+        lost = "2" if host == "1" else "1"
+        os.kill(self.agent_of(int(lost) - 1), signal.SIGKILL)
+        run.wait_for(f"ddprun: node{lost}: its agent was killed by SIGKILL\n")
+        run.wait_for("]:rank 0 of 1")
+        (self.folder / "go").touch()
+        self.assertEqual(run.wait(), 0, run.text())
+
+    def test_the_last_line_of_a_run_without_enough_nodes_says_who_is_missing(self):
+        self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},
+                                  {"name": "node2", "address": "127.0.0.99"}])
+        run = self.start()
+        self.assertEqual(run.wait(), 1, run.text())
+        self.assertRegex(run.error[-1], "^ddprun: the run ended with exit code 1: only 1 node of "
+                         "at least 2 can take part; node2: not started: ssh could not connect: ")
+
+    def test_ctrl_c_before_any_node_has_answered_ends_at_once_and_says_so(self):
+        ssh = self.folder / "ssh"
+        ssh.write_text("#!/bin/sh\necho dialling >&2; exec sleep 1000\n")
+        ssh.chmod(0o755)
+        self.config(PLACE)
+        run = self.start(PATH=f"{self.folder}:{os.environ['PATH']}")
+        run.wait_for("node1: dialling")
+        run.wait_for("node2: dialling")
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
+        self.assertEqual(run.error[2:], ["ddprun: the run ended with exit code 130: it was asked "
+                                         "to stop by SIGINT\n"])
 
 
 if __name__ == "__main__":

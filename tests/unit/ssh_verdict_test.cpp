@@ -32,11 +32,17 @@ struct Case {
 };
 
 RunFacts of(std::vector<NodeFate> nodes, std::size_t nodes_min = 2,
-            std::optional<std::size_t> host = 0, bool is_interrupted = false) {
+            std::optional<std::size_t> host = 0, int interrupted_by = 0) {
   return {.nodes = std::move(nodes),
           .nodes_min = nodes_min,
           .host = host,
-          .is_interrupted = is_interrupted};
+          .interrupted_by = interrupted_by};
+}
+
+RunFacts cut_short(std::vector<NodeFate> nodes) {
+  auto facts = of(std::move(nodes));
+  facts.is_cut_short = true;
+  return facts;
 }
 
 const Case kCases[] = {
@@ -55,7 +61,7 @@ const Case kCases[] = {
     {"one that has ended before the other", of({kRunning, ended(1)}), Action::stop_later},
     {"one that has succeeded before the other", of({kRunning, ended(0)}), Action::stop_later},
     {"one absent, the other ended", of({kRunning, kAbsent, ended(1)}, 3), Action::stop_later},
-    {"interrupted", of({kRunning, kAbsent}, 2, 0, true), Action::wait},
+    {"interrupted", of({kRunning, kAbsent}, 2, 0, 2), Action::wait},
     {"all succeeded", of({ended(0), ended(0)}), Action::finish, 0},
     {"the host's code is the run's", of({ended(3, 1), ended(143, 2)}), Action::finish, 3},
     {"without a host the last one's", of({ended(3, 2), ended(143, 1)}, 2, {}), Action::finish, 3},
@@ -64,10 +70,14 @@ const Case kCases[] = {
     {"none was there", of({kAbsent, kAbsent}), Action::finish, 1},
     {"all lost", of({kLost, kLost}), Action::finish, 1},
     {"some absent, the others good", of({ended(0), kAbsent}, 1), Action::finish, 0},
-    {"stopped since one was absent", of({ended(143), kAbsent}), Action::finish, 1},
-    {"stopped since one got it wrong", of({ended(143), refused()}), Action::finish, 2},
+    {"stopped since one was absent", cut_short({ended(143), kAbsent}), Action::finish, 1},
+    {"stopped since one got it wrong", cut_short({ended(143), refused()}), Action::finish, 2},
+    {"stopped since one was killed", cut_short({ended(143), ended(-9)}), Action::finish, 1},
+    {"one absent, a worker killed", of({ended(137), kAbsent}, 1), Action::finish, 137},
     {"all got it wrong", of({refused(), refused()}), Action::finish, 2},
-    {"interrupted with one absent", of({ended(130), kAbsent}, 1, 0, true), Action::finish, 130},
+    {"interrupted with one absent", of({ended(130), kAbsent}, 1, 0, 2), Action::finish, 130},
+    {"interrupted before any was there", of({kAbsent, kAbsent}, 2, 0, 2), Action::finish, 130},
+    {"interrupted, all given up", of({kLost, kLost}, 2, 0, 15), Action::finish, 143},
     {"left out counts for nothing", of({ended(0), ended(0), kLeftOut}), Action::finish, 0},
 };
 
@@ -87,5 +97,17 @@ TEST_SUITE("verdict of a start by ssh") {
     CHECK(decide(of({kRunning, kAbsent})).reason == "only 1 node of at least 2 can take part");
     CHECK(decide(of({kAbsent, kRunning, kRunning}, 2)).reason ==
           "the node that hosts the rendezvous is not there");
+  }
+
+  TEST_CASE("the starter has the last word where no node knows it") {
+    const auto facts = cut_short({ended(143), ended(-9)});
+    CHECK(describe_end(facts, "too few", {"b: its agent was killed by SIGKILL"}) ==
+          "too few; b: its agent was killed by SIGKILL");
+    CHECK(describe_end(facts, "too few", {"1", "2", "3", "4", "5", "6"}) ==
+          "too few; 1; 2; 3; 4; and 2 nodes more");
+    CHECK(describe_end(of({kAbsent, ended(-2)}, 2, 0, 2), "", {}) ==
+          "it was asked to stop by SIGINT");
+    CHECK(describe_end(of({ended(130), ended(130)}, 2, 0, 2), "", {}).empty());
+    CHECK(describe_end(of({ended(1), ended(-9)}), "", {"b: lost"}).empty());
   }
 }
