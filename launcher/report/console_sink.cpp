@@ -111,15 +111,19 @@ void ConsoleSink::write_stacks(const StacksTaken& stacks) {
 void ConsoleSink::write_line(const Event& event, std::chrono::system_clock::time_point when) {
   const auto line = line_for(event);
   if (line.level < settings_.level) return;
-  const auto attempt = line.attempt >= 0 ? ", attempt " + std::to_string(line.attempt) : "";
   // One event is one line, whatever a reason or an error message may hold.
   auto text = printable(line.message);
   std::replace(text.begin(), text.end(), '\n', ' ');
-  const auto message = "node " + settings_.node + attempt + ": " + text;
+  // Who passes a marked line on puts the name of its node before it.
+  const bool is_passed_on = !settings_.mark.empty();
+  std::vector<std::string> place;
+  if (!is_passed_on) place.push_back("node " + settings_.node);
+  if (line.attempt >= 0) place.push_back("attempt " + std::to_string(line.attempt));
+  const auto message = place.empty() ? text : join(place, ", ") + ": " + text;
   auto formatted = formatter_->format(line.level, settings_.is_colored, message, when);
-  if (settings_.mark.empty()) return write_(formatted);
+  if (!is_passed_on) return write_(formatted);
   formatted.pop_back();  // the newline
-  write_(marked(settings_.mark, {.text = formatted, .key = attempt + ": " + text}));
+  write_(marked(settings_.mark, {.text = formatted, .key = message}));
 }
 
 std::string ConsoleSink::report(const RunFinished& finished) const {

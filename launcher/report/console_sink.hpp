@@ -22,7 +22,8 @@ struct ConsoleSettings {
   int columns = 80;                 ///< width of the final report
   bool is_terminal = true;          ///< false: lines that the report quotes stay whole
   bool is_colored = false;          ///< levels in color
-  std::string mark{};               ///< before each line, for another ddprun; see own_words.hpp
+  /// Before each line, for another ddprun, which adds the node's name; see own_words.hpp.
+  std::string mark{};
 };
 
 /// Takes whole lines, each ending with a newline. Must not throw.

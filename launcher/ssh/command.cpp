@@ -12,12 +12,10 @@ constexpr int kSshFailed = 255;
 constexpr int kNotFound = 127;
 constexpr int kNotExecutable = 126;
 
-/// The last line that is not empty.
-std::string last_of(const std::vector<std::string>& lines) {
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    if (!line->empty()) return *line;
-  }
-  return {};
+/// ssh begins what it says itself with its name.
+std::string without_name(const std::string& line) {
+  constexpr std::string_view kName = "ssh: ";
+  return line.starts_with(kName) ? line.substr(kName.size()) : line;
 }
 
 }  // namespace
@@ -47,10 +45,9 @@ std::string quoted_for_shell(const std::string& word) {
   return "'" + join(split(word, '\''), "'\\''") + "'";
 }
 
-std::string describe_no_answer(int exit_code, const std::vector<std::string>& lines,
+std::string describe_no_answer(int exit_code, const std::string& last,
                                const SshSettings& settings) {
-  const auto last = last_of(lines);
-  const auto said = last.empty() ? "" : ": " + last;
+  const auto said = last.empty() ? "" : ": " + without_name(last);
   if (exit_code == kNotFound || exit_code == kNotExecutable) {
     return settings.program + " cannot be run there" + said +
            "; ssh.program in the file says where ddprun is";

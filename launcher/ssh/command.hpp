@@ -25,8 +25,7 @@ std::vector<std::string> ssh_command(const std::string& ssh, const SshSettings& 
 std::string quoted_for_shell(const std::string& word);
 
 /// Why no ddprun answered, for the operator. `exit_code` of ssh (negative: the signal), and the
-/// lines that it and the shell there wrote on standard error.
-std::string describe_no_answer(int exit_code, const std::vector<std::string>& lines,
-                               const SshSettings& settings);
+/// last line that it or the shell there wrote on standard error.
+std::string describe_no_answer(int exit_code, const std::string& last, const SshSettings& settings);
 
 }  // namespace ddprun::ssh

@@ -20,8 +20,8 @@ LinePrefixer::TimePoint now() {
 }  // namespace
 
 NodeConsole::NodeConsole(const asio::any_io_executor& executor, std::vector<std::string> names,
-                         std::string mark)
-    : names_(std::move(names)), mark_(std::move(mark)) {
+                         bool has_prefix, std::string mark)
+    : names_(std::move(names)), has_prefix_(has_prefix), mark_(std::move(mark)) {
   const Log log = [this](LogLevel, std::string_view line) { take_loss(std::string(line)); };
   out_ = std::make_shared<ConsoleWriter>(executor, STDOUT_FILENO, false, log);
   error_ = std::make_shared<ConsoleWriter>(executor, STDERR_FILENO, false, log);
@@ -33,9 +33,8 @@ NodeConsole::~NodeConsole() {
 }
 
 LinePrefixer& NodeConsole::prefixer(std::uint32_t node, bool is_error) {
-  const auto& name = names_.at(node);
-  return prefixers_.try_emplace({node, is_error}, LinePrefix(name.empty() ? "" : name + ": "))
-      .first->second;
+  const auto prefix = has_prefix_ ? names_.at(node) + ": " : std::string();
+  return prefixers_.try_emplace({node, is_error}, LinePrefix(prefix)).first->second;
 }
 
 OwnWordsReader& NodeConsole::reader(std::uint32_t node) {
@@ -60,7 +59,7 @@ void NodeConsole::hear(std::uint32_t node, const OwnWords& words) {
       [[fallthrough]];
     case OwnWords::Kind::line:
       if (!common_.is_news(node, words.key.empty() ? words.text : words.key)) return;
-      return show(node, true, words.text + "\n");
+      return show_own(node, words.text + "\n");
     case OwnWords::Kind::report:
       unfinished_reports_[node] += words.text + "\n";
       return;
@@ -78,7 +77,7 @@ void NodeConsole::show_reports() {
     if (reports.size() == 1) {
       error_->write(own_, own_.take(report, now()));
     } else {
-      show(node, true, report);
+      show_own(node, report);
     }
   }
 }
@@ -90,6 +89,12 @@ void NodeConsole::take_loss(const std::string& reason) {
 void NodeConsole::show(std::uint32_t node, bool is_error, std::string_view bytes) {
   auto& lines = prefixer(node, is_error);
   (is_error ? error_ : out_)->write(lines, lines.take(bytes, now()));
+}
+
+/// Whole lines, which need no memory of their stream.
+void NodeConsole::show_own(std::uint32_t node, const std::string& lines) {
+  LinePrefixer prefixed{names_.at(node) + ": "};
+  error_->write(own_, prefixed.take(lines, now()));
 }
 
 void NodeConsole::finish(std::uint32_t node) {

@@ -24,9 +24,10 @@ namespace ddprun::ssh {
 
 class NodeConsole {
  public:
-  /// `names` of the nodes; empty ones get no prefix. Their agents' own lines begin with `mark`.
+  /// `names` of the nodes, which go before the lines of their workers if `has_prefix`. Their
+  /// agents' own lines begin with `mark` and always get the name.
   NodeConsole(const boost::asio::any_io_executor& executor, std::vector<std::string> names,
-              std::string mark);
+              bool has_prefix, std::string mark);
   ~NodeConsole();
 
   /// A piece of a node's standard output or standard error.
@@ -57,10 +58,12 @@ class NodeConsole {
   LinePrefixer& prefixer(std::uint32_t node, bool is_error);
   OwnWordsReader& reader(std::uint32_t node);
   void show(std::uint32_t node, bool is_error, std::string_view bytes);
+  void show_own(std::uint32_t node, const std::string& lines);
   void hear(std::uint32_t node, const OwnWords& words);
   void take_loss(const std::string& reason);
 
   const std::vector<std::string> names_;
+  const bool has_prefix_;
   std::shared_ptr<ConsoleWriter> out_;
   std::shared_ptr<ConsoleWriter> error_;
   const std::string mark_;

@@ -1,9 +1,9 @@
-#include "launcher/output/last_lines.hpp"
 #include "launcher/process/exec_failure.hpp"
 #include "launcher/process/worker_environment.hpp"
 #include "launcher/ssh/child.hpp"
 #include "launcher/ssh/child_process.hpp"
 #include "launcher/ssh/command.hpp"
+#include "launcher/ssh/ssh_words.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -114,7 +114,10 @@ class RelayChild : public Child {
     auto reports = reader_.take(bytes);
     auto noise = reader_.take_noise();
     if (!noise.empty()) report(NodeReport::Kind::standard_error, std::move(noise));
-    if (reader_.has_greeting()) answer_.cancel();
+    if (reader_.has_greeting()) {
+      answer_.cancel();
+      report_error(ssh_words_.take_rest());
+    }
     if (reader_.is_broken()) give_up("what it says is not ddprun's");
     for (auto& each : reports) pass_on(std::move(each));
     co_await sink_.room();
@@ -131,8 +134,8 @@ class RelayChild : public Child {
   }
 
   asio::awaitable<void> take_error(std::string_view bytes) {
-    last_lines_.take(bytes);
-    report(NodeReport::Kind::standard_error, std::string(bytes));
+    // Afterwards nothing is told that repeats it.
+    report_error(reader_.has_greeting() ? std::string(bytes) : ssh_words_.take(bytes));
     co_await sink_.room();
   }
 
@@ -142,15 +145,16 @@ class RelayChild : public Child {
   }
 
   void tell_end() {
-    const auto lines = last_lines_.lines();
-    if (!reader_.has_greeting()) {
-      const auto reason =
-          reason_.empty() ? describe_no_answer(exit_code_, lines, settings_) : reason_;
-      return end_all(NodeReport::Kind::not_started, reason);
+    if (reader_.has_greeting()) {
+      const auto reason = reason_.empty() ? "the connection by ssh has ended" : reason_;
+      return end_all(NodeReport::Kind::lost, reason);
     }
-    const auto said = lines.empty() ? "" : ": " + lines.back();
-    end_all(NodeReport::Kind::lost,
-            reason_.empty() ? "the connection by ssh has ended" + said : reason_);
+    if (!reason_.empty()) {
+      report_error(ssh_words_.take_rest());
+      return end_all(NodeReport::Kind::not_started, reason_);
+    }
+    end_all(NodeReport::Kind::not_started,
+            describe_no_answer(exit_code_, ssh_words_.last(), settings_));
   }
 
   /// For all of its nodes whose end has not been told.
@@ -161,6 +165,10 @@ class RelayChild : public Child {
                   .node = node,
                   .text = is_own ? reason : "it was to be reached by " + target_.name});
     }
+  }
+
+  void report_error(std::string text) {
+    if (!text.empty()) report(NodeReport::Kind::standard_error, std::move(text));
   }
 
   void report(NodeReport::Kind kind, std::string text) {
@@ -178,7 +186,7 @@ class RelayChild : public Child {
   asio::steady_timer news_;    ///< cancelled when there is something to write
   asio::steady_timer answer_;  ///< expires when there was no greeting in time
   ReportReader reader_;
-  LastLines last_lines_;
+  SshWords ssh_words_;            ///< until there is a greeting
   std::set<std::uint32_t> open_;  ///< nodes of which no end has been told
   std::string reason_;            ///< why it was given up
   int exit_code_ = 0;

@@ -35,7 +35,7 @@ struct SshPlan {
   std::optional<Target> own;       ///< this machine's node, which needs no ssh
   std::size_t nodes_min = 1;
   std::optional<std::size_t> host;  ///< index of the node that hosts the rendezvous
-  bool has_node_prefix = true;  ///< lines get the node's name; false: --prefix says what they get
+  bool has_node_prefix = true;      ///< of the workers' lines; false: --prefix says what they get
 
   bool operator==(const SshPlan&) const = default;
 };

@@ -48,16 +48,12 @@ bool asks_to_stop(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
 }
 
-std::vector<std::string> prefixes(const SshPlan& plan) {
-  return plan.has_node_prefix ? plan.names : std::vector<std::string>(plan.names.size());
-}
-
 class Starter : public ReportSink {
  public:
   Starter(asio::io_context& context, const SshPlan& plan)
       : plan_(plan),
         executor_(context.get_executor()),
-        console_(executor_, prefixes(plan), plan.task.agent.mark),
+        console_(executor_, plan.names, plan.has_node_prefix, plan.task.agent.mark),
         signals_(executor_),
         later_(executor_),
         team_(executor_, *this) {
@@ -95,21 +91,21 @@ class Starter : public ReportSink {
         return set(report.node, {.state = NodeFate::State::running});
       case Kind::not_started:
         console_.finish(report.node);
-        if (facts_.interrupted_by == 0) tell_loss(report.node, "not started: " + report.text);
+        // Whoever has stopped the run has no use for the reason.
+        if (facts_.interrupted_by == 0) say_of(report.node, "not started: " + report.text);
+        lose(report.node, "was not started");
         return set(report.node, {.state = NodeFate::State::not_started});
       case Kind::ended:
         console_.finish(report.node);
-        // Those that die by what they were sent have been asked to end.
-        if (report.exit_code < 0 && !sent_.contains(-report.exit_code)) {
-          tell_loss(report.node, "its agent was killed by " + signal_name(-report.exit_code));
-        }
+        tell_end_of(report.node, report.exit_code);
         return set(report.node, {.state = NodeFate::State::ended,
                                  .exit_code = report.exit_code,
                                  .order = ++ended_,
                                  .has_refused = console_.has_refused(report.node)});
       case Kind::lost:
         console_.finish(report.node);
-        tell_loss(report.node, "lost: " + report.text);
+        say_of(report.node, "lost: " + report.text);
+        lose(report.node, "was lost");
         return set(report.node, {.state = NodeFate::State::lost});
     }
   }
@@ -130,9 +126,21 @@ class Starter : public ReportSink {
     return facts_.nodes[node].state == NodeFate::State::starting;
   }
 
-  void tell_loss(std::uint32_t node, const std::string& what) {
-    losses_.push_back(plan_.names[node] + ": " + what);
-    console_.say(losses_.back());
+  void say_of(std::uint32_t node, const std::string& what) {
+    console_.say(plan_.names[node] + ": " + what);
+  }
+
+  /// For the last line, if it comes to that.
+  void lose(std::uint32_t node, const std::string& how) {
+    if (!facts_.is_cut_short) losses_.push_back(plan_.names[node] + " " + how);
+  }
+
+  /// Agents that die by what they were sent have been asked to end.
+  void tell_end_of(std::uint32_t node, int exit_code) {
+    if (exit_code >= 0) return lose(node, "ended with exit code " + std::to_string(exit_code));
+    if (sent_.contains(-exit_code)) return;
+    say_of(node, "its agent was killed by " + signal_name(-exit_code));
+    lose(node, "lost its agent by " + signal_name(-exit_code));
   }
 
   /// Where the nodes cannot say how the run has ended, or do not know why.
@@ -207,7 +215,7 @@ class Starter : public ReportSink {
   std::set<int> sent_;  ///< signals, to all nodes
   bool is_stop_due_ = false;
   std::string stop_reason_;          ///< if it was cut short
-  std::vector<std::string> losses_;  ///< nodes that are missing, and why
+  std::vector<std::string> losses_;  ///< nodes that had gone by then, and how
   int exit_code_ = kExitFailure;
   std::exception_ptr failure_;
 };

@@ -94,12 +94,32 @@ class MissingNodes(SshTest):
                                   {"name": "node2", "address": "127.0.0.99"}])
         run = self.start()
         self.assertEqual(run.wait(), 1, run.text())
-        self.assertRegex(run.error[-1], "^ddprun: the run ended with exit code 1: only 1 node of "
-                         "at least 2 can take part; node2: not started: ssh could not connect: ")
+        self.assertEqual(run.error[-1], "ddprun: the run ended with exit code 1: only 1 node of at "
+                         "least 2 can take part; node2 was not started\n")
+
+    def test_what_ssh_says_of_a_failure_is_said_once(self):
+        self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},
+                                  {"name": "node2", "address": "127.0.0.99"}])
+        run = self.start()
+        self.assertEqual(run.wait(), 1, run.text())
+        self.assertEqual(run.text().count("Connection refused"), 1, run.text())
+        self.assertIn("ddprun: node2: not started: ssh could not connect: connect to host "
+                      "127.0.0.99 port ", run.text())
+
+    def test_the_lines_of_an_agent_name_its_node_once(self):
+        self.config(PLACE)
+        for arguments in ((), ("--prefix=${rank} ",)):
+            run = self.start(*arguments)
+            self.assertEqual(run.wait(), 0, run.text())
+            for line in run.error:
+                self.assertRegex(line, r"^node[12]: 2\d{3}-\d\d-\d\d \S+ info    \S")
+            places = [line for line in run.error if " of 2, rank " in line]
+            self.assertRegex("".join(sorted(places)), r"node1: .* info    attempt 0: node 0 of 2, "
+                             r"rank 0 .*\nnode2: .* info    attempt 0: node 1 of 2, rank 1 ")
 
     def test_ctrl_c_before_any_node_has_answered_ends_at_once_and_says_so(self):
         ssh = self.folder / "ssh"
-        ssh.write_text("#!/bin/sh\necho dialling >&2; exec sleep 1000\n")
+        ssh.write_text("#!/bin/sh\necho dialling >&2; echo >&2 waiting; exec sleep 1000\n")
         ssh.chmod(0o755)
         self.config(PLACE)
         run = self.start(PATH=f"{self.folder}:{os.environ['PATH']}")
@@ -107,8 +127,8 @@ class MissingNodes(SshTest):
         run.wait_for("node2: dialling")
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
-        self.assertEqual(run.error[2:], ["ddprun: the run ended with exit code 130: it was asked "
-                                         "to stop by SIGINT\n"])
+        self.assertEqual(run.error[-1], "ddprun: the run ended with exit code 130: it was asked to "
+                         "stop by SIGINT\n")
 
 
 if __name__ == "__main__":

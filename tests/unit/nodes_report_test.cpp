@@ -54,8 +54,8 @@ TEST_SUITE("console of several nodes") {
     finished.result = RunResult::failed;
     const ConsoleSettings settings = {.node = "a", .columns = 60, .mark = "<m>"};
     CHECK(shown(settings, {Note{"ready"}}) ==
-          "<m>L: ready\x1f"
-          "TIME info    node a: ready\n");
+          "<m>Lready\x1f"
+          "TIME info    ready\n");
     const auto report = shown(settings, {finished});
     CHECK(report.rfind("<m>R" + std::string(60, '=') + "\n<m>R", 0) == 0);
     CHECK(report.ends_with("=\n<m>E\n"));

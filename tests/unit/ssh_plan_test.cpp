@@ -119,14 +119,14 @@ TEST_SUITE("command of a start by ssh") {
 
   TEST_CASE("why nobody answered is what ssh or the shell has said") {
     const SshSettings settings{.program = "/opt/ddprun"};
-    CHECK(describe_no_answer(255, {"No route to host", ""}, settings) ==
+    CHECK(describe_no_answer(255, "ssh: No route to host", settings) ==
           "ssh could not connect: No route to host");
-    CHECK(describe_no_answer(127, {"sh: not found"}, settings) ==
+    CHECK(describe_no_answer(127, "sh: not found", settings) ==
           "/opt/ddprun cannot be run there: sh: not found; ssh.program in the file says where "
           "ddprun is");
-    CHECK(contains(describe_no_answer(126, {}, settings), "/opt/ddprun cannot be run there"));
-    CHECK(describe_no_answer(-9, {}, settings) == "ssh was killed by signal 9");
-    CHECK(describe_no_answer(2, {"no such option"}, settings) ==
+    CHECK(contains(describe_no_answer(126, "", settings), "/opt/ddprun cannot be run there"));
+    CHECK(describe_no_answer(-9, "", settings) == "ssh was killed by signal 9");
+    CHECK(describe_no_answer(2, "no such option", settings) ==
           "ddprun there ended with exit code 2 before it answered: no such option");
   }
 }

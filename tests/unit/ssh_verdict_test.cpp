@@ -101,13 +101,13 @@ TEST_SUITE("verdict of a start by ssh") {
 
   TEST_CASE("the starter has the last word where no node knows it") {
     const auto facts = cut_short({ended(143), ended(-9)});
-    CHECK(describe_end(facts, "too few", {"b: its agent was killed by SIGKILL"}) ==
-          "too few; b: its agent was killed by SIGKILL");
+    CHECK(describe_end(facts, "too few", {"b lost its agent by SIGKILL"}) ==
+          "too few; b lost its agent by SIGKILL");
     CHECK(describe_end(facts, "too few", {"1", "2", "3", "4", "5", "6"}) ==
           "too few; 1; 2; 3; 4; and 2 nodes more");
     CHECK(describe_end(of({kAbsent, ended(-2)}, 2, 0, 2), "", {}) ==
           "it was asked to stop by SIGINT");
     CHECK(describe_end(of({ended(130), ended(130)}, 2, 0, 2), "", {}).empty());
-    CHECK(describe_end(of({ended(1), ended(-9)}), "", {"b: lost"}).empty());
+    CHECK(describe_end(of({ended(1), ended(-9)}), "", {"b was lost"}).empty());
   }
 }

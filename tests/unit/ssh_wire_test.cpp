@@ -1,5 +1,6 @@
 // What goes over ssh, in bytes: tasks down, reports up.
 #include "launcher/ssh/node_report.hpp"
+#include "launcher/ssh/ssh_words.hpp"
 #include "launcher/ssh/task.hpp"
 
 #include <doctest/doctest.h>
@@ -122,5 +123,40 @@ TEST_SUITE("reports over ssh") {
     ReportReader reader;
     CHECK(reader.take(std::string(kGreeting) + bytes).empty());
     CHECK(reader.is_broken());
+  }
+}
+
+TEST_SUITE("what ssh says before anybody answers") {
+  TEST_CASE("all but the last line is shown at once") {
+    SshWords words;
+    CHECK(words.take("one\ntwo") == "one\n");
+    CHECK(words.last() == "two");
+    CHECK(words.take("\r\n\n").empty());
+    CHECK(words.last() == "two");
+    CHECK(words.take("three\r\n") == "two\r\n\n");
+    CHECK(words.last() == "three");
+    CHECK(words.take_rest() == "three\r\n");
+    CHECK(words.last().empty());
+    CHECK(words.take_rest().empty());
+  }
+
+  TEST_CASE("whatever the pieces, nothing is lost") {
+    const std::string text = "\none\n\ntwo\r\nthree\n\n";
+    for (std::size_t size = 1; size <= text.size(); ++size) {
+      SshWords words;
+      std::string shown;
+      for (std::size_t at = 0; at < text.size(); at += size) {
+        shown += words.take(text.substr(at, size));
+      }
+      CHECK(words.last() == "three");
+      CHECK(shown + words.take_rest() == text);
+    }
+  }
+
+  TEST_CASE("a line without an end is not held for ever") {
+    SshWords words;
+    CHECK(words.take(std::string(kHeldWordsMax, 'x')).empty());
+    CHECK(words.take("x").size() == kHeldWordsMax + 1);
+    CHECK(words.last().empty());
   }
 }
