@@ -1,6 +1,7 @@
 #include "launcher/agent/attempt.hpp"
 
 #include "launcher/agent/blame.hpp"
+#include "launcher/agent/deserter.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/limit_timer.hpp"
@@ -153,6 +154,8 @@ class Attempt::Impl {
         tell(*killed);
       } else if (const auto* stacks = std::get_if<StacksTaken>(&news)) {
         tell(*stacks);
+      } else if (std::holds_alternative<GroupsChanged>(news)) {
+        look_for_deserter();
       }
     }
     culprit_timer_.cancel();
@@ -173,7 +176,23 @@ class Attempt::Impl {
       react_to_failure(exit.rank, is_victim_of_a_peer(exit), describe_failure(exit));
     } else if (course_ == Course::winding_up && has_crashed(exit)) {
       stop_survivors(exit.rank, describe_failure(exit) + " when it was asked to stop");
+    } else {
+      look_for_deserter();
     }
+  }
+
+  /// Whether somebody waits for a worker that has ended well. At the first failure that may be seen
+  /// best: those that waited have failed since.
+  void look_for_deserter() {
+    if (course_ != Course::going_on || end_.exits.empty()) return;
+    const auto& flights = end_.flights.empty() ? group_->flights() : end_.flights;
+    const auto deserter = find_deserter(end_.exits, flights);
+    if (!deserter) return;
+    WorkerExited& exit = end_.exits[deserter->exit];
+    exit.ended_before = deserter->before;
+    const std::string reason = describe_failure(exit);
+    note_flights();
+    stop_survivors(exit.rank, reason);
   }
 
   /// Of a worker that was asked to stop: whether it ended in another way than by being asked.
@@ -187,6 +206,7 @@ class Attempt::Impl {
   void react_to_failure(int rank, bool is_victim, const std::string& reason) {
     note_flights();
     if (!is_victim) return stop_survivors(rank, reason);
+    look_for_deserter();
     if (course_ == Course::stopping || std::exchange(awaits_culprit_, true)) return;
     culprit_timer_.start(LimitTimer::Clock::now() + kCulpritGrace, [this, rank, reason] {
       if (group_ != nullptr) stop_survivors(rank, reason);

@@ -9,10 +9,11 @@
 namespace ddprun {
 
 DeathWatch::DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
-                       std::function<void(int)> tell)
+                       std::function<void(int)> tell, std::function<void()> tell_change)
     : page_(page),
       pids_(std::move(pids)),
       tell_(std::move(tell)),
+      tell_change_(std::move(tell_change)),
       is_settled_(std::make_unique<bool[]>(static_cast<std::size_t>(page.local_world_size()))) {
   // Signals are for the agent's own thread.
   sigset_t all, before;
@@ -29,10 +30,12 @@ DeathWatch::~DeathWatch() {
 }
 
 void DeathWatch::run() {
+  auto changes_told = page_.changes();
   while (true) {
     const auto changes = page_.changes();
     if (must_stop_) return;
     look();
+    if (std::exchange(changes_told, changes) != changes) tell_change_();
     page_.wait_for_change(changes, is_settled_.get(), Deadline::never());
   }
 }

@@ -16,9 +16,10 @@ class DeathWatch {
  public:
   /// Calls `tell` with a local rank, on the thread of its own, at most once for each: when the
   /// worker's main thread has died, unless by _exit(0), or it announced an exit with a status other
-  /// than 0. `pids` are the workers' by local rank. `page` outlives this.
+  /// than 0. Calls `tell_change` there when anything else is told on the page: workers make process
+  /// groups. `pids` are the workers' by local rank. `page` outlives this.
   DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
-             std::function<void(int local_rank)> tell);
+             std::function<void(int local_rank)> tell, std::function<void()> tell_change);
 
   /// Ends the thread and waits for it.
   ~DeathWatch();
@@ -34,6 +35,7 @@ class DeathWatch {
   const control::ControlPage& page_;
   std::vector<pid_t> pids_;
   std::function<void(int)> tell_;
+  std::function<void()> tell_change_;
   std::unique_ptr<bool[]> is_settled_;  ///< by local rank: told, or left to the pidfd
   std::atomic<bool> must_stop_ = false;
   std::thread thread_;

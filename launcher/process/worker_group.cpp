@@ -107,6 +107,16 @@ void WorkerGroup::Impl::note_death(Worker& worker) {
                    .error_message = read_error_report(worker.spec.error_file).message});
 }
 
+/// Told once until it has been taken note of.
+void WorkerGroup::Impl::note_change() {
+  const bool has_one_ended =
+      std::any_of(workers_.begin(), workers_.end(), [](const auto& one) { return one->has_ended; });
+  const bool is_told = std::any_of(news_.begin(), news_.end(), [](const WorkerNews& news) {
+    return std::holds_alternative<GroupsChanged>(news);
+  });
+  if (has_one_ended && !is_told) tell(GroupsChanged{});
+}
+
 void WorkerGroup::Impl::reap_orphans() {
   orphans_.async_wait([weak = weak_from_this()](boost::system::error_code error, int) {
     const auto self = weak.lock();

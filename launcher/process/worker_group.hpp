@@ -49,8 +49,10 @@ struct KilledLimits {
 };
 
 /// What next() tells.
-struct NothingLeft {};  ///< every worker has ended and been reaped
-using WorkerNews = std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksTaken, NothingLeft>;
+struct GroupsChanged {};  ///< a worker makes a process group after another one has ended well
+struct NothingLeft {};    ///< every worker has ended and been reaped
+using WorkerNews =
+    std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksTaken, GroupsChanged, NothingLeft>;
 
 class WorkerGroup {
  public:

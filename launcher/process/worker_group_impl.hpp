@@ -62,6 +62,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   static boost::asio::awaitable<bool> read_to_end(std::shared_ptr<Worker> worker,
                                                   Deadline deadline);
   void note_death(Worker& worker);
+  void note_change();
   void reap_orphans();
   void tell(WorkerNews news);
   void end_watch();
@@ -93,7 +94,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   bool is_starting_ = false;
   std::vector<int> held_back_;  ///< signals to forward when all are started, each once
   int open_watches_ = 0;
-  std::deque<WorkerNews> news_;  ///< three for each worker, one more, and stacks on demand
+  std::deque<WorkerNews> news_;  ///< three for each worker, two more, and stacks on demand
   StacksWhen stacks_when_;
   StackTaker stack_taker_;
   StackCaptures stack_captures_;

@@ -149,17 +149,22 @@ void WorkerGroup::Impl::watch() {
     // Joined by next(): NothingLeft comes when the last one is done.
     asio::co_spawn(executor_, std::move(watching), asio::detached);
   }
-  death_watch_.emplace(page_, std::move(pids),
-                       [weak = weak_from_this(), executor = executor_](int local_rank) {
-                         asio::post(executor, [weak, local_rank] {
-                           const auto self = weak.lock();
-                           if (!self) return;
-                           for (auto& worker : self->workers_) {
-                             if (worker->spec.local_rank == local_rank && !worker->has_ended)
-                               self->note_death(*worker);
-                           }
-                         });
-                       });
+  const auto on_agents_thread = [weak = weak_from_this(), executor = executor_](auto what) {
+    asio::post(executor, [weak, what] {
+      if (const auto self = weak.lock()) what(*self);
+    });
+  };
+  death_watch_.emplace(
+      page_, std::move(pids),
+      [on_agents_thread](int local_rank) {
+        on_agents_thread([local_rank](Impl& self) {
+          for (auto& worker : self.workers_) {
+            if (worker->spec.local_rank == local_rank && !worker->has_ended)
+              self.note_death(*worker);
+          }
+        });
+      },
+      [on_agents_thread] { on_agents_thread([](Impl& self) { self.note_change(); }); });
   if (containment_.mode() == ContainmentMode::marker) {
     orphans_.add(SIGCHLD);
     reap_orphans();

@@ -88,7 +88,10 @@ struct WorkerExited {
   std::vector<std::string> last_lines;  ///< of its standard error, oldest first
   std::filesystem::path log_folder{};   ///< of this worker in this attempt; empty: none is kept
 
-  bool failed() const { return signal != 0 || exit_code != 0; }
+  /// Of one that ended with exit code 0 and should not have: "before it entered collective 3 ...".
+  std::string ended_before{};
+
+  bool failed() const { return signal != 0 || exit_code != 0 || !ended_before.empty(); }
   bool operator==(const WorkerExited&) const = default;
 };
 

@@ -29,6 +29,7 @@ std::string to_record(const WorkerExited& exit, bool is_whole) {
                        {"node", exit.node},
                        {"exit_code", exit.exit_code},
                        {"signal", exit.signal},
+                       {"ended_before", shortened(exit.ended_before)},
                        {"is_out_of_memory", exit.is_out_of_memory},
                        {"peak_memory_bytes", exit.peak_memory_bytes},
                        {"ran_seconds", exit.ran_seconds},
@@ -51,6 +52,7 @@ std::optional<WorkerExited> from_record(std::string_view text) {
     record.at("node").get_to(exit.node);
     record.at("exit_code").get_to(exit.exit_code);
     record.at("signal").get_to(exit.signal);
+    record.at("ended_before").get_to(exit.ended_before);
     record.at("is_out_of_memory").get_to(exit.is_out_of_memory);
     record.at("peak_memory_bytes").get_to(exit.peak_memory_bytes);
     record.at("ran_seconds").get_to(exit.ran_seconds);

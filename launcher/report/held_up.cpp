@@ -255,6 +255,15 @@ std::vector<HeldUp> find_held_up(const std::vector<RankFlights>& ranks) {
   return found;
 }
 
+std::string place_of(const HeldUp& held_up) {
+  const std::string group = "group \"" + held_up.group + "\"";
+  if (held_up.is_meeting) return group;
+  const std::string place = "collective " + std::to_string(held_up.number) + " of " + group;
+  // Where ranks disagree there is more to say than which call it is.
+  if (held_up.calls.size() != 1) return place;
+  return place + ", " + call_text(held_up.calls[0].call, held_up.calls[0].bytes);
+}
+
 std::string headline(const HeldUp& held_up) {
   const std::string group = "group \"" + held_up.group + "\"";
   const auto missing = ranks_of(held_up.missing);
@@ -269,9 +278,8 @@ std::string headline(const HeldUp& held_up) {
     return plural(senders, " waits", " wait") + " for messages in " + group + ", for up to " +
            seconds_text(held_up.waited_seconds);
   }
-  const std::string place = "collective " + std::to_string(held_up.number) + " of " + group;
-  if (held_up.calls.size() > 1) return "in " + place + " " + disagreement(held_up);
-  const auto what = place + ", " + call_text(held_up.calls[0].call, held_up.calls[0].bytes);
+  const std::string what = place_of(held_up);
+  if (held_up.calls.size() > 1) return "in " + what + " " + disagreement(held_up);
   if (missing.empty()) {
     return plural(held_up.waiting, " is in ", " are in ") + what + ", for up to " +
            seconds_text(held_up.waited_seconds) + through_text(held_up);

@@ -56,6 +56,10 @@ struct HeldUp {
 /// of.
 std::vector<HeldUp> find_held_up(const std::vector<RankFlights>& ranks);
 
+/// "collective 17 of group "default", all_reduce(...) of 25.0 MiB", or the group where its ranks
+/// have not met yet.
+std::string place_of(const HeldUp& held_up);
+
 /// One line: "rank 2 has not entered collective 17 of group "default", all_reduce(...) of 25.0 MiB;
 /// ranks 0-1 wait in it, for up to 30.0 s".
 std::string headline(const HeldUp& held_up);

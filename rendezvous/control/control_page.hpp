@@ -83,7 +83,7 @@ class ControlPage {
   /// reason.
   void wait_for_change(std::uint32_t changes_seen, const bool* known_dead, Deadline deadline) const;
 
-  /// Ends a wait_for_change() of another thread.
+  /// Ends a wait_for_change() of another thread or process.
   void wake() const noexcept;
 
   /// Ends the attempt for everybody. The first call wins; later ones change nothing. Wakes all

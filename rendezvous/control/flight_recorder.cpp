@@ -93,6 +93,8 @@ std::optional<FlightRecorder> FlightRecorder::begin(ControlPage page, int local_
   }
   describe(*log, group, words);
   log->use.store(FlightLog::taken, std::memory_order_release);
+  // It may wait for a worker that has ended, which only the agent can know.
+  page.wake();
   return FlightRecorder(std::move(page), log);
 }
 

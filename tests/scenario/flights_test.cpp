@@ -1,6 +1,7 @@
 // What ddprun tells of the collectives of a run that has failed, whatever moves the bytes.
 #include "tests/support/cluster.hpp"
 #include "tests/support/launch.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
@@ -82,6 +83,35 @@ TEST_SUITE("flights") {
         CHECK(contains(result.output, "Root cause (first failure observed): rank : 1 "));
       }
     }
+  }
+
+  TEST_CASE("a rank that ends well before others are done with it is the first cause, at once") {
+    const std::string end = "ended : exit code 0 before it ";
+    for (const auto& backend : backends()) {
+      const auto result = run_apart(backend, "end-early");
+      CAPTURE(result.output);
+      CHECK(result.exit_code == 1);
+      CHECK(contains(result.output, "Root cause (first failure observed): rank : 2 "));
+      CHECK(contains(result.output, end + "made group \"default\", where rank"));
+      // MPI's last rank does not end before the others have.
+      if (backend == "mpich") continue;
+      const auto later = run_apart(backend, "end");
+      CAPTURE(later.output);
+      CHECK(later.exit_code == 1);
+      CHECK(contains(later.output, "Root cause (first failure observed): rank : 2 "));
+      CHECK(
+          contains(later.output, end + "entered collective 1 of group \"default\", " + kAllReduce));
+    }
+  }
+
+  TEST_CASE("a rank that had ended well when the others began to wait for it is named, too") {
+    const TemporaryFolder folder;
+    const std::string events = folder / "events";
+    const auto result = run_program({in_bin("ddprun"), "--nproc_per_node=3", "--events=" + events,
+                                     in_bin("flight_worker"), "host", "end-first", events});
+    CAPTURE(result.output);
+    CHECK(contains(in_one_line(result.output),
+                   "has ended with exit code 0 before it made group \"default\", where rank"));
   }
 
   TEST_CASE("on several nodes every report tells of the ranks of all") {

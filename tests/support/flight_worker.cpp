@@ -1,10 +1,15 @@
 // A worker whose ranks come apart in their collectives:
-//   flight_worker BACKEND stop|kill|mismatch|message|meet|throw|throw-apart
+//   flight_worker BACKEND stop|kill|mismatch|message|meet|end|end-early|throw|throw-apart
+//   flight_worker BACKEND end-first EVENTS
 //   stop      the last rank stops itself after a barrier; the others wait for it in an all_reduce
 //   kill      the same, but it is killed
 //   mismatch  rank 1 calls a broadcast where the others call an all_reduce
 //   message   rank 0 waits for a message that the last rank does not send, the others for rank 0
 //   meet      the last rank does not come to the group at all
+//   end       the last rank returns after the barrier; the others wait for it in an all_reduce
+//   end-early  the same before it makes the group
+//   end-first  the same, and the others make the group once ddprun has written into its file
+//              EVENTS that it has ended
 //   throw     rank 1 has a call under way when an exception ends it; the others wait for it
 //   throw-apart  the same in a group of some ranks
 #include "rendezvous/control/flight_recorder.hpp"
@@ -13,6 +18,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -55,6 +62,21 @@ int throw_with_call_under_way(ProcessGroup group, const std::string& how) {
   return 0;
 }
 
+/// The others wait until the last rank's end has been noticed.
+void await_last_end(const WorkerEnv& env, const char* events) {
+  const std::string end =
+      "\"event\":\"worker_exited\",\"attempt\":0,\"rank\":" + std::to_string(env.world_size - 1) +
+      ",";
+  const auto deadline = Deadline::after(std::chrono::seconds(60));
+  std::string text;
+  while (text.find(end) == std::string::npos) {
+    if (deadline.passed()) throw Error(Errc::timeout, "no event tells of the last rank's end");
+    std::this_thread::yield();
+    std::ifstream file(events);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+}
+
 int come_apart(const std::string& how, const WorkerEnv& env, ProcessGroup& group) {
   const bool is_last = env.rank + 1 == env.world_size;
   std::vector<float> values(kElements);
@@ -64,6 +86,7 @@ int come_apart(const std::string& how, const WorkerEnv& env, ProcessGroup& group
   if (is_last && how == "stop") std::raise(SIGSTOP);
   if (is_last && how == "kill") std::raise(SIGKILL);
   if (is_last && how == "message") ::pause();
+  if (is_last && how == "end") return 0;
   if (env.rank == 0 && how == "message")
     group.recv(as_buffer(values.data(), 1), env.world_size - 1, 7).wait();
   if (env.rank == 1 && how == "mismatch") {
@@ -84,7 +107,9 @@ int main(int, char** argv) {
     // Longer than the test takes.
     if (how.starts_with("throw"))
       return throw_with_call_under_way(ProcessGroup::create(env, options), how);
-    options.collective_timeout = std::chrono::seconds(2);
+    if (how.starts_with("end-") && env.rank + 1 == env.world_size) return 0;
+    if (how == "end-first") await_last_end(env, argv[3]);
+    if (!how.starts_with("end")) options.collective_timeout = std::chrono::seconds(2);
     if (how == "meet") options.join_timeout = std::chrono::seconds(2);
     if (how == "meet" && env.rank + 1 == env.world_size) ::pause();
     auto group = ProcessGroup::create(env, options);

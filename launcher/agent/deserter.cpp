@@ -1,0 +1,68 @@
+#include "launcher/agent/deserter.hpp"
+
+#include "launcher/report/event_text.hpp"
+#include "rendezvous/control/flight_recorder.hpp"
+
+#include <algorithm>
+
+namespace ddprun {
+
+namespace {
+
+const control::GroupFlights* find_group(const control::WorkerFlights& worker,
+                                        const std::string& name) {
+  const auto found =
+      std::find_if(worker.groups.begin(), worker.groups.end(),
+                   [&](const control::GroupFlights& group) { return group.name == name; });
+  return found == worker.groups.end() ? nullptr : &*found;
+}
+
+/// Whether it is known that the rank has not made the group, although it is one of its ranks, if
+/// there is no record of it. Records of groups that have ended may have been replaced by others,
+/// and of large groups it is not recorded who is in them.
+bool is_known(int rank, const std::string& name, const std::vector<RankFlights>& flights) {
+  bool is_known = false;
+  for (const auto& one : flights) {
+    const auto* const group = find_group(one.worker, name);
+    const auto& worker = one.worker;
+    if (one.rank == rank) {
+      if (group != nullptr) return true;
+      is_known = worker.unrecorded_groups == 0 && worker.groups.size() < control::kFlightGroupsMax;
+    } else if (group != nullptr && group->members.empty() &&
+               group->size > static_cast<int>(control::kGroupMembersMax)) {
+      return false;
+    }
+  }
+  return is_known;
+}
+
+bool is_missing(int rank, const HeldUp& held_up) {
+  return std::any_of(held_up.missing.begin(), held_up.missing.end(),
+                     [&](const MissingRank& missing) { return missing.rank == rank; });
+}
+
+std::string before_what(const HeldUp& held_up) {
+  const std::string others = ranks_phrase(held_up.waiting);
+  const char* const verb = held_up.waiting.size() == 1 ? " waits" : " wait";
+  if (held_up.is_meeting)
+    return "before it made " + place_of(held_up) + ", where " + others + verb + " for it";
+  return "before it entered " + place_of(held_up) + ", in which " + others + verb;
+}
+
+}  // namespace
+
+std::optional<Deserter> find_deserter(const std::vector<WorkerExited>& exits,
+                                      const std::vector<RankFlights>& flights) {
+  for (const auto& held_up : find_held_up(flights)) {
+    for (std::size_t i = 0; i < exits.size(); ++i) {
+      const WorkerExited& exit = exits[i];
+      const bool is_awaited = !held_up.waiting.empty() && is_missing(exit.rank, held_up);
+      if (!exit.failed() && !exit.was_stopped && is_awaited &&
+          is_known(exit.rank, held_up.group, flights))
+        return Deserter{i, before_what(held_up)};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,113 @@
+// Who has ended well although others wait for it.
+#include "launcher/agent/deserter.hpp"
+
+#include "launcher/report/event_text.hpp"
+#include "launcher/report/exit_record.hpp"
+#include "rendezvous/control/flight_recorder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using control::Flight;
+using control::FlightState;
+using control::GroupFlights;
+using control::GroupState;
+
+namespace {
+
+WorkerExited exit_of(int rank, int code = 0) {
+  WorkerExited exit;
+  exit.rank = rank;
+  exit.pid = 100 + rank;
+  exit.exit_code = code;
+  return exit;
+}
+
+/// Group "default" of four, after so many barriers; the last one is under way if `waits`.
+GroupFlights after(std::uint64_t entered, GroupState state, bool waits = false) {
+  GroupFlights group{.name = "default", .size = 4, .state = state, .entered = entered};
+  for (std::uint64_t number = 0; number < entered; ++number) {
+    const bool is_last = number + 1 == entered;
+    group.flights.push_back({.number = number,
+                             .call = "barrier()",
+                             .state = waits && is_last ? FlightState::entered : FlightState::done});
+  }
+  return group;
+}
+
+GroupFlights waiting(std::uint64_t entered) {
+  return after(entered, GroupState::open, true);
+}
+
+RankFlights rank(int number, std::vector<GroupFlights> groups) {
+  return {number, {.groups = std::move(groups)}};
+}
+
+std::string before(const std::vector<WorkerExited>& exits,
+                   const std::vector<RankFlights>& flights) {
+  const auto deserter = find_deserter(exits, flights);
+  return deserter ? std::to_string(exits[deserter->exit].rank) + " " + deserter->before : "nobody";
+}
+
+}  // namespace
+
+TEST_SUITE("deserter") {
+  TEST_CASE("who has left before a collective in which others wait has ended too early") {
+    CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), rank(1, {after(2, GroupState::left)}),
+                                rank(2, {waiting(3)})}) ==
+          "1 before it entered collective 2 of group \"default\", barrier(), in which ranks 0, 2 "
+          "wait");
+  }
+
+  TEST_CASE("who has ended without a group that others make has ended too early") {
+    CHECK(
+        before({exit_of(3), exit_of(1)}, {rank(0, {after(0, GroupState::meeting)}), rank(1, {}),
+                                          rank(2, {after(0, GroupState::meeting)}), rank(3, {})}) ==
+        "3 before it made group \"default\", where ranks 0, 2 wait for it");
+    CHECK(before({exit_of(1)}, {rank(0, {after(0, GroupState::meeting)}), rank(1, {})}) ==
+          "1 before it made group \"default\", where rank 0 waits for it");
+  }
+
+  TEST_CASE("who was through with all that others do has done its part") {
+    CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), rank(1, {after(3, GroupState::left)})}) ==
+          "nobody");
+    CHECK(before({exit_of(1)}, {rank(0, {after(5, GroupState::open)}),
+                                rank(1, {after(3, GroupState::left)})}) == "nobody");
+    CHECK(before({exit_of(1)}, {}) == "nobody");
+    CHECK(before({}, {rank(0, {waiting(3)}), rank(1, {after(2, GroupState::open)})}) == "nobody");
+  }
+
+  TEST_CASE("who failed, or was stopped, is not taken for one that ended well") {
+    const std::vector<RankFlights> flights = {rank(0, {waiting(3)}),
+                                              rank(1, {after(2, GroupState::left)})};
+    CHECK(before({exit_of(1, 1)}, flights) == "nobody");
+    auto stopped = exit_of(1);
+    stopped.was_stopped = true;
+    CHECK(before({stopped}, flights) == "nobody");
+  }
+
+  TEST_CASE("nobody is accused where records are missing") {
+    auto many = rank(1, std::vector<GroupFlights>(control::kFlightGroupsMax));
+    CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), many}) == "nobody");
+    auto full = rank(1, {});
+    full.worker.unrecorded_groups = 1;
+    CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), full}) == "nobody");
+    auto large = waiting(3);
+    large.size = static_cast<int>(control::kGroupMembersMax) + 1;
+    CHECK(before({exit_of(1)}, {rank(0, {large}), rank(1, {})}) == "nobody");
+  }
+
+  TEST_CASE("it has failed, is told of as such, and comes to other nodes so") {
+    auto exit = exit_of(2);
+    CHECK_FALSE(exit.failed());
+    exit.ended_before = "before it made group \"x\", where rank 0 waits for it";
+    CHECK(exit.failed());
+    CHECK(describe_failure(exit) ==
+          "rank 2 (pid 102) has ended with exit code 0 before it made "
+          "group \"x\", where rank 0 waits for it");
+    CHECK(from_record(to_record(exit, true)) == exit);
+  }
+}
