@@ -7,6 +7,7 @@
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/report/event_text.hpp"
+#include "launcher/report/flights_file.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -58,6 +59,7 @@ class Attempt::Impl {
     co_await watch_workers(group);
     const auto strays = co_await group.sweep();
     group_ = nullptr;
+    keep_flights();
     folder.end_attempt(facts_.attempt);
     if (!strays.empty()) {
       tell(Warning{std::to_string(strays.size()) +
@@ -74,7 +76,8 @@ class Attempt::Impl {
 
   bool take_stacks(const std::string& reason) {
     if (group_ == nullptr || !are_started_ || group_->running().empty()) return false;
-    tell_held_up(group_->flights(), Seconds(0));
+    record_flights();
+    tell_held_up(recorded_, Seconds(0));
     group_->take_stacks(reason);
     return true;
   }
@@ -83,7 +86,8 @@ class Attempt::Impl {
     if (group_ == nullptr) return;
     if (course_ == Course::going_on) {
       // Who stops a run that hangs wants to know where; others are always on their way somewhere.
-      tell_held_up(group_->flights(), kLongWait);
+      record_flights();
+      tell_held_up(recorded_, kLongWait);
       begin_orderly_end(signal);
     }
     group_->stop(signal, grace);
@@ -216,8 +220,26 @@ class Attempt::Impl {
   /// At the first failure, before the others hear of it: how far they had come by themselves.
   void note_flights() {
     if (course_ != Course::going_on || !end_.flights.empty()) return;
-    end_.flights = group_->flights();
+    record_flights();
+    end_.flights = recorded_;
     tell_held_up(end_.flights, Seconds(0));
+  }
+
+  void record_flights() {
+    recorded_ = group_->flights();
+    recorded_at_ = std::chrono::system_clock::now();
+  }
+
+  /// What was recorded last, in the log folder: when nothing is in a hurry any more.
+  void keep_flights() {
+    if (!surroundings_.folder.is_kept()) return;
+    for (const auto& flights : recorded_) {
+      const auto index = static_cast<std::size_t>(flights.rank - facts_.placement.first_rank);
+      const auto file = facts_.worker_folders[index] / kFlightsFile;
+      const auto problem =
+          write_flights(file, flights_document(flights, facts_.attempt, recorded_at_));
+      if (!problem.empty()) return tell(Warning{problem});
+    }
   }
 
   void tell_held_up(const std::vector<RankFlights>& flights, Seconds at_least) {
@@ -257,7 +279,9 @@ class Attempt::Impl {
   bool are_started_ = false;
   bool awaits_culprit_ = false;
   Course course_ = Course::going_on;
-  int asked_by_ = 0;  ///< the signal, once the course is another
+  int asked_by_ = 0;                   ///< the signal, once the course is another
+  std::vector<RankFlights> recorded_;  ///< when it was looked last, and when that was
+  std::chrono::system_clock::time_point recorded_at_;
   AttemptEnd end_;
 };
 

@@ -20,6 +20,7 @@ inline constexpr const char* kStandardOutputFile = "stdout.log";
 inline constexpr const char* kStandardErrorFile = "stderr.log";
 inline constexpr const char* kErrorFile = "error.json";
 inline constexpr const char* kStacksFile = "stacks.txt";
+inline constexpr const char* kFlightsFile = "flights.json";
 
 // The files in an attempt's folder, next to its workers'.
 inline constexpr const char* kFilteredOutputFile = "filtered_stdout.log";

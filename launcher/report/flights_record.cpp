@@ -95,6 +95,7 @@ std::string to_flights_record(const std::vector<RankFlights>& ranks) {
 }
 
 std::vector<RankFlights> from_flights_record(std::string_view record) {
+  if (record.size() > kFlightsRecordBytesMax) return {};
   try {
     std::vector<RankFlights> ranks;
     for (const auto& json : Json::parse(record)) {

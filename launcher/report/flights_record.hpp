@@ -21,7 +21,7 @@ inline constexpr std::size_t kFlightsRecordBytesMax = std::size_t{128} << 10;
 /// Empty if nothing was recorded.
 std::string to_flights_record(const std::vector<RankFlights>& ranks);
 
-/// Nothing if the text is no record. Never throws.
+/// Nothing if the text is no record, or too long for one. Never throws.
 std::vector<RankFlights> from_flights_record(std::string_view record);
 
 }  // namespace ddprun

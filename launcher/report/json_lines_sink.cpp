@@ -19,20 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// RFC 3339 in UTC with microseconds, which sorts as text.
-std::string timestamp(std::chrono::system_clock::time_point when) {
-  const auto whole = std::chrono::floor<std::chrono::seconds>(when);
-  const auto seconds = std::chrono::system_clock::to_time_t(whole);
-  const auto micro = std::chrono::duration_cast<std::chrono::microseconds>(when - whole).count();
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char date[40];
-  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &parts);
-  char text[64];
-  std::snprintf(text, sizeof text, "%s.%06ldZ", date, static_cast<long>(micro));
-  return text;
-}
-
 Json signal_or_null(int signal) {
   return signal == 0 ? Json() : Json(signal_name(signal));
 }
@@ -116,7 +102,7 @@ Json fields(const WorkerExited& event) {
           {"core_file", event.core_file ? Json(event.core_file->string()) : Json()},
           {"error_message", event.error_message},
           {"error_traceback", event.error_traceback},
-          {"error_time", event.error_time ? Json(timestamp(*event.error_time)) : Json()},
+          {"error_time", event.error_time ? Json(utc_timestamp(*event.error_time)) : Json()},
           {"last_lines", event.last_lines},
           {"log_folder", path_or_null(event.log_folder)}};
 }
@@ -198,9 +184,22 @@ Json fields(const RunFinished& event) {
 
 }  // namespace
 
+std::string utc_timestamp(std::chrono::system_clock::time_point when) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(when);
+  const auto seconds = std::chrono::system_clock::to_time_t(whole);
+  const auto micro = std::chrono::duration_cast<std::chrono::microseconds>(when - whole).count();
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char date[40];
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &parts);
+  char text[64];
+  std::snprintf(text, sizeof text, "%s.%06ldZ", date, static_cast<long>(micro));
+  return text;
+}
+
 std::string json_line(const Event& event, std::chrono::system_clock::time_point when,
                       int node_rank) {
-  Json line = {{"time", timestamp(when)}, {"node_rank", node_rank}};
+  Json line = {{"time", utc_timestamp(when)}, {"node_rank", node_rank}};
   line.update(std::visit([](const auto& value) { return fields(value); }, event));
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

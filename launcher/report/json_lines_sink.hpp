@@ -10,6 +10,9 @@
 
 namespace ddprun {
 
+/// RFC 3339 in UTC with microseconds, which sorts as text.
+std::string utc_timestamp(std::chrono::system_clock::time_point when);
+
 /// The line for an event, without its newline. Text that is not UTF-8 is made so.
 std::string json_line(const Event& event, std::chrono::system_clock::time_point when,
                       int node_rank);

@@ -5,6 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -112,6 +115,26 @@ TEST_SUITE("flights") {
     CAPTURE(result.output);
     CHECK(contains(in_one_line(result.output),
                    "has ended with exit code 0 before it made group \"default\", where rank"));
+  }
+
+  TEST_CASE("with a log folder all that was recorded is kept, a file for each worker") {
+    const TemporaryFolder folder;
+    const auto result = run_program({in_bin("ddprun"), "--nproc_per_node=2", "--rdzv_id=kept",
+                                     "--log_dir=" + folder.path().string(), in_bin("flight_worker"),
+                                     "host", "kill"});
+    CAPTURE(result.output);
+    int files = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
+      if (entry.path().filename() != "flights.json") continue;
+      std::ifstream file(entry.path());
+      const std::string text(std::istreambuf_iterator<char>(file), {});
+      const bool is_of_the_killed = entry.path().parent_path().filename() == "1";
+      CHECK(contains(text,
+                     "{\"collective\":0,\"call\":\"barrier()\",\"bytes\":0,\"state\":\"done\""));
+      CHECK(contains(text, "\"collective\":1,") != is_of_the_killed);
+      ++files;
+    }
+    CHECK(files == 2);
   }
 
   TEST_CASE("on several nodes every report tells of the ranks of all") {

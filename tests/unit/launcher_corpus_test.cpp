@@ -1,5 +1,6 @@
 // The inputs of the fuzzers of what the launcher reads from files and from other machines.
 #include "tests/fuzz/config_target.hpp"
+#include "tests/fuzz/flights_target.hpp"
 #include "tests/fuzz/ssh_target.hpp"
 #include "tests/support/fuzz_corpus.hpp"
 
@@ -12,5 +13,9 @@ TEST_SUITE("fuzz corpus") {
 
   TEST_CASE("what goes over ssh is read safely: each input, each cut short, each with a slip") {
     run_fuzz_corpus("ssh", ddprun::fuzz::run_ssh, 9, 300);
+  }
+
+  TEST_CASE("records of other nodes' collectives are read safely, cut short or with a slip, too") {
+    run_fuzz_corpus("flights", ddprun::fuzz::run_flights, 6, 300);
   }
 }
