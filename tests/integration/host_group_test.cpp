@@ -335,6 +335,6 @@ TEST_SUITE("host group") {
     options.backend = "carrier_pigeon";
     CHECK(describe_failure([&] { ProcessGroup::create(env, options); }) ==
           "usage: process group \"default\": there is no backend \"carrier_pigeon\" (known: auto, "
-          "host, gloo, openmpi, mpich)");
+          "nccl, host, gloo, openmpi, mpich)");
   }
 }

@@ -70,6 +70,7 @@ RandomCalls::Pending RandomCalls::call() {
                                  DataType::uint8};
   const DataType type = kTypes[pick(7)];
   const int kind = pick(10);
+  if (device_) place_ = pick(2) == 0 ? *device_ : Device{};
   // Lengths of all magnitudes, up to several slots for each rank's part.
   const auto elements = static_cast<std::size_t>(pick(1 << pick(15)));
   const auto size = static_cast<std::size_t>(group_.size());
@@ -162,7 +163,7 @@ RandomCalls::Memory RandomCalls::place(const Bytes& content, DataType type) {
           ? group_.allocate(bytes)
           : std::shared_ptr<void>(::operator new(bytes), [](void* p) { ::operator delete(p); });
   if (!content.empty()) std::memcpy(owner.get(), content.data(), content.size());
-  return {owner, {owner.get(), content.size() / size_of(type), type}};
+  return {owner, {owner.get(), content.size() / size_of(type), type, place_}};
 }
 
 }  // namespace ddprun::test

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,6 +27,10 @@ class RandomCalls {
   /// `on_nodes`: how the ranks are spread over nodes, if they are on several.
   RandomCalls(ProcessGroup group, unsigned seed, std::vector<int> on_nodes = {},
               Arithmetic arithmetic = Arithmetic::in_rank_order);
+
+  /// From now on about half of the buffers are said to be on `device`, whose memory this process
+  /// can use.
+  void use_device(Device device) { device_ = device; }
 
   /// Makes so many calls. Returns what went wrong first, or "ok". Throws what a call fails with.
   std::string run(int calls);
@@ -53,6 +58,8 @@ class RandomCalls {
   ProcessGroup group_;
   std::vector<int> on_nodes_;
   Arithmetic arithmetic_;
+  std::optional<Device> device_;
+  Device place_;                ///< of the present call's buffers
   std::mt19937 shared_random_;  ///< what all ranks must agree in
   std::mt19937 own_random_;
   std::deque<Pending> pending_;

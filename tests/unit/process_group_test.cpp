@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -314,12 +315,19 @@ TEST_SUITE("process group") {
 
   TEST_CASE("the backends that there are can be listed") {
     const auto backends = available_backends();
-    REQUIRE(backends.size() == 4);
-    CHECK(backends[0].name == "host");
-    CHECK(backends[0].unavailable_reason.empty());
-    CHECK(backends[1].name == "gloo");
-    CHECK(backends[2].name == "openmpi");
-    CHECK(backends[3].name == "mpich");
+    REQUIRE(backends.size() == 5);
+    CHECK(backends[0].name == "nccl");
+    CHECK(backends[1].name == "host");
+    CHECK(backends[1].unavailable_reason.empty());
+    CHECK(backends[2].name == "gloo");
+    CHECK(backends[3].name == "openmpi");
+    CHECK(backends[4].name == "mpich");
+  }
+
+  TEST_CASE("where there is no GPU that is why NCCL cannot be used, and nothing of it is loaded") {
+    if (std::filesystem::exists("/dev/nvidiactl") || std::filesystem::exists("/dev/dxg")) return;
+    CHECK(available_backends()[0].unavailable_reason ==
+          "there is no NVIDIA GPU here (no /dev/nvidiactl)");
   }
 
   TEST_CASE("a module that is not installed is told of by its file") {

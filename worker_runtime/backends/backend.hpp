@@ -40,6 +40,7 @@ struct Operation {
   int tag = 0;
   std::uint64_t sequence = 0;  ///< position in the group's call order
   std::uint64_t number = 0;    ///< among its collectives; a message has that of the next one
+  void* stream = nullptr;      ///< of CUDA; buffers on a device are ready once it has come here
 };
 
 // What can be said of a collective or of a call of it, without a backend.
@@ -55,6 +56,8 @@ DataType data_type(const Operation& operation);
 /// Elements of what is the same on all ranks: one rank's part where each gets another one, else
 /// all.
 std::size_t part_elements(const Operation& operation, std::size_t ranks);
+/// Where the buffers lie, which is in one place; the processor, if there is nothing in them.
+Device device_of(const Operation& operation);
 /// "all_reduce(100 x float32, sum)", "send(1 x int32, rank 2, tag 7)".
 std::string describe(const Operation& operation, std::size_t ranks);
 /// The same and which it is: "all_reduce(100 x float32, sum), collective 5 of group "default"".
@@ -84,6 +87,17 @@ class Backend {
 
   /// Makes a run() under way and those of the other ranks fail. Any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
+
+  /// Whether buffers may lie there.
+  virtual bool reaches(Device::Kind kind) const { return kind == Device::Kind::cpu; }
+};
+
+/// A backend that hears of a failure while it carries nothing out, for others that hear of none.
+class WatchfulBackend : public Backend {
+ public:
+  /// Throws what a run() would throw now because a rank has died or the group has ended. Any
+  /// thread, after enter().
+  virtual void check() const = 0;
 };
 
 }  // namespace ddprun

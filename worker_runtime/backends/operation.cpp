@@ -61,6 +61,11 @@ std::size_t part_elements(const Operation& operation, std::size_t ranks) {
   }
 }
 
+Device device_of(const Operation& operation) {
+  if (operation.input.elements > 0) return operation.input.device;
+  return operation.output.elements > 0 ? operation.output.device : Device{};
+}
+
 std::string describe(const Operation& operation, std::size_t ranks) {
   const Collective collective = operation.collective;
   std::string text = to_string(collective);

@@ -21,13 +21,14 @@ std::uintptr_t address(const Buffer& buffer) {
 struct Check {
   const Operation& operation;
   int size;
+  bool reaches_devices;
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(Errc::usage, std::string(to_string(operation.collective)) + ": " + what);
   }
 
   void buffer(const char* name, const Buffer& buffer) const {
-    if (buffer.device.kind != Device::Kind::cpu) {
+    if (buffer.device.kind != Device::Kind::cpu && !reaches_devices) {
       refuse(std::string(name) + " is on CUDA device " + std::to_string(buffer.device.index) +
              ", and this backend moves CPU memory only");
     }
@@ -43,6 +44,13 @@ struct Check {
       refuse(std::string(name) + " is not aligned to the " + std::to_string(size_of(buffer.type)) +
              " bytes of a " + to_string(buffer.type));
     }
+  }
+
+  void place() const {
+    const Buffer& input = operation.input;
+    const Buffer& output = operation.output;
+    if (input.elements == 0 || output.elements == 0 || input.device == output.device) return;
+    refuse("input and output are not on the same device");
   }
 
   void peer(const char* name) const {
@@ -84,11 +92,12 @@ struct Check {
 
 }  // namespace
 
-void check_operation(const Operation& operation, int rank, int size) {
-  const Check check{operation, size};
+void check_operation(const Operation& operation, int rank, int size, bool reaches_devices) {
+  const Check check{operation, size, reaches_devices};
   const bool is_root = rank == operation.peer;
   check.buffer("input", operation.input);
   check.buffer("output", operation.output);
+  check.place();
   switch (operation.collective) {
     case Collective::broadcast:
     case Collective::reduce:

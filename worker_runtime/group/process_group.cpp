@@ -118,6 +118,10 @@ std::shared_ptr<void> ProcessGroup::allocate(std::size_t bytes) {
   return impl_->allocate(bytes);
 }
 
+void ProcessGroup::set_stream(void* stream) {
+  impl_->set_stream(stream);
+}
+
 Work ProcessGroup::all_reduce(Buffer buffer, ReduceOp op) {
   return impl_->call({Collective::all_reduce, buffer, buffer, op});
 }

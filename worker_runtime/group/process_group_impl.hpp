@@ -69,10 +69,12 @@ class ProcessGroup::Impl {
     if (is_unnamed) ++unnamed_subgroups_;
   }
 
-  Work call(const Operation& operation) {
-    check_operation(operation, rank(), size());
+  Work call(Operation operation) {
+    check_operation(operation, rank(), size(), queue_->reaches(Device::Kind::cuda));
+    operation.stream = stream_;
     return queue_->push(operation);
   }
+  void set_stream(void* stream) { stream_ = stream; }
   std::shared_ptr<void> allocate(std::size_t bytes) { return queue_->allocate(bytes); }
   void abort(const std::string& reason) { queue_->abort(reason, place_.names().name(rank())); }
 
@@ -83,6 +85,7 @@ class ProcessGroup::Impl {
   const std::shared_ptr<InProcessRegions> regions_;
   std::set<std::string> subgroup_names_;
   std::size_t unnamed_subgroups_ = 0;
+  void* stream_ = nullptr;
   const int exceptions_ = std::uncaught_exceptions();
   bool has_entered_ = false;
   std::shared_ptr<WorkQueue> queue_;

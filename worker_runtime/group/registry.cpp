@@ -2,6 +2,7 @@
 
 #include "worker_runtime/backends/host/host_backend.hpp"
 #include "worker_runtime/backends/module/module_backend.hpp"
+#include "worker_runtime/backends/nccl/nccl_backend.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -20,6 +21,11 @@ std::unique_ptr<Backend> create_module(const GroupPlace& place, const GroupOptio
 template <const char* Name>
 std::string module_reason(const WorkerEnv&) {
   return module_unavailable_reason(Name);
+}
+
+std::unique_ptr<Backend> create_host(const GroupPlace& place, const GroupOptions& options,
+                                     Deadline deadline) {
+  return create_host_backend(place, options, deadline);
 }
 
 constexpr char kGloo[] = "gloo";
@@ -42,7 +48,8 @@ std::string openmpi_reason(const WorkerEnv& env) {
 }
 
 constexpr std::array kBackends = {
-    BackendEntry{"host", "host", create_host_backend, host_unavailable_reason},
+    BackendEntry{"nccl", "nccl", create_nccl_backend, nccl_unavailable_reason},
+    BackendEntry{"host", "host", create_host, host_unavailable_reason},
     BackendEntry{kGloo, kGloo, create_module<kGloo>, module_reason<kGloo>},
     BackendEntry{kOpenMpi, "mpi", create_module<kOpenMpi>, openmpi_reason},
     BackendEntry{kMpich, "mpi", create_module<kMpich>, mpich_reason},

@@ -65,6 +65,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// The other ranks are told that it was `who`, where the backend tells them anything.
   void abort(const std::string& reason, const std::string& who);
   std::shared_ptr<void> allocate(std::size_t bytes) { return backend_->allocate(bytes); }
+  bool reaches(Device::Kind kind) const { return backend_->reaches(kind); }
 
  private:
   using Lock = std::unique_lock<std::mutex>;

@@ -72,8 +72,9 @@ Region meet_on_node(const GroupPlace& place, const GroupOptions& options, const 
   return get_region(store, node, env.rank, options, deadline);
 }
 
-std::unique_ptr<Backend> create_on_one_node(const GroupPlace& place, const GroupOptions& options,
-                                            const std::string& key, Deadline deadline) {
+std::unique_ptr<WatchfulBackend> create_on_one_node(const GroupPlace& place,
+                                                    const GroupOptions& options,
+                                                    const std::string& key, Deadline deadline) {
   auto page = attach_control_page(place.env);
   auto region = std::make_shared<const Region>(meet_on_node(place, options, key, deadline));
   return std::make_unique<shared_memory::SharedMemoryBackend>(std::move(region), place.env.rank,
@@ -81,8 +82,9 @@ std::unique_ptr<Backend> create_on_one_node(const GroupPlace& place, const Group
                                                               std::move(page), place.names());
 }
 
-std::unique_ptr<Backend> create_on_nodes(const GroupPlace& place, const GroupOptions& options,
-                                         const std::string& key, Deadline deadline) {
+std::unique_ptr<WatchfulBackend> create_on_nodes(const GroupPlace& place,
+                                                 const GroupOptions& options,
+                                                 const std::string& key, Deadline deadline) {
   const WorkerEnv& env = place.env;
   auto page = attach_control_page(env);
   Store store = Store::connect(env.store(), deadline);
@@ -130,8 +132,9 @@ std::string host_unavailable_reason(const WorkerEnv& env) {
   return {};
 }
 
-std::unique_ptr<Backend> create_host_backend(const GroupPlace& place, const GroupOptions& options,
-                                             Deadline deadline) {
+std::unique_ptr<WatchfulBackend> create_host_backend(const GroupPlace& place,
+                                                     const GroupOptions& options,
+                                                     Deadline deadline) {
   const std::string key = "ddprun/group/" + options.name;
   return is_one_node(place.env) ? create_on_one_node(place, options, key, deadline)
                                 : create_on_nodes(place, options, key, deadline);

@@ -17,7 +17,8 @@ namespace ddprun {
 std::string host_unavailable_reason(const WorkerEnv& env);
 
 /// Meets the other ranks through the store of the place's environment. Blocking.
-std::unique_ptr<Backend> create_host_backend(const GroupPlace& place, const GroupOptions& options,
-                                             Deadline deadline);
+std::unique_ptr<WatchfulBackend> create_host_backend(const GroupPlace& place,
+                                                     const GroupOptions& options,
+                                                     Deadline deadline);
 
 }  // namespace ddprun

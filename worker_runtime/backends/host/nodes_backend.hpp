@@ -38,7 +38,7 @@ struct NodesOptions {
   std::string presence_key;  ///< likewise; removed once all have met
 };
 
-class NodesBackend final : public Backend {
+class NodesBackend final : public WatchfulBackend {
  public:
   NodesBackend(std::shared_ptr<const shared_memory::Region> region, NodesOptions options,
                tcp::Socket listener, tcp::Socket message_listener, Store store,
@@ -51,6 +51,7 @@ class NodesBackend final : public Backend {
   std::shared_ptr<void> allocate(std::size_t bytes) override { return local_.allocate(bytes); }
   std::string hold_up() const override;
   void abort(const std::string& reason) noexcept override;
+  void check() const override { failure_.check(); }
 
  private:
   using Transfers = collectives::Transfers;

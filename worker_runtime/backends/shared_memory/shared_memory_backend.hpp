@@ -35,7 +35,7 @@ enum class Reach {
   everything,  ///< any: the ranks are threads of one process
 };
 
-class SharedMemoryBackend final : public Backend {
+class SharedMemoryBackend final : public WatchfulBackend {
  public:
   /// `names` are those of the region's ranks.
   SharedMemoryBackend(std::shared_ptr<const Region> region, int rank, Reach reach,
@@ -48,6 +48,7 @@ class SharedMemoryBackend final : public Backend {
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   std::string hold_up() const override;
   void abort(const std::string& reason) noexcept override;
+  void check() const override { sync_.check_all(); }
 
   // For a group that is more than those who share this memory, in place of run():
 

@@ -153,6 +153,13 @@ class ProcessGroup {
   /// Concerns this rank alone. Throws Error{Errc::usage} if arena_bytes are used up.
   std::shared_ptr<void> allocate(std::size_t bytes);
 
+  /// For buffers on a CUDA device, of all calls from now on: each begins once `stream`, a
+  /// cudaStream_t, has done what it has been given by then. Null, as at first: the device's default
+  /// stream. What a finished call has written may be used by any stream. Such buffers lie on the
+  /// device with the index LOCAL_RANK, and input and output both there; the backend nccl takes
+  /// them.
+  void set_stream(void* stream);
+
   /// Before: each rank's own values. After: on every rank the combination over all ranks, bit for
   /// bit the same everywhere, each element combined once and in rank order; on several nodes first
   /// the ranks of each node, then the nodes (host backend).

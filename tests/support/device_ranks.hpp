@@ -1,0 +1,62 @@
+// Process groups of ranks that are threads of this process and have a CUDA device of the fake each.
+#pragma once
+
+#include "tests/support/fake_cuda.hpp"
+#include "tests/support/fake_nccl.hpp"
+#include "worker_runtime/backends/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/nccl/device_table.hpp"
+#include "worker_runtime/backends/nccl/nccl_backend.hpp"
+#include "worker_runtime/group/process_group_impl.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ddprun::test {
+
+/// All of them are on this one, as several NCCL communicators' ranks cannot be.
+inline constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
+
+inline const nccl::DeviceTable& fake_device_table() {
+  static const nccl::Libraries libraries{&fake_nccl(), &fake_cuda()};
+  static const nccl::DeviceTable table = nccl::make_device_table(libraries);
+  return table;
+}
+
+inline std::vector<ProcessGroup> device_ranks(int ranks, const GroupOptions& options = {}) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  int rank = 0;
+  for (auto& host : create_in_process_backends(ranks, options)) {
+    std::unique_ptr<WatchfulBackend> watchful(dynamic_cast<WatchfulBackend*>(host.release()));
+    backends.push_back(std::make_unique<nccl::NcclBackend>(
+        std::move(watchful), fake_device_table(),
+        nccl::NcclBackend::Place{.rank = rank++, .ranks = ranks, .group = options.name}));
+  }
+  return create_in_process_groups(std::move(backends), options);
+}
+
+/// For the length of a test: it leaves nothing on the devices, and takes its faults back.
+class CleanDevices {
+ public:
+  CleanDevices() = default;
+  CleanDevices(const CleanDevices&) = delete;
+  CleanDevices& operator=(const CleanDevices&) = delete;
+  ~CleanDevices() {
+    nccl_faults().take_back();
+    CHECK(fake_cuda_objects() == 0);
+    CHECK(fake_communicators() == 0);
+  }
+};
+
+/// `data` said to be on a device.
+template <typename Element>
+Buffer on_device(std::vector<Element>& data, Device device = kDevice) {
+  Buffer buffer = as_buffer(data.data(), data.size());
+  buffer.device = device;
+  return buffer;
+}
+
+}  // namespace ddprun::test

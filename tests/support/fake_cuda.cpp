@@ -1,0 +1,180 @@
+#include "tests/support/fake_cuda.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace ddprun::test {
+
+namespace {
+
+std::atomic<int> objects = 0;
+
+class FakeStream {
+ public:
+  FakeStream() : thread_([this] { run(); }) {}
+  FakeStream(const FakeStream&) = delete;
+  FakeStream& operator=(const FakeStream&) = delete;
+  /// What was given is done first.
+  ~FakeStream() {
+    give(nullptr);
+    thread_.join();
+  }
+
+  void give(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    works_.push_back(std::move(work));
+    changed_.notify_one();
+  }
+
+ private:
+  void run() {
+    while (true) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !works_.empty(); });
+      const auto work = std::move(works_.front());
+      works_.pop_front();
+      lock.unlock();
+      if (!work) return;
+      work();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> works_;
+  std::thread thread_;
+};
+
+/// What an event was recorded of: a new one each time.
+class Moment {
+ public:
+  void come() {
+    const std::lock_guard lock(mutex_);
+    has_come_ = true;
+    changed_.notify_all();
+  }
+  bool has_come() {
+    const std::lock_guard lock(mutex_);
+    return has_come_;
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return has_come_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool has_come_ = false;
+};
+
+struct FakeEvent {
+  std::shared_ptr<Moment> moment;
+};
+
+FakeStream& stream_of(cudaStream_t stream) {
+  return *reinterpret_cast<FakeStream*>(stream);
+}
+
+FakeEvent& event_of(cudaEvent_t event) {
+  return *reinterpret_cast<FakeEvent*>(event);
+}
+
+cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
+  const auto moment = std::make_shared<Moment>();
+  event_of(event).moment = moment;
+  // Nothing of a test is ever under way on the default stream.
+  if (stream == nullptr) {
+    moment->come();
+  } else {
+    stream_of(stream).give([moment] { moment->come(); });
+  }
+  return cudaSuccess;
+}
+
+cudaError_t wait(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  stream_of(stream).give([moment = event_of(event).moment] { moment->wait(); });
+  return cudaSuccess;
+}
+
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                 cudaStream_t stream) {
+  stream_of(stream).give([=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+
+template <typename Object, typename Handle>
+cudaError_t make(Handle* handle, unsigned int) {
+  *handle = reinterpret_cast<Handle>(new Object);
+  ++objects;
+  return cudaSuccess;
+}
+
+template <typename Object, typename Handle>
+cudaError_t destroy(Handle handle) {
+  delete reinterpret_cast<Object*>(handle);
+  --objects;
+  return cudaSuccess;
+}
+
+cudaError_t allocate(void** memory, std::size_t bytes) {
+  *memory = std::malloc(bytes);
+  ++objects;
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+cudaError_t free_memory(void* memory) {
+  if (memory != nullptr) --objects;
+  std::free(memory);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+const cuda::CudaCalls& fake_cuda() {
+  static constexpr cuda::CudaCalls kCalls{
+      .get_device_count =
+          [](int* count) {
+            *count = kFakeDevices;
+            return cudaSuccess;
+          },
+      .set_device =
+          [](int device) { return device < kFakeDevices ? cudaSuccess : cudaErrorInvalidDevice; },
+      .stream_create = make<FakeStream, cudaStream_t>,
+      .stream_destroy = destroy<FakeStream, cudaStream_t>,
+      .stream_wait_event = wait,
+      .event_create = make<FakeEvent, cudaEvent_t>,
+      .event_destroy = destroy<FakeEvent, cudaEvent_t>,
+      .event_record = record,
+      .event_query =
+          [](cudaEvent_t event) {
+            return event_of(event).moment->has_come() ? cudaSuccess : cudaErrorNotReady;
+          },
+      .allocate = allocate,
+      .free = free_memory,
+      .copy_async = copy,
+      .get_last_error = [] { return cudaSuccess; },
+      .error_string =
+          [](cudaError_t error) {
+            return error == cudaErrorInvalidDevice ? "invalid device ordinal"
+                                                   : "an error of the fake";
+          }};
+  return kCalls;
+}
+
+int fake_cuda_objects() {
+  return objects;
+}
+
+void launch_on(cudaStream_t stream, std::function<void()> work) {
+  stream_of(stream).give(std::move(work));
+}
+
+}  // namespace ddprun::test

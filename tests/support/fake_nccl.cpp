@@ -1,0 +1,285 @@
+#include "tests/support/fake_nccl.hpp"
+
+#include "tests/support/fake_cuda.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace ddprun::test {
+
+namespace {
+
+std::atomic<int> communicators = 0;
+
+/// One rank's part. Its stream's works hold it, too.
+struct FakeComm {
+  int rank = 0;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<ProcessGroup> group;  ///< once all are there
+  bool is_aborted = false;
+  std::atomic<ncclResult_t> state = ncclInProgress;
+
+  /// As kernels whose peers have gone, or that have failed.
+  void spin_until_aborted() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return is_aborted; });
+  }
+};
+
+using Comm = std::shared_ptr<FakeComm>;
+
+Comm& comm_of(ncclComm_t comm) {
+  return *reinterpret_cast<Comm*>(comm);
+}
+
+/// Who has come so far to which unique id.
+struct Meetings {
+  std::mutex mutex;
+  int last = 0;
+  std::map<std::string, std::map<int, Comm>> ranks;
+};
+
+Meetings& meetings() {
+  static Meetings all;
+  return all;
+}
+
+ncclResult_t make_id(ncclUniqueId* id) {
+  if (nccl_faults().unique_id != ncclSuccess) return nccl_faults().unique_id;
+  const std::lock_guard lock(meetings().mutex);
+  const std::string text = "meeting " + std::to_string(++meetings().last);
+  std::memset(id->internal, 0, sizeof id->internal);
+  std::memcpy(id->internal, text.data(), text.size());
+  return ncclSuccess;
+}
+
+ncclResult_t join(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (config->blocking != 0) return ncclInvalidArgument;
+  const auto own = std::make_shared<FakeComm>();
+  own->rank = rank;
+  *comm = reinterpret_cast<ncclComm_t>(new Comm(own));
+  ++communicators;
+  const std::lock_guard lock(meetings().mutex);
+  auto& present = meetings().ranks[id.internal];
+  present[rank] = own;
+  if (static_cast<int>(present.size()) < ranks) return ncclInProgress;
+  auto groups = ProcessGroup::create_in_process(ranks);
+  for (const auto& [number, member] : present) {
+    const std::lock_guard member_lock(member->mutex);
+    member->group = groups[static_cast<std::size_t>(number)];
+    member->state = ncclSuccess;
+  }
+  meetings().ranks.erase(id.internal);
+  return ncclInProgress;
+}
+
+DataType type_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclFloat32:
+      return DataType::float32;
+    case ncclFloat64:
+      return DataType::float64;
+    case ncclFloat16:
+      return DataType::float16;
+    case ncclBfloat16:
+      return DataType::bfloat16;
+    case ncclInt32:
+      return DataType::int32;
+    case ncclInt64:
+      return DataType::int64;
+    default:
+      return DataType::uint8;
+  }
+}
+
+ReduceOp op_of(ncclRedOp_t op) {
+  constexpr std::array kOps = {ReduceOp::sum, ReduceOp::product, ReduceOp::max, ReduceOp::min,
+                               ReduceOp::average};
+  return kOps[static_cast<std::size_t>(op)];
+}
+
+Buffer buffer_of(const void* data, std::size_t count, ncclDataType_t type) {
+  return {const_cast<void*>(data), count, type_of(type)};
+}
+
+using Body = std::function<void(ProcessGroup&)>;
+
+/// On the stream, as a kernel.
+ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, Body body) {
+  launch_on(stream, [comm = comm_of(comm), body = std::move(body)] {
+    std::optional<ProcessGroup> group;
+    {
+      const std::lock_guard lock(comm->mutex);
+      group = comm->group;
+    }
+    try {
+      const auto fault = nccl_faults().collective.load();
+      if (fault != ncclSuccess && comm->rank == 1) comm->state = fault;
+      if (comm->state == ncclSuccess) return body(*group);
+    } catch (const Error&) {
+      // A peer has aborted; of that a kernel knows nothing.
+    }
+    comm->spin_until_aborted();
+  });
+  return ncclSuccess;
+}
+
+struct InGroup {
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Body> sends;
+  std::vector<Body> receives;
+};
+
+thread_local std::optional<InGroup> in_group;
+
+ncclResult_t send(const void* input, std::size_t count, ncclDataType_t type, int peer,
+                  ncclComm_t comm, cudaStream_t stream) {
+  if (!in_group) return ncclInvalidUsage;
+  in_group->comm = comm;
+  in_group->stream = stream;
+  in_group->sends.emplace_back(
+      [=](ProcessGroup& group) { group.send(buffer_of(input, count, type), peer).wait(); });
+  return ncclSuccess;
+}
+
+ncclResult_t recv(void* output, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                  cudaStream_t stream) {
+  if (!in_group) return ncclInvalidUsage;
+  in_group->comm = comm;
+  in_group->stream = stream;
+  in_group->receives.emplace_back(
+      [=](ProcessGroup& group) { group.recv(buffer_of(output, count, type), peer).wait(); });
+  return ncclSuccess;
+}
+
+ncclResult_t end_group() {
+  const InGroup ended = std::move(*std::exchange(in_group, std::nullopt));
+  if (ended.comm == nullptr) return ncclSuccess;
+  return launch(ended.comm, ended.stream, [ended](ProcessGroup& group) {
+    for (const auto& one : ended.sends) one(group);
+    for (const auto& one : ended.receives) one(group);
+  });
+}
+
+ncclResult_t let_go(ncclComm_t comm, bool aborts) {
+  Comm& own = comm_of(comm);
+  if (aborts) {
+    if (nccl_faults().hangs_in_abort) std::this_thread::sleep_until(Deadline::never().time());
+    const std::lock_guard lock(own->mutex);
+    if (own->group) own->group->abort("aborted");
+    own->is_aborted = true;
+    own->changed.notify_all();
+  }
+  delete &own;
+  --communicators;
+  return ncclSuccess;
+}
+
+}  // namespace
+
+const nccl::NcclCalls& fake_nccl() {
+  static constexpr nccl::NcclCalls kCalls{
+      .get_version =
+          [](int* version) {
+            *version = NCCL_VERSION_CODE;
+            return ncclSuccess;
+          },
+      .get_unique_id = make_id,
+      .comm_init_rank_config = join,
+      .comm_get_async_error =
+          [](ncclComm_t comm, ncclResult_t* error) {
+            *error = comm_of(comm)->state;
+            return ncclSuccess;
+          },
+      .comm_finalize = [](ncclComm_t) { return ncclSuccess; },
+      .comm_destroy = [](ncclComm_t comm) { return let_go(comm, false); },
+      .comm_abort = [](ncclComm_t comm) { return let_go(comm, true); },
+      .get_error_string =
+          [](ncclResult_t result) {
+            return result == ncclRemoteError ? "remote process exited" : "an error of the fake";
+          },
+      .get_last_error = [](ncclComm_t) { return "the fake was asked to"; },
+      .all_reduce =
+          [](const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
+             ncclComm_t comm, cudaStream_t stream) {
+            const Buffer result = buffer_of(output, count, type);
+            return launch(comm, stream, [=](ProcessGroup& group) {
+              if (input != output) std::memcpy(output, input, result.bytes());
+              group.all_reduce(result, op_of(op)).wait();
+            });
+          },
+      .broadcast =
+          [](const void* input, void* output, size_t count, ncclDataType_t type, int root,
+             ncclComm_t comm, cudaStream_t stream) {
+            const Buffer result = buffer_of(output, count, type);
+            return launch(comm, stream, [=](ProcessGroup& group) {
+              if (input != output && group.rank() == root)
+                std::memcpy(output, input, result.bytes());
+              group.broadcast(result, root).wait();
+            });
+          },
+      .reduce =
+          [](const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
+             int root, ncclComm_t comm, cudaStream_t stream) {
+            const Buffer given = buffer_of(input, count, type);
+            return launch(comm, stream, [=](ProcessGroup& group) {
+              if (input != output && group.rank() == root)
+                std::memcpy(output, input, given.bytes());
+              const bool is_root = group.rank() == root;
+              group.reduce(is_root ? buffer_of(output, count, type) : given, root, op_of(op))
+                  .wait();
+            });
+          },
+      .all_gather =
+          [](const void* input, void* output, size_t count, ncclDataType_t type, ncclComm_t comm,
+             cudaStream_t stream) {
+            return launch(comm, stream, [=](ProcessGroup& group) {
+              const auto all = count * static_cast<std::size_t>(group.size());
+              group.all_gather(buffer_of(input, count, type), buffer_of(output, all, type)).wait();
+            });
+          },
+      .reduce_scatter =
+          [](const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
+             ncclComm_t comm, cudaStream_t stream) {
+            return launch(comm, stream, [=](ProcessGroup& group) {
+              const auto all = count * static_cast<std::size_t>(group.size());
+              group
+                  .reduce_scatter(buffer_of(input, all, type), buffer_of(output, count, type),
+                                  op_of(op))
+                  .wait();
+            });
+          },
+      .send = send,
+      .recv = recv,
+      .group_start =
+          [] {
+            in_group.emplace();
+            return ncclSuccess;
+          },
+      .group_end = end_group};
+  return kCalls;
+}
+
+NcclFaults& nccl_faults() {
+  static NcclFaults faults;
+  return faults;
+}
+
+int fake_communicators() {
+  return communicators;
+}
+
+}  // namespace ddprun::test

@@ -1,0 +1,30 @@
+// NCCL for the fake's devices: communicators of ranks that are threads of this process, over the
+// collectives of the in-process backend. What NCCL does wrong can be asked for.
+#pragma once
+
+#include "worker_runtime/backends/nccl/nccl_calls.hpp"
+
+#include <atomic>
+
+namespace ddprun::test {
+
+const nccl::NcclCalls& fake_nccl();
+
+/// What goes wrong with each communicator, until it is taken back.
+struct NcclFaults {
+  std::atomic<ncclResult_t> unique_id = ncclSuccess;   ///< what asking for one returns
+  std::atomic<ncclResult_t> collective = ncclSuccess;  ///< that rank 1 finds during its next one
+  std::atomic<bool> hangs_in_abort = false;
+
+  void take_back() {
+    unique_id = ncclSuccess;
+    collective = ncclSuccess;
+    hangs_in_abort = false;
+  }
+};
+NcclFaults& nccl_faults();
+
+/// Communicators that have been neither destroyed nor aborted.
+int fake_communicators();
+
+}  // namespace ddprun::test

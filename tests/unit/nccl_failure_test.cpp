@@ -1,0 +1,177 @@
+// What ranks with CUDA devices get when one of them, or NCCL, fails, with the fake's.
+#include "tests/support/device_ranks.hpp"
+#include "tests/support/rank_errors.hpp"
+#include "tests/support/rank_threads.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <functional>
+#include <latch>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// "PeerFailed(1): ..." or "nccl: ...".
+std::string failure_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const PeerFailed& failure) {
+    return "PeerFailed(" + std::to_string(failure.rank()) + "): " + failure.what();
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "no failure";
+}
+
+std::string failure_of_all_reduce(ProcessGroup& group) {
+  std::vector<float> values(100, 1);
+  return failure_of([&] { group.all_reduce(on_device(values)).wait(); });
+}
+
+bool begins_with(const std::string& text, const std::string& beginning) {
+  return text.starts_with(beginning);
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Once more, from the first call on.
+void check_a_new_group(int ranks) {
+  run_ranks(device_ranks(ranks), [ranks](ProcessGroup& group) {
+    std::vector<float> values(100, 1);
+    group.all_reduce(on_device(values)).wait();
+    CHECK(values[99] == static_cast<float>(ranks));
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("nccl failure") {
+  TEST_CASE("a rank that does not come is told at the deadline, and all get away") {
+    const CleanDevices clean;
+    GroupOptions options;
+    options.collective_timeout = 300ms;
+    run_ranks(device_ranks(3, options), [](ProcessGroup& group) {
+      std::vector<float> values(100, 1);
+      group.all_reduce(on_device(values)).wait();
+      if (group.rank() == 2) return group.abort("this rank has had enough");
+      const auto failure = failure_of_all_reduce(group);
+      CHECK(begins_with(failure, "PeerFailed(2): "));
+      CHECK(contains(failure, "this rank has had enough"));
+    });
+    check_a_new_group(3);
+  }
+
+  TEST_CASE("a collective that does not end fails at its deadline on all ranks") {
+    const CleanDevices clean;
+    GroupOptions options;
+    options.collective_timeout = 200ms;
+    std::vector<std::string> failures(2);
+    std::latch have_given_up(2);
+    run_ranks(device_ranks(3, options), [&](ProcessGroup& group) {
+      std::vector<float> values(100, 1);
+      group.all_reduce(on_device(values)).wait();
+      if (group.rank() == 2) return have_given_up.wait();
+      failures[static_cast<std::size_t>(group.rank())] = failure_of_all_reduce(group);
+      have_given_up.count_down();
+    });
+    // One is first, and the other may be told by it.
+    const bool is_first = begins_with(failures[0], "timeout: ");
+    CHECK(begins_with(failures[is_first ? 0 : 1], "timeout: "));
+    for (const auto& failure : failures)
+      CHECK(contains(failure, "all_reduce(100 x float32, sum): not done on the device after 0."));
+    check_a_new_group(3);
+  }
+
+  TEST_CASE("an abort ends a collective under way on all ranks") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      std::vector<float> values(100, 1);
+      group.all_reduce(on_device(values)).wait();
+      if (group.rank() == 0) {
+        CHECK(begins_with(failure_of_all_reduce(group), "PeerFailed(1): "));
+      } else {
+        group.abort("asked to");
+        CHECK(begins_with(failure_of_all_reduce(group), "closed: "));
+      }
+    });
+    check_a_new_group(2);
+  }
+
+  TEST_CASE("what NCCL finds wrong on one rank ends the call of all of them") {
+    struct Row {
+      ncclResult_t fault;
+      const char* own;
+    };
+    const std::vector<Row> rows = {
+        {ncclRemoteError, "PeerFailed(-1): all_reduce(100 x float32, sum): remote process exited"},
+        {ncclSystemError, "nccl: all_reduce(100 x float32, sum): an error of the fake"},
+    };
+    for (const auto& row : rows) {
+      CAPTURE(row.own);
+      const CleanDevices clean;
+      nccl_faults().collective = row.fault;
+      run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+        const auto failure = failure_of_all_reduce(group);
+        CHECK(begins_with(failure, group.rank() == 1 ? row.own : "PeerFailed(1): "));
+        CHECK(contains(failure, "the fake was asked to"));
+        // And so does every later one.
+        CHECK(failure_of_all_reduce(group) == failure);
+      });
+      nccl_faults().take_back();
+      check_a_new_group(2);
+    }
+  }
+
+  TEST_CASE("a rank that cannot make the communicator's id tells the others why") {
+    const CleanDevices clean;
+    nccl_faults().unique_id = ncclSystemError;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      const auto failure = failure_of_all_reduce(group);
+      CHECK(
+          begins_with(failure, group.rank() == 0 ? "nccl: ncclGetUniqueId: " : "PeerFailed(0): "));
+      CHECK(contains(failure, "NCCL_SOCKET_IFNAME"));
+    });
+    nccl_faults().take_back();
+    check_a_new_group(2);
+  }
+
+  TEST_CASE("a process whose communicator cannot be let go of is ended") {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::dup2(ends[1], STDERR_FILENO);
+      auto groups = device_ranks(1);
+      std::vector<float> values(10);
+      groups[0].all_reduce(on_device(values)).wait();
+      nccl_faults().hangs_in_abort = true;
+      groups[0].abort("asked to");
+      groups.clear();
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    std::string said;
+    char bytes[512];
+    for (ssize_t got = 0; (got = ::read(ends[0], bytes, sizeof bytes)) > 0;)
+      said.append(bytes, static_cast<std::size_t>(got));
+    ::close(ends[0]);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 1);
+    CHECK(said ==
+          "ddprun: process group \"default\": NCCL has not let go of its communicator after 2 s; "
+          "ending the process\n");
+  }
+}

@@ -1,0 +1,82 @@
+#include "worker_runtime/backends/nccl/communicator.hpp"
+
+#include <ddprun/error.hpp>
+#include <ddprun/process_group.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <thread>
+#include <utility>
+
+namespace ddprun::nccl {
+
+void Communicator::connect(const ncclUniqueId& id, int rank, int ranks, const Watch& watch) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const std::string what = "process group \"" + name_ + "\": meeting the other ranks over NCCL";
+  settle(calls_.comm_init_rank_config(&comm_, ranks, id, rank, &config), what, watch);
+}
+
+void Communicator::settle(ncclResult_t result, const std::string& what, const Watch& watch) {
+  const auto has_begun = [&] {
+    if (result == ncclInProgress && calls_.comm_get_async_error(comm_, &result) != ncclSuccess)
+      result = ncclInternalError;
+    return result != ncclInProgress;
+  };
+  if (!await(has_begun, watch))
+    throw Error(Errc::timeout, what + ": not done " + watch.deadline.describe());
+  if (result != ncclSuccess) fail(result, what);
+}
+
+void Communicator::check(const std::string& what) {
+  ncclResult_t error = ncclSuccess;
+  const ncclResult_t asked = calls_.comm_get_async_error(comm_, &error);
+  if (asked != ncclSuccess) fail(asked, what);
+  if (error != ncclSuccess && error != ncclInProgress) fail(error, what);
+}
+
+void Communicator::fail(ncclResult_t result, const std::string& what) {
+  std::string text = what + ": " + calls_.get_error_string(result);
+  const char* last = calls_.get_last_error(comm_);
+  if (last != nullptr && *last != '\0') text += " (" + std::string(last) + ")";
+  // NCCL knows that a connection broke, not whose it was.
+  if (result == ncclRemoteError) throw PeerFailed(-1, text);
+  throw Error(Errc::nccl, text);
+}
+
+void Communicator::finish() noexcept {
+  if (comm_ == nullptr) return;
+  ncclResult_t state = calls_.comm_finalize(comm_);
+  const auto is_final = [&] {
+    if (state == ncclInProgress && calls_.comm_get_async_error(comm_, &state) != ncclSuccess)
+      state = ncclInternalError;
+    return state != ncclInProgress;
+  };
+  Alarm silence;
+  // Whoever has not come to his end by then is not waited for: he needs nothing of this rank.
+  const bool is_over = await(is_final, {Deadline::after(kEndTimeout), silence, [] {}});
+  end(is_over && state == ncclSuccess ? calls_.comm_destroy : calls_.comm_abort);
+}
+
+void Communicator::abort() noexcept {
+  if (comm_ != nullptr) end(calls_.comm_abort);
+}
+
+/// On a thread of its own, since nothing else gets this one back.
+void Communicator::end(ncclResult_t (*function)(ncclComm_t)) noexcept {
+  std::packaged_task<ncclResult_t()> task(
+      [function, comm = std::exchange(comm_, nullptr)] { return function(comm); });
+  const auto ended = task.get_future();
+  std::thread thread(std::move(task));
+  if (ended.wait_for(kEndTimeout) != std::future_status::ready) {
+    std::fprintf(stderr,
+                 "ddprun: process group \"%s\": NCCL has not let go of its communicator after %lld "
+                 "s; ending the process\n",
+                 name_.c_str(), static_cast<long long>(kEndTimeout.count()));
+    std::_Exit(EXIT_FAILURE);
+  }
+  thread.join();
+}
+
+}  // namespace ddprun::nccl

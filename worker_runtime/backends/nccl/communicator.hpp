@@ -1,0 +1,53 @@
+// One rank's part in an NCCL communicator. NCCL is never asked to block: it then neither heeds a
+// deadline nor can be aborted. What it has begun is waited for here.
+#pragma once
+
+#include "worker_runtime/backends/nccl/nccl_calls.hpp"
+#include "worker_runtime/backends/nccl/watch.hpp"
+
+#include <string>
+
+namespace ddprun::nccl {
+
+/// For NCCL to let go of a communicator. It was seen to hang there.
+inline constexpr std::chrono::seconds kEndTimeout{2};
+
+class Communicator {
+ public:
+  /// `calls` outlive this object; `name` is the group's.
+  Communicator(const NcclCalls& calls, std::string name) : calls_(calls), name_(std::move(name)) {}
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator() { abort(); }
+
+  /// Meets the other ranks. Throws Error{Errc::timeout} if they do not come. Once.
+  void connect(const ncclUniqueId& id, int rank, int ranks, const Watch& watch);
+
+  bool is_connected() const { return comm_ != nullptr; }
+  ncclComm_t get() const { return comm_; }
+
+  /// To be called with what a function of NCCL returned for this communicator: waits until it has
+  /// begun what it was asked for. Throws as check() does, and Error{Errc::timeout}.
+  void settle(ncclResult_t result, const std::string& what, const Watch& watch);
+
+  /// Throws if NCCL has failed meanwhile: PeerFailed if another rank is to blame, Error{Errc::nccl}
+  /// else.
+  void check(const std::string& what);
+
+  /// Lets go of it with the other ranks; all collectives have ended.
+  void finish() noexcept;
+
+  /// Lets go of it at once: collectives under way end, with whatever result. Ends the process if
+  /// NCCL does not let go within kEndTimeout.
+  void abort() noexcept;
+
+ private:
+  [[noreturn]] void fail(ncclResult_t result, const std::string& what);
+  void end(ncclResult_t (*function)(ncclComm_t)) noexcept;
+
+  const NcclCalls& calls_;
+  const std::string name_;
+  ncclComm_t comm_ = nullptr;
+};
+
+}  // namespace ddprun::nccl

@@ -1,0 +1,253 @@
+#include "worker_runtime/backends/nccl/device_collectives.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <optional>
+#include <utility>
+
+namespace ddprun::nccl {
+
+namespace {
+
+ncclDataType_t type_of(DataType type) {
+  switch (type) {
+    case DataType::float32:
+      return ncclFloat32;
+    case DataType::float64:
+      return ncclFloat64;
+    case DataType::float16:
+      return ncclFloat16;
+    case DataType::bfloat16:
+      return ncclBfloat16;
+    case DataType::int32:
+      return ncclInt32;
+    case DataType::int64:
+      return ncclInt64;
+    case DataType::uint8:
+      break;
+  }
+  return ncclUint8;
+}
+
+ncclRedOp_t op_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::average:
+      return ncclAvg;
+    case ReduceOp::product:
+      return ncclProd;
+    case ReduceOp::min:
+      return ncclMin;
+    case ReduceOp::max:
+      return ncclMax;
+    case ReduceOp::sum:
+      break;
+  }
+  return ncclSum;
+}
+
+void check_average(const Operation& operation) {
+  const bool is_narrow =
+      operation.input.type == DataType::int32 || operation.input.type == DataType::uint8;
+  if (!combines(operation.collective) || operation.op != ReduceOp::average || !is_narrow) return;
+  throw Error(Errc::usage, std::string("average of ") + to_string(operation.input.type) +
+                               ": NCCL adds in the type itself, where the sum may not fit; use "
+                               "another type");
+}
+
+/// Of `device`, for the calling thread. A member of its own so that it comes before the streams.
+DevicePlace at_home(const Libraries& libraries, DevicePlace place) {
+  cuda::check(*libraries.cuda, libraries.cuda->set_device(place.device),
+              "cudaSetDevice(" + std::to_string(place.device) + ")");
+  return place;
+}
+
+Buffer part_of(Buffer whole, int rank, const DevicePlace& place) {
+  const std::size_t elements = whole.elements / static_cast<std::size_t>(place.ranks);
+  return whole.slice(static_cast<std::size_t>(rank) * elements, elements);
+}
+
+/// What the rank at `place` sends to `rank`, if anything.
+std::optional<Buffer> sent_to(int rank, const Operation& operation, const DevicePlace& place) {
+  if (operation.collective == Collective::all_to_all) return part_of(operation.input, rank, place);
+  if (operation.collective == Collective::gather && rank == operation.peer) return operation.input;
+  if (operation.collective == Collective::scatter && place.rank == operation.peer)
+    return part_of(operation.input, rank, place);
+  return std::nullopt;
+}
+
+std::optional<Buffer> got_from(int rank, const Operation& operation, const DevicePlace& place) {
+  if (operation.collective == Collective::all_to_all) return part_of(operation.output, rank, place);
+  if (operation.collective == Collective::scatter && rank == operation.peer)
+    return operation.output;
+  if (operation.collective == Collective::gather && place.rank == operation.peer)
+    return part_of(operation.output, rank, place);
+  return std::nullopt;
+}
+
+}  // namespace
+
+DeviceCollectives::DeviceCollectives(const Libraries& libraries, DevicePlace place,
+                                     std::function<void()> look)
+    : libraries_(libraries),
+      place_(at_home(libraries, std::move(place))),
+      look_(std::move(look)),
+      stream_(*libraries.cuda),
+      begun_(*libraries.cuda),
+      ended_(*libraries.cuda),
+      scratch_(*libraries.cuda),
+      communicator_(*libraries.nccl, place_.group) {}
+
+void DeviceCollectives::connect(const ncclUniqueId& id, Deadline deadline) {
+  at_home(libraries_, place_);
+  communicator_.connect(id, place_.rank, place_.ranks, watch(deadline));
+}
+
+void DeviceCollectives::run(const Operation& operation, Deadline deadline) {
+  check_average(operation);
+  at_home(libraries_, place_);
+  const std::string what = describe(operation, static_cast<std::size_t>(place_.ranks));
+  const Watch watching = watch(deadline);
+  try {
+    follow(operation.stream);
+    launch(operation, watching);
+    await_end(what, watching);
+  } catch (...) {
+    // The kernels of a collective that does not end would keep the device for good.
+    communicator_.abort();
+    throw;
+  }
+}
+
+void DeviceCollectives::copy(void* to, const void* from, std::size_t bytes, void* stream,
+                             Deadline deadline) {
+  at_home(libraries_, place_);
+  follow(stream);
+  const std::string what = "cudaMemcpy of " + std::to_string(bytes) + " bytes";
+  cuda::check(*libraries_.cuda,
+              libraries_.cuda->copy_async(to, from, bytes, cudaMemcpyDefault, stream_.get()), what);
+  await_end(what, watch(deadline));
+}
+
+void DeviceCollectives::abort(const std::string& reason) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (abort_reason_.empty()) abort_reason_ = reason;
+  }
+  alarm_.ring();
+}
+
+Watch DeviceCollectives::watch(Deadline deadline) {
+  return {deadline, alarm_, [this] { look(); }};
+}
+
+void DeviceCollectives::look() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!abort_reason_.empty()) throw Error(Errc::closed, abort_reason_);
+  }
+  look_();
+}
+
+/// What is launched from here on begins when that stream has done what it was given so far.
+void DeviceCollectives::follow(void* stream) {
+  begun_.record(static_cast<cudaStream_t>(stream));
+  cuda::check(*libraries_.cuda, libraries_.cuda->stream_wait_event(stream_.get(), begun_.get(), 0),
+              "cudaStreamWaitEvent");
+}
+
+void DeviceCollectives::await_end(const std::string& what, const Watch& watching) {
+  ended_.record(stream_.get());
+  const auto has_ended = [&] {
+    if (ended_.has_happened()) return true;
+    if (communicator_.is_connected()) communicator_.check(what);
+    return false;
+  };
+  if (!await(has_ended, watching)) {
+    throw Error(Errc::timeout, what + ": not done on the device " + watching.deadline.describe());
+  }
+}
+
+void DeviceCollectives::launch(const Operation& operation, const Watch& watching) {
+  const Buffer& input = operation.input;
+  const Buffer& output = operation.output;
+  const NcclCalls& calls = *libraries_.nccl;
+  if (input.elements + output.elements == 0) return;
+  // An average would be a pass over the memory for nothing.
+  if (place_.ranks == 1) return copy_on_device(input.data, output.data, output.bytes());
+  const auto settle = [&](ncclResult_t result) {
+    communicator_.settle(result, to_string(operation.collective), watching);
+  };
+  switch (operation.collective) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::reduce_scatter:
+      return reduce(operation, watching);
+    case Collective::broadcast:
+      return settle(calls.broadcast(input.data, output.data, input.elements, type_of(input.type),
+                                    operation.peer, communicator_.get(), stream_.get()));
+    case Collective::all_gather:
+      return settle(calls.all_gather(input.data, output.data, input.elements, type_of(input.type),
+                                     communicator_.get(), stream_.get()));
+    default:
+      return exchange(operation, watching);
+  }
+}
+
+void DeviceCollectives::reduce(const Operation& operation, const Watch& watching) {
+  const Buffer& input = operation.input;
+  const Buffer& output = operation.output;
+  const NcclCalls& calls = *libraries_.nccl;
+  const auto type = type_of(input.type);
+  const auto op = op_of(operation.op);
+  ncclResult_t result = ncclSuccess;
+  if (operation.collective == Collective::all_reduce) {
+    result = calls.all_reduce(input.data, output.data, input.elements, type, op,
+                              communicator_.get(), stream_.get());
+  } else if (operation.collective == Collective::reduce) {
+    result = calls.reduce(input.data, output.data, input.elements, type, op, operation.peer,
+                          communicator_.get(), stream_.get());
+  } else {
+    result = calls.reduce_scatter(input.data, output.data, output.elements, type, op,
+                                  communicator_.get(), stream_.get());
+  }
+  communicator_.settle(result, to_string(operation.collective), watching);
+}
+
+/// gather, scatter and all_to_all: every part goes from one rank to one other, all at once. What
+/// stays is copied, if it is not in its place.
+void DeviceCollectives::exchange(Operation operation, const Watch& watching) {
+  const NcclCalls& calls = *libraries_.nccl;
+  const bool is_in_place = operation.collective == Collective::all_to_all &&
+                           operation.input.data == operation.output.data;
+  if (is_in_place) {
+    void* const apart = scratch_.at_least(operation.input.bytes());
+    copy_on_device(operation.input.data, apart, operation.input.bytes());
+    operation.input.data = apart;
+  }
+  const auto own_sent = sent_to(place_.rank, operation, place_);
+  const auto own_got = got_from(place_.rank, operation, place_);
+  if (own_sent && own_got) copy_on_device(own_sent->data, own_got->data, own_sent->bytes());
+  communicator_.settle(calls.group_start(), "ncclGroupStart", watching);
+  for (int rank = 0; rank < place_.ranks; ++rank) {
+    if (rank == place_.rank) continue;
+    // What fails here is told at the end of NCCL's group.
+    if (const auto part = sent_to(rank, operation, place_)) {
+      calls.send(part->data, part->elements, type_of(part->type), rank, communicator_.get(),
+                 stream_.get());
+    }
+    if (const auto part = got_from(rank, operation, place_)) {
+      calls.recv(part->data, part->elements, type_of(part->type), rank, communicator_.get(),
+                 stream_.get());
+    }
+  }
+  communicator_.settle(calls.group_end(), to_string(operation.collective), watching);
+}
+
+void DeviceCollectives::copy_on_device(const void* from, void* to, std::size_t bytes) {
+  if (from == to || bytes == 0) return;
+  cuda::check(*libraries_.cuda,
+              libraries_.cuda->copy_async(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
+              "cudaMemcpy of " + std::to_string(bytes) + " bytes");
+}
+
+}  // namespace ddprun::nccl

@@ -1,0 +1,61 @@
+// The border between the worker runtime and the module that does collectives on CUDA devices, a
+// shared library of its own, so that a worker without a GPU loads nothing of CUDA. As in
+// ../module/module.hpp plain data alone crosses it.
+#pragma once
+
+#include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/module/module.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace ddprun::nccl {
+
+/// Of everything in this file. A module of another version is not used.
+inline constexpr std::uint32_t kModuleVersion = 1;
+
+/// What the ranks of a group meet by: one makes it, all have it.
+inline constexpr std::size_t kTokenBytes = 128;
+using Token = std::array<std::uint8_t, kTokenBytes>;
+
+/// `group` lives during create() only, `context` as long as what it creates.
+struct DeviceMember {
+  int rank = 0;
+  int ranks = 1;
+  int device = 0;
+  const char* group = "";
+  /// False, after filling `failure` in, once the group has failed elsewhere. Asked while waiting.
+  bool (*look)(const void* context, module::Failure& failure) noexcept = nullptr;
+  const void* context = nullptr;
+};
+
+/// Functions that return a bool or a pointer say false or null after filling `failure` in; `left`
+/// is as in module.hpp. `libraries` is passed to those that have no object yet.
+struct DeviceTable {
+  std::uint32_t version = kModuleVersion;
+  const void* libraries = nullptr;
+  /// Fills `devices` in: how many this process can use, at least one.
+  bool (*find_devices)(const void* libraries, int& devices,
+                       module::Failure& failure) noexcept = nullptr;
+  bool (*make_token)(const void* libraries, Token& token,
+                     module::Failure& failure) noexcept = nullptr;
+  void* (*create)(const void* libraries, const DeviceMember& member,
+                  module::Failure& failure) noexcept = nullptr;
+  bool (*connect)(void* collectives, const Token& token, std::int64_t left,
+                  module::Failure& failure) noexcept = nullptr;
+  bool (*run)(void* collectives, const Operation& operation, std::int64_t left,
+              module::Failure& failure) noexcept = nullptr;
+  bool (*copy)(void* collectives, void* to, const void* from, std::size_t bytes, void* stream,
+               std::int64_t left, module::Failure& failure) noexcept = nullptr;
+  void (*finish)(void* collectives) noexcept = nullptr;
+  void (*abort)(void* collectives, const char* reason) noexcept = nullptr;
+  void (*destroy)(void* collectives) noexcept = nullptr;
+};
+
+/// The one function that the module exports. Null after filling `failure` in if NCCL cannot be
+/// loaded.
+using DeviceEntry = const DeviceTable* (*)(module::Failure& failure);
+inline constexpr char kDeviceEntryName[] = "ddprun_device_module";
+
+}  // namespace ddprun::nccl

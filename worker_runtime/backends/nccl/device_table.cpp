@@ -1,0 +1,104 @@
+#include "worker_runtime/backends/nccl/device_table.hpp"
+
+#include "worker_runtime/backends/module/border.hpp"
+#include <ddprun/error.hpp>
+
+#include <cstring>
+#include <memory>
+
+namespace ddprun::nccl {
+
+namespace {
+
+using module::attempt;
+using module::deadline_of;
+using module::Failure;
+
+static_assert(sizeof(ncclUniqueId) == sizeof(Token));
+
+const Libraries& libraries_of(const void* libraries) {
+  return *static_cast<const Libraries*>(libraries);
+}
+
+DeviceCollectives& object_of(void* collectives) {
+  return *static_cast<DeviceCollectives*>(collectives);
+}
+
+int count_devices(const cuda::CudaCalls& calls) {
+  int devices = 0;
+  cuda::check(calls, calls.get_device_count(&devices), "cudaGetDeviceCount");
+  if (devices == 0) throw Error(Errc::cuda, "CUDA finds no device");
+  return devices;
+}
+
+void fill_token(const NcclCalls& calls, Token& token) {
+  ncclUniqueId id;
+  const ncclResult_t result = calls.get_unique_id(&id);
+  if (result != ncclSuccess) {
+    throw Error(Errc::nccl, std::string("ncclGetUniqueId: ") + calls.get_error_string(result) +
+                                " (NCCL_SOCKET_IFNAME names the network interface to use)");
+  }
+  std::memcpy(token.data(), &id, sizeof id);
+}
+
+std::unique_ptr<DeviceCollectives> make(const Libraries& libraries, const DeviceMember& member) {
+  const auto look = [look = member.look, context = member.context] {
+    Failure failure;
+    if (!look(context, failure)) module::raise(failure);
+  };
+  return std::make_unique<DeviceCollectives>(libraries,
+                                             DevicePlace{.rank = member.rank,
+                                                         .ranks = member.ranks,
+                                                         .device = member.device,
+                                                         .group = member.group},
+                                             look);
+}
+
+}  // namespace
+
+DeviceTable make_device_table(const Libraries& libraries) {
+  return {
+      .libraries = &libraries,
+      .find_devices =
+          [](const void* opaque, int& devices, Failure& failure) noexcept {
+            return attempt(failure, [&] { devices = count_devices(*libraries_of(opaque).cuda); });
+          },
+      .make_token =
+          [](const void* opaque, Token& token, Failure& failure) noexcept {
+            return attempt(failure, [&] { fill_token(*libraries_of(opaque).nccl, token); });
+          },
+      .create = [](const void* opaque, const DeviceMember& member,
+                   Failure& failure) noexcept -> void* {
+        std::unique_ptr<DeviceCollectives> made;
+        attempt(failure, [&] { made = make(libraries_of(opaque), member); });
+        return made.release();
+      },
+      .connect =
+          [](void* collectives, const Token& token, std::int64_t left, Failure& failure) noexcept {
+            return attempt(failure, [&] {
+              ncclUniqueId id;
+              std::memcpy(&id, token.data(), sizeof id);
+              object_of(collectives).connect(id, deadline_of(left));
+            });
+          },
+      .run =
+          [](void* collectives, const Operation& operation, std::int64_t left,
+             Failure& failure) noexcept {
+            return attempt(failure,
+                           [&] { object_of(collectives).run(operation, deadline_of(left)); });
+          },
+      .copy =
+          [](void* collectives, void* to, const void* from, std::size_t bytes, void* stream,
+             std::int64_t left, Failure& failure) noexcept {
+            return attempt(failure, [&] {
+              object_of(collectives).copy(to, from, bytes, stream, deadline_of(left));
+            });
+          },
+      .finish = [](void* collectives) noexcept { object_of(collectives).finish(); },
+      .abort = [](void* collectives,
+                  const char* reason) noexcept { object_of(collectives).abort(reason); },
+      .destroy = [](void* collectives) noexcept { delete &object_of(collectives); },
+  };
+}
+
+}  // namespace ddprun::nccl

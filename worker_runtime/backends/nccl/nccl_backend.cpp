@@ -1,0 +1,200 @@
+#include "worker_runtime/backends/nccl/nccl_backend.hpp"
+
+#include "worker_runtime/backends/host/host_backend.hpp"
+#include "worker_runtime/backends/module/border.hpp"
+#include "worker_runtime/backends/module/finding.hpp"
+#include "worker_runtime/backends/module/recorded_progress.hpp"
+#include <ddprun/error.hpp>
+
+#include <exception>
+#include <filesystem>
+#include <utility>
+#include <variant>
+
+namespace ddprun {
+
+namespace {
+
+using nccl::DeviceTable;
+
+/// CUDA takes tenths of a second to say that there is no device; the files tell at once. The second
+/// is that of Windows' subsystem for Linux.
+bool may_have_gpu() {
+  std::error_code ignored;
+  return std::filesystem::exists("/dev/nvidiactl", ignored) ||
+         std::filesystem::exists("/dev/dxg", ignored);
+}
+
+/// The module's functions, or why there are none.
+std::variant<const DeviceTable*, std::string> load_module() {
+  const auto found = module::find_entry("nccl", nccl::kDeviceEntryName);
+  if (const auto* reason = std::get_if<std::string>(&found)) return *reason;
+  const auto& there = std::get<module::FoundEntry>(found);
+  module::Failure failure;
+  const auto* table = reinterpret_cast<nccl::DeviceEntry>(there.function)(failure);
+  if (table == nullptr) return std::string(failure.text);
+  if (table->version == nccl::kModuleVersion) return table;
+  return module::wrong_version(there.path, table->version, nccl::kModuleVersion);
+}
+
+std::string reason_of(const DeviceTable& table, const WorkerEnv& env) {
+  module::Failure failure;
+  int devices = 0;
+  if (!table.find_devices(table.libraries, devices, failure)) return failure.text;
+  if (env.local_rank < devices && env.local_world_size <= devices) return {};
+  return std::to_string(env.local_world_size) + " workers of this node need a CUDA device each, " +
+         "and there are " + std::to_string(devices) +
+         " (CUDA_VISIBLE_DEVICES limits them; --nproc_per_node=gpu starts a worker for each)";
+}
+
+std::optional<control::ControlPage> page_of(const WorkerEnv& env) {
+  if (!env.control_page_fd) return std::nullopt;
+  return control::ControlPage::attach_again(*env.control_page_fd, env.control_page_slot);
+}
+
+}  // namespace
+
+std::string nccl_unavailable_reason(const WorkerEnv& env) {
+  if (auto reason = host_unavailable_reason(env); !reason.empty()) return reason;
+  if (!may_have_gpu()) return "there is no NVIDIA GPU here (no /dev/nvidiactl)";
+  const auto loaded = load_module();
+  if (const auto* reason = std::get_if<std::string>(&loaded)) return *reason;
+  return reason_of(*std::get<const DeviceTable*>(loaded), env);
+}
+
+std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const GroupOptions& options,
+                                             Deadline deadline) {
+  const auto loaded = load_module();
+  if (const auto* reason = std::get_if<std::string>(&loaded)) throw Error(Errc::nccl, *reason);
+  return std::make_unique<nccl::NcclBackend>(create_host_backend(place, options, deadline),
+                                             *std::get<const DeviceTable*>(loaded),
+                                             nccl::NcclBackend::Place{
+                                                 .rank = place.env.rank,
+                                                 .ranks = place.env.world_size,
+                                                 .device = place.env.local_rank,
+                                                 .group = options.name,
+                                                 .page = page_of(place.env),
+                                                 .slot = place.env.control_page_slot,
+                                             });
+}
+
+namespace nccl {
+
+NcclBackend::NcclBackend(std::unique_ptr<WatchfulBackend> host, const DeviceTable& table,
+                         Place place)
+    : host_(std::move(host)), table_(table), place_(std::move(place)) {}
+
+NcclBackend::~NcclBackend() {
+  if (void* object = object_.load()) table_.destroy(object);
+}
+
+void NcclBackend::leave() noexcept {
+  try {
+    host_->check();
+    if (is_connected_ && !has_failed_) table_.finish(object_.load());
+  } catch (const std::exception&) {
+    // The others do not come to an orderly end.
+  }
+  host_->leave();
+}
+
+void NcclBackend::abort(const std::string& reason) noexcept {
+  // First, so that the others learn who it was.
+  host_->abort(reason);
+  if (void* object = object_.load()) table_.abort(object, reason.c_str());
+}
+
+/// NCCL does not know who is missing.
+std::string NcclBackend::hold_up() const {
+  return place_.page ? recorded_hold_up(*place_.page, place_.slot, place_.group) : std::string();
+}
+
+void NcclBackend::run(const Operation& operation, Deadline deadline) {
+  if (device_of(operation).kind == Device::Kind::cpu) return host_->run(operation, deadline);
+  try {
+    check_device(operation);
+    if (is_message(operation.collective)) return pass_message(operation, deadline);
+    run_on_device(operation, deadline);
+  } catch (const std::exception& failure) {
+    has_failed_ = true;
+    // The others would wait for this rank. Nothing if it is they who told it to fail.
+    host_->abort(failure.what());
+    throw;
+  }
+}
+
+void NcclBackend::run_on_device(const Operation& operation, Deadline deadline) {
+  if (!std::exchange(is_connected_, true)) connect(deadline);
+  module::Failure failure;
+  if (table_.run(object(), operation, module::left_until(deadline), failure)) return;
+  const std::string reason = failure.code == Errc::timeout ? hold_up() : std::string();
+  if (reason.empty()) module::raise(failure);
+  throw Error(Errc::timeout, std::string(failure.text) + ": " + reason);
+}
+
+void NcclBackend::pass_message(Operation operation, Deadline deadline) {
+  const bool is_send = operation.collective == Collective::send;
+  Buffer& buffer = is_send ? operation.input : operation.output;
+  const Buffer on_device = buffer;
+  message_.resize(buffer.bytes());
+  buffer = {message_.data(), buffer.elements, buffer.type};
+  if (is_send) copy(buffer.data, on_device.data, buffer.bytes(), operation.stream, deadline);
+  host_->run(operation, deadline);
+  if (!is_send) copy(on_device.data, buffer.data, buffer.bytes(), operation.stream, deadline);
+}
+
+void NcclBackend::copy(void* to, const void* from, std::size_t bytes, void* stream,
+                       Deadline deadline) {
+  module::Failure failure;
+  if (!table_.copy(object(), to, from, bytes, stream, module::left_until(deadline), failure))
+    module::raise(failure);
+}
+
+void NcclBackend::check_device(const Operation& operation) const {
+  const int index = device_of(operation).index;
+  if (index == place_.device) return;
+  throw Error(Errc::usage, std::string(to_string(operation.collective)) +
+                               ": a buffer is on CUDA device " + std::to_string(index) +
+                               ", and this rank's is device " + std::to_string(place_.device) +
+                               " (LOCAL_RANK of those in CUDA_VISIBLE_DEVICES)");
+}
+
+/// Made when it is needed: CUDA keeps hundreds of megabytes on a device for each process.
+void* NcclBackend::object() {
+  void* object = object_.load();
+  if (object != nullptr) return object;
+  module::Failure failure;
+  object = table_.create(table_.libraries,
+                         {.rank = place_.rank,
+                          .ranks = place_.ranks,
+                          .device = place_.device,
+                          .group = place_.group.c_str(),
+                          .look = look,
+                          .context = this},
+                         failure);
+  if (object == nullptr) module::raise(failure);
+  object_.store(object);
+  // An abort() of this moment has found no object.
+  host_->check();
+  return object;
+}
+
+void NcclBackend::connect(Deadline deadline) {
+  void* const made = object();
+  module::Failure failure;
+  Token token{};
+  if (place_.rank == 0 && !table_.make_token(table_.libraries, token, failure))
+    module::raise(failure);
+  const Buffer shared = as_buffer(token.data(), token.size());
+  host_->run({.collective = Collective::broadcast, .input = shared, .output = shared}, deadline);
+  if (!table_.connect(made, token, module::left_until(deadline), failure)) module::raise(failure);
+}
+
+bool NcclBackend::look(const void* context, module::Failure& failure) noexcept {
+  return module::attempt(failure,
+                         [&] { static_cast<const NcclBackend*>(context)->host_->check(); });
+}
+
+}  // namespace nccl
+
+}  // namespace ddprun

@@ -1,0 +1,79 @@
+// Ranks with a CUDA device each: buffers on devices go by NCCL, all others by the host backend,
+// which is also how the ranks meet and hear of each other's failures. NCCL does neither: of ranks
+// on one machine it does not notice that one has died.
+//
+// The communicator is made by the first collective of buffers on devices. Messages of such buffers
+// take the way through the host's memory: NCCL knows no tags, and its sends wait for their
+// receiver.
+#pragma once
+
+#include "rendezvous/control/control_page.hpp"
+#include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/group_place.hpp"
+#include "worker_runtime/backends/nccl/device_module.hpp"
+#include <ddprun/deadline.hpp>
+#include <ddprun/process_group.hpp>
+#include <ddprun/worker_env.hpp>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// Why these workers cannot use NCCL: there is no GPU for each, or no NCCL. Empty if they can.
+std::string nccl_unavailable_reason(const WorkerEnv& env);
+
+/// Meets the other ranks through the store of the place's environment. Blocking.
+std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const GroupOptions& options,
+                                             Deadline deadline);
+
+namespace nccl {
+
+class NcclBackend final : public Backend {
+ public:
+  struct Place {
+    int rank = 0;
+    int ranks = 1;
+    int device = 0;  ///< of this rank
+    std::string group;
+    std::optional<control::ControlPage> page = {};  ///< of this rank's agent, if it has one
+    int slot = 0;                                   ///< in it
+  };
+
+  /// `table` outlives this object.
+  NcclBackend(std::unique_ptr<WatchfulBackend> host, const DeviceTable& table, Place place);
+  ~NcclBackend() override;
+
+  void enter(Deadline deadline) override { host_->enter(deadline); }
+  void leave() noexcept override;
+  void run(const Operation& operation, Deadline deadline) override;
+  /// On the host.
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return host_->allocate(bytes); }
+  std::string hold_up() const override;
+  void abort(const std::string& reason) noexcept override;
+  bool reaches(Device::Kind) const override { return true; }
+
+ private:
+  void run_on_device(const Operation& operation, Deadline deadline);
+  void pass_message(Operation operation, Deadline deadline);
+  void copy(void* to, const void* from, std::size_t bytes, void* stream, Deadline deadline);
+  void check_device(const Operation& operation) const;
+  void* object();
+  void connect(Deadline deadline);
+  static bool look(const void* context, module::Failure& failure) noexcept;
+
+  const std::unique_ptr<WatchfulBackend> host_;
+  const DeviceTable& table_;
+  const Place place_;
+  std::atomic<void*> object_ = nullptr;  ///< the module's, once a buffer on a device was seen
+  bool is_connected_ = false;
+  bool has_failed_ = false;
+  std::vector<std::byte> message_;  ///< on its way between device and host
+};
+
+}  // namespace nccl
+
+}  // namespace ddprun

@@ -1,0 +1,27 @@
+// What makes the module: the libraries of this machine behind the table.
+#include "worker_runtime/backends/module/border.hpp"
+#include "worker_runtime/backends/nccl/device_table.hpp"
+#include "worker_runtime/backends/nccl/nccl_library.hpp"
+
+namespace ddprun::nccl {
+
+namespace {
+
+const DeviceTable& table() {
+  // Thrown out of its making, a static is made anew by who asks next.
+  static const NcclCalls nccl = load_nccl();
+  static const Libraries libraries{&nccl, &cuda::runtime_calls()};
+  static const DeviceTable made = make_device_table(libraries);
+  return made;
+}
+
+}  // namespace
+
+}  // namespace ddprun::nccl
+
+extern "C" __attribute__((visibility("default"))) const ddprun::nccl::DeviceTable*
+ddprun_device_module(ddprun::module::Failure& failure) {
+  const ddprun::nccl::DeviceTable* found = nullptr;
+  ddprun::module::attempt(failure, [&] { found = &ddprun::nccl::table(); });
+  return found;
+}

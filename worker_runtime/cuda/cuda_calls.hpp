@@ -1,0 +1,35 @@
+// What is asked of CUDA's runtime, as a table of functions: its own, or a test's that need no GPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+
+namespace ddprun::cuda {
+
+struct CudaCalls {
+  cudaError_t (*get_device_count)(int* count);
+  cudaError_t (*set_device)(int device);
+  cudaError_t (*stream_create)(cudaStream_t* stream, unsigned int flags);
+  cudaError_t (*stream_destroy)(cudaStream_t stream);
+  cudaError_t (*stream_wait_event)(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
+  cudaError_t (*event_create)(cudaEvent_t* event, unsigned int flags);
+  cudaError_t (*event_destroy)(cudaEvent_t event);
+  cudaError_t (*event_record)(cudaEvent_t event, cudaStream_t stream);
+  cudaError_t (*event_query)(cudaEvent_t event);
+  cudaError_t (*allocate)(void** memory, std::size_t bytes);
+  cudaError_t (*free)(void* memory);
+  cudaError_t (*copy_async)(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+  cudaError_t (*get_last_error)();
+  const char* (*error_string)(cudaError_t error);
+};
+
+/// Those of the runtime that is linked in.
+const CudaCalls& runtime_calls();
+
+/// Throws Error{Errc::cuda}: "`what`: out of memory". `what` is a call and its arguments.
+void check(const CudaCalls& calls, cudaError_t error, const std::string& what);
+
+}  // namespace ddprun::cuda

@@ -1,0 +1,23 @@
+#include "worker_runtime/cuda/cuda_calls.hpp"
+
+namespace ddprun::cuda {
+
+const CudaCalls& runtime_calls() {
+  static constexpr CudaCalls kCalls{.get_device_count = ::cudaGetDeviceCount,
+                                    .set_device = ::cudaSetDevice,
+                                    .stream_create = ::cudaStreamCreateWithFlags,
+                                    .stream_destroy = ::cudaStreamDestroy,
+                                    .stream_wait_event = ::cudaStreamWaitEvent,
+                                    .event_create = ::cudaEventCreateWithFlags,
+                                    .event_destroy = ::cudaEventDestroy,
+                                    .event_record = ::cudaEventRecord,
+                                    .event_query = ::cudaEventQuery,
+                                    .allocate = ::cudaMalloc,
+                                    .free = ::cudaFree,
+                                    .copy_async = ::cudaMemcpyAsync,
+                                    .get_last_error = ::cudaGetLastError,
+                                    .error_string = ::cudaGetErrorString};
+  return kCalls;
+}
+
+}  // namespace ddprun::cuda
