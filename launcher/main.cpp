@@ -300,11 +300,9 @@ int main(int argc, char** argv) {
   const char* name = invocation.name.c_str();
   try {
     return ddprun::run_command(invocation, {argv + std::min(argc, 1), argv + argc});
-  } catch (const ddprun::Error& error) {
-    std::fprintf(stderr, "%s: %s\n", name, error.what());
-    return error.code() == ddprun::Errc::usage ? ddprun::kExitUsage : ddprun::kExitFailure;
   } catch (...) {
-    std::fprintf(stderr, "%s: %s\n", name, ddprun::failure_text(std::current_exception()).c_str());
-    return ddprun::kExitFailure;
+    const auto failure = std::current_exception();
+    std::fprintf(stderr, "%s: %s\n", name, ddprun::failure_text(failure).c_str());
+    return ddprun::exit_code_of(failure);
   }
 }

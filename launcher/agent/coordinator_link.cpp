@@ -8,6 +8,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -24,8 +25,8 @@ CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const LaunchPla
       listener_(std::move(listener)) {}
 
 /// What fails for a reason of our own, like a lack of memory, is tried again as after any loss.
-void CoordinatorLink::connect(asio::awaitable<Found> finding) {
-  asio::co_spawn(executor_, keep(shared_from_this(), std::move(finding)),
+void CoordinatorLink::connect(asio::awaitable<Found> finding, Time give_up) {
+  asio::co_spawn(executor_, keep(shared_from_this(), std::move(finding), give_up),
                  [self = shared_from_this()](const std::exception_ptr& failure) {
                    if (!failure) return;
                    self->disconnect();
@@ -52,14 +53,15 @@ std::string CoordinatorLink::peer_address() const {
 }
 
 asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> self,
-                                            asio::awaitable<Found> finding) {
+                                            asio::awaitable<Found> finding, Time give_up) {
   const Found found = co_await std::move(finding);
   if (self->is_closed_) co_return;
   if (!found.note.empty()) self->listener_.note(found.note);
   if (found.verdict) co_return self->be_turned_away(found);
   if (!found.endpoint) co_return self->take(ConnectionLost{found.problem});
   self->endpoint_ = *found.endpoint;
-  const auto deadline = Deadline::after(found.connect_timeout);
+  const Deadline::Duration until_then = give_up - Deadline::Clock::now();
+  const auto deadline = Deadline::after(std::min(found.connect_timeout, until_then));
   const auto result = co_await connect_to(self->endpoint_, deadline);
   UniqueFd fd(result.fd);
   if (self->is_closed_) co_return;
@@ -67,7 +69,7 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
   auto connection = std::make_shared<AgentConnection>(self->executor_, fd.release(), self->secret_,
                                                       self->plan_.run_id);
   self->connection_ = connection;
-  self->take(Connected{found.office_end});
+  self->take(Connected{found.office_end, "the rendezvous at " + to_string(self->endpoint_)});
   co_await self->hear(connection);
 }
 

@@ -28,8 +28,9 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   CoordinatorLink(boost::asio::any_io_executor executor, const LaunchPlan& plan,
                   const security::Secret* secret, Listener listener);
 
-  /// Connects to where the coordinator is found; leads to Connected, ConnectionLost or TurnedAway.
-  void connect(boost::asio::awaitable<membership::Found> finding);
+  /// Connects to where the coordinator is found, if that can be done before `give_up`; leads to
+  /// Connected, ConnectionLost or TurnedAway.
+  void connect(boost::asio::awaitable<membership::Found> finding, membership::Time give_up);
 
   /// Does nothing without a connection.
   void send(const membership::NodeMessage& message);
@@ -43,7 +44,8 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
  private:
   using Connection = std::shared_ptr<membership::AgentConnection>;
   static boost::asio::awaitable<void> keep(std::shared_ptr<CoordinatorLink> self,
-                                           boost::asio::awaitable<membership::Found> finding);
+                                           boost::asio::awaitable<membership::Found> finding,
+                                           membership::Time give_up);
   boost::asio::awaitable<void> hear(Connection connection);
   void take(const membership::NodeEvent& event);
   void be_turned_away(const membership::Found& found);

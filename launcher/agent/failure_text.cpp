@@ -1,5 +1,8 @@
 #include "launcher/agent/failure_text.hpp"
 
+#include "launcher/report/exit_code.hpp"
+#include <ddprun/error.hpp>
+
 #include <boost/system/system_error.hpp>
 
 #include <cerrno>
@@ -18,6 +21,16 @@ std::string failure_text(const std::exception_ptr& failure) {
     return error.what();
   } catch (...) {
     return "an unknown failure";
+  }
+}
+
+int exit_code_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error.code() == Errc::usage ? kExitUsage : kExitFailure;
+  } catch (...) {
+    return kExitFailure;
   }
 }
 

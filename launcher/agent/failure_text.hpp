@@ -10,4 +10,7 @@ namespace ddprun {
 /// the system said and what may help.
 std::string failure_text(const std::exception_ptr& failure);
 
+/// Of a process that ends by it: that of a usage error or of a failure.
+int exit_code_of(const std::exception_ptr& failure);
+
 }  // namespace ddprun

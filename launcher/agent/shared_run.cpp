@@ -62,10 +62,11 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
         attempt_ended_(surroundings.executor, Time::max()) {}
 
   asio::awaitable<RunFinished> run(StartNotice on_start) {
+    on_start(plan_.store_port);
     co_await find_host();
     // Nobody can have joined, so nobody need be told.
     if (stop_signal_ != 0) co_return make_finished(interrupted(), plan_);
-    on_start(plan_.store_port);
+    if (!host_) co_return finished();
     if (!host_->note().empty()) tell(Note{host_->note()});
     if (nodes_.is_rank_assumed && !host_->is_here()) warn_of_rank();
     if (host_->is_here()) {
@@ -78,9 +79,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (!failure_) co_return co_await end_together();
     // Killed, but there until their end has been seen.
     if (attempt_ != nullptr) co_await attempt_ended_.async_wait(kAwait);
-    RunFinished finished = make_finished(*verdict_, plan_);
-    finished.result = RunResult::agent_failed;
-    co_return finished;
+    co_return finished();
   }
 
   asio::awaitable<RunFinished> end_together() {
@@ -128,6 +127,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   /// Nothing is found if a signal comes first: a name that is not known may be looked up for long.
+  /// If it stays unknown, or this node cannot listen there, that is the verdict.
   asio::awaitable<void> find_host() {
     const auto executor = surroundings_.executor;
     const HostChoice choice = host_choice();
@@ -143,6 +143,9 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       host_ = co_await asio::co_spawn(executor, std::move(choosing), std::move(token));
     } catch (const boost::system::system_error&) {
       if (stop_signal_ == 0) throw;
+    } catch (const Error& error) {
+      if (error.code() != Errc::network) failure_ = std::current_exception();
+      verdict_ = Verdict{.result = Verdict::Result::no_quorum, .reason = error.what()};
     }
   }
 
@@ -170,6 +173,15 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
                 [weak = weak_from_this()](const std::string& text) {
                   if (const auto self = weak.lock()) self->tell(Note{text});
                 }};
+  }
+
+  /// By the verdict, unless it is this agent that cannot go on.
+  RunFinished finished() const {
+    RunFinished finished = make_finished(*verdict_, plan_);
+    if (!failure_) return finished;
+    finished.result = RunResult::agent_failed;
+    finished.exit_code = exit_code_of(failure_);
+    return finished;
   }
 
   Verdict interrupted() const {
@@ -219,7 +231,9 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
-  void act(const Connect& connect) { link_->connect(host_->find(connect.not_before)); }
+  void act(const Connect& connect) {
+    link_->connect(host_->find(connect.not_before), part_->give_up());
+  }
 
   void act(const Disconnect&) { link_->disconnect(); }
 

@@ -73,7 +73,9 @@ void NodePart::take(const Connected& connected) {
   if (join_.last_round >= 0) {
     join_.since_round = std::chrono::floor<std::chrono::milliseconds>(now_ - round_heard_);
   }
-  answer_end_ = now_ + answer_timeout_;
+  if (!connected.where.empty()) rendezvous_ = connected.where;
+  answer_begin_ = now_;
+  answer_end_ = std::min(now_ + answer_timeout_, give_up_);
   // The lease begins when the coordinator reads this, which is later than now.
   unanswered_.assign(1, {0, now_});
   say(join_);
@@ -81,7 +83,8 @@ void NodePart::take(const Connected& connected) {
 
 void NodePart::take(const ConnectionLost& lost) {
   if (link_ == Link::connecting) {
-    last_problem_ = lost.reason;
+    // An attempt that the limit has cut off knows less than those before.
+    if (last_problem_.empty() || now_ < give_up_) last_problem_ = lost.reason;
     return try_again();
   }
   if (link_ != Link::none) lose_connection(lost.reason);
@@ -188,15 +191,24 @@ void NodePart::check_lease() {
   if (link_ != Link::joined || now_ < lease_end()) return;
   actions_.emplace_back(Disconnect{});
   lose_connection(office_end_ <= now_ ? "this node no longer hosts it"
-                                      : "it has not answered for " +
+                                      : rendezvous_ + " has not answered for " +
                                             seconds_text(lease_ - lease_ / kMarginOfLease));
+}
+
+/// Whoever accepts connections and says nothing is a process that hangs, or no rendezvous. What was
+/// connected to at the limit had no time to say anything.
+std::string NodePart::silence() const {
+  using Tenths = std::chrono::duration<std::int64_t, std::deci>;
+  const auto waited = std::chrono::round<Tenths>(answer_end_ - answer_begin_);
+  if (waited == Tenths(0) && !last_problem_.empty()) return last_problem_;
+  return rendezvous_ + " takes connections but has not answered for " + seconds_text(waited) +
+         ": it hangs, or is something else";
 }
 
 void NodePart::take(const NodeTimePassed&) {
   if (link_ == Link::joining && now_ >= answer_end_) {
     actions_.emplace_back(Disconnect{});
-    return lose_connection("what listens there has not answered for " +
-                           seconds_text(answer_timeout_));
+    return lose_connection(silence());
   }
   if (link_ != Link::joined || now_ < next_heartbeat_) return;
   unanswered_.emplace_back(++last_heartbeat_, now_);
@@ -215,6 +227,7 @@ void NodePart::take(const CoordinatorSays& says) {
 /// time: it is there.
 void NodePart::hear(const Waiting& waiting) {
   if (link_ == Link::joining) {
+    answer_begin_ = now_;
     answer_end_ = now_ + answer_timeout_;
     if (std::exchange(last_waiting_, waiting.text) == waiting.text) return;
   }

@@ -28,6 +28,7 @@ struct Connected {
   /// The coordinator is part of this process and surely in office until then. As made: for ever, or
   /// it is elsewhere.
   Time office_end = Time::max();
+  std::string where{};  ///< "the rendezvous at HOST:PORT", for people; empty: as before
 };
 /// The office of the coordinator in this process has been renewed.
 struct OfficeRenewed {
@@ -115,6 +116,9 @@ class NodePart {
   /// When NodeTimePassed must be applied if nothing happens before.
   std::optional<Time> next_wake() const;
 
+  /// For an attempt to connect: later it is of no use.
+  Time give_up() const { return give_up_; }
+
   bool has_ended() const { return has_ended_; }
 
  private:
@@ -140,6 +144,7 @@ class NodePart {
   void renew_lease(Time asked);
   void guard_workers();
   void check_lease();
+  std::string silence() const;
   Time lease_end() const { return std::min(granted_end_, office_end_); }
   void lose_connection(const std::string& reason);
   void try_again();
@@ -161,7 +166,9 @@ class NodePart {
   std::chrono::milliseconds announcement_pause_;
 
   Link link_ = Link::none;
-  Time answer_end_;           ///< while joining
+  std::string rendezvous_ = "the rendezvous";
+  Time answer_begin_;  ///< of the wait for an answer, while joining
+  Time answer_end_;
   std::string last_waiting_;  ///< what for, while joining
   std::chrono::milliseconds lease_{0};
   Time granted_end_;               ///< of the lease that the coordinator has granted

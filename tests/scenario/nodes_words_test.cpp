@@ -1,5 +1,6 @@
 // What the nodes of a run tell people: before they meet, when one leaves, and at the end.
 #include "tests/support/cluster.hpp"
+#include "tests/support/json_lines.hpp"
 
 #include <doctest/doctest.h>
 
@@ -154,5 +155,55 @@ TEST_SUITE("nodes' words") {
       server.signal(SIGKILL);
       server.wait();
     }
+  }
+
+  TEST_CASE("a rendezvous that nobody knows is an end like others") {
+    const TemporaryFolder folder;
+    Cluster cluster("2", "true", {"--events=" + (folder / "events")});
+    auto& node = cluster.start(2, {"--rdzv_endpoint=no-such-host.invalid:29400",
+                                   "--rdzv_conf=join_timeout=0.1,is_host=1"});
+    CHECK(node.wait() == 1);
+    CHECK(contains(node.output(),
+                   "the run ended after 0 attempts with exit code 1: rendezvous at "
+                   "no-such-host.invalid:29400: cannot look up"));
+    CHECK(contains(node.output(), "(0.1 s allowed)"));
+    const auto events = read_json_lines(folder / "events");
+    REQUIRE(events.size() >= 2);
+    CHECK(events.front().at("event") == "run_started");
+    CHECK(events.back().at("event") == "run_finished");
+    CHECK(events.back().at("result") == "no_rendezvous");
+    CHECK(events.back().at("exit_code") == 1);
+  }
+
+  TEST_CASE("a rendezvous whose port is taken is an end like others") {
+    auto taken = answering("");
+    REQUIRE(taken.read_until_contains("\n"));
+    const TemporaryFolder folder;
+    const auto port = taken.output().substr(5, taken.output().find('\n') - 5);
+    Cluster cluster("2", "true", {"--events=" + (folder / "events")});
+    auto& node = cluster.start(2, {"--rdzv_endpoint=127.0.0.2:" + port});
+    CHECK(node.wait() == 1);
+    CHECK(contains(node.output(), "the run ended after 0 attempts with exit code 1: "));
+    CHECK(contains(node.output(), " is in use by process "));
+    const auto events = read_json_lines(folder / "events");
+    REQUIRE(events.size() >= 2);
+    CHECK(events.back().at("event") == "run_finished");
+    CHECK(events.back().at("result") == "agent_failed");
+  }
+
+  TEST_CASE("of a host that hangs it is said where it is and how long it has not answered") {
+    Cluster cluster("3", "true", {}, "join_timeout=1");
+    auto& host = cluster.start(2, {"--rdzv_conf=join_timeout=60,is_host=1"});
+    REQUIRE(host.read_until_contains("this node hosts the rendezvous"));
+    host.signal(SIGSTOP);
+    auto& node = cluster.start(3);
+    CHECK(node.wait() == 1);
+    CHECK(contains(node.output(),
+                   "the rendezvous at 127.0.0.2:" + std::to_string(cluster.port()) +
+                       " takes connections but has not answered for 1 s: it hangs, or is something "
+                       "else; gave up after 1 s"));
+    host.signal(SIGCONT);
+    host.signal(SIGTERM);
+    CHECK(host.wait() == 128 + SIGTERM);
   }
 }

@@ -236,6 +236,39 @@ TEST_SUITE("node part") {
     CHECK(of<Connect>(actions).size() == 1);
   }
 
+  TEST_CASE("a rendezvous that hangs is waited for until the limit and no longer") {
+    auto part = joined();
+    auto actions = part.apply(ConnectionLost{"its connection was closed"}, at(100));
+    CHECK(part.give_up() == at(30'100));
+    Time now = at(100);
+    while (!part.has_ended()) {
+      now = std::max(now, of<Connect>(actions)[0].not_before);
+      part.apply(Connected{.where = "the rendezvous at a:1"}, now);
+      REQUIRE(part.next_wake());
+      now = *part.next_wake();
+      actions = part.apply(NodeTimePassed{}, now);
+    }
+    CHECK(now == at(30'100));
+    // The last wait was cut off before anybody could have answered.
+    CHECK(of<EndRun>(actions)[0].verdict.reason ==
+          "the rendezvous at a:1 takes connections but has not answered for 9.6 s: it hangs, or is "
+          "something else; gave up after 30 s");
+  }
+
+  TEST_CASE("what the limit cuts off at once does not hide what was the matter") {
+    for (const bool is_connected : {false, true}) {
+      NodePart part(Join{}, Settings{.join_timeout = 1s}, at(0));
+      part.start(at(0));
+      auto actions = part.apply(ConnectionLost{"connection refused"}, at(990));
+      CHECK(of<Connect>(actions)[0].not_before == at(1000));
+      if (is_connected) part.apply(Connected{.where = "the rendezvous at a:1"}, at(1000));
+      actions = is_connected ? part.apply(NodeTimePassed{}, at(1000))
+                             : part.apply(ConnectionLost{"no answer"}, at(1000));
+      REQUIRE(part.has_ended());
+      CHECK(of<EndRun>(actions)[0].verdict.reason == "connection refused; gave up after 1 s");
+    }
+  }
+
   TEST_CASE("a node that leaves says so first and ends when its workers have") {
     auto part = running();
     auto actions = part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
