@@ -1,5 +1,7 @@
 #include "launcher/report/exit_record.hpp"
 
+#include "launcher/report/whole_number.hpp"
+
 #include <nlohmann/json.hpp>
 
 namespace ddprun {
@@ -45,16 +47,16 @@ std::optional<WorkerExited> from_record(std::string_view text) {
   try {
     const Json record = Json::parse(text);
     WorkerExited exit;
-    record.at("attempt").get_to(exit.attempt);
-    record.at("rank").get_to(exit.rank);
-    record.at("local_rank").get_to(exit.local_rank);
-    record.at("pid").get_to(exit.pid);
+    exit.attempt = whole_number<int>(record.at("attempt"));
+    exit.rank = whole_number<int>(record.at("rank"));
+    exit.local_rank = whole_number<int>(record.at("local_rank"));
+    exit.pid = whole_number<pid_t>(record.at("pid"));
     record.at("node").get_to(exit.node);
-    record.at("exit_code").get_to(exit.exit_code);
-    record.at("signal").get_to(exit.signal);
+    exit.exit_code = whole_number<int>(record.at("exit_code"));
+    exit.signal = whole_number<int>(record.at("signal"));
     record.at("ended_before").get_to(exit.ended_before);
     record.at("is_out_of_memory").get_to(exit.is_out_of_memory);
-    record.at("peak_memory_bytes").get_to(exit.peak_memory_bytes);
+    exit.peak_memory_bytes = whole_number<std::int64_t>(record.at("peak_memory_bytes"));
     record.at("ran_seconds").get_to(exit.ran_seconds);
     if (!record.at("core_file").is_null()) {
       exit.core_file = record.at("core_file").get<std::string>();

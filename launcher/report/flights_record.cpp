@@ -1,5 +1,7 @@
 #include "launcher/report/flights_record.hpp"
 
+#include "launcher/report/whole_number.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -19,8 +21,9 @@ using std::chrono::nanoseconds;
 /// What another node says may be anything.
 template <typename State>
 State state_of(const Json& json, State last) {
-  const auto value = json.get<std::uint8_t>();
-  return value <= static_cast<std::uint8_t>(last) ? static_cast<State>(value) : last;
+  const auto value = whole_number<std::int64_t>(json);
+  const bool is_known = value >= 0 && value <= static_cast<std::int64_t>(last);
+  return is_known ? static_cast<State>(value) : last;
 }
 
 Json to_json(const Flight& flight) {
@@ -35,15 +38,15 @@ Json to_json(const Flight& flight) {
 
 /// An age, of which differences can be taken.
 nanoseconds age_of(const Json& json, nanoseconds most) {
-  return std::clamp(nanoseconds(json.get<std::int64_t>()), nanoseconds(0), most);
+  return std::clamp(nanoseconds(whole_number<std::int64_t>(json)), nanoseconds(0), most);
 }
 
 Flight flight_of(const Json& json) {
   const nanoseconds entered_ago = age_of(json.at(5), nanoseconds::max());
-  return {.number = json.at(0).get<std::uint64_t>(),
+  return {.number = whole_number<std::uint64_t>(json.at(0)),
           .is_message = json.at(1).get<bool>(),
           .call = json.at(2).get<std::string>(),
-          .bytes = json.at(3).get<std::uint64_t>(),
+          .bytes = whole_number<std::uint64_t>(json.at(3)),
           .state = state_of(json.at(4), FlightState::failed),
           .entered_ago = entered_ago,
           .ended_ago = age_of(json.at(6), entered_ago)};
@@ -65,10 +68,10 @@ Json to_json(const GroupFlights& group) {
 GroupFlights group_of(const Json& json) {
   GroupFlights group;
   json.at("name").get_to(group.name);
-  json.at("rank").get_to(group.rank);
-  json.at("size").get_to(group.size);
-  json.at("members").get_to(group.members);
-  json.at("entered").get_to(group.entered);
+  group.rank = whole_number<int>(json.at("rank"));
+  group.size = whole_number<int>(json.at("size"));
+  for (const auto& member : json.at("members")) group.members.push_back(whole_number<int>(member));
+  group.entered = whole_number<std::uint64_t>(json.at("entered"));
   group.state = state_of(json.at("state"), GroupState::left);
   for (const auto& flight : json.at("flights")) group.flights.push_back(flight_of(flight));
   return group;
@@ -99,9 +102,9 @@ std::vector<RankFlights> from_flights_record(std::string_view record) {
   try {
     std::vector<RankFlights> ranks;
     for (const auto& json : Json::parse(record)) {
-      RankFlights rank{.rank = json.at("rank").get<int>()};
+      RankFlights rank{.rank = whole_number<int>(json.at("rank"))};
       for (const auto& group : json.at("groups")) rank.worker.groups.push_back(group_of(group));
-      rank.worker.unrecorded_groups = json.value("unrecorded", 0);
+      rank.worker.unrecorded_groups = whole_number<int>(json.at("unrecorded"));
       ranks.push_back(std::move(rank));
     }
     return ranks;

@@ -2,6 +2,7 @@
 #include "tests/fuzz/config_target.hpp"
 #include "tests/fuzz/dialogue_target.hpp"
 #include "tests/fuzz/etcd_target.hpp"
+#include "tests/fuzz/flights_target.hpp"
 #include "tests/fuzz/membership_target.hpp"
 #include "tests/fuzz/ssh_target.hpp"
 #include "tests/fuzz/store_target.hpp"

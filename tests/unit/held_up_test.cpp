@@ -206,7 +206,10 @@ TEST_SUITE("held up") {
     const auto read = from_flights_record(record);
     REQUIRE(read.size() > 100);
     CHECK(read.back() == ranks[read.size() - 1]);
-    for (const char* text : {"", "[", "{}", "[1]", "[{\"rank\": \"x\"}]", "[{\"rank\": 1}]"})
+    for (const char* text : {"", "[", "{}", "[1]", "[{\"rank\": \"x\"}]", "[{\"rank\": 1}]",
+                             "[{\"rank\": 1e300, \"groups\": [], \"unrecorded\": 0}]",
+                             "[{\"rank\": 4294967296, \"groups\": [], \"unrecorded\": 0}]",
+                             "[{\"rank\": 1.5, \"groups\": [], \"unrecorded\": 0}]"})
       CHECK(from_flights_record(text).empty());
   }
 
