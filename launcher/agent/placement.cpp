@@ -140,7 +140,8 @@ RunFinished make_finished(const membership::Verdict& verdict, const LaunchPlan& 
                        .reason = verdict.reason,
                        .failures = {},
                        .is_of_many = true,
-                       .has_left = is_own_leave(verdict) || membership::is_refusal(verdict)};
+                       .has_left = is_own_leave(verdict) || membership::is_refusal(verdict) ||
+                                   membership::is_release(verdict)};
   for (const auto& failure : verdict.failures) finished.failures.push_back(exit_of(failure));
   finished.held_up = find_held_up(all_flights(verdict));
   finished.exit_code =

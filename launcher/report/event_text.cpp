@@ -124,6 +124,9 @@ EventLine line(const Warning& event) {
 
 EventLine line(const RunFinished& event) {
   const auto attempts = counted(event.attempts, "attempt");
+  if (event.result == RunResult::succeeded && event.has_left) {
+    return {LogLevel::warn, -1, "left the run after " + attempts + ": " + event.reason};
+  }
   if (event.result == RunResult::succeeded && event.is_of_many) {
     return {LogLevel::info, -1, "the run has ended after " + attempts + ": " + event.reason};
   }

@@ -1,6 +1,7 @@
 // How rounds begin and end.
 #include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/coordination.hpp"
+#include "rendezvous/membership/outsider.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -165,18 +166,22 @@ void Coordination::gather(const std::string& reason) {
 /// Those that have waited long enough for the others may go: their work is done.
 void Coordination::release_successful() {
   barrier_end_.reset();
-  Verdict verdict{.rounds = rounds_formed_,
-                  .reason = "the workers of this node succeeded; others have not ended after " +
-                            seconds_text(settings_.exit_barrier_timeout)};
   std::vector<NodeId> released;
   for (const auto& [id, member] : roster_.all()) {
     if (member.workers == Workers::succeeded && !member.join.is_host) released.push_back(id);
   }
   for (const NodeId id : released) {
     tell(id, Finish{verdict});
+  std::vector<std::string> others;
     actions_.emplace_back(HangUp{id});
     roster_.remove(id);
+    if (member.workers == Workers::running) others.push_back(member.join.name);
   }
+  const Verdict verdict{
+      .rounds = rounds_formed_,
+      .reason = kRelease + std::string("those of others have not ended after ") +
+                seconds_text(settings_.exit_barrier_timeout) +
+                " (exit_barrier_timeout), and may still fail: " + listed(std::move(others))};
 }
 
 void Coordination::finish(Verdict::Result result, const std::string& reason) {

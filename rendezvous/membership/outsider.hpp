@@ -19,6 +19,14 @@ inline bool is_refusal(const Verdict& verdict) {
   return verdict.result == Verdict::Result::no_quorum && verdict.reason.starts_with(kRefusal);
 }
 
+/// Begins the reason of a verdict for nodes whose workers have succeeded and that have waited long
+/// enough for others: the run goes on without them, and may end in another way.
+inline constexpr const char* kRelease = "the workers of this node succeeded, and ";
+
+inline bool is_release(const Verdict& verdict) {
+  return verdict.result == Verdict::Result::succeeded && verdict.reason.starts_with(kRelease);
+}
+
 /// For how long others may learn how a run has ended. A node that has lost its coordinator looks
 /// for another one for the rejoin timeout. Twice that, and none is left that could want to know.
 inline std::chrono::seconds memory_of_run(const Settings& settings) {

@@ -53,14 +53,6 @@ std::string number_out_of_range(const Join& join, int nodes_max) {
   return {};
 }
 
-std::string listed(std::vector<std::string> names) {
-  const auto count = names.size();
-  names.resize(std::min(count, kNamesListedMax));
-  auto text = join(names, ", ");
-  if (count > names.size()) text += " and " + std::to_string(count - names.size()) + " more";
-  return text;
-}
-
 }  // namespace
 
 std::string objection_to_version(std::uint32_t version) {
@@ -107,7 +99,6 @@ std::string describe_waiting(std::vector<std::string> present, std::vector<std::
   }
   // Nodes that go by other names than expected may be the ones that seem to be missing.
   if (is_first && !are_known) missing.clear();
-  std::sort(present.begin(), present.end(), natural_less);
   const int count = static_cast<int>(present.size());
   auto text = counted_nodes(count) + " of at least " + std::to_string(settings.nodes_min) +
               (count == 1 ? " is here" : " are here");
@@ -136,3 +127,12 @@ std::string counted_nodes(int count) {
 }
 
 }  // namespace ddprun::membership
+std::string listed(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end(), natural_less);
+  const auto count = names.size();
+  names.resize(std::min(count, kNamesListedMax));
+  auto text = join(names, ", ");
+  if (count > names.size()) text += " and " + std::to_string(count - names.size()) + " more";
+  return text;
+}
+

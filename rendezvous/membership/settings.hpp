@@ -83,6 +83,9 @@ Time first_notice(Time now);
 
 /// "3 s", "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
+/// "a, b and 7 more": sorted, and at most kNamesListedMax.
+std::string listed(std::vector<std::string> names);
+
 
 /// "1 node", "2 nodes".
 std::string counted_nodes(int count);

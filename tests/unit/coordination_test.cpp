@@ -1,5 +1,6 @@
 #include "rendezvous/membership/coordination.hpp"
 
+#include "rendezvous/membership/outsider.hpp"
 #include "tests/support/membership_talk.hpp"
 
 #include <doctest/doctest.h>
@@ -324,8 +325,12 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<Finish>(1).empty());
     talk.pass(12'000);
     REQUIRE(talk.told<Finish>(1).size() == 1);
-    CHECK(talk.told<Finish>(1)[0].verdict.result == Verdict::Result::succeeded);
+    CHECK(is_release(talk.told<Finish>(1)[0].verdict));
+    CHECK(talk.told<Finish>(1)[0].verdict.reason ==
+          "the workers of this node succeeded, and those of others have not ended after 10 s "
+          "(exit_barrier_timeout), and may still fail: node2");
     talk.say(2, WorkersEnded{.round = 0, .have_succeeded = true}, 12'500);
+    CHECK_FALSE(is_release(talk.told<Finish>(2)[0].verdict));
     CHECK(talk.told<Finish>(2)[0].verdict.result == Verdict::Result::succeeded);
   }
 

@@ -49,6 +49,16 @@ TEST_SUITE("console of several nodes") {
           "143: this node was asked to stop by SIGTERM\n");
   }
 
+  TEST_CASE("a node that has waited long enough for others says that they have not ended") {
+    RunFinished finished;
+    finished.attempts = 1;
+    finished.reason = "the workers of this node succeeded, and those of others have not ended";
+    finished.is_of_many = finished.has_left = true;
+    CHECK(shown({.node = "a"}, {finished}) ==
+          "TIME warning node a: left the run after 1 attempt: the workers of this node succeeded, "
+          "and those of others have not ended\n");
+  }
+
   TEST_CASE("for another ddprun each line is marked, the report at its end, too") {
     RunFinished finished;
     finished.result = RunResult::failed;
