@@ -86,6 +86,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     // The others must hear of the verdict before the coordinator goes.
     link_->close();
     co_await host_->wait_until_over();
+    for (const auto& words : host_->last_words()) tell(Warning{"the rendezvous " + words});
     host_.reset();
     co_return make_finished(*verdict_, plan_);
   }

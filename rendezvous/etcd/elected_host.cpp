@@ -12,6 +12,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <utility>
+#include <vector>
 
 namespace ddprun::etcd {
 
@@ -92,6 +93,10 @@ class Election : public std::enable_shared_from_this<Election> {
     if (term->has_ended()) co_return;
     const bool is_abandoned = has_resigned && !term->coordinator().has_nodes();
     co_await Term::give_back(term, is_abandoned);
+  }
+
+  std::vector<std::string> refusals() const {
+    return term_ ? term_->refusals() : std::vector<std::string>();
   }
 
   void close() {
@@ -275,6 +280,7 @@ class ElectedHost : public Host {
   void resign() override { election_->resign(); }
   asio::awaitable<void> wait_until_over() override { return Election::wait_until_over(election_); }
 
+  std::vector<std::string> last_words() const override { return election_->refusals(); }
  private:
   std::shared_ptr<Election> election_;  ///< shared with its coroutines
   std::string note_;

@@ -88,9 +88,14 @@ asio::awaitable<void> Term::watch_coordinator(std::shared_ptr<Term> self) {
 }
 
 void Term::end() {
+  refusals_ = refusals();
   has_ended_ = true;
   timer_.cancel();
   seat_.reset();
+std::vector<std::string> Term::refusals() const {
+  return seat_ ? seat_->coordinator().refusals() : refusals_;
+}
+
 }
 
 void Term::lose_office(const std::string& reason) {

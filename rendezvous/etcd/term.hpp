@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ddprun::etcd {
 
@@ -50,6 +51,9 @@ class Term : public std::enable_shared_from_this<Term> {
   /// Until when nobody else can be elected.
   HeldLease::Time office_end() const { return facts_.office.end(); }
 
+  /// Which nodes were refused in it and why, a line each.
+  std::vector<std::string> refusals() const;
+
   /// Until the term has ended.
   membership::Coordinator& coordinator() { return seat_->coordinator(); }
 
@@ -75,6 +79,7 @@ class Term : public std::enable_shared_from_this<Term> {
   std::string problem_;  ///< of the last renewal
   bool has_shown_config_ = false;
   bool has_ended_ = false;
+  std::vector<std::string> refusals_;  ///< once it has
 };
 
 }  // namespace ddprun::etcd

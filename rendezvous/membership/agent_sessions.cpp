@@ -3,6 +3,7 @@
 #include "rendezvous/membership/dialogue.hpp"
 #include "rendezvous/membership/message_channel.hpp"
 #include "rendezvous/membership/newcomers.hpp"
+#include "rendezvous/membership/refusals.hpp"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -13,6 +14,7 @@
 #include <map>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace ddprun::membership {
 
@@ -49,15 +51,15 @@ struct Session {
   asio::steady_timer timer;  ///< ends what has not joined in time
   bool is_introduced = false;
   bool has_joined = false;
+  std::string name;  ///< of the node, once it has joined
 };
 
-/// How often each of them has happened.
+/// How often each of them has happened; refusals are counted by node and cause.
 struct Counts {
   std::uint64_t over_connections = 0;
   std::uint64_t pushed_out = 0;
   std::uint64_t malformed = 0;
   std::uint64_t silent = 0;
-  std::uint64_t refused = 0;
 };
 
 }  // namespace
@@ -100,9 +102,9 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     const auto session = sessions_.find(id);
     if (session == sessions_.end()) return;
     if (const auto* refused = std::get_if<Refused>(&message)) {
-      warn(counts_.refused,
-           "refused " + session->second->channel.peer_address() + ": " + refused->reason);
+      tell_of_refusal(*session->second, refused->reason);
     }
+    if (std::holds_alternative<Welcome>(message)) refusals_.forget(session->second->name);
     session->second->dialogue.say(message);
     session->second->send();
   }
@@ -121,6 +123,8 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   bool has_node_at(const std::string& address) const { return nodes_at_.contains(address); }
+
+  std::vector<std::string> refusals() const { return refusals_.summary(); }
 
  private:
   static asio::awaitable<void> serve(std::shared_ptr<Impl> self, NodeId id,
@@ -147,9 +151,8 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
       hear(id, session, std::move(*message));
       if (!session.channel.is_open()) return;
     }
-    const auto& peer = session.channel.peer_address();
     if (!dialogue.refusal().empty()) {
-      warn(counts_.refused, "refused " + peer + ": " + dialogue.refusal());
+      tell_of_refusal(session, dialogue.refusal());
       session.close();
     } else if (!dialogue.problem().empty()) {
       close_for(session, counts_.malformed, dialogue.problem());
@@ -164,6 +167,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     }
     if (is_join) {
       session.has_joined = true;
+      session.name = std::get<Join>(message).name;
       session.dialogue.allow_long_messages();
       session.timer.cancel();
       unjoined_.remove(id);
@@ -219,6 +223,11 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     return true;
   }
 
+  void tell_of_refusal(const Session& session, const std::string& reason) {
+    const auto line = refusals_.add(session.name, session.channel.peer_address(), reason);
+    if (line) write_log(log_, LogLevel::warn, "rendezvous: " + *line);
+  }
+
   /// Once for each power of two, so that nobody can fill a disk with them.
   void warn(std::uint64_t& count, const std::string& what) {
     if (!std::has_single_bit(++count)) return;
@@ -236,6 +245,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   Listener listener_;
   Log log_;
   Counts counts_;
+  Refusals refusals_;
   std::map<NodeId, std::shared_ptr<Session>> sessions_;
   std::map<std::string, int> nodes_at_;  ///< how many nodes have joined from each address
   NodeId last_id_ = 0;
@@ -265,6 +275,10 @@ void AgentSessions::hang_up(NodeId node) {
 
 void AgentSessions::close_all() {
   impl_->close_all();
+}
+
+std::vector<std::string> AgentSessions::refusals() const {
+  return impl_->refusals();
 }
 
 bool AgentSessions::has_node_at(const std::string& address) const {

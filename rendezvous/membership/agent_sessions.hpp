@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun::membership {
 
@@ -52,6 +53,9 @@ class AgentSessions {
 
   /// Whether a node that has joined has reached us from this address.
   bool has_node_at(const std::string& address) const;
+
+  /// Which nodes were refused and why, a line each.
+  std::vector<std::string> refusals() const;
 
  private:
   class Impl;

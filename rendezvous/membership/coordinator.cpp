@@ -190,6 +190,10 @@ bool Coordinator::has_node_at(const std::string& address) const {
   return impl_->sessions().has_node_at(address);
 }
 
+std::vector<std::string> Coordinator::refusals() const {
+  return impl_->sessions().refusals();
+}
+
 bool Coordinator::has_nodes() const {
   return impl_->has_nodes();
 }

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun::membership {
 
@@ -61,6 +62,9 @@ class Coordinator {
 
   /// Whether a node that has joined has reached this one from the address.
   bool has_node_at(const std::string& address) const;
+
+  /// Which nodes were refused and why, a line each, for the end of the run.
+  std::vector<std::string> refusals() const;
 
   /// Whether nodes are connected that go on with the run.
   bool has_nodes() const;

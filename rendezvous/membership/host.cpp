@@ -107,6 +107,10 @@ class FixedHost : public Host {
 
 }  // namespace
 
+  std::vector<std::string> last_words() const override {
+    return seat_ ? seat_->coordinator().refusals() : std::vector<std::string>();
+  }
+
 std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_port) {
   const std::string note = "this node hosts the rendezvous ";
   if (store_port == rendezvous.port) return note + "and the store at " + to_string(rendezvous);

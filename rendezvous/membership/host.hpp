@@ -53,6 +53,10 @@ class Host {
   virtual boost::asio::awaitable<void> wait_until_over() = 0;
 
   /// Why the coordinator here has ended before that, and nobody can take its place; nothing: it has
+  /// What operators should have before them at the end of the run, a line each: which nodes were
+  /// refused here and why.
+  virtual std::vector<std::string> last_words() const { return {}; }
+
   /// not.
   virtual std::exception_ptr failure() const { return nullptr; }
 };

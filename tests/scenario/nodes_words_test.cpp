@@ -56,6 +56,49 @@ TEST_SUITE("nodes' words") {
     CHECK(first.wait() == 0);
   }
 
+  TEST_CASE("a second node 0 is told that the first hosts the rendezvous") {
+    const FreePort port;
+    auto with_rank = static_node(2, port);
+    with_rank.emplace_back("--node_rank=0");
+    Program first(launch(with_rank, "true"));
+    REQUIRE(first.read_until_contains("this node hosts the rendezvous"));
+    Program second(launch(with_rank, "true"));
+    CHECK(second.wait() == 1);
+    CHECK(contains(second.output(), "port " + port.text() + " is in use by process "));
+    CHECK(contains(second.output(),
+                   "this node is to host it (--node_rank=0 or is_host=1): has another one on this "
+                   "machine been told that, too?"));
+    first.signal(SIGTERM);
+    first.wait();
+  }
+
+  TEST_CASE("a node 0 without the address of the rendezvous is told which addresses it has") {
+    const FreePort port;
+    Program node(
+        launch({"--nnodes=2", "--node_rank=0", "--master_addr=192.0.2.1",
+                "--master_port=" + port.text(), "--security=open", "--rdzv_conf=join_timeout=0.3"},
+               "true"));
+    CHECK(node.wait() == 1);
+    CHECK(contains(node.output(),
+                   "this node is to host it (--node_rank=0 or is_host=1), but that is none of its "
+                   "addresses ("));
+  }
+
+  TEST_CASE("the host says at the end which nodes were refused and why, by name") {
+    Cluster cluster("2", "true", {}, "join_timeout=3");
+    auto& host = cluster.start(2);
+    REQUIRE(host.read_until_contains("this node hosts the rendezvous"));
+    auto& other = cluster.start(3, {"--max_restarts=2"});
+    CHECK(other.wait() == 1);
+    CHECK(host.wait() == 1);
+    const std::string text =
+        "refused 127.0.0.3 (127.0.0.1): --max_restarts is 2 on this node and 0 on the one that "
+        "hosts the rendezvous";
+    const auto& said = host.output();
+    CHECK(contains(said, "rendezvous: " + text));
+    CHECK(said.find("the rendezvous " + text) < said.find("the run ended after 0 attempts"));
+  }
+
   TEST_CASE("nodes that a configuration file names and that do not come are named") {
     const TemporaryFolder folder;
     const FreePort port;
