@@ -78,7 +78,7 @@ std::optional<Time> Coordination::next_wake() const {
     case Phase::gathering:
       return earliest({event, next_of_gathering()});
     case Phase::running:
-      return earliest({event, barrier_end_});
+      return earliest({event, barrier_end_, roster_.first_end_of_holding_back()});
     case Phase::stopping:
       return event;
     case Phase::finished:
@@ -118,6 +118,7 @@ void Coordination::hear(NodeId id, const Leave& leave) {
 void Coordination::lose(NodeId id, const std::string& reason) {
   const auto member = roster_.remove(id);
   if (!member) return;
+  stays_.note(member->join.name, member->joined, now_);
   const bool is_missed = member->workers == Workers::running ||
                          (member->workers == Workers::ended && !member->is_leaving);
   if (is_missed) {
@@ -138,6 +139,7 @@ void Coordination::check_time() {
   }
   for (const auto& [id, why] : contenders_.take_words(now_)) tell(id, Waiting{why});
   if (phase_ == Phase::running && barrier_end_ && *barrier_end_ <= now_) release_successful();
+  if (phase_ == Phase::running) let_in_held_back();
   if (phase_ == Phase::finished && farewell_end_ && *farewell_end_ <= now_) {
     for (const auto& [id, member] : roster_.all()) actions_.emplace_back(HangUp{id});
     roster_.clear();

@@ -17,6 +17,7 @@
 #include "rendezvous/membership/roster.hpp"
 #include "rendezvous/membership/round_end.hpp"
 #include "rendezvous/membership/settings.hpp"
+#include "rendezvous/membership/short_stays.hpp"
 #include "rendezvous/membership/succession.hpp"
 
 #include <chrono>
@@ -112,6 +113,9 @@ class Coordination {
   void contend(NodeId id, const Join& join, NodeId holder);
   void refuse(NodeId id, const Join& join, const std::string& reason);
   void settle_contenders();
+  bool has_room_for_others() const;
+  std::string why_held_back(const Join& join) const;
+  void let_in_held_back();
 
   // Decisions.
   void consider();
@@ -161,6 +165,8 @@ class Coordination {
 
   std::string interruption_;  ///< the host's agent was asked to stop
   int interrupting_signal_ = 0;
+
+  ShortStays stays_;
 
   std::optional<Verdict> verdict_;
   std::vector<CoordinatorAction> actions_;

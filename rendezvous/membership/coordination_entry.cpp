@@ -44,20 +44,51 @@ void Coordination::admit(NodeId id, const Join& join) {
   highest_round_ = std::max(highest_round_, join.last_round);
   history_.restarts = std::max(history_.restarts, join.restarts_used);
   learn_age(join);
-  roster_.add(id, {.join = join,
-                   .lease_end = now_ + settings_.lease,
-                   .node_rank = succession_.claim(join.name, join.instance),
-                   .next_notice = first_notice(now_)});
+  const auto hold_back = join.is_host ? std::chrono::milliseconds(0) : stays_.hold_back(join.name);
+  const bool is_held_back = hold_back.count() > 0;
+  roster_.add(id,
+              {.join = join,
+               .lease_end = now_ + settings_.lease,
+               .node_rank = succession_.claim(join.name, join.instance),
+               .next_notice = first_notice(now_),
+               .joined = now_,
+               .held_back_until = is_held_back ? std::optional(now_ + hold_back) : std::nullopt});
   tell(id, Welcome{settings_.lease});
   if (phase_ != Phase::running) return;
-  // A round of which some have succeeded is nearly over: it is not begun anew for a newcomer.
-  const bool has_room = static_cast<int>(last_nodes_.size()) < settings_.nodes_max;
-  if (has_room && roster_.count(Workers::succeeded) == 0) {
+  if (is_held_back) {
+    tell(id, Waiting{why_held_back(join)});
+  } else if (has_room_for_others()) {
     change(MembershipChange::Kind::comes, join.name + " has joined", now_);
   } else {
     tell(id, Waiting{"the round has " + counted_nodes(static_cast<int>(last_nodes_.size())) +
                      " of at most " + std::to_string(settings_.nodes_max) +
                      "; this one waits to take the place of another"});
+  }
+}
+
+/// A round of which some have succeeded is nearly over: it is not begun anew for a newcomer.
+bool Coordination::has_room_for_others() const {
+  const bool has_room = static_cast<int>(last_nodes_.size()) < settings_.nodes_max;
+  return has_room && roster_.count(Workers::succeeded) == 0;
+}
+
+std::string Coordination::why_held_back(const Join& join) const {
+  return "this node has come and gone " + std::to_string(stays_.count(join.name)) +
+         " times, each time within " + seconds_text(kLongStay) +
+         "; the others go on without it for up to " + seconds_text(stays_.hold_back(join.name)) +
+         " before it may disturb them again";
+}
+
+void Coordination::let_in_held_back() {
+  const auto end = roster_.first_end_of_holding_back();
+  if (!end || *end > now_) return;
+  const auto before = roster_.held_back();
+  roster_.end_holding_back(now_, 0);
+  if (!has_room_for_others()) return;
+  for (const NodeId id : before) {
+    const Member& member = *roster_.find(id);
+    if (member.held_back_until) continue;
+    change(MembershipChange::Kind::comes, member.join.name + " has joined", now_);
   }
 }
 

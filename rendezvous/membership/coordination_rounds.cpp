@@ -65,6 +65,7 @@ void Coordination::form_round() {
   highest_round_ = round_ = std::max(round_, highest_round_) + 1;
   RoundFormed formed{
       .round = round_, .restarts_used = history_.restarts, .store_port = settings_.store_port};
+  roster_.end_holding_back(now_, settings_.nodes_min);
   const auto by_rank =
       roster_.form_round(std::min(static_cast<std::size_t>(settings_.nodes_max), kRoundNodesMax));
   last_nodes_.clear();
@@ -88,6 +89,9 @@ void Coordination::form_round() {
   for (formed.node_rank = 0; const NodeId id : by_rank) {
     tell(id, formed);
     ++formed.node_rank;
+  }
+  for (const NodeId id : roster_.held_back()) {
+    tell(id, Waiting{why_held_back(roster_.find(id)->join)});
   }
 }
 
@@ -147,6 +151,7 @@ bool Coordination::can_do_without_unable() const {
 void Coordination::go_on_without_unable() {
   for (const auto& [id, reason] : end_.unable()) {
     if (const auto member = roster_.remove(id)) {
+      stays_.note(member->join.name, member->joined, now_);
       refuse(id, member->join, reason + "; the others go on without this node");
     }
   }

@@ -89,12 +89,34 @@ std::vector<NodeId> Roster::take_notices(Time now, Time next) {
   return ids;
 }
 
+void Roster::end_holding_back(Time now, int nodes_min) {
+  for (auto& [id, member] : members_) {
+    if (member.held_back_until && *member.held_back_until <= now) member.held_back_until.reset();
+  }
+  if (present() - static_cast<int>(held_back().size()) >= nodes_min) return;
+  for (auto& [id, member] : members_) member.held_back_until.reset();
+}
+
+std::vector<NodeId> Roster::held_back() const {
+  std::vector<NodeId> ids;
+  for (const auto& [id, member] : members_) {
+    if (!member.is_leaving && member.held_back_until) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::optional<Time> Roster::first_end_of_holding_back() const {
+  std::optional<Time> first;
+  for (const auto& [id, member] : members_) first = earliest({first, member.held_back_until});
+  return first;
+}
+
 std::vector<NodeId> Roster::form_round(std::size_t nodes_max) {
   std::vector<NodeId> ids;
   std::vector<OrderedNode> nodes;
   for (auto& [id, member] : members_) {
     const int previous_rank = std::exchange(member.node_rank, -1);
-    if (member.is_leaving) continue;
+    if (member.is_leaving || member.held_back_until) continue;
     ids.push_back(id);
     nodes.push_back({.wanted_rank = member.join.node_rank,
                      .previous_rank = previous_rank,

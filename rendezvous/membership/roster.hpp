@@ -29,6 +29,8 @@ class Roster {
     bool is_leaving = false;
     int node_rank = -1;  ///< in the latest round
     Time next_notice{};  ///< when it hears for what it waits, while there is no round
+    Time joined{};
+    std::optional<Time> held_back_until{};  ///< not in rounds that the others can have without it
   };
 
   void add(NodeId id, Member member) { members_.emplace(id, std::move(member)); }
@@ -65,8 +67,16 @@ class Roster {
   /// Those that have to hear now, and next at that time.
   std::vector<NodeId> take_notices(Time now, Time next);
 
-  /// Gives the nodes that are present their ranks in a new round, and workers: at most so many,
-  /// returned by node rank. The others are spares.
+  /// Ends what has passed of holding back; if nodes are still held back, but too few others are
+  /// there, it is over for all.
+  void end_holding_back(Time now, int nodes_min);
+
+  /// The present ones that are held back.
+  std::vector<NodeId> held_back() const;
+  std::optional<Time> first_end_of_holding_back() const;
+
+  /// Gives the nodes that are present and not held back their ranks in a new round, and workers: at
+  /// most so many, returned by node rank. The others are spares.
   std::vector<NodeId> form_round(std::size_t nodes_max);
 
   /// The workers of the round have ended on all nodes, which hear at that time for what they wait.

@@ -1,0 +1,38 @@
+#include "rendezvous/membership/short_stays.hpp"
+
+#include <algorithm>
+
+namespace ddprun::membership {
+
+void ShortStays::note(const std::string& name, Time came, Time now) {
+  if (now - came >= kLongStay) {
+    of_.erase(name);
+    return;
+  }
+  if (!of_.contains(name)) make_room();
+  auto& stays = of_[name];
+  stays.count = std::min(stays.count + 1, kRoundMax);
+  stays.left = now;
+}
+
+void ShortStays::make_room() {
+  if (of_.size() < kStaysKept) return;
+  of_.erase(std::min_element(of_.begin(), of_.end(), [](const auto& a, const auto& b) {
+    return a.second.left < b.second.left;
+  }));
+}
+
+int ShortStays::count(const std::string& name) const {
+  const auto found = of_.find(name);
+  return found == of_.end() ? 0 : found->second.count;
+}
+
+std::chrono::milliseconds ShortStays::hold_back(const std::string& name) const {
+  const int stays = count(name);
+  if (stays <= kFreeShortStays) return std::chrono::milliseconds(0);
+  std::chrono::milliseconds time = kFirstHoldBack;
+  for (int i = kFreeShortStays + 1; i < stays && time < kLongestHoldBack; ++i) time *= 2;
+  return std::min<std::chrono::milliseconds>(time, kLongestHoldBack);
+}
+
+}  // namespace ddprun::membership

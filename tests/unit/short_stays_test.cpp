@@ -1,0 +1,132 @@
+// Nodes that come and are lost again and again.
+#include "rendezvous/membership/short_stays.hpp"
+
+#include "tests/support/membership_talk.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ddprun::membership;
+using ddprun::test::Talk;
+using namespace std::chrono_literals;
+
+namespace {
+
+Settings settings(int least, int most) {
+  Settings result{.run_id = "run", .nodes_min = least, .nodes_max = most};
+  result.lease = 600s;
+  result.join_timeout = 3600s;
+  return result;
+}
+
+/// A run of a and b in which c comes and is lost, `stays` times, a second each.
+class Visited {
+ public:
+  explicit Visited(int least, int stays) : talk(settings(least, 3)) {
+    talk.join(1, "a", 0);
+    talk.join(2, "b", 0);
+    talk.pass(30'000);
+    for (int i = 0; i < stays; ++i) {
+      come();
+      end_round();
+      now += 1000;
+      talk.gone(visitor, now);
+      end_round();
+    }
+  }
+
+  void come() { talk.join(++visitor, "c", now += 10); }
+
+  /// The workers of those that are asked to end do.
+  void end_round() {
+    for (const NodeId node : {NodeId{1}, NodeId{2}, visitor}) {
+      talk.say(node, WorkersEnded{.round = talk.coordination().round(), .were_asked = true}, now);
+    }
+  }
+
+  Talk talk;
+  NodeId visitor = 10;
+  int now = 30'000;
+};
+
+}  // namespace
+
+TEST_SUITE("short stays") {
+  TEST_CASE("after some in a row the next is held back, each time for longer, up to a bound") {
+    const std::chrono::milliseconds expected[] = {0s, 0s, 0s, 10s, 20s, 40s, 80s, 160s, 300s, 300s};
+    ShortStays stays;
+    for (const auto time : expected) {
+      CHECK(stays.hold_back("c") == time);
+      stays.note("c", Talk::at(0), Talk::at(299'999));
+    }
+    CHECK(stays.count("c") == 10);
+    CHECK(stays.hold_back("d") == 0s);
+  }
+
+  TEST_CASE("a long stay is the end of the row") {
+    ShortStays stays;
+    for (int i = 0; i < 5; ++i) stays.note("c", Talk::at(0), Talk::at(0));
+    stays.note("c", Talk::at(0), Talk::at(300'000));
+    CHECK(stays.count("c") == 0);
+  }
+
+  TEST_CASE("of more nodes than are kept those are forgotten that left first") {
+    ShortStays stays;
+    for (int i = 0; i <= static_cast<int>(kStaysKept); ++i) {
+      stays.note("n" + std::to_string(i), Talk::at(i), Talk::at(i));
+    }
+    CHECK(stays.count("n0") == 0);
+    CHECK(stays.count("n1") == 1);
+    CHECK(stays.count("n" + std::to_string(kStaysKept)) == 1);
+  }
+
+  TEST_CASE("a node that comes and is lost ends a round, but not again and again") {
+    Visited run(2, kFreeShortStays);
+    run.come();  // once more without consequence
+    CHECK(run.talk.told<StopWorkers>(1).size() == 1);
+    run.end_round();
+    run.talk.gone(run.visitor, run.now);
+    run.end_round();
+    const int round = run.talk.coordination().round();
+
+    run.come();
+    CHECK(run.talk.told<StopWorkers>(1).empty());
+    REQUIRE(run.talk.told<Waiting>(run.visitor).size() == 1);
+    CHECK(run.talk.told<Waiting>(run.visitor)[0].text ==
+          "this node has come and gone 3 times, each time within 300 s; the others go on without "
+          "it for up to 10 s before it may disturb them again");
+    CHECK(run.talk.coordination().next_wake() == Talk::at(run.now + 10'000));
+    // A round that begins meanwhile for another reason is not its either.
+    run.talk.say(2, Leave{"was asked to stop by SIGTERM"}, run.now);
+    run.talk.say(1, WorkersEnded{.round = round, .were_asked = true}, run.now);
+    run.talk.say(2, WorkersEnded{.round = round, .were_asked = true}, run.now);
+    CHECK(run.talk.coordination().round() == round + 1);
+  }
+
+  TEST_CASE("when it has been held back for long enough it comes in") {
+    Visited run(2, kFreeShortStays + 1);
+    run.come();
+    run.talk.pass(run.now + 9999);
+    CHECK(run.talk.told<StopWorkers>(1).empty());
+    run.now += 10'000;
+    run.talk.pass(run.now);
+    REQUIRE(run.talk.told<StopWorkers>(1).size() == 1);
+    CHECK(run.talk.told<StopWorkers>(1)[0].reason == "c has joined");
+    run.talk.say(1, WorkersEnded{.round = run.talk.coordination().round()}, run.now);
+    run.talk.say(2, WorkersEnded{.round = run.talk.coordination().round()}, run.now);
+    CHECK(run.talk.told<RoundFormed>(run.visitor).size() == 1);
+  }
+
+  TEST_CASE("a node without which the others are too few is never held back") {
+    Talk talk(settings(2, 2));
+    talk.join(1, "a", 0);
+    for (int i = 0; i < 10; ++i) {
+      const NodeId c = 10 + static_cast<NodeId>(i);
+      talk.join(c, "c", 1000 * i);
+      CHECK(talk.told<RoundFormed>(c).size() == 1);
+      talk.gone(c, 1000 * i + 10);
+      talk.say(1, WorkersEnded{.round = i}, 1000 * i + 20);
+    }
+  }
+}
