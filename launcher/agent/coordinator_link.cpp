@@ -65,7 +65,11 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
   const auto result = co_await connect_to(self->endpoint_, deadline);
   UniqueFd fd(result.fd);
   if (self->is_closed_) co_return;
-  if (result.fd < 0) co_return self->take(ConnectionLost{result.problem});
+  if (result.fd < 0) {
+    const auto where =
+        found.node.empty() ? "" : ", where node " + found.node + " hosts the rendezvous";
+    co_return self->take(ConnectionLost{result.problem + where});
+  }
   auto connection = std::make_shared<AgentConnection>(self->executor_, fd.release(), self->secret_,
                                                       self->plan_.run_id);
   self->connection_ = connection;

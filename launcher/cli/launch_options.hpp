@@ -53,6 +53,7 @@ struct StreamChoice {
 struct RendezvousEndpoint {
   std::string host;
   std::uint16_t port = 0;
+  bool is_any_port = false;                  ///< 0 was given
   std::vector<RendezvousEndpoint> others{};  ///< further ones, of etcd
 
   bool operator==(const RendezvousEndpoint&) const = default;

@@ -224,10 +224,10 @@ Parsed<RendezvousEndpoint> parse_endpoint(const std::string& text) {
   if (host.empty() && !text.empty()) return ValueProblem{"names no host"};
   if (text.find_first_of("/ \t@") != std::string::npos)
     return ValueProblem{"is not HOST:PORT: no scheme, path, user or space belongs there"};
-  if (port.empty()) return RendezvousEndpoint{host, 0};
+  if (port.empty()) return RendezvousEndpoint{host};
   const auto number = number_within(std::string_view(port).substr(1), 0, 65535);
   if (!number) return ValueProblem{"has a port that is not an integer from 0 to 65535"};
-  return RendezvousEndpoint{host, static_cast<std::uint16_t>(*number)};
+  return RendezvousEndpoint{host, static_cast<std::uint16_t>(*number), *number == 0};
 }
 
 Parsed<RendezvousEndpoint> parse_endpoints(const std::string& text) {

@@ -32,6 +32,7 @@ class KubernetesReader {
     if (has_many_nodes()) {
       tell_of_variables();
       if (!index.empty()) add_pod(index);
+      if (!problem_.empty()) return UsageProblem{{problem_}};
     }
     const bool is_pod = !index.empty() || clues_.environment("KUBERNETES_SERVICE_HOST");
     const std::string origin = is_pod ? "from Kubernetes: " : "from the environment: ";
@@ -66,8 +67,12 @@ class KubernetesReader {
     const auto pod = parse_pod_name(clues_.host_name, index);
     if (!pod) return;
     const bool has_endpoint = is_given("rdzv_endpoint") || is_given("master_addr");
-    // Without the domain, which a headless service gives, no other pod can be found by its name.
-    if (!has_endpoint && !pod->domain.empty()) {
+    if (!has_endpoint && pod->domain.empty()) {
+      problem_ = "from Kubernetes: the host name " + clues_.host_name +
+                 " has no domain, so no other pod is known by its name: give the pods of the Job a "
+                 "subdomain (spec.template.spec.subdomain), the name of a headless service "
+                 "(clusterIP: None) that selects them, or say by --master_addr where they meet";
+    } else if (!has_endpoint) {
       const auto backend = value_of(clues_.given, "rdzv_backend");
       const bool is_static = !backend || backend->value == "static";
       add(is_static ? "master_addr" : "rdzv_endpoint", pod->job + "-0" + pod->domain,
@@ -86,6 +91,7 @@ class KubernetesReader {
   const SchedulerClues& clues_;
   ConfigValues values_;
   std::vector<std::string> told_;
+  std::string problem_;
 };
 
 }  // namespace

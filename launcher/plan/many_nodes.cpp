@@ -21,6 +21,11 @@ std::string range_text(const NodeRange& range) {
 }
 
 class NodesPlanner {
+std::string unknown_port(const std::string& option, std::uint16_t usual) {
+  return option + ": the port must be known to all nodes, not 0; without one it is " +
+         std::to_string(usual);
+}
+
  public:
   NodesPlanner(const LaunchOptions& options, std::vector<std::string>& problems,
                std::vector<std::string>& warnings)
@@ -88,17 +93,21 @@ class NodesPlanner {
     }
     plan_.endpoint_host =
         options_.master_addr.empty() ? options_.rdzv_endpoint.host : options_.master_addr;
-    const auto endpoint_port = options_.rdzv_endpoint.port;
-    plan_.endpoint_port =
-        options_.master_port.value_or(endpoint_port != 0 ? endpoint_port : kStaticPort);
-    check_endpoint("--master_addr");
+    plan_.endpoint_port = options_.master_port.value_or(port_of_endpoint(kStaticPort));
+    check_endpoint("--master_addr", options_.master_port ? "--master_port" : "--rdzv_endpoint",
+                   kStaticPort);
   }
 
   void choose_dynamic() {
     plan_.endpoint_host = options_.rdzv_endpoint.host;
-    plan_.endpoint_port =
-        options_.rdzv_endpoint.port != 0 ? options_.rdzv_endpoint.port : kDynamicPort;
-    check_endpoint("--rdzv_endpoint");
+    plan_.endpoint_port = port_of_endpoint(kDynamicPort);
+    check_endpoint("--rdzv_endpoint", "--rdzv_endpoint", kDynamicPort);
+  }
+
+  /// The usual one if none was given.
+  std::uint16_t port_of_endpoint(std::uint16_t usual) const {
+    const auto& endpoint = options_.rdzv_endpoint;
+    return endpoint.port != 0 || endpoint.is_any_port ? endpoint.port : usual;
   }
 
   void choose_security() {
@@ -167,14 +176,15 @@ class NodesPlanner {
     }
   }
 
-  void check_endpoint(const std::string& option) {
+  void check_endpoint(const std::string& option, const std::string& port_option,
+                      std::uint16_t usual_port) {
     if (plan_.endpoint_host.empty()) {
       problem(option + ": is missing; all nodes must be told the same address of one of them");
     }
     if (!options_.rdzv_endpoint.others.empty()) {
       problem("--rdzv_endpoint: one address is enough; only etcd may have several");
     }
-    if (plan_.endpoint_port == 0) problem(option + ": the port must be known to all nodes, not 0");
+    if (plan_.endpoint_port == 0) problem(unknown_port(port_option, usual_port));
   }
 
   void problem(const std::string& text) { problems_.push_back(text); }

@@ -60,7 +60,8 @@ asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings e
   auto looking_up = membership::addresses_of(host, request_deadline());
   const auto found = co_await std::move(looking_up);
   if (found.addresses.empty()) {
-    listening.problem = found.problem;
+    const bool is_given = !etcd.local_addr.empty();
+    listening.problem = (is_given ? "--local_addr=" + host + ": " : "") + found.problem;
     co_return listening;
   }
   const StoreEndpoint bound{membership::bind_address(host, found.addresses), etcd.port};

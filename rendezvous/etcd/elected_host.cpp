@@ -167,6 +167,7 @@ class Election : public std::enable_shared_from_this<Election> {
       if (const auto* go = std::get_if<GoTo>(&move)) {
         tried_ = go->created;
         co_return Found{.endpoint = go->endpoint,
+                        .node = std::get<Sight>(sight).holder->node,
                         .office_end = office_end(go->created),
                         .connect_timeout = kConnectTimeout,
                         .note = std::exchange(note_, {})};
@@ -279,8 +280,8 @@ class ElectedHost : public Host {
   }
   void resign() override { election_->resign(); }
   asio::awaitable<void> wait_until_over() override { return Election::wait_until_over(election_); }
-
   std::vector<std::string> last_words() const override { return election_->refusals(); }
+
  private:
   std::shared_ptr<Election> election_;  ///< shared with its coroutines
   std::string note_;

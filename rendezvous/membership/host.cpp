@@ -54,6 +54,19 @@ bool is_this_machine(const std::vector<std::string>& addresses) {
   });
 }
 
+constexpr const char* kMeantToHost = "this node is to host it (--node_rank=0 or is_host=1)";
+
+/// For a node that was told to host the run at an address that it does not have.
+void warn_of_address(const StoreEndpoint& endpoint, const Log& log) {
+  auto own = own_addresses();
+  std::erase_if(own, is_loopback);
+  write_log(log, LogLevel::warn,
+            "rendezvous at " + to_string(endpoint) + ": " + kMeantToHost +
+                ", but that is none of its addresses (" + listed(std::move(own)) +
+                "). Unless something forwards it to this machine the others look for the host "
+                "elsewhere: is another node told to host it, too?");
+}
+
 /// Free of the host, which may be gone when it ends.
 asio::awaitable<Found> find_at(asio::any_io_executor executor, Found found, Time not_before) {
   asio::steady_timer pause(executor, not_before);
@@ -150,11 +163,16 @@ asio::awaitable<std::unique_ptr<Host>> choose_host(asio::any_io_executor executo
   const bool is_told = choice.is_host.has_value();
   if (!is_told && !is_this_machine(addresses)) co_return host;
   const auto address = bind_address(choice.endpoint.host, addresses);
+  if (is_told && !is_this_machine(addresses)) warn_of_address(choice.endpoint, log);
   try {
     host->listen(choice, address, log);
   } catch (const Error& error) {
+    if (error.code() != Errc::system) throw;
     // Another agent of this machine may be the host; if it is somebody else, joining will tell.
-    if (is_told || error.code() != Errc::system) throw;
+    if (is_told) {
+      throw Error(Errc::system, std::string(error.what()) + "; " + kMeantToHost +
+                                    ": has another one on this machine been told that, too?");
+    }
   }
   co_return host;
 }

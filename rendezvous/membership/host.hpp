@@ -23,6 +23,7 @@ namespace ddprun::membership {
 /// Where this node's agent reaches the coordinator now.
 struct Found {
   std::optional<StoreEndpoint> endpoint{};
+  std::string node{};                    ///< that hosts it, where that is known
   Time office_end = Time::max();         ///< as in Connected
   Deadline::Duration connect_timeout{};  ///< for connecting there
   std::string problem{};                 ///< if it is not known; trying again may help
@@ -52,11 +53,11 @@ class Host {
   /// it is hosted elsewhere. This node does not become the host any more.
   virtual boost::asio::awaitable<void> wait_until_over() = 0;
 
-  /// Why the coordinator here has ended before that, and nobody can take its place; nothing: it has
   /// What operators should have before them at the end of the run, a line each: which nodes were
   /// refused here and why.
   virtual std::vector<std::string> last_words() const { return {}; }
 
+  /// Why the coordinator here has ended before that, and nobody can take its place; nothing: it has
   /// not.
   virtual std::exception_ptr failure() const { return nullptr; }
 };

@@ -124,6 +124,26 @@ TEST_SUITE("node part") {
     CHECK(of<EndRun>(actions).size() == 1);
   }
 
+  TEST_CASE("how a run ended is told as news to those alone that took no part in it") {
+    const Verdict failed{.result = Verdict::Result::failed, .reason = "rank 1 failed"};
+    struct Row {
+      Verdict verdict;
+      int last_round;
+      const char* text;  ///< nothing: that is no news
+    };
+    for (const auto& row : {Row{failed, -1, "has ended already, without this node: nothing is run"},
+                            Row{failed, 3, nullptr}, Row{refusal_of("no place"), -1, nullptr}}) {
+      NodePart part(Join{.run_id = "r", .last_round = row.last_round}, Settings{}, at(0));
+      part.start(at(0));
+      const auto actions = part.apply(TurnedAway{row.verdict}, at(100));
+      REQUIRE(of<EndRun>(actions).size() == 1);
+      CHECK(of<EndRun>(actions)[0].verdict == row.verdict);
+      const auto told = of<Announce>(actions);
+      REQUIRE(told.size() == (row.text == nullptr ? 0 : 1));
+      if (row.text != nullptr) CHECK(told[0].text.find(row.text) != std::string::npos);
+    }
+  }
+
   TEST_CASE("another round is a warning unless the one before was ended in order") {
     for (const bool is_orderly : {false, true}) {
       auto part = joined();

@@ -216,10 +216,19 @@ TEST_SUITE("scheduler") {
   }
 
   TEST_CASE("a pod whose name shows no other pod's gives its rank alone") {
-    CHECK(answer({}, kTwoPods, "train-1").options == "node_rank=1 rdzv_id=train");
     CHECK(answer({}, kTwoPods, "something.else").options == "node_rank=1");
     CHECK(answer({}, kTwoPods, "-1").options == "node_rank=1");
     CHECK(answer({}, kTwoPods, "").options == "node_rank=1");
+  }
+
+  TEST_CASE("a pod that is part of no headless service is told so before it looks for others") {
+    CHECK(answer({}, kTwoPods, "train-1")
+              .problem.find("the host name train-1 has no domain, so no other pod is known by its "
+                            "name: give the "
+                            "pods of the Job a subdomain") != std::string::npos);
+    const auto elsewhere = answer({"--rdzv_endpoint=host:29400"}, kTwoPods, "train-1");
+    CHECK(elsewhere.problem == "");
+    CHECK(elsewhere.options == "node_rank=1 rdzv_id=train");
   }
 
   TEST_CASE("a controller that sets torchrun's variables says all, and that is told, too") {
