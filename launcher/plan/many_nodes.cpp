@@ -1,6 +1,7 @@
 #include "launcher/plan/many_nodes.hpp"
 
 #include "launcher/plan/rdzv_conf.hpp"
+#include "rendezvous/etcd/record_bounds.hpp"
 
 #include <algorithm>
 
@@ -20,12 +21,12 @@ std::string range_text(const NodeRange& range) {
   return range.least == range.most ? most : std::to_string(range.least) + ":" + most;
 }
 
-class NodesPlanner {
 std::string unknown_port(const std::string& option, std::uint16_t usual) {
   return option + ": the port must be known to all nodes, not 0; without one it is " +
          std::to_string(usual);
 }
 
+class NodesPlanner {
  public:
   NodesPlanner(const LaunchOptions& options, std::vector<std::string>& problems,
                std::vector<std::string>& warnings)
@@ -54,6 +55,9 @@ std::string unknown_port(const std::string& option, std::uint16_t usual) {
     if (options_.standalone) problem("--standalone: that is a run of one node");
     choose_backend();
     choose_security();
+    if (const auto text = objection_to_name(plan_.name, plan_.settings); !text.empty()) {
+      problem(text);
+    }
     if (plan_.node_rank >= options_.nnodes.most) {
       problem("--node_rank=" + std::to_string(plan_.node_rank) + ": there are " +
               std::to_string(options_.nnodes.most) + " nodes (0 to " +
@@ -130,11 +134,12 @@ std::string unknown_port(const std::string& option, std::uint16_t usual) {
   void choose_etcd() {
     auto& etcd = plan_.etcd.emplace(conf_etcd_);
     const auto& first = options_.rdzv_endpoint;
-    add_etcd_endpoint(first.host, first.port);
-    for (const auto& other : first.others) add_etcd_endpoint(other.host, other.port);
+    add_etcd_endpoint(first);
+    for (const auto& other : first.others) add_etcd_endpoint(other);
     etcd.local_addr = options_.local_addr;
     etcd.port = options_.master_port.value_or(0);
     check_etcd_times(plan_.settings, etcd.lease);
+    bound_record(plan_.settings);
     if (first.host.empty()) problem("--rdzv_endpoint: is missing; etcd's address, as HOST:2379");
     if (options_.rdzv_id.empty()) {
       problem("--rdzv_id: is missing; etcd may serve other runs, too, so this one needs a name");
@@ -161,8 +166,21 @@ std::string unknown_port(const std::string& option, std::uint16_t usual) {
     settings.answer_timeout = lease;
   }
 
-  void add_etcd_endpoint(const std::string& host, std::uint16_t port) {
-    plan_.etcd->endpoints.push_back({.host = host, .port = port != 0 ? port : kEtcdPort});
+  /// etcd has a bound for what is written into it.
+  void bound_record(membership::Settings& settings) {
+    settings.recorded_name_bytes_max = etcd::name_bytes_max(options_.nnodes.most);
+    const auto most = etcd::kRestartAgesMax;
+    if (settings.restarts.window.count() > 0 && settings.restarts.max_restarts > most) {
+      problem("--max_restarts=" + std::to_string(settings.restarts.max_restarts) + ": at most " +
+              std::to_string(most) +
+              " with --restart_window and --rdzv_backend=etcd, which keeps the time of each");
+    }
+  }
+
+  void add_etcd_endpoint(const RendezvousEndpoint& given) {
+    plan_.etcd->endpoints.push_back(
+        {.host = given.host, .port = given.port != 0 ? given.port : kEtcdPort});
+    if (given.is_any_port) problem(unknown_port("--rdzv_endpoint", kEtcdPort));
   }
 
   void check_store_port() {

@@ -1,6 +1,7 @@
 #include "rendezvous/etcd/run_keys.hpp"
 
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/etcd/record_bounds.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -32,6 +33,9 @@ constexpr std::chrono::duration<std::uint64_t, std::milli> kTimeMax =
 
 constexpr std::array<const char*, 5> kResults = {"succeeded", "failed", "not_started",
                                                  "interrupted", "no_quorum"};
+
+/// Of a verdict without its reason and failures.
+constexpr std::size_t kVerdictFieldsBytes = 200;
 
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -253,12 +257,16 @@ std::string record_text(const RunRecord& record) {
 
 std::string verdict_text(const Verdict& verdict) {
   Json failures = Json::array();
+  auto bytes = kVerdictFieldsBytes + dump(verdict.reason).size();
   for (const auto& failure : verdict.failures) {
-    failures.push_back({{"rank", failure.rank},
-                        {"is_victim", failure.is_victim},
-                        {"ran_seconds", failure.ran_seconds},
-                        {"description", failure.description},
-                        {"node", failure.node}});
+    const Json json = {{"rank", failure.rank},
+                       {"is_victim", failure.is_victim},
+                       {"ran_seconds", failure.ran_seconds},
+                       {"description", failure.description},
+                       {"node", failure.node}};
+    bytes += dump(json).size() + 1;
+    if (bytes > kVerdictBytesMax) break;
+    failures.push_back(json);
   }
   return dump({{"version", kVersion},
                {"result", kResults.at(static_cast<std::size_t>(verdict.result))},

@@ -55,7 +55,8 @@ struct Sight {
 
 std::string holder_text(const std::string& node, const StoreEndpoint& endpoint);
 std::string record_text(const membership::RunRecord& record);
-/// Without the records of failures: they are for those who were there.
+/// Without the records of failures, which are for those who were there, and without the last
+/// failures if all are more than kVerdictBytesMax.
 std::string verdict_text(const membership::Verdict& verdict);
 
 Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys);

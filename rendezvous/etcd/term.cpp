@@ -1,5 +1,7 @@
 #include "rendezvous/etcd/term.hpp"
 
+#include "rendezvous/etcd/record_bounds.hpp"
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
@@ -26,10 +28,6 @@ constexpr auto kRenewalTimeout = std::chrono::seconds(1);
 
 /// Before the end of the office, to tell the nodes of a verdict that could not be written down.
 constexpr auto kTellingTime = std::chrono::milliseconds(100);
-
-/// Of a configuration that is kept in etcd, whose requests have 1.5 MiB at most. Of a longer one
-/// nodes learn only that theirs is another.
-constexpr std::size_t kConfigBytesMax = std::size_t{512} << 10;
 
 /// What is not revoked by then ends by itself.
 constexpr auto kRevocationTimeout = std::chrono::seconds(1);
@@ -88,14 +86,14 @@ asio::awaitable<void> Term::watch_coordinator(std::shared_ptr<Term> self) {
 }
 
 void Term::end() {
-  refusals_ = refusals();
   has_ended_ = true;
   timer_.cancel();
+  refusals_ = refusals();
   seat_.reset();
-std::vector<std::string> Term::refusals() const {
-  return seat_ ? seat_->coordinator().refusals() : refusals_;
 }
 
+std::vector<std::string> Term::refusals() const {
+  return seat_ ? seat_->coordinator().refusals() : refusals_;
 }
 
 void Term::lose_office(const std::string& reason) {

@@ -172,14 +172,9 @@ void Coordination::gather(const std::string& reason) {
 void Coordination::release_successful() {
   barrier_end_.reset();
   std::vector<NodeId> released;
+  std::vector<std::string> others;
   for (const auto& [id, member] : roster_.all()) {
     if (member.workers == Workers::succeeded && !member.join.is_host) released.push_back(id);
-  }
-  for (const NodeId id : released) {
-    tell(id, Finish{verdict});
-  std::vector<std::string> others;
-    actions_.emplace_back(HangUp{id});
-    roster_.remove(id);
     if (member.workers == Workers::running) others.push_back(member.join.name);
   }
   const Verdict verdict{
@@ -187,6 +182,11 @@ void Coordination::release_successful() {
       .reason = kRelease + std::string("those of others have not ended after ") +
                 seconds_text(settings_.exit_barrier_timeout) +
                 " (exit_barrier_timeout), and may still fail: " + listed(std::move(others))};
+  for (const NodeId id : released) {
+    tell(id, Finish{verdict});
+    actions_.emplace_back(HangUp{id});
+    roster_.remove(id);
+  }
 }
 
 void Coordination::finish(Verdict::Result result, const std::string& reason) {

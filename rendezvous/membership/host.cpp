@@ -107,6 +107,10 @@ class FixedHost : public Host {
     return seat_ ? seat_->coordinator().wait_until_over() : return_at_once();
   }
 
+  std::vector<std::string> last_words() const override {
+    return seat_ ? seat_->coordinator().refusals() : std::vector<std::string>();
+  }
+
   std::exception_ptr failure() const override {
     return seat_ ? seat_->coordinator().failure() : nullptr;
   }
@@ -119,10 +123,6 @@ class FixedHost : public Host {
 };
 
 }  // namespace
-
-  std::vector<std::string> last_words() const override {
-    return seat_ ? seat_->coordinator().refusals() : std::vector<std::string>();
-  }
 
 std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_port) {
   const std::string note = "this node hosts the rendezvous ";

@@ -6,6 +6,7 @@
 #include "rendezvous/membership/node_order.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace ddprun::membership {
 
@@ -19,6 +20,20 @@ std::string differs(const std::string& what, const std::string& theirs, const st
 std::string too_long(const std::string& what, const std::string& text) {
   return what + " has " + std::to_string(text.size()) + " bytes (at most " +
          std::to_string(kNameBytesMax) + ")";
+}
+
+/// At most, whoever writes it.
+std::size_t bytes_as_json(const std::string& text) {
+  constexpr unsigned char kFirstPrintable = 0x20;
+  constexpr unsigned char kDelete = 0x7F;
+  std::size_t bytes = 0;
+  for (const char each : text) {
+    const auto byte = static_cast<unsigned char>(each);
+    const bool is_control = byte < kFirstPrintable || byte == kDelete;
+    const bool is_escaped = each == '"' || each == '\\';
+    bytes += is_control ? 6 : byte > kDelete ? 3 : is_escaped ? 2 : 1;
+  }
+  return bytes;
 }
 
 std::string other_config(const Join& join, const Settings& settings) {
@@ -61,9 +76,19 @@ std::string objection_to_version(std::uint32_t version) {
                  std::to_string(kProtocolVersion));
 }
 
+std::string objection_to_name(const std::string& name, const Settings& settings) {
+  if (name.size() > kNameBytesMax) return too_long("the node's name", name);
+  const auto most = settings.recorded_name_bytes_max;
+  const auto bytes = bytes_as_json(name);
+  if (most == 0 || bytes <= most) return {};
+  return "the node's name takes " + std::to_string(bytes) +
+         " bytes of what is recorded of the run in etcd (at most " + std::to_string(most) +
+         ", so that " + counted_nodes(settings.nodes_max) + " fit; --local_addr gives another)";
+}
+
 std::string objection_to(const Join& join, const Settings& settings) {
   if (auto text = objection_to_version(join.version); !text.empty()) return text;
-  if (join.name.size() > kNameBytesMax) return too_long("the node's name", join.name);
+  if (auto text = objection_to_name(join.name, settings); !text.empty()) return text;
   if (join.role.size() > kNameBytesMax) return too_long("--role", join.role);
   if (join.run_id != settings.run_id) {
     return differs("the run (--rdzv_id)", "'" + join.run_id + "'", "'" + settings.run_id + "'");
@@ -115,6 +140,15 @@ Time first_notice(Time now) {
   return now - since_step + 2 * kStep;
 }
 
+std::string listed(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end(), natural_less);
+  const auto count = names.size();
+  names.resize(std::min(count, kNamesListedMax));
+  auto text = join(names, ", ");
+  if (count > names.size()) text += " and " + std::to_string(count - names.size()) + " more";
+  return text;
+}
+
 std::string seconds_text(std::chrono::milliseconds time) {
   const auto tenths = (time.count() + 50) / 100;
   auto text = std::to_string(tenths / 10);
@@ -127,12 +161,3 @@ std::string counted_nodes(int count) {
 }
 
 }  // namespace ddprun::membership
-std::string listed(std::vector<std::string> names) {
-  std::sort(names.begin(), names.end(), natural_less);
-  const auto count = names.size();
-  names.resize(std::min(count, kNamesListedMax));
-  auto text = join(names, ", ");
-  if (count > names.size()) text += " and " + std::to_string(count - names.size()) + " more";
-  return text;
-}
-

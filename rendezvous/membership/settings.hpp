@@ -30,6 +30,9 @@ struct Settings {
   /// The names of the nodes that may come, as they will say them; empty: they are not known.
   std::vector<std::string> expected_nodes{};
   RestartSettings restarts{};
+  /// Of a node's name as JSON, if a record of the run is kept that must not become too long; 0:
+  /// there is none.
+  std::size_t recorded_name_bytes_max = 0;
 
   /// For the least number of nodes to be there, from the start and after each loss.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(600);
@@ -63,6 +66,9 @@ struct Settings {
 /// Of a node's name and of its role, so that a round of very many nodes fits into a message.
 inline constexpr std::size_t kNameBytesMax = 255;
 
+/// Why no node of a run with these settings can have this name; empty if one can.
+std::string objection_to_name(const std::string& name, const Settings& settings);
+
 /// Why a node with this version of the messages cannot take part; empty if it can.
 std::string objection_to_version(std::uint32_t version);
 
@@ -77,15 +83,15 @@ std::string config_to_show(const Join& join, const Settings& settings);
 std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
                              const Settings& settings);
 
+/// "a, b and 7 more": sorted, and at most kNamesListedMax.
+std::string listed(std::vector<std::string> names);
+
 /// When a node that begins to wait now first hears for what: the round usually begins before that,
 /// and then there is nothing to say. Those that come about the same time hear at the same time.
 Time first_notice(Time now);
 
 /// "3 s", "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
-/// "a, b and 7 more": sorted, and at most kNamesListedMax.
-std::string listed(std::vector<std::string> names);
-
 
 /// "1 node", "2 nodes".
 std::string counted_nodes(int count);

@@ -1,0 +1,99 @@
+// What a run writes into etcd fits into a request, however many nodes there are.
+#include "rendezvous/etcd/record_bounds.hpp"
+#include "rendezvous/etcd/run_keys.hpp"
+#include "rendezvous/membership/settings.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::etcd;
+using membership::kNameBytesMax;
+
+namespace {
+
+/// The longest name of that character that a run of so many nodes lets in.
+std::string longest_name(int nodes, char character) {
+  const membership::Settings settings{.nodes_max = nodes,
+                                      .recorded_name_bytes_max = name_bytes_max(nodes)};
+  std::string name;
+  while (membership::objection_to_name(name + character, settings).empty()) name += character;
+  return name;
+}
+
+/// With the greatest values of everything.
+membership::RunRecord record_of_nodes(std::size_t nodes, const std::string& name) {
+  constexpr int kMany = membership::kRoundMax;
+  constexpr std::uint64_t kInstance = std::numeric_limits<std::uint64_t>::max();
+  constexpr std::chrono::milliseconds kCentury = std::chrono::hours(24 * 365 * 100);
+  return {.round = kMany,
+          .rounds_formed = kMany,
+          .nodes = std::vector(nodes, membership::PastNode{name, kInstance}),
+          .host = {name, kInstance},
+          .restarts = kMany,
+          .fast_failures = kMany,
+          .lease = kCentury,
+          .since_round = kCentury,
+          .restart_ages = std::vector(std::size_t{kRestartAgesMax}, kCentury),
+          .nodes_min = kMany,
+          .nodes_max = kMany,
+          .max_restarts = kMany,
+          .config_hash = std::string(64, 'f')};
+}
+
+}  // namespace
+
+TEST_SUITE("etcd record bounds") {
+  TEST_CASE("the record of any number of nodes with the longest names fits, and just so") {
+    for (const std::size_t nodes : {std::size_t{1}, std::size_t{600}, membership::kRoundNodesMax}) {
+      for (const char character : {'n', '"', '\n', '\x7f', '\xff'}) {
+        const auto name = longest_name(static_cast<int>(nodes), character);
+        const auto bytes = record_text(record_of_nodes(nodes, name)).size();
+        CHECK(bytes <= kRecordBytesMax);
+      }
+    }
+    const auto most = static_cast<int>(membership::kRoundNodesMax);
+    const auto name = longest_name(most, 'n');
+    CHECK(name.size() < kNameBytesMax);
+    const auto bytes = record_text(record_of_nodes(membership::kRoundNodesMax, name)).size();
+    CHECK(bytes > kRecordBytesMax - kRecordBytesMax / 16);
+  }
+
+  TEST_CASE("in runs of some hundred nodes and without etcd any name is short enough") {
+    CHECK(longest_name(600, '\n').size() == kNameBytesMax);
+    const std::string name(kNameBytesMax, 'n');
+    CHECK(membership::objection_to_name(name, {.nodes_max = 1'000'000}).empty());
+  }
+
+  TEST_CASE("a name that is too long is told, with the bound and a way out") {
+    const membership::Settings settings{.nodes_max = 4096,
+                                        .recorded_name_bytes_max = name_bytes_max(4096)};
+    CHECK(membership::objection_to_name(std::string(200, 'n'), settings) ==
+          "the node's name takes 200 bytes of what is recorded of the run in etcd (at most 184, so "
+          "that 4096 nodes fit; --local_addr gives another)");
+  }
+
+  TEST_CASE("a verdict of many long failures fits, with the first of them") {
+    membership::Verdict verdict{.result = membership::Verdict::Result::failed,
+                                .reason = std::string(2 * membership::kReasonBytesMax, '\n')};
+    for (int rank = 0; rank < static_cast<int>(membership::kFailuresMax); ++rank) {
+      verdict.failures.push_back(
+          {.rank = rank,
+           .ran_seconds = 1e300,
+           .description = std::string(membership::kDescriptionBytesMax, '\x01'),
+           .node = std::string(kNameBytesMax, '\x01')});
+    }
+    const auto text = verdict_text(verdict);
+    CHECK(text.size() <= kVerdictBytesMax);
+    const RunKeys keys("/ddprun", "run");
+    const TransactionAnswer answer{.keys = {{.key = keys.verdict(), .value = text}}};
+    const auto read = std::get<Sight>(read_sight(answer, keys)).verdict;
+    REQUIRE(read);
+    CHECK(read->failures.size() > 60);
+    CHECK(read->failures.front().rank == 0);
+  }
+}
