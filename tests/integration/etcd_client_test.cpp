@@ -1,5 +1,6 @@
 // The client of etcd against a real one, and against servers that are none.
 #include "rendezvous/etcd/client.hpp"
+#include "rendezvous/etcd/record_bounds.hpp"
 #include "tests/support/etcd_server.hpp"
 #include "tests/support/skip.hpp"
 
@@ -156,6 +157,28 @@ TEST_SUITE("etcd client") {
     const auto look = finish(context, client.commit({.read = Range{"k"}}, soon()));
     CHECK(std::get<TransactionAnswer>(look).keys.empty());
     CHECK(std::get<std::chrono::seconds>(finish(context, client.renew(lease.id, soon()))) == 0s);
+  }
+
+  TEST_CASE("etcd takes the longest requests that a run makes, and gives back what it has") {
+    if (!EtcdServer::is_installed()) return skip(kNoEtcd);
+    const EtcdServer etcd;
+    asio::io_context context;
+    Client client(context.get_executor(), {at(static_cast<std::uint16_t>(etcd.port()))});
+    const std::string record(kRecordBytesMax, 'r');
+    for (const auto bytes : {kConfigBytesMax, kVerdictBytesMax}) {
+      const std::string other(bytes, 'o');
+      const Transaction writing{.conditions = {{"coordinator", 0}},
+                                .puts = {{"run/record", record, 0}, {"run/other", other, 0}}};
+      const auto written = finish(context, client.commit(writing, soon()));
+      REQUIRE_MESSAGE(problem_of(written) == "", problem_of(written));
+      const Transaction reading{.read = prefix_range("run/")};
+      const auto read = finish(context, client.commit(reading, soon()));
+      REQUIRE_MESSAGE(problem_of(read) == "", problem_of(read));
+      const auto& keys = std::get<TransactionAnswer>(read).keys;
+      REQUIRE(keys.size() == 2);
+      CHECK(keys[0].value == other);
+      CHECK(keys[1].value == record);
+    }
   }
 
   TEST_CASE("a watch ends with its deadline if nothing changes") {
