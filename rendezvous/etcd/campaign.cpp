@@ -130,6 +130,7 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
   const bool is_open = candidate.secret == nullptr && listening.is_at_all_addresses;
   if (is_open) membership::warn_of_openness(listening.endpoint, log);
   result.term->begin(std::move(candidate.settings), sight.record);
+  result.address = to_string(listening.endpoint);
   result.note = membership::hosting_note(listening.endpoint, store_port);
   co_return result;
 }

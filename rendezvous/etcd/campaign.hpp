@@ -15,6 +15,7 @@ namespace ddprun::etcd {
 struct CampaignResult {
   std::shared_ptr<Term> term{};  ///< if this node has been elected; it has begun
   std::string note{};            ///< for the operator, then
+  std::string address{};         ///< of the coordinator, then
   std::string problem{};         ///< why nobody could be elected
 };
 

@@ -39,6 +39,9 @@ constexpr auto kConnectTimeout = std::chrono::seconds(1);
 /// How long a search that is under way may take to notice that it is not wanted any more.
 constexpr auto kSearchEndTimeout = std::chrono::seconds(2);
 
+/// For which a node that cannot be reached leaves the office to others: they learn of it at once.
+constexpr int kRestInLeases = 2;
+
 /// A wait that is longer is explained.
 constexpr auto kQuietWait = std::chrono::seconds(1);
 
@@ -66,6 +69,7 @@ class Election : public std::enable_shared_from_this<Election> {
 
   static asio::awaitable<Found> find(std::shared_ptr<Election> self, Time not_before) {
     const Searching searching(*self);
+    self->note_own_failure();
     Found found = co_await self->search(not_before);
     co_return found;
   }
@@ -163,9 +167,13 @@ class Election : public std::enable_shared_from_this<Election> {
       if (const auto* problem = std::get_if<Problem>(&sight)) {
         co_return co_await give_up(problem->text, not_before);
       }
+      if (is_unreachable({elected_, has_nodes(), own_failures_}, now())) {
+        co_return co_await make_way(not_before);
+      }
       const auto move = decide_move(std::get<Sight>(sight), self_, tried_, not_before <= now());
       if (const auto* go = std::get_if<GoTo>(&move)) {
         tried_ = go->created;
+        sent_ = now();
         co_return Found{.endpoint = go->endpoint,
                         .node = std::get<Sight>(sight).holder->node,
                         .office_end = office_end(go->created),
@@ -181,6 +189,9 @@ class Election : public std::enable_shared_from_this<Election> {
       std::string problem;
       if (const auto* change = std::get_if<AwaitChange>(&move)) {
         co_await await_change(change->first, not_before);
+      } else if (now() < rest_end_) {
+        co_await await_change(std::get<Sight>(sight).revision + 1, not_before);
+        if (not_before <= now()) co_return Found{.problem = unreachable_};
       } else {
         problem = co_await stand();
       }
@@ -189,10 +200,36 @@ class Election : public std::enable_shared_from_this<Election> {
     co_return Found{.problem = "this node leaves the run"};
   }
 
+  bool is_own(Revision created) const {
+    return term_ && !term_->has_ended() && term_->created() == created;
+  }
+
+  bool has_nodes() const { return is_own(tried_) && term_->coordinator().has_nodes(); }
+
+  /// A search follows soon from a failure to get where the last one has led, or later from the loss
+  /// of a connection there.
+  void note_own_failure() {
+    const bool is_failure = is_own(tried_) && !has_nodes() && now() - sent_ <= 2 * kConnectTimeout;
+    own_failures_ = is_failure ? own_failures_ + 1 : 0;
+  }
+
+  /// Gives the office back, and the others time to have one of them elected.
+  asio::awaitable<Found> make_way(Time not_before) {
+    own_failures_ = 0;
+    unreachable_ = "this node was elected to host the rendezvous and cannot be reached at " +
+                   own_address_ + ", not even from here (--local_addr gives another address)";
+    write_log(log_, LogLevel::warn, unreachable_ + "; it gives the office back");
+    const auto term = term_;
+    auto returning = Term::give_back(term, false);
+    co_await std::move(returning);
+    rest_end_ = now() + kRestInLeases * etcd_.lease;
+    auto giving_up = give_up(unreachable_, not_before);
+    co_return co_await std::move(giving_up);
+  }
+
   /// Of the coordinator that was elected then, if that is this node's.
   Time office_end(Revision created) const {
-    const bool is_own = term_ && !term_->has_ended() && term_->created() == created;
-    return is_own ? term_->office_end() : Time::max();
+    return is_own(created) ? term_->office_end() : Time::max();
   }
 
   /// Of the run, to show where this node's differs; empty if it cannot be had.
@@ -243,6 +280,8 @@ class Election : public std::enable_shared_from_this<Election> {
     auto result = co_await std::move(standing);
     if (!result.term) co_return result.problem;
     note_ = result.note;
+    own_address_ = result.address;
+    elected_ = now();
     term_ = std::move(result.term);
     if (is_leaving_ && !term_->has_ended()) term_->coordinator().resign(resignation());
     co_return std::string();
@@ -259,6 +298,12 @@ class Election : public std::enable_shared_from_this<Election> {
   asio::steady_timer search_end_;  ///< cancelled when a search has ended
   std::shared_ptr<Term> term_;     ///< the latest of this node
   Revision tried_ = 0;
+  Time sent_;                ///< when the last search has led there
+  Time elected_;             ///< at the last time
+  std::string own_address_;  ///< where it can be reached then
+  int own_failures_ = 0;     ///< to get there, one after the other
+  std::string unreachable_;  ///< why the last office was given back
+  Time rest_end_;            ///< this node is not elected before
   std::string note_;
   bool has_told_ = false;
   bool is_searching_ = false;

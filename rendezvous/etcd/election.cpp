@@ -4,6 +4,19 @@
 
 namespace ddprun::etcd {
 
+namespace {
+
+/// A connection within one machine takes no time, even on one that is busy.
+constexpr std::chrono::seconds kReachableWithin(5);
+constexpr int kFailuresMin = 3;
+
+}  // namespace
+
+bool is_unreachable(const OwnBeginning& beginning, std::chrono::steady_clock::time_point now) {
+  const bool is_late = now - beginning.elected >= kReachableWithin;
+  return is_late && !beginning.has_nodes && beginning.failures >= kFailuresMin;
+}
+
 Move decide_move(const Sight& sight, const membership::Join& self, Revision tried,
                  bool may_try_again) {
   if (sight.verdict) return TakeVerdict{*sight.verdict};

@@ -3,6 +3,7 @@
 
 #include "rendezvous/etcd/run_keys.hpp"
 
+#include <chrono>
 #include <variant>
 
 namespace ddprun::etcd {
@@ -38,5 +39,16 @@ using Move = std::variant<GoTo, AwaitChange, Campaign, TakeVerdict>;
 /// last (0: none yet), `may_try_again` whether it has waited long enough since.
 Move decide_move(const Sight& sight, const membership::Join& self, Revision tried,
                  bool may_try_again);
+
+/// How a term of this node's begins, as the node itself sees it.
+struct OwnBeginning {
+  std::chrono::steady_clock::time_point elected;
+  bool has_nodes = false;  ///< anybody has joined, this node's agent or another
+  int failures = 0;        ///< of this node's agent to get there, one after the other
+};
+
+/// An address that does not lead to this node from itself will hardly do so from others: whether
+/// the office must be given back, for somebody else to be elected.
+bool is_unreachable(const OwnBeginning& beginning, std::chrono::steady_clock::time_point now);
 
 }  // namespace ddprun::etcd

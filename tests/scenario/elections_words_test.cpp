@@ -21,4 +21,22 @@ TEST_SUITE("elections' words") {
                    "node: nothing is run here"));
     CHECK(contains(again.output(), "a new run needs another --rdzv_id, as etcd keeps that for "));
   }
+
+  TEST_CASE("a node that is elected at an address that is not its own makes way for another") {
+    if (!EtcdServer::is_installed()) return skip(kNoEtcd);
+    const EtcdServer etcd;
+    ElectedRun run(etcd.endpoint(), "2", "echo at work");
+    auto& lost = run.start(2, {"--local_addr=192.0.2.1"});  // documentation's own: nobody has it
+    REQUIRE(lost.read_until_contains(kHosts));
+    auto& other = run.start(3);
+    REQUIRE(lost.read_until_contains("it gives the office back"));
+    CHECK(contains(lost.output(),
+                   "this node was elected to host the rendezvous and cannot be "
+                   "reached at 192.0.2.1:"));
+    REQUIRE(other.read_until_contains(kHosts));
+    CHECK(contains(other.output(), ", where node 192.0.2.1 hosts the rendezvous"));
+    CHECK(lost.wait() == 0);
+    CHECK(other.wait() == 0);
+    CHECK(contains(lost.output(), "at work"));
+  }
 }

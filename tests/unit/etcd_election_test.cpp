@@ -95,6 +95,24 @@ TEST_SUITE("etcd election") {
     }
   }
 
+  TEST_CASE("an elected node to which not even its own agent comes makes way for others") {
+    using std::chrono::milliseconds;
+    const std::chrono::steady_clock::time_point elected(std::chrono::hours(1));
+    struct Beginning {
+      milliseconds since_elected;
+      bool has_nodes;
+      int failures;
+      bool is_unreachable;
+    };
+    for (const auto& row : {Beginning{milliseconds(5000), false, 3, true},
+                            Beginning{milliseconds(4999), false, 3, false},
+                            Beginning{milliseconds(5000), false, 2, false},
+                            Beginning{milliseconds(5000), true, 3, false}}) {
+      CHECK(is_unreachable({elected, row.has_nodes, row.failures}, elected + row.since_elected) ==
+            row.is_unreachable);
+    }
+  }
+
   TEST_CASE("who differs from the run does not take it over, and is told in what") {
     const Sight sight{.revision = 9, .record = record()};
     const auto move = decide_move(sight, self(), 0, true);
