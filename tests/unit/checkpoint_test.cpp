@@ -39,11 +39,12 @@ void write_file(const fs::path& path, const std::string& bytes) {
 /// A directory that keeps what it logs.
 struct Fixture {
   TemporaryFolder folder;
-  std::vector<std::string> lines;
-  CheckpointDirectory directory{folder.path(),
-                                {.keep = 3, .log = [this](ddprun::LogLevel, std::string_view line) {
-                                   lines.emplace_back(line);
-                                 }}};
+  std::vector<std::string> lines;  ///< warnings
+  std::vector<std::string> notes;  ///< the rest
+  CheckpointDirectory directory{
+      folder.path(), {.keep = 3, .log = [this](ddprun::LogLevel level, std::string_view line) {
+                        (level == ddprun::LogLevel::warn ? lines : notes).emplace_back(line);
+                      }}};
 
   fs::path file(const std::string& name) const { return folder.path() / name; }
 
@@ -66,6 +67,25 @@ TEST_SUITE("checkpoint") {
     CHECK(directory.load_newest() == sample(20));
     CHECK(directory.steps() == std::vector<std::int64_t>{1, 20});
     CHECK(lines.empty());
+    CHECK(notes == std::vector<std::string>{
+                       "no checkpoint in " + folder.path().string(),
+                       "checkpoint " + file("step_000000000001.ckpt").string() + " is loaded",
+                       "checkpoint " + file("step_000000000020.ckpt").string() + " is loaded"});
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a run does not begin anew where no checkpoint can be used") {
+    directory.save(sample(1));
+    directory.save(sample(2));
+    write_file(file("step_000000000001.ckpt"), "older");
+    write_file(file("step_000000000002.ckpt"), "short");
+    CHECK_THROWS_WITH_AS(
+        directory.load_newest(),
+        doctest::Contains(("none of the 2 checkpoints in " + folder.path().string() +
+                           " can be used: checkpoint " + file("step_000000000002.ckpt").string() +
+                           " cannot be used: it has 5 bytes, too few")
+                              .c_str()),
+        ddprun::Error);
+    CHECK(lines.size() == 2);
   }
 
   TEST_CASE_FIXTURE(Fixture, "a checkpoint without sections is one") {

@@ -1,11 +1,10 @@
 // The example of docs/reducer.md, compiled and run, and a check that it still is the one there.
+#include "tests/support/document.hpp"
 #include "tests/support/rank_errors.hpp"
 #include <ddprun/gradient_reducer.hpp>
 
 #include <doctest/doctest.h>
 
-#include <fstream>
-#include <iterator>
 #include <span>
 
 using ddprun::as_buffer;
@@ -33,19 +32,6 @@ double train_step(GradientReducer& reducer, std::span<float> weights,
   return loss;
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// What lies between the first `begin` and the next `end`.
-std::string between(const std::string& text, const std::string& begin, const std::string& end) {
-  const auto first = text.find(begin);
-  if (first == std::string::npos) return {};
-  const auto from = first + begin.size();
-  return text.substr(from, text.find(end, from) - from);
-}
-
 }  // namespace
 
 TEST_SUITE("reducer example") {
@@ -63,11 +49,8 @@ TEST_SUITE("reducer example") {
   }
 
   TEST_CASE("the documentation shows the example that is compiled here") {
-    const auto here = between(read_file(DDPRUN_SOURCE_DIR "/tests/unit/reducer_example_test.cpp"),
-                              "namespace {\n\n", "\nstd::string read_file");
-    const auto there =
-        between(read_file(DDPRUN_SOURCE_DIR "/docs/reducer.md"), "```cpp\n", "```\n");
+    const auto here = ddprun::test::code_compiled_in("tests/unit/reducer_example_test.cpp");
     CHECK_FALSE(here.empty());
-    CHECK(here == there);
+    CHECK(here == ddprun::test::code_shown_in("docs/reducer.md"));
   }
 }

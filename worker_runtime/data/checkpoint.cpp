@@ -203,15 +203,26 @@ void CheckpointDirectory::remove_older_than(std::int64_t newest) const {
 }
 
 std::optional<Checkpoint> CheckpointDirectory::load_newest() const {
-  auto newest_last = steps();
-  for (; !newest_last.empty(); newest_last.pop_back()) {
-    const auto path = path_ / file_name(newest_last.back());
-    auto result = load(path, newest_last.back());
-    if (auto* checkpoint = std::get_if<Checkpoint>(&result)) return std::move(*checkpoint);
-    write_log(options_.log, LogLevel::warn,
-              "checkpoint " + path.string() + " cannot be used: " +
-                  std::get<CheckpointDamage>(result).reason + "; trying the one before it");
+  const auto all = steps();
+  std::string problem;
+  for (auto step = all.rbegin(); step != all.rend(); ++step) {
+    const auto path = path_ / file_name(*step);
+    auto result = load(path, *step);
+    if (auto* checkpoint = std::get_if<Checkpoint>(&result)) {
+      write_log(options_.log, LogLevel::info, "checkpoint " + path.string() + " is loaded");
+      return std::move(*checkpoint);
+    }
+    const std::string reason = "checkpoint " + path.string() +
+                               " cannot be used: " + std::get<CheckpointDamage>(result).reason;
+    write_log(options_.log, LogLevel::warn, reason + "; trying the one before it");
+    if (problem.empty()) problem = reason;
   }
+  if (!problem.empty()) {
+    throw Error(Errc::usage, "none of the " + std::to_string(all.size()) + " checkpoints in " +
+                                 path_.string() + " can be used: " + problem +
+                                 " (move them away to begin anew)");
+  }
+  write_log(options_.log, LogLevel::info, "no checkpoint in " + path_.string());
   return std::nullopt;
 }
 

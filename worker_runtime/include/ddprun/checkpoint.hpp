@@ -64,7 +64,7 @@ class CheckpointDirectory {
     /// its place until the kernel has taken its memory apart, and its successor may be there
     /// before.
     std::chrono::milliseconds takeover_timeout = std::chrono::seconds(10);
-    Log log = {};
+    Log log = {};  ///< of what is passed over, waited for or removed; empty: nobody hears of it
   };
 
   /// Creates the directory if it is missing and removes temporary files that dead writers left.
@@ -83,7 +83,9 @@ class CheckpointDirectory {
   void save(const Checkpoint& checkpoint);
 
   /// The one with the highest step that is undamaged; each damaged one on the way is logged with
-  /// its reason. Nothing if there is none.
+  /// its reason. Nothing if there is no file; if none of those that are there can be used, it
+  /// throws Error{Errc::usage} with the newest's reason. Logs which one it is, or that there is
+  /// none.
   std::optional<Checkpoint> load_newest() const;
 
   /// Steps of the files that are there, ascending, damaged ones included.

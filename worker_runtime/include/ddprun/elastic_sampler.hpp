@@ -82,7 +82,8 @@ class ElasticSampler {
   /// This worker's samples of the step at the cursor: items rank, rank + world_size, ... of the
   /// window. May be empty.
   std::vector<std::int64_t> samples() const { return samples_ahead(0); }
-  /// The same, `steps` steps later in this epoch, for loading ahead; empty beyond the epoch's end.
+  /// The same, `steps` steps later in this epoch, for loading ahead; empty beyond the epoch's end,
+  /// too, which only is_at_end(), of a copy that runs ahead, tells from an empty share.
   std::vector<std::int64_t> samples_ahead(std::int64_t steps) const;
 
   /// Whether item `index` of samples() was used in this epoch before (TailPolicy::pad).

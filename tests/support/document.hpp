@@ -1,0 +1,35 @@
+// What documents show as code, for tests which compile and run that very code.
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace ddprun::test {
+
+inline std::string read_source(const std::string& path) {
+  std::ifstream file(std::string(DDPRUN_SOURCE_DIR) + "/" + path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The C++ code that a document shows, its blocks with a line between them.
+inline std::string code_shown_in(const std::string& document) {
+  const std::string begin = "```cpp\n";
+  const std::string text = read_source(document);
+  std::string code;
+  for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
+    const auto from = at + begin.size();
+    code += (code.empty() ? "" : "\n") + text.substr(from, text.find("```", from) - from);
+  }
+  return code;
+}
+
+/// What stands in the unnamed namespace of a test's source.
+inline std::string code_compiled_in(const std::string& source) {
+  const std::string begin = "\nnamespace {\n\n";
+  const std::string text = read_source(source);
+  const auto from = text.find(begin) + begin.size();
+  return text.substr(from, text.find("\n}  // namespace\n", from) - from);
+}
+
+}  // namespace ddprun::test
