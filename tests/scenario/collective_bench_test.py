@@ -79,13 +79,36 @@ class CollectiveBenchTest(unittest.TestCase):
 
     def test_wrong_options_are_told(self):
         for arguments, problem in (
-                (["all_of_it"], "all_of_it"), (["-b", "8", "-e", "4"], "--minbytes"),
-                (["-b", "1", "-e", "1G", "-i", "1"], "more than 1000 sizes"),
-                (["-d", "string"], "string"), (["--vs=pigeon"], "there is no backend \"pigeon\""),
-                (["--csv=/no/such/folder/f", "-b", "4", "-e", "4", "-n", "1"], "No such file")):
+                (["all_of_it"], "all_of_it"),
+                (["-b", "8", "-e", "4"], "--minbytes: 8 is more than --maxbytes, which is 4"),
+                (["-b", "3"], "--minbytes: 3 is no multiple of the 4 bytes of a float"),
+                (["-b", "4", "-i", "6"], "--stepbytes: 6 is no multiple of the 4 bytes of a float"),
+                (["-b", "4", "-i", "0"], "--stepbytes: 0 leads nowhere"),
+                (["-b", "-5"], "\"-5\" is no size (such as 4, 64K, 32M, 1G)"),
+                (["-b", "1.5K"], "\"1.5K\" is no size"), (["-b", "K"], "\"K\" is no size"),
+                (["-e", "99999999999999999999"], "\"99999999999999999999\" is no size"),
+                (["-b", "64", "-e", "4T", "-f", "1024"], "--maxbytes: the buffers of 1 ranks over"),
+                (["-b", "1", "-e", "1G", "-i", "1", "-d", "uint8"], "more than 1000 sizes"),
+                (["-f", "1"], "--stepfactor"), (["-n", "0"], "--iters"), (["-c", "2"], "--check"),
+                (["-d", "string"], "string"), (["-o", "add"], "add"),
+                (["broadcast", "-r", "1"], "--root: 1 is not within 0..0"),
+                (["--vs=pigeon"], "there is no backend \"pigeon\""),
+                (["--vs=host,host"], "--vs: host is named twice"),
+                (["--vs=host,,gloo"], "--vs: a backend has no name"),
+                (["--vs=", "-b", "4"], "--vs: there is no value behind the ="),
+                (["--csv=/no/such/folder/f"], "opening /no/such/folder/f: No such file"),
+                ([f"--json={self.folder}"], f"opening {self.folder}: Is a directory")):
             end = run(*arguments, ranks=1)
-            self.assertNotEqual(end.returncode, 0)
+            self.assertNotEqual(end.returncode, 0, arguments)
             self.assertIn(problem, end.stdout + end.stderr)
+            self.assertNotIn("backend       time", end.stdout, "before anything is measured")
+
+    def test_the_help_names_values_and_explains_columns(self):
+        end = run("--help", ranks=1)
+        text = end.stdout.replace("[default0]:", "")
+        for words in ("{avg,max,min,prod,sum}", "busbw, what that means", "#wrong elements"):
+            self.assertIn(words, text)
+        self.assertTrue(all(letter.isprintable() for letter in text.replace("\n", "")))
 
     def test_what_cannot_be_drawn_is_told(self):
         figures = self.folder / "figures.json"

@@ -33,10 +33,63 @@ std::string wrong_text(const Figure& figure) {
   return figure.wrong ? std::to_string(*figure.wrong) : "N/A";
 }
 
-void write(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
+std::ofstream open(const std::string& path) {
+  std::ofstream file;
+  if (path.empty()) return file;
+  file.open(path);
+  if (!file) throw_system_error("opening " + path, errno);
+  return file;
+}
+
+void finish(std::ofstream& file, const std::string& path, const std::string& text) {
+  if (path.empty()) return;
   file << text << std::flush;
   if (!file) throw_system_error("writing " + path, errno);
+}
+
+std::string csv_of(const Options& options, int ranks, const std::vector<Figure>& figures) {
+  std::string text =
+      "collective,backend,ranks,bytes,count,type,redop,root,time_us,algbw_gb_s,busbw_gb_s,wrong,"
+      "probe_us,vs_first,p99_us\n";
+  for (const auto& figure : figures) {
+    text += figure.collective + "," + figure.backend + "," + std::to_string(ranks) + "," +
+            std::to_string(figure.bytes) + "," + std::to_string(figure.count) + "," +
+            type_name(options.type) + "," + figure.op + "," + std::to_string(figure.root) + "," +
+            fixed(figure.seconds * kMicro, 3) + "," +
+            fixed(figure.algorithm_bandwidth() / kGiga, 6) + "," +
+            fixed(figure.bus_bandwidth() / kGiga, 6) + "," +
+            (figure.wrong ? std::to_string(*figure.wrong) : "") + "," +
+            (figure.probe_seconds ? fixed(*figure.probe_seconds * kMicro, 3) : "") + "," +
+            fixed(figure.to_first, 4) + "," +
+            (figure.p99_seconds ? fixed(*figure.p99_seconds * kMicro, 3) : "") + "\n";
+  }
+  return text;
+}
+
+std::string json_of(const Options& options, int ranks, const std::vector<Figure>& figures) {
+  nlohmann::json all = {{"ranks", ranks},
+                        {"type", type_name(options.type)},
+                        {"iterations", options.iterations},
+                        {"rounds", options.rounds},
+                        {"memory", options.own_memory ? "own" : "group"},
+                        {"figures", nlohmann::json::array()}};
+  for (const auto& figure : figures) {
+    nlohmann::json one = {{"collective", figure.collective},
+                          {"backend", figure.backend},
+                          {"bytes", figure.bytes},
+                          {"count", figure.count},
+                          {"redop", figure.op},
+                          {"root", figure.root},
+                          {"time_us", figure.seconds * kMicro},
+                          {"algbw_gb_s", figure.algorithm_bandwidth() / kGiga},
+                          {"busbw_gb_s", figure.bus_bandwidth() / kGiga},
+                          {"vs_first", figure.to_first}};
+    if (figure.p99_seconds) one["p99_us"] = *figure.p99_seconds * kMicro;
+    if (figure.wrong) one["wrong"] = *figure.wrong;
+    if (figure.probe_seconds) one["probe_us"] = *figure.probe_seconds * kMicro;
+    all["figures"].push_back(std::move(one));
+  }
+  return all.dump(2) + "\n";
 }
 
 }  // namespace
@@ -65,51 +118,12 @@ void print(const Figure& figure, const Options& options) {
   std::fflush(stdout);
 }
 
-void write_csv(const std::string& path, const Options& options, int ranks,
-               const std::vector<Figure>& figures) {
-  std::string text =
-      "collective,backend,ranks,bytes,count,type,redop,root,time_us,algbw_gb_s,busbw_gb_s,wrong,"
-      "probe_us,vs_first,p99_us\n";
-  for (const auto& figure : figures) {
-    text += figure.collective + "," + figure.backend + "," + std::to_string(ranks) + "," +
-            std::to_string(figure.bytes) + "," + std::to_string(figure.count) + "," +
-            type_name(options.type) + "," + figure.op + "," + std::to_string(figure.root) + "," +
-            fixed(figure.seconds * kMicro, 3) + "," +
-            fixed(figure.algorithm_bandwidth() / kGiga, 6) + "," +
-            fixed(figure.bus_bandwidth() / kGiga, 6) + "," +
-            (figure.wrong ? std::to_string(*figure.wrong) : "") + "," +
-            (figure.probe_seconds ? fixed(*figure.probe_seconds * kMicro, 3) : "") + "," +
-            fixed(figure.to_first, 4) + "," +
-            (figure.p99_seconds ? fixed(*figure.p99_seconds * kMicro, 3) : "") + "\n";
-  }
-  write(path, text);
-}
+FigureFiles::FigureFiles(const Options& options)
+    : options_(options), csv_(open(options.csv)), json_(open(options.json)) {}
 
-void write_json(const std::string& path, const Options& options, int ranks,
-                const std::vector<Figure>& figures) {
-  nlohmann::json all = {{"ranks", ranks},
-                        {"type", type_name(options.type)},
-                        {"iterations", options.iterations},
-                        {"rounds", options.rounds},
-                        {"memory", options.own_memory ? "own" : "group"},
-                        {"figures", nlohmann::json::array()}};
-  for (const auto& figure : figures) {
-    nlohmann::json one = {{"collective", figure.collective},
-                          {"backend", figure.backend},
-                          {"bytes", figure.bytes},
-                          {"count", figure.count},
-                          {"redop", figure.op},
-                          {"root", figure.root},
-                          {"time_us", figure.seconds * kMicro},
-                          {"algbw_gb_s", figure.algorithm_bandwidth() / kGiga},
-                          {"busbw_gb_s", figure.bus_bandwidth() / kGiga},
-                          {"vs_first", figure.to_first}};
-    if (figure.p99_seconds) one["p99_us"] = *figure.p99_seconds * kMicro;
-    if (figure.wrong) one["wrong"] = *figure.wrong;
-    if (figure.probe_seconds) one["probe_us"] = *figure.probe_seconds * kMicro;
-    all["figures"].push_back(std::move(one));
-  }
-  write(path, all.dump(2) + "\n");
+void FigureFiles::write(int ranks, const std::vector<Figure>& figures) {
+  finish(csv_, options_.csv, csv_of(options_, ranks, figures));
+  finish(json_, options_.json, json_of(options_, ranks, figures));
 }
 
 }  // namespace ddprun::bench

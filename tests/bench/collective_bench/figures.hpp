@@ -4,6 +4,7 @@
 #include "tests/bench/collective_bench/options.hpp"
 
 #include <cstddef>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,10 +34,17 @@ struct Figure {
 void print_header(const Options& options, int ranks);
 void print(const Figure& figure, const Options& options);
 
-/// Throws Error if the file cannot be written.
-void write_csv(const std::string& path, const Options& options, int ranks,
-               const std::vector<Figure>& figures);
-void write_json(const std::string& path, const Options& options, int ranks,
-                const std::vector<Figure>& figures);
+/// The files that the options name, opened before anything is measured. Throws Error if one cannot
+/// be written, then or later.
+class FigureFiles {
+ public:
+  explicit FigureFiles(const Options& options);
+  void write(int ranks, const std::vector<Figure>& figures);
+
+ private:
+  const Options& options_;
+  std::ofstream csv_;
+  std::ofstream json_;
+};
 
 }  // namespace ddprun::bench

@@ -17,7 +17,9 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -153,13 +155,35 @@ class Bench {
   std::vector<ProcessGroup> groups_;
 };
 
+/// What only the ranks can tell: memory that is not there would be had until the machine has none.
+void check_on_this_machine(const Options& options, const WorkerEnv& env) {
+  if (options.root >= env.world_size) {
+    throw Error(Errc::usage, "--root: " + std::to_string(options.root) + " is not within 0.." +
+                                 std::to_string(env.world_size - 1));
+  }
+  const double wanted = static_cast<double>(arena_bytes(options)) * env.local_world_size *
+                        static_cast<double>(options.backends.size());
+  const double there =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (wanted <= there) return;
+  constexpr double kGibi = 1 << 30;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "--maxbytes: the buffers of %d ranks over %zu backends take %.1f GiB, and this "
+                "machine has %.1f GiB",
+                env.local_world_size, options.backends.size(), wanted / kGibi, there / kGibi);
+  throw Error(Errc::usage, text);
+}
+
 int run(const Options& options, const WorkerEnv& env) {
+  check_on_this_machine(options, env);
+  std::optional<FigureFiles> files;
+  if (env.rank == 0) files.emplace(options);
   Bench bench(options, env);
   if (env.rank == 0) print_header(options, env.world_size);
   const auto figures = bench.run();
   if (env.rank != 0) return 0;
-  if (!options.csv.empty()) write_csv(options.csv, options, env.world_size, figures);
-  if (!options.json.empty()) write_json(options.json, options, env.world_size, figures);
+  files->write(env.world_size, figures);
   for (const auto& figure : figures) {
     if (figure.wrong.value_or(0) > 0) return 1;
   }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <utility>
 
 namespace ddprun::bench {
 
@@ -13,6 +15,21 @@ namespace {
 
 // As many sizes as anybody looks at; a step of one byte would ask for millions.
 constexpr std::size_t kSizesMax = 1000;
+// With a unit of 2^40 still below 2^63: more than any machine has.
+constexpr std::size_t kSizeDigitsMax = 7;
+
+constexpr char kColumns[] =
+    "Columns: size in bytes of the larger buffer of a rank, rounded down to what ranks can share, "
+    "and\n"
+    "count, the elements of a rank's part; time of a call, the mean over the ranks and the median "
+    "of\n"
+    "the rounds; algbw, size / time, and busbw, what that means for the slowest link (GB are 10^9\n"
+    "bytes); #wrong elements of the results of all ranks (with -c 0: N/A); p99, the time that one "
+    "of\n"
+    "100 calls exceeds (--latencies); probe, how near an all_reduce comes to what reading and "
+    "writing\n"
+    "as much memory takes at least; vs first, its time as a multiple of the first backend's.\n"
+    "It ends with 1 if a result was wrong.";
 
 const std::map<std::string, DataType> kTypes = {
     {"float", DataType::float32},     {"double", DataType::float64}, {"half", DataType::float16},
@@ -25,6 +42,29 @@ const std::map<std::string, ReduceOp> kOps = {{"sum", ReduceOp::sum},
                                               {"min", ReduceOp::min},
                                               {"max", ReduceOp::max}};
 
+/// 4, 64K, 32M: whole bytes, or units of 1024 of them, as in nccl-tests.
+const CLI::Validator kSize(
+    [](std::string& text) -> std::string {
+      constexpr std::string_view kUnits = "KMGT";
+      const std::size_t digits = text.find_first_not_of("0123456789");
+      const auto unit = digits == text.npos ? kUnits.npos : kUnits.find(text[digits]);
+      const bool is_size =
+          digits != 0 && !text.empty() && text.size() <= kSizeDigitsMax &&
+          (digits == text.npos || (unit != kUnits.npos && digits + 1 == text.size()));
+      if (!is_size) return "\"" + text + "\" is no size (such as 4, 64K, 32M, 1G)";
+      const auto value = std::stoull(text.substr(0, digits));
+      text = std::to_string(digits == text.npos ? value : value << 10 * (unit + 1));
+      return {};
+    },
+    "SIZE");
+
+template <typename Map>
+std::vector<std::string> names_of(const Map& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : map) names.push_back(name);
+  return names;
+}
+
 template <typename Map, typename Value>
 std::string name_in(const Map& names, Value value) {
   for (const auto& [name, one] : names) {
@@ -34,12 +74,15 @@ std::string name_in(const Map& names, Value value) {
 }
 
 void add_sizes(CLI::App& app, Options& options) {
-  const auto as_bytes = CLI::AsSizeValue(false);
-  app.add_option("-b,--minbytes", options.min_bytes, "smallest size (4, 1K, 32M)")
-      ->transform(as_bytes);
-  app.add_option("-e,--maxbytes", options.max_bytes, "largest size")->transform(as_bytes);
+  app.add_option("-b,--minbytes", options.min_bytes, "smallest size (4, 64K, 32M)")
+      ->transform(kSize)
+      ->default_str("32M");
+  app.add_option("-e,--maxbytes", options.max_bytes, "largest size")
+      ->transform(kSize)
+      ->default_str("32M");
   app.add_option("-i,--stepbytes", options.step_bytes, "from one size to the next")
-      ->transform(as_bytes);
+      ->transform(kSize)
+      ->default_str("1M");
   app.add_option("-f,--stepfactor", options.step_factor,
                  "from one size to the next, in place of -i")
       ->check(CLI::Range(2, 1024));
@@ -55,27 +98,67 @@ void add_counts(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 1000));
 }
 
+void refuse(const std::string& option, const std::string& problem) {
+  throw CLI::ValidationError(option, problem);
+}
+
+/// What the values, each of which is right, cannot be together.
+void check(const Options& options) {
+  const std::size_t element = size_of(options.type);
+  const auto bytes = [](std::size_t value) { return std::to_string(value); };
+  if (options.min_bytes > options.max_bytes) {
+    refuse("--minbytes", bytes(options.min_bytes) + " is more than --maxbytes, which is " +
+                             bytes(options.max_bytes));
+  }
+  for (const auto& [name, value] :
+       {std::pair("--minbytes", options.min_bytes), std::pair("--stepbytes", options.step_bytes)}) {
+    const bool counts = name[2] == 'm' || options.step_factor == 0;
+    if (counts && value % element != 0) {
+      refuse(name, bytes(value) + " is no multiple of the " + bytes(element) + " bytes of a " +
+                       type_name(options.type));
+    }
+  }
+  if (options.step_bytes == 0 && options.step_factor == 0) refuse("--stepbytes", "0 leads nowhere");
+  if (sizes_of(options).size() > kSizesMax)
+    refuse("--stepbytes", "more than " + bytes(kSizesMax) + " sizes");
+  for (std::size_t i = 0; i < options.backends.size(); ++i) {
+    const auto& name = options.backends[i];
+    if (name.empty()) refuse("--vs", "a backend has no name");
+    if (std::count(options.backends.begin(), options.backends.end(), name) > 1)
+      refuse("--vs", name + " is named twice");
+  }
+}
+
+/// The parser takes the word behind "--csv=" for its value.
+void check_that_values_are_there(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word.starts_with("--") && word.ends_with("="))
+      refuse(std::string(word.substr(0, word.size() - 1)), "there is no value behind the =");
+  }
+}
+
 }  // namespace
 
 std::variant<Options, int> parse(int argc, char** argv) {
   Options options;
   CLI::App app{"Times collectives, with the options and columns of nccl-tests"};
   app.option_defaults()->always_capture_default();
+  app.footer(kColumns);
+  std::string op = op_name(options.op);
+  std::string type = type_name(options.type);
+  std::string backends = options.backends.front();
   app.add_option("collective", options.collectives, "what to time")
       ->check(CLI::IsMember(case_names()));
   add_sizes(app, options);
   add_counts(app, options);
-  app.add_option("-c,--check", options.check, "compare results with what they should be (0, 1)");
-  app.add_option("-o,--op", options.op, "sum, avg, prod, min, max")
-      ->transform(CLI::CheckedTransformer(kOps))
-      ->default_str("sum");
-  app.add_option("-d,--datatype", options.type,
-                 "float, double, half, bfloat16, int32, int64, uint8")
-      ->transform(CLI::CheckedTransformer(kTypes))
-      ->default_str("float");
+  app.add_option("-c,--check", options.check, "compare results with what they should be")
+      ->check(CLI::Range(0, 1));
+  app.add_option("-o,--op", op, "how elements are combined")->check(CLI::IsMember(names_of(kOps)));
+  app.add_option("-d,--datatype", type, "of the elements")->check(CLI::IsMember(names_of(kTypes)));
   app.add_option("-r,--root", options.root, "of collectives that have one")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--vs", options.backends, "backends, separated by commas")->delimiter(',');
+  app.add_option("--vs", backends, "backends, separated by commas");
   app.add_flag("--latencies", options.latencies,
                "time each call alone, on rank 0, and show the slowest of 100 as well");
   app.add_flag("--own_memory", options.own_memory,
@@ -83,13 +166,12 @@ std::variant<Options, int> parse(int argc, char** argv) {
   app.add_option("--csv", options.csv, "file for the figures");
   app.add_option("--json", options.json, "file for the figures");
   try {
+    check_that_values_are_there(argc, argv);
     app.parse(argc, argv);
-    if (options.min_bytes > options.max_bytes)
-      throw CLI::ValidationError("--minbytes", "is more than --maxbytes");
-    if (sizes_of(options).size() > kSizesMax) {
-      throw CLI::ValidationError("--stepbytes",
-                                 "more than " + std::to_string(kSizesMax) + " sizes");
-    }
+    options.op = kOps.at(op);
+    options.type = kTypes.at(type);
+    options.backends = CLI::detail::split(backends, ',');
+    check(options);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }

@@ -20,7 +20,7 @@ struct Options {
   int iterations = 20;
   int warmup_iterations = 1;
   int rounds = 5;
-  bool check = true;
+  int check = 1;
   bool latencies = false;   ///< each call is timed alone
   bool own_memory = false;  ///< buffers of the caller's in place of the group's
   ReduceOp op = ReduceOp::sum;
