@@ -16,7 +16,8 @@ inline constexpr std::size_t kFrameBytesMax = std::size_t{64} << 10;
 
 inline constexpr std::size_t kRecordBytesMax = std::size_t{960} << 10;
 
-/// Of a verdict, which is written together with a record; failures that do not fit are left out.
+/// Of a verdict, which is written together with a record. What its report needs least is left out:
+/// collectives, then what is known of the failures, then the last of these.
 inline constexpr std::size_t kVerdictBytesMax = std::size_t{512} << 10;
 
 /// Of a configuration, which is written together with a record. Of a longer one nodes learn only

@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// Of the values' form, for agents of different versions.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 /// Enough for any run, and for any restart_window's restarts.
 constexpr std::size_t kListMax = 100'000;
@@ -33,9 +33,6 @@ constexpr std::chrono::duration<std::uint64_t, std::milli> kTimeMax =
 
 constexpr std::array<const char*, 5> kResults = {"succeeded", "failed", "not_started",
                                                  "interrupted", "no_quorum"};
-
-/// Of a verdict without its reason and failures.
-constexpr std::size_t kVerdictFieldsBytes = 200;
 
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -187,7 +184,8 @@ std::optional<Failure> read_failure(const Json& json) {
                   .is_victim = reader.flag("is_victim"),
                   .ran_seconds = reader.number("ran_seconds"),
                   .description = reader.text("description"),
-                  .node = reader.text("node")};
+                  .node = reader.text("node"),
+                  .record = reader.text("record")};
   if (!reader.is_good()) return std::nullopt;
   return failure;
 }
@@ -208,6 +206,10 @@ std::optional<Verdict> read_verdict(const std::string& value) {
     if (!failure) return std::nullopt;
     verdict.failures.push_back(std::move(*failure));
   }
+  for (const auto& entry : reader.list("flights")) {
+    if (!entry.is_string()) return std::nullopt;
+    verdict.flights.push_back(entry.get<std::string>());
+  }
   if (!reader.is_good()) return std::nullopt;
   return verdict;
 }
@@ -216,6 +218,25 @@ Json past_node(const PastNode& node) {
   std::array<char, 17> digits{};
   std::to_chars(digits.data(), digits.data() + digits.size(), node.instance, 16);
   return {{"name", node.name}, {"instance", digits.data()}};
+}
+
+std::string whole_verdict_text(const Verdict& verdict) {
+  Json failures = Json::array();
+  for (const auto& failure : verdict.failures) {
+    failures.push_back({{"rank", failure.rank},
+                        {"is_victim", failure.is_victim},
+                        {"ran_seconds", failure.ran_seconds},
+                        {"description", failure.description},
+                        {"node", failure.node},
+                        {"record", failure.record}});
+  }
+  return dump({{"version", kVersion},
+               {"result", kResults.at(static_cast<std::size_t>(verdict.result))},
+               {"rounds", verdict.rounds},
+               {"reason", verdict.reason},
+               {"signal", verdict.signal},
+               {"failures", failures},
+               {"flights", verdict.flights}});
 }
 
 template <typename T>
@@ -256,24 +277,23 @@ std::string record_text(const RunRecord& record) {
 }
 
 std::string verdict_text(const Verdict& verdict) {
-  Json failures = Json::array();
-  auto bytes = kVerdictFieldsBytes + dump(verdict.reason).size();
-  for (const auto& failure : verdict.failures) {
-    const Json json = {{"rank", failure.rank},
-                       {"is_victim", failure.is_victim},
-                       {"ran_seconds", failure.ran_seconds},
-                       {"description", failure.description},
-                       {"node", failure.node}};
-    bytes += dump(json).size() + 1;
-    if (bytes > kVerdictBytesMax) break;
-    failures.push_back(json);
+  auto told = verdict;
+  auto text = whole_verdict_text(told);
+  if (text.size() > kVerdictBytesMax) {
+    told.flights.clear();
+    text = whole_verdict_text(told);
   }
-  return dump({{"version", kVersion},
-               {"result", kResults.at(static_cast<std::size_t>(verdict.result))},
-               {"rounds", verdict.rounds},
-               {"reason", verdict.reason},
-               {"signal", verdict.signal},
-               {"failures", failures}});
+  // The first is the cause; the last are the least.
+  for (auto failure = told.failures.rbegin();
+       failure != told.failures.rend() && text.size() > kVerdictBytesMax; ++failure) {
+    if (std::exchange(failure->record, {}).empty()) continue;
+    text = whole_verdict_text(told);
+  }
+  while (!told.failures.empty() && text.size() > kVerdictBytesMax) {
+    told.failures.pop_back();
+    text = whole_verdict_text(told);
+  }
+  return text;
 }
 
 Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys) {

@@ -55,8 +55,7 @@ struct Sight {
 
 std::string holder_text(const std::string& node, const StoreEndpoint& endpoint);
 std::string record_text(const membership::RunRecord& record);
-/// Without the records of failures, which are for those who were there, and without the last
-/// failures if all are more than kVerdictBytesMax.
+/// Of failures and collectives as much as kVerdictBytesMax leaves room for, root cause first.
 std::string verdict_text(const membership::Verdict& verdict);
 
 Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys);

@@ -197,7 +197,13 @@ TEST_SUITE("elections") {
     auto& late = run.start(3);
     CHECK(late.wait() == 1);
     CHECK(contains(late.output(), "failed with exit code 3 on node 127.0.0.2"));
-    CHECK(contains(late.output(), "rank      : 0 on node 127.0.0.2"));
+    const auto report_of = [](const Program& node) {
+      const auto begin = node.output().find("====");
+      return begin == std::string::npos ? std::string() : node.output().substr(begin);
+    };
+    CHECK(contains(report_of(first), "rank      : 0 on node 127.0.0.2 (local_rank: 0, pid: "));
+    CHECK(contains(report_of(first), "ended     : exit code 3"));
+    CHECK(report_of(late) == report_of(first));
     CHECK_FALSE(contains(late.output(), kHosts));
     CHECK(wait_until([&] { return etcd.keys("/ddprun/").empty(); }));
   }

@@ -1,4 +1,5 @@
 #include "rendezvous/etcd/election.hpp"
+#include "rendezvous/etcd/record_bounds.hpp"
 
 #include <doctest/doctest.h>
 
@@ -44,7 +45,9 @@ Verdict verdict() {
                         .is_victim = true,
                         .ran_seconds = 1.5,
                         .description = "rank 3 failed",
-                        .node = "b"}}};
+                        .node = "b",
+                        .record = R"({"pid": 7})"}},
+          .flights = {R"([{"rank": 3}])", ""}};
 }
 
 TransactionAnswer answer(const std::string& key, const std::string& value) {
@@ -165,6 +168,29 @@ TEST_SUITE("etcd keys") {
     }
   }
 
+  TEST_CASE("a verdict that etcd would not take leaves out what matters least") {
+    const auto kept = [](const Verdict& told) {
+      const auto text = verdict_text(told);
+      CHECK(text.size() <= kVerdictBytesMax);
+      return *std::get<Sight>(read_sight(answer(kKeys.verdict(), text), kKeys)).verdict;
+    };
+    auto ended = verdict();
+    const std::string much(kVerdictBytesMax / 2, 'x');
+    ended.failures = {{.rank = 1, .record = much}, {.rank = 2, .record = "a"}};
+    ended.flights = {much};
+    auto expected = ended;
+    expected.flights.clear();
+    CHECK(kept(ended) == expected);
+    ended.failures.push_back({.rank = 3, .record = much});
+    expected = ended;
+    expected.flights.clear();
+    expected.failures[2].record.clear();
+    CHECK(kept(ended) == expected);
+    ended.failures[0].record = much + much;
+    for (auto& failure : expected.failures) failure.record.clear();
+    CHECK(kept(ended) == expected);
+  }
+
   TEST_CASE("bytes that are no UTF-8 are replaced, not refused") {
     CHECK(holder_text("\xff", {"h", 1}).find("\xef\xbf\xbd") != std::string::npos);
   }
@@ -182,11 +208,11 @@ TEST_SUITE("etcd keys") {
     const std::vector<std::pair<std::string, std::string>> bad = {
         {kKeys.coordinator(), ""},
         {kKeys.coordinator(), "{}"},
-        {kKeys.coordinator(), R"({"version":2,"node":"b","host":"","port":1})"},
-        {kKeys.coordinator(), R"({"version":2,"node":"b","host":"h","port":65536})"},
-        {kKeys.coordinator(), R"({"version":2,"node":"b","host":"h","port":"1"})"},
+        {kKeys.coordinator(), R"({"version":3,"node":"b","host":"","port":1})"},
+        {kKeys.coordinator(), R"({"version":3,"node":"b","host":"h","port":65536})"},
+        {kKeys.coordinator(), R"({"version":3,"node":"b","host":"h","port":"1"})"},
         {kKeys.record(), cut},
-        {kKeys.record(), changed(text, "\"version\":2", "\"version\":1")},
+        {kKeys.record(), changed(text, "\"version\":3", "\"version\":1")},
         {kKeys.record(), changed(text, "\"round\":4", "\"round\":-2")},
         {kKeys.record(), changed(text, "\"round\":4", "\"round\":18446744073709551615")},
         {kKeys.record(), changed(text, "\"nodes\":[", "\"nodes\":[7,")},
@@ -199,7 +225,7 @@ TEST_SUITE("etcd keys") {
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"0x1\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "1")},
-        {kKeys.verdict(), R"({"version":2,"result":"sunk"})"},
+        {kKeys.verdict(), R"({"version":3,"result":"sunk"})"},
         {kKeys.verdict(), changed(verdict_text(verdict()), "\"rank\":3", "\"rank\":\"3\"")},
     };
     for (const auto& [key, value] : bad) {
