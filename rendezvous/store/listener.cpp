@@ -81,7 +81,7 @@ int try_listen(const addrinfo& address) {
     const auto holder = find_port_holder(endpoint.port);
     throw Error(Errc::system, thing + "port " + std::to_string(endpoint.port) + " is in use by " +
                                   holder.value_or("a process that cannot be seen from here") +
-                                  " (choose another, or 0 to let the kernel choose)");
+                                  " (choose another, or on one node 0, for any that is free)");
   }
   if (error == EADDRNOTAVAIL) {
     throw Error(Errc::usage, thing + endpoint.host + " is not an address of this machine");

@@ -239,7 +239,10 @@ class SimulatedRun : protected SimulatedState {
     arrive_at_coordinator(connection, NodeSays{connection->id, say.message}, when);
   }
 
-  void act(int, const Announce&) {}
+  void act(int index, const Announce& announce) {
+    const bool is_held_back = announce.text.find("come and gone") != std::string::npos;
+    if (is_held_back) note(nodes_[static_cast<std::size_t>(index)].name + " is held back");
+  }
 
   /// Its guardian kills the workers, whatever the agent does.
   void act(int index, const GuardUntil& guard) {

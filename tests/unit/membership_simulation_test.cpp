@@ -91,15 +91,18 @@ TEST_SUITE("membership simulation") {
     std::set<std::string> verdicts;
     int rounds = 0;
     int restarts = 0;
+    int held_back = 0;
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
       const auto outcome = simulate_membership(seed);
       verdicts.insert(outcome.verdict);
       rounds += outcome.rounds;
       restarts += outcome.restarts;
+      for (const auto& line : outcome.history) held_back += line.ends_with("is held back") ? 1 : 0;
     }
     CHECK(verdicts ==
           std::set<std::string>{"failed", "interrupted", "lost", "no_quorum", "succeeded"});
     CHECK(rounds > 600);
     CHECK(restarts > 50);
+    CHECK(held_back > 10);
   }
 }
