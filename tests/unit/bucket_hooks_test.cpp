@@ -10,25 +10,8 @@
 #include <map>
 #include <mutex>
 
-using ddprun::as_buffer;
-using ddprun::BucketHook;
-using ddprun::BucketView;
-using ddprun::CollectiveRecord;
-using ddprun::DataType;
-using ddprun::GradientReducer;
-using ddprun::ProcessGroup;
-using ddprun::ReduceOp;
-using ddprun::Work;
-using ddprun::test::add_gradient;
-using ddprun::test::backward;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::gradient;
-using ddprun::test::kSmallBuckets;
-using ddprun::test::Model;
-using ddprun::test::require;
-using ddprun::test::require_gradients;
-using ddprun::test::sum_of_shares;
-using ddprun::test::what_of;
+using namespace ddprun;
+using namespace ddprun::test;
 
 namespace {
 

@@ -6,23 +6,8 @@
 #include <future>
 #include <optional>
 
-using ddprun::as_buffer;
-using ddprun::Buffer;
-using ddprun::Deadline;
-using ddprun::Errc;
-using ddprun::Error;
-using ddprun::GradientReducer;
-using ddprun::Parameter;
-using ddprun::PeerFailed;
-using ddprun::ProcessGroup;
-using ddprun::ReduceOp;
-using ddprun::ReducerOptions;
-using ddprun::test::backward;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::kSmallBuckets;
-using ddprun::test::Model;
-using ddprun::test::require;
-using ddprun::test::what_of;
+using namespace ddprun;
+using namespace ddprun::test;
 using namespace std::chrono_literals;
 
 namespace {

@@ -8,22 +8,8 @@
 #include <numeric>
 #include <random>
 
-using ddprun::as_buffer;
-using ddprun::Buffer;
-using ddprun::CollectiveRecord;
-using ddprun::GradientReducer;
-using ddprun::Parameter;
-using ddprun::ProcessGroup;
-using ddprun::ReduceOp;
-using ddprun::test::add_gradient;
-using ddprun::test::backward;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::gradient;
-using ddprun::test::kSmallBuckets;
-using ddprun::test::Model;
-using ddprun::test::require;
-using ddprun::test::require_gradients;
-using ddprun::test::sum_of_shares;
+using namespace ddprun;
+using namespace ddprun::test;
 
 namespace {
 

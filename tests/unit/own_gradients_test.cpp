@@ -6,20 +6,8 @@
 
 #include <cstdint>
 
-using ddprun::as_buffer;
-using ddprun::Buffer;
-using ddprun::DataType;
-using ddprun::GradientReducer;
-using ddprun::Parameter;
-using ddprun::ProcessGroup;
-using ddprun::ReduceOp;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::kSmallBuckets;
-using ddprun::test::Model;
-using ddprun::test::require;
-using ddprun::test::share;
-using ddprun::test::sum_of_shares;
-using ddprun::test::what_of;
+using namespace ddprun;
+using namespace ddprun::test;
 
 namespace {
 

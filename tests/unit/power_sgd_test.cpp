@@ -12,16 +12,8 @@
 #include <mutex>
 #include <random>
 
-using ddprun::as_buffer;
-using ddprun::GradientReducer;
-using ddprun::MatrixView;
-using ddprun::PowerSgdOptions;
-using ddprun::ProcessGroup;
-using ddprun::ReduceOp;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::gradient;
-using ddprun::test::require;
-using ddprun::test::what_of;
+using namespace ddprun;
+using namespace ddprun::test;
 
 namespace {
 

@@ -8,14 +8,8 @@
 #include <mutex>
 #include <set>
 
-using ddprun::GradientReducer;
-using ddprun::ProcessGroup;
-using ddprun::test::backward;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::kSmallBuckets;
-using ddprun::test::Model;
-using ddprun::test::require;
-using ddprun::test::what_of;
+using namespace ddprun;
+using namespace ddprun::test;
 
 namespace {
 

@@ -6,14 +6,8 @@
 #include <chrono>
 #include <cmath>
 
-using ddprun::GradientReducer;
-using ddprun::ProcessGroup;
-using ddprun::StepTimeline;
-using ddprun::test::add_gradient;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::kSmallBuckets;
-using ddprun::test::Model;
-using ddprun::test::require;
+using namespace ddprun;
+using namespace ddprun::test;
 
 TEST_SUITE("what a reducer tells of itself") {
   TEST_CASE("construction, rebuilt buckets and times have PyTorch's names") {

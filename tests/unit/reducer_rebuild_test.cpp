@@ -6,19 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
-using ddprun::Buffer;
-using ddprun::DataType;
-using ddprun::GradientReducer;
-using ddprun::ProcessGroup;
-using ddprun::ReduceOp;
-using ddprun::test::add_gradient;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::gradient;
-using ddprun::test::kSmallBuckets;
-using ddprun::test::Model;
-using ddprun::test::require;
-using ddprun::test::require_gradients;
-using ddprun::test::what_of;
+using namespace ddprun;
+using namespace ddprun::test;
 
 namespace {
 

@@ -3,17 +3,8 @@
 
 #include <doctest/doctest.h>
 
-using ddprun::GradientReducer;
-using ddprun::ProcessGroup;
-using ddprun::ReduceOp;
-using ddprun::test::add_gradient;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::gradient;
-using ddprun::test::kSmallBuckets;
-using ddprun::test::Model;
-using ddprun::test::require;
-using ddprun::test::sum_of_shares;
-using ddprun::test::what_of;
+using namespace ddprun;
+using namespace ddprun::test;
 
 namespace {
 

@@ -6,19 +6,8 @@
 
 #include <cmath>
 
-using ddprun::as_buffer;
-using ddprun::GradientReducer;
-using ddprun::ProcessGroup;
-using ddprun::ReduceOp;
-using ddprun::UnevenInputs;
-using ddprun::test::backward;
-using ddprun::test::errors_of_ranks;
-using ddprun::test::gradient;
-using ddprun::test::kSmallBuckets;
-using ddprun::test::Model;
-using ddprun::test::require;
-using ddprun::test::share;
-using ddprun::test::what_of;
+using namespace ddprun;
+using namespace ddprun::test;
 
 namespace {
 
