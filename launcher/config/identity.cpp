@@ -1,6 +1,7 @@
 #include "launcher/config/identity.hpp"
 
 #include "launcher/config/json.hpp"
+#include "rendezvous/base/fnv1a.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -60,12 +61,9 @@ std::string difference(const JsonValue& ours, const JsonValue& theirs, const std
 }  // namespace
 
 std::string config_hash(std::string_view canonical_text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char byte : canonical_text) {
-    hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  }
   char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  std::snprintf(text, sizeof text, "%016llx",
+                static_cast<unsigned long long>(fnv1a(canonical_text)));
   return text;
 }
 

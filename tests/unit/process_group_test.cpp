@@ -63,6 +63,12 @@ TEST_SUITE("process group") {
             "usage: all_gather: input is float32 but output is float64");
       CHECK(describe_failure([&] { group.all_to_all(three, three); }) ==
             "usage: all_to_all: 3 elements cannot be divided among 2 ranks");
+      const Buffer unknown{.data = values.data(), .elements = 4, .type = static_cast<DataType>(99)};
+      CHECK(describe_failure([&] { group.all_reduce(unknown); }) ==
+            "usage: all_reduce: input is of data type 99, which there is not (the last one is 6, "
+            "uint8)");
+      CHECK(describe_failure([&] { group.all_reduce(three, static_cast<ReduceOp>(77)); }) ==
+            "usage: all_reduce: reduction 77, which there is not (the last one is 4, max)");
       const Buffer huge{.data = values.data(), .elements = SIZE_MAX / 4};
       CHECK(describe_failure([&] { group.all_reduce(huge); }).find("larger than any memory") !=
             std::string::npos);

@@ -47,6 +47,29 @@ TEST_SUITE("subgroups") {
     }
   }
 
+  TEST_CASE("the making of a group is called by its name, in records and when ranks disagree") {
+    auto options = small_groups();
+    std::vector<std::string> names;
+    options.on_collective = [&](const ddprun::CollectiveRecord& record) {
+      names.push_back(record.name);
+    };
+    run_ranks(
+        1, [](ProcessGroup& group) { group.new_group({0}); }, options);
+    CHECK(names == std::vector<std::string>{"new_group"});
+    const auto errors = errors_of_ranks(
+        2,
+        [](ProcessGroup& group) {
+          if (group.rank() == 0) group.new_group({0, 1});
+          group.barrier().wait();
+        },
+        small_groups());
+    for (const auto& error : errors) {
+      CHECK_MESSAGE(error.find("collective 0 of the group: rank 0 called new_group() but rank 1 "
+                               "called barrier()") == 0,
+                    error);
+    }
+  }
+
   TEST_CASE("ranks that make different groups, or in another order, are told who makes what") {
     const auto errors = errors_of_ranks(
         3,

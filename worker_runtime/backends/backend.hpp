@@ -25,7 +25,11 @@ enum class Collective : std::uint8_t {
   send,
   recv,
   barrier,
+  new_group,  ///< an all_gather, by which ranks agree on a group
 };
+
+/// The number of the last one.
+inline constexpr Collective kLastCollective = Collective::new_group;
 
 const char* to_string(Collective collective) noexcept;
 
@@ -51,6 +55,8 @@ bool is_message(Collective collective);
 bool has_root(Collective collective);
 /// `op` counts.
 bool combines(Collective collective);
+/// What callers know has arguments: how many elements of which type are moved.
+bool has_elements(Collective collective);
 /// Of what is moved. A barrier has none; there it is anything.
 DataType data_type(const Operation& operation);
 /// Elements of what is the same on all ranks: one rank's part where each gets another one, else

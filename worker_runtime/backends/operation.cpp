@@ -26,6 +26,8 @@ const char* to_string(Collective collective) noexcept {
       return "recv";
     case Collective::barrier:
       return "barrier";
+    case Collective::new_group:
+      return "new_group";
   }
   return "unknown";
 }
@@ -42,6 +44,10 @@ bool has_root(Collective collective) {
 bool combines(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce ||
          collective == Collective::reduce_scatter;
+}
+
+bool has_elements(Collective collective) {
+  return collective != Collective::barrier && collective != Collective::new_group;
 }
 
 DataType data_type(const Operation& operation) {
@@ -69,7 +75,7 @@ Device device_of(const Operation& operation) {
 std::string describe(const Operation& operation, std::size_t ranks) {
   const Collective collective = operation.collective;
   std::string text = to_string(collective);
-  if (collective == Collective::barrier) return text + "()";
+  if (!has_elements(collective)) return text + "()";
   text += "(" + std::to_string(part_elements(operation, ranks)) + " x " +
           to_string(data_type(operation));
   if (combines(collective)) text += std::string(", ") + to_string(operation.op);

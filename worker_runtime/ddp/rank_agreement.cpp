@@ -1,5 +1,7 @@
 #include "worker_runtime/ddp/rank_agreement.hpp"
 
+#include "rendezvous/base/fnv1a.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -42,11 +44,8 @@ std::vector<std::string> unpack(std::span<const std::uint8_t> bytes) {
   return list;
 }
 
-/// 64-bit FNV-1a.
 std::uint64_t hash(std::span<const std::uint8_t> bytes) {
-  std::uint64_t value = 0xcbf29ce484222325;
-  for (const auto byte : bytes) value = (value ^ byte) * 0x100000001b3;
-  return value;
+  return fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 struct Summary {

@@ -19,7 +19,7 @@ std::array<const char*, Count> names_of() {
   return names;
 }
 
-constexpr std::size_t kCollectives = static_cast<std::size_t>(Collective::barrier) + 1;
+constexpr std::size_t kCollectives = static_cast<std::size_t>(kLastCollective) + 1;
 constexpr std::size_t kTypes = static_cast<std::size_t>(DataType::uint8) + 1;
 constexpr std::size_t kReductions = static_cast<std::size_t>(ReduceOp::max) + 1;
 
@@ -28,7 +28,7 @@ FlightCall flight_of(const Operation& operation, int ranks) {
   FlightCall call{.call = static_cast<std::uint8_t>(collective),
                   .type = FlightCall::kNone,
                   .is_message = is_message(collective)};
-  if (collective == Collective::barrier) return call;
+  if (!has_elements(collective)) return call;
   const DataType type = data_type(operation);
   call.type = static_cast<std::uint8_t>(type);
   call.element_bytes = static_cast<std::uint8_t>(size_of(type));

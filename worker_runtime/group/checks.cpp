@@ -27,7 +27,23 @@ struct Check {
     throw Error(Errc::usage, std::string(to_string(operation.collective)) + ": " + what);
   }
 
+  /// Values out of the enumerations are undefined behaviour further on.
+  void known(const char* name, const Buffer& buffer) const {
+    if (size_of(buffer.type) != 0) return;
+    refuse(std::string(name) + " is of data type " + std::to_string(static_cast<int>(buffer.type)) +
+           ", which there is not (the last one is " +
+           std::to_string(static_cast<int>(DataType::uint8)) + ", uint8)");
+  }
+
+  void known_reduction() const {
+    if (operation.op <= ReduceOp::max) return;
+    refuse("reduction " + std::to_string(static_cast<int>(operation.op)) +
+           ", which there is not (the last one is " +
+           std::to_string(static_cast<int>(ReduceOp::max)) + ", max)");
+  }
+
   void buffer(const char* name, const Buffer& buffer) const {
+    known(name, buffer);
     if (buffer.device.kind != Device::Kind::cpu && !reaches_devices) {
       refuse(std::string(name) + " is on CUDA device " + std::to_string(buffer.device.index) +
              ", and this backend moves CPU memory only");
@@ -97,12 +113,14 @@ void check_operation(const Operation& operation, int rank, int size, bool reache
   const bool is_root = rank == operation.peer;
   check.buffer("input", operation.input);
   check.buffer("output", operation.output);
+  check.known_reduction();
   check.place();
   switch (operation.collective) {
     case Collective::broadcast:
     case Collective::reduce:
       return check.peer("root");
     case Collective::all_gather:
+    case Collective::new_group:
       return check.parts(rank, "output", operation.output, "input", operation.input);
     case Collective::reduce_scatter:
       return check.parts(rank, "input", operation.input, "output", operation.output);

@@ -79,8 +79,11 @@ std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& rank
   std::string refusal = refuse_ranks(ranks, size());
   if (refusal.empty() && impl_->has_had(named.name))
     refusal = "there has been a group \"" + named.name + "\" already";
+  const auto share = [this](Buffer own, Buffer all) {
+    impl_->call({Collective::new_group, own, all}).wait();
+  };
   const auto nodes = agree_on_subgroup(
-      *this, {named.name, ranks, impl_->place().env.node_rank, std::move(refusal)});
+      share, size(), {named.name, ranks, impl_->place().env.node_rank, std::move(refusal)});
   impl_->note_subgroup(named.name, name.empty());
   if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) return std::nullopt;
   const auto deadline = Deadline::after(named.join_timeout);

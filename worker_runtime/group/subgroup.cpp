@@ -1,6 +1,6 @@
 #include "worker_runtime/group/subgroup.hpp"
 
-#include "worker_runtime/collectives/fnv1a.hpp"
+#include "rendezvous/base/fnv1a.hpp"
 
 #include <algorithm>
 #include <array>
@@ -87,10 +87,10 @@ std::string refuse_ranks(const std::vector<int>& ranks, int size) {
   return {};
 }
 
-std::vector<int> agree_on_subgroup(ProcessGroup& parent, const Subgroup& wanted) {
+std::vector<int> agree_on_subgroup(const ShareAmongAll& share, int size, const Subgroup& wanted) {
   Proposal own = propose(wanted);
-  std::vector<Proposal> all(static_cast<std::size_t>(parent.size()));
-  parent.all_gather(bytes_of(&own, 1), bytes_of(all.data(), all.size())).wait();
+  std::vector<Proposal> all(static_cast<std::size_t>(size));
+  share(bytes_of(&own, 1), bytes_of(all.data(), all.size()));
   check(all);
   std::vector<int> nodes;
   for (const auto& proposal : all) nodes.push_back(proposal.node);

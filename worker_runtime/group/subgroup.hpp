@@ -6,6 +6,7 @@
 #include "worker_runtime/backends/group_place.hpp"
 #include <ddprun/process_group.hpp>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,13 @@ struct Subgroup {
   std::string refusal{};  ///< why it cannot; empty if it can
 };
 
-/// Every rank of `parent` calls it and says on which node it is. Returns the nodes of all ranks.
+/// Makes a rank's bytes of `own` known to all, as all_gather does; the parent group's.
+using ShareAmongAll = std::function<void(Buffer own, Buffer all)>;
+
+/// Every rank of the parent group, of `size` ranks, calls it and says on which node it is. Returns
+/// the nodes of all ranks.
 /// Throws Error{Errc::usage}, on all ranks the same, if they do not make the same group, its name
 /// and its ranks, or if one of them cannot.
-std::vector<int> agree_on_subgroup(ProcessGroup& parent, const Subgroup& own);
+std::vector<int> agree_on_subgroup(const ShareAmongAll& share, int size, const Subgroup& own);
 
 }  // namespace ddprun

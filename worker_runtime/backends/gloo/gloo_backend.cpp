@@ -264,7 +264,8 @@ class GlooBackend : public Backend {
     switch (operation.collective) {
       case Collective::broadcast:
         return broadcast(operation, deadline);
-      case Collective::all_gather: {
+      case Collective::all_gather:
+      case Collective::new_group: {
         gloo::AllgatherOptions options(context_);
         prepare(options, operation, deadline);
         set_input(options, apart(operation.input));

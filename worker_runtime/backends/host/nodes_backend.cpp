@@ -88,6 +88,7 @@ void NodesBackend::dispatch(Call& call) {
     case Collective::broadcast:
       return broadcast(call);
     case Collective::all_gather:
+    case Collective::new_group:
       return all_gather(call);
     case Collective::reduce_scatter:
       return reduce_scatter(call);

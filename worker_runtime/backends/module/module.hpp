@@ -12,7 +12,7 @@
 namespace ddprun::module {
 
 /// Of everything in this file and of Operation. A module of another version is not used.
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 
 /// Longer messages are cut.
 inline constexpr std::size_t kTextBytesMax = 2048;

@@ -1,12 +1,12 @@
 // Collectives by MPI, started by mpirun, or under ddprun through the run's store where the MPI is
 // MPICH. MPI combines in an order of its own, so the last bits differ from the host backend's. Half
 // types, which it does not know, are combined by ddprun's kernels two at a time.
+#include "rendezvous/base/fnv1a.hpp"
 #include "worker_runtime/backends/module/module_entry.hpp"
 #include "worker_runtime/backends/mpi/mpi_messages.hpp"
 #include "worker_runtime/backends/mpi/mpi_world.hpp"
 #include "worker_runtime/backends/mpi/watchdog.hpp"
 #include "worker_runtime/collectives/divide.hpp"
-#include "worker_runtime/collectives/fnv1a.hpp"
 #include "worker_runtime/collectives/reduce_kernels.hpp"
 #include <ddprun/error.hpp>
 
@@ -266,6 +266,7 @@ class MpiBackend : public Backend {
         return check(MPI_Bcast(output.data, count_of(output), type, operation.peer, communicator_),
                      "MPI_Bcast");
       case Collective::all_gather:
+      case Collective::new_group:
         return check(MPI_Allgather(in_place(input, own_part(output, input)), count_of(input), type,
                                    output.data, count_of(input), type, communicator_),
                      "MPI_Allgather");

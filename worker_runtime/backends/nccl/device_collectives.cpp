@@ -186,6 +186,7 @@ void DeviceCollectives::launch(const Operation& operation, const Watch& watching
       return settle(calls.broadcast(input.data, output.data, input.elements, type_of(input.type),
                                     operation.peer, communicator_.get(), stream_.get()));
     case Collective::all_gather:
+    case Collective::new_group:
       return settle(calls.all_gather(input.data, output.data, input.elements, type_of(input.type),
                                      communicator_.get(), stream_.get()));
     default:

@@ -55,7 +55,7 @@ bool is_same_call(const CallHeader& a, const CallHeader& b) {
 
 std::string describe(const CallHeader& header) {
   std::string text = to_string(header.collective);
-  if (header.collective == Collective::barrier) return text + "()";
+  if (!has_elements(header.collective)) return text + "()";
   text += "(" + std::to_string(header.elements) + " x " + to_string(header.type);
   if (combines(header.collective)) text += std::string(", ") + to_string(header.op);
   if (has_root(header.collective)) text += ", root " + std::to_string(header.peer);

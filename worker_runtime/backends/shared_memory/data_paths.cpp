@@ -99,6 +99,7 @@ void SharedMemoryBackend::consume(const Call& call, Range range, const Source& s
       if (rank_ != root) break;
       [[fallthrough]];
     case Collective::all_gather:
+    case Collective::new_group:
     case Collective::all_to_all:
       // Everybody begins with another rank, so as not to crowd one rank's memory.
       for (int i = 0; i < ranks_; ++i) {
