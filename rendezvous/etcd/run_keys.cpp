@@ -239,6 +239,15 @@ std::string whole_verdict_text(const Verdict& verdict) {
                {"flights", verdict.flights}});
 }
 
+std::string why_not_understood(const std::string& value) {
+  const auto json = parse(value);
+  Reader reader(json);
+  const int version = reader.integer("version", 0, kMany);
+  if (!reader.is_good() || version == kVersion) return " has a value that ddprun does not write";
+  return " was written by another version of ddprun, which all nodes of a run must have (version " +
+         std::to_string(version) + " of its values, here " + std::to_string(kVersion) + ")";
+}
+
 template <typename T>
 bool keep(std::optional<T>& into, std::optional<T> read) {
   into = std::move(read);
@@ -304,9 +313,8 @@ Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys) {
     if (key.key == keys.record()) is_good = keep(sight.record, read_record(key.value));
     if (key.key == keys.verdict()) is_good = keep(sight.verdict, read_verdict(key.value));
     if (!is_good) {
-      return Problem{"etcd's key " + printable(key.key) +
-                     " was written by something else than this version of ddprun; use another "
-                     "--rdzv_id, or delete the key"};
+      return Problem{"etcd's key " + printable(key.key) + why_not_understood(key.value) +
+                     "; use another --rdzv_id, or delete the key"};
     }
   }
   return sight;

@@ -235,4 +235,17 @@ TEST_SUITE("etcd keys") {
       CHECK(std::get<Problem>(sight).text.find("etcd's key " + key) == 0);
     }
   }
+
+  TEST_CASE("a value of another version is told from one that is no value at all") {
+    const auto problem = [](const std::string& value) {
+      return std::get<Problem>(read_sight(answer(kKeys.record(), value), kKeys)).text;
+    };
+    CHECK(problem(R"({"version":99,"round":{}})") ==
+          "etcd's key /ddprun/run/record was written by another version of ddprun, which all nodes "
+          "of a run must have (version 99 of its values, here 3); use another --rdzv_id, or delete "
+          "the key");
+    CHECK(problem("hello") ==
+          "etcd's key /ddprun/run/record has a value that ddprun does not write; use another "
+          "--rdzv_id, or delete the key");
+  }
 }
