@@ -157,7 +157,8 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   });
   context.run();
   if (failure) std::rethrow_exception(failure);
-  return exit_code;
+  if (!router.has_lost_output()) return exit_code;
+  return exit_code_without_output(exit_code);
 }
 
 int refuse(const UsageProblem& problem, const Invocation& invocation, const Reader& reader = {}) {

@@ -44,6 +44,7 @@ ConsoleWriter::ConsoleWriter(const asio::any_io_executor& executor, int fd, bool
     : log_(std::move(log)),
       fd_(fd),
       can_redraw_(can_redraw),
+      is_terminal_(::isatty(fd) != 0),
       readiness_(executor),
       idle_signal_(executor, asio::steady_timer::time_point::max()),
       room_signal_(executor, asio::steady_timer::time_point::max()),
@@ -156,7 +157,7 @@ void ConsoleWriter::push() {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return watch();
     if (written < 0) {
-      give_up(std::strerror(errno));
+      give_up(errno);
       break;
     }
     take_off(static_cast<std::size_t>(written));
@@ -194,9 +195,10 @@ void ConsoleWriter::be_patient() {
   });
 }
 
-void ConsoleWriter::give_up(const char* reason) {
+void ConsoleWriter::give_up(int error) {
   // First of all, as the warning may come back here as a line to be shown.
   kind_ = Kind::broken;
+  has_lost_output_ = error != EPIPE && !(error == EIO && is_terminal_);
   pending_.clear();
   taken_ = dropped_lines_ = dropped_bytes_ = 0;
   is_redraw_due_ = false;
@@ -204,7 +206,8 @@ void ConsoleWriter::give_up(const char* reason) {
   patience_.cancel();
   room_signal_.cancel();
   write_log(log_, LogLevel::warn,
-            std::string("console: ") + reason + "; the workers' output is not shown any more");
+            std::string("console: ") + std::strerror(error) +
+                "; the workers' output is not shown any more");
 }
 
 ssize_t ConsoleWriter::write_some() {

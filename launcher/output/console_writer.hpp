@@ -65,6 +65,10 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   /// True if the console has taken everything.
   bool is_idle() const { return pending_.empty() && dropped_bytes_ == 0 && !is_redraw_due_; }
 
+  /// It has refused output that somebody may want, as a full disk does. A reader that has gone, or
+  /// a terminal that was closed, wants none.
+  bool has_lost_output() const { return has_lost_output_; }
+
   /// Expires when the console becomes idle.
   boost::asio::steady_timer& idle_signal() { return idle_signal_; }
 
@@ -73,7 +77,7 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
     file,     ///< never blocks: regular files and the null device
     own,      ///< opened anew, so that non-blocking mode is ours alone
     guarded,  ///< could not be opened anew: small writes, each after the kernel said it is ready
-    broken,   ///< the reader has gone
+    broken,   ///< it has refused output: nothing more is written
   };
 
   void open_anew(int fd);
@@ -81,7 +85,7 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   void push();
   void add_to_terminal(const LinePrefixer& source, const std::string& text);
   void redraw();
-  void give_up(const char* reason);
+  void give_up(int error);
   ssize_t write_some();
   void take_off(std::size_t bytes);
   void be_patient();
@@ -93,6 +97,8 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   int fd_;
   bool is_owner_ = false;
   bool can_redraw_;
+  bool is_terminal_;
+  bool has_lost_output_ = false;
   std::string pending_;
   std::size_t taken_ = 0;  ///< of pending_
   std::size_t dropped_lines_ = 0;

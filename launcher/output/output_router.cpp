@@ -60,6 +60,8 @@ class OutputRouter::Impl {
     if (error_ != out_) error_->leave_terminal();
   }
 
+  bool has_lost_output() const { return out_->has_lost_output() || error_->has_lost_output(); }
+
   asio::awaitable<void> drain(Deadline deadline) {
     for (const auto& sink : {out_, error_}) {
       while (!sink->is_idle() && !deadline.passed()) {
@@ -93,6 +95,10 @@ void OutputRouter::write(std::string_view lines) {
 
 void OutputRouter::leave_terminal() {
   impl_->leave_terminal();
+}
+
+bool OutputRouter::has_lost_output() const {
+  return impl_->has_lost_output();
 }
 
 asio::awaitable<void> OutputRouter::drain(Deadline deadline) {

@@ -61,6 +61,9 @@ class OutputRouter {
   /// The terminal is about to be another program's: nothing is drawn over until the next output.
   void leave_terminal();
 
+  /// Whether one of the console's streams has refused output that somebody may want.
+  bool has_lost_output() const;
+
   /// Waits until the console has taken what it is to get, or the deadline passes. For the end of
   /// the run.
   boost::asio::awaitable<void> drain(Deadline deadline);

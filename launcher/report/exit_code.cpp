@@ -1,5 +1,10 @@
 #include "launcher/report/exit_code.hpp"
 
+#include "rendezvous/base/quiet_write.hpp"
+
+#include <string_view>
+#include <unistd.h>
+
 namespace ddprun {
 
 namespace {
@@ -27,6 +32,15 @@ int exit_code_for(RunResult result, ExitCodePolicy policy,
       if (policy == ExitCodePolicy::torchrun || failures.empty()) return kExitFailure;
       return code_of(failures.front());
   }
+  return kExitFailure;
+}
+
+int exit_code_without_output(int code) noexcept {
+  constexpr std::string_view kSaid =
+      "ddprun: all workers have succeeded, but not all of their output could be written: exit code "
+      "1\n";
+  if (code != kExitSuccess) return code;
+  quiet_write(STDERR_FILENO, kSaid.data(), kSaid.size());
   return kExitFailure;
 }
 

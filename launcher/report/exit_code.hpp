@@ -1,4 +1,4 @@
-// The exit codes of ddprun; the table in the man page is this one in words. Pure.
+// The exit codes of ddprun; the table in the man page is this one in words.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -17,5 +17,9 @@ inline constexpr int kExitSignalBase = 128;  ///< plus the signal's number
 /// `failures` root cause first; `interrupting_signal` is the one that ended an interrupted run.
 int exit_code_for(RunResult result, ExitCodePolicy policy,
                   const std::vector<WorkerExited>& failures, int interrupting_signal);
+
+/// Of a run whose output the console has refused: who asked for it has not got it, so success is
+/// none, which is said on standard error, if that is there.
+int exit_code_without_output(int code) noexcept;
 
 }  // namespace ddprun

@@ -83,7 +83,7 @@ void NodeConsole::show_reports() {
 }
 
 void NodeConsole::take_loss(const std::string& reason) {
-  if (!std::exchange(has_lost_output_, true)) say(reason);
+  if (!std::exchange(has_told_of_loss_, true)) say(reason);
 }
 
 void NodeConsole::show(std::uint32_t node, bool is_error, std::string_view bytes) {

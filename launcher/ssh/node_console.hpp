@@ -45,8 +45,8 @@ class NodeConsole {
   /// The final reports of the nodes, which are one as a rule.
   void show_reports();
 
-  /// The reader of one of the two streams has gone, or its disk is full.
-  bool has_lost_output() const { return has_lost_output_; }
+  /// As of an OutputRouter.
+  bool has_lost_output() const { return out_->has_lost_output() || error_->has_lost_output(); }
 
   /// Returns when more may be taken.
   boost::asio::awaitable<void> room();
@@ -73,7 +73,7 @@ class NodeConsole {
   std::map<std::uint32_t, std::string> unfinished_reports_;
   std::vector<std::pair<std::uint32_t, std::string>> reports_;  ///< that differ, and whose
   CommonWords common_;
-  bool has_lost_output_ = false;
+  bool has_told_of_loss_ = false;
   LinePrefixer own_{""};
 };
 

@@ -115,8 +115,8 @@ class Starter : public ReportSink {
   /// When all is over.
   int exit_code() const {
     if (failure_) std::rethrow_exception(failure_);
-    // Who asked for the output has not got it.
-    return exit_code_ == kExitSuccess && console_.has_lost_output() ? kExitFailure : exit_code_;
+    if (!console_.has_lost_output()) return exit_code_;
+    return exit_code_without_output(exit_code_);
   }
 
  private:

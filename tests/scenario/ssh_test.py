@@ -86,6 +86,8 @@ class TwoNodes(SshTest):
                                   stdout=full, stderr=subprocess.PIPE, timeout=TIME_LIMIT)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("ddprun: console: No space left on device", done.stderr)
+        self.assertIn("ddprun: all workers have succeeded, but not all of their output could be "
+                      "written: exit code 1\n", done.stderr)
 
     def test_ctrl_c_stops_all_nodes(self):
         self.config(BUSY)

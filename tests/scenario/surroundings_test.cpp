@@ -30,6 +30,31 @@ TEST_SUITE("surroundings") {
     }
   }
 
+  TEST_CASE("a run that succeeds but cannot show its output is a failure, and says so") {
+    for (const std::string stream : {"1>", "2>"}) {
+      CAPTURE(stream);
+      const auto result = run_program({"/bin/sh", "-c", "exec \"$@\" " + stream + "/dev/full", "sh",
+                                       in_bin("ddprun"), "--no_python", "/bin/sh", "-c",
+                                       "echo out; echo error >&2"});
+      CHECK(result.exit_code == 1);
+      if (stream == "2>") continue;
+      CHECK(contains(result.output,
+                     "console: No space left on device; the workers' output is not "
+                     "shown any more"));
+      CHECK(contains(result.output,
+                     "ddprun: all workers have succeeded, but not all of their "
+                     "output could be written: exit code 1\n"));
+    }
+  }
+
+  TEST_CASE("a worker's own failure counts for more than output that cannot be written") {
+    const auto result =
+        run_program({"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh", in_bin("ddprun"),
+                     "--exit_code=worker", "--no_python", "/bin/sh", "-c", "echo out; exit 7"});
+    CHECK(result.exit_code == 7);
+    CHECK_FALSE(contains(result.output, "all workers have succeeded"));
+  }
+
   TEST_CASE("a current folder that has been removed is told of") {
     const TemporaryFolder folder;
     const auto gone = folder / "gone";
