@@ -22,7 +22,7 @@ namespace {
 Names collectives_in(const std::string& path) {
   Names names;
   for (const auto& event : nlohmann::json::parse(read_file(path))) {
-    if (event.at("ph") != "X") continue;
+    if (event.at("ph") != "X" || event.at("cat") != "collective") continue;
     const int bytes = event.at("args").at("bytes");
     const auto name = event.at("name").get<std::string>() + " " + std::to_string(bytes);
     if (name != "all_reduce 16") names.push_back(name);
@@ -49,6 +49,30 @@ Names collectives_of(const std::string& file) {
 }  // namespace
 
 TEST_SUITE("trainer traces") {
+  TEST_CASE("each bucket has its place in the timeline, with what the step waited for it") {
+    const TemporaryFolder folder;
+    const auto result =
+        run_program({in_bin("ddprun"), "--nproc_per_node=2", in_bin("trainer"), "--model=toy",
+                     "--max_steps=3", "--trace_collectives=" + (folder / "trace.json")});
+    REQUIRE_MESSAGE(result.exit_code == 0, result.output);
+    for (const char* name : {"trace.json", "trace.rank1.json"}) {
+      int buckets = 0;
+      double collectives_begin = 0;
+      for (const auto& event : nlohmann::json::parse(read_file(folder / name))) {
+        if (event.at("ph") != "X") continue;
+        if (collectives_begin == 0) collectives_begin = event.at("ts");
+        if (event.at("cat") != "bucket") continue;
+        CHECK(event.at("name") == "bucket 0");
+        CHECK(event.at("args").at("bytes") > 0);
+        CHECK(event.at("args").at("ready_us") >= 0);
+        CHECK(event.at("args").at("exposed_us") >= 0);
+        CHECK(event.at("ts") > collectives_begin);  // of the same clock
+        ++buckets;
+      }
+      CHECK(buckets == 3);
+    }
+  }
+
   TEST_CASE("the toy model's trace has the sequence that is written down, DDP's or the own one") {
     struct Case {
       const char* collectives;

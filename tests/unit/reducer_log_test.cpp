@@ -76,6 +76,13 @@ TEST_SUITE("what a reducer tells of itself") {
     CHECK(timeline.communication_seconds() == 4);
     CHECK(timeline.overlap_seconds() == 2);
     CHECK(timeline.exposed_seconds() == 2.5);
+    CHECK(timeline.exposed_by_bucket() == std::vector<double>{2, 0});
+    const StepTimeline in_turn = {
+        .buckets = {{.done_seconds = 2}, {.done_seconds = 3.5}, {.done_seconds = 4}},
+        .finish_called_seconds = 3,
+        .finished_seconds = 4};
+    CHECK(in_turn.exposed_by_bucket() == std::vector<double>{0, 0.5, 0.5});
+    CHECK(StepTimeline{}.exposed_by_bucket().empty());
     CHECK(StepTimeline{}.communication_seconds() == 0);
     CHECK(StepTimeline{}.overlap_seconds() == 0);
   }

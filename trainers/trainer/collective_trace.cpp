@@ -13,6 +13,9 @@ namespace {
 
 using Clock = ddprun::Deadline::Clock;
 
+/// Of the timeline, one below the other.
+enum Row : std::uint8_t { kCollectives, kBuckets };
+
 double microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
@@ -35,11 +38,13 @@ CollectiveTrace::CollectiveTrace(const std::filesystem::path& path, int rank)
     throw ddprun::Error(ddprun::Errc::usage,
                         path_.string() + " cannot be written: " + std::strerror(errno));
   }
-  const nlohmann::ordered_json name = {{"name", "process_name"},
-                                       {"ph", "M"},
-                                       {"pid", rank_},
-                                       {"args", {{"name", "rank " + std::to_string(rank_)}}}};
-  file_ << "[\n" + name.dump() << std::flush;
+  const auto named = [&](const char* what, Row row, const std::string& name) {
+    return nlohmann::ordered_json{
+        {"name", what}, {"ph", "M"}, {"pid", rank_}, {"tid", row}, {"args", {{"name", name}}}};
+  };
+  file_ << "[\n" + named("process_name", kCollectives, "rank " + std::to_string(rank_)).dump();
+  add(named("thread_name", kCollectives, "collectives"));
+  add(named("thread_name", kBuckets, "buckets"));
 }
 
 std::function<void(const ddprun::CollectiveRecord&)> CollectiveTrace::recorder() {
@@ -48,18 +53,42 @@ std::function<void(const ddprun::CollectiveRecord&)> CollectiveTrace::recorder()
 }
 
 void CollectiveTrace::write(const ddprun::CollectiveRecord& record) {
-  const nlohmann::ordered_json event = {
-      {"name", record.name},
-      {"cat", "collective"},
-      {"ph", "X"},
-      {"pid", rank_},
-      {"tid", 0},
-      {"ts", microseconds(record.started.time_since_epoch())},
-      {"dur", microseconds(record.ended - record.started)},
-      {"args",
-       {{"bytes", record.bytes},
-        {"sequence", record.sequence},
-        {"queued_us", microseconds(record.started - record.queued)}}}};
+  add({{"name", record.name},
+       {"cat", "collective"},
+       {"ph", "X"},
+       {"pid", rank_},
+       {"tid", kCollectives},
+       {"ts", microseconds(record.started.time_since_epoch())},
+       {"dur", microseconds(record.ended - record.started)},
+       {"args",
+        {{"bytes", record.bytes},
+         {"sequence", record.sequence},
+         {"queued_us", microseconds(record.started - record.queued)}}}});
+}
+
+void CollectiveTrace::write(const ddprun::StepTimeline& timeline) {
+  if (!file_.is_open()) return;
+  constexpr double kMicro = 1e6;
+  const auto exposed = timeline.exposed_by_bucket();
+  const double begun = microseconds(timeline.begun.time_since_epoch());
+  for (std::size_t i = 0; i < exposed.size(); ++i) {
+    const auto& bucket = timeline.buckets[i];
+    add({{"name", "bucket " + std::to_string(bucket.index)},
+         {"cat", "bucket"},
+         {"ph", "X"},
+         {"pid", rank_},
+         {"tid", kBuckets},
+         {"ts", begun + bucket.launched_seconds * kMicro},
+         {"dur", (bucket.done_seconds - bucket.launched_seconds) * kMicro},
+         {"args",
+          {{"bytes", bucket.bytes},
+           {"ready_us", (bucket.launched_seconds - bucket.ready_seconds) * kMicro},
+           {"exposed_us", exposed[i] * kMicro}}}});
+  }
+}
+
+void CollectiveTrace::add(const nlohmann::ordered_json& event) {
+  const std::lock_guard lock(mutex_);
   // At once and whole: the last collectives of a worker that was killed are those that matter.
   file_ << ",\n" + event.dump() << std::flush;
 }

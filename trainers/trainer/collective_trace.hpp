@@ -1,13 +1,17 @@
-// Writes every collective of a worker to a file in Chrome's trace format, for chrome://tracing or
-// Perfetto. Times are microseconds of the machine's monotonic clock, so that the files of the
-// workers of one machine can be laid over each other.
+// Writes every collective of a worker, and every bucket of gradients, to a file in Chrome's trace
+// format, for chrome://tracing or Perfetto. Times are microseconds of the machine's monotonic
+// clock, so that the files of the workers of one machine can be laid over each other.
 #pragma once
 
 #include <ddprun/process_group.hpp>
+#include <ddprun/step_timeline.hpp>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
 
 namespace trainer {
 
@@ -21,15 +25,20 @@ class CollectiveTrace {
   /// group.
   std::function<void(const ddprun::CollectiveRecord&)> recorder();
 
+  /// The buckets of a step, in a row of their own. Any thread.
+  void write(const ddprun::StepTimeline& timeline);
+
   /// Ends the file. Throws Error{Errc::system} if it could not be written. Call it when the group
   /// is gone; without it the file lacks its last bracket, which the format allows.
   void close();
 
  private:
   void write(const ddprun::CollectiveRecord& record);
+  void add(const nlohmann::ordered_json& event);
 
   std::filesystem::path path_;
   int rank_;
+  std::mutex mutex_;
   std::ofstream file_;
 };
 

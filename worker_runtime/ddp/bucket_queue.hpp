@@ -56,7 +56,8 @@ class BucketQueue {
   /// Of a step that is done.
   std::vector<BucketTimeline> timeline() const;
 
-  /// Since begin().
+  Clock::time_point begin_time() const { return begin_time_; }
+  /// Since then.
   double seconds(Clock::time_point time) const {
     return std::chrono::duration<double>(time - begin_time_).count();
   }

@@ -233,6 +233,7 @@ StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
     return {.buckets = {},
             .finish_called_seconds = called,
             .finished_seconds = called,
+            .begun = queue.begin_time(),
             .forward_seconds = forward_seconds_};
   }
   if (phase_ != Phase::synchronising) refuse("finish() outside a step, begin() is missing");
@@ -246,6 +247,7 @@ StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
   const StepTimeline timeline = {.buckets = queue.timeline(),
                                  .finish_called_seconds = called,
                                  .finished_seconds = queue.seconds(Deadline::Clock::now()),
+                                 .begun = queue.begin_time(),
                                  .forward_seconds = forward_seconds_};
   log_.add(timeline);
   return timeline;

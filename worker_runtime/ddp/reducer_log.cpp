@@ -38,6 +38,16 @@ std::string indices(const std::vector<std::size_t>& list) {
 
 }  // namespace
 
+std::vector<double> StepTimeline::exposed_by_bucket() const {
+  std::vector<double> exposed;
+  double waited_until = finish_called_seconds;
+  for (const auto& bucket : buckets) {
+    exposed.push_back(std::max(bucket.done_seconds - waited_until, 0.0));
+    waited_until = std::max(waited_until, bucket.done_seconds);
+  }
+  return exposed;
+}
+
 double StepTimeline::communication_seconds() const {
   double end = 0;
   for (const auto& bucket : buckets) end = std::max(end, bucket.done_seconds);

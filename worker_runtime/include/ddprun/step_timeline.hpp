@@ -2,6 +2,7 @@
 // values.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -25,9 +26,13 @@ struct StepTimeline {
   double finish_called_seconds = 0;  ///< the backward pass was over
   double finished_seconds =
       0;  ///< the gradients could be used: what is beyond finish_called is exposed
+  std::chrono::steady_clock::time_point begun{};  ///< when begin() was called
   double forward_seconds = 0;  ///< from the end of begin_forward() to begin(); 0 without the former
 
   double exposed_seconds() const { return finished_seconds - finish_called_seconds; }
+  /// Of the seconds after finish_called, those in which each bucket was waited for: it was not done
+  /// and those before it were. In launch order.
+  std::vector<double> exposed_by_bucket() const;
   /// From the first bucket's launch to the last one's end.
   double communication_seconds() const;
   /// From the first bucket's launch to the end of the backward pass.
