@@ -81,6 +81,7 @@ Parsed<bool> parse_switch(const std::string& text) {
 
 Parsed<std::string> parse_word(const std::string& text, const std::vector<std::string>& words) {
   if (std::find(words.begin(), words.end(), text) != words.end()) return text;
+  if (words.size() == 1) return ValueProblem{"can only be " + words.front()};
   const auto nearest = nearest_word(text, words);
   return ValueProblem{"is none of " + join(words, ", ") +
                       (nearest.empty() ? "" : "; did you mean " + nearest + "?")};

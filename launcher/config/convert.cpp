@@ -101,6 +101,11 @@ std::string argument_text(const std::string& argument) {
 
 constexpr const char* kSecretFile = "run.key";
 
+/// Whose value is another on each node.
+bool is_of_one_node(const OptionEntry& option) {
+  return option.name == "node_rank" || option.name == "local_addr" || option.name == "node_name";
+}
+
 /// The file, in which several nodes have a secret.
 ConvertedFile finished(JsonValue file, bool has_many_nodes) {
   const bool needs_secret = has_many_nodes && file.find("security") == nullptr;
@@ -161,11 +166,18 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
   LaunchOptions scratch;
   const GatheredValues values{words.given, words.rest, {}, {}};
   for (auto& problem : apply_values(values, scratch)) usage.problems.push_back(std::move(problem));
+  std::vector<std::string> notes;
   for (const auto& [option, given] : words.given) {
     if (section_of(*option) != ConfigSection::none) continue;
-    usage.problems.push_back(given.where +
-                             ": cannot stand in a configuration file, as it is the "
-                             "same for all nodes");
+    if (!is_of_one_node(*option)) {
+      usage.problems.push_back(given.where +
+                               ": is for the command line and has no place in a configuration "
+                               "file; leave it out here");
+      continue;
+    }
+    notes.push_back(given.where +
+                    " is left out, as the file is the same for all nodes: give it on each node "
+                    "beside --config, or name the nodes in the file");
   }
   if (!usage.problems.empty()) return usage;
   auto file = new_file();
@@ -185,7 +197,9 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
     }
     if (!object.members.empty()) add_member(file, std::string(section.name), std::move(object));
   }
-  return finished(std::move(file), scratch.nnodes.most > 1);
+  auto made = finished(std::move(file), scratch.nnodes.most > 1);
+  made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
+  return made;
 }
 
 }  // namespace ddprun

@@ -49,7 +49,8 @@ std::string other_config(const Join& join, const Settings& settings) {
 }
 
 std::string range(int least, int most) {
-  return std::to_string(least) + ":" + std::to_string(most);
+  const auto text = std::to_string(most);
+  return least == most ? text : std::to_string(least) + ":" + text;
 }
 
 std::string out_of_range(const std::string& what, int value, int least, int most) {
@@ -128,10 +129,11 @@ std::string describe_waiting(std::vector<std::string> present, std::vector<std::
   auto text = counted_nodes(count) + " of at least " + std::to_string(settings.nodes_min) +
               (count == 1 ? " is here" : " are here");
   if (!present.empty()) text += " (" + listed(std::move(present)) + ")";
-  if (!missing.empty()) {
-    text += (is_first ? ", missing: " : ", missing since the last round: ") + listed(missing);
-  }
-  return text;
+  if (missing.empty()) return text;
+  if (is_first) return text + ", missing: " + listed(missing);
+  const bool is_one = missing.size() == 1;
+  return text + "; " + listed(missing) + (is_one ? " was" : " were") + " in the last round and " +
+         (is_one ? "has" : "have") + " not come back";
 }
 
 Time first_notice(Time now) {

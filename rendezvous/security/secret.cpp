@@ -132,6 +132,10 @@ void write_new_secret(const std::string& path) {
   const Secret line(Secret::from_bytes(hexadecimal(bytes), path));
   wipe(bytes.data(), bytes.size());
   const File file(path, O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
+  if (file.fd() < 0 && errno == EEXIST) {
+    refuse(path,
+           "is there already, and other nodes may use it; remove it first, or give another name");
+  }
   if (file.fd() < 0) throw_system_error(path, errno);
   if (write_all(file.fd(), line.bytes()) && write_all(file.fd(), "\n")) return;
   const int error = errno;

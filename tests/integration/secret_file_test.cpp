@@ -112,7 +112,12 @@ TEST_SUITE("secret file") {
   TEST_CASE("a file that is there is not overwritten, and one that cannot be written is not left") {
     const TemporaryFolder folder;
     const auto path = write(folder / "secret", kGood);
-    CHECK_THROWS_WITH_AS(write_new_secret(path), (path + ": File exists").c_str(), Error);
+    CHECK_THROWS_WITH_AS(
+        write_new_secret(path),
+        (path +
+         ": is there already, and other nodes may use it; remove it first, or give another name")
+            .c_str(),
+        Error);
     CHECK(read_secret(path, "it").bytes() == kGood);
     CHECK_THROWS_AS(write_new_secret(folder / "no/such/folder"), Error);
     rlimit limit{};

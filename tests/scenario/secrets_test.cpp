@@ -163,8 +163,8 @@ TEST_SUITE("secrets") {
     CHECK(contains(made.output, "wrote a new secret to " + file));
     CHECK_FALSE(contains(made.output, read_file(file).substr(0, 64)));
     const auto again = run_program({in_bin("ddprun"), "keygen", file});
-    CHECK(again.exit_code == 1);
-    CHECK(contains(again.output, file + ": File exists"));
+    CHECK(again.exit_code == 2);
+    CHECK(contains(again.output, file + ": is there already, and other nodes may use it"));
     CHECK(run_program({in_bin("ddprun"), "keygen"}).exit_code == 2);
     CHECK(run_program({in_bin("ddprun"), "keygen", "--force"}).exit_code == 2);
     CHECK(contains(run_program({in_bin("ddprun"), "keygen", "--help"}).output, "keygen FILE"));

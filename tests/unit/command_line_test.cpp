@@ -285,6 +285,7 @@ const BadCase kBad[] = {
     {{"--affinity=0-3;"}, "nor a list of CPUs for each local rank like 0-7;8-15"},
     {{"--affinity="}, "--affinity=: is neither"},
     {{"--exit_code=job"}, "is none of torchrun, worker"},
+    {{"--security=opn"}, "--security=opn: can only be open"},
     {{"--agent_store=False"}, "is none of on, off"},
     {{"--omp_num_threads=0"}, "is neither auto nor an integer from 1 to 4096"},
     {{"--role="}, "--role=: is empty"},

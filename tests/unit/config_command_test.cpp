@@ -224,9 +224,20 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(from_file == expected);
   }
 
-  TEST_CASE("what differs between nodes or is wrong cannot be converted") {
-    CHECK(contains(made_of(convert_arguments({"--node_rank=1", "x"})),
-                   "--node_rank=1: cannot stand in a configuration file"));
+  TEST_CASE("what differs between nodes is left out, and the operator hears where it goes") {
+    const auto converted =
+        convert_arguments({"--nnodes=2", "--node_rank=1", "--security=open", "x"});
+    const auto& file = std::get<ConvertedFile>(converted);
+    CHECK_FALSE(contains(file.text, "rank"));
+    REQUIRE(file.notes.size() == 1);
+    CHECK(contains(file.notes[0],
+                   "--node_rank=1 is left out, as the file is the same for all "
+                   "nodes: give it on each node beside --config"));
+  }
+
+  TEST_CASE("what is no setting or is wrong cannot be converted") {
+    CHECK(contains(made_of(convert_arguments({"--dry_run", "x"})),
+                   "--dry_run: is for the command line and has no place in a configuration file"));
     CHECK(contains(made_of(convert_arguments({"--tee=9"})), "--tee=9: is neither"));
     CHECK(made_of(convert_arguments({})) == "{\n  \"version\": 1\n}\n");
     CHECK(contains(answer({"config", "convert", "torchrun", "--tee=3", "x"}), "\"tee\": 3"));

@@ -90,7 +90,7 @@ TEST_SUITE("coordination") {
         {[](Join& j) { j.role = std::string(256, 'r'); }, "--role has 256 bytes (at most 255)"},
         {[](Join& j) { j.local_world_size = 0; }, "--nproc_per_node is 0 on this node"},
         {[](Join& j) { j.local_world_size = 1025; }, "(from 1 to 1024)"},
-        {[](Join& j) { j.nodes_max = 4; }, "--nnodes is 2:4 on this node and 2:2"},
+        {[](Join& j) { j.nodes_max = 4; }, "--nnodes is 2:4 on this node and 2 on"},
         {[](Join& j) { j.max_restarts = 5; }, "--max_restarts is 5 on this node and 0"},
     };
     NodeId id = 10;

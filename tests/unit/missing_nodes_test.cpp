@@ -31,7 +31,11 @@ const Row kRows[] = {
     {{"a"},
      {"a", "b"},
      {"a", "b", "c"},
-     "1 node of at least 3 is here (a), missing since the last round: b"},
+     "1 node of at least 3 is here (a); b was in the last round and has not come back"},
+    {{"a"},
+     {"a", "b", "c"},
+     {},
+     "1 node of at least 3 is here (a); b, c were in the last round and have not come back"},
 };
 
 Settings settings(int least, int most) {
@@ -119,8 +123,9 @@ TEST_SUITE("missing nodes") {
     talk.say(1, WorkersEnded{.round = 0}, 1100);
     CHECK(word(talk, 1).starts_with("another round follows: b is lost"));
     talk.pass(1500);
-    CHECK(word(talk, 1) ==
-          "1 node of at least 2 is here (a), missing since the last round: b; waiting for 60 s at "
-          "most");
+    CHECK(
+        word(talk, 1) ==
+        "1 node of at least 2 is here (a); b was in the last round and has not come back; waiting "
+        "for 60 s at most");
   }
 }
