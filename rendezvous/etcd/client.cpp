@@ -3,6 +3,7 @@
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 #include "rendezvous/membership/connect.hpp"
+#include "rendezvous/membership/foreign_speech.hpp"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -51,14 +52,26 @@ Request make_request(const StoreEndpoint& endpoint, const char* path, std::strin
   return request;
 }
 
-/// Whether the answer is in the parser.
-asio::awaitable<boost::system::error_code> exchange(tcp::socket& socket, Request& request,
-                                                    Parser& parser) {
+/// Why the answer is not in the parser; no error: it is.
+struct Failure {
+  boost::system::error_code error;
+  std::string first_words{};  ///< of what cannot be read
+
+  std::string text() const {
+    if (error != http::error::bad_version) return error.message();
+    const auto foreign = membership::describe_foreign(first_words, "etcd");
+    return "what answers there " +
+           (foreign.empty() ? std::string("is no HTTP server, hence no etcd") : foreign);
+  }
+};
+
+asio::awaitable<Failure> exchange(tcp::socket& socket, Request& request, Parser& parser) {
   const auto written = co_await http::async_write(socket, request, kAwait);
-  if (std::get<0>(written)) co_return std::get<0>(written);
+  if (std::get<0>(written)) co_return Failure{std::get<0>(written)};
   boost::beast::flat_buffer buffer;
   const auto read = co_await http::async_read(socket, buffer, parser, kAwait);
-  co_return std::get<0>(read);
+  const auto size = std::min(buffer.size(), membership::kFirstWordsMax);
+  co_return Failure{std::get<0>(read), {static_cast<const char*>(buffer.data().data()), size}};
 }
 
 /// Reads what comes of a watch, line by line. True: something has changed.
@@ -101,10 +114,10 @@ asio::awaitable<Client::Answer> Client::ask_endpoint(std::size_t index, const ch
   parser.body_limit(kAnswerBytesMax);
   auto exchanging = exchange(socket, request, parser);
   const auto failure = co_await with_deadline(std::move(exchanging), deadline);
-  if (!failure || *failure == asio::error::operation_aborted) {
+  if (!failure || failure->error == asio::error::operation_aborted) {
     co_return Answer{.text = name + "no answer " + deadline.describe()};
   }
-  if (*failure) co_return Answer{.text = name + failure->message()};
+  if (failure->error) co_return Answer{.text = name + failure->text()};
   boost::system::error_code unknown;
   const auto local = socket.local_endpoint(unknown);
   if (!unknown) local_address_ = local.address().to_string();

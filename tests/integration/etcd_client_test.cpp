@@ -107,7 +107,9 @@ struct Bad {
 };
 
 const Bad kBad[] = {
-    {"hello, this is no etcd\r\n\r\n", "bad version"},
+    {"hello, this is no etcd\r\n\r\n", "what answers there is no HTTP server, hence no etcd"},
+    {"SSH-2.0-OpenSSH_9.2\r\n", "what answers there is an ssh server, no etcd"},
+    {"-ERR unknown command 'POST'\r\n", "what answers there is a Redis server, no etcd"},
     {"HTTP/1.1 200 OK\r\n", "partial message"},
     {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", "partial message"},
     {"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "body limit exceeded"},

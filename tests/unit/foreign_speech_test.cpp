@@ -44,9 +44,10 @@ TEST_SUITE("foreign speech") {
       }
       CHECK(describe_foreign(row.said) == row.problem);
     }
+    CHECK(describe_foreign("SSH-2.0-OpenSSH_9.2\r\n", "etcd") == "is an ssh server, no etcd");
     // Its first bytes could be the length of a message.
     CHECK(describe_foreign({"\x15\x03\x01\x00\x02\x02\x46", 7}) ==
-          "expects TLS, which a rendezvous of ddprun does not");
+          "expects TLS, which ddprun does not speak here");
   }
 
   TEST_CASE("others are not given a name") {
