@@ -29,7 +29,8 @@ WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int
           .agent_store_port = facts.worker_store_port ? facts.store_port : std::uint16_t{0},
           .error_file = facts.worker_folders[static_cast<std::size_t>(local_rank)] / kErrorFile,
           .control_page_fd = facts.control_page_fd,
-          .control_page_slot = local_rank};
+          .control_page_slot = local_rank,
+          .shares_gpus = plan.shares_gpus};
 }
 
 /// Without a log folder there is nowhere to keep what does not go to the console.

@@ -132,6 +132,7 @@ struct LaunchOptions {
   bool use_env = false;
   bool pass_local_rank = false;
   bool virtual_local_rank = false;
+  bool share_gpu = false;
   Affinity affinity;
   Affinity numa_binding;        ///< torchrun's spelling
   std::string omp_num_threads;  ///< a number, "auto", or empty

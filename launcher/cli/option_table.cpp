@@ -264,6 +264,9 @@ constexpr OptionEntry kOwn[] = {
     {"pass_local_rank", 0, "", OptionGroup::own, "", "",
      "Put --local_rank=N before the program's arguments, as torch.distributed.launch did.",
      set_flag<&Options::pass_local_rank>},
+    {"share_gpu", 0, "", OptionGroup::own, "", "",
+     "Let workers use the same GPU where there are fewer GPUs than workers; for tests.",
+     set_flag<&Options::share_gpu>},
     {"config", 0, "FILE", OptionGroup::own, "", "",
      "Take program and options from this JSON file, the same for all nodes. Arguments and "
      "variables beat it.",

@@ -55,6 +55,7 @@ constexpr Placement kPlacements[] = {
     {"start_method", Section::job},
     {"use_env", Section::job},
     {"pass_local_rank", Section::job},
+    {"share_gpu", Section::job},
     {"rdzv_id", Section::job},
     {"local_addr", Section::node},
     {"stdin", Section::job},

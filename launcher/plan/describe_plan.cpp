@@ -68,6 +68,7 @@ Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
   env.max_restarts = plan.max_restarts;
   env.run_id = plan.run_id;
   env.use_agent_store = !plan.worker_store_port;
+  env.shares_gpus = plan.shares_gpus;
   auto variables = to_environment(env);
   if (env.master_port == 0) variables["MASTER_PORT"] = kKnownAtStart;
   variables["TORCHELASTIC_ERROR_FILE"] = kKnownAtStart;

@@ -74,6 +74,7 @@ struct LaunchPlan {
   std::string run_folder_name{};  ///< the run's folder in log_dir; no other run has it
   std::string role = "default";
   std::string host_name{};          ///< of this machine
+  bool shares_gpus = false;         ///< several workers may use the same GPU
   std::vector<WorkerPlan> workers;  ///< by local rank
 
   PrefixTemplate prefix = default_prefix();   ///< of each line of output on the console

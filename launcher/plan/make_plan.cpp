@@ -5,6 +5,7 @@
 #include "launcher/plan/macros.hpp"
 #include "launcher/plan/many_nodes.hpp"
 #include "launcher/plan/resolve_program.hpp"
+#include "launcher/plan/shared_gpus.hpp"
 #include "launcher/plan/single_node.hpp"
 #include "launcher/plan/visible_gpus.hpp"
 #include "rendezvous/base/local_workers.hpp"
@@ -77,6 +78,7 @@ class Planner {
     plan_.run_folder_name = run_folder_name(plan_.run_id, facts_.random_name);
     plan_.role = options_.role;
     plan_.host_name = facts_.host_name;
+    plan_.shares_gpus = options_.share_gpu;
     plan_.prefix = options_.prefix;
     plan_.has_prefix_by_tee_only = options_.has_prefix_by_tee_only;
     plan_.ranks_filter = options_.ranks_filter;
@@ -181,7 +183,8 @@ class Planner {
               std::to_string(kLocalWorkersMax) + " that one node may have");
       workers_ = 0;
     }
-    if (options_.virtual_local_rank && !gpus_.empty() && workers_ > gpus) {
+    const bool needs_gpu_each = options_.virtual_local_rank && !options_.share_gpu;
+    if (needs_gpu_each && !gpus_.empty() && workers_ > gpus) {
       problem("--virtual_local_rank: " + std::to_string(workers_) + " workers cannot each have " +
               "one of " + std::to_string(gpus) + " visible GPUs");
     }
@@ -294,12 +297,21 @@ class Planner {
     const auto index = static_cast<std::size_t>(local_rank);
     const auto threads = threads_of(index);
     if (!threads.empty()) environment.emplace_back("OMP_NUM_THREADS", threads);
+    if (options_.share_gpu) {
+      for (auto& variable :
+           shared_gpu_environment(facts_.host_name, local_rank, facts_.environment))
+        environment.push_back(std::move(variable));
+    }
     if (options_.virtual_local_rank) {
       environment.emplace_back("LOCAL_RANK", "0");
-      environment.emplace_back("CUDA_VISIBLE_DEVICES",
-                               index < gpus_.size() ? gpus_[index] : std::to_string(local_rank));
+      environment.emplace_back("CUDA_VISIBLE_DEVICES", own_gpu(index));
     }
     return environment;
+  }
+
+  std::string own_gpu(std::size_t local_rank) const {
+    if (gpus_.empty()) return std::to_string(local_rank);
+    return gpus_[options_.share_gpu ? local_rank % gpus_.size() : local_rank];
   }
 
   void tell_of_filters(const std::string& option, const std::vector<std::string>& filters,

@@ -129,6 +129,7 @@ std::map<std::string, std::string> to_environment(const WorkerEnv& env) {
     variables["DDPRUN_CONTROL_FD"] = std::to_string(*env.control_page_fd);
     variables["DDPRUN_CONTROL_SLOT"] = std::to_string(env.control_page_slot);
   }
+  if (env.shares_gpus) variables["DDPRUN_SHARE_GPU"] = "1";
   return variables;
 }
 
@@ -170,6 +171,7 @@ WorkerEnv from_environment(const EnvironmentLookup& lookup) {
     env.control_page_fd = reader.integer("DDPRUN_CONTROL_FD", 0, kMost);
     env.control_page_slot = reader.integer("DDPRUN_CONTROL_SLOT", 0, kMost, env.local_rank);
   }
+  env.shares_gpus = reader.text("DDPRUN_SHARE_GPU", "0") == "1";
   check_ranks(env, reader, {"", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
   if (!reader.problems().empty()) refuse(reader);
   return env;

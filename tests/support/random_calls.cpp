@@ -157,13 +157,15 @@ RandomCalls::Pending RandomCalls::ring(const Bytes& own, const Bytes& previous, 
 }
 
 RandomCalls::Memory RandomCalls::place(const Bytes& content, DataType type) {
-  const std::size_t bytes = std::max<std::size_t>(content.size(), 1);
-  std::shared_ptr<void> owner =
-      own_random_() % 2 == 0
-          ? group_.allocate(bytes)
-          : std::shared_ptr<void>(::operator new(bytes), [](void* p) { ::operator delete(p); });
+  const auto owner = allocate(std::max<std::size_t>(content.size(), 1));
   if (!content.empty()) std::memcpy(owner.get(), content.data(), content.size());
   return {owner, {owner.get(), content.size() / size_of(type), type, place_}};
+}
+
+std::shared_ptr<void> RandomCalls::allocate(std::size_t bytes) {
+  if (place_.kind == Device::Kind::cuda) return allocate_on_device_(bytes);
+  if (own_random_() % 2 == 0) return group_.allocate(bytes);
+  return {::operator new(bytes), [](void* p) { ::operator delete(p); }};
 }
 
 }  // namespace ddprun::test

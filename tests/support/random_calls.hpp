@@ -28,9 +28,14 @@ class RandomCalls {
   RandomCalls(ProcessGroup group, unsigned seed, std::vector<int> on_nodes = {},
               Arithmetic arithmetic = Arithmetic::in_rank_order);
 
-  /// From now on about half of the buffers are said to be on `device`, whose memory this process
-  /// can use.
-  void use_device(Device device) { device_ = device; }
+  using Allocate = std::shared_ptr<void> (*)(std::size_t bytes);
+
+  /// From now on about half of the calls are with buffers on `device`, of memory that this process
+  /// can use, too.
+  void use_device(Device device, Allocate on_device) {
+    device_ = device;
+    allocate_on_device_ = on_device;
+  }
 
   /// Makes so many calls. Returns what went wrong first, or "ok". Throws what a call fails with.
   std::string run(int calls);
@@ -53,12 +58,14 @@ class RandomCalls {
   Pending movement(const std::vector<Bytes>& inputs, DataType type);
   Pending ring(const Bytes& own, const Bytes& previous, DataType type);
   Memory place(const Bytes& content, DataType type);
+  std::shared_ptr<void> allocate(std::size_t bytes);
   int pick(int count) { return std::uniform_int_distribution(0, count - 1)(shared_random_); }
 
   ProcessGroup group_;
   std::vector<int> on_nodes_;
   Arithmetic arithmetic_;
   std::optional<Device> device_;
+  Allocate allocate_on_device_ = nullptr;
   Device place_;                ///< of the present call's buffers
   std::mt19937 shared_random_;  ///< what all ranks must agree in
   std::mt19937 own_random_;

@@ -339,6 +339,20 @@ TEST_SUITE("worker environment of a plan") {
     CHECK(contains(objections_to({"--nproc_per_node=4", "--virtual_local_rank", "train.py"}, facts),
                    "4 workers cannot each have one of 3 visible GPUs"));
   }
+
+  TEST_CASE("workers that share GPUs are machines of their own to NCCL, unless told otherwise") {
+    auto facts = with_gpus(2, {{"NCCL_NET", "IB"}});
+    facts.host_name = "here";
+    const auto plan = plan_of({"--nproc_per_node=3", "--share_gpu", "train.py"}, facts);
+    CHECK(plan.shares_gpus);
+    CHECK(variable(plan.workers[2], "NCCL_HOSTID") == "ddprun-here-2");
+    CHECK_FALSE(variable(plan.workers[2], "NCCL_NET"));
+    const auto own =
+        plan_of({"--nproc_per_node=3", "--share_gpu", "--virtual_local_rank", "train.py"}, facts);
+    CHECK(variable(own.workers[2], "CUDA_VISIBLE_DEVICES") == "0");
+    CHECK_FALSE(plan_of({"train.py"}, facts).shares_gpus);
+    CHECK_FALSE(variable(plan_of({"train.py"}, facts).workers[0], "NCCL_HOSTID"));
+  }
 }
 
 TEST_SUITE("describe plan") {

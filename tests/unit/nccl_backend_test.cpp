@@ -6,7 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <future>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -34,7 +36,9 @@ TEST_SUITE("nccl backend") {
       const CleanDevices clean;
       run_ranks(device_ranks(ranks), [](ProcessGroup& group) {
         RandomCalls calls(group, 7, {}, Arithmetic::in_any_order);
-        calls.use_device(kDevice);
+        calls.use_device(kDevice, [](std::size_t bytes) {
+          return std::shared_ptr<void>(std::malloc(bytes), std::free);
+        });
         CHECK(calls.run(300) == "ok");
       });
     }

@@ -57,11 +57,9 @@ void check_a_new_group(int ranks) {
 }  // namespace
 
 TEST_SUITE("nccl failure") {
-  TEST_CASE("a rank that does not come is told at the deadline, and all get away") {
+  TEST_CASE("a rank that gives up ends the call of the others, which name it") {
     const CleanDevices clean;
-    GroupOptions options;
-    options.collective_timeout = 300ms;
-    run_ranks(device_ranks(3, options), [](ProcessGroup& group) {
+    run_ranks(device_ranks(3), [](ProcessGroup& group) {
       std::vector<float> values(100, 1);
       group.all_reduce(on_device(values)).wait();
       if (group.rank() == 2) return group.abort("this rank has had enough");
@@ -75,7 +73,7 @@ TEST_SUITE("nccl failure") {
   TEST_CASE("a collective that does not end fails at its deadline on all ranks") {
     const CleanDevices clean;
     GroupOptions options;
-    options.collective_timeout = 200ms;
+    options.collective_timeout = 2s;  // ample for the first call
     std::vector<std::string> failures(2);
     std::latch have_given_up(2);
     run_ranks(device_ranks(3, options), [&](ProcessGroup& group) {
@@ -89,7 +87,7 @@ TEST_SUITE("nccl failure") {
     const bool is_first = begins_with(failures[0], "timeout: ");
     CHECK(begins_with(failures[is_first ? 0 : 1], "timeout: "));
     for (const auto& failure : failures)
-      CHECK(contains(failure, "all_reduce(100 x float32, sum): not done on the device after 0."));
+      CHECK(contains(failure, "all_reduce(100 x float32, sum): not done on the device after 2."));
     check_a_new_group(3);
   }
 

@@ -52,7 +52,8 @@ TEST_SUITE("worker env") {
                         .use_agent_store = true,
                         .error_file = "/tmp/an error.json",
                         .control_page_fd = 12,
-                        .control_page_slot = 3};
+                        .control_page_slot = 3,
+                        .shares_gpus = true};
     CHECK(ddprun::from_environment(lookup_in(to_environment(env))) == env);
     CHECK(ddprun::from_environment(lookup_in(to_environment(WorkerEnv{}))) == WorkerEnv{});
   }

@@ -41,6 +41,7 @@ struct WorkerEnv {
   std::optional<int> control_page_fd;
   /// DDPRUN_CONTROL_SLOT: this worker's slot there; LOCAL_RANK may be virtual.
   int control_page_slot = 0;
+  bool shares_gpus = false;  ///< DDPRUN_SHARE_GPU: a GPU may have several workers ("1")
 
   /// "openmpi" or "mpich" if that one's mpirun started this process and nobody else has said what
   /// it is: rank, world size and their local kin are from its variables then, and there is no

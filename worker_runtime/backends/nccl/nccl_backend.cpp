@@ -41,10 +41,20 @@ std::string reason_of(const DeviceTable& table, const WorkerEnv& env) {
   module::Failure failure;
   int devices = 0;
   if (!table.find_devices(table.libraries, devices, failure)) return failure.text;
-  if (env.local_rank < devices && env.local_world_size <= devices) return {};
+  const bool is_enough = env.local_rank < devices && env.local_world_size <= devices;
+  if (is_enough || env.shares_gpus) return {};
   return std::to_string(env.local_world_size) + " workers of this node need a CUDA device each, " +
          "and there are " + std::to_string(devices) +
-         " (CUDA_VISIBLE_DEVICES limits them; --nproc_per_node=gpu starts a worker for each)";
+         " (CUDA_VISIBLE_DEVICES limits them; --nproc_per_node=gpu starts a worker for each, and "
+         "--share_gpu lets them share)";
+}
+
+int device_for(const DeviceTable& table, const WorkerEnv& env) {
+  if (!env.shares_gpus) return env.local_rank;
+  module::Failure failure;
+  int devices = 0;
+  if (!table.find_devices(table.libraries, devices, failure)) module::raise(failure);
+  return env.local_rank % devices;
 }
 
 std::optional<control::ControlPage> page_of(const WorkerEnv& env) {
@@ -66,12 +76,12 @@ std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const Grou
                                              Deadline deadline) {
   const auto loaded = load_module();
   if (const auto* reason = std::get_if<std::string>(&loaded)) throw Error(Errc::nccl, *reason);
-  return std::make_unique<nccl::NcclBackend>(create_host_backend(place, options, deadline),
-                                             *std::get<const DeviceTable*>(loaded),
+  const auto& table = *std::get<const DeviceTable*>(loaded);
+  return std::make_unique<nccl::NcclBackend>(create_host_backend(place, options, deadline), table,
                                              nccl::NcclBackend::Place{
                                                  .rank = place.env.rank,
                                                  .ranks = place.env.world_size,
-                                                 .device = place.env.local_rank,
+                                                 .device = device_for(table, place.env),
                                                  .group = options.name,
                                                  .page = page_of(place.env),
                                                  .slot = place.env.control_page_slot,

@@ -1,0 +1,126 @@
+// A worker that does collectives on a real GPU, for tests/gpu/run. Prints a line for its table, or
+// why it failed.
+//   device_collectives check CALLS    random calls, results compared with serial ones
+//   device_collectives time BYTES     the median of all_reduce
+//   device_collectives death          the last rank dies; how long the others take to hear of it
+#include "tests/support/random_calls.hpp"
+#include <ddprun/error.hpp>
+#include <ddprun/process_group.hpp>
+#include <ddprun/worker_env.hpp>
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+using namespace ddprun;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess)
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+Device own_device(const WorkerEnv& env) {
+  int devices = 0;
+  check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+  const Device device{.kind = Device::Kind::cuda, .index = env.local_rank % devices};
+  check(cudaSetDevice(device.index), "cudaSetDevice");
+  return device;
+}
+
+/// Memory that the processor can use as well.
+std::shared_ptr<void> allocate_for_both(std::size_t bytes) {
+  void* memory = nullptr;
+  check(cudaMallocManaged(&memory, bytes, cudaMemAttachGlobal), "cudaMallocManaged");
+  return {memory, cudaFree};
+}
+
+Buffer floats_on(Device device, const std::shared_ptr<void>& memory, std::size_t bytes) {
+  return {memory.get(), bytes / sizeof(float), DataType::float32, device};
+}
+
+std::shared_ptr<void> allocate_on_device(std::size_t bytes) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes), "cudaMalloc");
+  check(cudaMemset(memory, 0, bytes), "cudaMemset");
+  return {memory, cudaFree};
+}
+
+std::string compare(ProcessGroup& group, Device device, int calls) {
+  test::RandomCalls random(group, 11, {}, test::Arithmetic::in_any_order);
+  random.use_device(device, allocate_for_both);
+  const auto outcome = random.run(calls);
+  if (outcome != "ok") throw std::runtime_error(outcome);
+  return std::to_string(calls) + " random calls as the serial ones";
+}
+
+std::string time_all_reduce(ProcessGroup& group, Device device, std::size_t bytes) {
+  const auto memory = allocate_on_device(bytes);
+  const Buffer buffer = floats_on(device, memory, bytes);
+  constexpr int kRounds = 21;
+  std::vector<double> microseconds;
+  for (int i = 0; i < kRounds; ++i) {
+    group.barrier().wait();
+    const auto begin = Clock::now();
+    group.all_reduce(buffer).wait();
+    const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
+    microseconds.push_back(took.count());
+  }
+  std::sort(microseconds.begin(), microseconds.end());
+  return "all_reduce of " + std::to_string(bytes) +
+         " bytes: " + std::to_string(static_cast<long>(microseconds[kRounds / 2])) + " us";
+}
+
+std::string hear_of_death(ProcessGroup& group, Device device) {
+  constexpr std::size_t kBytes = 1 << 20;
+  const auto memory = allocate_on_device(kBytes);
+  const Buffer buffer = floats_on(device, memory, kBytes);
+  group.all_reduce(buffer).wait();
+  if (group.rank() == group.size() - 1) ::kill(::getpid(), SIGKILL);
+  const auto begin = Clock::now();
+  try {
+    group.all_reduce(buffer).wait();
+  } catch (const PeerFailed& failure) {
+    const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
+    std::printf("rank %d heard of rank %d after %.0f ms\n", group.rank(), failure.rank(),
+                took.count());
+    std::fflush(stdout);
+    if (failure.rank() != group.size() - 1 || took > std::chrono::seconds(1)) throw;
+    return {};
+  }
+  throw std::runtime_error("the collective with a dead rank ended");
+}
+
+int work(const WorkerEnv& env, const std::vector<std::string>& arguments) {
+  const Device device = own_device(env);
+  auto group = ProcessGroup::create(env, {.backend = "nccl"});
+  const std::string& what = arguments.at(0);
+  std::string line;
+  if (what == "check") line = compare(group, device, std::stoi(arguments.at(1)));
+  if (what == "time") line = time_all_reduce(group, device, std::stoull(arguments.at(1)));
+  if (what == "death") line = hear_of_death(group, device);
+  if (group.rank() == 0 && !line.empty()) std::printf("%s\n", line.c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    return work(from_process_environment(), {arguments + 1, arguments + count});
+  } catch (const std::exception& exception) {
+    std::fprintf(stderr, "device_collectives: %s\n", exception.what());
+    return 1;
+  }
+}
