@@ -96,6 +96,7 @@ WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit&
   exited.was_stopped = worker.was_stopped;
   exited.peak_memory_bytes = exit.peak_memory_bytes;
   exited.ran_seconds = worker.seconds_since_start();
+  exited.ended_at = std::chrono::system_clock::now();
   return exited;
 }
 

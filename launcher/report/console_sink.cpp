@@ -75,12 +75,10 @@ ConsoleSink::~ConsoleSink() = default;
 void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point when) {
   if (const auto* started = std::get_if<RunStarted>(&event)) program_ = started->program;
   if (std::holds_alternative<AttemptStarted>(event)) {
-    ends_.clear();
     stopped_.clear();
     stacks_.clear();
   }
   if (const auto* worker = std::get_if<WorkerExited>(&event)) {
-    ends_[worker->rank] = when;
     if (worker->was_stopped) stopped_.insert(worker->rank);
   }
   const auto* finished = std::get_if<RunFinished>(&event);
@@ -135,7 +133,6 @@ std::string ConsoleSink::report(const RunFinished& finished) const {
   const std::vector<int> stopped(stopped_.begin(), stopped_.end());
   return final_report(finished,
                       {.program = program_,
-                       .ends = ends_,
                        .stopped = stopped,
                        .stacks = stacks_,
                        .is_for_terminal = settings_.is_terminal},

@@ -6,7 +6,6 @@
 #include <ddprun/log.hpp>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -49,8 +48,6 @@ class ConsoleSink : public EventSink {
   TextWriter write_;
   std::unique_ptr<Formatter> formatter_;
   std::string program_;
-  /// When each worker of the last attempt ended, by rank.
-  std::map<int, std::chrono::system_clock::time_point> ends_;
   std::set<int> stopped_;            ///< ranks of the last attempt that ddprun stopped
   std::vector<StacksTaken> stacks_;  ///< of the last attempt; on demand at an operator's pace
 };

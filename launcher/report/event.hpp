@@ -79,7 +79,8 @@ struct WorkerExited {
   bool was_stopped = false;       ///< the agent had asked it to stop before it ended: not a cause
   bool is_out_of_memory = false;  ///< the kernel's out-of-memory killer did it
   std::int64_t peak_memory_bytes = 0;
-  double ran_seconds = 0;  ///< from start to end
+  double ran_seconds = 0;                                           ///< from start to end
+  std::optional<std::chrono::system_clock::time_point> ended_at{};  ///< by its node's clock
   std::optional<std::filesystem::path> core_file;
   std::string error_message;    ///< from its error file, or empty
   std::string error_traceback;  ///< from its error file, or empty

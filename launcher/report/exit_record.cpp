@@ -4,6 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
 namespace ddprun {
 
 namespace {
@@ -17,6 +21,22 @@ std::string shortened(const std::string& text) {
   return text.size() <= kTextBytesMax ? text : text.substr(0, kTextBytesMax);
 }
 
+using std::chrono::milliseconds;
+using std::chrono::system_clock;
+
+/// What another node says may be anything; a clock of nanoseconds ends in 2262.
+constexpr milliseconds kTimeMax =
+    std::chrono::sys_days(std::chrono::year(2200) / 1 / 1).time_since_epoch();
+
+std::int64_t to_milliseconds(system_clock::time_point when) {
+  return std::chrono::floor<milliseconds>(when.time_since_epoch()).count();
+}
+
+/// The report shows no fractions of a second, so none are lost that are seen.
+system_clock::time_point to_time(std::int64_t count) {
+  return system_clock::time_point(std::clamp(milliseconds(count), milliseconds(0), kTimeMax));
+}
+
 }  // namespace
 
 std::string to_record(const WorkerExited& exit, bool is_whole) {
@@ -24,22 +44,24 @@ std::string to_record(const WorkerExited& exit, bool is_whole) {
   if (is_whole) {
     for (const auto& line : exit.last_lines) last_lines.push_back(shortened(line));
   }
-  const Json record = {{"attempt", exit.attempt},
-                       {"rank", exit.rank},
-                       {"local_rank", exit.local_rank},
-                       {"pid", exit.pid},
-                       {"node", exit.node},
-                       {"exit_code", exit.exit_code},
-                       {"signal", exit.signal},
-                       {"ended_before", shortened(exit.ended_before)},
-                       {"is_out_of_memory", exit.is_out_of_memory},
-                       {"peak_memory_bytes", exit.peak_memory_bytes},
-                       {"ran_seconds", exit.ran_seconds},
-                       {"core_file", exit.core_file ? Json(exit.core_file->string()) : Json()},
-                       {"error_message", shortened(exit.error_message)},
-                       {"error_traceback", is_whole ? shortened(exit.error_traceback) : ""},
-                       {"last_lines", last_lines},
-                       {"log_folder", exit.log_folder.string()}};
+  const Json record = {
+      {"attempt", exit.attempt},
+      {"rank", exit.rank},
+      {"local_rank", exit.local_rank},
+      {"pid", exit.pid},
+      {"node", exit.node},
+      {"exit_code", exit.exit_code},
+      {"signal", exit.signal},
+      {"ended_before", shortened(exit.ended_before)},
+      {"is_out_of_memory", exit.is_out_of_memory},
+      {"peak_memory_bytes", exit.peak_memory_bytes},
+      {"ran_seconds", exit.ran_seconds},
+      {"ended_at_ms", exit.ended_at ? Json(to_milliseconds(*exit.ended_at)) : Json()},
+      {"core_file", exit.core_file ? Json(exit.core_file->string()) : Json()},
+      {"error_message", shortened(exit.error_message)},
+      {"error_traceback", is_whole ? shortened(exit.error_traceback) : ""},
+      {"last_lines", last_lines},
+      {"log_folder", exit.log_folder.string()}};
   return record.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -58,6 +80,9 @@ std::optional<WorkerExited> from_record(std::string_view text) {
     record.at("is_out_of_memory").get_to(exit.is_out_of_memory);
     exit.peak_memory_bytes = whole_number<std::int64_t>(record.at("peak_memory_bytes"));
     record.at("ran_seconds").get_to(exit.ran_seconds);
+    if (!record.at("ended_at_ms").is_null()) {
+      exit.ended_at = to_time(record.at("ended_at_ms").get<std::int64_t>());
+    }
     if (!record.at("core_file").is_null()) {
       exit.core_file = record.at("core_file").get<std::string>();
     }

@@ -148,15 +148,14 @@ std::string_view without_rank(std::string_view line) {
   return is_number ? line.substr(end + 3) : line;
 }
 
-void add_root_cause(Page& page, const WorkerExited& worker, const ReportFacts& facts) {
+void add_root_cause(Page& page, const WorkerExited& worker) {
   page.paragraph("Root cause (first failure observed):");
-  const auto end = facts.ends.find(worker.rank);
   page.field("rank", std::to_string(worker.rank) +
                          (worker.node.empty() ? "" : " on node " + worker.node) +
                          " (local_rank: " + std::to_string(worker.local_rank) +
                          ", pid: " + std::to_string(worker.pid) + ")");
   page.field("ended", how_it_ended(worker));
-  page.field("time", (end == facts.ends.end() ? "" : utc(end->second) + ", ") +
+  page.field("time", (worker.ended_at ? utc(*worker.ended_at) + ", " : "") +
                          one_decimal(worker.ran_seconds) + " s after its start");
   if (worker.peak_memory_bytes > 0) {
     page.field("memory", bytes_text(worker.peak_memory_bytes) + " at its peak");
@@ -245,7 +244,7 @@ std::string final_report(const RunFinished& finished, const ReportFacts& facts, 
   if (!finished.reason.empty()) page.paragraph(finished.reason);
   if (!finished.failures.empty()) {
     page.rule('-');
-    add_root_cause(page, finished.failures.front(), facts);
+    add_root_cause(page, finished.failures.front());
     add_later_failures(page, finished.failures);
   }
   add_held_up(page, finished.held_up);

@@ -4,7 +4,6 @@
 
 #include "launcher/report/event.hpp"
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,6 @@ namespace ddprun {
 /// What the report needs beyond RunFinished.
 struct ReportFacts {
   std::string program;
-  std::map<int, std::chrono::system_clock::time_point> ends;  ///< by rank; may be incomplete
   std::vector<int> stopped;         ///< ranks that ddprun stopped because of the failure
   std::vector<StacksTaken> stacks;  ///< of the last attempt, in order of time
   bool is_for_terminal = true;      ///< false: quoted lines stay whole, for grep

@@ -66,6 +66,7 @@ class TwoNodes(SshTest):
         self.assertEqual(report.count("=" * 100), 2, errors)
         self.assertTrue(report.endswith("=" * 100 + "\n"), errors)
         self.assertIn("rank      : 1 on node node1 (", report)
+        self.assertRegex(report, r"time      : 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d UTC, ")
         self.assertEqual(errors.count("FAILED after"), 1)
         for line in ("meeting the other nodes of run none at", "OMP_NUM_THREADS is set to 1"):
             self.assertEqual(errors.count(line), 1, errors)

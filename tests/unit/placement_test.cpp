@@ -37,6 +37,7 @@ WorkerExited full_exit() {
   exit.signal = SIGSEGV;
   exit.is_out_of_memory = true;
   exit.peak_memory_bytes = std::int64_t{5} << 30;
+  exit.ended_at = std::chrono::sys_days(std::chrono::year(2026) / 11 / 21);
   exit.core_file = "/tmp/core";
   exit.error_message = "oh";
   exit.error_traceback = "dear";
@@ -156,6 +157,24 @@ TEST_SUITE("exit record") {
     CHECK(read->error_message == std::string(4096, 'x'));
     CHECK(read->last_lines[0] == std::string(4096, 'y'));
     CHECK(read->last_lines[1] == "\xef\xbf\xbd");
+  }
+
+  TEST_CASE("a time that no clock shows becomes the nearest that one can") {
+    const auto whole = to_record(full_exit(), true);
+    const std::string key = "\"ended_at_ms\":";
+    const auto begin = whole.find(key) + key.size();
+    const auto with = [&](const std::string& count) {
+      auto record = whole;
+      record.replace(begin, whole.find(',', begin) - begin, count);
+      const auto exit = from_record(record);
+      REQUIRE(exit);
+      REQUIRE(exit->ended_at);
+      return *exit->ended_at;
+    };
+    using std::chrono::sys_days;
+    CHECK(with("9223372036854775807") == sys_days(std::chrono::year(2200) / 1 / 1));
+    CHECK(with("-9223372036854775808") == sys_days(std::chrono::year(1970) / 1 / 1));
+    CHECK(with("1000") == sys_days(std::chrono::year(1970) / 1 / 1) + std::chrono::seconds(1));
   }
 
   TEST_CASE("what is no record gives nothing") {
