@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -88,7 +88,7 @@ TEST_SUITE("data example") {
     const auto errors = ddprun::test::errors_of_ranks(2, [](ProcessGroup& group) {
       ElasticSampler sampler({.samples = 5, .global_batch = 4}, group.size(), group.rank());
       const auto load = [](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
-        std::memcpy(memory.data(), samples.data(), samples.size_bytes());
+        std::ranges::copy(std::as_bytes(samples), memory.begin());
         return samples.size_bytes();
       };
       std::int64_t total = 0;
