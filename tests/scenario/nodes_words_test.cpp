@@ -56,6 +56,15 @@ TEST_SUITE("nodes' words") {
     CHECK(first.wait() == 0);
   }
 
+  TEST_CASE("a node that waits for others says so long before it gives up") {
+    Cluster cluster("2", "true", {}, "join_timeout=600");
+    auto& host = cluster.start(2);
+    REQUIRE(host.read_until_contains("1 node of at least 2 is here (127.0.0.2); waiting for "));
+    auto& other = cluster.start(3);
+    CHECK(other.wait() == 0);
+    CHECK(host.wait() == 0);
+  }
+
   TEST_CASE("a second node 0 is told that the first hosts the rendezvous") {
     const FreePort port;
     auto with_rank = static_node(2, port);
