@@ -200,6 +200,7 @@ std::variant<std::string, UsageProblem> summarize_run(const LaunchOptions& optio
 /// What `--ssh --dry_run` would tell, or why it and the start would be refused.
 std::variant<std::string, UsageProblem> summarize_start(const std::vector<std::string>& arguments) {
   auto request = ssh::read_ssh_request(arguments, process_environment, {}, summarize_run, false);
+  if (!request) return UsageProblem{{"config check: --version and --print_completion stand alone"}};
   if (auto* problem = std::get_if<UsageProblem>(&*request)) return std::move(*problem);
   return describe(std::get<ssh::SshRequest>(*request).plan);
 }

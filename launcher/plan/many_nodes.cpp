@@ -81,7 +81,7 @@ class NodesPlanner {
     problem("--rdzv_backend=" + backend + ": is neither static, c10d nor etcd");
   }
 
-  /// The node of rank 0 hosts; --master_addr goes before --rdzv_endpoint as in torchrun.
+  /// The node of rank 0 hosts; --rdzv_endpoint goes before --master_addr as in torchrun.
   void choose_static() {
     const auto& range = options_.nnodes;
     if (range.least != range.most) {
@@ -95,10 +95,12 @@ class NodesPlanner {
     } else if (!plan_.is_host) {
       plan_.is_host = plan_.node_rank == 0;
     }
-    plan_.endpoint_host =
-        options_.master_addr.empty() ? options_.rdzv_endpoint.host : options_.master_addr;
-    plan_.endpoint_port = options_.master_port.value_or(port_of_endpoint(kStaticPort));
-    check_endpoint("--master_addr", options_.master_port ? "--master_port" : "--rdzv_endpoint",
+    const auto& endpoint = options_.rdzv_endpoint;
+    plan_.endpoint_host = endpoint.host.empty() ? options_.master_addr : endpoint.host;
+    const bool has_port = endpoint.port != 0 || endpoint.is_any_port;
+    const bool takes_master_port = !has_port && options_.master_port;
+    plan_.endpoint_port = takes_master_port ? *options_.master_port : port_of_endpoint(kStaticPort);
+    check_endpoint("--master_addr", takes_master_port ? "--master_port" : "--rdzv_endpoint",
                    kStaticPort);
   }
 
@@ -201,6 +203,12 @@ class NodesPlanner {
     }
     if (!options_.rdzv_endpoint.others.empty()) {
       problem("--rdzv_endpoint: one address is enough; only etcd may have several");
+    }
+    // One colon: more are an IPv6 address.
+    const auto colon = plan_.endpoint_host.find(':');
+    if (colon != std::string::npos && colon == plan_.endpoint_host.rfind(':')) {
+      problem("--master_addr=" + plan_.endpoint_host +
+              ": is an address and a port; --master_port takes the port");
     }
     if (plan_.endpoint_port == 0) problem(unknown_port(port_option, usual_port));
   }

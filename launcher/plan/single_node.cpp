@@ -76,11 +76,12 @@ StoreAddress store_address(const LaunchOptions& options, bool uses_agent_store) 
   if (options.standalone) {
     return {.worker_port = uses_agent_store ? std::optional<std::uint16_t>() : 0};
   }
+  const auto& endpoint = options.rdzv_endpoint;
   StoreAddress address{bindable(options.local_addr), 0};
-  if (!options.rdzv_endpoint.host.empty()) address.host = bindable(options.rdzv_endpoint.host);
   if (!options.master_addr.empty()) address.host = bindable(options.master_addr);
+  if (!endpoint.host.empty()) address.host = bindable(endpoint.host);
   if (uses_agent_store) {
-    address.port = options.master_port.value_or(options.rdzv_endpoint.port);
+    address.port = endpoint.port != 0 ? endpoint.port : options.master_port.value_or(0);
   } else {
     address.port = options.rdzv_endpoint.port;
     address.worker_port = options.master_port.value_or(0);

@@ -167,7 +167,8 @@ class Election : public std::enable_shared_from_this<Election> {
       if (const auto* problem = std::get_if<Problem>(&sight)) {
         co_return co_await give_up(problem->text, not_before);
       }
-      if (is_unreachable({elected_, has_nodes(), own_failures_}, now())) {
+      const bool is_in_office = is_own(tried_);
+      if (is_in_office && is_unreachable({elected_, has_nodes(), own_failures_}, now())) {
         co_return co_await make_way(not_before);
       }
       const auto move = decide_move(std::get<Sight>(sight), self_, tried_, not_before <= now());
@@ -218,6 +219,7 @@ class Election : public std::enable_shared_from_this<Election> {
     own_failures_ = 0;
     unreachable_ = "this node was elected to host the rendezvous and cannot be reached at " +
                    own_address_ + ", not even from here (--local_addr gives another address)";
+    has_told_ = true;
     write_log(log_, LogLevel::warn, unreachable_ + "; it gives the office back");
     const auto term = term_;
     auto returning = Term::give_back(term, false);

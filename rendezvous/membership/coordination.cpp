@@ -14,6 +14,9 @@ namespace {
 /// To those who wait for a place, in the time in which they expect one: some may be late.
 constexpr int kWordsPerAnswer = 3;
 
+/// Whoever comes later than what is due by this part of a lease was stopped.
+constexpr int kLateParts = 6;
+
 }  // namespace
 
 Coordination::Coordination(Settings settings, Time now)
@@ -52,6 +55,10 @@ bool Coordination::is_over() const {
 }
 
 std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event, Time now) {
+  // A coordinator that was stopped finds connections closed and leases ended: its own fault.
+  if (const auto due = next_wake(); due && now - *due > settings_.lease / kLateParts) {
+    no_stays_until_ = now + settings_.lease;
+  }
   now_ = now;
   actions_.clear();
   if (const auto* says = std::get_if<NodeSays>(&event)) {
@@ -118,7 +125,7 @@ void Coordination::hear(NodeId id, const Leave& leave) {
 void Coordination::lose(NodeId id, const std::string& reason) {
   const auto member = roster_.remove(id);
   if (!member) return;
-  stays_.note(member->join.name, member->joined, now_);
+  if (now_ >= no_stays_until_) stays_.note(member->join.name, member->joined, now_);
   const bool is_missed = member->workers == Workers::running ||
                          (member->workers == Workers::ended && !member->is_leaving);
   if (is_missed) {

@@ -167,6 +167,7 @@ class Coordination {
   int interrupting_signal_ = 0;
 
   ShortStays stays_;
+  Time no_stays_until_{};  ///< nodes that are lost before that are not to blame
 
   std::optional<Verdict> verdict_;
   std::vector<CoordinatorAction> actions_;

@@ -122,7 +122,7 @@ TEST_SUITE("nodes failure") {
       const Work work = group.all_reduce(as_buffer(&value, 1));
       std::string said = "ok";
       if (rank == 0 || rank == 2) {
-        said = said_with("rank(s)", work);
+        said = said_with(rank == 0 ? "rank(s) 1 had not" : "come from rank(s) 0", work);
         seen.reach();
       }
       work.wait();

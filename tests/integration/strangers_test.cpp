@@ -115,7 +115,9 @@ class Agent {
 
   template <typename Message>
   bool hears() {
-    const auto message = hear();
+    auto message = hear();
+    // Whoever waits for others is told so, sooner or later.
+    while (message && std::holds_alternative<Waiting>(*message)) message = hear();
     return message && std::holds_alternative<Message>(*message);
   }
 

@@ -21,10 +21,10 @@ if(NOT output MATCHES "the sum of all ranks is 3")
   message(FATAL_ERROR "unexpected output:\n${output}")
 endif()
 # The backends that are modules are found from any folder, also where they were moved together with the program; Open
-# MPI's needs its own mpirun.
+# MPI's needs its own mpirun, and NCCL's a GPU for each worker.
 unset(ENV{LD_LIBRARY_PATH})
 file(GLOB modules ${folder}/prefix/lib/libddprun_*.so)
-list(FILTER modules EXCLUDE REGEX openmpi)
+list(FILTER modules EXCLUDE REGEX "openmpi|nccl")
 function(run_over_modules program)
   foreach(module IN LISTS modules)
     string(REGEX REPLACE ".*/libddprun_(.*)\\.so" "\\1" backend ${module})

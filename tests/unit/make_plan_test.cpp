@@ -220,7 +220,7 @@ TEST_SUITE("store address") {
         {{"--rdzv_backend=c10d", "--rdzv_endpoint=localhost:29400"}, "127.0.0.1", 29400},
         {{"--rdzv_endpoint=localhost:0"}, "127.0.0.1", 0},
         {{"--rdzv_endpoint=node0"}, "node0", 0},
-        {{"--rdzv_endpoint=localhost:1", "--master_port=2"}, "127.0.0.1", 2},
+        {{"--rdzv_endpoint=localhost:1", "--master_port=2"}, "127.0.0.1", 1},
         {{"--standalone", "--rdzv_endpoint=node0:1"}, "127.0.0.1", 0},
     };
     for (auto [arguments, store_host, port] : cases) {

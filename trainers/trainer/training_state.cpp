@@ -57,9 +57,13 @@ void refuse_other_settings(const Checkpoint& checkpoint, const Settings& now) {
   const auto then = parse_section(checkpoint, "settings");
   std::string differences;
   std::string more_epochs;
+  std::string more_workers;
   for (const auto& [name, value] : now.items()) {
     const auto old = then.find(name);
     if (old != then.end() && *old == value) continue;
+    if (name == "workers") {
+      more_workers = "; begun with --global_batch_size a training goes on with any number of them";
+    }
     if (name == "epochs") {
       // A constant rate does not know where the end is.
       if (now.value("lr_schedule", "") == "constant") continue;
@@ -75,7 +79,7 @@ void refuse_other_settings(const Checkpoint& checkpoint, const Settings& now) {
   if (differences.empty()) return;
   refuse(checkpoint, "is of another training: " + differences +
                          " (go on with the old settings, or use another --checkpoint_dir" +
-                         more_epochs + ")");
+                         more_workers + more_epochs + ")");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fcntl.h>
+#include <iterator>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -214,7 +215,8 @@ std::optional<Checkpoint> CheckpointDirectory::load_newest() const {
     }
     const std::string reason = "checkpoint " + path.string() +
                                " cannot be used: " + std::get<CheckpointDamage>(result).reason;
-    write_log(options_.log, LogLevel::warn, reason + "; trying the one before it");
+    const bool is_last = std::next(step) == all.rend();
+    write_log(options_.log, LogLevel::warn, reason + (is_last ? "" : "; trying the one before it"));
     if (problem.empty()) problem = reason;
   }
   if (!problem.empty()) {

@@ -15,8 +15,9 @@ namespace {
 
 // As many sizes as anybody looks at; a step of one byte would ask for millions.
 constexpr std::size_t kSizesMax = 1000;
-// With a unit of 2^40 still below 2^63: more than any machine has.
-constexpr std::size_t kSizeDigitsMax = 7;
+// More than any machine has, and with a unit of 2^40 still below 2^63.
+constexpr std::size_t kBytesMax = std::size_t{1} << 62;
+constexpr std::size_t kSizeDigitsMax = 18;
 
 constexpr char kColumns[] =
     "Columns: size in bytes of the larger buffer of a rank, rounded down to what ranks can share, "
@@ -53,7 +54,9 @@ const CLI::Validator kSize(
           (digits == text.npos || (unit != kUnits.npos && digits + 1 == text.size()));
       if (!is_size) return "\"" + text + "\" is no size (such as 4, 64K, 32M, 1G)";
       const auto value = std::stoull(text.substr(0, digits));
-      text = std::to_string(digits == text.npos ? value : value << 10 * (unit + 1));
+      const auto shift = digits == text.npos ? 0 : 10 * (unit + 1);
+      if (value > kBytesMax >> shift) return "\"" + text + "\" is more than any machine has";
+      text = std::to_string(value << shift);
       return {};
     },
     "SIZE");

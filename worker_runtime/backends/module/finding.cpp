@@ -53,7 +53,8 @@ std::variant<FoundEntry, std::string> find_entry(const std::string& name, const 
 
 std::string wrong_version(const std::string& path, std::uint32_t version, std::uint32_t needed) {
   return path + " is of version " + std::to_string(version) + ", and version " +
-         std::to_string(needed) + " is needed";
+         std::to_string(needed) +
+         " is needed: it was built or installed at another time than the program";
 }
 
 }  // namespace ddprun::module

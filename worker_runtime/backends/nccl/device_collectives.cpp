@@ -121,11 +121,18 @@ void DeviceCollectives::run(const Operation& operation, Deadline deadline) {
 void DeviceCollectives::copy(void* to, const void* from, std::size_t bytes, void* stream,
                              Deadline deadline) {
   at_home(libraries_, place_);
-  follow(stream);
   const std::string what = "cudaMemcpy of " + std::to_string(bytes) + " bytes";
+  const Watch watching = watch(deadline);
+  // CUDA blocks in copies from and to memory of the host until their turn comes, for however long.
+  begun_.record(static_cast<cudaStream_t>(stream));
+  const auto has_begun = [this] { return begun_.has_happened(); };
+  if (!await(has_begun, watching)) {
+    throw Error(Errc::timeout,
+                what + ": the stream had not come to it " + watching.deadline.describe());
+  }
   cuda::check(*libraries_.cuda,
               libraries_.cuda->copy_async(to, from, bytes, cudaMemcpyDefault, stream_.get()), what);
-  await_end(what, watch(deadline));
+  await_end(what, watching);
 }
 
 void DeviceCollectives::abort(const std::string& reason) noexcept {
@@ -171,7 +178,6 @@ void DeviceCollectives::launch(const Operation& operation, const Watch& watching
   const Buffer& input = operation.input;
   const Buffer& output = operation.output;
   const NcclCalls& calls = *libraries_.nccl;
-  if (input.elements + output.elements == 0) return;
   // An average would be a pass over the memory for nothing.
   if (place_.ranks == 1) return copy_on_device(input.data, output.data, output.bytes());
   const auto settle = [&](ncclResult_t result) {

@@ -12,8 +12,8 @@
 
 namespace ddprun::nccl {
 
-/// Of everything in this file. A module of another version is not used.
-inline constexpr std::uint32_t kModuleVersion = 1;
+/// Of everything in this file and in module.hpp. A module of another version is not used.
+inline constexpr std::uint32_t kModuleVersion = 1000 + module::kVersion;
 
 /// What the ranks of a group meet by: one makes it, all have it.
 inline constexpr std::size_t kTokenBytes = 128;
