@@ -117,6 +117,7 @@ void NodePart::lose_connection(const std::string& reason) {
     return end_interrupted();
   }
   if (had_joined) {
+    loss_ = reason;
     give_up_after_ = rejoin_timeout_;
     give_up_ = now_ + rejoin_timeout_;
     pause_ = kFirstPause;
@@ -129,11 +130,18 @@ void NodePart::lose_connection(const std::string& reason) {
   }
 }
 
+std::string NodePart::why_given_up() const {
+  const std::string end = "; gave up after " + seconds_text(give_up_after_);
+  if (loss_.empty()) return last_problem_ + end + " (join_timeout)";
+  return "the rendezvous was lost (" + loss_ + ") and could not be had again: " + last_problem_ +
+         end + " (rejoin_timeout)";
+}
+
 void NodePart::try_again() {
   if (now_ >= give_up_) {
     return end({.result = Verdict::Result::no_quorum,
                 .rounds = join_.last_round + 1,
-                .reason = last_problem_ + "; gave up after " + seconds_text(give_up_after_)});
+                .reason = why_given_up()});
   }
   if (now_ >= next_announcement_) {
     next_announcement_ = now_ + announcement_pause_;
@@ -149,6 +157,7 @@ void NodePart::try_again() {
 void NodePart::hear(const Welcome& welcome) {
   if (link_ != Link::joining) return;
   link_ = Link::joined;
+  loss_.clear();
   lease_ = welcome.lease;
   renew_lease(unanswered_.front().second);
   unanswered_.clear();

@@ -148,6 +148,7 @@ class NodePart {
   Time lease_end() const { return std::min(granted_end_, office_end_); }
   void lose_connection(const std::string& reason);
   void try_again();
+  std::string why_given_up() const;
   void end(Verdict verdict);
   void end_interrupted();
 
@@ -162,7 +163,8 @@ class NodePart {
   std::chrono::milliseconds give_up_after_;
   std::chrono::milliseconds pause_;  ///< before the next attempt to connect
   std::string last_problem_;         ///< of connecting
-  Time next_announcement_;           ///< of it
+  std::string loss_;  ///< why the connection ended over which this node had joined, if it has none
+  Time next_announcement_;  ///< of it
   std::chrono::milliseconds announcement_pause_;
 
   Link link_ = Link::none;

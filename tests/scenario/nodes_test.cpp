@@ -206,7 +206,8 @@ TEST_SUITE("nodes") {
     pair.host.signal(SIGKILL);
     CHECK(pair.other.wait() == 1);
     CHECK(contains(pair.other.output(), "the rendezvous is lost"));
-    CHECK(contains(pair.other.output(), "gave up after 0.5 s"));
+    CHECK(contains(pair.other.output(), "the rendezvous was lost ("));
+    CHECK(contains(pair.other.output(), "; gave up after 0.5 s (rejoin_timeout)"));
     CHECK(pair.other.leaves_no_process());
     CHECK(pair.host.wait() == -SIGKILL);
     CHECK(pair.host.leaves_no_process());

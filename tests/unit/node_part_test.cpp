@@ -92,7 +92,8 @@ TEST_SUITE("node part") {
       REQUIRE(++attempts < 30);
     }
     CHECK(now == at(10'000));
-    CHECK(of<EndRun>(actions)[0].verdict.reason == "connection refused; gave up after 10 s");
+    CHECK(of<EndRun>(actions)[0].verdict.reason ==
+          "connection refused; gave up after 10 s (join_timeout)");
   }
 
   TEST_CASE("what keeps a node from connecting is told after a second, then each 30 s") {
@@ -271,8 +272,9 @@ TEST_SUITE("node part") {
     CHECK(now == at(30'100));
     // The last wait was cut off before anybody could have answered.
     CHECK(of<EndRun>(actions)[0].verdict.reason ==
-          "the rendezvous at a:1 takes connections but has not answered for 9.6 s: it hangs, or is "
-          "something else; gave up after 30 s");
+          "the rendezvous was lost (its connection was closed) and could not be had again: the "
+          "rendezvous at a:1 takes connections but has not answered for 9.6 s: it hangs, or is "
+          "something else; gave up after 30 s (rejoin_timeout)");
   }
 
   TEST_CASE("what the limit cuts off at once does not hide what was the matter") {
@@ -285,7 +287,8 @@ TEST_SUITE("node part") {
       actions = is_connected ? part.apply(NodeTimePassed{}, at(1000))
                              : part.apply(ConnectionLost{"no answer"}, at(1000));
       REQUIRE(part.has_ended());
-      CHECK(of<EndRun>(actions)[0].verdict.reason == "connection refused; gave up after 1 s");
+      CHECK(of<EndRun>(actions)[0].verdict.reason ==
+            "connection refused; gave up after 1 s (join_timeout)");
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <ddprun/error.hpp>
 
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -112,8 +113,10 @@ void DeviceCollectives::run(const Operation& operation, Deadline deadline) {
     launch(operation, watching);
     await_end(what, watching);
   } catch (...) {
-    // The kernels of a collective that does not end would keep the device for good.
+    // The kernels of a collective that does not end would keep the device for good, and until they
+    // have ended they use the caller's memory.
     communicator_.abort();
+    drain();
     throw;
   }
 }
@@ -171,6 +174,17 @@ void DeviceCollectives::await_end(const std::string& what, const Watch& watching
   };
   if (!await(has_ended, watching)) {
     throw Error(Errc::timeout, what + ": not done on the device " + watching.deadline.describe());
+  }
+}
+
+void DeviceCollectives::drain() noexcept {
+  try {
+    ended_.record(stream_.get());
+    const auto has_ended = [this] { return ended_.has_happened(); };
+    Alarm silence;
+    await(has_ended, {Deadline::after(kEndTimeout), silence, [] {}});
+  } catch (const std::exception&) {
+    // The device itself has failed, and runs nothing any more.
   }
 }
 

@@ -53,6 +53,7 @@ class DeviceCollectives {
   void exchange(Operation operation, const Watch& watch);
   void copy_on_device(const void* from, void* to, std::size_t bytes);
   void follow(void* stream);
+  void drain() noexcept;
   void await_end(const std::string& what, const Watch& watch);
   Watch watch(Deadline deadline);
   void look();
