@@ -189,8 +189,13 @@ class Attempt::Impl {
   /// best: those that waited have failed since.
   void look_for_deserter() {
     if (course_ != Course::going_on || end_.exits.empty()) return;
-    const auto& flights = end_.flights.empty() ? group_->flights() : end_.flights;
-    const auto deserter = find_deserter(end_.exits, flights);
+    auto deserter = find_deserter(end_.exits, end_.flights);
+    if (!deserter) {
+      // Not all of those that wait had come to it when the first of them failed.
+      auto flights = group_->flights();
+      deserter = find_deserter(end_.exits, flights);
+      if (deserter && !end_.flights.empty()) end_.flights = std::move(flights);
+    }
     if (!deserter) return;
     WorkerExited& exit = end_.exits[deserter->exit];
     exit.ended_before = deserter->before;
