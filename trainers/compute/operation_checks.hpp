@@ -1,0 +1,27 @@
+// Whether the arrays of an operation are there, large enough and of fitting types: what every
+// implementation of Compute asks before it does anything. Pure; any thread may call.
+#pragma once
+
+#include "trainers/compute/operations.hpp"
+
+namespace trainer {
+
+/// Each throws Error{Errc::usage} naming the operation and the array: "layer norm: mean has 3
+/// elements, 4 are needed". Arrays must be on `device`. Whether a device supports the type of the
+/// activations is for the device to say.
+void check(const MatrixProduct& operation, ddprun::Device device);
+void check(const SumOfRows& operation, ddprun::Device device);
+void check(const Embedding& operation, ddprun::Device device);
+void check(const EmbeddingBackward& operation, ddprun::Device device);
+void check(const LayerNorm& operation, ddprun::Device device);
+void check(const LayerNormBackward& operation, ddprun::Device device);
+void check(const Attention& operation, ddprun::Device device);
+void check(const AttentionBackward& operation, ddprun::Device device);
+void check(const Gelu& operation, ddprun::Device device);
+void check(const GeluBackward& operation, ddprun::Device device);
+void check(const CrossEntropy& operation, ddprun::Device device);
+void check(const AddSum& operation, ddprun::Device device);
+void check(const AdamW& operation, ddprun::Device device);
+void check(const Convert& operation, ddprun::Device device);
+
+}  // namespace trainer
