@@ -40,11 +40,24 @@ struct WorkerPlan {
   bool operator==(const WorkerPlan&) const = default;
 };
 
+/// How long it may take to have the stacks of workers.
+struct StackLimits {
+  /// For a debugger to read itself and the symbols of a program with PyTorch in it. That is a
+  /// second or two of work, and several more where none of it has been read from its disk before.
+  std::chrono::milliseconds tool = std::chrono::seconds(10);
+  /// For those of all workers, and for what is tried after a tool that hangs. Nobody wants to wait
+  /// much longer for the end of a run.
+  std::chrono::milliseconds together = std::chrono::seconds(12);
+
+  bool operator==(const StackLimits&) const = default;
+};
+
 /// How the stacks of workers are taken.
 struct StackPlan {
   StacksWhen when = StacksWhen::kill;
   std::string py_spy{};  ///< paths of tools; empty: there is none
   std::string gdb{};
+  StackLimits limits{};
 
   bool operator==(const StackPlan&) const = default;
 };

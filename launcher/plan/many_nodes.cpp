@@ -45,7 +45,11 @@ class NodesPlanner {
     if (options_.restart_window.count() > 0) {
       plan_.settings.restarts.window = options_.restart_window;
     }
-    plan_.settings.shutdown_timeout = options_.shutdown_timeout;
+    // Their stacks are taken in between.
+    plan_.settings.shutdown_timeout =
+        options_.shutdown_timeout + (options_.stacks == StacksWhen::never
+                                         ? std::chrono::milliseconds(0)
+                                         : StackLimits().together);
     plan_.named = options_.from_config.nodes;
     plan_.own_node = options_.from_config.own_node;
     plan_.name = name_of_node(host_name);

@@ -9,8 +9,12 @@ namespace ddprun {
 
 namespace asio = boost::asio;
 
-StackCaptures::StackCaptures(asio::any_io_executor executor, Hooks hooks, Log log)
-    : executor_(std::move(executor)), hooks_(std::move(hooks)), log_(std::move(log)) {}
+StackCaptures::StackCaptures(asio::any_io_executor executor, Deadline::Duration limit, Hooks hooks,
+                             Log log)
+    : executor_(std::move(executor)),
+      limit_(limit),
+      hooks_(std::move(hooks)),
+      log_(std::move(log)) {}
 
 void StackCaptures::ask(StackCapture capture) {
   if (!is_busy_) return begin({.capture = std::move(capture), .deadline = std::nullopt});
@@ -18,7 +22,7 @@ void StackCaptures::ask(StackCapture capture) {
 }
 
 void StackCaptures::take_last(StackCapture capture) {
-  Planned planned{.capture = std::move(capture), .deadline = Deadline::after(kStacksLimit)};
+  Planned planned{.capture = std::move(capture), .deadline = Deadline::after(limit_)};
   if (!is_busy_) return begin(std::move(planned));
   next_ = std::move(planned);
   hooks_.interrupt();
@@ -26,7 +30,7 @@ void StackCaptures::take_last(StackCapture capture) {
 
 void StackCaptures::begin(Planned planned) {
   is_busy_ = true;
-  const auto deadline = planned.deadline.value_or(Deadline::after(kStacksLimit));
+  const auto deadline = planned.deadline.value_or(Deadline::after(limit_));
   auto taking = planned.capture.take(planned.capture.moment, deadline);
   // The handler holds what keeps this object alive.
   asio::co_spawn(executor_, std::move(taking),

@@ -10,16 +10,11 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
-#include <chrono>
 #include <exception>
 #include <functional>
 #include <optional>
 
 namespace ddprun {
-
-/// For the stacks of all workers together. A debugger needs a second or two for a program with
-/// PyTorch in it; nobody wants to wait much longer for the end of a run that hangs.
-inline constexpr auto kStacksLimit = std::chrono::seconds(5);
 
 /// One capture of all workers.
 struct StackCapture {
@@ -36,14 +31,16 @@ class StackCaptures {
   };
 
   /// Lives as long as anything that a capture's functions hold.
-  StackCaptures(boost::asio::any_io_executor executor, Hooks hooks, Log log);
+  /// A capture of all workers may take `limit`.
+  StackCaptures(boost::asio::any_io_executor executor, Deadline::Duration limit, Hooks hooks,
+                Log log);
 
   /// Takes stacks now or after the capture under way. Of several that wait then, the first stands
   /// for all: they would see the same.
   void ask(StackCapture capture);
 
   /// Takes the stacks of workers that are to end: instead of what is under way or waits, and within
-  /// kStacksLimit from now on.
+  /// the limit from now on.
   void take_last(StackCapture capture);
 
   /// What waits is not begun any more.
@@ -63,6 +60,7 @@ class StackCaptures {
   void end(const StackCapture& capture);
 
   boost::asio::any_io_executor executor_;
+  Deadline::Duration limit_;
   Hooks hooks_;
   Log log_;
   bool is_busy_ = false;

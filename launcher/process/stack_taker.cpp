@@ -28,8 +28,6 @@ using namespace std::chrono_literals;
 
 // The threads of a worker answer within milliseconds, or block the signal and never do.
 constexpr auto kRuntimeLimit = 1s;
-// For a debugger to read the symbols of a program with PyTorch in it.
-constexpr auto kToolLimit = 4s;
 // For Python to print the frames of all threads and to end.
 constexpr auto kAbortLimit = 1s;
 
@@ -147,7 +145,7 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
 asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, Patient patient,
                                                        Deadline deadline) {
   const pid_t pid = patient.pid;
-  const auto tool_deadline = sooner(deadline, kToolLimit);
+  const auto tool_deadline = sooner(deadline, plan_.limits.tool);
   switch (means) {
     case StackMeans::runtime:
       return ask_runtime(std::move(patient), sooner(deadline, kRuntimeLimit));

@@ -40,7 +40,7 @@ WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment
       stacks_when_(stacks.when),
       stack_taker_(executor_, containment, stacks),
       stack_captures_(
-          executor_,
+          executor_, stacks.limits.together,
           {.interrupt = [this] { stack_taker_.interrupt(); }, .on_idle = [this] { end_watch(); }},
           log_),
       news_signal_(executor_, Worker::Clock::time_point::max()),

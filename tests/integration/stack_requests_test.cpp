@@ -27,6 +27,9 @@ std::string make_tool(const fs::path& folder, const std::string& script) {
   return path;
 }
 
+/// For those that use up what they have.
+constexpr StackLimits kShortLimits{.tool = 3s, .together = 4s};
+
 /// One that tells of each of its starts and shows a stack only when it is told to end.
 std::string make_slow_tool(const fs::path& folder) {
   return make_tool(folder,
@@ -54,7 +57,8 @@ TEST_SUITE("requests for stacks") {
     for (const auto when : {StacksWhen::stop, StacksWhen::kill}) {
       const TemporaryFolder folder;
       const auto tool = make_slow_tool(folder.path());
-      WorkerBench bench(1, ContainmentMode::automatic, {.when = when, .gdb = tool});
+      WorkerBench bench(1, ContainmentMode::automatic,
+                        {.when = when, .gdb = tool, .limits = kShortLimits});
       bench.start(sleepers(1, "trap '' TERM; echo >" + (folder / "up") + "; sleep 1000"));
       await_line(folder / "up");
       for (int i = 0; i < 8; ++i) bench.group().take_stacks("for a test");
@@ -76,7 +80,8 @@ TEST_SUITE("requests for stacks") {
   TEST_CASE("a capture that has hardly been asked for is interrupted, too") {
     const TemporaryFolder folder;
     const auto tool = make_slow_tool(folder.path());
-    WorkerBench bench(1, ContainmentMode::automatic, {.when = StacksWhen::stop, .gdb = tool});
+    WorkerBench bench(1, ContainmentMode::automatic,
+                      {.when = StacksWhen::stop, .gdb = tool, .limits = kShortLimits});
     bench.start(sleepers(1));
     bench.group().take_stacks("for a test");
     bench.group().stop(SIGTERM, 20s);
@@ -108,7 +113,7 @@ TEST_SUITE("requests for stacks") {
     const TemporaryFolder folder;
     const auto tool = make_slow_tool(folder.path());
     WorkerBench bench(kWorkers, ContainmentMode::automatic,
-                      {.when = StacksWhen::never, .gdb = tool});
+                      {.when = StacksWhen::never, .gdb = tool, .limits = kShortLimits});
     bench.start(sleepers(kWorkers));
     bench.group().take_stacks("for a test");
     int steps = 0;

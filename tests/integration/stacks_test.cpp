@@ -25,6 +25,9 @@ namespace fs = std::filesystem;
 constexpr const char* kGdb = "/usr/bin/gdb";
 constexpr const char* kPython = "/usr/bin/python3";
 
+// On a new machine a debugger has to come from a slow disk first.
+constexpr StackLimits kLongLimits{.tool = 50s, .together = 55s};
+
 constexpr const char* kPythonScript =
     "import ctypes, signal, sys, threading\n"
     "def wait_in_thread():\n"
@@ -151,7 +154,7 @@ TEST_SUITE("stacks of workers") {
       return;
     }
     for (const auto mode : {ContainmentMode::automatic, ContainmentMode::marker}) {
-      Patient patient({.when = StacksWhen::never, .gdb = kGdb}, mode);
+      Patient patient({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits}, mode);
       patient.start_stuck("plain");
       const auto taken = patient.ask();
       INFO(text_of(taken));
@@ -165,7 +168,7 @@ TEST_SUITE("stacks of workers") {
 
   TEST_CASE("where tracing is refused that is said, and the kernel is asked") {
     if (!fs::exists(kGdb)) return;
-    Patient patient({.when = StacksWhen::never, .gdb = kGdb});
+    Patient patient({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
     patient.start_stuck("plain");
     // A process has one tracer at most.
     if (::ptrace(PTRACE_SEIZE, patient.pid, nullptr, nullptr) != 0) return;
@@ -209,7 +212,7 @@ TEST_SUITE("stacks of workers") {
     if (!fs::exists(kGdb)) return;
     for (const bool by_shell : {false, true}) {
       CAPTURE(by_shell);
-      Patient patient({.when = StacksWhen::kill, .gdb = kGdb});
+      Patient patient({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
       by_shell ? patient.start_python_by_shell() : patient.start_python();
       patient.ask();
       const auto descriptors = open_descriptors();
@@ -270,7 +273,7 @@ TEST_SUITE("stacks of workers") {
   }
 
   TEST_CASE("a worker that ends in time is not looked at") {
-    Patient patient({.when = StacksWhen::kill, .gdb = kGdb});
+    Patient patient({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
     patient.start({"/bin/sh", "-c", "echo >" + patient.ready() + "; sleep 1000"});
     patient.bench.group().stop(SIGTERM, 20s);
     patient.bench.run_to_end();
@@ -300,7 +303,8 @@ TEST_SUITE("stacks of workers") {
     const TemporaryFolder folder;
     Patient patient(
         {.when = StacksWhen::never,
-         .gdb = make_tool(folder.path(), "echo Thread 1; while :; do echo '#0 here'; done")});
+         .gdb = make_tool(folder.path(), "echo Thread 1; while :; do echo '#0 here'; done"),
+         .limits = {.tool = 3s, .together = 4s}});
     patient.start_stuck("plain");
     const auto taken = patient.ask();
     CHECK(taken.means == std::vector<std::string>{"gdb"});

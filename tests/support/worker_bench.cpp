@@ -79,9 +79,9 @@ class WorkerBench::Impl {
   template <typename Result>
   Result complete(asio::awaitable<Result> operation, const std::function<void()>& meanwhile) {
     auto result = asio::co_spawn(io, std::move(operation), asio::use_future);
-    const auto deadline = Deadline::after(20s);
+    const auto deadline = Deadline::after(60s);
     while (result.wait_for(0s) != std::future_status::ready) {
-      if (deadline.passed()) fail("an operation did not end in 20 s");
+      if (deadline.passed()) fail("an operation did not end in a minute");
       io.restart();
       io.run_one_for(50ms);
       meanwhile();
@@ -188,7 +188,7 @@ void WorkerBench::fail(const std::string& why) {
 }
 
 std::string await_line(const fs::path& file) {
-  const auto deadline = Deadline::after(20s);
+  const auto deadline = Deadline::after(60s);
   while (!deadline.passed()) {
     std::ifstream stream(file);
     std::stringstream text;
@@ -196,7 +196,7 @@ std::string await_line(const fs::path& file) {
     if (text.str().ends_with('\n')) return text.str();
     ::poll(nullptr, 0, 5);
   }
-  throw std::runtime_error(file.string() + " did not get a line in 20 s");
+  throw std::runtime_error(file.string() + " did not get a line in a minute");
 }
 
 bool is_alive(pid_t pid) {

@@ -59,12 +59,12 @@ class WorkerBench {
   /// sweep lets the loop go on.
   std::vector<pid_t> sweep(const std::function<void()>& meanwhile = [] {});
 
-  /// Lets the event loop run until `condition` is true; fails the test after 20 s.
+  /// Lets the event loop run until `condition` is true; fails the test after a minute.
   template <typename Condition>
   void run_until(Condition condition) {
-    const auto deadline = Deadline::after(std::chrono::seconds(20));
+    const auto deadline = Deadline::after(std::chrono::seconds(60));
     while (!condition()) {
-      if (deadline.passed()) fail("the condition did not come true in 20 s");
+      if (deadline.passed()) fail("the condition did not come true in a minute");
       run_a_little();
     }
   }
@@ -85,7 +85,7 @@ class WorkerBench {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Waits (20 s at most) until the file exists and ends with a newline; returns its text.
+/// Waits (a minute at most) until the file exists and ends with a newline; returns its text.
 std::string await_line(const std::filesystem::path& file);
 
 /// True if the process exists and is not a zombie.

@@ -18,6 +18,8 @@ namespace {
 namespace asio = boost::asio;
 using Names = std::vector<std::string>;
 
+constexpr auto kLimit = std::chrono::seconds(5);
+
 /// Captures write down when they begin, how they are followed, and that all is over.
 struct Bench {
   StackCapture named(const std::string& name) {
@@ -54,6 +56,7 @@ struct Bench {
   asio::io_context io;
   asio::steady_timer end{io, asio::steady_timer::time_point::max()};
   StackCaptures captures{io.get_executor(),
+                         kLimit,
                          {.interrupt =
                               [this] {
                                 happened.emplace_back("interrupt");
@@ -101,9 +104,9 @@ TEST_SUITE("captures of stacks") {
     };
     bench.captures.ask(bench.named("first"));
     bench.run();
-    const auto latest = Deadline::Clock::now() + kStacksLimit;
+    const auto latest = Deadline::Clock::now() + kLimit;
     bench.captures.take_last(capture);
-    const auto asked = Deadline::Clock::now() + kStacksLimit;
+    const auto asked = Deadline::Clock::now() + kLimit;
     bench.run();
     REQUIRE(deadlines.size() == 1);
     CHECK(deadlines[0].time() >= latest);
