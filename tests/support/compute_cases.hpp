@@ -1,0 +1,37 @@
+// Differentiable operations of a Compute as functions from vectors to a vector, each with its
+// gradient, so that any implementation can be held against finite differences and against another
+// implementation.
+#pragma once
+
+#include "tests/support/device_arrays.hpp"
+#include "trainers/compute/compute.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ddprun::test {
+
+struct ComputeCase {
+  std::string name;
+  std::vector<std::size_t> input_sizes;
+
+  /// The output for these inputs, computed with activations of `type`.
+  std::function<Doubles(trainer::Compute& compute, DataType type,
+                        const std::vector<Doubles>& inputs)>
+      forward;
+
+  /// The gradient of sum(output * output_gradient) by each of the inputs. What the operation adds
+  /// to does not begin at zero; what was there is taken off again.
+  std::function<std::vector<Doubles>(trainer::Compute& compute, DataType type,
+                                     const std::vector<Doubles>& inputs,
+                                     const Doubles& output_gradient)>
+      backward;
+};
+
+std::vector<ComputeCase> compute_cases();
+
+/// Random inputs of the sizes that the case wants.
+std::vector<Doubles> random_inputs(const ComputeCase& one, std::mt19937& random);
+
+}  // namespace ddprun::test

@@ -1,0 +1,114 @@
+#include "trainers/compute/cpu_kernels.hpp"
+#include "trainers/compute/cpu_math.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace trainer::cpu {
+
+namespace {
+
+constexpr double kCubic = 0.044715;
+
+/// tanh's part of GELU.
+template <typename Real>
+Real bend(Real x) {
+  const auto factor = static_cast<Real>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+  return tangent(factor * (x + static_cast<Real>(kCubic) * x * x * x));
+}
+
+}  // namespace
+
+template <typename Real>
+void compute(const Gelu& o) {
+  const Real* input = values_of<Real>(o.input);
+  Real* output = values_of<Real>(o.output);
+  const auto half = static_cast<Real>(0.5);
+  for (std::size_t i = 0; i < o.elements; ++i) {
+    output[i] = half * input[i] * (1 + bend(input[i]));
+  }
+}
+
+template <typename Real>
+void compute(const GeluBackward& o) {
+  const Real* input = values_of<Real>(o.input);
+  const Real* gradient = values_of<Real>(o.output_gradient);
+  Real* result = values_of<Real>(o.input_gradient);
+  const auto half = static_cast<Real>(0.5);
+  const auto factor = static_cast<Real>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+  for (std::size_t i = 0; i < o.elements; ++i) {
+    const Real x = input[i];
+    const Real bent = bend(x);
+    const Real inner_slope = factor * (1 + static_cast<Real>(3 * kCubic) * x * x);
+    result[i] = gradient[i] * half * (1 + bent + x * (1 - bent * bent) * inner_slope);
+  }
+}
+
+template <typename Real>
+void compute(const AddSum& o) {
+  const Real* values = values_of<Real>(o.values);
+  const auto squared = [values](std::size_t i) {
+    const auto value = static_cast<double>(values[i]);
+    return value * value;
+  };
+  const auto plain = [values](std::size_t i) { return static_cast<double>(values[i]); };
+  *values_of<double>(o.total) +=
+      o.squares ? sum<double>(o.elements, squared) : sum<double>(o.elements, plain);
+}
+
+template <typename Real>
+void compute(const AdamW& o) {
+  double clip = 1;
+  if (o.gradient_norm_max > 0) {
+    constexpr double kNoDivisionByZero = 1e-6;  // PyTorch's
+    const double norm = std::sqrt(*values_of<double>(o.squared_norm));
+    clip = std::min(1.0, o.gradient_norm_max / (norm + kNoDivisionByZero));
+  }
+  // In double: beta^step is near 1 at first.
+  const auto steps = static_cast<double>(o.step);
+  const double square_correction = std::sqrt(1 - std::pow(o.beta2, steps));
+  const auto rate = static_cast<Real>(o.learning_rate / (1 - std::pow(o.beta1, steps)));
+  const auto inverse_correction = static_cast<Real>(1 / square_correction);
+  const auto keep = static_cast<Real>(1 - o.learning_rate * o.weight_decay);
+  const auto clipped = static_cast<Real>(clip);
+  const auto beta1 = static_cast<Real>(o.beta1);
+  const auto beta2 = static_cast<Real>(o.beta2);
+  const auto epsilon = static_cast<Real>(o.epsilon);
+  Real* values = values_of<Real>(o.values);
+  const Real* gradient = values_of<Real>(o.gradient);
+  Real* mean = values_of<Real>(o.mean);
+  Real* square = values_of<Real>(o.square);
+  for (std::size_t i = 0; i < o.elements; ++i) {
+    const Real slope = gradient[i] * clipped;
+    mean[i] += (1 - beta1) * (slope - mean[i]);
+    square[i] = beta2 * square[i] + (1 - beta2) * slope * slope;
+    values[i] =
+        keep * values[i] - rate * mean[i] / (std::sqrt(square[i]) * inverse_correction + epsilon);
+  }
+}
+
+template <typename Real>
+void compute(const Convert& o) {
+  const Real* input = values_of<Real>(o.input);
+  if (o.output.type == ddprun::DataType::float32) {
+    std::transform(input, input + o.elements, values_of<float>(o.output),
+                   [](Real value) { return static_cast<float>(value); });
+  } else {
+    std::transform(input, input + o.elements, values_of<double>(o.output),
+                   [](Real value) { return static_cast<double>(value); });
+  }
+}
+
+template void compute<float>(const Gelu&);
+template void compute<double>(const Gelu&);
+template void compute<float>(const GeluBackward&);
+template void compute<double>(const GeluBackward&);
+template void compute<float>(const AddSum&);
+template void compute<double>(const AddSum&);
+template void compute<float>(const AdamW&);
+template void compute<double>(const AdamW&);
+template void compute<float>(const Convert&);
+template void compute<double>(const Convert&);
+
+}  // namespace trainer::cpu

@@ -1,0 +1,45 @@
+// The operations on memory of the CPU, for Real = float and double. The arrays have been checked.
+// Any thread may call, each on arrays of its own.
+#pragma once
+
+#include "trainers/compute/operations.hpp"
+
+namespace trainer::cpu {
+
+template <typename Real>
+void compute(const MatrixProduct& operation);
+template <typename Real>
+void compute(const SumOfRows& operation);
+template <typename Real>
+void compute(const Embedding& operation);
+template <typename Real>
+void compute(const EmbeddingBackward& operation);
+template <typename Real>
+void compute(const LayerNorm& operation);
+template <typename Real>
+void compute(const LayerNormBackward& operation);
+template <typename Real>
+void compute(const Attention& operation);
+template <typename Real>
+void compute(const AttentionBackward& operation);
+template <typename Real>
+void compute(const Gelu& operation);
+template <typename Real>
+void compute(const GeluBackward& operation);
+template <typename Real>
+void compute(const CrossEntropy& operation);
+template <typename Real>
+void compute(const AddSum& operation);
+template <typename Real>
+void compute(const AdamW& operation);
+/// From Real to the output's type.
+template <typename Real>
+void compute(const Convert& operation);
+
+/// The content of an array.
+template <typename Real>
+Real* values_of(const Buffer& buffer) {
+  return static_cast<Real*>(buffer.data);
+}
+
+}  // namespace trainer::cpu
