@@ -1,7 +1,7 @@
 #include "tests/support/program.hpp"
+#include "trainers/frame/json_lines.hpp"
 #include "trainers/trainer/dataset.hpp"
 #include "trainers/trainer/idx_file.hpp"
-#include "trainers/trainer/json_lines.hpp"
 #include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>

@@ -125,7 +125,8 @@ const std::vector<Arrow> kArrows = {
     {"worker_runtime/data/", {"worker_runtime/data/"}},
     {"worker_runtime/worker/", {"rendezvous/control/", "worker_runtime/worker/"}},
     {"trainers/compute/", {"trainers/compute/"}},
-    {"trainers/trainer/", {"trainers/trainer/"}},
+    {"trainers/frame/", {"trainers/frame/"}},
+    {"trainers/trainer/", {"trainers/frame/", "trainers/trainer/"}},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "trainers/trainer/console.hpp"
+#include "trainers/frame/console.hpp"
 #include "trainers/trainer/options.hpp"
 #include <ddprun/error.hpp>
 

@@ -1,14 +1,14 @@
 // Trains a small network on one worker of a data-parallel run: what is kept and told of it, the
 // loop over epochs, setting up. One step is in training.cpp.
+#include "trainers/frame/checkpoint_sharing.hpp"
+#include "trainers/frame/console.hpp"
+#include "trainers/frame/json_lines.hpp"
+#include "trainers/frame/stop_signal.hpp"
+#include "trainers/frame/text.hpp"
 #include "trainers/trainer/batches.hpp"
-#include "trainers/trainer/checkpoint_sharing.hpp"
 #include "trainers/trainer/collective_trace.hpp"
-#include "trainers/trainer/console.hpp"
 #include "trainers/trainer/dataset.hpp"
-#include "trainers/trainer/json_lines.hpp"
 #include "trainers/trainer/setup.hpp"
-#include "trainers/trainer/stop_signal.hpp"
-#include "trainers/trainer/text.hpp"
 #include "trainers/trainer/training.hpp"
 #include <ddprun/worker.hpp>
 

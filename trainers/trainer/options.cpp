@@ -1,11 +1,11 @@
 #include "trainers/trainer/options.hpp"
 
+#include "trainers/frame/command_line.hpp"
 #include "trainers/trainer/model.hpp"
 #include <ddprun/error.hpp>
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <iterator>
 #include <vector>
 
@@ -19,29 +19,6 @@ using ddprun::Error;
 constexpr std::int64_t kCountMax = 1'000'000'000;  // far above sense, far below overflow
 constexpr std::int64_t kBatchMax = 1'000'000;      // its square and the workers are multiplied
 constexpr std::int64_t kSeedMax = 0xffff'ffff;     // what std::mt19937 takes
-
-/// Unlike CLI::Range this refuses what is not a number.
-CLI::Validator between(double least, double most) {
-  const std::string range =
-      "[" + CLI::detail::to_string(least) + " - " + CLI::detail::to_string(most) + "]";
-  const auto check = [least, most, range](std::string& text) -> std::string {
-    double value = 0;
-    const bool is_number = CLI::detail::lexical_cast(text, value);
-    if (is_number && value >= least && value <= most) return "";
-    return text + " is not within " + range;
-  };
-  return CLI::Validator(check, "FLOAT in " + range);
-}
-
-/// "--batch-size=-1" becomes "--batch_size=-1".
-std::string with_underscores(std::string argument) {
-  if (argument.starts_with("--")) {
-    const auto name_end = argument.begin() + static_cast<std::ptrdiff_t>(
-                                                 std::min(argument.find('='), argument.size()));
-    std::replace(argument.begin() + 2, name_end, '-', '_');
-  }
-  return argument;
-}
 
 void add_model_options(CLI::App& app, Options& options) {
   app.add_option("--model", options.model, "linear, toy (10-10-5), mlp (784-256-128-10), seqnet")
@@ -179,20 +156,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_data_options(app, result.options);
   add_training_options(app, result.options);
   add_distributed_options(app, result.options);
-  app.set_config("--config", "", "read options from a TOML file; the command line wins");
-  app.allow_config_extras(CLI::config_extras_mode::error);
-
-  // CLI11 takes them from the back.
-  std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i) arguments.push_back(with_underscores(argv[i]));
-  try {
-    app.parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    result.help = app.help();
-    return result;
-  } catch (const CLI::ParseError& error) {
-    refuse(std::string(error.what()) + " (trainer --help lists the options)");
-  }
+  result.help = parse(app, argc, argv);
+  if (!result.help.empty()) return result;
   complete(result.options);
   refuse_contradictions(app, result.options);
   return result;

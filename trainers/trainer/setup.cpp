@@ -1,6 +1,6 @@
 #include "trainers/trainer/setup.hpp"
 
-#include "trainers/trainer/text.hpp"
+#include "trainers/frame/text.hpp"
 
 #include <nlohmann/json.hpp>
 

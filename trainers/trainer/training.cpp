@@ -1,7 +1,7 @@
 #include "trainers/trainer/training.hpp"
 
+#include "trainers/frame/text.hpp"
 #include "trainers/trainer/loss.hpp"
-#include "trainers/trainer/text.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
-#include "trainers/trainer/console.hpp"
+#include "trainers/frame/console.hpp"
 
-#include "trainers/trainer/text.hpp"
+#include "trainers/frame/text.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "trainers/trainer/checkpoint_sharing.hpp"
+#include "trainers/frame/checkpoint_sharing.hpp"
 
 #include <nlohmann/json.hpp>
 

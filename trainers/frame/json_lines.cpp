@@ -1,4 +1,4 @@
-#include "trainers/trainer/json_lines.hpp"
+#include "trainers/frame/json_lines.hpp"
 
 #include <ddprun/error.hpp>
 

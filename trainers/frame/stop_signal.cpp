@@ -1,4 +1,4 @@
-#include "trainers/trainer/stop_signal.hpp"
+#include "trainers/frame/stop_signal.hpp"
 
 namespace trainer {
 

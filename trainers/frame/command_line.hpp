@@ -1,0 +1,21 @@
+// The habits of the trainers' command lines: options spelled with dashes or underscores, a file of
+// options, and errors that say where the list is.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
+
+namespace trainer {
+
+/// A number from `least` to `most`. Unlike CLI::Range this refuses what is not a number.
+CLI::Validator between(double least, double most);
+
+/// Adds --config and parses. Returns the help if that was asked for, otherwise nothing. Throws
+/// Error{Errc::usage} saying what is wrong: an unknown option, a bad value.
+std::string parse(CLI::App& app, int argc, const char* const* argv);
+
+}  // namespace trainer
