@@ -30,7 +30,8 @@ DeathWatch::~DeathWatch() {
 }
 
 void DeathWatch::run() {
-  auto changes_told = page_.changes();
+  // Workers that made a group before this thread first ran have nobody else to speak for them.
+  std::uint32_t changes_told = 0;
   while (true) {
     const auto changes = page_.changes();
     if (must_stop_) return;

@@ -16,8 +16,9 @@ class DeathWatch {
  public:
   /// Calls `tell` with a local rank, on the thread of its own, at most once for each: when the
   /// worker's main thread has died, unless by _exit(0), or it announced an exit with a status other
-  /// than 0. Calls `tell_change` there when anything else is told on the page: workers make process
-  /// groups. `pids` are the workers' by local rank. `page` outlives this.
+  /// than 0. Calls `tell_change` there when anything else is told on the page, or has been since
+  /// the page was made: workers make process groups. `pids` are the workers' by local rank. `page`
+  /// outlives this.
   DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
              std::function<void(int local_rank)> tell, std::function<void()> tell_change);
 

@@ -1,9 +1,13 @@
 // Deaths that the control page tells of before the kernel is done with them.
+#include "launcher/process/death_watch.hpp"
+
 #include "tests/support/worker_bench.hpp"
 
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <future>
+#include <unistd.h>
 
 using namespace ddprun;
 using namespace ddprun::test;
@@ -24,6 +28,15 @@ WorkerSpec probe(WorkerBench& bench, int local_rank, std::vector<std::string> ar
 }  // namespace
 
 TEST_SUITE("death watch") {
+  TEST_CASE("what was told on the page before the watch began is told of") {
+    const auto page = control::ControlPage::create(1);
+    page.wake();
+    std::promise<void> told;
+    const DeathWatch watch(
+        page, {::getpid()}, [](int) {}, [&] { told.set_value(); });
+    CHECK(told.get_future().wait_for(20s) == std::future_status::ready);
+  }
+
   TEST_CASE("a killed worker's death is known before it has been reaped") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
