@@ -3,20 +3,20 @@
 add_library(ddprun_options INTERFACE)
 target_compile_features(ddprun_options INTERFACE cxx_std_20)
 target_include_directories(ddprun_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
-target_compile_options(
-  ddprun_options
-  INTERFACE -Wall
-            -Wextra
-            -Wpedantic
-            -Wshadow
-            -Wconversion
-            -Wno-sign-conversion
-            -Wno-missing-field-initializers
-            -Wnon-virtual-dtor
-            -Woverloaded-virtual
-            -Wold-style-cast
-            -Werror=return-type
-            -Werror=switch)
+set(warnings
+    -Wall
+    -Wextra
+    -Wpedantic
+    -Wshadow
+    -Wconversion
+    -Wno-sign-conversion
+    -Wno-missing-field-initializers
+    -Wnon-virtual-dtor
+    -Woverloaded-virtual
+    -Wold-style-cast
+    -Werror=return-type
+    -Werror=switch)
+target_compile_options(ddprun_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${warnings}>")
 
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${PROJECT_BINARY_DIR}/generated/ddprun_version.hpp @ONLY)
 

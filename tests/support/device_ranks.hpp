@@ -1,6 +1,7 @@
 // Process groups of ranks that are threads of this process and have a CUDA device of the fake each.
 #pragma once
 
+#include "tests/support/emulated_kernels.hpp"
 #include "tests/support/fake_cuda.hpp"
 #include "tests/support/fake_nccl.hpp"
 #include "worker_runtime/backends/in_process/in_process_backend.hpp"
@@ -21,7 +22,7 @@ namespace ddprun::test {
 inline constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
 
 inline const nccl::DeviceTable& fake_device_table() {
-  static const nccl::Libraries libraries{&fake_nccl(), &fake_cuda()};
+  static const nccl::Libraries libraries{&fake_nccl(), &fake_cuda(), &emulated_kernels()};
   static const nccl::DeviceTable table = nccl::make_device_table(libraries);
   return table;
 }

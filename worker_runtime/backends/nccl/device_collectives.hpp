@@ -6,6 +6,7 @@
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/nccl/communicator.hpp"
 #include "worker_runtime/cuda/device_objects.hpp"
+#include "worker_runtime/cuda/kernel_calls.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <functional>
@@ -14,10 +15,11 @@
 
 namespace ddprun::nccl {
 
-/// What both libraries are asked through.
+/// What both libraries, and our own kernels, are asked through.
 struct Libraries {
   const NcclCalls* nccl = nullptr;
   const cuda::CudaCalls* cuda = nullptr;
+  const cuda::KernelCalls* kernels = nullptr;
 };
 
 struct DevicePlace {

@@ -1,4 +1,4 @@
-// What makes the module: the libraries of this machine behind the table.
+// What makes the module: the libraries of this machine, and our kernels, behind the table.
 #include "worker_runtime/backends/module/border.hpp"
 #include "worker_runtime/backends/nccl/device_table.hpp"
 #include "worker_runtime/backends/nccl/nccl_library.hpp"
@@ -10,7 +10,7 @@ namespace {
 const DeviceTable& table() {
   // Thrown out of its making, a static is made anew by who asks next.
   static const NcclCalls nccl = load_nccl();
-  static const Libraries libraries{&nccl, &cuda::runtime_calls()};
+  static const Libraries libraries{&nccl, &cuda::runtime_calls(), &cuda::kernel_calls()};
   static const DeviceTable made = make_device_table(libraries);
   return made;
 }

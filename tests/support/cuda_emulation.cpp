@@ -1,0 +1,357 @@
+#include "tests/support/cuda_emulation.hpp"
+
+#include <ucontext.h>
+
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+uint3 threadIdx;
+uint3 blockIdx;
+dim3 blockDim;
+dim3 gridDim;
+
+// Sanitizers follow the change of stacks if they are told of it; where they are linked in, that is.
+extern "C" {
+__attribute__((weak)) void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom,
+                                                          std::size_t bytes);
+__attribute__((weak)) void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom,
+                                                           std::size_t* bytes);
+__attribute__((weak)) void* __tsan_get_current_fiber();
+__attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
+__attribute__((weak)) void __tsan_destroy_fiber(void* fiber);
+__attribute__((weak)) void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+}
+
+namespace ddprun::test {
+
+namespace {
+
+constexpr unsigned kThreadsMax = 1024;         // of a block, on every device
+constexpr std::size_t kSharedMax = 48 * 1024;  // of a block, without asking for more
+constexpr std::size_t kStackBytes = 128 * 1024;
+constexpr unsigned kLanes = 32;
+
+/// A stack, and where on it something goes on.
+class Fiber {
+ public:
+  /// The one that calls.
+  Fiber() : tsan_(__tsan_get_current_fiber == nullptr ? nullptr : __tsan_get_current_fiber()) {}
+
+  /// `entry` never returns.
+  explicit Fiber(void (*entry)())
+      : owned_(new std::byte[kStackBytes]), bottom_(owned_.get()), bytes_(kStackBytes) {
+    ::getcontext(&context_);
+    context_.uc_stack.ss_sp = owned_.get();
+    context_.uc_stack.ss_size = kStackBytes;
+    context_.uc_link = nullptr;
+    ::makecontext(&context_, entry, 0);
+    if (__tsan_create_fiber != nullptr) tsan_ = __tsan_create_fiber(0);
+  }
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+  ~Fiber() {
+    if (owned_ && tsan_ != nullptr) __tsan_destroy_fiber(tsan_);
+  }
+
+  /// Goes on at `other`; returns when something goes on here.
+  void switch_to(Fiber& other) {
+    other.came_from_ = this;
+    if (__sanitizer_start_switch_fiber != nullptr)
+      __sanitizer_start_switch_fiber(&fake_stack_, other.bottom_, other.bytes_);
+    if (__tsan_switch_to_fiber != nullptr) __tsan_switch_to_fiber(other.tsan_, 0);
+    ::swapcontext(&context_, &other.context_);
+    arrive();
+  }
+
+  /// The first thing on a new stack, and the one after each return to an old one.
+  void arrive() {
+    if (__sanitizer_finish_switch_fiber == nullptr) return;
+    __sanitizer_finish_switch_fiber(fake_stack_, &came_from_->bottom_, &came_from_->bytes_);
+  }
+
+ private:
+  ucontext_t context_{};
+  std::unique_ptr<std::byte[]> owned_;
+  const void* bottom_ = nullptr;
+  std::size_t bytes_ = 0;
+  void* fake_stack_ = nullptr;
+  void* tsan_ = nullptr;
+  Fiber* came_from_ = nullptr;
+};
+
+std::string to_text(uint3 index) {
+  return "(" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " +
+         std::to_string(index.z) + ")";
+}
+
+std::string to_text(std::source_location where) {
+  return std::string(where.file_name()) + ":" + std::to_string(where.line());
+}
+
+bool is_same(std::source_location one, std::source_location other) {
+  return one.line() == other.line() && std::string_view(one.file_name()) == other.file_name();
+}
+
+struct Thread {
+  enum class State { running, at_barrier, in_warp_call, ended };
+  State state = State::running;
+  uint3 index{};
+  Fiber* fiber = nullptr;
+  WarpCall call;  ///< where it waits; of a barrier without a mask
+  std::uint64_t given = 0;
+  LaneValues gathered{};
+};
+
+/// A grid under way. A fiber runs one thread after another as long as none has to wait; where one
+/// has, it stays its own, and another fiber goes on with the next threads.
+class Grid {
+ public:
+  Grid(const KernelShape& shape, const std::function<void()>& thread)
+      : thread_(thread), shared_bytes_(shape.shared_bytes) {
+    gridDim = shape.grid;
+    blockDim = shape.block;
+  }
+
+  void run() {
+    for (unsigned z = 0; z < gridDim.z; ++z) {
+      for (unsigned y = 0; y < gridDim.y; ++y) {
+        for (unsigned x = 0; x < gridDim.x; ++x) run_block({x, y, z});
+      }
+    }
+  }
+
+  void wait_for_block(std::source_location where);
+  LaneValues gather(const WarpCall& call, std::uint64_t value);
+  unsigned current() const { return current_; }
+  void* shared() { return shared_.get(); }
+
+  /// What a fiber does.
+  void serve();
+
+ private:
+  struct FreeAligned {
+    void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{16}); }
+  };
+
+  void run_block(uint3 index);
+  void start_threads();
+  void go_on(unsigned thread);
+  void wait(Thread::State state, const WarpCall& call);
+  bool complete_warp_call(unsigned first, const WarpCall& call);
+  void set_current(unsigned thread);
+  std::string describe_waiting() const;
+
+  const std::function<void()>& thread_;
+  const std::size_t shared_bytes_;
+  std::unique_ptr<void, FreeAligned> shared_;
+  Fiber main_;
+  std::deque<Fiber> fibers_;
+  std::vector<Fiber*> idle_;
+  Fiber* running_ = nullptr;
+  std::vector<Thread> threads_;
+  std::deque<unsigned> ready_;  ///< have what they waited for
+  unsigned next_ = 0;           ///< to be started
+  unsigned ended_ = 0;
+  unsigned at_barrier_ = 0;
+  unsigned current_ = 0;
+  std::exception_ptr failure_;
+};
+
+/// One kernel at a time; whose turn it is, and its grid.
+std::mutex turn;
+Grid* grid = nullptr;
+
+void serve_grid() {
+  grid->serve();
+}
+
+void Grid::set_current(unsigned thread) {
+  current_ = thread;
+  threadIdx = threads_[thread].index;
+}
+
+void Grid::run_block(uint3 index) {
+  blockIdx = index;
+  threads_.assign(std::size_t{blockDim.x} * blockDim.y * blockDim.z, {});
+  for (unsigned i = 0; i < threads_.size(); ++i) {
+    threads_[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+  }
+  next_ = ended_ = at_barrier_ = 0;
+  shared_.reset(::operator new (shared_bytes_, std::align_val_t{16}));
+  std::memset(shared_.get(), 0xff, shared_bytes_);
+  while (!failure_ && (next_ < threads_.size() || !ready_.empty())) {
+    if (next_ < threads_.size()) {
+      start_threads();
+    } else {
+      const unsigned thread = ready_.front();
+      ready_.pop_front();
+      go_on(thread);
+    }
+  }
+  if (failure_) std::rethrow_exception(failure_);
+  if (ended_ < threads_.size()) throw KernelError(describe_waiting());
+}
+
+void Grid::start_threads() {
+  if (idle_.empty()) idle_.push_back(&fibers_.emplace_back(serve_grid));
+  running_ = idle_.back();
+  idle_.pop_back();
+  main_.switch_to(*running_);
+}
+
+void Grid::go_on(unsigned thread) {
+  set_current(thread);
+  running_ = threads_[thread].fiber;
+  main_.switch_to(*running_);
+}
+
+void Grid::serve() {
+  Fiber& own = *running_;
+  own.arrive();
+  while (true) {
+    while (!failure_ && next_ < threads_.size()) {
+      const unsigned thread = next_++;
+      set_current(thread);
+      threads_[thread].fiber = &own;
+      try {
+        thread_();
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+      // Another thread may have been current last, but this fiber had been given back to this one.
+      threads_[thread].state = Thread::State::ended;
+      ++ended_;
+    }
+    idle_.push_back(&own);
+    own.switch_to(main_);
+  }
+}
+
+void Grid::wait(Thread::State state, const WarpCall& call) {
+  Thread& thread = threads_[current_];
+  thread.state = state;
+  thread.call = call;
+  thread.fiber->switch_to(main_);
+}
+
+void Grid::wait_for_block(std::source_location where) {
+  const WarpCall call{.mask = 0, .name = "__syncthreads", .where = where};
+  for (const Thread& thread : threads_) {
+    if (thread.state == Thread::State::at_barrier && !is_same(thread.call.where, where)) {
+      throw KernelError("thread " + to_text(threadIdx) + " is in __syncthreads at " +
+                        to_text(where) + " and thread " + to_text(thread.index) + " in that at " +
+                        to_text(thread.call.where));
+    }
+    if (thread.state == Thread::State::at_barrier) break;
+  }
+  if (++at_barrier_ < threads_.size()) return wait(Thread::State::at_barrier, call);
+  at_barrier_ = 0;
+  for (unsigned i = 0; i < threads_.size(); ++i) {
+    if (threads_[i].state != Thread::State::at_barrier) continue;
+    threads_[i].state = Thread::State::running;
+    ready_.push_back(i);
+  }
+}
+
+/// If all threads of the warp that begins with `first` and that the mask names are there, they get
+/// each other's values, and those that have waited go on.
+bool Grid::complete_warp_call(unsigned first, const WarpCall& call) {
+  LaneValues values{};
+  const auto takes_part = [&](unsigned lane) { return (call.mask >> lane & 1U) != 0; };
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    if (!takes_part(lane)) continue;
+    if (first + lane >= threads_.size()) {
+      throw KernelError(std::string(call.name) + " at " + to_text(call.where) + " with lane " +
+                        std::to_string(lane) + ", which the block does not have");
+    }
+    const Thread& thread = threads_[first + lane];
+    if (thread.state != Thread::State::in_warp_call || thread.call.mask != call.mask ||
+        !is_same(thread.call.where, call.where)) {
+      return false;
+    }
+    values[lane] = thread.given;
+  }
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    if (!takes_part(lane)) continue;
+    threads_[first + lane].gathered = values;
+    threads_[first + lane].state = Thread::State::running;
+    if (first + lane != current_) ready_.push_back(first + lane);
+  }
+  return true;
+}
+
+LaneValues Grid::gather(const WarpCall& call, std::uint64_t value) {
+  const unsigned lane = current_ % kLanes;
+  Thread& thread = threads_[current_];
+  if ((call.mask >> lane & 1U) == 0) {
+    throw KernelError(std::string(call.name) + " at " + to_text(call.where) + " by lane " +
+                      std::to_string(lane) + ", which its mask does not name");
+  }
+  thread.given = value;
+  thread.call = call;
+  thread.state = Thread::State::in_warp_call;
+  if (!complete_warp_call(current_ - lane, call)) wait(Thread::State::in_warp_call, call);
+  return thread.gathered;
+}
+
+std::string Grid::describe_waiting() const {
+  std::size_t waiting = 0;
+  const Thread* first = nullptr;
+  for (const Thread& thread : threads_) {
+    if (thread.state == Thread::State::ended) continue;
+    ++waiting;
+    if (first == nullptr) first = &thread;
+  }
+  return "block " + to_text(blockIdx) + ": " + std::to_string(waiting) + " of " +
+         std::to_string(threads_.size()) + " threads wait for ever, as thread " +
+         to_text(first->index) + " in " + first->call.name + " at " + to_text(first->call.where) +
+         "; " + std::to_string(ended_) + " have ended";
+}
+
+void check(const KernelShape& shape) {
+  const auto& [grid_size, block, shared_bytes] = shape;
+  const std::size_t threads = std::size_t{block.x} * block.y * block.z;
+  const std::size_t blocks = std::size_t{grid_size.x} * grid_size.y * grid_size.z;
+  if (threads == 0 || threads > kThreadsMax || block.z > 64)
+    throw KernelError("a block of " + std::to_string(threads) + " threads, must be 1 to 1024");
+  if (blocks == 0 || grid_size.x > 0x7fff'ffffU || grid_size.y > 65535 || grid_size.z > 65535)
+    throw KernelError("a grid of " + std::to_string(blocks) + " blocks that no device takes");
+  if (shared_bytes > kSharedMax) {
+    throw KernelError(std::to_string(shared_bytes) + " bytes of shared memory, at most " +
+                      std::to_string(kSharedMax));
+  }
+}
+
+}  // namespace
+
+LaneValues gather_lanes(const WarpCall& call, std::uint64_t value) {
+  return grid->gather(call, value);
+}
+
+int own_lane() {
+  return static_cast<int>(grid->current() % kLanes);
+}
+
+void wait_for_block(std::source_location where) {
+  grid->wait_for_block(where);
+}
+
+void* dynamic_shared_memory() {
+  return grid->shared();
+}
+
+void run_grid(const KernelShape& shape, const std::function<void()>& thread) {
+  check(shape);
+  const std::lock_guard lock(turn);
+  Grid own(shape, thread);
+  grid = &own;
+  own.run();
+}
+
+}  // namespace ddprun::test

@@ -1,0 +1,162 @@
+// Runs CUDA kernels on the processor, so that they are executed where there is no GPU and the
+// sanitizers watch what they read and write. Included before a kernel's source, in place of nvcc's
+// own headers: it declares what a kernel finds on a device.
+//
+// The blocks of a grid run one after another, the threads of a block as fibers: a thread runs until
+// it waits for others. Where those never come (a barrier or a shuffle that threads have gone round,
+// or that they are in at different places) that is an error, and says who waits where. Everything
+// else is as on a device, but for speed and what a race would show: one kernel runs at a time.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <source_location>
+#include <stdexcept>
+#include <tuple>
+
+// One kernel runs at a time, so that a block's memory can be what the compiler has for it.
+#undef __shared__
+#define __shared__ static
+#define __launch_bounds__(...)
+
+// The calling thread's.
+extern uint3 threadIdx;
+extern uint3 blockIdx;
+extern dim3 blockDim;
+extern dim3 gridDim;
+inline constexpr int warpSize = 32;
+
+namespace ddprun::test {
+
+/// A kernel did what would hang or go wrong on a device.
+class KernelError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct KernelShape {
+  dim3 grid = {1, 1, 1};
+  dim3 block = {1, 1, 1};
+  std::size_t shared_bytes = 0;  ///< of dynamic shared memory, which begins with NaNs
+};
+
+/// Threads of a warp that take part in something, as the bits of a mask; and what for.
+struct WarpCall {
+  unsigned mask = 0;
+  const char* name = "";
+  std::source_location where;
+};
+
+using LaneValues = std::array<std::uint64_t, 32>;
+
+/// Waits for all threads of the mask, and returns what they gave.
+LaneValues gather_lanes(const WarpCall& call, std::uint64_t value);
+
+/// The calling thread's place in its warp.
+int own_lane();
+
+void wait_for_block(std::source_location where);
+
+void* dynamic_shared_memory();
+
+/// Runs `thread` once for each thread of the grid. Throws KernelError, also for what no device
+/// would launch, and what `thread` throws.
+void run_grid(const KernelShape& shape, const std::function<void()>& thread);
+
+/// As kernel<<<shape>>>(arguments...), and waits for its end.
+template <typename... Parameters, typename... Arguments>
+void run_kernel(const KernelShape& shape, void (*kernel)(Parameters...),
+                const Arguments&... arguments) {
+  // Before CUDA 12.1 no device takes more.
+  static_assert((sizeof(Parameters) + ... + 0) <= 4096, "parameters of a kernel: at most 4 KiB");
+  const std::tuple<Parameters...> values(arguments...);
+  run_grid(shape, [&] { std::apply(kernel, values); });
+}
+
+/// What the lane gave that `source` numbers among the `width` ones around the calling thread's;
+/// what it gave itself if there is none.
+template <typename T>
+T shuffle(const WarpCall& call, T value, int source, int width) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  const LaneValues given = gather_lanes(call, bits);
+  const int first = own_lane() / width * width;
+  const int lane = source < 0 || source >= width ? own_lane() : first + source;
+  if ((call.mask >> lane & 1U) == 0) {
+    throw KernelError(std::string(call.name) + ": lane " + std::to_string(own_lane()) +
+                      " reads from lane " + std::to_string(lane) + ", which takes no part");
+  }
+  std::memcpy(&value, &given[static_cast<std::size_t>(lane)], sizeof value);
+  return value;
+}
+
+}  // namespace ddprun::test
+
+inline void __syncthreads(std::source_location where = std::source_location::current()) {
+  ddprun::test::wait_for_block(where);
+}
+
+inline void __syncwarp(unsigned mask = ~0U,
+                       std::source_location where = std::source_location::current()) {
+  ddprun::test::gather_lanes({mask, "__syncwarp", where}, 0);
+}
+
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int source, int width = warpSize,
+              std::source_location where = std::source_location::current()) {
+  return ddprun::test::shuffle({mask, "__shfl_sync", where}, value, source & (width - 1), width);
+}
+
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize,
+                  std::source_location where = std::source_location::current()) {
+  const int source = (ddprun::test::own_lane() & (width - 1)) ^ bits;
+  return ddprun::test::shuffle({mask, "__shfl_xor_sync", where}, value, source, width);
+}
+
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = warpSize,
+                   std::source_location where = std::source_location::current()) {
+  const int source = (ddprun::test::own_lane() & (width - 1)) + static_cast<int>(distance);
+  return ddprun::test::shuffle({mask, "__shfl_down_sync", where}, value, source, width);
+}
+
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = warpSize,
+                 std::source_location where = std::source_location::current()) {
+  const int source = (ddprun::test::own_lane() & (width - 1)) - static_cast<int>(distance);
+  return ddprun::test::shuffle({mask, "__shfl_up_sync", where}, value, source, width);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              std::source_location where = std::source_location::current()) {
+  const auto given =
+      ddprun::test::gather_lanes({mask, "__ballot_sync", where}, predicate != 0 ? 1 : 0);
+  unsigned votes = 0;
+  for (unsigned lane = 0; lane < given.size(); ++lane) {
+    if ((mask >> lane & 1U) != 0 && given[lane] != 0) votes |= 1U << lane;
+  }
+  return votes;
+}
+
+/// Atomic among kernels and the processor's threads, too.
+template <typename T>
+T atomicAdd(T* at, T value) {
+  return std::atomic_ref<T>(*at).fetch_add(value);
+}
+
+inline float rsqrtf(float value) {
+  return 1.0F / std::sqrt(value);
+}
+
+inline float __expf(float value) {
+  return std::exp(value);
+}

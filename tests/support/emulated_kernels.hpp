@@ -1,0 +1,11 @@
+// Our own kernels for the fake's devices: the real ones, on the processor.
+#pragma once
+
+#include "worker_runtime/cuda/kernel_calls.hpp"
+
+namespace ddprun::test {
+
+/// For streams of fake_cuda().
+const cuda::KernelCalls& emulated_kernels();
+
+}  // namespace ddprun::test

@@ -1,0 +1,31 @@
+// The kernels as nvcc makes them, and their launches.
+#include "worker_runtime/cuda/kernels/convert_launches.hpp"
+
+#include <cuda_runtime.h>
+
+static_assert(__cplusplus >= 202002L, "CMake does not hand its standard on to nvcc");
+
+namespace ddprun::cuda {
+
+namespace {
+
+cudaError_t convert(std::span<const Piece> pieces, DataType from, DataType to, double scale,
+                    cudaStream_t stream) {
+  return convert_pieces(pieces, from, to, scale,
+                        [stream](auto* kernel, const ConvertBatch& batch, const auto& each) {
+                          cudaLaunchConfig_t shape{};
+                          shape.gridDim = dim3(batch.tiles);
+                          shape.blockDim = dim3(kConvertThreads);
+                          shape.stream = stream;
+                          return cudaLaunchKernelEx(&shape, kernel, batch, each);
+                        });
+}
+
+}  // namespace
+
+const KernelCalls& kernel_calls() {
+  static constexpr KernelCalls kCalls{.convert = convert};
+  return kCalls;
+}
+
+}  // namespace ddprun::cuda

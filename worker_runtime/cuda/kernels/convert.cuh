@@ -1,0 +1,169 @@
+// Copies, scales and casts the elements of many pieces of memory in one launch. Plain CUDA C++: for
+// nvcc, and for another compiler behind an emulation of what a kernel finds on a device.
+//
+// Each piece is cut into tiles, and the blocks take tiles in turn. Where both ends of a piece can
+// be aligned by leaving out the same few elements at its beginning, a thread moves vectors of 16
+// bytes (of the wider type); that beginning, and what is left over at the end, go one by one.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace ddprun::cuda {
+
+inline constexpr unsigned kConvertThreads = 256;
+/// What a thread reads before it writes. 1024 threads of a multiprocessor then have 64 KiB under
+/// way; an H200 needs about 30 (4.8 TB/s for 0.8 us, over 132 multiprocessors).
+inline constexpr unsigned kVectorsInFlight = 4;
+/// As many as fit into the 4 KiB of parameters that every device and toolkit takes.
+inline constexpr std::size_t kPiecesPerLaunch = 120;
+
+/// Elements of a vector: 16 bytes of the wider type.
+template <typename From, typename To>
+inline constexpr unsigned kVectorWidth = 16 /
+                                         (sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
+
+struct ConvertPiece {
+  const void* from;
+  void* to;
+  std::size_t elements;
+  unsigned first_tile;    ///< among those of all pieces
+  std::uint16_t head;     ///< elements before both ends are aligned
+  std::uint16_t aligned;  ///< can be moved by vectors
+};
+
+struct ConvertBatch {
+  ConvertPiece pieces[kPiecesPerLaunch];
+  unsigned count;
+  unsigned tiles;
+};
+
+/// A copy, bit for bit.
+template <typename T>
+struct Copied {
+  __device__ T operator()(T value) const { return value; }
+};
+
+inline __device__ float widened(__half value) {
+  return __half2float(value);
+}
+inline __device__ float widened(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+inline __device__ float widened(float value) {
+  return value;
+}
+inline __device__ double widened(double value) {
+  return value;
+}
+
+inline __device__ void round_to(float value, __half& to) {
+  to = __float2half_rn(value);
+}
+inline __device__ void round_to(double value, __half& to) {
+  to = __double2half(value);
+}
+inline __device__ void round_to(float value, __nv_bfloat16& to) {
+  to = __float2bfloat16_rn(value);
+}
+inline __device__ void round_to(double value, __nv_bfloat16& to) {
+  to = __double2bfloat16(value);
+}
+inline __device__ void round_to(float value, float& to) {
+  to = value;
+}
+inline __device__ void round_to(double value, float& to) {
+  to = static_cast<float>(value);
+}
+inline __device__ void round_to(double value, double& to) {
+  to = value;
+}
+
+/// Multiplied in float64 if one of the two types is that, else in float32, and rounded once.
+template <typename From, typename To>
+struct Scaled {
+  static constexpr bool kIsDouble = std::is_same_v<From, double> || std::is_same_v<To, double>;
+  using Factor = std::conditional_t<kIsDouble, double, float>;
+  Factor scale;
+
+  __device__ To operator()(From value) const {
+    To result;
+    round_to(static_cast<Factor>(widened(value)) * scale, result);
+    return result;
+  }
+};
+
+template <typename T, unsigned kWidth>
+struct alignas(sizeof(T) * kWidth) Vector {
+  T values[kWidth];
+};
+
+/// The block's share of the work: the units, of kWidth elements each, from `first` to `end`. All
+/// loads of a round come before its stores, which a compiler could not exchange.
+template <unsigned kWidth, typename From, typename To, typename Each>
+__device__ void convert_units(const From* from, To* to, std::size_t first, std::size_t end,
+                              const Each& each) {
+  const auto* sources = reinterpret_cast<const Vector<From, kWidth>*>(from);
+  auto* destinations = reinterpret_cast<Vector<To, kWidth>*>(to);
+  constexpr unsigned kRound = kConvertThreads * kVectorsInFlight;
+  for (std::size_t begin = first + threadIdx.x; begin < end; begin += kRound) {
+    Vector<From, kWidth> loaded[kVectorsInFlight];
+    for (unsigned i = 0; i < kVectorsInFlight; ++i) {
+      const std::size_t unit = begin + i * kConvertThreads;
+      if (unit < end) loaded[i] = sources[unit];
+    }
+    for (unsigned i = 0; i < kVectorsInFlight; ++i) {
+      const std::size_t unit = begin + i * kConvertThreads;
+      if (unit >= end) break;
+      Vector<To, kWidth> converted;
+      for (unsigned k = 0; k < kWidth; ++k) converted.values[k] = each(loaded[i].values[k]);
+      destinations[unit] = converted;
+    }
+  }
+}
+
+/// The tile of that number within `piece`.
+template <typename From, typename To, typename Each>
+__device__ void convert_tile(const ConvertPiece& piece, std::size_t tile, const Each& each) {
+  constexpr unsigned kWidth = kVectorWidth<From, To>;
+  constexpr std::size_t kVectors = kConvertThreads * kVectorsInFlight;
+  const auto* from = static_cast<const From*>(piece.from);
+  auto* to = static_cast<To*>(piece.to);
+  if (!piece.aligned) {
+    constexpr std::size_t kElements = kVectors * kWidth;
+    const std::size_t end = (tile + 1) * kElements;
+    convert_units<1>(from, to, tile * kElements, end < piece.elements ? end : piece.elements, each);
+    return;
+  }
+  const std::size_t vectors = (piece.elements - piece.head) / kWidth;
+  const std::size_t end = (tile + 1) * kVectors;
+  convert_units<kWidth>(from + piece.head, to + piece.head, tile * kVectors,
+                        end < vectors ? end : vectors, each);
+  if (tile > 0) return;
+  convert_units<1>(from, to, 0, piece.head, each);
+  convert_units<1>(from, to, piece.head + vectors * kWidth, piece.elements, each);
+}
+
+inline __device__ unsigned piece_of(const ConvertBatch& batch, unsigned tile) {
+  unsigned first = 0;
+  for (unsigned end = batch.count; end - first > 1;) {
+    const unsigned middle = (first + end) / 2;
+    (batch.pieces[middle].first_tile <= tile ? first : end) = middle;
+  }
+  return first;
+}
+
+/// A block for each tile: those that have room take the next, and nobody waits for stragglers.
+template <typename From, typename To, typename Each>
+__global__ void __launch_bounds__(kConvertThreads)
+    convert_kernel(const __grid_constant__ ConvertBatch batch, const Each each) {
+  const ConvertPiece& piece = batch.pieces[piece_of(batch, blockIdx.x)];
+  convert_tile<From, To>(piece, blockIdx.x - piece.first_tile, each);
+}
+
+}  // namespace ddprun::cuda
