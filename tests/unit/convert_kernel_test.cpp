@@ -166,7 +166,7 @@ TEST_SUITE("convert kernel") {
 
   TEST_CASE("every size around a vector and a tile is right at every alignment") {
     const auto values = some_values(9000);
-    for (const auto [from, to] : {std::pair(DataType::float32, DataType::bfloat16),
+    for (const auto& [from, to] : {std::pair(DataType::float32, DataType::bfloat16),
                                   std::pair(DataType::bfloat16, DataType::float32),
                                   std::pair(DataType::float16, DataType::float16),
                                   std::pair(DataType::float64, DataType::float32)}) {

@@ -1,0 +1,164 @@
+// How fast our kernels are on a real GPU, beside cudaMemcpyAsync from device to device, and whether
+// their results are right there; for tests/gpu/run. Prints a line for each kernel and size, and
+// ends with 1 if one is wrong or slower than kFractionMin of the copy.
+#include "worker_runtime/collectives/half.hpp"
+#include "worker_runtime/cuda/kernel_calls.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+
+namespace {
+
+struct Ours {};
+using Halves = collectives::Half<Ours>;
+
+constexpr double kFractionMin = 0.85;  // a kernel that is not limited by memory alone has failed
+constexpr double kScale = 0.25;        // results stay exact
+
+void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess)
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+std::shared_ptr<std::byte> allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes), "cudaMalloc");
+  return {static_cast<std::byte*>(memory), cudaFree};
+}
+
+/// The median of what `work` takes on the stream of a device that has nothing else to do.
+double median_seconds(const std::function<void()>& work) {
+  constexpr int kRounds = 21;
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  check(cudaEventCreate(&begin), "cudaEventCreate");
+  check(cudaEventCreate(&end), "cudaEventCreate");
+  std::vector<float> milliseconds(kRounds);
+  for (int i = -3; i < kRounds; ++i) {  // three to warm up
+    check(cudaEventRecord(begin), "cudaEventRecord");
+    work();
+    check(cudaEventRecord(end), "cudaEventRecord");
+    check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    if (i >= 0) check(cudaEventElapsedTime(&milliseconds[i], begin, end), "cudaEventElapsedTime");
+  }
+  check(cudaEventDestroy(begin), "cudaEventDestroy");
+  check(cudaEventDestroy(end), "cudaEventDestroy");
+  std::nth_element(milliseconds.begin(), milliseconds.begin() + kRounds / 2, milliseconds.end());
+  return static_cast<double>(milliseconds[kRounds / 2]) / 1000;
+}
+
+struct Case {
+  std::string name;
+  DataType from = DataType::float32;
+  DataType to = DataType::float32;
+  double scale = 1;
+  std::size_t pieces = 1;  ///< of unequal sizes
+};
+
+const std::vector<Case> kCases = {
+    {"copy of one piece"},
+    {"flatten 500 pieces", DataType::float32, DataType::float32, 1, 500},
+    {"flatten 500 pieces of bfloat16", DataType::bfloat16, DataType::bfloat16, 1, 500},
+    {"scale", DataType::float32, DataType::float32, kScale},
+    {"scale bfloat16", DataType::bfloat16, DataType::bfloat16, kScale},
+    {"scale float16", DataType::float16, DataType::float16, kScale},
+    {"cast float32 to bfloat16", DataType::float32, DataType::bfloat16},
+    {"cast bfloat16 to float32", DataType::bfloat16, DataType::float32},
+    {"flatten and cast 500 pieces", DataType::float32, DataType::bfloat16, kScale, 500},
+};
+
+/// Values whose conversion is exact or is rounded: element i is this, rounded to its type.
+float value_of(std::size_t i) {
+  return (static_cast<float>(i % 8191) - 4096.0F) / 64.0F;
+}
+
+float rounded(float value, DataType type) {
+  if (type == DataType::bfloat16) return Halves::from_bfloat16(Halves::to_bfloat16(value));
+  if (type == DataType::float16) return Halves::from_float16(Halves::to_float16(value));
+  return value;
+}
+
+std::vector<std::byte> encoded(std::size_t elements, DataType type, double scale, DataType before) {
+  std::vector<std::byte> bytes(elements * size_of(type));
+  for (std::size_t i = 0; i < elements; ++i) {
+    const float value = rounded(value_of(i), before) * static_cast<float>(scale);
+    if (type == DataType::float32) {
+      reinterpret_cast<std::uint32_t*>(bytes.data())[i] = std::bit_cast<std::uint32_t>(value);
+    } else {
+      reinterpret_cast<std::uint16_t*>(bytes.data())[i] =
+          type == DataType::bfloat16 ? Halves::to_bfloat16(value) : Halves::to_float16(value);
+    }
+  }
+  return bytes;
+}
+
+/// Every second piece is three times as long as the others, less an odd number of elements so that
+/// not all are aligned.
+std::vector<cuda::Piece> cut(const Case& now, std::size_t elements, const std::byte* from,
+                             std::byte* to) {
+  std::vector<cuda::Piece> pieces;
+  const std::size_t share = elements / (2 * now.pieces);
+  for (std::size_t i = 0, first = 0; i < now.pieces; ++i) {
+    const std::size_t length = i + 1 == now.pieces ? elements - first
+                               : i % 2 == 0        ? share
+                                                   : 3 * share - 1;
+    pieces.push_back({from + first * size_of(now.from), to + first * size_of(now.to), length});
+    first += length;
+  }
+  return pieces;
+}
+
+bool measure(const Case& now, std::size_t bytes) {
+  const std::size_t elements = bytes / size_of(now.from);
+  const auto from = allocate(bytes);
+  const auto to = allocate(elements * size_of(now.to));
+  const auto source = encoded(elements, now.from, 1, now.from);
+  check(cudaMemcpy(from.get(), source.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  const auto pieces = cut(now, elements, from.get(), to.get());
+  const double seconds = median_seconds([&] {
+    check(cuda::kernel_calls().convert(pieces, now.from, now.to, now.scale, nullptr), "convert");
+  });
+  const auto expected = encoded(elements, now.to, now.scale, now.from);
+  std::vector<std::byte> result(expected.size());
+  check(cudaMemcpy(result.data(), to.get(), result.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  const bool is_right = result == expected;
+
+  const auto other = allocate(bytes);
+  const double copy_seconds = median_seconds([&] {
+    check(cudaMemcpyAsync(other.get(), from.get(), bytes, cudaMemcpyDeviceToDevice, nullptr),
+          "cudaMemcpyAsync");
+  });
+  const double moved = static_cast<double>(bytes + result.size());
+  const double fraction = moved / seconds / (2 * static_cast<double>(bytes) / copy_seconds);
+  std::printf("%s, %zu MiB: %.2f of a copy's bandwidth, %.0f GB/s%s\n", now.name.c_str(),
+              bytes >> 20, fraction, moved / seconds / 1e9, is_right ? "" : ", WRONG");
+  std::fflush(stdout);
+  return is_right && fraction >= kFractionMin;
+}
+
+}  // namespace
+
+int main() {
+  constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+  try {
+    bool is_good = true;
+    for (const std::size_t bytes : {64 * kMebibyte, 256 * kMebibyte}) {
+      for (const Case& now : kCases) is_good = measure(now, bytes) && is_good;
+    }
+    return is_good ? 0 : 1;
+  } catch (const std::exception& exception) {
+    std::fprintf(stderr, "kernel_bench: %s\n", exception.what());
+    return 1;
+  }
+}
