@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -92,6 +93,21 @@ TEST_SUITE("compute on the CPU") {
         check_close(gradients[i], expected[i], 2e-5);
       }
       CHECK(gradients == one.backward(*compute, DataType::float32, inputs, output_gradient));
+    }
+  }
+
+  TEST_CASE("attention shows no token what comes after it") {
+    const auto compute = make_cpu_compute(1);
+    std::mt19937 random(9);
+    for (const ComputeCase& one : compute_cases()) {
+      if (one.name != "attention over 150 tokens") continue;
+      auto inputs = random_inputs(one, random);
+      const Doubles before = one.forward(*compute, DataType::float32, inputs);
+      const std::size_t changed = 100;
+      for (std::size_t i = changed * 24; i < inputs[0].size(); ++i) inputs[0][i] += 1;
+      const Doubles after = one.forward(*compute, DataType::float32, inputs);
+      const auto first_of_changed = std::mismatch(before.begin(), before.end(), after.begin());
+      CHECK(first_of_changed.first - before.begin() == changed * 8);
     }
   }
 

@@ -126,6 +126,7 @@ const std::vector<Arrow> kArrows = {
     {"worker_runtime/worker/", {"rendezvous/control/", "worker_runtime/worker/"}},
     {"trainers/compute/", {"trainers/compute/"}},
     {"trainers/frame/", {"trainers/frame/"}},
+    {"trainers/gpt2/", {"trainers/compute/", "trainers/frame/", "trainers/gpt2/"}},
     {"trainers/trainer/", {"trainers/frame/", "trainers/trainer/"}},
 };
 
