@@ -1,0 +1,291 @@
+// Trains a language model like GPT-2 on one worker of a data-parallel run: setting up, the loop
+// over steps, what is kept and told of it. One step is in training.cpp, the model in model.cpp.
+#include "trainers/frame/console.hpp"
+#include "trainers/frame/json_lines.hpp"
+#include "trainers/frame/stop_signal.hpp"
+#include "trainers/frame/text.hpp"
+#include "trainers/gpt2/training.hpp"
+#include <ddprun/worker.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+namespace trainer::gpt2 {
+
+namespace {
+
+using ddprun::ProcessGroup;
+using ddprun::WorkerEnv;
+using Clock = std::chrono::steady_clock;
+
+void warn_on_stderr(ddprun::LogLevel level, std::string_view text) {
+  if (level < ddprun::LogLevel::warn) return;
+  std::fprintf(stderr, "gpt2: %.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Where the run leaves what it has to say and to keep. Rank 0 alone has all of it open.
+struct Outputs {
+  Console& console;
+  JsonLines& metrics;
+  JsonLines& ledger;
+  std::optional<ddprun::CheckpointDirectory>& checkpoints;
+  const Settings& settings;
+  double flops_max = 0;  ///< of all workers' devices in a second; 0 if nobody knows
+};
+
+Settings settings_of(const Options& options, const WorkerEnv& env, const TokenFile& data) {
+  const Shape& shape = options.shape;
+  Settings settings = {{"tokens", data.size()},
+                       {"layers", shape.layers},
+                       {"heads", shape.heads},
+                       {"channels", shape.channels},
+                       {"context", shape.context},
+                       {"vocabulary", shape.vocabulary},
+                       {"device", options.device},
+                       {"dtype", options.dtype},
+                       {"threads", options.threads},
+                       {"batch_size", options.batch_size},
+                       {"gradient_accumulation", options.gradient_accumulation},
+                       {"steps", options.steps},
+                       {"lr", options.lr},
+                       {"lr_schedule", options.lr_schedule},
+                       {"lr_final", options.lr_final},
+                       {"warmup_steps", options.warmup_steps},
+                       {"beta1", options.beta1},
+                       {"beta2", options.beta2},
+                       {"weight_decay", options.weight_decay},
+                       {"gradient_norm_max", options.gradient_norm_max},
+                       {"seed", options.seed}};
+  // Whose number may change is no setting.
+  if (options.global_batch_size > 0) {
+    settings["global_batch_size"] = options.global_batch_size;
+  } else {
+    settings["workers"] = env.world_size;
+  }
+  return settings;
+}
+
+/// The model's vocabulary must hold that of the file.
+void check_vocabulary(const TokenFile& file, const Shape& shape) {
+  if (file.vocabulary() <= shape.vocabulary) return;
+  throw ddprun::Error(ddprun::Errc::usage,
+                      format("%s has a vocabulary of %zu, the model one of %zu",
+                             file.name().c_str(), file.vocabulary(), shape.vocabulary));
+}
+
+void save(Training& training, Outputs& outputs) {
+  if (training.env.rank != 0 || !outputs.checkpoints) return;
+  outputs.checkpoints->save(to_checkpoint(training.compute, training.model, training.optimizer,
+                                          {training.step, training.sampler.state().to_text()},
+                                          outputs.settings));
+}
+
+/// Before the step: when one rank saves what all have done, none can lack its line, whatever ends
+/// it.
+void record_sequences(const Training& training, Outputs& outputs) {
+  if (!outputs.ledger.is_open()) return;
+  outputs.ledger.write({{"step", training.step + 1},
+                        {"epoch", training.sampler.epoch() + 1},
+                        {"sequences", training.sampler.samples()}});
+}
+
+void report_step(const Training& training, const StepResult& result, double seconds,
+                 Outputs& outputs) {
+  const Options& options = training.options;
+  const auto tokens = static_cast<double>(global_batch(options, training.env)) *
+                      static_cast<double>(options.shape.context);
+  const double rate = tokens / seconds;
+  const double lr = learning_rate(options, training.step);
+  const double utilisation =
+      outputs.flops_max > 0 ? rate * flops_per_token(options.shape) / outputs.flops_max : 0;
+  outputs.metrics.write({{"event", "step"},
+                         {"step", training.step},
+                         {"loss", result.loss},
+                         {"gradient_norm", result.gradient_norm},
+                         {"lr", lr},
+                         {"seconds", seconds},
+                         {"tokens_per_second", rate},
+                         {"mfu", utilisation},
+                         {"exposed_seconds", result.exposed_seconds}});
+  if (training.step % options.print_every != 0 && training.step != options.steps) return;
+  const std::string mfu =
+      outputs.flops_max > 0 ? format(", MFU %.1f %%", 100 * utilisation) : std::string();
+  outputs.console.line(
+      format("step %lld/%lld: loss %.4f, norm %.3f, lr %.2e, %.1f ms, %.0f tokens/s%s",
+             static_cast<long long>(training.step), static_cast<long long>(options.steps),
+             result.loss, result.gradient_norm, lr, 1e3 * seconds, rate, mfu.c_str()));
+}
+
+void report_test(Training& training, Outputs& outputs) {
+  if (training.test_data == nullptr) return;
+  const double loss = test_loss(training);
+  outputs.console.line(
+      format("step %lld: test loss %.4f", static_cast<long long>(training.step), loss));
+  outputs.metrics.write({{"event", "test"}, {"step", training.step}, {"loss", loss}});
+}
+
+/// Whether some worker has got a signal to stop.
+bool train_steps(Training& training, const StopSignal& stop, Outputs& outputs) {
+  const Options& options = training.options;
+  while (training.step < options.steps) {
+    record_sequences(training, outputs);
+    const auto start = Clock::now();
+    const StepResult result = train_step(training, stop.received() != 0);
+    report_step(training, result, seconds_since(start), outputs);
+    const bool is_last = training.step == options.steps;
+    if (result.stop_wanted && !is_last) return true;
+    if (is_last || (options.test_every > 0 && training.step % options.test_every == 0)) {
+      report_test(training, outputs);
+    }
+    if (!is_last && training.step % options.checkpoint_every == 0) save(training, outputs);
+  }
+  return false;
+}
+
+void announce(const Training& training, bool is_resumed, Outputs& outputs) {
+  const Options& options = training.options;
+  const WorkerEnv& env = training.env;
+  const Shape& shape = options.shape;
+  std::size_t values = 0;
+  for (const ModelParameter& one : training.model.parameters()) values += one.spec.elements();
+  outputs.console.line(
+      format("%zu layers, %zu heads, %zu channels, context %zu, vocabulary %zu: %.1f M parameters",
+             shape.layers, shape.heads, shape.channels, shape.context, shape.vocabulary,
+             static_cast<double>(values) * 1e-6));
+  outputs.console.line(
+      format("%d worker%s on %s, %s, backend %s; %lld sequences a step, %zu tokens of data",
+             env.world_size, env.world_size == 1 ? "" : "s", training.compute.name().c_str(),
+             options.dtype.c_str(), training.group.backend().c_str(),
+             static_cast<long long>(global_batch(options, env)), training.data.size()));
+  if (is_resumed) {
+    outputs.console.line(
+        format("resumed after step %lld%s", static_cast<long long>(training.step),
+               training.step >= options.steps ? ": nothing is left to do up to --steps" : ""));
+  } else if (env.max_restarts > 0 && options.checkpoint_dir.empty()) {
+    outputs.console.line("a restart will begin from the first step: no --checkpoint_dir is given");
+  }
+  outputs.metrics.write({{"event", "start"},
+                         {"attempt", env.restart_count},
+                         {"world_size", env.world_size},
+                         {"step", training.step},
+                         {"parameters", values},
+                         {"flops_per_token", flops_per_token(shape)},
+                         {"flops_max", outputs.flops_max},
+                         {"settings", outputs.settings}});
+  outputs.ledger.write({{"attempt", env.restart_count}, {"resumed_after_step", training.step}});
+}
+
+void finish(Training& training, double seconds, Outputs& outputs) {
+  save(training, outputs);
+  const std::uint64_t hash = check_agreement(training);
+  const std::string hash_text = format("%016llx", static_cast<unsigned long long>(hash));
+  outputs.console.line(format("step %lld after %.1f s, parameters %s",
+                              static_cast<long long>(training.step), seconds, hash_text.c_str()));
+  outputs.metrics.write({{"event", "end"},
+                         {"step", training.step},
+                         {"seconds", seconds},
+                         {"parameters_hash", hash_text}});
+}
+
+std::unique_ptr<Compute> make_compute(const Options& options, const WorkerEnv& env) {
+  return options.device == "cuda" ? make_cuda_compute(env.local_rank)
+                                  : make_cpu_compute(options.threads);
+}
+
+int train(const WorkerEnv& env, Options options) {
+  const auto start = Clock::now();
+  const bool is_first = env.rank == 0;
+  Console console(!is_first);
+  const TokenFile data(options.data);
+  if (options.shape.vocabulary == 0) options.shape.vocabulary = data.vocabulary();
+  check_vocabulary(data, options.shape);
+  std::optional<TokenFile> test_data;
+  if (!options.test_data.empty()) {
+    test_data.emplace(options.test_data);
+    check_vocabulary(*test_data, options.shape);
+  }
+  const Settings settings = settings_of(options, env, data);
+
+  const auto compute = make_compute(options, env);
+  Model model(*compute, options.shape, static_cast<std::size_t>(options.batch_size),
+              options.type());
+  ddprun::ElasticSampler sampler = make_sampler(options, env, data);
+  model.initialise(static_cast<std::uint64_t>(options.seed));
+  Optimizer optimizer(*compute, model);
+  const Array sums = compute->allocate(2, ddprun::DataType::float64);
+  const double flops_max = is_first ? compute->peak_flops(options.type()) * env.world_size : 0.0;
+
+  ddprun::GroupOptions group_options;
+  group_options.backend = options.backend;
+  ProcessGroup group = ProcessGroup::create(env, group_options);
+  group.set_stream(compute->stream());
+
+  // Rank 0 keeps the checkpoints; all resume from the one that it finds.
+  std::optional<ddprun::CheckpointDirectory> checkpoints;
+  std::optional<ddprun::Checkpoint> newest;
+  if (is_first && !options.checkpoint_dir.empty()) {
+    checkpoints.emplace(options.checkpoint_dir,
+                        ddprun::CheckpointDirectory::Options{.log = warn_on_stderr});
+    // Before reading: what a run that is still at work here saves later would be done twice.
+    checkpoints->claim();
+    newest = checkpoints->load_newest();
+  }
+  const auto progress = restore(*compute, group, model, optimizer, newest, settings);
+  newest.reset();
+  if (progress) sampler.load(ddprun::ElasticSampler::State::from_text(progress->sampler));
+
+  const auto open_as = progress ? JsonLines::Start::append : JsonLines::Start::empty;
+  JsonLines metrics(is_first ? options.metrics : "", open_as);
+  JsonLines ledger(
+      options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
+      env.restart_count > 0 ? JsonLines::Start::append : open_as);
+  Outputs outputs = {console, metrics, ledger, checkpoints, settings, flops_max};
+  Training training = {options,
+                       env,
+                       *compute,
+                       data,
+                       test_data ? &*test_data : nullptr,
+                       model,
+                       optimizer,
+                       sums,
+                       group,
+                       make_reducer(group, model, options),
+                       sampler,
+                       progress ? progress->step : 0};
+  // Without checkpoints there is nothing to save before leaving.
+  const StopSignal stop(!options.checkpoint_dir.empty());
+
+  announce(training, progress.has_value(), outputs);
+  const bool is_stopped = train_steps(training, stop, outputs);
+  finish(training, seconds_since(start), outputs);
+  if (!is_stopped) return 0;
+  console.line("stopped by a signal; the same command goes on from here");
+  constexpr int kSignalExit = 128;  // as shells report a death by a signal
+  return kSignalExit + (stop.received() != 0 ? stop.received() : SIGTERM);
+}
+
+}  // namespace
+
+/// The whole worker, from its command line to its exit code.
+int run(const WorkerEnv& env, int argc, const char* const* argv) {
+  const CommandLine command_line = parse_command_line(argc, argv);
+  if (command_line.help.empty()) return train(env, command_line.options);
+  if (env.rank == 0) std::fputs(command_line.help.c_str(), stdout);
+  return 0;
+}
+
+}  // namespace trainer::gpt2
+
+int main(int argc, char** argv) {
+  return ddprun::run_worker(
+      [&](const ddprun::WorkerEnv& env) { return trainer::gpt2::run(env, argc, argv); });
+}

@@ -1,0 +1,116 @@
+#include "trainers/gpt2/token_file.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace trainer::gpt2 {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are read as they are");
+
+constexpr char kMagic[] = {'d', 'd', 'p', 'r', 'u', 'n', 't', 'k'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVocabularyMax = 65536;  // as many as a uint16 tells apart
+
+struct Header {
+  char magic[sizeof kMagic];
+  std::uint32_t version;
+  std::uint32_t vocabulary;
+  std::uint64_t tokens;
+};
+static_assert(sizeof(Header) == 24);
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw ddprun::Error(ddprun::Errc::usage, what);
+}
+
+/// Closes a descriptor when it goes.
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+};
+
+}  // namespace
+
+TokenFile::TokenFile(const std::filesystem::path& path) : name_(path.string()) {
+  const Descriptor file = {::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  struct stat status = {};
+  if (file.number < 0 || ::fstat(file.number, &status) != 0) {
+    refuse(name_ + " cannot be read: " + std::strerror(errno) +
+           " (scripts/prepare_text makes token files)");
+  }
+  mapped_bytes_ = static_cast<std::size_t>(status.st_size);
+  if (!S_ISREG(status.st_mode) || mapped_bytes_ < sizeof(Header)) {
+    refuse(name_ + " is no token file: make one by scripts/prepare_text");
+  }
+  void* mapping = ::mmap(nullptr, mapped_bytes_, PROT_READ, MAP_SHARED, file.number, 0);
+  if (mapping == MAP_FAILED) ddprun::throw_system_error("mapping " + name_, errno);
+  mapping_ = mapping;
+  try {
+    read_header();
+  } catch (...) {
+    ::munmap(mapping_, mapped_bytes_);
+    throw;
+  }
+}
+
+void TokenFile::read_header() {
+  Header header = {};
+  std::memcpy(&header, mapping_, sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
+    refuse(name_ + " is no token file: make one by scripts/prepare_text");
+  }
+  if (header.version != kVersion) {
+    refuse(name_ + " is a token file of version " + std::to_string(header.version) +
+           ", this program reads version " + std::to_string(kVersion));
+  }
+  if (header.vocabulary == 0 || header.vocabulary > kVocabularyMax) {
+    refuse(name_ + " says that its vocabulary is " + std::to_string(header.vocabulary) +
+           ", not 1 to " + std::to_string(kVocabularyMax));
+  }
+  const std::size_t held = (mapped_bytes_ - sizeof header) / sizeof(std::uint16_t);
+  if (header.tokens != held || (mapped_bytes_ - sizeof header) % sizeof(std::uint16_t) != 0) {
+    refuse(name_ + " says that it has " + std::to_string(header.tokens) +
+           " tokens, but there are bytes for " + std::to_string(held) +
+           ": it was not written to its end");
+  }
+  vocabulary_ = header.vocabulary;
+  const auto* first = static_cast<const std::byte*>(mapping_) + sizeof header;
+  tokens_ = {reinterpret_cast<const std::uint16_t*>(first), held};
+}
+
+TokenFile::~TokenFile() {
+  ::munmap(mapping_, mapped_bytes_);
+}
+
+std::size_t TokenFile::windows(std::size_t context) const {
+  return tokens_.empty() ? 0 : (tokens_.size() - 1) / context;
+}
+
+void TokenFile::read_window(std::size_t index, std::span<std::int32_t> inputs,
+                            std::span<std::int32_t> targets) const {
+  const std::size_t begin = index * inputs.size();
+  const auto at = [&](std::size_t position) {
+    const std::uint16_t token = tokens_[position];
+    if (token >= vocabulary_) {
+      refuse(name_ + ": token " + std::to_string(position) + " is " + std::to_string(token) +
+             ", beyond the vocabulary of " + std::to_string(vocabulary_));
+    }
+    return static_cast<std::int32_t>(token);
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = at(begin + i);
+  for (std::size_t i = 0; i + 1 < inputs.size(); ++i) targets[i] = inputs[i + 1];
+  if (!inputs.empty()) targets[inputs.size() - 1] = at(begin + inputs.size());
+}
+
+}  // namespace trainer::gpt2

@@ -1,0 +1,50 @@
+// A text as a file of tokens, mapped into memory: what scripts/prepare_text writes. All numbers are
+// little-endian:
+//   8 bytes  "ddpruntk"
+//   uint32   version, 1
+//   uint32   vocabulary: tokens are below it; at most 65536
+//   uint64   number of tokens
+//   uint16   each token
+// The file must not be changed while it is open. Any thread may read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace trainer::gpt2 {
+
+class TokenFile {
+ public:
+  /// Throws Error{Errc::usage} naming the file and what is wrong with it: missing, something else,
+  /// of another version, shorter or longer than it says.
+  explicit TokenFile(const std::filesystem::path& path);
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
+  ~TokenFile();
+
+  const std::string& name() const { return name_; }
+  std::size_t size() const { return tokens_.size(); }
+  std::size_t vocabulary() const { return vocabulary_; }
+
+  /// Sequences of `context` tokens that do not overlap, each with its next token.
+  std::size_t windows(std::size_t context) const;
+
+  /// Window `index`: inputs.size() tokens, and for each the token that follows it. Throws
+  /// Error{Errc::usage} if a token is not below the vocabulary, saying where.
+  void read_window(std::size_t index, std::span<std::int32_t> inputs,
+                   std::span<std::int32_t> targets) const;
+
+ private:
+  void read_header();
+
+  std::string name_;
+  void* mapping_ = nullptr;
+  std::size_t mapped_bytes_ = 0;
+  std::size_t vocabulary_ = 0;
+  std::span<const std::uint16_t> tokens_;
+};
+
+}  // namespace trainer::gpt2
