@@ -20,6 +20,7 @@ using ddprun::Error;
 
 constexpr std::int64_t kCountMax = 1'000'000'000;  // far above sense, far below overflow
 constexpr std::int64_t kBatchMax = 1'000'000;      // its square and the workers are multiplied
+constexpr std::int64_t kSizeMax = 1 << 24;         // of the model; see check(Shape)
 constexpr std::int64_t kSeedMax = 0xffff'ffff;     // fits every random generator
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -32,12 +33,14 @@ void add_model_options(CLI::App& app, Options& options) {
   app.add_option("--model", options.model, "sizes to begin with; those below count instead")
       ->check(CLI::IsMember(names))
       ->capture_default_str();
-  app.add_option("--layers", options.shape.layers, "transformer blocks");
-  app.add_option("--heads", options.shape.heads, "of attention in each layer");
-  app.add_option("--channels", options.shape.channels, "of each token, a multiple of the heads");
-  app.add_option("--context", options.shape.context, "tokens of a sequence");
-  app.add_option("--vocabulary", options.shape.vocabulary,
-                 "different tokens (default: those of the data)");
+  const auto size = [&](const char* name, std::size_t& value, const char* help) {
+    app.add_option(name, value, help)->check(CLI::Range(std::int64_t{1}, kSizeMax));
+  };
+  size("--layers", options.shape.layers, "transformer blocks");
+  size("--heads", options.shape.heads, "of attention in each layer");
+  size("--channels", options.shape.channels, "of each token, a multiple of the heads");
+  size("--context", options.shape.context, "tokens of a sequence");
+  size("--vocabulary", options.shape.vocabulary, "different tokens (default: those of the data)");
   app.add_option("--device", options.device, "cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();

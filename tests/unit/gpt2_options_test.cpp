@@ -1,0 +1,97 @@
+#include "trainers/gpt2/options.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using trainer::gpt2::learning_rate;
+using trainer::gpt2::Options;
+
+namespace {
+
+Options parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), {"gpt2", "--data=text"});
+  return trainer::gpt2::parse_command_line(static_cast<int>(arguments.size()), arguments.data())
+      .options;
+}
+
+std::string refusal(const std::vector<const char*>& arguments) {
+  try {
+    parse(arguments);
+    return "";
+  } catch (const ddprun::Error& error) {
+    CHECK(error.code() == ddprun::Errc::usage);
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("gpt2 options") {
+  TEST_CASE("a model has the sizes of its name but for those that are given") {
+    const auto large = parse({"--model=gpt2-774m"}).shape;
+    CHECK(large.layers == 36);
+    CHECK(large.heads == 20);
+    CHECK(large.channels == 1280);
+    CHECK(large.context == 1024);
+    CHECK(large.vocabulary == 0);
+    const auto other = parse({"--context=256", "--model=gpt2-124m", "--vocabulary=300"}).shape;
+    CHECK(other.layers == 12);
+    CHECK(other.context == 256);
+    CHECK(other.vocabulary == 300);
+  }
+
+  TEST_CASE("names may be written with dashes") {
+    CHECK(parse({"--batch-size=7", "--gradient-norm-max=0"}).batch_size == 7);
+  }
+
+  TEST_CASE("bad values and contradictions are refused by name") {
+    struct Refused {
+      std::vector<const char*> arguments;
+      std::string says;
+    };
+    const std::vector<Refused> table = {
+        {{"--model=gpt3"}, "--model"},
+        {{"--layers=0"}, "--layers"},
+        {{"--heads=-1"}, "--heads"},
+        {{"--channels=x"}, "--channels"},
+        {{"--lr=0"}, "--lr"},
+        {{"--lr=nan"}, "--lr"},
+        {{"--beta2=1"}, "--beta2"},
+        {{"--dtype=float16"}, "--dtype"},
+        {{"--device=tpu"}, "--device"},
+        {{"--nope"}, "gpt2 --help lists the options"},
+        {{"--gradient_accumulation=2", "--global_batch_size=8"},
+         "--gradient_accumulation follows from"},
+        {{"--checkpoint_every=5"}, "--checkpoint_every needs --checkpoint_dir"},
+        {{"--lr_schedule=constant", "--lr_final=0.5"}, "--lr_final is an option of"},
+        {{"--device=cuda", "--threads=2"}, "--threads is an option of --device cpu"},
+        {{"--warmup_steps=30", "--steps=20"}, "--warmup_steps 30 is more than --steps 20"},
+        {{"--test_every=5"}, "there is nothing to test with"},
+    };
+    for (const auto& [arguments, says] : table) {
+      CHECK_MESSAGE(refusal(arguments).find(says) != std::string::npos, refusal(arguments));
+    }
+    CHECK(refusal({}).empty());
+  }
+
+  TEST_CASE("the rate rises in a line and falls in half a wave") {
+    Options options;
+    options.lr = 1;
+    options.steps = 110;
+    options.warmup_steps = 10;
+    options.lr_final = 0.2;
+    CHECK(learning_rate(options, 1) == doctest::Approx(0.1));
+    CHECK(learning_rate(options, 10) == 1);
+    CHECK(learning_rate(options, 60) == doctest::Approx(0.6));
+    CHECK(learning_rate(options, 110) == doctest::Approx(0.2));
+    options.lr_schedule = "constant";
+    CHECK(learning_rate(options, 5) == doctest::Approx(0.5));
+    CHECK(learning_rate(options, 110) == 1);
+    options.warmup_steps = 110;
+    options.lr_schedule = "cosine";
+    CHECK(learning_rate(options, 110) == 1);
+  }
+}
