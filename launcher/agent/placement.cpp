@@ -9,6 +9,7 @@
 #include "launcher/report/flights_record.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/command.hpp"
 #include "rendezvous/membership/outsider.hpp"
 
 #include <algorithm>
@@ -77,7 +78,8 @@ membership::Join make_join(const LaunchPlan& plan, std::uint64_t instance, bool 
           .nodes_max = nodes.settings.nodes_max,
           .max_restarts = plan.max_restarts,
           .is_host = is_host,
-          .config_hash = plan.config_hash};
+          .config_hash = plan.config_hash,
+          .command = membership::bounded_command(nodes.command)};
 }
 
 std::string store_text(const LaunchPlan& plan, std::uint16_t port) {

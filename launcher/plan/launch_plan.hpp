@@ -74,6 +74,7 @@ struct NodesPlan {
   std::string name;                       ///< of this node, for people and for the order of ranks
   std::vector<NamedNode> named{};         ///< all that a configuration file names
   std::optional<std::size_t> own_node{};  ///< which of these this one is
+  std::string command{};                  ///< as all nodes should have it; empty: a file says it
   int node_rank = -1;                     ///< wanted; -1: any
   bool is_rank_assumed = false;           ///< nobody has said that it is 0
   std::string secret_file{};  ///< holds what all nodes must know to take part; empty: anybody may

@@ -1,9 +1,11 @@
 #include "launcher/plan/many_nodes.hpp"
 
+#include "launcher/plan/describe_plan.hpp"
 #include "launcher/plan/rdzv_conf.hpp"
 #include "rendezvous/etcd/record_bounds.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace ddprun {
 
@@ -15,6 +17,15 @@ constexpr std::uint16_t kStaticPort = 29500;
 
 /// etcd's own.
 constexpr std::uint16_t kEtcdPort = 2379;
+
+/// Of a program that may be in another folder on each node. What a configuration file says is the
+/// same for all anyway, or is meant to differ.
+std::string command_of(const LaunchOptions& options) {
+  if (!options.from_config.hash.empty()) return {};
+  auto command = shell_quoted(std::filesystem::path(options.program).filename().string());
+  for (const auto& argument : options.program_arguments) command += " " + shell_quoted(argument);
+  return command;
+}
 
 std::string range_text(const NodeRange& range) {
   const auto most = std::to_string(range.most);
@@ -53,6 +64,7 @@ class NodesPlanner {
     plan_.named = options_.from_config.nodes;
     plan_.own_node = options_.from_config.own_node;
     plan_.name = name_of_node(host_name);
+    plan_.command = command_of(options_);
     plan_.node_rank = options_.node_rank.value_or(conf.rank.value_or(-1));
     plan_.is_host = conf.is_host;
     conf_etcd_ = conf.etcd;

@@ -104,7 +104,10 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     if (const auto* refused = std::get_if<Refused>(&message)) {
       tell_of_refusal(*session->second, refused->reason);
     }
-    if (std::holds_alternative<Welcome>(message)) refusals_.forget(session->second->name);
+    if (const auto* welcome = std::get_if<Welcome>(&message)) {
+      refusals_.forget(session->second->name);
+      if (!welcome->warning.empty()) write_log(log_, LogLevel::warn, welcome->warning);
+    }
     session->second->dialogue.say(message);
     session->second->send();
   }

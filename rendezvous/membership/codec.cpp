@@ -29,7 +29,7 @@ auto fields(M& m) {
   if constexpr (is<Join>(static_cast<M*>(nullptr))) {
     return std::tie(m.version, m.run_id, m.name, m.instance, m.connection, m.node_rank,
                     m.local_world_size, m.role, m.nodes_min, m.nodes_max, m.max_restarts, m.is_host,
-                    m.config_hash, m.last_round, m.restarts_used, m.since_round);
+                    m.config_hash, m.command, m.last_round, m.restarts_used, m.since_round);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.record);
   } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr))) {
@@ -45,7 +45,7 @@ auto fields(M& m) {
   } else if constexpr (is<Waiting>(static_cast<M*>(nullptr))) {
     return std::tie(m.text);
   } else if constexpr (is<Welcome>(static_cast<M*>(nullptr))) {
-    return std::tie(m.lease);
+    return std::tie(m.lease, m.warning);
   } else if constexpr (is<NodePlace>(static_cast<M*>(nullptr))) {
     return std::tie(m.name, m.role, m.local_world_size);
   } else if constexpr (is<RoundFormed>(static_cast<M*>(nullptr))) {

@@ -115,6 +115,7 @@ class Coordination {
   void settle_contenders();
   bool has_room_for_others() const;
   std::string why_held_back(const Join& join) const;
+  std::string compare_command(const Join& join);
   void let_in_held_back();
 
   // Decisions.
@@ -165,6 +166,9 @@ class Coordination {
 
   std::string interruption_;  ///< the host's agent was asked to stop
   int interrupting_signal_ = 0;
+
+  std::string first_node_;  ///< that has said what it runs
+  std::string first_command_;
 
   ShortStays stays_;
   Time no_stays_until_{};  ///< nodes that are lost before that are not to blame

@@ -1,5 +1,6 @@
 // Who comes in.
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/command.hpp"
 #include "rendezvous/membership/coordination.hpp"
 
 #include <algorithm>
@@ -53,7 +54,7 @@ void Coordination::admit(NodeId id, const Join& join) {
                .next_notice = first_notice(now_),
                .joined = now_,
                .held_back_until = is_held_back ? std::optional(now_ + hold_back) : std::nullopt});
-  tell(id, Welcome{settings_.lease});
+  tell(id, Welcome{settings_.lease, compare_command(join)});
   if (phase_ != Phase::running) return;
   if (is_held_back) {
     tell(id, Waiting{why_held_back(join)});
@@ -64,6 +65,16 @@ void Coordination::admit(NodeId id, const Join& join) {
                      " of at most " + std::to_string(settings_.nodes_max) +
                      "; this one waits to take the place of another"});
   }
+}
+
+/// With that of the node which came first. They may differ by intent, which nobody can know.
+std::string Coordination::compare_command(const Join& join) {
+  if (join.command.empty() || join.command == first_command_) return {};
+  if (!first_command_.empty())
+    return describe_difference(join.name, join.command, first_node_, first_command_);
+  first_node_ = join.name;
+  first_command_ = join.command;
+  return {};
 }
 
 /// A round of which some have succeeded is nearly over: it is not begun anew for a newcomer.

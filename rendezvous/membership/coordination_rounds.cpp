@@ -152,7 +152,7 @@ void Coordination::go_on_without_unable() {
   for (const auto& [id, reason] : end_.unable()) {
     if (const auto member = roster_.remove(id)) {
       stays_.note(member->join.name, member->joined, now_);
-      refuse(id, member->join, reason + "; the others go on without this node");
+      refuse(id, member->join, reason + "; the others go on without it");
     }
   }
   gather(end_.unable().front().reason + "; the others go on without that node");

@@ -149,8 +149,9 @@ bool CoordinatorDialogue::take_mode() {
   if (mode != kOpenMode && mode != kSecretMode) {
     end("did not greet as an agent does");
   } else if ((mode == kSecretMode) != (secret_ != nullptr)) {
-    refuse(secret_ != nullptr ? "the run has a secret, this node has none (--secret_file)"
-                              : "this node has a secret (--secret_file), the run has none");
+    refuse(secret_ != nullptr
+               ? "the run has a secret, the node that joins has none (--secret_file)"
+               : "the node that joins has a secret (--secret_file), the run has none");
   } else if (secret_ != nullptr) {
     stage_ = Stage::hello;
   } else {
@@ -175,6 +176,8 @@ bool CoordinatorDialogue::take_proof() {
     stream_.seal(std::move(keys.from_coordinator), std::move(keys.from_agent));
     stage_ = Stage::messages;
   } else {
+    // It has found that out by itself.
+    refusal_ = "it does not know this run's secret (--secret_file)";
     end("does not know this run's secret");
   }
   handshake_.reset();

@@ -127,8 +127,7 @@ class CoordinatorDialogue {
   /// Why nothing more will come, as the end of a sentence about the agent; empty: more may.
   const std::string& problem() const { return problem_.empty() ? stream_.problem() : problem_; }
 
-  /// Why the agent was refused before it could say anything, as it has been told; empty: it was
-  /// not.
+  /// Why the agent was refused before it could say anything; it knows. Empty: it was not.
   const std::string& refusal() const { return refusal_; }
 
  private:

@@ -54,6 +54,11 @@ bool is_this_machine(const std::vector<std::string>& addresses) {
   });
 }
 
+/// For everybody, not only because this machine's own tables say so.
+bool is_loopback_by_name(const std::string& host) {
+  return host == "localhost" || is_loopback(host);
+}
+
 constexpr const char* kMeantToHost = "this node is to host it (--node_rank=0 or is_host=1)";
 
 /// For a node that was told to host the run at an address that it does not have.
@@ -126,9 +131,13 @@ class FixedHost : public Host {
 
 std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_port) {
   const std::string note = "this node hosts the rendezvous ";
-  if (store_port == rendezvous.port) return note + "and the store at " + to_string(rendezvous);
+  // Whoever hears it on two machines knows why they do not meet.
+  const std::string reach =
+      is_loopback_by_name(rendezvous.host) ? ", where only this machine gets to it" : "";
+  if (store_port == rendezvous.port)
+    return note + "and the store at " + to_string(rendezvous) + reach;
   return note + "at " + to_string(rendezvous) + " and the store at " +
-         to_string(StoreEndpoint{rendezvous.host, store_port});
+         to_string(StoreEndpoint{rendezvous.host, store_port}) + reach;
 }
 
 void warn_of_openness(const StoreEndpoint& endpoint, const Log& log) {
@@ -149,8 +158,7 @@ std::string bind_address(const std::string& host, const std::vector<std::string>
     return !is_loopback(address) && is_own(address);
   });
   if (fitting != addresses.end()) return *fitting;
-  const bool is_meant = host == "localhost" || is_loopback(host);
-  if (is_meant) return addresses.front();
+  if (is_loopback_by_name(host)) return addresses.front();
   return kAllAddresses;
 }
 

@@ -14,7 +14,7 @@
 namespace ddprun::membership {
 
 /// Of this set of messages. Two agents that differ in it do not understand each other.
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 /// Rounds and restarts as nodes know them: no run has so many, and there is room to count on.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -54,6 +54,7 @@ struct Join {
   int max_restarts = 0;
   bool is_host = false;                      ///< the agent beside the coordinator
   std::string config_hash{};                 ///< of its configuration file; empty: it has none
+  std::string command{};                     ///< what it runs; empty: the configuration says it
   int last_round = -1;                       ///< highest that it has taken part in; -1: none
   int restarts_used = 0;                     ///< as it knows them from then
   std::chrono::milliseconds since_round{0};  ///< since it heard of that round, by its own clock
@@ -103,6 +104,7 @@ using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, 
 
 struct Welcome {
   std::chrono::milliseconds lease{3000};
+  std::string warning{};  ///< for operators: what is odd about this node; empty: nothing
 
   bool operator==(const Welcome&) const = default;
 };

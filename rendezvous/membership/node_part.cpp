@@ -159,6 +159,10 @@ void NodePart::hear(const Welcome& welcome) {
   link_ = Link::joined;
   loss_.clear();
   lease_ = welcome.lease;
+  // The host's coordinator tells its operator itself.
+  if (!join_.is_host && !welcome.warning.empty() && welcome.warning != last_warning_)
+    actions_.emplace_back(Announce{welcome.warning, true});
+  last_warning_ = welcome.warning;
   renew_lease(unanswered_.front().second);
   unanswered_.clear();
   next_heartbeat_ = now_ + lease_ / kHeartbeatsPerLease;

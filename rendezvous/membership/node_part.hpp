@@ -171,6 +171,7 @@ class NodePart {
   std::string rendezvous_ = "the rendezvous";
   Time answer_begin_;  ///< of the wait for an answer, while joining
   Time answer_end_;
+  std::string last_warning_;  ///< of a coordinator that has taken this node in
   std::string last_waiting_;  ///< what for, while joining
   std::chrono::milliseconds lease_{0};
   Time granted_end_;               ///< of the lease that the coordinator has granted

@@ -13,7 +13,7 @@ namespace ddprun::membership {
 namespace {
 
 std::string differs(const std::string& what, const std::string& theirs, const std::string& ours) {
-  return what + " is " + theirs + " on this node and " + ours +
+  return what + " is " + theirs + " on the node that joins and " + ours +
          " on the one that hosts the rendezvous";
 }
 
@@ -38,10 +38,12 @@ std::size_t bytes_as_json(const std::string& text) {
 
 std::string other_config(const Join& join, const Settings& settings) {
   if (join.config_hash.empty()) {
-    return "this node has no configuration file (--config), the one that hosts the rendezvous has";
+    return "the node that joins has no configuration file (--config), the one that hosts the "
+           "rendezvous has";
   }
   if (settings.config_hash.empty()) {
-    return "this node has a configuration file (--config), the one that hosts the rendezvous has "
+    return "the node that joins has a configuration file (--config), the one that hosts the "
+           "rendezvous has "
            "none";
   }
   return "the configuration file (--config) is another one than on the node that hosts the "
@@ -55,8 +57,8 @@ std::string range(int least, int most) {
 
 std::string out_of_range(const std::string& what, int value, int least, int most) {
   if (value >= least && value <= most) return {};
-  return what + " is " + std::to_string(value) + " on this node (from " + std::to_string(least) +
-         " to " + std::to_string(most) + ")";
+  return what + " is " + std::to_string(value) + " on the node that joins (from " +
+         std::to_string(least) + " to " + std::to_string(most) + ")";
 }
 
 std::string number_out_of_range(const Join& join, int nodes_max) {

@@ -199,7 +199,7 @@ TEST_SUITE("coordinator") {
     REQUIRE(answer);
     REQUIRE(std::holds_alternative<Refused>(*answer));
     CHECK(std::get<Refused>(*answer).reason ==
-          "the version of the agents' messages is 17 on this node and " +
+          "the version of the agents' messages is 17 on the node that joins and " +
               std::to_string(kProtocolVersion) + " on the one that hosts the rendezvous");
     CHECK(client.is_closed_by_server());
     form_a_round(rendezvous);

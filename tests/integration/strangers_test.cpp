@@ -164,8 +164,8 @@ TEST_SUITE("strangers") {
           std::string::npos);
     CHECK(stranger.client.is_closed_by_server());
     CHECK(rendezvous.warnings() ==
-          std::vector<std::string>{"rendezvous: 127.0.0.1 does not know this run's secret; its "
-                                   "connection was closed"});
+          std::vector<std::string>{"rendezvous: refused 127.0.0.1: it does not know this run's "
+                                   "secret (--secret_file)"});
     form_a_round(rendezvous);
   }
 

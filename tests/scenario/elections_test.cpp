@@ -232,7 +232,7 @@ TEST_SUITE("elections") {
     REQUIRE(wait_until([&] { return etcd.keys("/ddprun/run/coordinator").empty(); }));
     auto& different = run.start(3, {"--max_restarts=2"});
     CHECK(different.wait() == 1);
-    CHECK(contains(different.output(), "refused: --max_restarts is 2 on this node and 0"));
+    CHECK(contains(different.output(), "--max_restarts is 2 on the node that joins and 0"));
     auto& right = run.start(2);
     REQUIRE(right.read_until_contains("attempt 1"));
     workers.open();

@@ -254,10 +254,11 @@ TEST_SUITE("nodes") {
     REQUIRE(host.read_until_contains("hosts the rendezvous"));
     auto& stranger = cluster.start(3, {"--rdzv_id=other"});
     CHECK(stranger.wait() == 1);
-    CHECK(contains(stranger.output(), "the run (--rdzv_id) is 'other' on this node and 'cluster'"));
+    CHECK(contains(stranger.output(),
+                   "the run (--rdzv_id) is 'other' on the node that joins and 'cluster'"));
     auto& different = cluster.start(4, {"--max_restarts=2"});
     CHECK(different.wait() == 1);
-    CHECK(contains(different.output(), "--max_restarts is 2 on this node and 0"));
+    CHECK(contains(different.output(), "--max_restarts is 2 on the node that joins and 0"));
     auto& right = cluster.start(5);
     CHECK(right.wait() == 0);
     CHECK(host.wait() == 0);

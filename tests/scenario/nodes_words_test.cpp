@@ -102,13 +102,34 @@ TEST_SUITE("nodes' words") {
     host.signal(SIGTERM);
     CHECK(host.wait() == 128 + SIGTERM);
     const std::string text =
-        "refused 127.0.0.3 (127.0.0.1): --max_restarts is 2 on this node and 0 on the one that "
+        "refused 127.0.0.3 (127.0.0.1): --max_restarts is 2 on the node that joins and 0 on the "
+        "one that "
         "hosts the rendezvous";
     const auto& said = host.output();
     CHECK(contains(said, "rendezvous: " + text));
     const auto end = said.find("the run ended after 0 attempts");
     REQUIRE(end != std::string::npos);
     CHECK(said.find("the rendezvous " + text) < end);
+  }
+
+  TEST_CASE("both sides are told of nodes that run different things, and the run goes on") {
+    const FreePort port;
+    const auto start = [&](int number, const std::string& script) {
+      auto options = static_node(number, port);
+      options.push_back("--node_rank=" + std::to_string(number - 2));
+      return Program(launch(options, script));
+    };
+    auto host = start(2, "true first");
+    REQUIRE(host.read_until_contains("this node hosts the rendezvous"));
+    auto other = start(3, "true second");
+    CHECK(other.wait() == 0);
+    CHECK(host.wait() == 0);
+    for (const auto* node : {&host, &other}) {
+      CAPTURE(node->output());
+      CHECK(contains(node->output(),
+                     "127.0.0.3 runs \"sh -c 'true second'\" and 127.0.0.2 \"sh "
+                     "-c 'true first'\"; nodes of one run should run the same"));
+    }
   }
 
   TEST_CASE("nodes that a configuration file names and that do not come are named") {

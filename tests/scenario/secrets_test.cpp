@@ -78,12 +78,14 @@ TEST_SUITE("secrets") {
     CHECK(contains(stranger.output(),
                    "refused: the rendezvous does not know this run's secret; "
                    "the file of --secret_file must be the same on all nodes"));
-    REQUIRE(host.read_until_contains(
-        "127.0.0.1 does not know this run's secret; its connection was closed"));
+    const std::string refusal =
+        "refused 127.0.0.1: it does not know this run's secret (--secret_file)";
+    REQUIRE(host.read_until_contains("rendezvous: " + refusal));
     // The run is as it was: the right node still gets in.
     auto friendly = start_node(3, port, {"--secret_file=" + folder / "one"});
     CHECK(friendly.wait() == 0);
     CHECK(host.wait() == 0);
+    CHECK(contains(host.output(), "the rendezvous " + refusal));
     for (const auto* program : {&host, &stranger, &friendly}) {
       CHECK_FALSE(contains(program->output(), std::string(20, '1')));
       CHECK_FALSE(contains(program->output(), std::string(20, '2')));
@@ -99,8 +101,10 @@ TEST_SUITE("secrets") {
       std::string host, other, text;
     };
     for (const auto& row :
-         {Row{secret, open, "refused: the run has a secret, this node has none (--secret_file)"},
-          Row{open, secret, "refused: this node has a secret (--secret_file), the run has none"}}) {
+         {Row{secret, open,
+              "refused: the run has a secret, the node that joins has none (--secret_file)"},
+          Row{open, secret,
+              "refused: the node that joins has a secret (--secret_file), the run has none"}}) {
       const FreePort port;
       auto host = start_node(2, port, {row.host});
       REQUIRE(host.read_until_contains("hosts the rendezvous"));

@@ -84,14 +84,15 @@ TEST_SUITE("coordination") {
     const Case cases[] = {
         {[](Join& j) { j.version = 9; }, "the version of the agents' messages is 9"},
         {[](Join& j) { j.run_id = "other"; },
-         "the run (--rdzv_id) is 'other' on this node and 'run'"},
-        {[](Join& j) { j.config_hash = "h"; }, "this node has a configuration file (--config)"},
+         "the run (--rdzv_id) is 'other' on the node that joins and 'run'"},
+        {[](Join& j) { j.config_hash = "h"; },
+         "the node that joins has a configuration file (--config)"},
         {[](Join& j) { j.name = std::string(256, 'n'); }, "name has 256 bytes (at most 255)"},
         {[](Join& j) { j.role = std::string(256, 'r'); }, "--role has 256 bytes (at most 255)"},
-        {[](Join& j) { j.local_world_size = 0; }, "--nproc_per_node is 0 on this node"},
+        {[](Join& j) { j.local_world_size = 0; }, "--nproc_per_node is 0 on the node"},
         {[](Join& j) { j.local_world_size = 1025; }, "(from 1 to 1024)"},
-        {[](Join& j) { j.nodes_max = 4; }, "--nnodes is 2:4 on this node and 2 on"},
-        {[](Join& j) { j.max_restarts = 5; }, "--max_restarts is 5 on this node and 0"},
+        {[](Join& j) { j.nodes_max = 4; }, "--nnodes is 2:4 on the node that joins and 2 on"},
+        {[](Join& j) { j.max_restarts = 5; }, "--max_restarts is 5 on the node that joins and 0"},
     };
     NodeId id = 10;
     for (const auto& [change, text] : cases) {
@@ -112,8 +113,9 @@ TEST_SUITE("coordination") {
     Join join = talk.join_of("a");
     talk.say(1, join, 0);
     CHECK(talk.told<Refused>(1) ==
-          std::vector{Refused{"this node has no configuration file (--config), the one that hosts "
-                              "the rendezvous has"}});
+          std::vector{Refused{
+              "the node that joins has no configuration file (--config), the one that hosts "
+              "the rendezvous has"}});
     join.config_hash = "wrong";
     talk.say(2, join, 0);
     CHECK(talk.told<Refused>(2) ==
@@ -136,8 +138,9 @@ TEST_SUITE("coordination") {
         {[](Join& j) { j.restarts_used = kRoundMax + 1; }, "the number of restarts"},
         {[](Join& j) { j.restarts_used = -1; }, "the number of restarts"},
         {[](Join& j) { j.local_world_size = 0; },
-         "--nproc_per_node is 0 on this node (from 1 to 1024)"},
-        {[](Join& j) { j.node_rank = 3; }, "--node_rank is 3 on this node (from -1 to 2)"},
+         "--nproc_per_node is 0 on the node that joins (from 1 to 1024)"},
+        {[](Join& j) { j.node_rank = 3; },
+         "--node_rank is 3 on the node that joins (from -1 to 2)"},
         {[](Join& j) { j.node_rank = -2; }, "--node_rank is -2"},
         {[](Join& j) { j.name.assign(kNameBytesMax + 1, 'x'); }, "has 256 bytes (at most 255)"},
         {[](Join& j) { j.role.assign(kNameBytesMax + 1, 'x'); }, "has 256 bytes (at most 255)"},

@@ -73,8 +73,10 @@ TEST_SUITE("dialogue") {
       std::string text;
     };
     for (const auto& row :
-         {Row{{&kSecret, nullptr}, "this node has a secret (--secret_file), the run has none"},
-          Row{{nullptr, &kSecret}, "the run has a secret, this node has none (--secret_file)"}}) {
+         {Row{{&kSecret, nullptr},
+              "the node that joins has a secret (--secret_file), the run has none"},
+          Row{{nullptr, &kSecret},
+              "the run has a secret, the node that joins has none (--secret_file)"}}) {
       Dialogues dialogues(row.sides);
       dialogues.agent.say(kJoin);
       dialogues.run();

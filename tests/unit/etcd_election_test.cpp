@@ -122,7 +122,8 @@ TEST_SUITE("etcd election") {
     REQUIRE(std::holds_alternative<TakeVerdict>(move));
     const auto& told = std::get<TakeVerdict>(move).verdict;
     CHECK(told.result == Verdict::Result::no_quorum);
-    CHECK(told.reason.rfind("this node was refused: this node has no configuration file", 0) == 0);
+    CHECK(told.reason.rfind("this node was refused: the node that joins has no configuration file",
+                            0) == 0);
     CHECK_FALSE(std::get<TakeVerdict>(move).has_other_config);
   }
 

@@ -118,7 +118,7 @@ TEST_SUITE("handshake") {
 
   TEST_CASE("the bytes are those of docs/agents_protocol.md, as another program computes them") {
     const auto secret = secret_of('s');
-    const std::string prologue = std::string("DDPRUN/3\n") + '\1';
+    const std::string prologue = std::string("DDPRUN/4\n") + '\1';
     AgentHandshake agent(secret, prologue, "run", nonce_of('a'));
     CoordinatorHandshake coordinator(secret, prologue, nonce_of('c'));
     CHECK(agent.hello().substr(0, kDigestBytes) == nonce_of('a'));
@@ -127,14 +127,14 @@ TEST_SUITE("handshake") {
     const auto challenge = coordinator.challenge(agent.hello());
     CHECK(challenge.substr(0, kDigestBytes) == nonce_of('c'));
     CHECK(hex(challenge.substr(kDigestBytes)) ==
-          "ae4e0a0858924714357774276431de0158ad0fe288862c17f7ec9f2f7179c8f7");
+          "af1f351ecc21174daf41a79b453bf341d804acc7934e1a7a77e20cdd56c33ea1");
     REQUIRE(agent.is_proof(challenge));
     CHECK(hex(agent.answer()) ==
-          "c9a415b1343c9b79dcdf407e1bf6e677bcaab9a4ee282b4d6e0ff12f1ca7be7a");
+          "6db15c090ddada8d1b225b2a342e4be2833773cb60609b53e27afefeeac68db4");
     auto keys = agent.keys();
     const auto heartbeat = message(std::string("\1\1\0\0\0\0\0\0\0", 9));
     const auto sealed = Sealer(std::move(keys.from_agent)).seal(heartbeat);
-    CHECK(hex(sealed.substr(heartbeat.size())) == "be7cbe54fe25aed557d6d2af6c73fdfb");
+    CHECK(hex(sealed.substr(heartbeat.size())) == "ecbb43aeb2b0b5e0386a03c63408d87b");
   }
 
   TEST_CASE("random bytes are as many as are asked for, and others each time") {

@@ -30,6 +30,7 @@ const std::vector<NodeMessage> kFromNodes = {
          .max_restarts = 2,
          .is_host = true,
          .config_hash = "85944171f73967e8",
+         .command = "train.py --lr 0.1",
          .last_round = 5,
          .restarts_used = 1},
     Heartbeat{77},
@@ -39,7 +40,7 @@ const std::vector<NodeMessage> kFromNodes = {
 };
 
 const std::vector<CoordinatorMessage> kFromCoordinator = {
-    Welcome{std::chrono::milliseconds(1500)},
+    Welcome{std::chrono::milliseconds(1500), "odd"},
     Refused{"no", "{}"},
     HeartbeatAnswer{78},
     Waiting{"1 node"},

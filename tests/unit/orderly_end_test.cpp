@@ -123,7 +123,7 @@ TEST_SUITE("orderly end") {
     for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 1}, 2400);
     REQUIRE(talk.told<Refused>(4).size() == 1);
     CHECK(talk.told<Refused>(4)[0].reason ==
-          "node4: /opt/python: no such file; the others go on without this node");
+          "node4: /opt/python: no such file; the others go on without it");
     CHECK(talk.has<HangUp>());
     REQUIRE(talk.told<RoundFormed>(1).size() == 1);
     CHECK(talk.told<RoundFormed>(1)[0].nodes.size() == 3);
