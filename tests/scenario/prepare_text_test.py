@@ -16,7 +16,8 @@ import unittest
 SOURCES, GPT2 = pathlib.Path(sys.argv[1]), sys.argv[2]
 SCRIPT = str(SOURCES / "scripts/prepare_text")
 TEXT = ("It's no use going back to yesterday, because I was a different person then. "
-        "Çà et là: 1234567 ½ ² 本日は晴天なり 😀😀  \n\n\tdef f(x):\n        return x__y\n"
+        "Çà et là: 1234567 ½ ² 本日は晴天なり 😀😀  "
+        "\n\n\tdef f(x):\n        return x__y\n"
         ).encode() + b"\xff\xfe no UTF-8 \x00\x80"
 
 
@@ -126,8 +127,8 @@ class PrepareText(unittest.TestCase):
         module = load_script()
         words = module.words_of(module.word_pattern(), "I'll  say: “x_y²” 12a\n\n b".encode())
         self.assertEqual([word.decode() for word in words],
-                         ["I", "'ll", " ", " say", ":", " “", "x", "_", "y", "²", "”", " 12", "a",
-                          "\n\n", " b"])
+                         ["I", "'ll", " ", " say", ":", " “", "x", "_", "y", "²", "”",
+                          " 12", "a", "\n\n", " b"])
 
     def test_a_vocabulary_that_the_text_does_not_fill_is_smaller(self):
         self.prepare("--vocabulary=60000", self.file("a", b"aaaa aaaa"))
