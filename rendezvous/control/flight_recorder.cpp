@@ -118,7 +118,7 @@ FlightRecorder::~FlightRecorder() {
   log_->use.store(FlightLog::over);
 }
 
-void FlightRecorder::enter(const FlightCall& call, Clock::time_point now) noexcept {
+std::uint64_t FlightRecorder::enter(const FlightCall& call, Clock::time_point now) noexcept {
   FlightEntry& entry = log_->entries[calls_ % kFlightsMax];
   constexpr auto after = std::memory_order_release;  // what was written before, that is, the stamp
   const auto state = static_cast<std::uint32_t>(FlightState::entered);
@@ -132,10 +132,12 @@ void FlightRecorder::enter(const FlightCall& call, Clock::time_point now) noexce
   entry.state.store(call.is_message ? state | kMessageFlag : state, after);
   entry.stamp.store(++calls_, after);
   if (!call.is_message) log_->collectives.store(++collectives_, after);
+  return calls_ - 1;
 }
 
-void FlightRecorder::end(FlightState state) noexcept {
-  FlightEntry& entry = log_->entries[(calls_ - 1) % kFlightsMax];
+void FlightRecorder::end(std::uint64_t number, FlightState state) noexcept {
+  if (calls_ - number > kFlightsMax) return;
+  FlightEntry& entry = log_->entries[number % kFlightsMax];
   const std::uint32_t flag = entry.state.load(std::memory_order_relaxed) & kMessageFlag;
   entry.ended.store(coarse_now(), std::memory_order_relaxed);
   entry.state.store(static_cast<std::uint32_t>(state) | flag, std::memory_order_release);

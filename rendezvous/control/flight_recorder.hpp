@@ -62,7 +62,8 @@ struct FlightGroup {
 
 struct FlightLog;
 
-/// One group of this worker. Move-only. Calls must not overlap; they may come from any thread.
+/// One group of this worker. Move-only. Functions are called one at a time, from any thread; what
+/// has been entered may end in another order.
 class FlightRecorder {
  public:
   using Clock = std::chrono::steady_clock;
@@ -77,9 +78,10 @@ class FlightRecorder {
   /// The group has ended: its place may be taken by another.
   ~FlightRecorder();
 
-  void enter(const FlightCall& call, Clock::time_point now) noexcept;
-  /// The call that was entered last has ended.
-  void end(FlightState state) noexcept;
+  /// Returns the number of this entry, by which it ends.
+  std::uint64_t enter(const FlightCall& call, Clock::time_point now) noexcept;
+  /// Nothing if so many were entered since that it is not remembered.
+  void end(std::uint64_t number, FlightState state) noexcept;
 
   void note(GroupState state) noexcept;
 

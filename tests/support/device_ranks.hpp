@@ -34,10 +34,25 @@ inline std::vector<ProcessGroup> device_ranks(int ranks, const GroupOptions& opt
     std::unique_ptr<WatchfulBackend> watchful(dynamic_cast<WatchfulBackend*>(host.release()));
     backends.push_back(std::make_unique<nccl::NcclBackend>(
         std::move(watchful), fake_device_table(),
-        nccl::NcclBackend::Place{.rank = rank++, .ranks = ranks, .group = options.name}));
+        nccl::NcclBackend::Place{
+            .device = {.rank = rank++, .ranks = ranks, .group = options.name}}));
   }
   return create_in_process_groups(std::move(backends), options);
 }
+
+/// One of the fake's.
+class Stream {
+ public:
+  Stream() { fake_cuda().stream_create(&stream_, cudaStreamNonBlocking); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() { fake_cuda().stream_destroy(stream_); }
+
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
 
 /// For the length of a test: it leaves nothing on the devices, and takes its faults back.
 class CleanDevices {

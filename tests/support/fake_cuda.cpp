@@ -90,25 +90,34 @@ FakeEvent& event_of(cudaEvent_t event) {
 cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
   const auto moment = std::make_shared<Moment>();
   event_of(event).moment = moment;
-  // Nothing of a test is ever under way on the default stream.
-  if (stream == nullptr) {
-    moment->come();
-  } else {
-    stream_of(stream).give([moment] { moment->come(); });
-  }
+  launch_on(stream, [moment] { moment->come(); });
   return cudaSuccess;
 }
 
 cudaError_t wait(cudaStream_t stream, cudaEvent_t event, unsigned int) {
-  stream_of(stream).give([moment = event_of(event).moment] { moment->wait(); });
+  launch_on(stream, [moment = event_of(event).moment] { moment->wait(); });
   return cudaSuccess;
 }
 
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                  cudaStream_t stream) {
-  stream_of(stream).give([=] { std::memcpy(to, from, bytes); });
+  launch_on(stream, [=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
 }
+
+cudaError_t fill(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+  launch_on(stream, [=] { std::memset(memory, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t synchronize(cudaStream_t stream) {
+  const auto moment = std::make_shared<Moment>();
+  launch_on(stream, [moment] { moment->come(); });
+  moment->wait();
+  return cudaSuccess;
+}
+
+thread_local int current_device = 0;
 
 template <typename Object, typename Handle>
 cudaError_t make(Handle* handle, unsigned int) {
@@ -146,7 +155,11 @@ const cuda::CudaCalls& fake_cuda() {
             return cudaSuccess;
           },
       .set_device =
-          [](int device) { return device < kFakeDevices ? cudaSuccess : cudaErrorInvalidDevice; },
+          [](int device) {
+            if (device >= kFakeDevices) return cudaErrorInvalidDevice;
+            current_device = device;
+            return cudaSuccess;
+          },
       .stream_create = make<FakeStream, cudaStream_t>,
       .stream_destroy = destroy<FakeStream, cudaStream_t>,
       .stream_wait_event = wait,
@@ -165,7 +178,14 @@ const cuda::CudaCalls& fake_cuda() {
           [](cudaError_t error) {
             return error == cudaErrorInvalidDevice ? "invalid device ordinal"
                                                    : "an error of the fake";
-          }};
+          },
+      .get_device =
+          [](int* device) {
+            *device = current_device;
+            return cudaSuccess;
+          },
+      .memset_async = fill,
+      .stream_synchronize = synchronize};
   return kCalls;
 }
 
@@ -174,6 +194,8 @@ int fake_cuda_objects() {
 }
 
 void launch_on(cudaStream_t stream, std::function<void()> work) {
+  // Nothing of a test is ever under way on the default stream.
+  if (stream == nullptr) return work();
   stream_of(stream).give(std::move(work));
 }
 

@@ -46,17 +46,17 @@ TEST_SUITE("flight recorder") {
     CHECK(read_flights(page, 1, Clock::now()).groups[0].state == GroupState::meeting);
     recorder->note(GroupState::open);
     const auto start = Clock::now();
-    recorder->enter(all_reduce(100), start);
-    recorder->end(FlightState::done);
-    recorder->enter({.call = 1,
-                     .type = 1,
-                     .element_bytes = 4,
-                     .is_message = true,
-                     .elements = 7,
-                     .peer = 1,
-                     .tag = 9},
-                    start);
-    recorder->end(FlightState::failed);
+    const auto first = recorder->enter(all_reduce(100), start);
+    const auto second = recorder->enter({.call = 1,
+                                         .type = 1,
+                                         .element_bytes = 4,
+                                         .is_message = true,
+                                         .elements = 7,
+                                         .peer = 1,
+                                         .tag = 9},
+                                        start);
+    recorder->end(first, FlightState::done);
+    recorder->end(second, FlightState::failed);
     recorder->enter(kBarrier, start + 1s);
 
     CHECK(read_flights(page, 0, Clock::now()) == WorkerFlights{});
@@ -81,12 +81,21 @@ TEST_SUITE("flight recorder") {
     CHECK(group.flights[2] == Flight{.number = 1, .call = "barrier()", .entered_ago = 3s});
   }
 
+  TEST_CASE("a call that ends when it is not remembered any more changes no other one") {
+    const auto page = ControlPage::create(1);
+    auto recorder = begin(page, {.name = "long"});
+    const auto first = recorder->enter(all_reduce(1), Clock::now());
+    for (std::size_t i = 0; i < kFlightsMax; ++i) recorder->enter(all_reduce(2), Clock::now());
+    recorder->end(first, FlightState::failed);
+    for (const auto& flight : read_flights(page, 0, Clock::now()).groups.at(0).flights)
+      CHECK(flight.state == FlightState::entered);
+  }
+
   TEST_CASE("the last 256 calls of a group are kept") {
     const auto page = ControlPage::create(1);
     auto recorder = begin(page, {.name = "long"});
     for (std::uint64_t i = 0; i < kFlightsMax + 10; ++i) {
-      recorder->enter(all_reduce(i), Clock::now());
-      recorder->end(FlightState::done);
+      recorder->end(recorder->enter(all_reduce(i), Clock::now()), FlightState::done);
     }
     const auto group = read_flights(page, 0, Clock::now()).groups.at(0);
     CHECK(group.entered == kFlightsMax + 10);
@@ -167,8 +176,8 @@ TEST_SUITE("flight recorder") {
     std::atomic<bool> is_over = false;
     std::thread writer([&] {
       for (std::uint64_t i = 0; !is_over; ++i) {
-        recorder->enter(all_reduce(i), Clock::time_point(std::chrono::nanoseconds(i)));
-        recorder->end(FlightState::done);
+        const Clock::time_point then{std::chrono::nanoseconds(i)};
+        recorder->end(recorder->enter(all_reduce(i), then), FlightState::done);
       }
     });
     std::size_t seen = 0;

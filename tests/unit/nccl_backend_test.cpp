@@ -6,8 +6,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <future>
+#include <latch>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -15,19 +17,6 @@
 
 using namespace ddprun;
 using namespace ddprun::test;
-
-namespace {
-
-std::string usage_error_of(const Work& work) {
-  try {
-    work.wait();
-  } catch (const Error& error) {
-    return error.code() == Errc::usage ? error.what() : "not a usage error";
-  }
-  return "no error";
-}
-
-}  // namespace
 
 TEST_SUITE("nccl backend") {
   TEST_CASE("random calls with buffers on devices and on the host give what one rank alone gets") {
@@ -58,12 +47,11 @@ TEST_SUITE("nccl backend") {
   TEST_CASE("a collective begins when the caller's stream has come to where it was called") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
-      cudaStream_t stream = nullptr;
-      REQUIRE(fake_cuda().stream_create(&stream, cudaStreamNonBlocking) == cudaSuccess);
-      group.set_stream(stream);
+      const Stream stream;
+      group.set_stream(stream.get());
       std::vector<float> values(1000);
       std::promise<void> may_go_on;
-      launch_on(stream, [&, held = may_go_on.get_future().share()] {
+      launch_on(stream.get(), [&, held = may_go_on.get_future().share()] {
         held.wait();
         std::iota(values.begin(), values.end(), 0.0F);
       });
@@ -72,7 +60,64 @@ TEST_SUITE("nccl backend") {
       may_go_on.set_value();
       work.wait();
       CHECK(values[999] == 1998);
-      fake_cuda().stream_destroy(stream);
+    });
+  }
+
+  TEST_CASE("works are handed to the device one behind the other, and a stream waits for them") {
+    const CleanDevices clean;
+    std::promise<void> may_go_on;
+    const auto held = may_go_on.get_future().share();
+    std::latch have_called(2);
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      const Stream stream;
+      group.set_stream(stream.get());
+      std::vector<std::vector<float>> values(5, std::vector<float>(100, 1));
+      std::vector<Work> works;
+      launch_on(stream.get(), [held] { held.wait(); });
+      for (auto& one : values) {
+        works.push_back(group.all_reduce(on_device(one)));
+        // Nothing of it has begun, and nobody waits for its end.
+        works.back().hold(stream.get());
+        CHECK_FALSE(works.back().is_done());
+      }
+      std::promise<float> seen;
+      launch_on(stream.get(), [&] { seen.set_value(values[4][99]); });
+      have_called.arrive_and_wait();
+      if (group.rank() == 0) may_go_on.set_value();
+      CHECK(seen.get_future().get() == 2);
+      for (const auto& work : works) work.wait();
+    });
+  }
+
+  TEST_CASE("a stream waits for a work of the host by its end") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      const Stream stream;
+      std::vector<float> values(100, 1);
+      group.all_reduce(as_buffer(values.data(), values.size())).hold(stream.get());
+      CHECK(values[99] == 2);
+    });
+  }
+
+  TEST_CASE("memory on the device is zeroed, and outlives its group") {
+    const CleanDevices clean;
+    std::shared_ptr<void> memory;
+    run_ranks(device_ranks(1), [&](ProcessGroup& group) {
+      memory = group.allocate(100 * sizeof(float), kDevice);
+      auto* const values = static_cast<float*>(memory.get());
+      CHECK(std::all_of(values, values + 100, [](float value) { return value == 0; }));
+      group.all_reduce({values, 100, DataType::float32, kDevice}).wait();
+    });
+    CHECK(fake_cuda_objects() == 1);
+    memory.reset();
+  }
+
+  TEST_CASE("a backend of the host alone has no memory on devices") {
+    run_ranks(1, [](ProcessGroup& group) {
+      CHECK_THROWS_WITH_AS(group.allocate(1, kDevice),
+                           "process group \"default\": memory on a device is asked of backend "
+                           "in_process, which has none (nccl has)",
+                           Error);
     });
   }
 
@@ -81,9 +126,10 @@ TEST_SUITE("nccl backend") {
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<float> values(10);
       const Device other{.kind = Device::Kind::cuda, .index = 1};
-      CHECK(usage_error_of(group.all_reduce(on_device(values, other))) ==
-            "all_reduce: a buffer is on CUDA device 1, and this rank's is device 0 (LOCAL_RANK of "
-            "those in CUDA_VISIBLE_DEVICES)");
+      CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values, other)),
+                           "all_reduce: input is on CUDA device 1, and this rank's is device 0 "
+                           "(LOCAL_RANK of those in CUDA_VISIBLE_DEVICES)",
+                           Error);
     });
   }
 
@@ -102,9 +148,10 @@ TEST_SUITE("nccl backend") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<std::int32_t> values(10);
-      CHECK(usage_error_of(group.all_reduce(on_device(values), ReduceOp::average)) ==
-            "average of int32: NCCL adds in the type itself, where the sum may not fit; use "
-            "another type");
+      CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values), ReduceOp::average),
+                           "all_reduce: average of int32 on a device, where the sum may not fit: "
+                           "use another type",
+                           Error);
     });
   }
 

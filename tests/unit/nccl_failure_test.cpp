@@ -59,9 +59,11 @@ void check_a_new_group(int ranks) {
 TEST_SUITE("nccl failure") {
   TEST_CASE("a rank that gives up ends the call of the others, which name it") {
     const CleanDevices clean;
-    run_ranks(device_ranks(3), [](ProcessGroup& group) {
+    std::latch have_met(3);
+    run_ranks(device_ranks(3), [&](ProcessGroup& group) {
       std::vector<float> values(100, 1);
       group.all_reduce(on_device(values)).wait();
+      have_met.arrive_and_wait();
       if (group.rank() == 2) return group.abort("this rank has had enough");
       const auto failure = failure_of_all_reduce(group);
       CHECK(begins_with(failure, "PeerFailed(2): "));
@@ -93,9 +95,11 @@ TEST_SUITE("nccl failure") {
 
   TEST_CASE("an abort ends a collective under way on all ranks") {
     const CleanDevices clean;
-    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+    std::latch have_met(2);
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
       std::vector<float> values(100, 1);
       group.all_reduce(on_device(values)).wait();
+      have_met.arrive_and_wait();
       if (group.rank() == 0) {
         CHECK(begins_with(failure_of_all_reduce(group), "PeerFailed(1): "));
       } else {

@@ -44,7 +44,8 @@ struct Operation {
   int tag = 0;
   std::uint64_t sequence = 0;  ///< position in the group's call order
   std::uint64_t number = 0;    ///< among its collectives; a message has that of the next one
-  void* stream = nullptr;      ///< of CUDA; buffers on a device are ready once it has come here
+  /// Buffers on a device: DeviceQueue::mark() of the caller's stream at the call.
+  void* mark = nullptr;
 };
 
 // What can be said of a collective or of a call of it, without a backend.
@@ -68,6 +69,8 @@ Device device_of(const Operation& operation);
 std::string describe(const Operation& operation, std::size_t ranks);
 /// The same and which it is: "all_reduce(100 x float32, sum), collective 5 of group "default"".
 std::string describe_in(const std::string& group, const Operation& operation, std::size_t ranks);
+
+class DeviceQueue;
 
 class Backend {
  public:
@@ -94,8 +97,8 @@ class Backend {
   /// Makes a run() under way and those of the other ranks fail. Any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Whether buffers may lie there.
-  virtual bool reaches(Device::Kind kind) const { return kind == Device::Kind::cpu; }
+  /// Takes collectives of buffers on a device in place of run(). Null if there may be none.
+  virtual DeviceQueue* device_queue() { return nullptr; }
 };
 
 /// A backend that hears of a failure while it carries nothing out, for others that hear of none.

@@ -24,6 +24,9 @@ struct CudaCalls {
                             cudaStream_t stream);
   cudaError_t (*get_last_error)();
   const char* (*error_string)(cudaError_t error);
+  cudaError_t (*get_device)(int* device);
+  cudaError_t (*memset_async)(void* memory, int value, std::size_t bytes, cudaStream_t stream);
+  cudaError_t (*stream_synchronize)(cudaStream_t stream);
 };
 
 /// Those of the runtime that is linked in.

@@ -1,19 +1,44 @@
-// Streams, events and memory of a CUDA device, each freed with its owner. Of the device that was
-// set when they were made; `calls` outlive them.
+// Streams, events and memory of a CUDA device, each freed with its owner. Events and memory are of
+// the device that is the thread's when they are made; `calls` outlive them.
 #pragma once
 
 #include "worker_runtime/cuda/cuda_calls.hpp"
 
 #include <cstddef>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ddprun::cuda {
+
+/// The thread's device, for the life of this object.
+class OnDevice {
+ public:
+  OnDevice(const CudaCalls& calls, int device) : calls_(calls) {
+    check(calls, calls.get_device(&before_), "cudaGetDevice");
+    is_changed_ = before_ != device;
+    const auto what = [device] { return "cudaSetDevice(" + std::to_string(device) + ")"; };
+    if (is_changed_) check(calls, calls.set_device(device), what());
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() {
+    if (is_changed_) calls_.set_device(before_);
+  }
+
+ private:
+  const CudaCalls& calls_;
+  int before_ = 0;
+  bool is_changed_ = false;
+};
 
 /// Not ordered with the work of any other stream.
 class Stream {
  public:
-  explicit Stream(const CudaCalls& calls) : calls_(calls) {
+  Stream(const CudaCalls& calls, int device) : calls_(calls) {
+    const OnDevice here(calls, device);
     check(calls, calls.stream_create(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   }
   Stream(const Stream&) = delete;
@@ -56,6 +81,31 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+/// Events that are used again and again. Any thread.
+class EventPool {
+ public:
+  explicit EventPool(const CudaCalls& calls) : calls_(calls) {}
+
+  /// This object's, until it is given back; freed with this object in any case.
+  Event& take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return *all_.emplace_back(std::make_unique<Event>(calls_));
+    Event* const event = idle_.back();
+    idle_.pop_back();
+    return *event;
+  }
+  void give_back(Event& event) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(&event);
+  }
+
+ private:
+  const CudaCalls& calls_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Event>> all_;
+  std::vector<Event*> idle_;
+};
+
 /// Grows to the largest that is asked for, and is used again.
 class Scratch {
  public:
@@ -64,7 +114,9 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() { calls_.free(memory_); }
 
-  /// Nothing on the device may use what was returned before.
+  bool has(std::size_t bytes) const { return bytes <= bytes_; }
+
+  /// Nothing on the device may use what was returned before, unless there is as much.
   void* at_least(std::size_t bytes) {
     if (bytes <= bytes_) return memory_;
     calls_.free(std::exchange(memory_, nullptr));

@@ -2,21 +2,16 @@
 // need no GPU.
 #pragma once
 
+#include "worker_runtime/backends/device_queue.hpp"
 #include <ddprun/buffer.hpp>
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <span>
 
 namespace ddprun::cuda {
 
-/// So many elements from one place on the device to another one; both may be the same, or apart.
-struct Piece {
-  const void* from = nullptr;
-  void* to = nullptr;
-  std::size_t elements = 0;
-};
+using Piece = DevicePiece;
 
 struct KernelCalls {
   /// to[i] = from[i] * scale in each piece, from elements of type `from` to such of type `to`. Half

@@ -16,7 +16,10 @@ const CudaCalls& runtime_calls() {
                                     .free = ::cudaFree,
                                     .copy_async = ::cudaMemcpyAsync,
                                     .get_last_error = ::cudaGetLastError,
-                                    .error_string = ::cudaGetErrorString};
+                                    .error_string = ::cudaGetErrorString,
+                                    .get_device = ::cudaGetDevice,
+                                    .memset_async = ::cudaMemsetAsync,
+                                    .stream_synchronize = ::cudaStreamSynchronize};
   return kCalls;
 }
 

@@ -66,18 +66,18 @@ void CallLog::leave() noexcept {
   recorder_.reset();
 }
 
-void CallLog::enter(const Operation& operation, Deadline::Clock::time_point now) noexcept {
-  if (recorder_) recorder_->enter(flight_of(operation, size_), now);
+std::uint64_t CallLog::enter(const Operation& operation, Deadline::Clock::time_point now) noexcept {
+  return recorder_ ? recorder_->enter(flight_of(operation, size_), now) : 0;
 }
 
-void CallLog::end() noexcept {
-  if (recorder_) recorder_->end(FlightState::done);
+void CallLog::end(std::uint64_t flight) noexcept {
+  if (recorder_) recorder_->end(flight, FlightState::done);
 }
 
-std::exception_ptr CallLog::fail(const Operation& operation,
+std::exception_ptr CallLog::fail(const Operation& operation, std::uint64_t flight,
                                  const std::exception_ptr& failure) noexcept {
   has_failed_ = true;
-  if (recorder_) recorder_->end(FlightState::failed);
+  if (recorder_) recorder_->end(flight, FlightState::failed);
   note(GroupState::failed);
   try {
     std::rethrow_exception(failure);

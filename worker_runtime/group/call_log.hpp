@@ -1,6 +1,6 @@
 // What a process group notes of its calls: each goes into the worker's flight recorder, if there is
-// one, and what fails because of another rank is told with the call that it befell. One call at a
-// time, from any thread.
+// one, and what fails because of another rank is told with the call that it befell. Functions are
+// called one at a time, from any thread; calls may overlap.
 #pragma once
 
 #include "rendezvous/control/flight_recorder.hpp"
@@ -27,11 +27,13 @@ class CallLog {
   void open() noexcept { note(control::GroupState::open); }
   void leave() noexcept;
 
-  void enter(const Operation& operation, Deadline::Clock::time_point now) noexcept;
-  void end() noexcept;
-  /// The call that was entered last has failed. Returns what its caller is to get: a PeerFailed
-  /// with the call added, anything else as it is.
-  std::exception_ptr fail(const Operation& operation, const std::exception_ptr& failure) noexcept;
+  /// Returns what the call is called here when it ends.
+  std::uint64_t enter(const Operation& operation, Deadline::Clock::time_point now) noexcept;
+  void end(std::uint64_t flight) noexcept;
+  /// Returns what the failed call's caller is to get: a PeerFailed with the call added, anything
+  /// else as it is.
+  std::exception_ptr fail(const Operation& operation, std::uint64_t flight,
+                          const std::exception_ptr& failure) noexcept;
 
  private:
   void note(control::GroupState state) noexcept;

@@ -21,7 +21,7 @@ std::uintptr_t address(const Buffer& buffer) {
 struct Check {
   const Operation& operation;
   int size;
-  bool reaches_devices;
+  const Device* device;
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(Errc::usage, std::string(to_string(operation.collective)) + ": " + what);
@@ -42,12 +42,18 @@ struct Check {
            std::to_string(static_cast<int>(ReduceOp::max)) + ", max)");
   }
 
+  void reachable(const char* name, const Buffer& buffer) const {
+    const std::string there =
+        std::string(name) + " is on CUDA device " + std::to_string(buffer.device.index);
+    if (device == nullptr) refuse(there + ", and this backend moves CPU memory only");
+    if (buffer.device == *device) return;
+    refuse(there + ", and this rank's is device " + std::to_string(device->index) +
+           " (LOCAL_RANK of those in CUDA_VISIBLE_DEVICES)");
+  }
+
   void buffer(const char* name, const Buffer& buffer) const {
     known(name, buffer);
-    if (buffer.device.kind != Device::Kind::cpu && !reaches_devices) {
-      refuse(std::string(name) + " is on CUDA device " + std::to_string(buffer.device.index) +
-             ", and this backend moves CPU memory only");
-    }
+    if (buffer.device.kind != Device::Kind::cpu) reachable(name, buffer);
     if (buffer.data == nullptr && buffer.elements > 0) {
       refuse(std::string(name) + " of " + std::to_string(buffer.elements) +
              " elements has no memory (data is null)");
@@ -60,6 +66,16 @@ struct Check {
       refuse(std::string(name) + " is not aligned to the " + std::to_string(size_of(buffer.type)) +
              " bytes of a " + to_string(buffer.type));
     }
+  }
+
+  /// On a device sums are made in the type itself, and integers may not fit.
+  void average() const {
+    const bool is_narrow =
+        operation.input.type == DataType::int32 || operation.input.type == DataType::uint8;
+    if (!is_narrow || !combines(operation.collective) || operation.op != ReduceOp::average) return;
+    if (device_of(operation).kind == Device::Kind::cpu) return;
+    refuse(std::string("average of ") + to_string(operation.input.type) +
+           " on a device, where the sum may not fit: use another type");
   }
 
   void place() const {
@@ -108,12 +124,13 @@ struct Check {
 
 }  // namespace
 
-void check_operation(const Operation& operation, int rank, int size, bool reaches_devices) {
-  const Check check{operation, size, reaches_devices};
+void check_operation(const Operation& operation, int rank, int size, const Device* device) {
+  const Check check{operation, size, device};
   const bool is_root = rank == operation.peer;
   check.buffer("input", operation.input);
   check.buffer("output", operation.output);
   check.known_reduction();
+  check.average();
   check.place();
   switch (operation.collective) {
     case Collective::broadcast:

@@ -6,7 +6,7 @@
 namespace ddprun {
 
 /// Throws Error{Errc::usage} saying what is wrong with `operation` in a group of `size` ranks when
-/// `rank` calls it. `reaches_devices`: the backend takes buffers on CUDA devices.
-void check_operation(const Operation& operation, int rank, int size, bool reaches_devices);
+/// `rank` calls it. `device`: the one on which buffers may be, too; null if there is none.
+void check_operation(const Operation& operation, int rank, int size, const Device* device);
 
 }  // namespace ddprun

@@ -27,6 +27,12 @@ void Work::wait(Deadline deadline) const {
   if (state_->failure) std::rethrow_exception(state_->failure);
 }
 
+void Work::hold(void* stream) const {
+  if (!state_) return;
+  if (!is_done()) state_->queue->hold(*state_, stream);
+  if (is_done() && state_->failure) std::rethrow_exception(state_->failure);
+}
+
 void Work::keep_end_time() const {
   if (state_) state_->queue->keep_end_time(*state_);
 }
@@ -119,6 +125,24 @@ std::vector<int> ProcessGroup::workers() const {
 
 std::shared_ptr<void> ProcessGroup::allocate(std::size_t bytes) {
   return impl_->allocate(bytes);
+}
+
+std::shared_ptr<void> ProcessGroup::allocate(std::size_t bytes, Device device) {
+  if (device.kind == Device::Kind::cpu) return allocate(bytes);
+  if (impl_->device() == nullptr) {
+    throw Error(Errc::usage, "process group \"" + name() +
+                                 "\": memory on a device is asked of backend " + backend() +
+                                 ", which has none (nccl has)");
+  }
+  return impl_->device()->allocate(bytes);
+}
+
+DeviceQueue* device_queue_of(const ProcessGroup& group) {
+  return group.impl_->device();
+}
+
+void* ProcessGroup::stream() const {
+  return impl_->stream();
 }
 
 void ProcessGroup::set_stream(void* stream) {

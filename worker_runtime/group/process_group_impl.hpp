@@ -69,12 +69,14 @@ class ProcessGroup::Impl {
     if (is_unnamed) ++unnamed_subgroups_;
   }
 
-  Work call(Operation operation) {
-    check_operation(operation, rank(), size(), queue_->reaches(Device::Kind::cuda));
-    operation.stream = stream_;
-    return queue_->push(operation);
+  Work call(const Operation& operation) {
+    check_operation(operation, rank(), size(),
+                    queue_->device() == nullptr ? nullptr : &queue_->device()->device());
+    return queue_->push(operation, stream_);
   }
   void set_stream(void* stream) { stream_ = stream; }
+  void* stream() const { return stream_; }
+  DeviceQueue* device() const { return queue_->device(); }
   std::shared_ptr<void> allocate(std::size_t bytes) { return queue_->allocate(bytes); }
   void abort(const std::string& reason) { queue_->abort(reason, place_.names().name(rank())); }
 

@@ -2,6 +2,7 @@
 
 #include <ddprun/error.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace ddprun {
@@ -13,11 +14,27 @@ namespace {
 // computation.
 constexpr auto kCallerGrace = std::chrono::microseconds(200);
 
+// The device is asked so soon after it was given something, then less and less often: short
+// collectives take some ten microseconds, and of a dead rank is heard after the longest pause at
+// the latest.
+constexpr std::chrono::microseconds kShortestPause{20};
+constexpr std::chrono::microseconds kLongestPause{1000};
+// Who waits for a work asks at once, so many times.
+constexpr int kAsksAtOnce = 200;
+
+bool is_on_device(const Operation& operation) {
+  return device_of(operation).kind != Device::Kind::cpu;
+}
+
 }  // namespace
 
 WorkQueue::WorkQueue(std::unique_ptr<Backend> backend, std::size_t ranks,
                      const GroupOptions& options, CallLog log)
-    : backend_(std::move(backend)), ranks_(ranks), options_(options), log_(std::move(log)) {}
+    : backend_(std::move(backend)),
+      device_(backend_->device_queue()),
+      ranks_(ranks),
+      options_(options),
+      log_(std::move(log)) {}
 
 WorkQueue::~WorkQueue() = default;
 
@@ -38,7 +55,7 @@ void WorkQueue::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-Work WorkQueue::push(const Operation& operation) {
+Work WorkQueue::push(const Operation& operation, void* stream) {
   Lock lock(mutex_);
   if (works_.size() == kQueuedWorksMax) await_room(lock);
   auto work = std::make_shared<Work::State>();
@@ -46,6 +63,7 @@ Work WorkQueue::push(const Operation& operation) {
   work->operation.sequence = calls_++;
   work->operation.number = is_message(operation.collective) ? collectives_ : collectives_++;
   work->queue = shared_from_this();
+  if (!failure_ && is_on_device(operation)) mark(*work, stream, lock);
   if (failure_) {
     finish(*work, failure_);
     return Work(std::move(work));
@@ -53,8 +71,23 @@ Work WorkQueue::push(const Operation& operation) {
   work->queued = Deadline::Clock::now();
   work->is_first = works_.empty();
   works_.push_back(work);
-  if (!is_attentive_ || works_.size() > 1) wanted_.notify_one();
+  if (!is_attentive_ || works_.size() > 1 || is_on_device(operation)) wanted_.notify_one();
   return Work(std::move(work));
+}
+
+/// Without the lock, since CUDA may take long. What fails is the group's failure: the other ranks
+/// call the collective, too.
+void WorkQueue::mark(Work::State& work, void* stream, Lock& lock) {
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    work.operation.mark = device_->mark(stream);
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    backend_->abort(error.what());
+  }
+  lock.lock();
+  if (failure) fail_all(failure);
 }
 
 void WorkQueue::await_room(Lock& lock) {
@@ -71,11 +104,13 @@ void WorkQueue::await_room(Lock& lock) {
 
 void WorkQueue::wait(const Work::State& work, Deadline deadline) {
   Lock lock(mutex_);
-  while (!work.is_done) {
+  for (int asked = 0; !work.is_done;) {
     // Whoever has less time left than a collective may take must not get into one.
     const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
-    if (may_run && !is_running_) {
+    if (may_run && !is_running_ && work.launch == 0) {
       run_next(lock);
+    } else if (may_run && !is_running_) {
+      if (!look_at_device(lock) && ++asked > kAsksAtOnce) pause(changed_, lock);
     } else if (deadline.is_never()) {
       changed_.wait(lock);
     } else if (changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout &&
@@ -85,14 +120,26 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
   }
 }
 
+void WorkQueue::hold(const Work::State& work, void* stream) {
+  Lock lock(mutex_);
+  while (!work.is_done && work.launch == 0) {
+    if (is_running_) {
+      changed_.wait(lock);
+    } else {
+      run_next(lock);
+    }
+  }
+  if (!work.is_done) device_->hold(stream, work.launch);
+}
+
 /// Says who holds the work up, or the one that is under way before it.
 void WorkQueue::give_up(const Work::State& work, Deadline deadline) const {
   std::string text =
       describe_in(options_.name, work.operation, ranks_) + " had not ended " + deadline.describe();
-  const Operation& first = works_.front()->operation;
-  if (works_.front().get() != &work)
+  const Operation& first = (flying_.empty() ? works_ : flying_).front()->operation;
+  if (first.sequence != work.operation.sequence)
     text += "; before it comes " + describe_in(options_.name, first, ranks_);
-  if (is_running_ && !is_message(first.collective)) {
+  if ((is_running_ || !flying_.empty()) && !is_message(first.collective)) {
     const std::string reason = backend_->hold_up();
     if (!reason.empty()) text += ": " + reason;
   }
@@ -124,16 +171,22 @@ void WorkQueue::communicate(Deadline join_deadline) {
   log_.open();
   entered_.set_value();
   Lock lock(mutex_);
-  while (!is_stopping_ || !works_.empty()) {
-    if (works_.empty()) {
+  while (!is_stopping_ || !works_.empty() || !flying_.empty()) {
+    if (works_.empty() && flying_.empty()) {
       is_attentive_ = false;
       wanted_.wait(lock);
     } else if (is_running_) {
-      changed_.wait(lock);
-    } else if (const auto until = works_.front()->queued + kCallerGrace;
-               works_.size() == 1 && !is_stopping_ && Deadline::Clock::now() < until) {
+      // Who asks the device now may give that up, and tells nobody.
+      if (flying_.empty()) {
+        changed_.wait(lock);
+      } else {
+        changed_.wait_for(lock, kLongestPause);
+      }
+    } else if (works_.empty()) {
+      if (!look_at_device(lock)) pause(wanted_, lock);
+    } else if (is_left_to_caller(*works_.front())) {
       is_attentive_ = true;
-      wanted_.wait_until(lock, until);
+      wanted_.wait_until(lock, works_.front()->queued + kCallerGrace);
     } else {
       run_next(lock);
     }
@@ -143,38 +196,103 @@ void WorkQueue::communicate(Deadline join_deadline) {
   backend_->leave();
 }
 
+/// The only one, which its caller may be about to wait for. Nobody waits for those of a device.
+bool WorkQueue::is_left_to_caller(const Work::State& work) const {
+  return works_.size() == 1 && !is_stopping_ && !is_on_device(work.operation) &&
+         Deadline::Clock::now() < work.queued + kCallerGrace;
+}
+
 void WorkQueue::run_next(Lock& lock) {
   const auto work = works_.front();
   is_running_ = true;
   lock.unlock();
-  const auto started = options_.on_collective ? Deadline::Clock::now() : work->queued;
+  work->started = options_.on_collective ? Deadline::Clock::now() : work->queued;
+  bool is_flying = false;
   std::exception_ptr failure;
   try {
-    // A work that was not kept waiting began when it was queued, as good as: one look at the clock
-    // is much of what a small collective takes.
-    const auto start = work->is_first ? work->queued : Deadline::Clock::now();
-    log_.enter(work->operation, start);
-    backend_->run(work->operation, Deadline::from(start, options_.collective_timeout));
-    log_.end();
+    is_flying = carry_out(*work);
   } catch (const std::exception& error) {
-    failure = log_.fail(work->operation, std::current_exception());
+    failure = log_.fail(work->operation, work->flight, std::current_exception());
     backend_->abort(error.what());
   }
-  if (!failure && options_.on_collective) report(*work, started);
+  if (!failure && !is_flying) report(*work);
   lock.lock();
   is_running_ = false;
   works_.pop_front();
-  finish(*work, failure_ && failure ? failure_ : failure);
+  if (is_flying) {
+    work->launch = ++launches_;
+    flying_.push_back(work);
+    pause_ = kShortestPause;
+  } else {
+    finish(*work, failure_ && failure ? failure_ : failure);
+  }
   if (failure) fail_all(failure_ ? failure_ : failure);
   changed_.notify_all();
 }
 
-void WorkQueue::report(const Work::State& work, Deadline::Clock::time_point started) const {
+/// True if the device has got it and it has not ended.
+bool WorkQueue::carry_out(Work::State& work) {
+  // A work that was not kept waiting began when it was queued, as good as: one look at the clock
+  // is much of what a small collective takes.
+  const auto start = work.is_first ? work.queued : Deadline::Clock::now();
+  const auto deadline = Deadline::from(start, options_.collective_timeout);
+  work.flight = log_.enter(work.operation, start);
+  const bool is_flying = is_on_device(work.operation) && !is_message(work.operation.collective);
+  if (is_flying) {
+    device_->launch(work.operation, deadline);
+  } else {
+    backend_->run(work.operation, deadline);
+    log_.end(work.flight);
+  }
+  return is_flying;
+}
+
+/// Lets works end that have ended on the device. False if there was none.
+bool WorkQueue::look_at_device(Lock& lock) {
+  is_running_ = true;
+  lock.unlock();
+  std::uint64_t ended = 0;
+  std::exception_ptr failure;
+  const Work::State& first = *flying_.front();
+  try {
+    ended = device_->ended();
+    for (const auto& work : flying_) {
+      if (work->launch <= ended) report(*work);
+    }
+  } catch (const std::exception& error) {
+    failure = log_.fail(first.operation, first.flight, std::current_exception());
+    backend_->abort(error.what());
+  }
+  const bool has_news = failure || first.launch <= ended;
+  if (!has_news) std::this_thread::yield();
+  lock.lock();
+  is_running_ = false;
+  if (failure) fail_all(failure);
+  while (!flying_.empty() && (failure || flying_.front()->launch <= ended)) {
+    if (!failure) log_.end(flying_.front()->flight);
+    finish(*flying_.front(), failure ? failure_ : nullptr);
+    flying_.pop_front();
+  }
+  if (has_news) {
+    pause_ = kShortestPause;
+    changed_.notify_all();
+  }
+  return has_news;
+}
+
+/// Until the device is to be asked again, or `other` says that there is something to do.
+void WorkQueue::pause(std::condition_variable& other, Lock& lock) {
+  other.wait_for(lock, pause_);
+  pause_ = std::min(2 * pause_, kLongestPause);
+}
+
+void WorkQueue::report(const Work::State& work) const {
+  if (!options_.on_collective) return;
   options_.on_collective({.name = to_string(work.operation.collective),
                           .bytes = work.operation.input.bytes(),
                           .sequence = work.operation.sequence,
                           .queued = work.queued,
-                          .started = started,
+                          .started = work.started,
                           .ended = Deadline::Clock::now()});
 }
 
@@ -184,7 +302,7 @@ void WorkQueue::finish(Work::State& work, std::exception_ptr failure) {
   work.is_done.store(true, std::memory_order_release);
 }
 
-/// All but a work that is running, whose own failure is on its way.
+/// All but those that are running or on the device, whose own failure is on its way.
 void WorkQueue::fail_all(const std::exception_ptr& failure) {
   if (!failure_) failure_ = failure;
   const std::size_t first = is_running_ ? 1 : 0;

@@ -2,16 +2,22 @@
 // or a thread that waits for a work and would otherwise sleep. The latter spares a call that is
 // waited for at once two switches between threads, which is many times what a small collective
 // takes; so the communication thread leaves a lone new work to its caller for a moment.
+//
+// Works of buffers on a device are handed to it one after another, and end there in that order: the
+// communication thread, or who waits, asks the device how far it is.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/device_queue.hpp"
 #include "worker_runtime/group/call_log.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/process_group.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -34,6 +40,9 @@ struct Work::State {
   Deadline::Clock::time_point queued;
   std::shared_ptr<WorkQueue> queue;  ///< keeps the mutex below which the rest is alive
   bool is_first = false;             ///< nothing was queued or running before it
+  std::uint64_t flight = 0;          ///< of the log, once it has been entered
+  std::uint64_t launch = 0;  ///< the device's how manieth it is, from 1; 0: it has not got it
+  Deadline::Clock::time_point started = {};
   std::atomic<bool> is_done = false;
   std::exception_ptr failure = nullptr;
   bool is_timed = false;  ///< `ended` is set with is_done
@@ -57,28 +66,39 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void stop();
 
   /// Blocks while the queue is full, at most the time a collective may take.
-  Work push(const Operation& operation);
+  /// For buffers on a device `stream` is what they depend on, as in ProcessGroup::set_stream().
+  Work push(const Operation& operation, void* stream);
   void wait(const Work::State& work, Deadline deadline);
+  /// What `stream` is given from now on begins when `work` has ended. Blocks until the device has
+  /// got it; a work of the host has to end for that.
+  void hold(const Work::State& work, void* stream);
   void keep_end_time(Work::State& work);
   std::optional<Deadline::Clock::time_point> end_time(const Work::State& work);
 
   /// The other ranks are told that it was `who`, where the backend tells them anything.
   void abort(const std::string& reason, const std::string& who);
   std::shared_ptr<void> allocate(std::size_t bytes) { return backend_->allocate(bytes); }
-  bool reaches(Device::Kind kind) const { return backend_->reaches(kind); }
+  /// Null if buffers cannot be on a device.
+  DeviceQueue* device() const { return device_; }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  void mark(Work::State& work, void* stream, Lock& lock);
   void await_room(Lock& lock);
   [[noreturn]] void give_up(const Work::State& work, Deadline deadline) const;
   void communicate(Deadline join_deadline);
   void run_next(Lock& lock);
+  bool carry_out(Work::State& work);
+  bool is_left_to_caller(const Work::State& work) const;
+  bool look_at_device(Lock& lock);
+  void pause(std::condition_variable& other, Lock& lock);
   void finish(Work::State& work, std::exception_ptr failure);
   void fail_all(const std::exception_ptr& failure);
-  void report(const Work::State& work, Deadline::Clock::time_point started) const;
+  void report(const Work::State& work) const;
 
   const std::unique_ptr<Backend> backend_;
+  DeviceQueue* const device_;  ///< the backend's; null: it has none
   const std::size_t ranks_;
   const GroupOptions options_;
   CallLog log_;  ///< of who carries works out, one at a time
@@ -89,6 +109,10 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   std::condition_variable changed_;  ///< a work has ended, or the queue has room again
   std::condition_variable wanted_;   ///< for the communication thread
   std::deque<std::shared_ptr<Work::State>> works_;  ///< the first may be running
+  /// The device has these. Only who has set is_running_ changes them.
+  std::deque<std::shared_ptr<Work::State>> flying_;
+  std::uint64_t launches_ = 0;
+  std::chrono::microseconds pause_{};  ///< until the device is asked again
   bool is_running_ = false;
   bool is_attentive_ =
       false;  ///< the communication thread looks at the queue soon without being told

@@ -29,11 +29,11 @@ void Communicator::settle(ncclResult_t result, const std::string& what, const Wa
   if (result != ncclSuccess) fail(result, what);
 }
 
-void Communicator::check(const std::string& what) {
+void Communicator::check(const std::function<std::string()>& what) {
   ncclResult_t error = ncclSuccess;
   const ncclResult_t asked = calls_.comm_get_async_error(comm_, &error);
-  if (asked != ncclSuccess) fail(asked, what);
-  if (error != ncclSuccess && error != ncclInProgress) fail(error, what);
+  if (asked != ncclSuccess) fail(asked, what());
+  if (error != ncclSuccess && error != ncclInProgress) fail(error, what());
 }
 
 void Communicator::fail(ncclResult_t result, const std::string& what) {

@@ -5,6 +5,7 @@
 #include "worker_runtime/backends/nccl/nccl_calls.hpp"
 #include "worker_runtime/backends/nccl/watch.hpp"
 
+#include <functional>
 #include <string>
 
 namespace ddprun::nccl {
@@ -32,7 +33,7 @@ class Communicator {
 
   /// Throws if NCCL has failed meanwhile: PeerFailed if another rank is to blame, Error{Errc::nccl}
   /// else.
-  void check(const std::string& what);
+  void check(const std::function<std::string()>& what);
 
   /// Lets go of it with the other ranks; all collectives have ended.
   void finish() noexcept;

@@ -46,22 +46,6 @@ ncclRedOp_t op_of(ReduceOp op) {
   return ncclSum;
 }
 
-void check_average(const Operation& operation) {
-  const bool is_narrow =
-      operation.input.type == DataType::int32 || operation.input.type == DataType::uint8;
-  if (!combines(operation.collective) || operation.op != ReduceOp::average || !is_narrow) return;
-  throw Error(Errc::usage, std::string("average of ") + to_string(operation.input.type) +
-                               ": NCCL adds in the type itself, where the sum may not fit; use "
-                               "another type");
-}
-
-/// Of `device`, for the calling thread. A member of its own so that it comes before the streams.
-DevicePlace at_home(const Libraries& libraries, DevicePlace place) {
-  cuda::check(*libraries.cuda, libraries.cuda->set_device(place.device),
-              "cudaSetDevice(" + std::to_string(place.device) + ")");
-  return place;
-}
-
 Buffer part_of(Buffer whole, int rank, const DevicePlace& place) {
   const std::size_t elements = whole.elements / static_cast<std::size_t>(place.ranks);
   return whole.slice(static_cast<std::size_t>(rank) * elements, elements);
@@ -90,52 +74,100 @@ std::optional<Buffer> got_from(int rank, const Operation& operation, const Devic
 DeviceCollectives::DeviceCollectives(const Libraries& libraries, DevicePlace place,
                                      std::function<void()> look)
     : libraries_(libraries),
-      place_(at_home(libraries, std::move(place))),
+      place_(std::move(place)),
       look_(std::move(look)),
-      stream_(*libraries.cuda),
-      begun_(*libraries.cuda),
-      ended_(*libraries.cuda),
+      stream_(*libraries.cuda, place_.device),
+      events_(*libraries.cuda),
       scratch_(*libraries.cuda),
       communicator_(*libraries.nccl, place_.group) {}
 
 void DeviceCollectives::connect(const ncclUniqueId& id, Deadline deadline) {
-  at_home(libraries_, place_);
+  const auto home = here();
   communicator_.connect(id, place_.rank, place_.ranks, watch(deadline));
 }
 
-void DeviceCollectives::run(const Operation& operation, Deadline deadline) {
-  check_average(operation);
-  at_home(libraries_, place_);
-  const std::string what = describe(operation, static_cast<std::size_t>(place_.ranks));
-  const Watch watching = watch(deadline);
+void* DeviceCollectives::mark(void* stream) {
+  const auto home = here();
+  cuda::Event& event = events_.take();
+  event.record(static_cast<cudaStream_t>(stream));
+  return &event;
+}
+
+void DeviceCollectives::launch(const Operation& operation, Deadline deadline) {
+  if (failure_) std::rethrow_exception(failure_);
+  const auto home = here();
   try {
-    follow(operation.stream);
-    launch(operation, watching);
-    await_end(what, watching);
+    auto& mark = *static_cast<cuda::Event*>(operation.mark);
+    cuda::check(*libraries_.cuda, libraries_.cuda->stream_wait_event(stream_.get(), mark.get(), 0),
+                "cudaStreamWaitEvent");
+    events_.give_back(mark);
+    start(operation, watch(deadline));
+    cuda::Event& end = events_.take();
+    end.record(stream_.get());
+    const std::lock_guard lock(mutex_);
+    flights_.push_back({operation, deadline, &end});
   } catch (...) {
-    // The kernels of a collective that does not end would keep the device for good, and until they
-    // have ended they use the caller's memory.
-    communicator_.abort();
-    drain();
+    give_up();
     throw;
   }
 }
 
-void DeviceCollectives::copy(void* to, const void* from, std::size_t bytes, void* stream,
-                             Deadline deadline) {
-  at_home(libraries_, place_);
-  const std::string what = "cudaMemcpy of " + std::to_string(bytes) + " bytes";
-  const Watch watching = watch(deadline);
-  // CUDA blocks in copies from and to memory of the host until their turn comes, for however long.
-  begun_.record(static_cast<cudaStream_t>(stream));
-  const auto has_begun = [this] { return begun_.has_happened(); };
-  if (!await(has_begun, watching)) {
-    throw Error(Errc::timeout,
-                what + ": the stream had not come to it " + watching.deadline.describe());
+std::uint64_t DeviceCollectives::ended() {
+  if (failure_) std::rethrow_exception(failure_);
+  const auto home = here();
+  try {
+    while (!flights_.empty() && flights_.front().ended->has_happened()) {
+      const std::lock_guard lock(mutex_);
+      events_.give_back(*flights_.front().ended);
+      flights_.pop_front();
+      ++ended_;
+    }
+    if (!flights_.empty()) check_first();
+  } catch (...) {
+    give_up();
+    throw;
   }
+  return ended_;
+}
+
+/// Whether there is any sense in waiting for the first of those that have not ended.
+void DeviceCollectives::check_first() {
+  const Flight& first = flights_.front();
+  const auto what = [&] {
+    return describe(first.operation, static_cast<std::size_t>(place_.ranks));
+  };
+  if (communicator_.is_connected()) communicator_.check(what);
+  look();
+  if (first.deadline.passed())
+    throw Error(Errc::timeout, what() + ": not done on the device " + first.deadline.describe());
+}
+
+/// The kernels of a collective that does not end would keep the device for good, and until they
+/// have ended they use the caller's memory.
+void DeviceCollectives::give_up() noexcept {
+  failure_ = std::current_exception();
+  communicator_.abort();
+  drain();
+  const std::lock_guard lock(mutex_);
+  flights_.clear();
+}
+
+void DeviceCollectives::hold(void* stream, std::uint64_t launches) {
+  const auto home = here();
+  const std::lock_guard lock(mutex_);
+  if (launches <= ended_ || launches - ended_ > flights_.size()) return;
+  cudaEvent_t end = flights_[launches - ended_ - 1].ended->get();
   cuda::check(*libraries_.cuda,
-              libraries_.cuda->copy_async(to, from, bytes, cudaMemcpyDefault, stream_.get()), what);
-  await_end(what, watching);
+              libraries_.cuda->stream_wait_event(static_cast<cudaStream_t>(stream), end, 0),
+              "cudaStreamWaitEvent");
+}
+
+void DeviceCollectives::await(void* mark, Deadline deadline) {
+  auto& event = *static_cast<cuda::Event*>(mark);
+  const auto home = here();
+  if (!nccl::await([&] { return event.has_happened(); }, watch(deadline)))
+    throw Error(Errc::timeout, "the caller's stream had not come to it " + deadline.describe());
+  events_.give_back(event);
 }
 
 void DeviceCollectives::abort(const std::string& reason) noexcept {
@@ -158,37 +190,18 @@ void DeviceCollectives::look() {
   look_();
 }
 
-/// What is launched from here on begins when that stream has done what it was given so far.
-void DeviceCollectives::follow(void* stream) {
-  begun_.record(static_cast<cudaStream_t>(stream));
-  cuda::check(*libraries_.cuda, libraries_.cuda->stream_wait_event(stream_.get(), begun_.get(), 0),
-              "cudaStreamWaitEvent");
-}
-
-void DeviceCollectives::await_end(const std::string& what, const Watch& watching) {
-  ended_.record(stream_.get());
-  const auto has_ended = [&] {
-    if (ended_.has_happened()) return true;
-    if (communicator_.is_connected()) communicator_.check(what);
-    return false;
-  };
-  if (!await(has_ended, watching)) {
-    throw Error(Errc::timeout, what + ": not done on the device " + watching.deadline.describe());
-  }
-}
-
 void DeviceCollectives::drain() noexcept {
   try {
-    ended_.record(stream_.get());
-    const auto has_ended = [this] { return ended_.has_happened(); };
+    cuda::Event end(*libraries_.cuda);
+    end.record(stream_.get());
     Alarm silence;
-    await(has_ended, {Deadline::after(kEndTimeout), silence, [] {}});
+    nccl::await([&] { return end.has_happened(); }, {Deadline::after(kEndTimeout), silence, [] {}});
   } catch (const std::exception&) {
     // The device itself has failed, and runs nothing any more.
   }
 }
 
-void DeviceCollectives::launch(const Operation& operation, const Watch& watching) {
+void DeviceCollectives::start(const Operation& operation, const Watch& watching) {
   const Buffer& input = operation.input;
   const Buffer& output = operation.output;
   const NcclCalls& calls = *libraries_.nccl;
@@ -241,6 +254,8 @@ void DeviceCollectives::exchange(Operation operation, const Watch& watching) {
   const bool is_in_place = operation.collective == Collective::all_to_all &&
                            operation.input.data == operation.output.data;
   if (is_in_place) {
+    // What is under way may use what there is.
+    if (!scratch_.has(operation.input.bytes())) drain();
     void* const apart = scratch_.at_least(operation.input.bytes());
     copy_on_device(operation.input.data, apart, operation.input.bytes());
     operation.input.data = apart;

@@ -1,26 +1,22 @@
-// The collectives of buffers on one CUDA device, by NCCL. Each is carried out on a stream of its
-// own, behind what the caller's stream had been given, and has ended when run() returns. Messages
+// The collectives of buffers on one CUDA device, by NCCL. They are handed to a stream of their own,
+// each behind what the caller's stream had been given, and end there one after another. Messages
 // and barriers are no business of this class.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/nccl/communicator.hpp"
+#include "worker_runtime/backends/nccl/libraries.hpp"
 #include "worker_runtime/cuda/device_objects.hpp"
-#include "worker_runtime/cuda/kernel_calls.hpp"
 #include <ddprun/deadline.hpp>
 
+#include <cstdint>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <string>
 
 namespace ddprun::nccl {
-
-/// What both libraries, and our own kernels, are asked through.
-struct Libraries {
-  const NcclCalls* nccl = nullptr;
-  const cuda::CudaCalls* cuda = nullptr;
-  const cuda::KernelCalls* kernels = nullptr;
-};
 
 struct DevicePlace {
   int rank = 0;
@@ -35,28 +31,44 @@ class DeviceCollectives {
   /// Blocks while CUDA makes itself at home on the device.
   DeviceCollectives(const Libraries& libraries, DevicePlace place, std::function<void()> look);
 
-  void connect(const ncclUniqueId& id, Deadline deadline);
+  // Any thread:
 
-  /// Once connected, as Backend::run().
-  void run(const Operation& operation, Deadline deadline);
-
-  /// `from` and `to` may be on the device or not. Blocks.
-  void copy(void* to, const void* from, std::size_t bytes, void* stream, Deadline deadline);
-
-  /// No run() is under way nor will be. The other ranks do so, too.
-  void finish() noexcept { communicator_.finish(); }
-
-  /// Makes a run() under way fail. Any thread.
+  /// As DeviceQueue::mark().
+  void* mark(void* stream);
+  /// As DeviceQueue::hold().
+  void hold(void* stream, std::uint64_t launches);
+  /// As DeviceQueue::await().
+  void await(void* mark, Deadline deadline);
+  /// Makes what is under way fail.
   void abort(const std::string& reason) noexcept;
 
+  // One call at a time:
+
+  void connect(const ncclUniqueId& id, Deadline deadline);
+
+  /// Once connected, as DeviceQueue::launch() and ended().
+  void launch(const Operation& operation, Deadline deadline);
+  std::uint64_t ended();
+
+  /// Nothing is under way nor will be. The other ranks do so, too.
+  void finish() noexcept { communicator_.finish(); }
+
  private:
-  void launch(const Operation& operation, const Watch& watch);
+  /// A collective that the device has.
+  struct Flight {
+    Operation operation;
+    Deadline deadline;
+    cuda::Event* ended;
+  };
+
+  cuda::OnDevice here() const { return {*libraries_.cuda, place_.device}; }
+  void start(const Operation& operation, const Watch& watch);
   void reduce(const Operation& operation, const Watch& watch);
   void exchange(Operation operation, const Watch& watch);
   void copy_on_device(const void* from, void* to, std::size_t bytes);
-  void follow(void* stream);
+  void check_first();
+  void give_up() noexcept;
   void drain() noexcept;
-  void await_end(const std::string& what, const Watch& watch);
   Watch watch(Deadline deadline);
   void look();
 
@@ -64,12 +76,14 @@ class DeviceCollectives {
   const DevicePlace place_;
   const std::function<void()> look_;
   cuda::Stream stream_;
-  cuda::Event begun_;  ///< on the caller's stream: what came before a call is done
-  cuda::Event ended_;  ///< on this one
+  cuda::EventPool events_;
   cuda::Scratch scratch_;
   Communicator communicator_;
   Alarm alarm_;  ///< rings with an abort
-  std::mutex mutex_;
+  std::exception_ptr failure_;
+  std::mutex mutex_;  ///< for what follows
+  std::deque<Flight> flights_;
+  std::uint64_t ended_ = 0;
   std::string abort_reason_;
 };
 

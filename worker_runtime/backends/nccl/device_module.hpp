@@ -4,6 +4,7 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/device_queue.hpp"
 #include "worker_runtime/backends/module/module.hpp"
 
 #include <array>
@@ -13,7 +14,7 @@
 namespace ddprun::nccl {
 
 /// Of everything in this file and in module.hpp. A module of another version is not used.
-inline constexpr std::uint32_t kModuleVersion = 1000 + module::kVersion;
+inline constexpr std::uint32_t kModuleVersion = 2000 + module::kVersion;
 
 /// What the ranks of a group meet by: one makes it, all have it.
 inline constexpr std::size_t kTokenBytes = 128;
@@ -30,6 +31,23 @@ struct DeviceMember {
   const void* context = nullptr;
 };
 
+/// What DeviceMemory does. `release` needs no object: memory may outlive its group.
+struct DeviceMemoryTable {
+  void* (*create)(const void* libraries, int device, module::Failure& failure) noexcept = nullptr;
+  void (*destroy)(void* memory) noexcept = nullptr;
+  void* (*allocate)(void* memory, std::size_t bytes, module::Failure& failure) noexcept = nullptr;
+  void (*release)(const void* libraries, int device, void* allocated) noexcept = nullptr;
+  bool (*convert)(void* memory, const DevicePiece* pieces, std::size_t count, DataType from,
+                  DataType to, double scale, void* stream,
+                  module::Failure& failure) noexcept = nullptr;
+  bool (*zero)(void* memory, void* allocated, std::size_t bytes, void* stream,
+               module::Failure& failure) noexcept = nullptr;
+  bool (*order)(void* memory, void* before, void* after,
+                module::Failure& failure) noexcept = nullptr;
+  bool (*copy)(void* memory, void* to, const void* from, std::size_t bytes, std::int64_t left,
+               module::Failure& failure) noexcept = nullptr;
+};
+
 /// Functions that return a bool or a pointer say false or null after filling `failure` in; `left`
 /// is as in module.hpp. `libraries` is passed to those that have no object yet.
 struct DeviceTable {
@@ -44,13 +62,19 @@ struct DeviceTable {
                   module::Failure& failure) noexcept = nullptr;
   bool (*connect)(void* collectives, const Token& token, std::int64_t left,
                   module::Failure& failure) noexcept = nullptr;
-  bool (*run)(void* collectives, const Operation& operation, std::int64_t left,
-              module::Failure& failure) noexcept = nullptr;
-  bool (*copy)(void* collectives, void* to, const void* from, std::size_t bytes, void* stream,
-               std::int64_t left, module::Failure& failure) noexcept = nullptr;
+  void* (*mark)(void* collectives, void* stream, module::Failure& failure) noexcept = nullptr;
+  bool (*hold)(void* collectives, void* stream, std::uint64_t launches,
+               module::Failure& failure) noexcept = nullptr;
+  bool (*launch)(void* collectives, const Operation& operation, std::int64_t left,
+                 module::Failure& failure) noexcept = nullptr;
+  bool (*ended)(void* collectives, std::uint64_t& launches,
+                module::Failure& failure) noexcept = nullptr;
+  bool (*await)(void* collectives, void* mark, std::int64_t left,
+                module::Failure& failure) noexcept = nullptr;
   void (*finish)(void* collectives) noexcept = nullptr;
   void (*abort)(void* collectives, const char* reason) noexcept = nullptr;
   void (*destroy)(void* collectives) noexcept = nullptr;
+  DeviceMemoryTable memory = {};
 };
 
 /// The one function that the module exports. Null after filling `failure` in if NCCL cannot be

@@ -1,6 +1,7 @@
 #include "worker_runtime/backends/nccl/device_table.hpp"
 
 #include "worker_runtime/backends/module/border.hpp"
+#include "worker_runtime/backends/nccl/device_memory.hpp"
 #include <ddprun/error.hpp>
 
 #include <cstring>
@@ -54,6 +55,53 @@ std::unique_ptr<DeviceCollectives> make(const Libraries& libraries, const Device
                                              look);
 }
 
+DeviceMemory& memory_of(void* memory) {
+  return *static_cast<DeviceMemory*>(memory);
+}
+
+DeviceMemoryTable make_memory_table() {
+  return {
+      .create = [](const void* opaque, int device, Failure& failure) noexcept -> void* {
+        std::unique_ptr<DeviceMemory> made;
+        attempt(failure,
+                [&] { made = std::make_unique<DeviceMemory>(libraries_of(opaque), device); });
+        return made.release();
+      },
+      .destroy = [](void* memory) noexcept { delete &memory_of(memory); },
+      .allocate = [](void* memory, std::size_t bytes, Failure& failure) noexcept -> void* {
+        void* allocated = nullptr;
+        attempt(failure, [&] { allocated = memory_of(memory).allocate(bytes); });
+        return allocated;
+      },
+      .release =
+          [](const void* opaque, int device, void* allocated) noexcept {
+            DeviceMemory::release(libraries_of(opaque), device, allocated);
+          },
+      .convert =
+          [](void* memory, const DevicePiece* pieces, std::size_t count, DataType from, DataType to,
+             double scale, void* stream, Failure& failure) noexcept {
+            return attempt(failure, [&] {
+              memory_of(memory).convert({pieces, count}, from, to, scale, stream);
+            });
+          },
+      .zero =
+          [](void* memory, void* allocated, std::size_t bytes, void* stream,
+             Failure& failure) noexcept {
+            return attempt(failure, [&] { memory_of(memory).zero(allocated, bytes, stream); });
+          },
+      .order =
+          [](void* memory, void* before, void* after, Failure& failure) noexcept {
+            return attempt(failure, [&] { memory_of(memory).order(before, after); });
+          },
+      .copy =
+          [](void* memory, void* to, const void* from, std::size_t bytes, std::int64_t left,
+             Failure& failure) noexcept {
+            return attempt(failure,
+                           [&] { memory_of(memory).copy(to, from, bytes, deadline_of(left)); });
+          },
+  };
+}
+
 }  // namespace
 
 DeviceTable make_device_table(const Libraries& libraries) {
@@ -81,23 +129,34 @@ DeviceTable make_device_table(const Libraries& libraries) {
               object_of(collectives).connect(id, deadline_of(left));
             });
           },
-      .run =
+      .mark = [](void* collectives, void* stream, Failure& failure) noexcept -> void* {
+        void* mark = nullptr;
+        attempt(failure, [&] { mark = object_of(collectives).mark(stream); });
+        return mark;
+      },
+      .hold =
+          [](void* collectives, void* stream, std::uint64_t launches, Failure& failure) noexcept {
+            return attempt(failure, [&] { object_of(collectives).hold(stream, launches); });
+          },
+      .launch =
           [](void* collectives, const Operation& operation, std::int64_t left,
              Failure& failure) noexcept {
             return attempt(failure,
-                           [&] { object_of(collectives).run(operation, deadline_of(left)); });
+                           [&] { object_of(collectives).launch(operation, deadline_of(left)); });
           },
-      .copy =
-          [](void* collectives, void* to, const void* from, std::size_t bytes, void* stream,
-             std::int64_t left, Failure& failure) noexcept {
-            return attempt(failure, [&] {
-              object_of(collectives).copy(to, from, bytes, stream, deadline_of(left));
-            });
+      .ended =
+          [](void* collectives, std::uint64_t& launches, Failure& failure) noexcept {
+            return attempt(failure, [&] { launches = object_of(collectives).ended(); });
+          },
+      .await =
+          [](void* collectives, void* mark, std::int64_t left, Failure& failure) noexcept {
+            return attempt(failure, [&] { object_of(collectives).await(mark, deadline_of(left)); });
           },
       .finish = [](void* collectives) noexcept { object_of(collectives).finish(); },
       .abort = [](void* collectives,
                   const char* reason) noexcept { object_of(collectives).abort(reason); },
       .destroy = [](void* collectives) noexcept { delete &object_of(collectives); },
+      .memory = make_memory_table(),
   };
 }
 

@@ -77,31 +77,30 @@ std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const Grou
   const auto loaded = load_module();
   if (const auto* reason = std::get_if<std::string>(&loaded)) throw Error(Errc::nccl, *reason);
   const auto& table = *std::get<const DeviceTable*>(loaded);
-  return std::make_unique<nccl::NcclBackend>(create_host_backend(place, options, deadline), table,
-                                             nccl::NcclBackend::Place{
-                                                 .rank = place.env.rank,
-                                                 .ranks = place.env.world_size,
-                                                 .device = device_for(table, place.env),
-                                                 .group = options.name,
-                                                 .page = page_of(place.env),
-                                                 .slot = place.env.control_page_slot,
-                                             });
+  return std::make_unique<nccl::NcclBackend>(
+      create_host_backend(place, options, deadline), table,
+      nccl::NcclBackend::Place{
+          .device = {.rank = place.env.rank,
+                     .ranks = place.env.world_size,
+                     .device = {.kind = Device::Kind::cuda, .index = device_for(table, place.env)},
+                     .group = options.name},
+          .page = page_of(place.env),
+          .slot = place.env.control_page_slot,
+      });
 }
 
 namespace nccl {
 
 NcclBackend::NcclBackend(std::unique_ptr<WatchfulBackend> host, const DeviceTable& table,
                          Place place)
-    : host_(std::move(host)), table_(table), place_(std::move(place)) {}
-
-NcclBackend::~NcclBackend() {
-  if (void* object = object_.load()) table_.destroy(object);
-}
+    : host_(std::move(host)),
+      place_(std::move(place)),
+      device_(*host_, table, place_.device, [this] { return hold_up(); }) {}
 
 void NcclBackend::leave() noexcept {
   try {
     host_->check();
-    if (is_connected_ && !has_failed_) table_.finish(object_.load());
+    device_.finish();
   } catch (const std::exception&) {
     // The others do not come to an orderly end.
   }
@@ -111,35 +110,24 @@ void NcclBackend::leave() noexcept {
 void NcclBackend::abort(const std::string& reason) noexcept {
   // First, so that the others learn who it was.
   host_->abort(reason);
-  if (void* object = object_.load()) table_.abort(object, reason.c_str());
+  device_.abort(reason);
 }
 
 /// NCCL does not know who is missing.
 std::string NcclBackend::hold_up() const {
-  return place_.page ? recorded_hold_up(*place_.page, place_.slot, place_.group) : std::string();
+  return place_.page ? recorded_hold_up(*place_.page, place_.slot, place_.device.group)
+                     : std::string();
 }
 
 void NcclBackend::run(const Operation& operation, Deadline deadline) {
   if (device_of(operation).kind == Device::Kind::cpu) return host_->run(operation, deadline);
   try {
-    check_device(operation);
-    if (is_message(operation.collective)) return pass_message(operation, deadline);
-    run_on_device(operation, deadline);
+    pass_message(operation, deadline);
   } catch (const std::exception& failure) {
-    has_failed_ = true;
     // The others would wait for this rank. Nothing if it is they who told it to fail.
     host_->abort(failure.what());
     throw;
   }
-}
-
-void NcclBackend::run_on_device(const Operation& operation, Deadline deadline) {
-  if (!std::exchange(is_connected_, true)) connect(deadline);
-  module::Failure failure;
-  if (table_.run(object(), operation, module::left_until(deadline), failure)) return;
-  const std::string reason = failure.code == Errc::timeout ? hold_up() : std::string();
-  if (reason.empty()) module::raise(failure);
-  throw Error(Errc::timeout, std::string(failure.text) + ": " + reason);
 }
 
 void NcclBackend::pass_message(Operation operation, Deadline deadline) {
@@ -148,61 +136,10 @@ void NcclBackend::pass_message(Operation operation, Deadline deadline) {
   const Buffer on_device = buffer;
   message_.resize(buffer.bytes());
   buffer = {message_.data(), buffer.elements, buffer.type};
-  if (is_send) copy(buffer.data, on_device.data, buffer.bytes(), operation.stream, deadline);
+  device_.await(operation.mark, deadline);
+  if (is_send) device_.copy(buffer.data, on_device.data, buffer.bytes(), deadline);
   host_->run(operation, deadline);
-  if (!is_send) copy(on_device.data, buffer.data, buffer.bytes(), operation.stream, deadline);
-}
-
-void NcclBackend::copy(void* to, const void* from, std::size_t bytes, void* stream,
-                       Deadline deadline) {
-  module::Failure failure;
-  if (!table_.copy(object(), to, from, bytes, stream, module::left_until(deadline), failure))
-    module::raise(failure);
-}
-
-void NcclBackend::check_device(const Operation& operation) const {
-  const int index = device_of(operation).index;
-  if (index == place_.device) return;
-  throw Error(Errc::usage, std::string(to_string(operation.collective)) +
-                               ": a buffer is on CUDA device " + std::to_string(index) +
-                               ", and this rank's is device " + std::to_string(place_.device) +
-                               " (LOCAL_RANK of those in CUDA_VISIBLE_DEVICES)");
-}
-
-/// Made when it is needed: CUDA keeps hundreds of megabytes on a device for each process.
-void* NcclBackend::object() {
-  void* object = object_.load();
-  if (object != nullptr) return object;
-  module::Failure failure;
-  object = table_.create(table_.libraries,
-                         {.rank = place_.rank,
-                          .ranks = place_.ranks,
-                          .device = place_.device,
-                          .group = place_.group.c_str(),
-                          .look = look,
-                          .context = this},
-                         failure);
-  if (object == nullptr) module::raise(failure);
-  object_.store(object);
-  // An abort() of this moment has found no object.
-  host_->check();
-  return object;
-}
-
-void NcclBackend::connect(Deadline deadline) {
-  void* const made = object();
-  module::Failure failure;
-  Token token{};
-  if (place_.rank == 0 && !table_.make_token(table_.libraries, token, failure))
-    module::raise(failure);
-  const Buffer shared = as_buffer(token.data(), token.size());
-  host_->run({.collective = Collective::broadcast, .input = shared, .output = shared}, deadline);
-  if (!table_.connect(made, token, module::left_until(deadline), failure)) module::raise(failure);
-}
-
-bool NcclBackend::look(const void* context, module::Failure& failure) noexcept {
-  return module::attempt(failure,
-                         [&] { static_cast<const NcclBackend*>(context)->host_->check(); });
+  if (!is_send) device_.copy(on_device.data, buffer.data, buffer.bytes(), deadline);
 }
 
 }  // namespace nccl

@@ -11,11 +11,12 @@
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/group_place.hpp"
 #include "worker_runtime/backends/nccl/device_module.hpp"
+#include "worker_runtime/backends/nccl/module_device.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker_env.hpp>
 
-#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,42 +36,30 @@ namespace nccl {
 class NcclBackend final : public Backend {
  public:
   struct Place {
-    int rank = 0;
-    int ranks = 1;
-    int device = 0;  ///< of this rank
-    std::string group;
+    ModuleDevice::Place device;
     std::optional<control::ControlPage> page = {};  ///< of this rank's agent, if it has one
     int slot = 0;                                   ///< in it
   };
 
   /// `table` outlives this object.
   NcclBackend(std::unique_ptr<WatchfulBackend> host, const DeviceTable& table, Place place);
-  ~NcclBackend() override;
 
   void enter(Deadline deadline) override { host_->enter(deadline); }
   void leave() noexcept override;
+  /// Of buffers on the host, and messages.
   void run(const Operation& operation, Deadline deadline) override;
   /// On the host.
   std::shared_ptr<void> allocate(std::size_t bytes) override { return host_->allocate(bytes); }
   std::string hold_up() const override;
   void abort(const std::string& reason) noexcept override;
-  bool reaches(Device::Kind) const override { return true; }
+  DeviceQueue* device_queue() override { return &device_; }
 
  private:
-  void run_on_device(const Operation& operation, Deadline deadline);
   void pass_message(Operation operation, Deadline deadline);
-  void copy(void* to, const void* from, std::size_t bytes, void* stream, Deadline deadline);
-  void check_device(const Operation& operation) const;
-  void* object();
-  void connect(Deadline deadline);
-  static bool look(const void* context, module::Failure& failure) noexcept;
 
   const std::unique_ptr<WatchfulBackend> host_;
-  const DeviceTable& table_;
   const Place place_;
-  std::atomic<void*> object_ = nullptr;  ///< the module's, once a buffer on a device was seen
-  bool is_connected_ = false;
-  bool has_failed_ = false;
+  ModuleDevice device_;
   std::vector<std::byte> message_;  ///< on its way between device and host
 };
 

@@ -63,6 +63,13 @@ class Work {
   /// Without a deadline of its own.
   void wait() const;
 
+  /// For buffers on a CUDA device: what `stream`, a cudaStream_t, is given from now on begins when
+  /// this collective has ended. Blocks until the device has got the collective, not for its end;
+  /// but where it cannot be waited for by a stream (buffers on the host, barriers, messages), as
+  /// wait(). Throws what it has failed with by now; later failures are those of wait() and of the
+  /// group's next call, and what `stream` then works with is undefined.
+  void hold(void* stream) const;
+
   /// Has the end of this work timed, which costs a small collective much of its time.
   void keep_end_time() const;
   /// When the work ended, if it is done and was to be timed. At the latest when that was asked.
@@ -111,6 +118,8 @@ struct BackendInfo {
 
 std::vector<BackendInfo> available_backends();
 
+class DeviceQueue;
+
 /// A value handle: copies mean the same group. The group ends with its last copy; that blocks until
 /// the works that were started have ended or failed. If that is because an exception leaves its
 /// scope, the group is aborted, so that neither this rank nor another one waits for what will not
@@ -152,13 +161,16 @@ class ProcessGroup {
   /// the last copy of the returned pointer, which keeps the group's memory, not its threads, alive.
   /// Concerns this rank alone. Throws Error{Errc::usage} if arena_bytes are used up.
   std::shared_ptr<void> allocate(std::size_t bytes);
+  /// The same on `device`, which is this rank's.
+  std::shared_ptr<void> allocate(std::size_t bytes, Device device);
 
   /// For buffers on a CUDA device, of all calls from now on: each begins once `stream`, a
   /// cudaStream_t, has done what it has been given by then. Null, as at first: the device's default
-  /// stream. What a finished call has written may be used by any stream. Such buffers lie on the
-  /// device with the index LOCAL_RANK, and input and output both there; the backend nccl takes
-  /// them.
+  /// stream. What a finished call has written may be used by any stream, what one under way writes
+  /// by those that Work::hold() holds back. Such buffers lie on the device with the index
+  /// LOCAL_RANK, and input and output both there; the backend nccl takes them.
   void set_stream(void* stream);
+  void* stream() const;
 
   /// Before: each rank's own values. After: on every rank the combination over all ranks, bit for
   /// bit the same everywhere, each element combined once and in rank order; on several nodes first
@@ -209,6 +221,8 @@ class ProcessGroup {
   explicit ProcessGroup(std::shared_ptr<Impl> impl);
 
  private:
+  friend DeviceQueue* device_queue_of(const ProcessGroup& group);
+
   std::shared_ptr<Impl> impl_;
 };
 

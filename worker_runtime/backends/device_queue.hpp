@@ -1,0 +1,73 @@
+// What a backend does with this rank's device: collectives that are handed to it and end by
+// themselves, and the memory that they are about. Streams are cudaStream_t, null the default one.
+#pragma once
+
+#include "worker_runtime/backends/backend.hpp"
+#include <ddprun/buffer.hpp>
+#include <ddprun/deadline.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace ddprun {
+
+/// So many elements from one place on the device to another one; both may be the same, or apart.
+struct DevicePiece {
+  const void* from = nullptr;
+  void* to = nullptr;
+  std::size_t elements = 0;
+};
+
+class DeviceQueue {
+ public:
+  DeviceQueue() = default;
+  DeviceQueue(const DeviceQueue&) = delete;
+  DeviceQueue& operator=(const DeviceQueue&) = delete;
+  virtual ~DeviceQueue() = default;
+
+  /// This rank's.
+  virtual const Device& device() const = 0;
+
+  /// How far `stream` has come, for one Operation. Any thread. The first call of this class makes
+  /// CUDA at home on the device, which takes some tenths of a second.
+  virtual void* mark(void* stream) = 0;
+
+  // By who carries operations out, one call at a time, after Backend::enter():
+
+  /// Hands `operation`, which is no message, to the device, where it begins after its mark and
+  /// after those launched before it. It has to end by `deadline`. After an exception this object is
+  /// only good for ended(), and the device runs nothing of it any more.
+  virtual void launch(const Operation& operation, Deadline deadline) = 0;
+
+  /// How many of the operations that were launched have ended. Throws what the next one failed
+  /// with, and all after it.
+  virtual std::uint64_t ended() = 0;
+
+  // Any thread:
+
+  /// What `stream` is given from now on begins once the first `launches` operations have ended.
+  virtual void hold(void* stream, std::uint64_t launches) = 0;
+
+  /// Memory on the device, zeroed, freed with the last copy of the pointer. Blocks.
+  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+
+  /// Gives `stream`: to[i] = from[i] * scale in each piece, as cuda::KernelCalls::convert().
+  virtual void convert(std::span<const DevicePiece> pieces, DataType from, DataType to,
+                       double scale, void* stream) = 0;
+
+  /// Gives `stream`: so many bytes at `memory` are zero.
+  virtual void zero(void* memory, std::size_t bytes, void* stream) = 0;
+
+  /// What `after` is given from now on begins once `before` has done what it has been given.
+  virtual void order(void* before, void* after) = 0;
+
+  /// Blocks until the stream of `mark`, which is used up by this, has come there.
+  virtual void await(void* mark, Deadline deadline) = 0;
+
+  /// Copies to or from the device, beside what streams have been given. Blocks.
+  virtual void copy(void* to, const void* from, std::size_t bytes, Deadline deadline) = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,43 @@
+// Memory of one CUDA device, and the small works on it between collectives. Any thread.
+#pragma once
+
+#include "worker_runtime/backends/device_queue.hpp"
+#include "worker_runtime/backends/nccl/libraries.hpp"
+#include "worker_runtime/cuda/device_objects.hpp"
+#include <ddprun/deadline.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace ddprun::nccl {
+
+class DeviceMemory {
+ public:
+  /// `libraries` outlive this object and the memory.
+  DeviceMemory(const Libraries& libraries, int device)
+      : libraries_(libraries),
+        device_(device),
+        stream_(*libraries.cuda, device),
+        events_(*libraries.cuda) {}
+
+  /// Zeroed, to be freed by release(). Blocks.
+  void* allocate(std::size_t bytes);
+
+  /// Blocks until the device has no work left that may use it.
+  static void release(const Libraries& libraries, int device, void* memory) noexcept;
+
+  // As the functions of DeviceQueue:
+  void convert(std::span<const DevicePiece> pieces, DataType from, DataType to, double scale,
+               void* stream);
+  void zero(void* memory, std::size_t bytes, void* stream);
+  void order(void* before, void* after);
+  void copy(void* to, const void* from, std::size_t bytes, Deadline deadline);
+
+ private:
+  const Libraries libraries_;
+  const int device_;
+  cuda::Stream stream_;  ///< of copies
+  cuda::EventPool events_;
+};
+
+}  // namespace ddprun::nccl

@@ -1,0 +1,16 @@
+// What the device is asked through: CUDA's runtime, NCCL, and our own kernels.
+#pragma once
+
+#include "worker_runtime/backends/nccl/nccl_calls.hpp"
+#include "worker_runtime/cuda/cuda_calls.hpp"
+#include "worker_runtime/cuda/kernel_calls.hpp"
+
+namespace ddprun::nccl {
+
+struct Libraries {
+  const NcclCalls* nccl = nullptr;
+  const cuda::CudaCalls* cuda = nullptr;
+  const cuda::KernelCalls* kernels = nullptr;
+};
+
+}  // namespace ddprun::nccl

@@ -1,0 +1,156 @@
+#include "worker_runtime/backends/nccl/module_device.hpp"
+
+#include "worker_runtime/backends/module/border.hpp"
+#include <ddprun/error.hpp>
+
+#include <utility>
+
+namespace ddprun::nccl {
+
+ModuleDevice::ModuleDevice(WatchfulBackend& host, const DeviceTable& table, Place place,
+                           std::function<std::string()> hold_up)
+    : host_(host), table_(table), place_(std::move(place)), hold_up_(std::move(hold_up)) {}
+
+ModuleDevice::~ModuleDevice() {
+  if (void* made = collectives_.load()) table_.destroy(made);
+  if (void* made = memory_.load()) table_.memory.destroy(made);
+}
+
+/// Made when it is needed: CUDA keeps hundreds of megabytes on a device for each process.
+void* ModuleDevice::collectives() {
+  if (void* made = collectives_.load()) return made;
+  const std::lock_guard lock(making_);
+  if (void* made = collectives_.load()) return made;
+  module::Failure failure;
+  void* const made = table_.create(table_.libraries,
+                                   {.rank = place_.rank,
+                                    .ranks = place_.ranks,
+                                    .device = place_.device.index,
+                                    .group = place_.group.c_str(),
+                                    .look = look,
+                                    .context = this},
+                                   failure);
+  if (made == nullptr) module::raise(failure);
+  collectives_.store(made);
+  // An abort() of this moment has found nothing.
+  host_.check();
+  return made;
+}
+
+void* ModuleDevice::memory() {
+  if (void* made = memory_.load()) return made;
+  const std::lock_guard lock(making_);
+  if (void* made = memory_.load()) return made;
+  module::Failure failure;
+  void* const made = table_.memory.create(table_.libraries, place_.device.index, failure);
+  if (made == nullptr) module::raise(failure);
+  memory_.store(made);
+  return made;
+}
+
+bool ModuleDevice::look(const void* context, module::Failure& failure) noexcept {
+  return module::attempt(failure,
+                         [&] { static_cast<const ModuleDevice*>(context)->host_.check(); });
+}
+
+void ModuleDevice::connect(Deadline deadline) {
+  module::Failure failure;
+  Token token{};
+  if (place_.rank == 0 && !table_.make_token(table_.libraries, token, failure))
+    module::raise(failure);
+  const Buffer shared = as_buffer(token.data(), token.size());
+  host_.run({.collective = Collective::broadcast, .input = shared, .output = shared}, deadline);
+  if (!table_.connect(collectives(), token, module::left_until(deadline), failure))
+    module::raise(failure);
+}
+
+/// The others would wait for this rank. They hear nothing new if it is they who made it fail.
+void ModuleDevice::fail(const module::Failure& failure) {
+  std::string text = failure.text;
+  if (!has_failed_.exchange(true) && failure.code == Errc::timeout) {
+    const std::string reason = hold_up_();
+    if (!reason.empty()) text += ": " + reason;
+  }
+  host_.abort(text);
+  if (failure.is_of_peer) throw PeerFailed(failure.peer, text);
+  throw Error(failure.code, text);
+}
+
+void* ModuleDevice::mark(void* stream) {
+  module::Failure failure;
+  void* const made = table_.mark(collectives(), stream, failure);
+  if (made == nullptr) module::raise(failure);
+  return made;
+}
+
+void ModuleDevice::launch(const Operation& operation, Deadline deadline) {
+  module::Failure failure;
+  const auto meet = [&] {
+    if (!std::exchange(is_connected_, true)) connect(deadline);
+  };
+  if (module::attempt(failure, meet) &&
+      table_.launch(collectives(), operation, module::left_until(deadline), failure))
+    return;
+  fail(failure);
+}
+
+std::uint64_t ModuleDevice::ended() {
+  module::Failure failure;
+  std::uint64_t launches = 0;
+  if (!table_.ended(collectives(), launches, failure)) fail(failure);
+  return launches;
+}
+
+void ModuleDevice::await(void* mark, Deadline deadline) {
+  module::Failure failure;
+  if (!table_.await(collectives(), mark, module::left_until(deadline), failure)) fail(failure);
+}
+
+void ModuleDevice::hold(void* stream, std::uint64_t launches) {
+  module::Failure failure;
+  if (!table_.hold(collectives(), stream, launches, failure)) module::raise(failure);
+}
+
+std::shared_ptr<void> ModuleDevice::allocate(std::size_t bytes) {
+  module::Failure failure;
+  void* const allocated = table_.memory.allocate(memory(), bytes, failure);
+  if (allocated == nullptr) module::raise(failure);
+  // Through the table alone: the memory may outlive this object.
+  return {allocated, [&table = table_, device = place_.device.index](void* given_back) {
+            table.memory.release(table.libraries, device, given_back);
+          }};
+}
+
+void ModuleDevice::convert(std::span<const DevicePiece> pieces, DataType from, DataType to,
+                           double scale, void* stream) {
+  module::Failure failure;
+  if (!table_.memory.convert(memory(), pieces.data(), pieces.size(), from, to, scale, stream,
+                             failure))
+    module::raise(failure);
+}
+
+void ModuleDevice::zero(void* given, std::size_t bytes, void* stream) {
+  module::Failure failure;
+  if (!table_.memory.zero(memory(), given, bytes, stream, failure)) module::raise(failure);
+}
+
+void ModuleDevice::order(void* before, void* after) {
+  module::Failure failure;
+  if (!table_.memory.order(memory(), before, after, failure)) module::raise(failure);
+}
+
+void ModuleDevice::copy(void* to, const void* from, std::size_t bytes, Deadline deadline) {
+  module::Failure failure;
+  if (!table_.memory.copy(memory(), to, from, bytes, module::left_until(deadline), failure))
+    module::raise(failure);
+}
+
+void ModuleDevice::finish() noexcept {
+  if (is_connected_ && !has_failed_) table_.finish(collectives_.load());
+}
+
+void ModuleDevice::abort(const std::string& reason) noexcept {
+  if (void* made = collectives_.load()) table_.abort(made, reason.c_str());
+}
+
+}  // namespace ddprun::nccl

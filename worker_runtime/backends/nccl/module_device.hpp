@@ -1,0 +1,69 @@
+// This rank's CUDA device as the module sees it, and how its ranks meet: through the host backend.
+// Functions as in DeviceQueue.
+#pragma once
+
+#include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/device_queue.hpp"
+#include "worker_runtime/backends/nccl/device_module.hpp"
+#include <ddprun/deadline.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+namespace ddprun::nccl {
+
+class ModuleDevice final : public DeviceQueue {
+ public:
+  struct Place {
+    int rank = 0;
+    int ranks = 1;
+    Device device = {.kind = Device::Kind::cuda, .index = 0};  ///< of this rank
+    std::string group;
+  };
+
+  /// `host` and `table` outlive this object. `hold_up` is as Backend::hold_up().
+  ModuleDevice(WatchfulBackend& host, const DeviceTable& table, Place place,
+               std::function<std::string()> hold_up);
+  ~ModuleDevice() override;
+
+  const Device& device() const override { return place_.device; }
+  void* mark(void* stream) override;
+  void launch(const Operation& operation, Deadline deadline) override;
+  std::uint64_t ended() override;
+  void hold(void* stream, std::uint64_t launches) override;
+  std::shared_ptr<void> allocate(std::size_t bytes) override;
+  void convert(std::span<const DevicePiece> pieces, DataType from, DataType to, double scale,
+               void* stream) override;
+  void zero(void* memory, std::size_t bytes, void* stream) override;
+  void order(void* before, void* after) override;
+  void await(void* mark, Deadline deadline) override;
+  void copy(void* to, const void* from, std::size_t bytes, Deadline deadline) override;
+
+  /// All ranks have come to their end, or not.
+  void finish() noexcept;
+  void abort(const std::string& reason) noexcept;
+
+ private:
+  void* collectives();
+  void* memory();
+  void connect(Deadline deadline);
+  [[noreturn]] void fail(const module::Failure& failure);
+  static bool look(const void* context, module::Failure& failure) noexcept;
+
+  WatchfulBackend& host_;
+  const DeviceTable& table_;
+  const Place place_;
+  const std::function<std::string()> hold_up_;
+  std::mutex making_;
+  std::atomic<void*> collectives_ = nullptr;  ///< the module's, once a buffer on it was seen
+  std::atomic<void*> memory_ = nullptr;
+  bool is_connected_ = false;
+  std::atomic<bool> has_failed_ = false;
+};
+
+}  // namespace ddprun::nccl
