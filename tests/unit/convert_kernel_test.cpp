@@ -48,7 +48,7 @@ void put_at(std::byte* at, DataType type, double value) {
 /// Gives the pieces to a stream of the fake, and waits for it.
 cudaError_t convert(const std::vector<cuda::Piece>& pieces, DataType from, DataType to,
                     double scale) {
-  const cuda::Stream stream(test::fake_cuda());
+  const cuda::Stream stream(test::fake_cuda(), 0);
   const auto error = test::emulated_kernels().convert(pieces, from, to, scale, stream.get());
   std::promise<void> done;
   test::launch_on(stream.get(), [&done] { done.set_value(); });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/device_piece.hpp"
 #include <ddprun/buffer.hpp>
 #include <ddprun/deadline.hpp>
 
@@ -12,13 +13,6 @@
 #include <span>
 
 namespace ddprun {
-
-/// So many elements from one place on the device to another one; both may be the same, or apart.
-struct DevicePiece {
-  const void* from = nullptr;
-  void* to = nullptr;
-  std::size_t elements = 0;
-};
 
 class DeviceQueue {
  public:
