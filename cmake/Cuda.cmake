@@ -34,10 +34,12 @@ enable_language(CUDA)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 
-# ddprun_kernels(NAME SOURCES...): a library of kernels and their launches.
+# ddprun_kernels(NAME SOURCES...): kernels and their launches, as objects for $<TARGET_OBJECTS:NAME>. A library would make
+# nvcc the linker of all that uses it.
 function(ddprun_kernels name)
-  add_library(${name} STATIC ${ARGN})
+  add_library(${name} OBJECT ${ARGN})
   target_compile_options(
     ${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra>")
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/rendezvous/include
+                                             ${PROJECT_SOURCE_DIR}/worker_runtime/include)
 endfunction()

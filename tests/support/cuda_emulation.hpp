@@ -147,16 +147,13 @@ inline unsigned __ballot_sync(unsigned mask, int predicate,
   return votes;
 }
 
+inline int __popc(unsigned bits) {
+  return __builtin_popcount(bits);
+}
+
 /// Atomic among kernels and the processor's threads, too.
 template <typename T>
 T atomicAdd(T* at, T value) {
   return std::atomic_ref<T>(*at).fetch_add(value);
 }
 
-inline float rsqrtf(float value) {
-  return 1.0F / std::sqrt(value);
-}
-
-inline float __expf(float value) {
-  return std::exp(value);
-}

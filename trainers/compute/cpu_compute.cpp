@@ -123,13 +123,6 @@ Array CpuCompute::allocate(std::size_t elements, DataType type) {
   return {{memory, elements, type, device()}, std::move(hold)};
 }
 
-void refuse_other_size(const char* what, std::size_t bytes, const Buffer& buffer) {
-  if (bytes == buffer.bytes()) return;
-  throw Error(Errc::usage, std::string(what) + ": " + std::to_string(bytes) +
-                               " bytes of the program and " + std::to_string(buffer.bytes()) +
-                               " of the device");
-}
-
 void CpuCompute::copy_in(std::span<const std::byte> from, const Buffer& to) {
   refuse_other_size("copying in", from.size(), to);
   if (!from.empty()) std::memcpy(to.data, from.data(), from.size());

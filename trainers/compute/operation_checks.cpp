@@ -203,4 +203,11 @@ void check(const Convert& o, ddprun::Device device) {
           {"output", o.output, o.elements, Kind::any_float}});
 }
 
+void refuse_other_size(const char* what, std::size_t bytes, const Buffer& buffer) {
+  if (bytes == buffer.bytes()) return;
+  throw ddprun::Error(ddprun::Errc::usage, std::string(what) + ": " + std::to_string(bytes) +
+                                               " bytes of the program and " +
+                                               std::to_string(buffer.bytes()) + " of the device");
+}
+
 }  // namespace trainer

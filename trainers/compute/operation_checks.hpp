@@ -24,4 +24,7 @@ void check(const AddSum& operation, ddprun::Device device);
 void check(const AdamW& operation, ddprun::Device device);
 void check(const Convert& operation, ddprun::Device device);
 
+/// Throws Error{Errc::usage} unless the program's memory of so many bytes is as large as `buffer`.
+void refuse_other_size(const char* what, std::size_t bytes, const Buffer& buffer);
+
 }  // namespace trainer

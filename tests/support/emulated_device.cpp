@@ -1,0 +1,204 @@
+#include "tests/support/emulated_device.hpp"
+
+#include "tests/support/cuda_emulation.hpp"
+#include "tests/support/fake_cuda.hpp"
+#include "trainers/compute/cuda/kernel_table.hpp"
+
+#include <cstring>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+namespace ddprun::test {
+
+namespace {
+
+using trainer::cuda::BlasCalls;
+using trainer::cuda::KernelCalls;
+using trainer::cuda::RuntimeCalls;
+
+/// Streams that there are: cudaFree waits for them all.
+std::mutex streams_mutex;
+std::set<cudaStream_t> streams;
+
+cudaError_t create_stream(cudaStream_t* stream, unsigned int flags) {
+  const cudaError_t error = fake_cuda().stream_create(stream, flags);
+  const std::lock_guard lock(streams_mutex);
+  streams.insert(*stream);
+  return error;
+}
+
+cudaError_t destroy_stream(cudaStream_t stream) {
+  {
+    const std::lock_guard lock(streams_mutex);
+    streams.erase(stream);
+  }
+  return fake_cuda().stream_destroy(stream);
+}
+
+cudaError_t synchronize(cudaStream_t stream) {
+  std::promise<void> done;
+  launch_on(stream, [&done] { done.set_value(); });
+  done.get_future().wait();
+  return cudaSuccess;
+}
+
+cudaError_t free_memory(void* memory) {
+  {
+    const std::lock_guard lock(streams_mutex);
+    for (const cudaStream_t stream : streams) synchronize(stream);
+  }
+  return fake_cuda().free(memory);
+}
+
+cudaError_t allocate(void** memory, std::size_t bytes) {
+  constexpr std::size_t kMemory = std::size_t{1} << 32U;
+  return bytes > kMemory ? cudaErrorMemoryAllocation : fake_cuda().allocate(memory, bytes);
+}
+
+/// What comes from the program has been read when this returns.
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                 cudaStream_t stream) {
+  if (kind != cudaMemcpyHostToDevice) return fake_cuda().copy_async(to, from, bytes, kind, stream);
+  const auto* first = static_cast<const std::byte*>(from);
+  launch_on(stream, [to, held = std::vector<std::byte>(first, first + bytes)] {
+    std::memcpy(to, held.data(), held.size());
+  });
+  return cudaSuccess;
+}
+
+/// Those of an H200.
+cudaError_t attribute(int* value, cudaDeviceAttr which, int) {
+  *value = 0;
+  if (which == cudaDevAttrComputeCapabilityMajor) *value = 9;
+  if (which == cudaDevAttrMultiProcessorCount) *value = 132;
+  if (which == cudaDevAttrClockRate) *value = 1'980'000;
+  return cudaSuccess;
+}
+
+const RuntimeCalls& runtime() {
+  static const RuntimeCalls kCalls{
+      .get_device_count = fake_cuda().get_device_count,
+      .set_device = fake_cuda().set_device,
+      .get_attribute = attribute,
+      .device_name = [](int) { return std::string("emulated"); },
+      .stream_create = create_stream,
+      .stream_destroy = destroy_stream,
+      .stream_synchronize = synchronize,
+      .allocate = allocate,
+      .free = free_memory,
+      .copy_async = copy,
+      .set_async =
+          [](void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+            launch_on(stream, [=] { std::memset(memory, value, bytes); });
+            return cudaSuccess;
+          },
+      .error_string = fake_cuda().error_string};
+  return kCalls;
+}
+
+struct EmulatedBlas {
+  cudaStream_t stream = nullptr;
+};
+
+EmulatedBlas& blas_of(cublasHandle_t handle) {
+  return *reinterpret_cast<EmulatedBlas*>(handle);
+}
+
+/// A matrix by columns.
+struct Matrix {
+  void* data;
+  cudaDataType type;
+  int stride;
+
+  float at(int row, int column) const {
+    const std::size_t index = static_cast<std::size_t>(row) +
+                              static_cast<std::size_t>(column) * static_cast<std::size_t>(stride);
+    return type == CUDA_R_16BF ? __bfloat162float(static_cast<__nv_bfloat16*>(data)[index])
+                               : static_cast<float*>(data)[index];
+  }
+  void put(int row, int column, float value) const {
+    const std::size_t index = static_cast<std::size_t>(row) +
+                              static_cast<std::size_t>(column) * static_cast<std::size_t>(stride);
+    if (type == CUDA_R_16BF) {
+      static_cast<__nv_bfloat16*>(data)[index] = __float2bfloat16_rn(value);
+    } else {
+      static_cast<float*>(data)[index] = value;
+    }
+  }
+};
+
+cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t transpose_left,
+                    cublasOperation_t transpose_right, int rows, int columns, int inner,
+                    const void* scale, const void* left_data, cudaDataType left_type,
+                    int left_stride, const void* right_data, cudaDataType right_type,
+                    int right_stride, const void* keep, void* result_data, cudaDataType result_type,
+                    int result_stride, cublasComputeType_t compute_type, cublasGemmAlgo_t) {
+  if (compute_type != CUBLAS_COMPUTE_32F || left_type != right_type)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Matrix left{const_cast<void*>(left_data), left_type, left_stride};
+  const Matrix right{const_cast<void*>(right_data), right_type, right_stride};
+  const Matrix result{result_data, result_type, result_stride};
+  const float factor = *static_cast<const float*>(scale);
+  const float kept = *static_cast<const float*>(keep);
+  launch_on(blas_of(handle).stream, [=] {
+    for (int column = 0; column < columns; ++column) {
+      for (int row = 0; row < rows; ++row) {
+        float sum = 0;
+        for (int i = 0; i < inner; ++i) {
+          sum += (transpose_left == CUBLAS_OP_T ? left.at(i, row) : left.at(row, i)) *
+                 (transpose_right == CUBLAS_OP_T ? right.at(column, i) : right.at(i, column));
+        }
+        // Where nothing is kept, what was there is not read: it may be a NaN.
+        const float before = kept == 0 ? 0 : kept * result.at(row, column);
+        result.put(row, column, factor * sum + before);
+      }
+    }
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+const BlasCalls& blas() {
+  static constexpr BlasCalls kCalls{
+      .create =
+          [](cublasHandle_t* handle) {
+            *handle = reinterpret_cast<cublasHandle_t>(new EmulatedBlas);
+            return CUBLAS_STATUS_SUCCESS;
+          },
+      .destroy =
+          [](cublasHandle_t handle) {
+            delete &blas_of(handle);
+            return CUBLAS_STATUS_SUCCESS;
+          },
+      .set_stream =
+          [](cublasHandle_t handle, cudaStream_t stream) {
+            blas_of(handle).stream = stream;
+            return CUBLAS_STATUS_SUCCESS;
+          },
+      .gemm = gemm,
+      .status_string = [](cublasStatus_t) { return "an error of the emulation"; }};
+  return kCalls;
+}
+
+struct LaunchEmulated {
+  cudaStream_t stream;
+
+  template <typename... Parameters, typename... Arguments>
+  cudaError_t operator()(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                         const Arguments&... arguments) const {
+    launch_on(stream, [=] { run_kernel({.grid = grid, .block = block}, kernel, arguments...); });
+    return cudaSuccess;
+  }
+};
+
+}  // namespace
+
+const trainer::cuda::Calls& emulated_calls() {
+  static const KernelCalls kKernels = trainer::cuda::make_kernel_table<LaunchEmulated>();
+  static const trainer::cuda::Calls kCalls{&runtime(), &blas(), &kKernels};
+  return kCalls;
+}
+
+}  // namespace ddprun::test

@@ -1,0 +1,152 @@
+#include "tests/support/compute_cases.hpp"
+#include "tests/support/emulated_device.hpp"
+#include "tests/support/fake_cuda.hpp"
+#include "tests/support/gpt2_models.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace trainer;
+using namespace ddprun::test;
+using ddprun::DataType;
+using ddprun::Error;
+
+namespace {
+
+/// The largest difference, relative to the largest of the expected values if that is above 1.
+double difference(const Doubles& actual, const Doubles& expected) {
+  REQUIRE(actual.size() == expected.size());
+  double largest = 1;
+  double apart = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    REQUIRE(std::isfinite(actual[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+    apart = std::max(apart, std::abs(actual[i] - expected[i]));
+  }
+  return apart / largest;
+}
+
+Doubles rounded_to_bfloat16(Compute& compute, const Doubles& values) {
+  const Array array = on_device(compute, values, DataType::bfloat16);
+  return from_device(compute, array.buffer);
+}
+
+/// Forward and backward passes of a case on the device, against those of the CPU in float64.
+void check_case(const ComputeCase& one, DataType type, double tolerance) {
+  CAPTURE(one.name);
+  CAPTURE(to_string(type));
+  const auto cpu = make_cpu_compute(1);
+  const auto device = make_emulated_compute();
+  std::mt19937 random(5);
+  auto inputs = random_inputs(one, random);
+  if (type == DataType::bfloat16) {
+    for (Doubles& input : inputs) input = rounded_to_bfloat16(*device, input);
+  }
+  const Doubles exact = one.forward(*cpu, DataType::float64, inputs);
+  Doubles output_gradient = random_doubles(exact.size(), random);
+  if (type == DataType::bfloat16) output_gradient = rounded_to_bfloat16(*device, output_gradient);
+  const Doubles output = one.forward(*device, type, inputs);
+  CHECK(difference(output, exact) < tolerance);
+  CHECK(output == one.forward(*device, type, inputs));
+  const auto gradients = one.backward(*device, type, inputs, output_gradient);
+  const auto expected = one.backward(*cpu, DataType::float64, inputs, output_gradient);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    CAPTURE(i);
+    CHECK(difference(gradients[i], expected[i]) < 4 * tolerance);
+  }
+  CHECK(gradients == one.backward(*device, type, inputs, output_gradient));
+}
+
+struct LeavesNothing {
+  LeavesNothing() = default;
+  LeavesNothing(const LeavesNothing&) = delete;
+  LeavesNothing& operator=(const LeavesNothing&) = delete;
+  ~LeavesNothing() { CHECK(fake_cuda_objects() == 0); }
+};
+
+}  // namespace
+
+TEST_SUITE("compute on CUDA") {
+  TEST_CASE("every operation gives what the CPU gives, within float32's rounding") {
+    const LeavesNothing check;
+    for (const ComputeCase& one : compute_cases()) check_case(one, DataType::float32, 5e-6);
+  }
+
+  TEST_CASE("every operation gives what the CPU gives, within bfloat16's rounding") {
+    const LeavesNothing check;
+    // 2^-9 for each rounding to 8 digits, of values up to 1 and a few roundings on the way.
+    for (const ComputeCase& one : compute_cases()) check_case(one, DataType::bfloat16, 0.012);
+  }
+
+  TEST_CASE("the device is named, knows its types and its peak, and is there") {
+    const LeavesNothing check;
+    const auto device = make_emulated_compute(1);
+    CHECK(device->name() == "CUDA device 1, emulated");
+    CHECK(device->device() == ddprun::Device{ddprun::Device::Kind::cuda, 1});
+    CHECK(device->stream() != nullptr);
+    CHECK(device->supports(DataType::bfloat16));
+    CHECK_FALSE(device->supports(DataType::float64));
+    CHECK(device->peak_flops(DataType::bfloat16) == doctest::Approx(1.07e15).epsilon(0.01));
+    CHECK(device->peak_flops(DataType::float32) == doctest::Approx(67e12).epsilon(0.01));
+    CHECK(device->peak_flops(DataType::float64) == 0);
+    CHECK(cuda::peak_flops(true, 3, 5, 1, 1) == 0);
+    CHECK_THROWS_WITH_AS(make_emulated_compute(2), "there is no CUDA device 2: visible are 2",
+                         Error);
+    CHECK_THROWS_WITH_AS(make_emulated_compute(-1), "there is no CUDA device -1: visible are 2",
+                         Error);
+  }
+
+  TEST_CASE("what a device cannot do is refused before anything is done") {
+    const LeavesNothing check;
+    const auto device = make_emulated_compute();
+    const Array wide = device->allocate(3 * 129, DataType::float32);
+    CHECK_THROWS_WITH_AS(device->run(Attention{.projections = wide.buffer,
+                                               .output = wide.buffer,
+                                               .log_sum = wide.buffer,
+                                               .sequences = 1,
+                                               .context = 1,
+                                               .heads = 1,
+                                               .head_size = 129}),
+                         "attention: heads of 129 items, at most 128", Error);
+    const Array doubles = device->allocate(4, DataType::float64);
+    CHECK_THROWS_WITH_AS(
+        device->run(Gelu{.input = doubles.buffer, .output = doubles.buffer, .elements = 4}),
+        "CUDA devices compute in float32 and bfloat16, not in float64", Error);
+    CHECK_THROWS_WITH_AS(
+        device->run(Gelu{.input = wide.buffer, .output = wide.buffer, .elements = 1000}),
+        "GELU: input has 387 elements, 1000 are needed", Error);
+    CHECK_THROWS_WITH_AS(device->allocate(std::size_t{1} << 62U, DataType::float32),
+                         "no memory on CUDA device 0 for 4611686018427387904 elements of type "
+                         "float32: an error of the fake",
+                         Error);
+    std::vector<float> two(2);
+    CHECK_THROWS_WITH_AS(device->copy_out(wide.buffer, std::as_writable_bytes(std::span(two))),
+                         "copying out: 8 bytes of the program and 1548 of the device", Error);
+  }
+
+  TEST_CASE("a tiny GPT-2 has the loss and the gradients of the CPU's") {
+    const LeavesNothing check;
+    constexpr std::size_t kRows = 10;
+    std::vector<Doubles> losses;
+    std::vector<std::vector<Doubles>> gradients;
+    const auto cpu = make_cpu_compute(1);
+    const auto device = make_emulated_compute();
+    for (Compute* compute : {cpu.get(), device.get()}) {
+      std::mt19937 random(4);
+      gpt2::Model model(*compute, kTinyShape, 2, DataType::float32);
+      const auto memory = fill_randomly(*compute, model, random);
+      const auto tokens = random_tokens(kRows, kTinyShape.vocabulary, random);
+      const auto targets = random_tokens(kRows, kTinyShape.vocabulary, random);
+      losses.push_back({loss_of(*compute, model, tokens, targets, 0.1)});
+      model.backward([](std::size_t) {});
+      gradients.emplace_back();
+      for (const auto& parameter : model.parameters())
+        gradients.back().push_back(from_device(*compute, parameter.gradient));
+    }
+    CHECK(losses[1][0] == doctest::Approx(losses[0][0]).epsilon(1e-5));
+    for (std::size_t i = 0; i < gradients[0].size(); ++i)
+      CHECK(difference(gradients[1][i], gradients[0][i]) < 3e-5);
+  }
+}

@@ -1,0 +1,68 @@
+// What is asked of CUDA's runtime, of cuBLAS and of our own kernels, as tables of functions: the
+// real ones, or a test's that need no GPU.
+#pragma once
+
+#include "trainers/compute/operations.hpp"
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <tuple>
+
+namespace trainer::cuda {
+
+struct RuntimeCalls {
+  cudaError_t (*get_device_count)(int* count);
+  cudaError_t (*set_device)(int device);
+  cudaError_t (*get_attribute)(int* value, cudaDeviceAttr attribute, int device);
+  std::string (*device_name)(int device);
+  cudaError_t (*stream_create)(cudaStream_t* stream, unsigned int flags);
+  cudaError_t (*stream_destroy)(cudaStream_t stream);
+  cudaError_t (*stream_synchronize)(cudaStream_t stream);
+  cudaError_t (*allocate)(void** memory, std::size_t bytes);
+  cudaError_t (*free)(void* memory);
+  cudaError_t (*copy_async)(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+  cudaError_t (*set_async)(void* memory, int value, std::size_t bytes, cudaStream_t stream);
+  const char* (*error_string)(cudaError_t error);
+};
+
+struct BlasCalls {
+  cublasStatus_t (*create)(cublasHandle_t* handle);
+  cublasStatus_t (*destroy)(cublasHandle_t handle);
+  cublasStatus_t (*set_stream)(cublasHandle_t handle, cudaStream_t stream);
+  cublasStatus_t (*gemm)(cublasHandle_t handle, cublasOperation_t transpose_left,
+                         cublasOperation_t transpose_right, int rows, int columns, int inner,
+                         const void* scale, const void* left, cudaDataType left_type,
+                         int left_stride, const void* right, cudaDataType right_type,
+                         int right_stride, const void* keep, void* result, cudaDataType result_type,
+                         int result_stride, cublasComputeType_t compute_type,
+                         cublasGemmAlgo_t algorithm);
+  const char* (*status_string)(cublasStatus_t status);
+};
+
+/// Where a kernel runs, and workspace_bytes(operation) bytes that it may use meanwhile.
+struct Place {
+  cudaStream_t stream = nullptr;
+  void* workspace = nullptr;
+};
+
+template <typename Operation>
+using Kernel = cudaError_t (*)(const Operation& operation, const Place& place);
+
+/// Each gives `place.stream` the work and returns. That of a matrix product is what comes before
+/// cuBLAS: it puts the bias into each row of the result.
+using KernelCalls =
+    std::tuple<Kernel<MatrixProduct>, Kernel<SumOfRows>, Kernel<Embedding>,
+               Kernel<EmbeddingBackward>, Kernel<LayerNorm>, Kernel<LayerNormBackward>,
+               Kernel<Attention>, Kernel<AttentionBackward>, Kernel<Gelu>, Kernel<GeluBackward>,
+               Kernel<CrossEntropy>, Kernel<AddSum>, Kernel<AdamW>, Kernel<Convert>>;
+
+struct Calls {
+  const RuntimeCalls* runtime = nullptr;
+  const BlasCalls* blas = nullptr;
+  const KernelCalls* kernels = nullptr;
+};
+
+}  // namespace trainer::cuda

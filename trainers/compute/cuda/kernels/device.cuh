@@ -1,0 +1,98 @@
+// What the kernels have in common: several elements at once, and sums over a warp and a block. As
+// all kernels here it is plain CUDA C++ for nvcc, and for another compiler behind an emulation of
+// what a kernel finds on a device. Values are computed with in float32.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace trainer::cuda {
+
+using Bfloat16 = __nv_bfloat16;
+
+inline constexpr int kLanes = 32;
+inline constexpr unsigned kAllLanes = ~0U;
+inline constexpr unsigned kThreads = 256;  // of a block, unless a kernel says otherwise
+
+/// Elements that a thread moves at once: 16 bytes, the most that a load or store can have.
+template <typename T>
+inline constexpr int kPackWidth = 16 / sizeof(T);
+
+template <typename T, int kWidth>
+struct alignas(sizeof(T) * kWidth) Pack {
+  T items[kWidth];
+};
+
+inline __device__ float widened(float value) {
+  return value;
+}
+inline __device__ float widened(Bfloat16 value) {
+  return __bfloat162float(value);
+}
+
+inline __device__ void round_to(float value, float& to) {
+  to = value;
+}
+inline __device__ void round_to(float value, Bfloat16& to) {
+  to = __float2bfloat16_rn(value);
+}
+
+template <int kWidth, typename T>
+__device__ void load(const T* from, float (&to)[kWidth]) {
+  const auto pack = *reinterpret_cast<const Pack<T, kWidth>*>(from);
+  for (int i = 0; i < kWidth; ++i) to[i] = widened(pack.items[i]);
+}
+
+/// Leaves in `values` what has been stored, rounded.
+template <int kWidth, typename T>
+__device__ void store(float (&values)[kWidth], T* to) {
+  Pack<T, kWidth> pack;
+  for (int i = 0; i < kWidth; ++i) {
+    round_to(values[i], pack.items[i]);
+    values[i] = widened(pack.items[i]);
+  }
+  *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
+}
+
+struct Add {
+  template <typename T>
+  __device__ T operator()(T left, T right) const {
+    return left + right;
+  }
+};
+
+struct Larger {
+  __device__ float operator()(float left, float right) const { return left > right ? left : right; }
+};
+
+/// Of the values of `kGroup` neighbouring lanes; each gets it. All lanes of the warp call.
+template <int kGroup = kLanes, typename T, typename Combine>
+__device__ T combine_lanes(T value, const Combine& combine) {
+  for (int distance = kGroup / 2; distance > 0; distance /= 2)
+    value = combine(value, __shfl_xor_sync(kAllLanes, value, distance));
+  return value;
+}
+
+/// Of the values of all threads of a block of whole warps; each gets it.
+template <typename T, typename Combine>
+__device__ T combine_block(T value, T neutral, const Combine& combine) {
+  __shared__ T parts[kLanes];
+  const unsigned lane = threadIdx.x % kLanes;
+  value = combine_lanes(value, combine);
+  if (lane == 0) parts[threadIdx.x / kLanes] = value;
+  __syncthreads();
+  value = combine_lanes(lane < blockDim.x / kLanes ? parts[lane] : neutral, combine);
+  __syncthreads();  // the next call writes over the parts
+  return value;
+}
+
+/// each.at<kWidth>(first) for every kWidth-th element.
+template <int kWidth, typename Each>
+__global__ void __launch_bounds__(kThreads) each_kernel(std::size_t elements, const Each each) {
+  const std::size_t first = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth;
+  if (first < elements) each.template at<kWidth>(first);
+}
+
+}  // namespace trainer::cuda

@@ -1,0 +1,177 @@
+// Operations whose elements have nothing to do with each other, for each_kernel.
+#pragma once
+
+#include "trainers/compute/cuda/kernels/device.cuh"
+
+namespace trainer::cuda {
+
+inline constexpr float kGeluFactor = 0.79788456F;  // sqrt(2 / pi)
+inline constexpr float kGeluCubic = 0.044715F;
+
+/// The hyperbolic tangent of GELU's argument, 1 - 2 / (e^2x + 1).
+inline __device__ float gelu_bend(float x) {
+  return 1.0F - 2.0F / (expf(2 * kGeluFactor * (x + kGeluCubic * x * x * x)) + 1.0F);
+}
+
+template <typename T>
+struct GeluEach {
+  const T* input;
+  T* output;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    float x[kWidth];
+    load(input + first, x);
+    for (int i = 0; i < kWidth; ++i) x[i] = 0.5F * x[i] * (1 + gelu_bend(x[i]));
+    store(x, output + first);
+  }
+};
+
+template <typename T>
+struct GeluBackwardEach {
+  const T* input;
+  const T* output_gradient;
+  T* input_gradient;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    float x[kWidth];
+    float gradient[kWidth];
+    load(input + first, x);
+    load(output_gradient + first, gradient);
+    for (int i = 0; i < kWidth; ++i) {
+      const float bend = gelu_bend(x[i]);
+      const float slope = kGeluFactor * (1 + 3 * kGeluCubic * x[i] * x[i]);
+      gradient[i] *= 0.5F * (1 + bend + x[i] * (1 - bend * bend) * slope);
+    }
+    store(gradient, input_gradient + first);
+  }
+};
+
+/// Each row of the output is `row`.
+template <typename T>
+struct FillRowsEach {
+  const T* row;
+  T* output;
+  std::size_t columns;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    float values[kWidth];
+    load(row + first % columns, values);
+    store(values, output + first);
+  }
+};
+
+template <typename From, typename To>
+struct ConvertEach {
+  const From* input;
+  To* output;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    float values[kWidth];
+    load(input + first, values);
+    store(values, output + first);
+  }
+};
+
+template <typename T>
+struct EmbeddingEach {
+  const int* tokens;
+  const T* token_table;
+  const T* position_table;
+  T* output;
+  std::size_t context;
+  std::size_t channels;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    const std::size_t row = first / channels;
+    const std::size_t channel = first - row * channels;
+    float meaning[kWidth];
+    float position[kWidth];
+    load(token_table + static_cast<std::size_t>(tokens[row]) * channels + channel, meaning);
+    load(position_table + row % context * channels + channel, position);
+    for (int i = 0; i < kWidth; ++i) meaning[i] += position[i];
+    store(meaning, output + first);
+  }
+};
+
+/// Adds the gradients of all sequences at each position.
+template <typename T, typename Gradient>
+struct PositionGradientEach {
+  const T* output_gradient;
+  Gradient* position_gradient;
+  std::size_t sequences;
+  std::size_t stride;  ///< elements of a sequence
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    float sum[kWidth] = {};
+    for (std::size_t i = 0; i < sequences; ++i) {
+      float values[kWidth];
+      load(output_gradient + i * stride + first, values);
+      for (int k = 0; k < kWidth; ++k) sum[k] += values[k];
+    }
+    float before[kWidth];
+    load(position_gradient + first, before);
+    for (int k = 0; k < kWidth; ++k) sum[k] += before[k];
+    store(sum, position_gradient + first);
+  }
+};
+
+/// AdamW's numbers that are the same for all elements.
+struct AdamWFactors {
+  float rate;                ///< learning rate / (1 - beta1^step)
+  float inverse_correction;  ///< 1 / sqrt(1 - beta2^step)
+  float keep;                ///< 1 - learning rate * weight decay
+  float beta1;
+  float beta2;
+  float epsilon;
+  float norm_max;              ///< 0: no clipping
+  const double* squared_norm;  ///< on the device
+};
+
+/// `master` is `values` where these are float32.
+template <typename T, typename Gradient>
+struct AdamWEach {
+  T* values;
+  float* master;
+  const Gradient* gradient;
+  float* mean;
+  float* square;
+  AdamWFactors factors;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    const AdamWFactors& f = factors;
+    float clip = 1;
+    if (f.norm_max > 0) {
+      constexpr float kNoDivisionByZero = 1e-6F;  // PyTorch's
+      const float norm = sqrtf(static_cast<float>(*f.squared_norm));
+      clip = fminf(1.0F, f.norm_max / (norm + kNoDivisionByZero));
+    }
+    float value[kWidth];
+    float slope[kWidth];
+    float m[kWidth];
+    float s[kWidth];
+    load(master + first, value);
+    load(gradient + first, slope);
+    load(mean + first, m);
+    load(square + first, s);
+    for (int i = 0; i < kWidth; ++i) {
+      slope[i] *= clip;
+      m[i] += (1 - f.beta1) * (slope[i] - m[i]);
+      s[i] = f.beta2 * s[i] + (1 - f.beta2) * slope[i] * slope[i];
+      value[i] =
+          f.keep * value[i] - f.rate * m[i] / (sqrtf(s[i]) * f.inverse_correction + f.epsilon);
+    }
+    store(m, mean + first);
+    store(s, square + first);
+    store(value, master + first);
+    store(value, values + first);
+  }
+};
+
+}  // namespace trainer::cuda
