@@ -20,9 +20,12 @@ struct TokenFileHeader {
 
 inline void write_token_file(const std::string& path, const TokenFileHeader& header,
                              const std::vector<std::uint16_t>& tokens) {
-  std::string content(sizeof header + tokens.size() * sizeof(std::uint16_t), '\0');
+  std::string content(sizeof header, '\0');
   std::memcpy(content.data(), &header, sizeof header);
-  std::memcpy(content.data() + sizeof header, tokens.data(), tokens.size() * sizeof(std::uint16_t));
+  for (const std::uint16_t token : tokens) {
+    content += static_cast<char>(token & 0xffU);
+    content += static_cast<char>(token >> 8U);
+  }
   write_file(path, content);
 }
 
