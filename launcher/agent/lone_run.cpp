@@ -84,7 +84,7 @@ class LoneRun::Impl {
     while (true) {
       store_use.start_attempt();
       AttemptOutcome outcome = co_await make_attempt(facts);
-      const auto advice = store_use.end_attempt(outcome.exits, outcome.was_interrupted);
+      const auto advice = store_use.end_attempt(outcome.exits, outcome.signal != 0);
       if (not_started_) co_return finish(RunResult::not_started, not_started_->message, {});
       const auto now = std::chrono::steady_clock::now();
       const auto decision = decide_after_attempt(outcome, history, now, settings_);
@@ -103,8 +103,8 @@ class LoneRun::Impl {
   }
 
   asio::awaitable<AttemptOutcome> make_attempt(const AttemptFacts& facts) {
-    AttemptOutcome outcome{.was_interrupted = stop_signal_ != 0};
-    if (outcome.was_interrupted) co_return outcome;
+    AttemptOutcome outcome{.signal = stop_signal_};
+    if (stop_signal_ != 0) co_return outcome;
     ++attempts_;
     tell(AttemptStarted{.attempt = facts.attempt,
                         .restarts_left = restarts_left(facts.attempt, settings_)});
@@ -115,7 +115,7 @@ class LoneRun::Impl {
     outcome.exits = std::move(end.exits);
     flights_ = std::move(end.flights);
     not_started_ = std::move(end.not_started);
-    outcome.was_interrupted = stop_signal_ != 0;
+    outcome.signal = stop_signal_;
     co_return outcome;
   }
 

@@ -2,6 +2,7 @@
 
 #include "launcher/agent/blame.hpp"
 #include "launcher/report/event_text.hpp"
+#include "rendezvous/base/signal_name.hpp"
 
 #include <algorithm>
 
@@ -37,10 +38,10 @@ RestartDecision decide_after_attempt(const AttemptOutcome& outcome, const Restar
                                      std::chrono::steady_clock::time_point now,
                                      const RestartSettings& settings) {
   using Action = RestartDecision::Action;
-  if (outcome.was_interrupted) {
+  if (outcome.signal != 0) {
     return {.action = Action::finish,
             .result = RunResult::interrupted,
-            .reason = "interrupted by a signal"};
+            .reason = "interrupted by " + signal_name(outcome.signal)};
   }
   const auto failures = failures_root_cause_first(outcome.exits);
   if (failures.empty()) {

@@ -17,8 +17,8 @@ using membership::RestartSettings;
 /// How an attempt ended.
 struct AttemptOutcome {
   std::vector<WorkerExited>
-      exits;                     ///< every worker, in the order in which their deaths were noticed
-  bool was_interrupted = false;  ///< a signal to the agent ended it
+      exits;       ///< every worker, in the order in which their deaths were noticed
+  int signal = 0;  ///< to the agent, that ended it; 0: none did
 };
 
 struct RestartDecision {

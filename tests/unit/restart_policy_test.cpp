@@ -84,10 +84,11 @@ TEST_SUITE("restart policy") {
   }
 
   TEST_CASE("a signal to the agent ends the run whatever the workers did") {
-    const auto decision = decide_after_attempt({.exits = {exited(0, 3)}, .was_interrupted = true},
-                                               {}, {}, {.max_restarts = 3});
+    const auto decision = decide_after_attempt({.exits = {exited(0, 3)}, .signal = SIGINT}, {}, {},
+                                               {.max_restarts = 3});
     CHECK(decision.action == Action::finish);
     CHECK(decision.result == RunResult::interrupted);
+    CHECK(decision.reason == "interrupted by SIGINT");
   }
 
   TEST_CASE("only repeated fast failures are followed by a growing pause with an upper limit") {
