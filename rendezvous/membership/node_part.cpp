@@ -17,6 +17,9 @@ constexpr auto kQuietStart = std::chrono::milliseconds(1000);
 /// The part of a lease by which the node ends it early: time to kill its workers.
 constexpr int kMarginOfLease = 6;
 
+/// A machine under load runs an agent later than it wanted to, but not by so much.
+constexpr auto kNoticedAbsence = std::chrono::milliseconds(1000);
+
 /// Whether the receiver's place in the round is that of this node.
 bool has_place_of(const Join& self, const RoundFormed& round) {
   if (round.node_rank < 0 || std::cmp_greater_equal(round.node_rank, round.nodes.size())) {
@@ -47,6 +50,9 @@ std::vector<NodeAction> NodePart::start(Time now) {
 }
 
 std::vector<NodeAction> NodePart::apply(const NodeEvent& event, Time now) {
+  const auto due = next_wake();
+  absence_ = due && *due < now ? std::chrono::floor<std::chrono::milliseconds>(now - *due)
+                               : std::chrono::milliseconds(0);
   now_ = now;
   actions_.clear();
   if (has_ended_) return {};
@@ -117,17 +123,25 @@ void NodePart::lose_connection(const std::string& reason) {
     return end_interrupted();
   }
   if (had_joined) {
-    loss_ = reason;
+    loss_ = reason + absence();
     give_up_after_ = rejoin_timeout_;
     give_up_ = now_ + rejoin_timeout_;
     pause_ = kFirstPause;
-    actions_.emplace_back(Announce{"the rendezvous is lost: " + reason, true});
+    actions_.emplace_back(Announce{"the rendezvous is lost: " + loss_, true});
   }
   if (has_workers_) {
     actions_.emplace_back(EndWorkers{"the rendezvous is lost", true});
   } else {
     try_again();
   }
+}
+
+/// Its agent was stopped, or the machine slept.
+std::string NodePart::absence() const {
+  if (absence_ < kNoticedAbsence) return {};
+  const bool are_killed = has_workers_ && lease_end() <= now_;
+  return "; this agent has not run for " + seconds_text(absence_) +
+         (are_killed ? ", and its guardian has killed the workers when the lease ended" : "");
 }
 
 std::string NodePart::why_given_up() const {

@@ -148,6 +148,7 @@ class NodePart {
   Time lease_end() const { return std::min(granted_end_, office_end_); }
   void lose_connection(const std::string& reason);
   void try_again();
+  std::string absence() const;
   std::string why_given_up() const;
   void end(Verdict verdict);
   void end_interrupted();
@@ -159,7 +160,8 @@ class NodePart {
   std::chrono::seconds memory_;  ///< of how a run has ended
   std::chrono::milliseconds answer_timeout_;
   Time now_;
-  Time give_up_;  ///< when there is no connection
+  std::chrono::milliseconds absence_{0};  ///< by which an event comes after it was to be woken
+  Time give_up_;                          ///< when there is no connection
   std::chrono::milliseconds give_up_after_;
   std::chrono::milliseconds pause_;  ///< before the next attempt to connect
   std::string last_problem_;         ///< of connecting

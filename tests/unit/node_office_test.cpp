@@ -1,8 +1,10 @@
-// A node whose own process holds the coordinator, by an office that ends.
+// A node whose own process holds the coordinator, by an office that ends, or whose agent was
+// stopped.
 #include "rendezvous/membership/node_part.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -46,6 +48,29 @@ NodePart with_workers(Time office_end) {
 }
 
 }  // namespace
+
+TEST_SUITE("an agent that did not run") {
+  TEST_CASE("says for how long, and that its workers are gone if its lease has ended meanwhile") {
+    struct Row {
+      int now;
+      const char* end;
+    };
+    // A heartbeat is due at 500 ms, and the lease ends at 2500 ms.
+    for (const auto& [now, end] :
+         {Row{1400, ": reset"}, Row{2200, "; this agent has not run for 1.7 s"},
+          Row{9500,
+              "; this agent has not run for 9 s, and its guardian has killed the workers when "
+              "the lease ended"}}) {
+      auto part = with_workers(Time::max());
+      const auto actions = part.apply(ConnectionLost{"reset"}, at(now));
+      const auto said = std::find_if(actions.begin(), actions.end(), [](const NodeAction& action) {
+        return std::holds_alternative<Announce>(action);
+      });
+      REQUIRE(said != actions.end());
+      CHECK(std::get<Announce>(*said).text.ends_with(end));
+    }
+  }
+}
 
 TEST_SUITE("node beside an elected coordinator") {
   TEST_CASE("its workers are guarded until the office ends, if that is before the lease") {
