@@ -79,7 +79,8 @@ void add_training_options(CLI::App& app, Options& options) {
 }
 
 void add_distributed_options(CLI::App& app, Options& options) {
-  app.add_option("--backend", options.backend, "of the process group: auto, host, gloo, mpi")
+  app.add_option("--backend", options.backend,
+                 "of the process group: auto, host, gloo, nccl, mpi, mpich, openmpi")
       ->capture_default_str();
   app.add_option("--bucket_cap_mb", options.bucket_cap_mb,
                  "MiB of gradients that are averaged at once")
