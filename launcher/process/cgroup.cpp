@@ -79,11 +79,14 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
   const fs::path folder = own->folder / name;
   std::optional<Cgroup> cgroup;
   for (int i = 0; !cgroup && i < kCreationsMax; ++i) {
-    if (::mkdir(folder.c_str(), 0755) != 0) {
-      reason = folder.string() + ": " + text_of(errno);
-      return std::nullopt;
-    }
-    cgroup = open(folder);
+    const bool is_made = ::mkdir(folder.c_str(), 0755) == 0;
+    if (!is_made && errno == EEXIST && i > 0) break;  // it is still being removed
+    if (is_made) cgroup = open(folder);
+    const bool is_taken_away = is_made && (errno == ENOENT || errno == EWOULDBLOCK);
+    if (cgroup || is_taken_away) continue;
+    reason = folder.string() + ": " + text_of(errno);
+    if (is_made) ::rmdir(folder.c_str());
+    return std::nullopt;
   }
   if (!cgroup) {
     reason = folder.string() + " is removed by somebody else";

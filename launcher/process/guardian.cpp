@@ -27,6 +27,8 @@ namespace {
 constexpr std::string_view kTitle = "guardian of ";
 // Nobody waits for the guardian, but it must not stay for ever either.
 constexpr auto kCleanUpLimit = std::chrono::seconds(60);
+// For the guardian to die of SIGKILL. One that hangs in the kernel is left to init.
+constexpr auto kEndLimit = std::chrono::seconds(5);
 // A marker and two paths; far below what a pipe holds, so that writing it does not block.
 constexpr std::size_t kTaskBytesMax = 3 * 4096;
 
@@ -172,8 +174,10 @@ void Guardian::end() noexcept {
   if (pid_ < 0) return;
   // Not asked but killed: somebody may have stopped it.
   ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  const auto deadline = Deadline::after(kEndLimit);
+  pollfd ended{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+  while (::poll(&ended, 1, deadline.remaining_poll_milliseconds()) < 0 && errno == EINTR) continue;
+  ::waitpid(pid_, nullptr, WNOHANG);
   pid_ = -1;
   pidfd_ = UniqueFd();
 }
