@@ -1,6 +1,8 @@
-// Nodes that come and are lost again and again: each time all others lose a round, at no cost of
-// restarts. So one that did not stay long, several times in a row, is held back for a while when it
-// comes again, ever longer, and the others have the time in between for their work. A value.
+// Nodes that come and go again and again, lost or by their own leave: each time all others lose a
+// round, at no cost of restarts. So one that did not stay long, several times in a row, is held
+// back for a while when it comes again, ever longer, and the others have the time in between for
+// their work. It is in no record: with another coordinator the count begins anew, which costs the
+// others two rounds at most. A value.
 #pragma once
 
 #include "rendezvous/membership/settings.hpp"
