@@ -8,8 +8,9 @@
 #include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/text.hpp"
 
+#include <algorithm>
 #include <cctype>
-#include <map>
+#include <optional>
 #include <sstream>
 
 namespace ddprun {
@@ -22,7 +23,14 @@ JsonValue new_file() {
 
 struct Host {
   std::string name;
-  int slots = 1;
+  std::optional<int> slots{};  ///< if the line says it
+};
+
+/// What a hostfile says of a host.
+struct HostLines {
+  Host host;
+  int first = 0;  ///< line
+  int count = 1;
 };
 
 /// "4", a number of workers on a host.
@@ -40,7 +48,7 @@ Parsed<Host> host_in(const std::string& line) {
   words >> host.name;
   host.name.erase(0, host.name.find('@') + 1);  // ddprun starts nothing as another user
   const auto colon = host.name.find(':');
-  Parsed<int> slots = 1;
+  std::optional<Parsed<int>> slots;
   if (colon != std::string::npos && host.name.find(':', colon + 1) == std::string::npos) {
     slots = slots_in(host.name.substr(colon + 1));
     host.name.resize(colon);
@@ -55,14 +63,37 @@ Parsed<Host> host_in(const std::string& line) {
       return ValueProblem{"unknown key '" + key + "'; known are slots and max_slots"};
     }
   }
-  if (const auto* problem = std::get_if<ValueProblem>(&slots)) return *problem;
-  host.slots = std::get<int>(slots);
+  if (!slots) return host;
+  if (const auto* problem = std::get_if<ValueProblem>(&*slots)) return *problem;
+  host.slots = std::get<int>(*slots);
   return host;
 }
 
-JsonValue node_of(const Host& host) {
-  return json_object({{"name", json_text_value(host.name)},
-                      {"nproc_per_node", json_number(std::to_string(host.slots))}});
+JsonValue node_of(const HostLines& lines) {
+  const int workers = lines.host.slots.value_or(lines.count);
+  return json_object({{"name", json_text_value(lines.host.name)},
+                      {"nproc_per_node", json_number(std::to_string(workers))}});
+}
+
+/// Adds a host, or another line of one that has no number of slots: PBS writes a line for each.
+/// Returns what is wrong with it.
+std::string add_host(std::vector<HostLines>& hosts, const Host& host, int line) {
+  const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const HostLines& other) {
+    return other.host.name == host.name;
+  });
+  if (same == hosts.end()) {
+    hosts.push_back({host, line});
+    return {};
+  }
+  if (host.slots || same->host.slots)
+    return host.name + " stands in line " + std::to_string(same->first) + " already";
+  if (++same->count <= kLocalWorkersMax) return {};
+  return host.name + " stands in more than " + std::to_string(kLocalWorkersMax) + " lines";
+}
+
+/// As torchrun runs what is no module, unless it is told otherwise.
+bool is_script_by_default(const LaunchOptions& options, const std::string& program) {
+  return !options.module && !options.no_python && !options.run_path && !program.ends_with(".py");
 }
 
 bool continues_name(char letter) {
@@ -126,8 +157,7 @@ ConvertedFile finished(JsonValue file, bool has_many_nodes) {
 std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& name,
                                                            std::string_view text) {
   UsageProblem usage;
-  std::vector<JsonValue> nodes;
-  std::map<std::string, int> lines;
+  std::vector<HostLines> hosts;
   int number = 0;
   for (const auto& whole : split(text, '\n')) {
     ++number;
@@ -139,18 +169,15 @@ std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& na
       usage.problems.push_back(place + problem->text);
       continue;
     }
-    const auto& read = std::get<Host>(host);
-    const auto [first, is_new] = lines.emplace(read.name, number);
-    if (!is_new) {
-      usage.problems.push_back(place + read.name + " stands in line " +
-                               std::to_string(first->second) + " already");
-    }
-    nodes.push_back(node_of(read));
+    const auto problem = add_host(hosts, std::get<Host>(host), number);
+    if (!problem.empty()) usage.problems.push_back(place + problem);
   }
-  if (nodes.empty() && usage.problems.empty()) usage.problems.push_back(name + ": names no host");
+  if (hosts.empty() && usage.problems.empty()) usage.problems.push_back(name + ": names no host");
   if (!usage.problems.empty()) return usage;
   auto file = new_file();
-  const bool has_many = nodes.size() > 1;
+  const bool has_many = hosts.size() > 1;
+  std::vector<JsonValue> nodes;
+  for (const auto& host : hosts) nodes.push_back(node_of(host));
   add_member(file, "nodes", json_array(std::move(nodes)));
   auto made = finished(std::move(file), has_many);
   auto checked = read_config(name, made.text);
@@ -184,7 +211,12 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
   for (const auto& section : section_names()) {
     auto object = json_object({});
     if (section.section == ConfigSection::job && !words.rest.empty()) {
-      std::vector<std::string> command = {with_doubled_dollars(words.rest[0])};
+      std::vector<std::string> command;
+      if (is_script_by_default(scratch, words.rest[0])) {
+        command = {"python3", "-u"};
+        notes.push_back(words.rest[0] + " is run by python3, as torchrun does it with its own");
+      }
+      command.push_back(with_doubled_dollars(words.rest[0]));
       for (std::size_t i = 1; i < words.rest.size(); ++i) {
         command.push_back(argument_text(words.rest[i]));
       }

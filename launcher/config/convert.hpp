@@ -18,8 +18,8 @@ struct ConvertedFile {
 };
 
 /// Lines "[user@]host slots=N" (mpirun, DeepSpeed) or "host:N" (MPICH), and comments behind '#'.
-/// Slots become nproc_per_node, hosts with the same number in a row one after the other. A
-/// configuration file, or "name:line: problem" for each line that is neither.
+/// Slots become nproc_per_node; a host without them has as many as lines (PBS). A configuration
+/// file, or "name:line: problem" for each line that is neither.
 std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& name,
                                                            std::string_view text);
 

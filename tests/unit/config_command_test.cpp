@@ -36,6 +36,12 @@ std::string answer(const Words& arguments, const Variables& variables = {}) {
   return given->problems.empty() ? given->text : describe({given->problems});
 }
 
+std::string many_lines(const std::string& line, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += line + "\n";
+  return text;
+}
+
 std::string made_of(const std::variant<ConvertedFile, UsageProblem>& converted) {
   const auto* problem = std::get_if<UsageProblem>(&converted);
   return problem == nullptr ? std::get<ConvertedFile>(converted).text
@@ -157,7 +163,7 @@ TEST_SUITE("converting to a configuration file") {
         contains(made_of(convert_arguments({"--nnodes=2", "x"})), "\"secret_file\": \"run.key\""));
     CHECK_FALSE(contains(made_of(convert_arguments({"x"})), "security"));
     for (const auto* security : {"--security=open", "--secret_file=my.key"}) {
-      const auto own = convert_arguments({"--nnodes=2", security, "x"});
+      const auto own = convert_arguments({"--nnodes=2", security, "x.py"});
       CHECK_FALSE(contains(made_of(own), "run.key"));
       CHECK(std::get<ConvertedFile>(own).notes.empty());
     }
@@ -178,12 +184,35 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(config_of(made).nodes.size() == 4);
   }
 
+  TEST_CASE("a host without slots has as many workers as lines, as PBS writes them") {
+    const auto made = made_of(convert_hostfile("nodes", "a\na\nb\na\nb:2\n"));
+    CHECK(made == "nodes:5: b stands in line 3 already");
+    CHECK(contains(made_of(convert_hostfile("nodes", "a\na\nb\na\n")),
+                   R"([{"name": "a", "nproc_per_node": 3}, {"name": "b", "nproc_per_node": 1}])"));
+  }
+
+  TEST_CASE("a program that torchrun runs by Python is run by it in the file, too") {
+    const auto converted = convert_arguments({"train", "--lr=1"});
+    const auto& file = std::get<ConvertedFile>(converted);
+    CHECK(values_of(file.text).command == Words{"python3", "-u", "train", "--lr=1"});
+    REQUIRE(file.notes.size() == 1);
+    CHECK(contains(file.notes[0], "train is run by python3"));
+    for (const Words& arguments :
+         {Words{"train.py"}, Words{"-m", "train"}, Words{"--no_python", "train"}}) {
+      const auto other = convert_arguments(arguments);
+      CHECK(values_of(std::get<ConvertedFile>(other).text).command == Words{arguments.back()});
+      CHECK(std::get<ConvertedFile>(other).notes.empty());
+    }
+  }
+
   TEST_CASE("each wrong line of a hostfile is told with its number") {
-    CHECK(made_of(convert_hostfile("hosts", "a slots=x\na slot=1\nb\nb slots=2\nc d\n")) ==
+    CHECK(made_of(convert_hostfile("hosts", "a slots=x\na slot=1\nb\nb slots=2\nc d\nb\n")) ==
           "hosts:1: the number of slots 'x' is not an integer from 1 to 1024\n"
           "hosts:2: unknown key 'slot'; known are slots and max_slots\n"
           "hosts:4: b stands in line 3 already\n"
           "hosts:5: 'd' is not of the form key=value");
+    CHECK(contains(made_of(convert_hostfile("hosts", many_lines("a", 1025))),
+                   "hosts:1025: a stands in more than 1024 lines"));
     CHECK(made_of(convert_hostfile("hosts", "# nobody\n")) == "hosts: names no host");
     CHECK(contains(made_of(convert_hostfile("hosts", "a$b\n")), "has '$' in a name"));
   }
@@ -226,7 +255,7 @@ TEST_SUITE("converting to a configuration file") {
 
   TEST_CASE("what differs between nodes is left out, and the operator hears where it goes") {
     const auto converted =
-        convert_arguments({"--nnodes=2", "--node_rank=1", "--security=open", "x"});
+        convert_arguments({"--nnodes=2", "--node_rank=1", "--security=open", "x.py"});
     const auto& file = std::get<ConvertedFile>(converted);
     CHECK_FALSE(contains(file.text, "rank"));
     REQUIRE(file.notes.size() == 1);
