@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -220,11 +221,16 @@ TEST_SUITE("gpt2 runs") {
     refused({"--vocabulary=49"}, "text has a vocabulary of 50, the model one of 49");
     refused({"--batch_size=300"}, "text has 250 sequences of 16 tokens, but a step takes 300");
     refused({"--context=4001"}, "text has 0 sequences of 4001 tokens");
-    refused({"--device=cuda"}, "CUDA");
     refused({"--dtype=bfloat16"}, "CPU, 1 thread does not compute in bfloat16");
     refused({"--lr=1000", "--gradient_norm_max=0", "--steps=50"}, "use a smaller --lr than 1000");
     refused({"--metrics=/nowhere/x"}, "/nowhere/x cannot be written");
     refused({"--test_data=" + (folder / "nothing")}, "nothing cannot be read");
+    if (!std::filesystem::exists("/dev/nvidiactl")) {
+      // Without CUDA in this program, or without a driver for it.
+      const auto result = run_program(command(folder, 1, {"--device=cuda"}));
+      CHECK(result.exit_code != 0);
+      CHECK_MESSAGE(result.output.find("CUDA") != std::string::npos, result.output);
+    }
     write_token_file(folder / "text", 30, guessable_tokens(kTokens, kVocabulary));
     refused({"--test_data=" + (folder / "text")}, "beyond the vocabulary of 30");
   }
