@@ -201,6 +201,25 @@ std::unique_ptr<Compute> make_compute(const Options& options, const WorkerEnv& e
                                   : make_cpu_compute(options.threads);
 }
 
+/// The newest checkpoint, if checkpoints are wanted and there is one.
+std::optional<ddprun::Checkpoint> open_checkpoints(
+    const Options& options, std::optional<ddprun::CheckpointDirectory>& checkpoints) {
+  if (options.checkpoint_dir.empty()) return std::nullopt;
+  checkpoints.emplace(options.checkpoint_dir,
+                      ddprun::CheckpointDirectory::Options{.log = warn_on_stderr});
+  // Before reading: what a run that is still at work here saves later would be done twice.
+  checkpoints->claim();
+  return checkpoints->load_newest();
+}
+
+/// Null if there are none.
+std::unique_ptr<TokenFile> open_test_data(const Options& options) {
+  if (options.test_data.empty()) return nullptr;
+  auto file = std::make_unique<TokenFile>(options.test_data);
+  check_vocabulary(*file, options.shape);
+  return file;
+}
+
 int train(const WorkerEnv& env, Options options) {
   const auto start = Clock::now();
   const bool is_first = env.rank == 0;
@@ -208,18 +227,18 @@ int train(const WorkerEnv& env, Options options) {
   const TokenFile data(options.data);
   if (options.shape.vocabulary == 0) options.shape.vocabulary = data.vocabulary();
   check_vocabulary(data, options.shape);
-  std::optional<TokenFile> test_data;
-  if (!options.test_data.empty()) {
-    test_data.emplace(options.test_data);
-    check_vocabulary(*test_data, options.shape);
-  }
+  const auto test_data = open_test_data(options);
   const Settings settings = settings_of(options, env, data);
 
   const auto compute = make_compute(options, env);
   Model model(*compute, options.shape, static_cast<std::size_t>(options.batch_size),
               options.type());
   ddprun::ElasticSampler sampler = make_sampler(options, env, data);
-  model.initialise(static_cast<std::uint64_t>(options.seed));
+  // Rank 0 keeps the checkpoints; all resume from the one that it finds, or begin with its values.
+  std::optional<ddprun::CheckpointDirectory> checkpoints;
+  std::optional<ddprun::Checkpoint> newest;
+  if (is_first) newest = open_checkpoints(options, checkpoints);
+  if (is_first && !newest) model.initialise(static_cast<std::uint64_t>(options.seed));
   Optimizer optimizer(*compute, model);
   const Array sums = compute->allocate(2, ddprun::DataType::float64);
   const double flops_max = is_first ? compute->peak_flops(options.type()) * env.world_size : 0.0;
@@ -228,17 +247,6 @@ int train(const WorkerEnv& env, Options options) {
   group_options.backend = options.backend;
   ProcessGroup group = ProcessGroup::create(env, group_options);
   group.set_stream(compute->stream());
-
-  // Rank 0 keeps the checkpoints; all resume from the one that it finds.
-  std::optional<ddprun::CheckpointDirectory> checkpoints;
-  std::optional<ddprun::Checkpoint> newest;
-  if (is_first && !options.checkpoint_dir.empty()) {
-    checkpoints.emplace(options.checkpoint_dir,
-                        ddprun::CheckpointDirectory::Options{.log = warn_on_stderr});
-    // Before reading: what a run that is still at work here saves later would be done twice.
-    checkpoints->claim();
-    newest = checkpoints->load_newest();
-  }
   const auto progress = restore(*compute, group, model, optimizer, newest, settings);
   newest.reset();
   if (progress) sampler.load(ddprun::ElasticSampler::State::from_text(progress->sampler));
@@ -249,18 +257,12 @@ int train(const WorkerEnv& env, Options options) {
       options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
       env.restart_count > 0 ? JsonLines::Start::append : open_as);
   Outputs outputs = {console, metrics, ledger, checkpoints, settings, flops_max};
-  Training training = {options,
-                       env,
-                       *compute,
-                       data,
-                       test_data ? &*test_data : nullptr,
-                       model,
-                       optimizer,
-                       sums,
-                       group,
-                       make_reducer(group, model, options),
-                       sampler,
-                       progress ? progress->step : 0};
+  Training training = {options,         env,
+                       *compute,        data,
+                       test_data.get(), model,
+                       optimizer,       sums,
+                       group,           make_reducer(group, model, options),
+                       sampler,         progress ? progress->step : 0};
   // Without checkpoints there is nothing to save before leaving.
   const StopSignal stop(!options.checkpoint_dir.empty());
 

@@ -130,12 +130,13 @@ StepResult train_step(Training& training, bool stop_wanted) {
     training.model.backward([&](std::size_t index) { training.reducer.ready(index); });
     result.exposed_seconds += training.reducer.finish().exposed_seconds();
   }
-  sharing.wait();
   ++training.step;
   training.optimizer.update(options, training.step);
   training.sampler.commit();
   if (training.sampler.is_at_end()) training.sampler.next_epoch();
 
+  // Only now, when a device has been given everything, does the host wait.
+  sharing.wait();
   std::array<double, 2> sums = {};
   training.compute.copy_out(training.sums.buffer, std::as_writable_bytes(std::span(sums)));
   result.loss = sums[0] / tokens;
