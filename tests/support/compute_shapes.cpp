@@ -249,7 +249,7 @@ std::vector<ComputeShape> compute_shapes() {
           sum_of_rows(70, 37),
           layer_norm(130, 160),
           layer_norm(9, 24),
-          embedding(600, 1028, 7),
+          embedding(300, 1028, 7),
           embedding(100, 16, 90),
           attention(70, 16),
           attention(33, 32),

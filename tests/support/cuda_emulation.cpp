@@ -34,7 +34,7 @@ namespace {
 
 constexpr unsigned kThreadsMax = 1024;         // of a block, on every device
 constexpr std::size_t kSharedMax = 48 * 1024;  // of a block, without asking for more
-constexpr std::size_t kStackBytes = 128 * 1024;
+constexpr std::size_t kStackBytes = 64 * 1024;
 constexpr unsigned kLanes = 32;
 
 /// A stack, and where on it something goes on.
@@ -140,8 +140,7 @@ class Grid {
   };
 
   void run_block(uint3 index);
-  void start_threads();
-  void go_on(unsigned thread);
+  Fiber& choose_next();
   void wait(Thread::State state, const WarpCall& call);
   bool complete_warp_call(unsigned first, const WarpCall& call);
   void set_current(unsigned thread);
@@ -153,7 +152,7 @@ class Grid {
   Fiber main_;
   std::deque<Fiber> fibers_;
   std::vector<Fiber*> idle_;
-  Fiber* running_ = nullptr;
+  Fiber* starting_ = nullptr;  ///< the fiber that has been given threads to start
   std::vector<Thread> threads_;
   std::deque<unsigned> ready_;  ///< have what they waited for
   unsigned next_ = 0;           ///< to be started
@@ -185,34 +184,28 @@ void Grid::run_block(uint3 index) {
   next_ = ended_ = at_barrier_ = 0;
   shared_.reset(::operator new (shared_bytes_, std::align_val_t{16}));
   std::memset(shared_.get(), 0xff, shared_bytes_);
-  while (!failure_ && (next_ < threads_.size() || !ready_.empty())) {
-    if (next_ < threads_.size()) {
-      start_threads();
-    } else {
-      const unsigned thread = ready_.front();
-      ready_.pop_front();
-      go_on(thread);
-    }
-  }
+  for (Fiber* next = &choose_next(); next != &main_; next = &choose_next()) main_.switch_to(*next);
   if (failure_) std::rethrow_exception(failure_);
   if (ended_ < threads_.size()) throw KernelError(describe_waiting());
 }
 
-void Grid::start_threads() {
+/// What goes on when the fiber that calls cannot: one with threads to be started, the one of a
+/// thread that has what it waited for, or, if there is neither, the one that called run().
+Fiber& Grid::choose_next() {
+  if (failure_ || (next_ == threads_.size() && ready_.empty())) return main_;
+  if (next_ == threads_.size()) {
+    set_current(ready_.front());
+    ready_.pop_front();
+    return *threads_[current_].fiber;
+  }
   if (idle_.empty()) idle_.push_back(&fibers_.emplace_back(serve_grid));
-  running_ = idle_.back();
+  starting_ = idle_.back();
   idle_.pop_back();
-  main_.switch_to(*running_);
-}
-
-void Grid::go_on(unsigned thread) {
-  set_current(thread);
-  running_ = threads_[thread].fiber;
-  main_.switch_to(*running_);
+  return *starting_;
 }
 
 void Grid::serve() {
-  Fiber& own = *running_;
+  Fiber& own = *starting_;
   own.arrive();
   while (true) {
     while (!failure_ && next_ < threads_.size()) {
@@ -224,12 +217,12 @@ void Grid::serve() {
       } catch (...) {
         failure_ = std::current_exception();
       }
-      // Another thread may have been current last, but this fiber had been given back to this one.
       threads_[thread].state = Thread::State::ended;
       ++ended_;
     }
+    Fiber& next = choose_next();
     idle_.push_back(&own);
-    own.switch_to(main_);
+    own.switch_to(next);
   }
 }
 
@@ -237,7 +230,7 @@ void Grid::wait(Thread::State state, const WarpCall& call) {
   Thread& thread = threads_[current_];
   thread.state = state;
   thread.call = call;
-  thread.fiber->switch_to(main_);
+  thread.fiber->switch_to(choose_next());
 }
 
 void Grid::wait_for_block(std::source_location where) {

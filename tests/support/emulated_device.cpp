@@ -2,6 +2,7 @@
 
 #include "tests/support/cuda_emulation.hpp"
 #include "tests/support/fake_cuda.hpp"
+#include "tests/support/wmma_emulation.hpp"
 #include "trainers/compute/cuda/kernel_table.hpp"
 
 #include <cstring>

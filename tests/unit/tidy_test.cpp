@@ -116,7 +116,7 @@ const std::vector<Arrow> kArrows = {
     {"worker_runtime/backends/",
      {"rendezvous/base/fnv1a.hpp", "rendezvous/control/", "worker_runtime/collectives/",
       "worker_runtime/cuda/", "worker_runtime/backends/"}},
-    {"worker_runtime/cuda/", {"worker_runtime/cuda/"}},
+    {"worker_runtime/cuda/", {"worker_runtime/backends/device_piece.hpp", "worker_runtime/cuda/"}},
     {"worker_runtime/group/",
      {"rendezvous/base/fnv1a.hpp", "rendezvous/control/", "worker_runtime/collectives/",
       "worker_runtime/backends/", "worker_runtime/group/"}},

@@ -1,7 +1,10 @@
-// As launches.hpp, for attention.
+// As launches.hpp, for attention: of bfloat16 on tensor cores, of float32 without them, as those
+// would round.
 #pragma once
 
 #include "trainers/compute/cuda/kernels/attention_backward.cuh"
+#include "trainers/compute/cuda/kernels/tensor_attention.cuh"
+#include "trainers/compute/cuda/kernels/tensor_attention_backward.cuh"
 #include "trainers/compute/cuda/launches.hpp"
 
 namespace trainer::cuda {
@@ -23,6 +26,17 @@ cudaError_t with_head(std::size_t head_size, const Use& use) {
   return head_size <= kHeadSizeMax ? use(HeadShape<16, 16>{}) : cudaErrorInvalidValue;
 }
 
+/// The same for kernels on tensor cores, with how many items they read at once.
+template <typename Use, typename... Pointers>
+cudaError_t with_tensor_head(std::size_t head_size, const Use& use, const Pointers*... arrays) {
+  const auto with_head_of = [&](auto width) {
+    if (head_size <= 32) return use(width, Width<32>{});
+    if (head_size <= 64) return use(width, Width<64>{});
+    return head_size <= kHeadSizeMax ? use(width, Width<128>{}) : cudaErrorInvalidValue;
+  };
+  return with_width<kPackWidth<Bfloat16>>(head_size, with_head_of, arrays...);
+}
+
 /// The blocks for kernels that take a tile of the tokens each.
 template <typename Operation>
 dim3 grid_of(const Operation& o, int tile) {
@@ -41,6 +55,25 @@ float score_scale(const Operation& o) {
 }
 
 template <typename Launch>
+cudaError_t run_attention(const Attention& o, const AttentionArrays<float>& arrays,
+                          const Launch& launch) {
+  return with_head(o.head_size, [&](auto shape) {
+    return launch(attention_kernel<shape.tile, shape.items, float>, grid_of(o, shape.tile),
+                  dim3(shape.tile * kShare), arrays);
+  });
+}
+
+template <typename Launch>
+cudaError_t run_attention(const Attention& o, const AttentionArrays<Bfloat16>& arrays,
+                          const Launch& launch) {
+  const auto run = [&](auto width, auto head) {
+    return launch(tensor_attention_kernel<width(), head()>, grid_of(o, kTokens),
+                  dim3(kTensorThreads), arrays);
+  };
+  return with_tensor_head(o.head_size, run, arrays.projections);
+}
+
+template <typename Launch>
 cudaError_t start(const Attention& o, void*, const Launch& launch) {
   if (is_empty(o)) return cudaSuccess;
   return with_type(o.projections.type, [&](auto type) {
@@ -52,11 +85,34 @@ cudaError_t start(const Attention& o, void*, const Launch& launch) {
                                     o.heads,
                                     o.head_size,
                                     score_scale(o)};
-    return with_head(o.head_size, [&](auto shape) {
-      return launch(attention_kernel<shape.tile, shape.items, T>, grid_of(o, shape.tile),
-                    dim3(shape.tile * kShare), arrays);
-    });
+    return run_attention(o, arrays, launch);
   });
+}
+
+template <typename Launch>
+cudaError_t run_backward(const AttentionBackward& o, const AttentionBackwardArrays<float>& arrays,
+                         const Launch& launch) {
+  return with_head(o.head_size, [&](auto shape) {
+    const dim3 grid = grid_of(o, shape.tile);
+    const dim3 block(shape.tile * kShare);
+    const cudaError_t error =
+        launch(query_gradient_kernel<shape.tile, shape.items, float>, grid, block, arrays);
+    if (error != cudaSuccess) return error;
+    return launch(key_gradient_kernel<shape.tile, shape.items, float>, grid, block, arrays);
+  });
+}
+
+template <typename Launch>
+cudaError_t run_backward(const AttentionBackward& o,
+                         const AttentionBackwardArrays<Bfloat16>& arrays, const Launch& launch) {
+  const dim3 grid = grid_of(o, kTokens);
+  const auto run = [&](auto width, auto head) {
+    const cudaError_t error =
+        launch(tensor_query_gradient_kernel<width(), head()>, grid, dim3(kTensorThreads), arrays);
+    if (error != cudaSuccess) return error;
+    return launch(tensor_key_gradient_kernel<width(), head()>, grid, dim3(kTensorThreads), arrays);
+  };
+  return with_tensor_head(o.head_size, run, arrays.projections, arrays.output_gradient);
 }
 
 template <typename Launch>
@@ -78,15 +134,7 @@ cudaError_t start(const AttentionBackward& o, void* workspace, const Launch& lau
     const cudaError_t error =
         launch(attention_means_kernel<T>, dim3(blocks_for(rows, kThreads / kLanes)), dim3(kThreads),
                rows, arrays);
-    if (error != cudaSuccess) return error;
-    return with_head(o.head_size, [&](auto shape) {
-      const dim3 grid = grid_of(o, shape.tile);
-      const dim3 block(shape.tile * kShare);
-      const cudaError_t first =
-          launch(query_gradient_kernel<shape.tile, shape.items, T>, grid, block, arrays);
-      if (first != cudaSuccess) return first;
-      return launch(key_gradient_kernel<shape.tile, shape.items, T>, grid, block, arrays);
-    });
+    return error == cudaSuccess ? run_backward(o, arrays, launch) : error;
   });
 }
 
