@@ -220,6 +220,12 @@ std::unique_ptr<TokenFile> open_test_data(const Options& options) {
   return file;
 }
 
+/// Gradients on GPUs travel by NCCL unless another backend was asked for.
+std::string backend_of(const Options& options, const WorkerEnv& env) {
+  const bool is_on_gpus = options.device == "cuda" && env.world_size > 1;
+  return options.backend == "auto" && is_on_gpus ? "nccl" : options.backend;
+}
+
 int train(const WorkerEnv& env, Options options) {
   const auto start = Clock::now();
   const bool is_first = env.rank == 0;
@@ -244,7 +250,7 @@ int train(const WorkerEnv& env, Options options) {
   const double flops_max = is_first ? compute->peak_flops(options.type()) * env.world_size : 0.0;
 
   ddprun::GroupOptions group_options;
-  group_options.backend = options.backend;
+  group_options.backend = backend_of(options, env);
   ProcessGroup group = ProcessGroup::create(env, group_options);
   group.set_stream(compute->stream());
   const auto progress = restore(*compute, group, model, optimizer, newest, settings);

@@ -51,6 +51,12 @@ std::int64_t passes_of(const Training& training) {
   return (share + options.batch_size - 1) / options.batch_size;
 }
 
+/// The sum over all workers, once the work is done. One alone calls no collective: any backend will
+/// do then, whatever device it computes on.
+ddprun::Work sum_over_workers(Training& training, const Buffer& values) {
+  return training.group.size() > 1 ? training.group.all_reduce(values) : ddprun::Work();
+}
+
 void refuse_infinite(const Training& training, const StepResult& result) {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
   throw Error(Errc::usage,
@@ -125,7 +131,7 @@ StepResult train_step(Training& training, bool stop_wanted) {
                            1 / tokens);
     const bool is_last = pass + 1 == passes;
     // The sum of the losses travels during the backward pass, as the gradients do.
-    if (is_last) sharing = training.group.all_reduce(training.sums.buffer);
+    if (is_last) sharing = sum_over_workers(training, training.sums.buffer);
     training.reducer.begin(is_last);
     training.model.backward([&](std::size_t index) { training.reducer.ready(index); });
     result.exposed_seconds += training.reducer.finish().exposed_seconds();
@@ -162,7 +168,7 @@ double test_loss(Training& training) {
     const Batch batch = read_batch(*training.test_data, part(own, pass, size), context);
     training.model.forward(batch.tokens, batch.targets, total, 0);
   }
-  training.group.all_reduce(total).wait();
+  sum_over_workers(training, total).wait();
   double sum = 0;
   training.compute.copy_out(total, std::as_writable_bytes(std::span(&sum, 1)));
   return sum / (static_cast<double>(windows) * static_cast<double>(context));
@@ -170,6 +176,7 @@ double test_loss(Training& training) {
 
 std::uint64_t check_agreement(Training& training) {
   const std::uint64_t hash = hash_of(training.compute, training.model);
+  if (training.group.size() == 1) return hash;
   const auto ranks = static_cast<std::size_t>(training.group.size());
   const Array own = training.compute.allocate(1, DataType::int64);
   const Array gathered = training.compute.allocate(ranks, DataType::int64);
