@@ -267,7 +267,7 @@ int train(const WorkerEnv& env, Options options) {
                        *compute,        data,
                        test_data.get(), model,
                        optimizer,       sums,
-                       group,           make_reducer(group, model, options),
+                       group,           make_reducer(group, model, optimizer, options),
                        sampler,         progress ? progress->step : 0};
   // Without checkpoints there is nothing to save before leaving.
   const StopSignal stop(!options.checkpoint_dir.empty());

@@ -95,10 +95,11 @@ ddprun::ElasticSampler make_sampler(const Options& options, const ddprun::Worker
 }
 
 ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& model,
-                                     const Options& options) {
+                                     Optimizer& optimizer, const Options& options) {
   std::vector<ddprun::Parameter> parameters;
-  for (const ModelParameter& parameter : model.parameters()) {
-    parameters.push_back({parameter.spec.name, parameter.values.buffer, parameter.spec.shape});
+  for (std::size_t index = 0; index < model.parameters().size(); ++index) {
+    const ParameterSpec& spec = model.parameters()[index].spec;
+    parameters.push_back({spec.name, optimizer.states()[index].master.buffer, spec.shape});
   }
   ddprun::ReducerOptions reducer_options;
   reducer_options.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));

@@ -45,10 +45,11 @@ ddprun::ElasticSampler make_sampler(const Options& options, const ddprun::Worker
                                     const TokenFile& data);
 
 /// Gives each parameter of `model` the memory for its gradient, so that gradients are not copied
-/// before they are sent. The reducer adds up rather than averages: gradients are divided by the
-/// tokens of all workers before.
+/// before they are sent. They have the master weights' type, float32, so that passes and workers
+/// add up without rounding to bfloat16. The reducer adds up rather than averages: gradients are
+/// divided by the tokens of all workers before.
 ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& model,
-                                     const Options& options);
+                                     Optimizer& optimizer, const Options& options);
 
 struct StepResult {
   double loss = 0;  ///< mean over the tokens of all workers
