@@ -1,0 +1,47 @@
+// Plans of what is given on a command line, on a machine that tests make up.
+#pragma once
+
+#include "launcher/plan/make_plan.hpp"
+#include "tests/support/hosts.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <variant>
+
+namespace ddprun::test {
+
+inline const Files kFiles = {{"/home/me/train.py", FileKind::not_executable},
+                             {"/opt/ddprun/bin/trainer", FileKind::executable}};
+
+inline HostFacts usual(const Variables& variables = {}) {
+  return host(kFiles, variables);
+}
+
+inline LaunchPlan plan_of(const Words& arguments, const HostFacts& facts = usual()) {
+  const auto plan = make_plan(options_of(arguments), facts);
+  if (const auto* problem = std::get_if<UsageProblem>(&plan)) FAIL(describe(*problem));
+  return std::get<LaunchPlan>(plan);
+}
+
+inline std::string objections_to(const Words& arguments, const HostFacts& facts = usual()) {
+  const auto plan = make_plan(options_of(arguments), facts);
+  const auto* problem = std::get_if<UsageProblem>(&plan);
+  return problem == nullptr ? "" : describe(*problem);
+}
+
+inline std::optional<std::string> variable(const WorkerPlan& worker, const std::string& name) {
+  for (const auto& [key, value] : worker.environment) {
+    if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+inline HostFacts with_gpus(int count, const Variables& variables = {}) {
+  auto facts = usual(variables);
+  facts.installed_gpus = count;
+  return facts;
+}
+
+}  // namespace ddprun::test

@@ -1,0 +1,90 @@
+// What a plan puts into the environment of workers, and which tools it finds.
+#include "tests/support/plans.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+TEST_SUITE("worker environment of a plan") {
+  TEST_CASE("several workers get one thread each and the operator is told") {
+    const auto plan = plan_of({"--nproc_per_node=2", "train.py"});
+    CHECK(variable(plan.workers[1], "OMP_NUM_THREADS") == "1");
+    REQUIRE(plan.notes.size() == 1);
+    CHECK(contains(plan.notes[0], "OMP_NUM_THREADS"));
+  }
+
+  TEST_CASE("one worker or a variable already set leaves the threads alone") {
+    CHECK_FALSE(variable(plan_of({"train.py"}).workers[0], "OMP_NUM_THREADS"));
+    const auto plan =
+        plan_of({"--nproc_per_node=2", "train.py"}, usual({{"OMP_NUM_THREADS", "8"}}));
+    CHECK_FALSE(variable(plan.workers[0], "OMP_NUM_THREADS"));
+    CHECK(plan.notes.empty());
+  }
+
+  TEST_CASE("the option sets the threads, auto to the worker's share of the CPUs") {
+    CHECK(variable(plan_of({"--nproc_per_node=2", "--omp_num_threads=auto", "train.py"}).workers[0],
+                   "OMP_NUM_THREADS") == "2");
+    CHECK(variable(plan_of({"--nproc_per_node=9", "--omp_num_threads=auto", "train.py"}).workers[0],
+                   "OMP_NUM_THREADS") == "1");
+    CHECK(variable(plan_of({"--omp_num_threads=3", "train.py"}, usual({{"OMP_NUM_THREADS", "8"}}))
+                       .workers[0],
+                   "OMP_NUM_THREADS") == "3");
+  }
+
+  TEST_CASE("NCCL's error handling is on unless the operator has decided") {
+    const std::string name = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
+    CHECK(variable(plan_of({"train.py"}).workers[0], name) == "1");
+    CHECK_FALSE(variable(plan_of({"train.py"}, usual({{name, "0"}})).workers[0], name));
+  }
+
+  TEST_CASE("Python tells where it crashed unless the operator has decided") {
+    const std::string name = "PYTHONFAULTHANDLER";
+    CHECK(variable(plan_of({"train.py"}).workers[0], name) == "1");
+    CHECK_FALSE(variable(plan_of({"train.py"}, usual({{name, ""}})).workers[0], name));
+  }
+
+  TEST_CASE("the tools for stacks are those in PATH, and --stacks says when") {
+    const auto plan = plan_of({"--stacks=stop", "train.py"});
+    CHECK(plan.stacks == StackPlan{.when = StacksWhen::stop});
+    CHECK(plan_of({"train.py"}).stacks.when == StacksWhen::kill);
+    auto facts = usual();
+    const auto look_at = facts.look_at;
+    facts.look_at = [look_at](const std::filesystem::path& path) {
+      return path.filename() == "gdb" ? FileKind::executable : look_at(path);
+    };
+    CHECK(plan_of({"train.py"}, facts).stacks.gdb.ends_with("/gdb"));
+    CHECK(plan_of({"train.py"}, facts).stacks.py_spy.empty());
+  }
+
+  TEST_CASE("the signals to handle are told by name") {
+    CHECK(variable(plan_of({"--signals_to_handle=term,USR1", "train.py"}).workers[0],
+                   "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM,SIGUSR1");
+  }
+
+  TEST_CASE("a virtual local rank is 0 with one GPU of the visible ones") {
+    const auto facts = with_gpus(4, {{"CUDA_VISIBLE_DEVICES", "3,0,1"}});
+    const auto plan = plan_of({"--nproc_per_node=3", "--virtual_local_rank", "train.py"}, facts);
+    for (const auto& worker : plan.workers) CHECK(variable(worker, "LOCAL_RANK") == "0");
+    CHECK(variable(plan.workers[0], "CUDA_VISIBLE_DEVICES") == "3");
+    CHECK(variable(plan.workers[1], "CUDA_VISIBLE_DEVICES") == "0");
+    CHECK(variable(plan.workers[2], "CUDA_VISIBLE_DEVICES") == "1");
+    CHECK(plan.workers[2].local_rank == 2);
+    CHECK(contains(objections_to({"--nproc_per_node=4", "--virtual_local_rank", "train.py"}, facts),
+                   "4 workers cannot each have one of 3 visible GPUs"));
+  }
+
+  TEST_CASE("workers that share GPUs are machines of their own to NCCL, unless told otherwise") {
+    auto facts = with_gpus(2, {{"NCCL_NET", "IB"}});
+    facts.host_name = "here";
+    const auto plan = plan_of({"--nproc_per_node=3", "--share_gpu", "train.py"}, facts);
+    CHECK(plan.shares_gpus);
+    CHECK(variable(plan.workers[2], "NCCL_HOSTID") == "ddprun-here-2");
+    CHECK_FALSE(variable(plan.workers[2], "NCCL_NET"));
+    const auto own =
+        plan_of({"--nproc_per_node=3", "--share_gpu", "--virtual_local_rank", "train.py"}, facts);
+    CHECK(variable(own.workers[2], "CUDA_VISIBLE_DEVICES") == "0");
+    CHECK_FALSE(plan_of({"train.py"}, facts).shares_gpus);
+    CHECK_FALSE(variable(plan_of({"train.py"}, facts).workers[0], "NCCL_HOSTID"));
+  }
+}

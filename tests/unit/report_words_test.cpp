@@ -1,0 +1,104 @@
+// The small parts of what is told of a run: ranks, signals, exit codes, wrapped text.
+#include "launcher/report/console_sink.hpp"
+#include "launcher/report/event_text.hpp"
+#include "launcher/report/exit_code.hpp"
+#include "rendezvous/base/signal_name.hpp"
+#include "rendezvous/base/text.hpp"
+#include "tests/support/ended_workers.hpp"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <csignal>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+TEST_SUITE("event text") {
+  TEST_CASE("ranks are listed short") {
+    CHECK(format_ranks({}) == "");
+    CHECK(format_ranks({3}) == "3");
+    CHECK(format_ranks({4, 3}) == "3, 4");
+    CHECK(format_ranks({0, 2, 3, 4, 9}) == "0, 2-4, 9");
+    CHECK(ranks_phrase({3}) == "rank 3");
+    CHECK(ranks_phrase({3, 4}) == "ranks 3, 4");
+  }
+
+  TEST_CASE("an unknown signal is still a signal") {
+    CHECK(signal_name(SIGKILL) == "SIGKILL");
+    CHECK(signal_name(SIGRTMIN + 2) == "SIGRTMIN+2");
+    CHECK(signal_name(99) == "signal 99");
+    CHECK(signal_number("rtmin+2") == SIGRTMIN + 2);
+    CHECK(signal_number("int") == SIGINT);
+    CHECK_FALSE(signal_number(""));
+    CHECK_FALSE(signal_number("9"));
+  }
+}
+
+TEST_SUITE("exit code") {
+  TEST_CASE("they are those of the man page's table") {
+    struct Case {
+      RunResult result;
+      std::vector<WorkerExited> failures;
+      int signal;
+      int torchrun;
+      int worker;
+    };
+    const Case cases[] = {
+        {RunResult::succeeded, {}, 0, 0, 0},
+        {RunResult::failed, {failed(0, 7)}, 0, 1, 7},
+        {RunResult::failed, {failed(0, 255)}, 0, 1, 255},
+        {RunResult::failed, {killed(0, SIGSEGV), failed(1, 7)}, 0, 1, 139},
+        {RunResult::failed, {killed(0, SIGKILL)}, 0, 1, 137},
+        {RunResult::failed, {}, 0, 1, 1},
+        {RunResult::not_started, {}, 0, 1, 126},
+        {RunResult::agent_failed, {}, 0, 1, 1},
+        {RunResult::interrupted, {}, SIGINT, 130, 130},
+        {RunResult::interrupted, {failed(0, 7)}, SIGTERM, 143, 143},
+        {RunResult::interrupted, {}, 0, 1, 1},
+    };
+    for (const auto& [result, failures, signal, torchrun, from_worker] : cases) {
+      CHECK(exit_code_for(result, ExitCodePolicy::torchrun, failures, signal) == torchrun);
+      CHECK(exit_code_for(result, ExitCodePolicy::worker, failures, signal) == from_worker);
+    }
+  }
+}
+
+TEST_SUITE("text") {
+  TEST_CASE("text wraps at spaces, keeps its indentation and leaves long words whole") {
+    using Lines = std::vector<std::string>;
+    CHECK(wrap_text("", 10) == Lines{""});
+    CHECK(wrap_text("one two three", 8) == Lines{"one two", "three"});
+    CHECK(wrap_text("  one two three", 8) == Lines{"  one", "  two", "  three"});
+    CHECK(wrap_text("a\n\nb", 8) == Lines{"a", "", "b"});
+    CHECK(wrap_text("see /a/long/path now", 6) == Lines{"see", "/a/long/path", "now"});
+    CHECK(wrap_text("wide   gaps", 20) == Lines{"wide   gaps"});
+    CHECK(wrap_text("äöü äöü", 7) == Lines{"äöü äöü"});
+    CHECK(wrap_text("   ", 2) == Lines{"   "});
+  }
+
+  TEST_CASE("the nearest word is found for slips, not for other words") {
+    const std::vector<std::string> words = {"redirects", "role", "tee"};
+    CHECK(nearest_word("redirect", words) == "redirects");
+    CHECK(nearest_word("rediercts", words) == "redirects");
+    CHECK(nearest_word("roel", words) == "role");
+    CHECK(nearest_word("te", words) == "tee");
+    CHECK(nearest_word("epochs", words).empty());
+    CHECK(nearest_word("", words).empty());
+    CHECK(nearest_word(std::string(100'000, 'r'), words).empty());
+  }
+
+  TEST_CASE("the width is that of the terminal, or the given one where there is none") {
+    const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+    REQUIRE(terminal >= 0);
+    winsize size{};
+    size.ws_col = 60;
+    CHECK(::ioctl(terminal, TIOCSWINSZ, &size) == 0);
+    CHECK(ddprun::terminal_columns(terminal, 100) == 60);
+    ::close(terminal);
+    CHECK(ddprun::terminal_columns(-1, 100) == 100);
+  }
+}
