@@ -35,15 +35,15 @@ DataType statistics(DataType type) {
 }
 
 /// result = left * right, with bias.
-ComputeCase matrix_product(bool left_is_transposed, bool right_is_transposed) {
-  constexpr std::size_t kRows = 5;
-  constexpr std::size_t kColumns = 3;
-  constexpr std::size_t kInner = 4;
-  ComputeCase one;
-  one.name = std::string("matrix product") + (left_is_transposed ? ", left transposed" : "") +
-             (right_is_transposed ? ", right transposed" : "");
-  one.input_sizes = {kRows * kInner, kInner * kColumns, kColumns};
-  one.forward = [=](Compute& compute, DataType type, const Inputs& inputs) {
+struct MatrixProductRun {
+  static constexpr std::size_t kRows = 5;
+  static constexpr std::size_t kColumns = 3;
+  static constexpr std::size_t kInner = 4;
+
+  bool left_is_transposed;
+  bool right_is_transposed;
+
+  Doubles forward(Compute& compute, DataType type, const Inputs& inputs) const {
     const auto arrays = all_on_device(compute, inputs, type);
     const Array result = compute.allocate(kRows * kColumns, type);
     compute.run(MatrixProduct{.left = arrays[0].buffer,
@@ -56,50 +56,74 @@ ComputeCase matrix_product(bool left_is_transposed, bool right_is_transposed) {
                               .left_is_transposed = left_is_transposed,
                               .right_is_transposed = right_is_transposed});
     return from_device(compute, result.buffer);
-  };
-  one.backward = [=](Compute& compute, DataType type, const Inputs& inputs,
-                     const Doubles& output_gradient) -> Inputs {
-    const auto arrays = all_on_device(compute, inputs, type);
-    const Array gradient = on_device(compute, output_gradient, type);
-    const Array left = added_to(compute, kRows * kInner, type);
-    const Array right = added_to(compute, kInner * kColumns, type);
-    const Array bias = added_to(compute, kColumns, type);
-    // d(left) = gradient * transposed(right); where left is transposed, the transpose of that.
-    MatrixProduct by_left = {.left = gradient.buffer,
-                             .right = arrays[1].buffer,
-                             .result = left.buffer,
+  }
+
+  /// gradient * transposed(right); where left is transposed, the transpose of that.
+  MatrixProduct by_left(const Buffer& gradient, const Buffer& right, const Buffer& result) const {
+    MatrixProduct product = {.left = gradient,
+                             .right = right,
+                             .result = result,
                              .rows = kRows,
                              .columns = kInner,
                              .inner = kColumns,
                              .right_is_transposed = !right_is_transposed,
                              .adds = true};
     if (left_is_transposed) {
-      std::swap(by_left.left, by_left.right);
-      std::swap(by_left.rows, by_left.columns);
-      by_left.left_is_transposed = right_is_transposed;
-      by_left.right_is_transposed = true;
+      std::swap(product.left, product.right);
+      std::swap(product.rows, product.columns);
+      product.left_is_transposed = right_is_transposed;
+      product.right_is_transposed = true;
     }
-    compute.run(by_left);
-    MatrixProduct by_right = {.left = arrays[0].buffer,
-                              .right = gradient.buffer,
-                              .result = right.buffer,
-                              .rows = kInner,
-                              .columns = kColumns,
-                              .inner = kRows,
-                              .left_is_transposed = !left_is_transposed,
-                              .adds = true};
+    return product;
+  }
+
+  /// transposed(left) * gradient; where right is transposed, the transpose of that.
+  MatrixProduct by_right(const Buffer& left, const Buffer& gradient, const Buffer& result) const {
+    MatrixProduct product = {.left = left,
+                             .right = gradient,
+                             .result = result,
+                             .rows = kInner,
+                             .columns = kColumns,
+                             .inner = kRows,
+                             .left_is_transposed = !left_is_transposed,
+                             .adds = true};
     if (right_is_transposed) {
-      std::swap(by_right.left, by_right.right);
-      std::swap(by_right.rows, by_right.columns);
-      by_right.left_is_transposed = true;
-      by_right.right_is_transposed = left_is_transposed;
+      std::swap(product.left, product.right);
+      std::swap(product.rows, product.columns);
+      product.left_is_transposed = true;
+      product.right_is_transposed = left_is_transposed;
     }
-    compute.run(by_right);
+    return product;
+  }
+
+  Inputs backward(Compute& compute, DataType type, const Inputs& inputs,
+                  const Doubles& output_gradient) const {
+    const auto arrays = all_on_device(compute, inputs, type);
+    const Array gradient = on_device(compute, output_gradient, type);
+    const Array left = added_to(compute, kRows * kInner, type);
+    const Array right = added_to(compute, kInner * kColumns, type);
+    const Array bias = added_to(compute, kColumns, type);
+    compute.run(by_left(gradient.buffer, arrays[1].buffer, left.buffer));
+    compute.run(by_right(arrays[0].buffer, gradient.buffer, right.buffer));
     compute.run(SumOfRows{
         .values = gradient.buffer, .result = bias.buffer, .rows = kRows, .columns = kColumns});
     return {added(compute, left), added(compute, right), added(compute, bias)};
-  };
-  return one;
+  }
+};
+
+ComputeCase matrix_product(bool left_is_transposed, bool right_is_transposed) {
+  using Run = MatrixProductRun;
+  const Run run = {left_is_transposed, right_is_transposed};
+  return {
+      std::string("matrix product") + (left_is_transposed ? ", left transposed" : "") +
+          (right_is_transposed ? ", right transposed" : ""),
+      {Run::kRows * Run::kInner, Run::kInner * Run::kColumns, Run::kColumns},
+      [run](Compute& compute, DataType type, const Inputs& inputs) {
+        return run.forward(compute, type, inputs);
+      },
+      [run](Compute& compute, DataType type, const Inputs& inputs, const Doubles& output_gradient) {
+        return run.backward(compute, type, inputs, output_gradient);
+      }};
 }
 
 ComputeCase embedding() {

@@ -124,8 +124,9 @@ TEST_SUITE("compute on the CPU") {
 
   TEST_CASE("sums form in lanes, and none of the last items is forgotten") {
     for (const std::size_t count : {0U, 1U, 15U, 16U, 17U, 100U}) {
+      const std::size_t expected = count * (count - std::min<std::size_t>(count, 1)) / 2;
       CHECK(cpu::sum<double>(count, [](std::size_t i) { return static_cast<double>(i); }) ==
-            static_cast<double>(count * (count - std::min<std::size_t>(count, 1)) / 2));
+            static_cast<double>(expected));
     }
     const Doubles values = {-3, -1, -2};
     CHECK(cpu::largest(values.data(), values.size()) == -1);
