@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <utility>
 
 using namespace ddprun;
 using namespace ddprun::test;
@@ -28,7 +29,9 @@ double difference(const Doubles& actual, const Doubles& expected) {
 bool check(trainer::Compute& cpu, trainer::Compute& device, DataType type, double tolerance) {
   double worst = 0;
   bool is_good = true;
-  for (const ComputeShape& shape : compute_shapes()) {
+  auto shapes = compute_shapes();
+  for (auto& shape : attention_shapes()) shapes.push_back(std::move(shape));
+  for (const ComputeShape& shape : shapes) {
     const auto expected = shape.run(cpu, DataType::float32);
     const auto actual = shape.run(device, type);
     double apart = 0;

@@ -18,6 +18,9 @@ struct ComputeShape {
   std::function<std::vector<Doubles>(trainer::Compute& compute, DataType type)> run;
 };
 
+/// All operations but attention.
 std::vector<ComputeShape> compute_shapes();
+
+std::vector<ComputeShape> attention_shapes();
 
 }  // namespace ddprun::test

@@ -113,16 +113,18 @@ struct Thread {
 class Grid {
  public:
   Grid(const KernelShape& shape, const std::function<void()>& thread)
-      : thread_(thread), shared_bytes_(shape.shared_bytes) {
+      : thread_(thread), shared_bytes_(shape.shared_bytes), backwards_(shape.backwards) {
     gridDim = shape.grid;
     blockDim = shape.block;
   }
 
   void run() {
-    for (unsigned z = 0; z < gridDim.z; ++z) {
-      for (unsigned y = 0; y < gridDim.y; ++y) {
-        for (unsigned x = 0; x < gridDim.x; ++x) run_block({x, y, z});
-      }
+    const std::size_t count = std::size_t{gridDim.x} * gridDim.y * gridDim.z;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t block = backwards_ ? count - 1 - i : i;
+      run_block({static_cast<unsigned>(block % gridDim.x),
+                 static_cast<unsigned>(block / gridDim.x % gridDim.y),
+                 static_cast<unsigned>(block / gridDim.x / gridDim.y)});
     }
   }
 
@@ -148,6 +150,7 @@ class Grid {
 
   const std::function<void()>& thread_;
   const std::size_t shared_bytes_;
+  const bool backwards_;
   std::unique_ptr<void, FreeAligned> shared_;
   Fiber main_;
   std::deque<Fiber> fibers_;
@@ -194,8 +197,8 @@ void Grid::run_block(uint3 index) {
 Fiber& Grid::choose_next() {
   if (failure_ || (next_ == threads_.size() && ready_.empty())) return main_;
   if (next_ == threads_.size()) {
-    set_current(ready_.front());
-    ready_.pop_front();
+    set_current(backwards_ ? ready_.back() : ready_.front());
+    backwards_ ? ready_.pop_back() : ready_.pop_front();
     return *threads_[current_].fiber;
   }
   if (idle_.empty()) idle_.push_back(&fibers_.emplace_back(serve_grid));
@@ -209,7 +212,9 @@ void Grid::serve() {
   own.arrive();
   while (true) {
     while (!failure_ && next_ < threads_.size()) {
-      const unsigned thread = next_++;
+      const auto started = next_++;
+      const unsigned thread =
+          backwards_ ? static_cast<unsigned>(threads_.size()) - 1 - started : started;
       set_current(thread);
       threads_[thread].fiber = &own;
       try {
@@ -308,15 +313,16 @@ std::string Grid::describe_waiting() const {
 }
 
 void check(const KernelShape& shape) {
-  const auto& [grid_size, block, shared_bytes] = shape;
+  const dim3& block = shape.block;
+  const dim3& blocks = shape.grid;
   const std::size_t threads = std::size_t{block.x} * block.y * block.z;
-  const std::size_t blocks = std::size_t{grid_size.x} * grid_size.y * grid_size.z;
   if (threads == 0 || threads > kThreadsMax || block.z > 64)
     throw KernelError("a block of " + std::to_string(threads) + " threads, must be 1 to 1024");
-  if (blocks == 0 || grid_size.x > 0x7fff'ffffU || grid_size.y > 65535 || grid_size.z > 65535)
-    throw KernelError("a grid of " + std::to_string(blocks) + " blocks that no device takes");
-  if (shared_bytes > kSharedMax) {
-    throw KernelError(std::to_string(shared_bytes) + " bytes of shared memory, at most " +
+  const std::size_t count = std::size_t{blocks.x} * blocks.y * blocks.z;
+  if (count == 0 || blocks.x > 0x7fff'ffffU || blocks.y > 65535 || blocks.z > 65535)
+    throw KernelError("a grid of " + std::to_string(count) + " blocks that no device takes");
+  if (shape.shared_bytes > kSharedMax) {
+    throw KernelError(std::to_string(shape.shared_bytes) + " bytes of shared memory, at most " +
                       std::to_string(kSharedMax));
   }
 }

@@ -4,8 +4,9 @@
 //
 // The blocks of a grid run one after another, the threads of a block as fibers: a thread runs until
 // it waits for others. Where those never come (a barrier or a shuffle that threads have gone round,
-// or that they are in at different places) that is an error, and says who waits where. Everything
-// else is as on a device, but for speed and what a race would show: one kernel runs at a time.
+// or that they are in at different places) that is an error, and says who waits where. Threads can
+// be made to run in the opposite order, which changes the result where a barrier is missing. One
+// kernel runs at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -45,6 +46,7 @@ struct KernelShape {
   dim3 grid = {1, 1, 1};
   dim3 block = {1, 1, 1};
   std::size_t shared_bytes = 0;  ///< of dynamic shared memory, which begins with NaNs
+  bool backwards = false;        ///< the last thread first, and the last block
 };
 
 /// Threads of a warp that take part in something, as the bits of a mask; and what for.
@@ -156,4 +158,3 @@ template <typename T>
 T atomicAdd(T* at, T value) {
   return std::atomic_ref<T>(*at).fetch_add(value);
 }
-

@@ -5,6 +5,7 @@
 #include "tests/support/wmma_emulation.hpp"
 #include "trainers/compute/cuda/kernel_table.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -183,18 +184,29 @@ const BlasCalls& blas() {
   return kCalls;
 }
 
+std::atomic<bool> runs_backwards = false;
+
 struct LaunchEmulated {
   cudaStream_t stream;
 
   template <typename... Parameters, typename... Arguments>
   cudaError_t operator()(void (*kernel)(Parameters...), dim3 grid, dim3 block,
                          const Arguments&... arguments) const {
-    launch_on(stream, [=] { run_kernel({.grid = grid, .block = block}, kernel, arguments...); });
+    const KernelShape shape{.grid = grid, .block = block, .backwards = runs_backwards};
+    launch_on(stream, [=] { run_kernel(shape, kernel, arguments...); });
     return cudaSuccess;
   }
 };
 
 }  // namespace
+
+BackwardsKernels::BackwardsKernels() {
+  runs_backwards = true;
+}
+
+BackwardsKernels::~BackwardsKernels() {
+  runs_backwards = false;
+}
 
 const trainer::cuda::Calls& emulated_calls() {
   static const KernelCalls kKernels = trainer::cuda::make_kernel_table<LaunchEmulated>();

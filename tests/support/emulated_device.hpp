@@ -12,4 +12,14 @@ inline std::unique_ptr<trainer::Compute> make_emulated_compute(int index = 0) {
   return trainer::cuda::make_compute(emulated_calls(), index);
 }
 
+/// For as long as it is there, kernels that are launched run the last thread and the last block
+/// first. What they compute must not change by that.
+class BackwardsKernels {
+ public:
+  BackwardsKernels();
+  BackwardsKernels(const BackwardsKernels&) = delete;
+  BackwardsKernels& operator=(const BackwardsKernels&) = delete;
+  ~BackwardsKernels();
+};
+
 }  // namespace ddprun::test

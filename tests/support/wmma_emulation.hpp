@@ -78,32 +78,26 @@ void fill_fragment(Fragment& fragment, float value) {
   for (auto& item : fragment.x) item = value;
 }
 
-/// All of a warp's items of one fragment, while the warp waits.
-template <typename Fragment>
-class WholeMatrix {
- public:
-  explicit WholeMatrix(const Fragment& own)
-      : lanes_(ddprun::test::gather_lanes({~0U, "mma_sync", std::source_location::current()},
-                                          reinterpret_cast<std::uintptr_t>(&own))) {}
-  float at(int row, int column) const {
-    const int item = column * 16 + row;
-    const auto* lane =
-        reinterpret_cast<const Fragment*>(lanes_[static_cast<std::size_t>(item / 8)]);
-    return __bfloat162float(lane->x[item % 8]);
-  }
-
- private:
-  ddprun::test::LaneValues lanes_;
-};
-
 template <typename Left, typename Right>
 void mma_sync(fragment<accumulator, 16, 16, 16, float>& result, const Left& left,
               const Right& right, const fragment<accumulator, 16, 16, 16, float>& before) {
-  const WholeMatrix a(left);
-  const WholeMatrix b(right);
+  struct Factors {
+    const Left& left;
+    const Right& right;
+  };
+  const Factors own{left, right};
+  // The others' items are read where they are, while the warp waits.
+  const auto lanes = ddprun::test::gather_lanes({~0U, "mma_sync", std::source_location::current()},
+                                                reinterpret_cast<std::uintptr_t>(&own));
+  const auto of_lane = [&](int item) -> const Factors& {
+    return *reinterpret_cast<const Factors*>(lanes[static_cast<std::size_t>(item / 8)]);
+  };
   for_own_items([&](int i, int row, int column) {
     float sum = before.x[i];
-    for (int k = 0; k < 16; ++k) sum += a.at(row, k) * b.at(k, column);
+    for (int k = 0; k < 16; ++k) {
+      sum += __bfloat162float(of_lane(k * 16 + row).left.x[row % 8]) *
+             __bfloat162float(of_lane(column * 16 + k).right.x[k % 8]);
+    }
     result.x[i] = sum;
   });
   __syncwarp();  // all have read the others' items

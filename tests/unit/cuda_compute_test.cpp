@@ -53,13 +53,14 @@ void check_case(const ComputeCase& one, DataType type, double tolerance) {
   if (type == DataType::bfloat16) output_gradient = rounded_to_bfloat16(*device, output_gradient);
   const Doubles output = one.forward(*device, type, inputs);
   CHECK(difference(output, exact) < tolerance);
-  CHECK(output == one.forward(*device, type, inputs));
   const auto gradients = one.backward(*device, type, inputs, output_gradient);
   const auto expected = one.backward(*cpu, DataType::float64, inputs, output_gradient);
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     CAPTURE(i);
     CHECK(difference(gradients[i], expected[i]) < 4 * tolerance);
   }
+  const BackwardsKernels backwards;
+  CHECK(output == one.forward(*device, type, inputs));
   CHECK(gradients == one.backward(*device, type, inputs, output_gradient));
 }
 
@@ -73,6 +74,8 @@ void check_shape(const ComputeShape& shape, DataType type, double tolerance) {
     CAPTURE(i);
     CHECK(difference(actual[i], expected[i]) < tolerance);
   }
+  const BackwardsKernels backwards;
+  CHECK(actual == shape.run(*device, type));
 }
 
 /// The losses of some steps on one batch, of a model with its first values.
@@ -133,6 +136,18 @@ TEST_SUITE("compute on CUDA") {
     const LeavesNothing check;
     // The inputs, too, are rounded to 8 digits.
     for (const ComputeShape& shape : compute_shapes()) check_shape(shape, DataType::bfloat16, 0.03);
+  }
+
+  TEST_CASE("attention with heads of all sizes gives what the CPU gives") {
+    const LeavesNothing check;
+    for (const ComputeShape& shape : attention_shapes())
+      check_shape(shape, DataType::float32, 1e-5);
+  }
+
+  TEST_CASE("attention on tensor cores gives what the CPU gives") {
+    const LeavesNothing check;
+    for (const ComputeShape& shape : attention_shapes())
+      check_shape(shape, DataType::bfloat16, 0.03);
   }
 
   TEST_CASE("the weights that a model computes with are the master weights, rounded") {

@@ -46,6 +46,15 @@ __global__ void vote(unsigned* votes, double* last) {
   votes[threadIdx.x] += __shfl_up_sync(~0U, threadIdx.x, 1);
 }
 
+/// Each thread reads its neighbour's value, which nothing makes wait for.
+__global__ void misses_a_barrier(int* values) {
+  __shared__ int shared[64];
+  shared[threadIdx.x] = -1;
+  __syncthreads();
+  shared[threadIdx.x] = values[threadIdx.x];
+  values[threadIdx.x] = shared[threadIdx.x ^ 1U];
+}
+
 __global__ void some_leave_before_the_barrier() {
   if (threadIdx.x == 3) return;
   __syncthreads();
@@ -122,6 +131,17 @@ TEST_SUITE("cuda emulation") {
     CHECK(votes[32] == 32);
     CHECK(last[0] == 7.5);
     CHECK(last[31] == 15.5);
+  }
+
+  TEST_CASE("a barrier that is missing shows when threads run in the opposite order") {
+    const auto run = [](auto* kernel, bool backwards) {
+      std::vector<int> values(64);
+      for (int i = 0; i < 64; ++i) values[static_cast<std::size_t>(i)] = i;
+      run_kernel({.block = {64, 1, 1}, .backwards = backwards}, kernel, values.data());
+      return values;
+    };
+    CHECK(run(turn_round, false) == run(turn_round, true));
+    CHECK(run(misses_a_barrier, false) != run(misses_a_barrier, true));
   }
 
   TEST_CASE("a barrier that threads have gone round is an error and no hang") {
