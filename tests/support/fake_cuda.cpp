@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace ddprun::test {
 
@@ -79,6 +81,17 @@ struct FakeEvent {
   std::shared_ptr<Moment> moment;
 };
 
+/// All that there are, with who made them.
+struct Streams {
+  std::mutex mutex;
+  std::map<cudaStream_t, std::thread::id> made;
+};
+
+Streams& streams() {
+  static Streams all;
+  return all;
+}
+
 FakeStream& stream_of(cudaStream_t stream) {
   return *reinterpret_cast<FakeStream*>(stream);
 }
@@ -118,6 +131,40 @@ cudaError_t synchronize(cudaStream_t stream) {
 }
 
 thread_local int current_device = 0;
+
+/// Of a rank, which is a thread here: others' kernels may wait for it. Streams that are destroyed
+/// meanwhile have done what they were given.
+cudaError_t synchronize_device() {
+  std::vector<std::shared_ptr<Moment>> moments;
+  {
+    const std::lock_guard lock(streams().mutex);
+    for (const auto& [stream, maker] : streams().made) {
+      if (maker != std::this_thread::get_id()) continue;
+      const auto moment = moments.emplace_back(std::make_shared<Moment>());
+      launch_on(stream, [moment] { moment->come(); });
+    }
+  }
+  for (const auto& moment : moments) moment->wait();
+  return cudaSuccess;
+}
+
+cudaError_t make_stream(cudaStream_t* stream, unsigned int) {
+  *stream = reinterpret_cast<cudaStream_t>(new FakeStream);
+  ++objects;
+  const std::lock_guard lock(streams().mutex);
+  streams().made[*stream] = std::this_thread::get_id();
+  return cudaSuccess;
+}
+
+cudaError_t destroy_stream(cudaStream_t stream) {
+  {
+    const std::lock_guard lock(streams().mutex);
+    streams().made.erase(stream);
+  }
+  delete &stream_of(stream);
+  --objects;
+  return cudaSuccess;
+}
 
 template <typename Object, typename Handle>
 cudaError_t make(Handle* handle, unsigned int) {
@@ -160,8 +207,8 @@ const cuda::CudaCalls& fake_cuda() {
             current_device = device;
             return cudaSuccess;
           },
-      .stream_create = make<FakeStream, cudaStream_t>,
-      .stream_destroy = destroy<FakeStream, cudaStream_t>,
+      .stream_create = make_stream,
+      .stream_destroy = destroy_stream,
       .stream_wait_event = wait,
       .event_create = make<FakeEvent, cudaEvent_t>,
       .event_destroy = destroy<FakeEvent, cudaEvent_t>,
@@ -185,7 +232,8 @@ const cuda::CudaCalls& fake_cuda() {
             return cudaSuccess;
           },
       .memset_async = fill,
-      .stream_synchronize = synchronize};
+      .stream_synchronize = synchronize,
+      .device_synchronize = synchronize_device};
   return kCalls;
 }
 

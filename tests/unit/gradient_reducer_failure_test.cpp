@@ -126,7 +126,8 @@ TEST_SUITE("gradient reducer when things go wrong") {
     CHECK(make({nullptr, 1, ddprun::DataType::float32}, {}) ==
           "gradient reducer: parameter \"w\" has no memory");
     CHECK(make({&value, 1, ddprun::DataType::float32, {ddprun::Device::Kind::cuda, 0}}, {}) ==
-          "gradient reducer: parameter \"w\" is not in the memory of the CPU");
+          "gradient reducer: parameter \"w\" is on CUDA device 0, and the group's backend reaches "
+          "none");
   }
 
   TEST_CASE("the failure of a peer comes out of finish() with its rank") {

@@ -64,4 +64,7 @@ class DeviceQueue {
   virtual void copy(void* to, const void* from, std::size_t bytes, Deadline deadline) = 0;
 };
 
+/// This rank's; null if the group's backend reaches no device.
+DeviceQueue* device_queue_of(const ProcessGroup& group);
+
 }  // namespace ddprun

@@ -27,6 +27,7 @@ struct CudaCalls {
   cudaError_t (*get_device)(int* device);
   cudaError_t (*memset_async)(void* memory, int value, std::size_t bytes, cudaStream_t stream);
   cudaError_t (*stream_synchronize)(cudaStream_t stream);
+  cudaError_t (*device_synchronize)();
 };
 
 /// Those of the runtime that is linked in.

@@ -19,7 +19,8 @@ const CudaCalls& runtime_calls() {
                                     .error_string = ::cudaGetErrorString,
                                     .get_device = ::cudaGetDevice,
                                     .memset_async = ::cudaMemsetAsync,
-                                    .stream_synchronize = ::cudaStreamSynchronize};
+                                    .stream_synchronize = ::cudaStreamSynchronize,
+                                    .device_synchronize = ::cudaDeviceSynchronize};
   return kCalls;
 }
 

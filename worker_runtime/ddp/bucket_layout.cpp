@@ -1,14 +1,14 @@
 #include "worker_runtime/ddp/bucket_layout.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace ddprun {
 
-BucketLayout::BucketLayout(ProcessGroup& group, BucketPlan plan,
+BucketLayout::BucketLayout(const TensorWork& work, BucketPlan plan,
                            std::span<const Parameter> parameters, ReduceOp op, std::size_t number)
-    : plan_(std::move(plan)),
+    : work_(work),
+      plan_(std::move(plan)),
       number_(number),
       memory_(plan_.buckets.size()),
       parts_(plan_.buckets.size()),
@@ -16,8 +16,8 @@ BucketLayout::BucketLayout(ProcessGroup& group, BucketPlan plan,
       buckets_(parameters.size()) {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const BucketPlan::Bucket& bucket = plan_.buckets[b];
-    Buffer all = {nullptr, bucket.elements, bucket.type};
-    if (all.elements > 0) memory_[b] = group.allocate(all.bytes());
+    Buffer all = {nullptr, bucket.elements, bucket.type, work.device()};
+    if (all.elements > 0) memory_[b] = work.allocate(all.bytes());
     all.data = memory_[b].get();
     // Densely, as PyTorch does: a bucket has exactly its parameters' elements.
     std::size_t first = 0;
@@ -38,17 +38,15 @@ BucketLayout::BucketLayout(ProcessGroup& group, BucketPlan plan,
   if (last != views_.rend()) last->is_last = true;
 }
 
-void BucketLayout::zero() {
-  for (const auto& view : views_) {
-    if (view.gradients.elements > 0) std::memset(view.gradients.data, 0, view.gradients.bytes());
-  }
+void BucketLayout::zero(void* stream) {
+  for (const auto& view : views_) work_.zero(view.gradients, stream);
 }
 
-void BucketLayout::copy_from(const BucketLayout& other) {
-  for (std::size_t i = 0; i < gradients_.size(); ++i) {
-    const Buffer& from = other.gradient(i);
-    if (from.elements > 0) std::memcpy(gradients_[i].data, from.data, from.bytes());
-  }
+void BucketLayout::copy_from(const BucketLayout& other, void* stream) {
+  std::vector<TensorCopy> copies;
+  for (std::size_t i = 0; i < gradients_.size(); ++i)
+    copies.push_back({other.gradient(i), gradients_[i]});
+  work_.copy(copies, stream);
 }
 
 }  // namespace ddprun

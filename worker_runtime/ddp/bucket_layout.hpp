@@ -2,6 +2,7 @@
 // steps. One thread at a time; what it returns may be used by any.
 #pragma once
 
+#include "worker_runtime/ddp/tensor_work.hpp"
 #include <ddprun/gradient_reducer.hpp>
 
 #include <memory>
@@ -12,9 +13,9 @@ namespace ddprun {
 
 class BucketLayout {
  public:
-  /// Takes zeroed memory for each bucket from the group. `parameters` must outlive this object and
-  /// have shapes. `number` tells layouts of a reducer apart.
-  BucketLayout(ProcessGroup& group, BucketPlan plan, std::span<const Parameter> parameters,
+  /// Takes zeroed memory for each bucket. `work` and `parameters`, which have shapes, must outlive
+  /// this object. `number` tells layouts of a reducer apart.
+  BucketLayout(const TensorWork& work, BucketPlan plan, std::span<const Parameter> parameters,
                ReduceOp op, std::size_t number);
 
   const BucketPlan& plan() const { return plan_; }
@@ -24,12 +25,13 @@ class BucketLayout {
   /// Of each parameter.
   std::span<const std::size_t> buckets() const { return buckets_; }
 
-  void zero();
+  void zero(void* stream);
 
   /// Copies all gradients from where they lie in `other`, which is of the same parameters.
-  void copy_from(const BucketLayout& other);
+  void copy_from(const BucketLayout& other, void* stream);
 
  private:
+  const TensorWork& work_;
   BucketPlan plan_;
   std::size_t number_;
   std::vector<std::shared_ptr<void>> memory_;       // by bucket

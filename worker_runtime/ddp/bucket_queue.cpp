@@ -8,19 +8,39 @@
 
 namespace ddprun {
 
-BucketQueue::BucketQueue(ProcessGroup group, Exchange exchange)
-    : group_(std::move(group)), exchange_(std::move(exchange)) {}
+namespace {
+
+/// What a group is called for in this scope depends on `stream`.
+class OnStream {
+ public:
+  OnStream(ProcessGroup& group, void* stream) : group_(group), before_(group.stream()) {
+    group_.set_stream(stream);
+  }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+  ~OnStream() { group_.set_stream(before_); }
+
+ private:
+  ProcessGroup& group_;
+  void* before_;
+};
+
+}  // namespace
+
+BucketQueue::BucketQueue(ProcessGroup group, const TensorWork& tensors, Exchange exchange)
+    : group_(std::move(group)), tensors_(tensors), exchange_(std::move(exchange)) {}
 
 BucketQueue::~BucketQueue() {
   for (auto& bucket : buckets_) other_works_.push_back(std::move(bucket.work));
   const auto is_done = [](const Work& work) { return work.is_done(); };
   if (std::all_of(other_works_.begin(), other_works_.end(), is_done)) return;
-  abort("its gradient reducer was destroyed within a step");
+  if (!is_held_) abort("its gradient reducer was destroyed within a step");
   for (const auto& work : other_works_) wait_in_any_case(work);
 }
 
 void BucketQueue::lay_out(std::span<const BucketView> views) {
   const std::lock_guard lock(mutex_);
+  for (const auto& bucket : buckets_) bucket.work.wait();
   buckets_.clear();
   for (const auto& view : views) buckets_.push_back({.view = view});
 }
@@ -33,15 +53,17 @@ void BucketQueue::begin(int ranks) {
   }
   other_works_.clear();
   next_ = 0;
+  is_held_ = false;
   ranks_ = ranks;
   begin_time_ = Clock::now();
 }
 
-void BucketQueue::complete(std::size_t index) {
+void BucketQueue::complete(std::size_t index, void* stream) {
   const auto now = Clock::now();
   const std::lock_guard lock(mutex_);
   buckets_[index].ready_time = now;
   buckets_[index].is_complete = true;
+  buckets_[index].stream = stream;
   while (next_ < buckets_.size() && buckets_[next_].is_complete) launch(buckets_[next_++]);
 }
 
@@ -51,6 +73,7 @@ void BucketQueue::launch(Bucket& bucket) {
   if (group_.size() == 1 || bucket.view.gradients.elements == 0) return;
   if (launch_error_) return;
   try {
+    const OnStream ordered(group_, bucket.stream);
     bucket.work = start(bucket.view);
     bucket.work.keep_end_time();
   } catch (...) {
@@ -68,8 +91,13 @@ Work BucketQueue::start(const BucketView& view) {
     return work;
   }
   if (!exchange_.pre_divide) return group_.all_reduce(view.gradients, view.op);
-  if (view.op == ReduceOp::average) collectives::divide(view.gradients, ranks_);
+  if (view.op == ReduceOp::average) divide(view.gradients);
   return group_.all_reduce(view.gradients, ReduceOp::sum);
+}
+
+void BucketQueue::divide(const Buffer& gradients) const {
+  if (!tensors_.is_on_device()) return collectives::divide(gradients, ranks_);
+  tensors_.scale(gradients, 1.0 / ranks_, group_.stream());
 }
 
 /// What remains to be done when the bucket's work has ended.
@@ -89,7 +117,8 @@ void BucketQueue::end(Bucket& bucket, Deadline deadline) {
   const bool is_over_all = ranks_ == group_.size();
   if (bucket.view.op == ReduceOp::average && !is_over_all && !was_divided) {
     // It is the average over all ranks until here: a sum might not fit into a half type.
-    collectives::scale(bucket.view.gradients, static_cast<double>(group_.size()) / ranks_);
+    tensors_.scale(bucket.view.gradients, static_cast<double>(group_.size()) / ranks_,
+                   group_.stream());
   }
 }
 
@@ -98,15 +127,34 @@ void BucketQueue::add(Work work) {
   other_works_.push_back(std::move(work));
 }
 
-void BucketQueue::wait(Deadline deadline) {
+template <typename Await>
+void BucketQueue::end_all(void* stream, Deadline deadline, const Await& await) {
   const std::lock_guard lock(mutex_);
   if (launch_error_) std::rethrow_exception(launch_error_);
+  const OnStream ordered(group_, stream);
   for (auto& bucket : buckets_) {
-    bucket.work.wait(deadline);
-    bucket.done_time = bucket.work.end_time().value_or(bucket.launched_time);
+    await(bucket.work);
+    // Where nobody was called the gradients are those that the backward pass makes.
+    if (group_.size() == 1) tensors_.order(bucket.stream, stream);
+    const auto now = bucket.work.is_done() ? bucket.launched_time : Clock::now();
+    bucket.done_time = bucket.work.end_time().value_or(now);
     end(bucket, deadline);
   }
   for (const auto& work : other_works_) work.wait(deadline);
+}
+
+void BucketQueue::wait(void* stream, Deadline deadline) {
+  end_all(stream, deadline, [deadline](const Work& work) { work.wait(deadline); });
+}
+
+void BucketQueue::hold(void* stream, Deadline deadline) {
+  end_all(stream, deadline, [stream](const Work& work) { work.hold(stream); });
+  is_held_ = true;
+}
+
+void BucketQueue::await(Deadline deadline) {
+  const std::lock_guard lock(mutex_);
+  for (auto& bucket : buckets_) bucket.work.wait(deadline);
 }
 
 void BucketQueue::abort(const std::string& reason) {

@@ -20,9 +20,16 @@ std::uint64_t checksum_of(const BucketPlan& plan) {
   return sum;
 }
 
-std::uint64_t checksum_of(const Buffer& values) {
-  return checksum({static_cast<const std::byte*>(values.data), values.bytes()},
-                  static_cast<std::uint64_t>(values.type));
+/// Of each parameter.
+std::vector<std::uint64_t> checksums_of(const TensorWork& tensors,
+                                        std::span<const Parameter> parameters) {
+  std::vector<std::uint64_t> sums;
+  std::vector<std::byte> memory;
+  for (const auto& parameter : parameters) {
+    const Buffer& values = parameter.values;
+    sums.push_back(checksum(tensors.read(values, memory), static_cast<std::uint64_t>(values.type)));
+  }
+  return sums;
 }
 
 std::string hexadecimal(std::uint64_t value) {
@@ -33,25 +40,27 @@ std::string hexadecimal(std::uint64_t value) {
 
 }  // namespace
 
-Work DriftCheck::start(ProcessGroup& group, const BucketPlan& plan,
+Work DriftCheck::start(ProcessGroup& group, const TensorWork& tensors, const BucketPlan& plan,
                        std::span<const Parameter> parameters, std::int64_t step) {
+  tensors.await(group.stream(), Deadline::never());
   std::vector<std::uint64_t> sums = {static_cast<std::uint64_t>(step), checksum_of(plan)};
-  for (const auto& parameter : parameters) sums.push_back(checksum_of(parameter.values));
+  for (const auto sum : checksums_of(tensors, parameters)) sums.push_back(sum);
   own_ = static_cast<std::int64_t>(checksum(std::as_bytes(std::span(sums)), 0));
   all_.assign(static_cast<std::size_t>(group.size()), 0);
   return group.all_gather(as_buffer(&own_, 1), as_buffer(all_.data(), all_.size()));
 }
 
-void DriftCheck::finish(ProcessGroup& group, const BucketPlan& plan,
+void DriftCheck::finish(ProcessGroup& group, const TensorWork& tensors, const BucketPlan& plan,
                         std::span<const Parameter> parameters, std::int64_t step) const {
   const bool agree = std::all_of(all_.begin(), all_.end(),
                                  [this](std::int64_t other) { return other == all_[0]; });
   if (agree) return;
   std::vector<std::string> list = {"step " + std::to_string(step),
                                    "bucket layout " + hexadecimal(checksum_of(plan))};
-  for (const auto& parameter : parameters) {
-    list.push_back("parameter " + quoted(parameter.name) + " with checksum " +
-                   hexadecimal(checksum_of(parameter.values)));
+  const auto sums = checksums_of(tensors, parameters);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    list.push_back("parameter " + quoted(parameters[i].name) + " with checksum " +
+                   hexadecimal(sums[i]));
   }
   require_agreement(group, "gradient reducer: drift in step " + std::to_string(step), list);
   throw Error(Errc::internal, "gradient reducer: the ranks' checksums differed in step " +

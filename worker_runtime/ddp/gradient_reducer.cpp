@@ -34,6 +34,9 @@ void GradientReducer::begin(bool synchronise) {
 void GradientReducer::ready(std::size_t index) {
   impl_->ready(index);
 }
+void GradientReducer::ready(std::size_t index, void* stream) {
+  impl_->ready(index, stream);
+}
 void GradientReducer::ready_all(std::span<const std::size_t> indices) {
   for (const auto index : indices) impl_->ready(index);
 }
@@ -42,6 +45,12 @@ void GradientReducer::unused(std::size_t index) {
 }
 StepTimeline GradientReducer::finish(Deadline deadline) {
   return impl_->finish(deadline);
+}
+StepTimeline GradientReducer::finish(void* stream) {
+  return impl_->finish(stream);
+}
+void GradientReducer::synchronise(Deadline deadline) {
+  impl_->synchronise(deadline);
 }
 bool GradientReducer::is_used(std::size_t index) const {
   return impl_->is_used(index);

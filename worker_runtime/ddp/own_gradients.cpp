@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace ddprun {
 
@@ -16,14 +15,6 @@ void add_widened(const Buffer& from, const Buffer& to) {
     auto* sums = static_cast<float*>(to.data) + first;
     for (std::size_t i = 0; i < count; ++i) sums[i] += wide[i];
   }
-}
-
-void copy_elements(const Buffer& from, const Buffer& to) {
-  if (from.elements > 0) std::memcpy(to.data, from.data, from.bytes());
-}
-
-void fill_zero(const Buffer& buffer) {
-  if (buffer.elements > 0) std::memset(buffer.data, 0, buffer.bytes());
 }
 
 }  // namespace ddprun

@@ -24,9 +24,4 @@ inline bool is_copied(const Parameter& parameter, const Buffer& in_bucket) {
 /// to += from, [elements] of a half type and of float32.
 void add_widened(const Buffer& from, const Buffer& to);
 
-/// Both have the same type and count.
-void copy_elements(const Buffer& from, const Buffer& to);
-
-void fill_zero(const Buffer& buffer);
-
 }  // namespace ddprun

@@ -33,8 +33,17 @@ bool has_fitting_shape(const Parameter& parameter) {
   return left == 1 || parameter.values.elements == 0;
 }
 
-void check_memory(const std::string& what, const Buffer& values) {
-  if (values.device.kind != Device::Kind::cpu) refuse(what + " is not in the memory of the CPU");
+std::string describe(const Device& device) {
+  if (device.kind == Device::Kind::cpu) return "in the memory of the CPU";
+  return "on CUDA device " + std::to_string(device.index);
+}
+
+void check_memory(const std::string& what, const Buffer& values, const Device* device) {
+  const bool is_reached = device != nullptr && values.device == *device;
+  if (values.device.kind != Device::Kind::cpu && !is_reached) {
+    refuse(what + " is " + describe(values.device) + ", and the group's backend reaches " +
+           (device == nullptr ? "none" : "device " + std::to_string(device->index)));
+  }
   if (values.data == nullptr && values.elements > 0) refuse(what + " has no memory");
 }
 
@@ -42,7 +51,11 @@ void check_gradient(const std::string& what, const Parameter& parameter,
                     const ReducerOptions& options) {
   const Buffer& own = parameter.gradient;
   if (own.data == nullptr) return;
-  check_memory("the gradient of " + what, own);
+  check_memory("the gradient of " + what, own, &parameter.values.device);
+  if (own.device != parameter.values.device) {
+    refuse("the gradient of " + what + " is " + describe(own.device) + ", its values " +
+           describe(parameter.values.device));
+  }
   if (own.elements != parameter.values.elements) {
     refuse("the gradient of " + what + " has " + std::to_string(own.elements) +
            " elements, its values " + std::to_string(parameter.values.elements));
@@ -119,13 +132,19 @@ std::string quoted(const std::string& name) {
   return "\"" + name + "\"";
 }
 
-std::vector<Parameter> checked_parameters(std::vector<Parameter> parameters,
+std::vector<Parameter> checked_parameters(const Device* device, std::vector<Parameter> parameters,
                                           std::span<const Buffer> state,
                                           const ReducerOptions& options) {
   check_options(options);
   for (auto& parameter : parameters) {
     const auto what = "parameter " + quoted(parameter.name);
-    check_memory(what, parameter.values);
+    check_memory(what, parameter.values, device);
+    if (parameter.values.device != parameters.front().values.device) {
+      refuse(what + " is " + describe(parameter.values.device) + ", the first one " +
+             describe(parameters.front().values.device));
+    }
+    if (options.accumulate_in_float32 && parameter.values.device.kind != Device::Kind::cpu)
+      refuse(what + " is on a device, where accumulate_in_float32 is not");
     if (!has_fitting_shape(parameter)) {
       refuse(describe(what, parameter.values, parameter.shape) + " has " +
              std::to_string(parameter.values.elements) + " elements");
@@ -134,7 +153,7 @@ std::vector<Parameter> checked_parameters(std::vector<Parameter> parameters,
     if (parameter.shape.empty()) parameter.shape = {parameter.values.elements};
   }
   for (std::size_t i = 0; i < state.size(); ++i) {
-    check_memory("state buffer " + std::to_string(i), state[i]);
+    check_memory("state buffer " + std::to_string(i), state[i], device);
   }
   return parameters;
 }

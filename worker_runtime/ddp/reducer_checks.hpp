@@ -14,9 +14,9 @@ namespace ddprun {
 /// `name` in double quotes.
 std::string quoted(const std::string& name);
 
-/// The parameters with their shapes filled in. Throws Error{Errc::usage} naming the argument that
-/// cannot work.
-std::vector<Parameter> checked_parameters(std::vector<Parameter> parameters,
+/// The parameters with their shapes filled in. `device`: where they may be beside the CPU; null if
+/// nowhere. Throws Error{Errc::usage} naming the argument that cannot work.
+std::vector<Parameter> checked_parameters(const Device* device, std::vector<Parameter> parameters,
                                           std::span<const Buffer> state,
                                           const ReducerOptions& options);
 

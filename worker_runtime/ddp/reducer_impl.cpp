@@ -1,5 +1,6 @@
 #include "worker_runtime/ddp/reducer_impl.hpp"
 
+#include "worker_runtime/backends/device_queue.hpp"
 #include "worker_runtime/ddp/reducer_checks.hpp"
 #include "worker_runtime/ddp/torch_sequence.hpp"
 
@@ -37,6 +38,12 @@ BucketPlan first_plan(std::span<const Parameter> parameters, ReducerOptions opti
   return plan_buckets(parameters, options);
 }
 
+/// Where parameters may be beside the CPU; null if nowhere.
+const Device* device_of(const ProcessGroup& group) {
+  const DeviceQueue* const queue = device_queue_of(group);
+  return queue == nullptr ? nullptr : &queue->device();
+}
+
 /// The group, once it is sure that all ranks ask the same of it.
 ProcessGroup verified(ProcessGroup group, std::span<const Parameter> parameters,
                       std::span<const Buffer> state, const ReducerOptions& options) {
@@ -63,7 +70,7 @@ GradientReducer::Impl::Impl(ProcessGroup group, std::vector<Parameter> parameter
                             std::vector<Buffer> state, ReducerOptions options)
     : group_(std::move(group)),
       options_(completed(std::move(options))),
-      parameters_(checked_parameters(std::move(parameters), state, options_)),
+      parameters_(checked_parameters(device_of(group_), std::move(parameters), state, options_)),
       state_(std::move(state)),
       inputs_(options_.uneven_inputs),
       drift_(options_.drift_check_steps),
@@ -165,7 +172,8 @@ void GradientReducer::Impl::start(const StepPartners& partners) {
   checks_drift_ =
       group_.size() > 1 && drift_.is_due(steps_ + 1) && partners.active == group_.size();
   if (checks_drift_) {
-    reduction_.queue().add(drift_.start(group_, layout().plan(), parameters_, steps_ + 1));
+    reduction_.queue().add(
+        drift_.start(group_, reduction_.tensors(), layout().plan(), parameters_, steps_ + 1));
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (reduction_.readiness().is_never_ready(i)) reduction_.unused(i);
@@ -178,9 +186,9 @@ void GradientReducer::Impl::require_step(std::size_t index, const char* what) co
   refuse_parameter(index, std::string("is ") + what + " outside a step, begin() is missing");
 }
 
-void GradientReducer::Impl::ready(std::size_t index) {
+void GradientReducer::Impl::ready(std::size_t index, void* stream) {
   require_step(checked(index), "ready");
-  if (reduction_.ready(index) != Readiness::Mark::too_often) return;
+  if (reduction_.ready(index, stream) != Readiness::Mark::too_often) return;
   const auto expected = reduction_.readiness().expected(index);
   if (!options_.static_graph) refuse_parameter(index, "is ready twice in a step");
   refuse_parameter(index, "is ready more often than the " + std::to_string(expected) +
@@ -215,16 +223,27 @@ void GradientReducer::Impl::require_all_ready() const {
               : ": call ready() for each parameter, or set find_unused_parameters"));
 }
 
-void GradientReducer::Impl::complete_step(Deadline deadline) {
-  reduction_.wait(deadline);
+template <typename Wait>
+void GradientReducer::Impl::complete_step(const Wait& wait) {
+  wait();
   phase_ = Phase::checking;
   ++steps_;
-  if (checks_drift_) drift_.finish(group_, layout().plan(), parameters_, steps_);
+  if (checks_drift_)
+    drift_.finish(group_, reduction_.tensors(), layout().plan(), parameters_, steps_);
   checks_drift_ = false;
   phase_ = Phase::idle;
 }
 
 StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
+  return finish_by([&] { reduction_.wait(deadline); });
+}
+
+StepTimeline GradientReducer::Impl::finish(void* stream) {
+  return finish_by([&] { reduction_.hold(stream, Deadline::never()); });
+}
+
+template <typename Wait>
+StepTimeline GradientReducer::Impl::finish_by(const Wait& wait) {
   BucketQueue& queue = reduction_.queue();
   const double called = queue.seconds(Deadline::Clock::now());
   if (phase_ == Phase::accumulating) {
@@ -243,7 +262,7 @@ StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
   phase_ = Phase::finishing;
   if (counts) reduction_.end_count();
   if (settles) reduction_.settle();
-  complete_step(deadline);
+  complete_step(wait);
   const StepTimeline timeline = {.buckets = queue.timeline(),
                                  .finish_called_seconds = called,
                                  .finished_seconds = queue.seconds(Deadline::Clock::now()),
@@ -270,7 +289,7 @@ void GradientReducer::Impl::shadow(const StepPartners& partners) {
   if (partners.synchronise) {
     phase_ = Phase::finishing;
     reduction_.shadow(options_.find_unused_parameters && !options_.static_graph);
-    complete_step(Deadline::never());
+    complete_step([&] { reduction_.wait(Deadline::never()); });
   }
   phase_ = Phase::idle;
 }

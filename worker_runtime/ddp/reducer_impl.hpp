@@ -39,9 +39,12 @@ class GradientReducer::Impl {
   void zero_gradients();
   void begin_forward(bool synchronise);
   void begin(bool synchronise);
-  void ready(std::size_t index);
+  void ready(std::size_t index) { ready(index, group_.stream()); }
+  void ready(std::size_t index, void* stream);
   void unused(std::size_t index);
   StepTimeline finish(Deadline deadline);
+  StepTimeline finish(void* stream);
+  void synchronise(Deadline deadline) { reduction_.queue().await(deadline); }
   bool is_used(std::size_t index) const { return reduction_.is_used(checked(index)); }
   void join(const std::function<void()>& after_step);
   DdpLoggingData logging_data() const;
@@ -67,7 +70,10 @@ class GradientReducer::Impl {
   StepPartners prepare(bool takes_part, bool synchronise);
   void start(const StepPartners& partners);
   void shadow(const StepPartners& partners);
-  void complete_step(Deadline deadline);
+  template <typename Wait>
+  StepTimeline finish_by(const Wait& wait);
+  template <typename Wait>
+  void complete_step(const Wait& wait);
 
   ProcessGroup group_;
   const ReducerOptions options_;

@@ -4,6 +4,7 @@
 
 #include <ddprun/process_group.hpp>
 
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -18,19 +19,22 @@ class StateBroadcast {
   /// The tensors' memory must outlive this object. Not called in a group of one rank.
   StateBroadcast(ProcessGroup group, std::span<const Buffer> tensors);
 
-  /// Blocks. After: every rank's tensors have the values of `root`'s.
+  /// Blocks. After: every rank's tensors have the values of `root`'s. Where they are on a device,
+  /// that begins and ends on the group's stream, and this does not block for it.
   void run(int root);
 
  private:
-  /// Tensors of one type that travel together.
+  /// Tensors of one type and device that travel together.
   struct Piece {
     std::vector<Buffer> tensors;
     Buffer flat;  ///< the staging area's beginning; a single tensor travels as it is
   };
 
+  void run(const Piece& piece, int root);
+
   ProcessGroup group_;
   std::vector<Piece> pieces_;
-  std::shared_ptr<void> staging_;
+  std::map<Device::Kind, std::shared_ptr<void>> staging_;
 };
 
 }  // namespace ddprun

@@ -2,6 +2,7 @@
 
 #include "worker_runtime/ddp/own_gradients.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace ddprun {
@@ -10,27 +11,32 @@ StepReduction::StepReduction(ProcessGroup group, std::span<const Parameter> para
                              const ReducerOptions& options, BucketPlan plan)
     : group_(group),
       parameters_(parameters),
+      tensors_(group, parameters.empty() ? Device{} : parameters.front().values.device),
       op_(options.op),
       readiness_(parameters.size(), options.static_graph),
       used_(parameters.size(), 1),
-      queue_(std::move(group), {.pre_divide = options.pre_divide, .hook = options.hook}) {
+      queue_(std::move(group), tensors_, {.pre_divide = options.pre_divide, .hook = options.hook}) {
   lay_out(std::move(plan));
 }
 
 void StepReduction::lay_out(BucketPlan plan) {
   const std::size_t number = layout_ ? layout_->number() + 1 : 0;
-  auto next = std::make_unique<BucketLayout>(group_, std::move(plan), parameters_, op_, number);
-  if (layout_) next->copy_from(*layout_);
+  auto next = std::make_unique<BucketLayout>(tensors_, std::move(plan), parameters_, op_, number);
   readiness_.lay_out(next->buckets(), next->views().size());
   queue_.lay_out(next->views());
+  if (layout_) {
+    next->copy_from(*layout_, group_.stream());
+    tensors_.await(group_.stream(), Deadline::never());
+  }
+  gatherings_ = std::vector<Gathering>(next->views().size());
   layout_ = std::move(next);
 }
 
 void StepReduction::zero() {
   readiness_.forget();
-  layout_->zero();
+  layout_->zero(group_.stream());
   for (const auto& parameter : parameters_) {
-    if (has_own_gradient(parameter)) fill_zero(parameter.gradient);
+    if (has_own_gradient(parameter)) tensors_.zero(parameter.gradient, group_.stream());
   }
 }
 
@@ -40,37 +46,65 @@ void StepReduction::begin(bool synchronise, int ranks, bool observe) {
   queue_.begin(ranks);
 }
 
-/// Puts a gradient that lies elsewhere into the bucket.
+/// Puts a gradient that lies elsewhere into the bucket; on a device, where copies cost a launch
+/// each, when the bucket is complete.
 void StepReduction::take_own(std::size_t parameter) {
   const Buffer& own = parameters_[parameter].gradient;
   const Buffer& in_bucket = layout_->gradient(parameter);
-  if (is_added(parameters_[parameter], in_bucket)) {
-    add_widened(own, in_bucket);
-  } else if (is_synchronising_ && is_copied(parameters_[parameter], in_bucket)) {
-    copy_elements(own, in_bucket);
-  }
+  if (is_added(parameters_[parameter], in_bucket)) return add_widened(own, in_bucket);
+  if (!is_synchronising_ || !is_copied(parameters_[parameter], in_bucket)) return;
+  const TensorCopy copy{own, in_bucket};
+  if (!tensors_.is_on_device()) return tensors_.copy({&copy, 1}, nullptr);
+  const std::lock_guard lock(mutex_);
+  gatherings_[layout_->buckets()[parameter]].copies.push_back(copy);
 }
 
-void StepReduction::count_down(std::size_t parameter) {
-  if (readiness_.count_down(parameter)) queue_.complete(layout_->buckets()[parameter]);
+void StepReduction::note(std::size_t parameter, void* stream) {
+  if (!tensors_.is_on_device()) return;
+  const std::lock_guard lock(mutex_);
+  auto& streams = gatherings_[layout_->buckets()[parameter]].streams;
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+}
+
+void StepReduction::count_down(std::size_t parameter, void* stream) {
+  note(parameter, stream);
+  if (!readiness_.count_down(parameter)) return;
+  const std::size_t bucket = layout_->buckets()[parameter];
+  gather(bucket, stream);
+  queue_.complete(bucket, stream);
+}
+
+/// All gradients of the bucket are in it once `stream` has come here.
+void StepReduction::gather(std::size_t bucket, void* stream) {
+  if (!tensors_.is_on_device()) return;
+  Gathering gathering;
+  {
+    const std::lock_guard lock(mutex_);
+    gathering = std::exchange(gatherings_[bucket], {});
+  }
+  for (void* const other : gathering.streams) tensors_.order(other, stream);
+  tensors_.copy(gathering.copies, stream);
 }
 
 void StepReduction::settle_one(std::size_t parameter) {
   const Buffer& in_bucket = layout_->gradient(parameter);
   // What a step without synchronisation has left there counts; anything else is an old step's.
   if (!readiness_.has_contributed(parameter)) {
-    fill_zero(in_bucket);
+    tensors_.zero(in_bucket, group_.stream());
   } else if (is_copied(parameters_[parameter], in_bucket)) {
-    copy_elements(parameters_[parameter].gradient, in_bucket);
+    take_own(parameter);
   }
-  count_down(parameter);
+  count_down(parameter, group_.stream());
 }
 
-Readiness::Mark StepReduction::ready(std::size_t parameter) {
+Readiness::Mark StepReduction::ready(std::size_t parameter, void* stream) {
   const auto mark = readiness_.mark(parameter);
-  if (mark != Readiness::Mark::complete) return mark;
+  if (mark != Readiness::Mark::complete) {
+    if (mark == Readiness::Mark::early) note(parameter, stream);
+    return mark;
+  }
   take_own(parameter);
-  if (is_synchronising_) count_down(parameter);
+  if (is_synchronising_) count_down(parameter, stream);
   return mark;
 }
 
@@ -106,7 +140,7 @@ void StepReduction::end_count() {
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (readiness_.is_marked(i)) {
       take_own(i);
-      count_down(i);
+      count_down(i, group_.stream());
     } else {
       settle_one(i);
     }
@@ -126,14 +160,26 @@ void StepReduction::shadow(bool shares_used) {
 }
 
 void StepReduction::wait(Deadline deadline) {
-  queue_.wait(deadline);
+  queue_.wait(group_.stream(), deadline);
+  give_own(group_.stream());
+  tensors_.await(group_.stream(), deadline);
+}
+
+void StepReduction::hold(void* stream, Deadline deadline) {
+  queue_.hold(stream, deadline);
+  give_own(stream);
+}
+
+/// What was reduced, to where the caller wants it.
+void StepReduction::give_own(void* stream) {
   readiness_.forget();
+  std::vector<TensorCopy> copies;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Buffer& in_bucket = layout_->gradient(i);
-    if (is_used(i) && is_copied(parameters_[i], in_bucket)) {
-      copy_elements(in_bucket, parameters_[i].gradient);
-    }
+    if (is_used(i) && is_copied(parameters_[i], in_bucket))
+      copies.push_back({in_bucket, parameters_[i].gradient});
   }
+  tensors_.copy(copies, stream);
 }
 
 }  // namespace ddprun

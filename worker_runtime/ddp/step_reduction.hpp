@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace ddprun {
 
 class StepReduction {
  public:
-  /// `parameters` must outlive this object.
+  /// `parameters`, all on one device, must outlive this object.
   StepReduction(ProcessGroup group, std::span<const Parameter> parameters,
                 const ReducerOptions& options, BucketPlan plan);
 
@@ -31,11 +32,14 @@ class StepReduction {
   /// Between steps.
   void zero();
 
+  const TensorWork& tensors() const { return tensors_; }
+
   /// An average of a synchronised step is over `ranks` ranks. `observe` keeps the order in which
   /// gradients become ready.
   void begin(bool synchronise, int ranks, bool observe);
 
-  Readiness::Mark ready(std::size_t parameter);
+  /// On a device the gradient is there once `stream` has come here.
+  Readiness::Mark ready(std::size_t parameter, void* stream);
   Readiness::Mark unused(std::size_t parameter);
 
   /// Parameters whose gradients are not complete.
@@ -51,25 +55,40 @@ class StepReduction {
   /// All gradients of the step are zero.
   void shadow(bool shares_used);
 
-  /// When all gradients are complete: blocks until they are reduced.
+  /// When all gradients are complete: blocks until they are reduced, and where the caller wants
+  /// them.
   void wait(Deadline deadline);
+  /// The same, but what `stream` is given from now on waits for it.
+  void hold(void* stream, Deadline deadline);
 
   /// By any rank in the last step in which that was shared; else true.
   bool is_used(std::size_t parameter) const { return used_[parameter] != 0; }
 
  private:
+  /// On a device: what has to come before the bucket's collective.
+  struct Gathering {
+    std::vector<void*> streams;      ///< on which gradients of the bucket were made, each once
+    std::vector<TensorCopy> copies;  ///< from the callers' memory
+  };
+
+  void note(std::size_t parameter, void* stream);
   void take_own(std::size_t parameter);
-  void count_down(std::size_t parameter);
+  void count_down(std::size_t parameter, void* stream);
+  void gather(std::size_t bucket, void* stream);
   void settle_one(std::size_t parameter);
   void share_used();
+  void give_own(void* stream);
 
   ProcessGroup group_;
   std::span<const Parameter> parameters_;
+  const TensorWork tensors_;
   ReduceOp op_;
   bool is_synchronising_ = false;
   Readiness readiness_;
   std::unique_ptr<BucketLayout> layout_;
   std::vector<std::int32_t> used_;
+  std::mutex mutex_;                   ///< for what follows
+  std::vector<Gathering> gatherings_;  ///< by bucket
   BucketQueue queue_;  // last, because it may still be at work in the others' memory
 };
 

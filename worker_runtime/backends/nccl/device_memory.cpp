@@ -35,6 +35,7 @@ void* DeviceMemory::allocate(std::size_t bytes) {
 void DeviceMemory::release(const Libraries& libraries, int device, void* memory) noexcept {
   try {
     const cuda::OnDevice here(*libraries.cuda, device);
+    libraries.cuda->device_synchronize();
     libraries.cuda->free(memory);
   } catch (const std::exception&) {
     // The device is gone, and its memory with it.

@@ -1,5 +1,6 @@
 #include "worker_runtime/collectives/wide_types.hpp"
 #include "worker_runtime/ddp/gradient_type.hpp"
+#include "worker_runtime/ddp/tensor_work.hpp"
 #include <ddprun/bucket_hooks.hpp>
 
 #include <map>
@@ -22,14 +23,16 @@ class HalfBuckets {
       return;
     }
     const Buffer wire = wire_of(bucket);
-    // Rounds what it is given and nothing else: a sum over one rank is the value itself.
-    collectives::complete(type_, ReduceOp::sum, 1, bucket.gradients, wire.data);
+    narrow(bucket.gradients, wire);
     work = group_.all_reduce(wire, bucket.op);
   }
 
   void complete(const BucketView& bucket) {
     if (bucket.gradients.type != DataType::float32) return;
     const Buffer wire = wire_of(bucket);
+    const TensorCopy back{wire, bucket.gradients};
+    const TensorWork tensors(group_, wire.device);
+    if (tensors.is_on_device()) return tensors.copy({&back, 1}, group_.stream());
     collectives::widen(type_, ReduceOp::sum, wire.data, bucket.gradients.data, wire.elements);
   }
 
@@ -40,13 +43,22 @@ class HalfBuckets {
     std::shared_ptr<void> memory = nullptr;
   };
 
+  void narrow(const Buffer& gradients, const Buffer& wire) {
+    const TensorCopy there{gradients, wire};
+    const TensorWork tensors(group_, wire.device);
+    if (tensors.is_on_device()) return tensors.copy({&there, 1}, group_.stream());
+    // Rounds what it is given and nothing else: a sum over one rank is the value itself.
+    collectives::complete(type_, ReduceOp::sum, 1, gradients, wire.data);
+  }
+
   Buffer wire_of(const BucketView& bucket) {
     Wire& wire = wires_[bucket.index];
     const std::size_t elements = bucket.gradients.elements;
     if (!wire.memory || wire.layout != bucket.layout) {
-      wire = {bucket.layout, elements, group_.allocate(elements * size_of(type_))};
+      wire = {bucket.layout, elements,
+              group_.allocate(elements * size_of(type_), bucket.gradients.device)};
     }
-    return {wire.memory.get(), elements, type_};
+    return {wire.memory.get(), elements, type_, bucket.gradients.device};
   }
 
   ProcessGroup group_;

@@ -121,6 +121,8 @@ void PowerSgd::fill_right(const BucketView& bucket, BucketState& state) {
 }
 
 void PowerSgd::start(const BucketView& bucket, Work& work) {
+  if (bucket.gradients.device.kind != Device::Kind::cpu)
+    throw Error(Errc::usage, "bucket hook: PowerSGD works in the memory of the CPU only");
   step_ = steps_.before(bucket);
   BucketState& state = states_[bucket.index];
   state.is_exact = step_ < options_.start_step || bucket.gradients.type != DataType::float32;

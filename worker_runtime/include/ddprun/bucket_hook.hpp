@@ -41,9 +41,11 @@ struct BucketHook {
   std::string name;
   /// Called once a step for every bucket, in the order of the buckets and one at a time, by the
   /// thread that completes it: it starts collectives and must not wait for them. `work` is set to
-  /// what finish() is to wait for before it calls `complete`; buffers must live until then.
+  /// what finish() is to wait for before it calls `complete`; buffers must live until then. On a
+  /// device the bucket is complete once the group's stream() has come here.
   std::function<void(const BucketView& bucket, Work& work)> start;
-  /// If set, called by finish() for every bucket in order, after `work` has ended. May call further
+  /// If set, called by finish() for every bucket in order, after `work` has ended; on a device the
+  /// group's stream() waits for that, and for what is given to it here. May call further
   /// collectives and wait for them, at most until `deadline`. These are the hook's alone: where it
   /// gives up, it aborts the group and waits for them without deadline before it throws, lest they
   /// write into memory that has gone.

@@ -1,9 +1,13 @@
 // Averages gradients over the workers while the backward pass goes on. Gradients live in a few
 // contiguous buckets in reverse order of definition, which is about the order in which a backward
 // pass makes them; a bucket is all-reduced as soon as its last gradient is ready. Knows no tensor
-// library: parameters are pointers and counts in the memory of the CPU. One thread at a time drives
-// it (begin_forward, begin, finish, join); ready() and unused() may be called by any thread, and
-// the group by no other one while a step is under way.
+// library: parameters are pointers and counts in the memory of the CPU, or all on the group's CUDA
+// device. One thread at a time drives it (begin_forward, begin, finish, join); ready() and unused()
+// may be called by any thread, and the group by no other one while a step is under way.
+//
+// On a device what the reducer does begins and ends on streams: gradients are ready where ready()
+// says, and used where finish() says. All else is done on the group's stream (set_stream()), and
+// the host waits only where that is said. Streams must live until the next finish().
 #pragma once
 
 #include <ddprun/bucket_hook.hpp>
@@ -83,6 +87,9 @@ class GradientReducer {
   /// as often as in the first step); once more throws Errc::usage. Does not wait for other ranks
   /// unless 1024 works of the group are queued, and leaves their failures to finish().
   void ready(std::size_t index);
+  /// On a device: it is complete once `stream`, a cudaStream_t, has come here. Without one, the
+  /// group's.
+  void ready(std::size_t index, void* stream);
 
   /// ready() for each of these.
   void ready_all(std::span<const std::size_t> indices);
@@ -100,6 +107,17 @@ class GradientReducer {
   /// what a hook threw, and Errc::usage naming rank and parameter if drift was found; after that
   /// the reducer can only be destroyed.
   StepTimeline finish(Deadline deadline = Deadline::never());
+
+  /// On a device: the same, but waits for nothing on it; what `stream`, a cudaStream_t, is given
+  /// from now on finds every gradient averaged. What fails afterwards, on this rank or another one,
+  /// is thrown by the next step's functions, and gradients are then undefined: before anything
+  /// made of them is kept, there is synchronise(). The timeline ends where the stream was told.
+  /// Blocks for what find_unused_parameters, drift_check_steps and uneven_inputs ask of the hosts.
+  StepTimeline finish(void* stream);
+
+  /// After finish(stream): blocks until the step's gradients are averaged. Throws what that failed
+  /// with. To be called before a checkpoint is written.
+  void synchronise(Deadline deadline = Deadline::never());
 
   /// After finish() with find_unused_parameters or static_graph: whether any rank marked the
   /// parameter ready.

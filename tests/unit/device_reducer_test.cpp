@@ -1,0 +1,310 @@
+// The gradient reducer where parameters are on a device, with the fake's devices, streams and NCCL.
+#include "tests/support/device_ranks.hpp"
+#include "tests/support/rank_threads.hpp"
+#include "tests/support/reducer_model.hpp"
+#include <ddprun/bucket_hooks.hpp>
+#include <ddprun/gradient_reducer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <future>
+#include <latch>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+namespace {
+
+/// Five parameters in memory that is said to be the device's.
+struct DeviceModel : Model {
+  explicit DeviceModel(float fill = 0) : Model(fill) {
+    for (auto& parameter : parameters) parameter.values.device = kDevice;
+  }
+};
+
+const std::string kRight = "as they should be";
+
+/// What a kernel of the backward pass does.
+void add_on(const Stream& stream, GradientReducer& reducer, int rank, int step, std::size_t p) {
+  launch_on(stream.get(), [elements = gradient(reducer, p), rank, step, p] {
+    for (std::size_t i = 0; i < elements.size(); ++i) elements[i] += share(rank, step, p, i);
+  });
+  reducer.ready(p, stream.get());
+}
+
+void backward_on(const Stream& stream, GradientReducer& reducer, int rank, int step) {
+  for (std::size_t p = 5; p-- > 0;) add_on(stream, reducer, rank, step, p);
+}
+
+/// What a kernel of the optimizer finds, told when it has run.
+std::future<std::string> look_on(const Stream& stream, const GradientReducer& reducer, int ranks,
+                                 int step, float divisor) {
+  auto seen = std::make_shared<std::promise<std::string>>();
+  std::vector<std::span<float>> gradients;
+  for (std::size_t p = 0; p < 5; ++p) gradients.push_back(gradient(reducer, p));
+  launch_on(stream.get(), [gradients, seen, ranks, step, divisor] {
+    for (std::size_t p = 0; p < 5; ++p) {
+      for (std::size_t i = 0; i < gradients[p].size(); ++i) {
+        if (gradients[p][i] == sum_of_shares(ranks, step, p, i) / divisor) continue;
+        return seen->set_value("parameter " + std::to_string(p) + " is wrong");
+      }
+    }
+    seen->set_value(kRight);
+  });
+  return seen->get_future();
+}
+
+/// A few steps, each of which waits for the one before on the device only.
+void train(ProcessGroup& group, const ReducerOptions& options) {
+  DeviceModel model;
+  const Stream stream;
+  group.set_stream(stream.get());
+  GradientReducer reducer(group, model.parameters, {}, options);
+  const float divisor = options.op == ReduceOp::average ? static_cast<float>(group.size()) : 1;
+  std::vector<std::future<std::string>> seen;
+  for (int step = 0; step < 5; ++step) {
+    reducer.zero_gradients();
+    reducer.begin();
+    backward_on(stream, reducer, group.rank(), step);
+    reducer.finish(stream.get());
+    seen.push_back(look_on(stream, reducer, group.size(), step, divisor));
+  }
+  reducer.synchronise();
+  for (auto& step : seen) CHECK(step.get() == kRight);
+}
+
+std::string failure_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "no failure";
+}
+
+}  // namespace
+
+TEST_SUITE("gradient reducer on a device") {
+  TEST_CASE("any number of ranks has the gradients of one rank on the joined data") {
+    for (const int ranks : {1, 2, 4}) {
+      for (const auto op : {ReduceOp::sum, ReduceOp::average}) {
+        CAPTURE(ranks);
+        const CleanDevices clean;
+        auto options = kSmallBuckets;
+        options.op = op;
+        run_ranks(device_ranks(ranks), [&](ProcessGroup& group) { train(group, options); });
+      }
+    }
+  }
+
+  TEST_CASE("so it is with each way to exchange them") {
+    std::vector<ReducerOptions> all(4, kSmallBuckets);
+    all[0].pre_divide = true;
+    all[1].rebuild_buckets = true;
+    all[2].find_unused_parameters = true;
+    all[3].static_graph = true;
+    for (const auto& options : all) {
+      CAPTURE(&options - all.data());
+      const CleanDevices clean;
+      run_ranks(device_ranks(2), [&](ProcessGroup& group) { train(group, options); });
+    }
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      auto options = kSmallBuckets;
+      options.hook = compress(group, DataType::float16);
+      train(group, options);
+    });
+  }
+
+  TEST_CASE("the host waits neither for a backward pass nor for another rank") {
+    const CleanDevices clean;
+    std::promise<void> may_go_on;
+    const auto held = may_go_on.get_future().share();
+    std::latch have_finished(2);
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      DeviceModel model;
+      const Stream stream;
+      group.set_stream(stream.get());
+      GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
+      reducer.begin();
+      launch_on(stream.get(), [held] { held.wait(); });
+      backward_on(stream, reducer, group.rank(), 0);
+      reducer.finish(stream.get());
+      auto seen = look_on(stream, reducer, 2, 0, 2);
+      CHECK(seen.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+      have_finished.arrive_and_wait();
+      if (group.rank() == 0) may_go_on.set_value();
+      CHECK(seen.get() == kRight);
+    });
+  }
+
+  TEST_CASE("gradients may be made on several streams, and be used on another one") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      DeviceModel model;
+      const std::vector<Stream> makers(3);
+      const Stream user;
+      GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
+      for (int step = 0; step < 5; ++step) {
+        reducer.zero_gradients();
+        reducer.begin();
+        for (std::size_t p = 0; p < 5; ++p) add_on(makers[p % 3], reducer, group.rank(), step, p);
+        reducer.finish(user.get());
+        CHECK(look_on(user, reducer, 2, step, 2).get() == kRight);
+      }
+    });
+  }
+
+  TEST_CASE("a wait for the end makes gradients the host's, too") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      DeviceModel model;
+      const Stream stream;
+      GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
+      reducer.begin();
+      backward_on(stream, reducer, group.rank(), 0);
+      reducer.finish();
+      require_gradients(reducer, 2, 0, 2);
+    });
+  }
+
+  TEST_CASE("gradients in the caller's memory are gathered, and given back") {
+    for (const int ranks : {1, 2}) {
+      const CleanDevices clean;
+      run_ranks(device_ranks(ranks), [&](ProcessGroup& group) {
+        DeviceModel model;
+        std::vector<std::vector<float>> own;
+        for (auto& parameter : model.parameters) {
+          own.emplace_back(parameter.values.elements, static_cast<float>(group.rank()));
+          parameter.gradient = on_device(own.back());
+        }
+        const Stream stream;
+        group.set_stream(stream.get());
+        GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
+        reducer.begin();
+        for (std::size_t p = 0; p < 5; ++p) {
+          launch_on(stream.get(), [&own, p] {
+            for (auto& element : own[p]) element += 2;
+          });
+          reducer.ready(p);
+        }
+        reducer.finish();
+        const float mean = 2 + static_cast<float>(ranks - 1) / 2;
+        for (const auto& gradient : own)
+          CHECK(gradient == std::vector<float>(gradient.size(), mean));
+      });
+    }
+  }
+
+  TEST_CASE("every rank begins with rank 0's parameters and buffers") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(3), [](ProcessGroup& group) {
+      DeviceModel model(static_cast<float>(group.rank() + 5));
+      std::vector<std::int64_t> counter(1, group.rank());
+      std::vector<float> on_host(3, static_cast<float>(group.rank()));
+      std::vector<Buffer> state = {on_device(counter), as_buffer(on_host.data(), on_host.size())};
+      GradientReducer reducer(group, model.parameters, state, kSmallBuckets);
+      reducer.synchronise();
+      group.barrier().wait();
+      for (const auto& values : model.values) CHECK(values == std::vector<float>(values.size(), 5));
+      CHECK(counter[0] == 0);
+      CHECK(on_host == std::vector<float>(3, 0));
+    });
+  }
+
+  TEST_CASE("a bit that differs on a device is found") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      DeviceModel model;
+      auto options = kSmallBuckets;
+      options.drift_check_steps = 1;
+      GradientReducer reducer(group, model.parameters, {}, options);
+      const Stream stream;
+      const auto step = [&](int number) {
+        reducer.begin();
+        backward_on(stream, reducer, group.rank(), number);
+        reducer.finish(stream.get());
+      };
+      step(0);
+      reducer.synchronise();
+      if (group.rank() == 1) model.values[3][2] = 1e-20F;
+      const auto failure = failure_of([&] { step(1); });
+      CHECK(failure.find("\"p3\"") != std::string::npos);
+      reducer.synchronise();
+    });
+  }
+
+  TEST_CASE("what fails after finish() is thrown by synchronise() and by the next step") {
+    const CleanDevices clean;
+    std::latch have_finished(2);
+    std::latch has_heard(1);
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      DeviceModel model;
+      const Stream stream;
+      std::optional<GradientReducer> reducer;
+      reducer.emplace(group, model.parameters, std::vector<Buffer>{}, kSmallBuckets);
+      std::promise<void> may_go_on;
+      reducer->begin();
+      // The kernels of rank 1 are never through.
+      if (group.rank() == 1)
+        launch_on(stream.get(), [&, held = may_go_on.get_future().share()] { held.wait(); });
+      backward_on(stream, *reducer, group.rank(), 0);
+      reducer->finish(stream.get());
+      have_finished.arrive_and_wait();
+      if (group.rank() == 1) {
+        group.abort("asked to");
+        has_heard.wait();
+        return may_go_on.set_value();
+      }
+      const auto failure = failure_of([&] { reducer->synchronise(); });
+      has_heard.count_down();
+      CHECK(failure.find("asked to") != std::string::npos);
+      reducer->begin();
+      CHECK(failure_of([&] {
+              backward_on(stream, *reducer, group.rank(), 1);
+              reducer->finish(stream.get());
+            }) != "no failure");
+    });
+  }
+
+  TEST_CASE("what cannot be on a device is refused") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(1), [](ProcessGroup& group) {
+      const auto refusal_of = [&](const std::vector<Parameter>& parameters,
+                                  const ReducerOptions& options = {}) {
+        return what_of([&] { const GradientReducer reducer(group, parameters, {}, options); });
+      };
+      DeviceModel mixed;
+      mixed.parameters[1].values.device = {};
+      CHECK(refusal_of(mixed.parameters) ==
+            "gradient reducer: parameter \"p1\" is in the memory of the CPU, the first one on CUDA "
+            "device 0");
+      DeviceModel elsewhere;
+      for (auto& parameter : elsewhere.parameters) parameter.values.device.index = 1;
+      CHECK(refusal_of(elsewhere.parameters) ==
+            "gradient reducer: parameter \"p0\" is on CUDA device 1, and the group's backend "
+            "reaches device 0");
+      DeviceModel with_own;
+      std::vector<float> own(3);
+      with_own.parameters[0].gradient = as_buffer(own.data(), own.size());
+      CHECK(refusal_of(with_own.parameters) ==
+            "gradient reducer: the gradient of parameter \"p0\" is in the memory of the CPU, its "
+            "values on CUDA device 0");
+      DeviceModel half;
+      CHECK(refusal_of(half.parameters, {.accumulate_in_float32 = true}) ==
+            "gradient reducer: parameter \"p0\" is on a device, where accumulate_in_float32 is "
+            "not");
+    });
+    run_ranks(1, [](ProcessGroup& group) {
+      DeviceModel model;
+      CHECK(what_of([&] { const GradientReducer reducer(group, model.parameters); }) ==
+            "gradient reducer: parameter \"p0\" is on CUDA device 0, and the group's backend "
+            "reaches none");
+    });
+  }
+}
