@@ -3,18 +3,15 @@
 #include "launcher/agent/coordinator_link.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_text.hpp"
+#include "launcher/agent/host_search.hpp"
 #include "launcher/agent/placement.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
-#include "rendezvous/etcd/elected_host.hpp"
-#include "rendezvous/membership/host.hpp"
 #include "rendezvous/membership/node_part.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -43,11 +40,6 @@ std::uint64_t draw_instance() {
   return std::uniform_int_distribution<std::uint64_t>()(random);
 }
 
-std::optional<security::Secret> secret_of(const NodesPlan& nodes) {
-  if (nodes.secret_file.empty()) return std::nullopt;
-  return security::read_secret(nodes.secret_file, "--secret_file=" + nodes.secret_file);
-}
-
 }  // namespace
 
 class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
@@ -56,7 +48,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       : surroundings_(surroundings),
         plan_(surroundings.plan),
         nodes_(*surroundings.plan.nodes),
-        secret_(secret_of(nodes_)),
+        search_(surroundings.executor, plan_, warnings_to(surroundings.events)),
         wake_(surroundings.executor),
         ended_(surroundings.executor, Time::max()),
         attempt_ended_(surroundings.executor, Time::max()) {}
@@ -72,7 +64,8 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (host_->is_here()) {
       asio::co_spawn(surroundings_.executor, watch_host(shared_from_this()), fail_with_failure());
     }
-    link_ = std::make_shared<CoordinatorLink>(surroundings_.executor, plan_, secret(), listener());
+    link_ = std::make_shared<CoordinatorLink>(surroundings_.executor, plan_, search_.secret(),
+                                              listener());
     part_.emplace(make_join(plan_, instance_, host_->is_here()), nodes_.settings, now());
     perform(part_->start(now()));
     if (!verdict_) co_await ended_.async_wait(kAwait);
@@ -105,7 +98,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       // The others learn of it before the workers here vanish.
       if (part_) leave(signal);
       if (host_) host_->resign();
-      if (!host_) looking_.emit(asio::cancellation_type::terminal);
+      if (!host_) search_.interrupt();
       if (attempt_ != nullptr) attempt_->stop(signal, plan_.shutdown_timeout);
     } else if (attempt_ != nullptr) {
       attempt_->stop(SIGKILL, std::chrono::milliseconds(0));
@@ -127,23 +120,12 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  /// Nothing is found if a signal comes first: a name that is not known may be looked up for long.
-  /// If it stays unknown, or this node cannot listen there, that is the verdict.
+  /// Nothing is found if a signal comes first. If the rendezvous' name stays unknown, or this node
+  /// cannot listen there, that is the verdict.
   asio::awaitable<void> find_host() {
-    const auto executor = surroundings_.executor;
-    const HostChoice choice = host_choice();
-    const Log log = warnings_to(surroundings_.events);
-    if (nodes_.etcd) {
-      host_ = etcd::elect_host(executor, *nodes_.etcd, choice, make_join(plan_, instance_, false),
-                               follow_office(), log);
-      co_return;
-    }
-    auto choosing = choose_host(executor, choice, log);
-    auto token = asio::bind_cancellation_slot(looking_.slot(), asio::use_awaitable);
+    auto finding = search_.find(make_join(plan_, instance_, false), follow_office());
     try {
-      host_ = co_await asio::co_spawn(executor, std::move(choosing), std::move(token));
-    } catch (const boost::system::system_error&) {
-      if (stop_signal_ == 0) throw;
+      host_ = co_await std::move(finding);
     } catch (const Error& error) {
       if (error.code() != Errc::network) failure_ = std::current_exception();
       verdict_ = Verdict{.result = Verdict::Result::no_quorum, .reason = error.what()};
@@ -190,15 +172,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
             .reason = "this node was asked to stop by " + signal_name(stop_signal_),
             .signal = stop_signal_};
   }
-
-  HostChoice host_choice() const {
-    return {.endpoint = {.host = nodes_.endpoint_host, .port = nodes_.endpoint_port},
-            .is_host = nodes_.is_host,
-            .settings = nodes_.settings,
-            .secret = secret()};
-  }
-
-  const security::Secret* secret() const { return secret_ ? &*secret_ : nullptr; }
 
   void leave(int signal) {
     apply(AskedToLeave{"was asked to stop by " + signal_name(signal), signal});
@@ -347,11 +320,10 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   const LaunchPlan& plan_;
   const NodesPlan& nodes_;
   const std::uint64_t instance_ = draw_instance();
-  const std::optional<security::Secret> secret_;  ///< nothing: the run is open
+  HostSearch search_;
   asio::steady_timer wake_;
-  asio::steady_timer ended_;           ///< cancelled when there is a verdict
-  asio::steady_timer attempt_ended_;   ///< cancelled when an attempt has ended
-  asio::cancellation_signal looking_;  ///< ends the choice of the host
+  asio::steady_timer ended_;          ///< cancelled when there is a verdict
+  asio::steady_timer attempt_ended_;  ///< cancelled when an attempt has ended
   std::unique_ptr<Host> host_;
   std::shared_ptr<CoordinatorLink> link_;  ///< once the host is known
   std::optional<NodePart> part_;
