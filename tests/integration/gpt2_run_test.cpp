@@ -225,6 +225,9 @@ TEST_SUITE("gpt2 runs") {
     refused({"--lr=1000", "--gradient_norm_max=0", "--steps=50"}, "use a smaller --lr than 1000");
     refused({"--metrics=/nowhere/x"}, "/nowhere/x cannot be written");
     refused({"--test_data=" + (folder / "nothing")}, "nothing cannot be read");
+    write_token_file(folder / "short", kVocabulary, guessable_tokens(16, kVocabulary));
+    refused({"--test_data=" + (folder / "short")},
+            "short has 16 tokens, fewer than a sequence of 16 and the next one");
     if (!std::filesystem::exists("/dev/nvidiactl")) {
       // Without CUDA in this program, or without a driver for it.
       const auto result = run_program(command(folder, 1, {"--device=cuda"}));

@@ -217,6 +217,11 @@ std::unique_ptr<TokenFile> open_test_data(const Options& options) {
   if (options.test_data.empty()) return nullptr;
   auto file = std::make_unique<TokenFile>(options.test_data);
   check_vocabulary(*file, options.shape);
+  if (file->windows(options.shape.context) == 0) {
+    throw ddprun::Error(ddprun::Errc::usage,
+                        format("%s has %zu tokens, fewer than a sequence of %zu and the next one",
+                               file->name().c_str(), file->size(), options.shape.context));
+  }
   return file;
 }
 
@@ -233,13 +238,13 @@ int train(const WorkerEnv& env, Options options) {
   const TokenFile data(options.data);
   if (options.shape.vocabulary == 0) options.shape.vocabulary = data.vocabulary();
   check_vocabulary(data, options.shape);
+  ddprun::ElasticSampler sampler = make_sampler(options, env, data);
   const auto test_data = open_test_data(options);
   const Settings settings = settings_of(options, env, data);
 
   const auto compute = make_compute(options, env);
   Model model(*compute, options.shape, static_cast<std::size_t>(options.batch_size),
               options.type());
-  ddprun::ElasticSampler sampler = make_sampler(options, env, data);
   // Rank 0 keeps the checkpoints; all resume from the one that it finds, or begin with its values.
   std::optional<ddprun::CheckpointDirectory> checkpoints;
   std::optional<ddprun::Checkpoint> newest;
