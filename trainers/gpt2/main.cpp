@@ -225,10 +225,9 @@ std::unique_ptr<TokenFile> open_test_data(const Options& options) {
   return file;
 }
 
-/// Gradients on GPUs travel by NCCL unless another backend was asked for.
-std::string backend_of(const Options& options, const WorkerEnv& env) {
-  const bool is_on_gpus = options.device == "cuda" && env.world_size > 1;
-  return options.backend == "auto" && is_on_gpus ? "nccl" : options.backend;
+/// That which reaches the memory of a GPU, also of one worker alone, unless another one is wanted.
+std::string backend_of(const Options& options) {
+  return options.backend == "auto" && options.device == "cuda" ? "nccl" : options.backend;
 }
 
 int train(const WorkerEnv& env, Options options) {
@@ -255,7 +254,7 @@ int train(const WorkerEnv& env, Options options) {
   const double flops_max = is_first ? compute->peak_flops(options.type()) * env.world_size : 0.0;
 
   ddprun::GroupOptions group_options;
-  group_options.backend = backend_of(options, env);
+  group_options.backend = backend_of(options);
   ProcessGroup group = ProcessGroup::create(env, group_options);
   group.set_stream(compute->stream());
   const auto progress = restore(*compute, group, model, optimizer, newest, settings);

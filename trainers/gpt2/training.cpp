@@ -57,6 +57,18 @@ ddprun::Work sum_over_workers(Training& training, const Buffer& values) {
   return training.group.size() > 1 ? training.group.all_reduce(values) : ddprun::Work();
 }
 
+/// On a device only its stream waits for the other workers.
+ddprun::StepTimeline run_backward(Training& training) {
+  ddprun::GradientReducer& reducer = training.reducer;
+  void* const stream = training.compute.stream();
+  if (stream == nullptr) {
+    training.model.backward([&](std::size_t index) { reducer.ready(index); });
+    return reducer.finish();
+  }
+  training.model.backward([&](std::size_t index) { reducer.ready(index, stream); });
+  return reducer.finish(stream);
+}
+
 void refuse_infinite(const Training& training, const StepResult& result) {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
   throw Error(Errc::usage,
@@ -134,8 +146,7 @@ StepResult train_step(Training& training, bool stop_wanted) {
     // The sum of the losses travels during the backward pass, as the gradients do.
     if (is_last) sharing = sum_over_workers(training, training.sums.buffer);
     training.reducer.begin(is_last);
-    training.model.backward([&](std::size_t index) { training.reducer.ready(index); });
-    result.exposed_seconds += training.reducer.finish().exposed_seconds();
+    result.exposed_seconds += run_backward(training).exposed_seconds();
   }
   ++training.step;
   training.optimizer.update(options, training.step);
@@ -144,6 +155,7 @@ StepResult train_step(Training& training, bool stop_wanted) {
 
   // Only now, when a device has been given everything, does the host wait.
   sharing.wait();
+  if (training.compute.stream() != nullptr) training.reducer.synchronise();
   std::array<double, 2> sums = {};
   training.compute.copy_out(training.sums.buffer, std::as_writable_bytes(std::span(sums)));
   result.loss = sums[0] / tokens;
