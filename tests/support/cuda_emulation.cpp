@@ -108,12 +108,22 @@ struct Thread {
   LaneValues gathered{};
 };
 
+/// Those without a thread of their own, and all that there are: making one costs more than most
+/// kernels of a test. Whose turn it is has them.
+struct Fibers {
+  std::deque<Fiber> all;
+  std::vector<Fiber*> idle;
+};
+
 /// A grid under way. A fiber runs one thread after another as long as none has to wait; where one
 /// has, it stays its own, and another fiber goes on with the next threads.
 class Grid {
  public:
-  Grid(const KernelShape& shape, const std::function<void()>& thread)
-      : thread_(thread), shared_bytes_(shape.shared_bytes), backwards_(shape.backwards) {
+  Grid(const KernelShape& shape, const std::function<void()>& thread, Fibers& fibers)
+      : thread_(thread),
+        shared_bytes_(shape.shared_bytes),
+        backwards_(shape.backwards),
+        fibers_(fibers) {
     gridDim = shape.grid;
     blockDim = shape.block;
   }
@@ -133,8 +143,11 @@ class Grid {
   unsigned current() const { return current_; }
   void* shared() { return shared_.get(); }
 
-  /// What a fiber does.
-  void serve();
+  /// The fiber that has been given threads to start.
+  Fiber& starting() { return *starting_; }
+
+  /// Starts threads on this fiber, and leaves it.
+  void serve(Fiber& own);
 
  private:
   struct FreeAligned {
@@ -153,9 +166,8 @@ class Grid {
   const bool backwards_;
   std::unique_ptr<void, FreeAligned> shared_;
   Fiber main_;
-  std::deque<Fiber> fibers_;
-  std::vector<Fiber*> idle_;
-  Fiber* starting_ = nullptr;  ///< the fiber that has been given threads to start
+  Fibers& fibers_;
+  Fiber* starting_ = nullptr;
   std::vector<Thread> threads_;
   std::deque<unsigned> ready_;  ///< have what they waited for
   unsigned next_ = 0;           ///< to be started
@@ -165,12 +177,15 @@ class Grid {
   std::exception_ptr failure_;
 };
 
-/// One kernel at a time; whose turn it is, and its grid.
+/// One kernel at a time; whose turn it is, its grid, and what is used again by the next one.
 std::mutex turn;
 Grid* grid = nullptr;
+Fibers fibers;
 
-void serve_grid() {
-  grid->serve();
+void serve_grids() {
+  Fiber& own = grid->starting();
+  own.arrive();
+  while (true) grid->serve(own);
 }
 
 void Grid::set_current(unsigned thread) {
@@ -201,34 +216,30 @@ Fiber& Grid::choose_next() {
     backwards_ ? ready_.pop_back() : ready_.pop_front();
     return *threads_[current_].fiber;
   }
-  if (idle_.empty()) idle_.push_back(&fibers_.emplace_back(serve_grid));
-  starting_ = idle_.back();
-  idle_.pop_back();
+  if (fibers_.idle.empty()) fibers_.idle.push_back(&fibers_.all.emplace_back(serve_grids));
+  starting_ = fibers_.idle.back();
+  fibers_.idle.pop_back();
   return *starting_;
 }
 
-void Grid::serve() {
-  Fiber& own = *starting_;
-  own.arrive();
-  while (true) {
-    while (!failure_ && next_ < threads_.size()) {
-      const auto started = next_++;
-      const unsigned thread =
-          backwards_ ? static_cast<unsigned>(threads_.size()) - 1 - started : started;
-      set_current(thread);
-      threads_[thread].fiber = &own;
-      try {
-        thread_();
-      } catch (...) {
-        failure_ = std::current_exception();
-      }
-      threads_[thread].state = Thread::State::ended;
-      ++ended_;
+void Grid::serve(Fiber& own) {
+  while (!failure_ && next_ < threads_.size()) {
+    const auto started = next_++;
+    const unsigned thread =
+        backwards_ ? static_cast<unsigned>(threads_.size()) - 1 - started : started;
+    set_current(thread);
+    threads_[thread].fiber = &own;
+    try {
+      thread_();
+    } catch (...) {
+      failure_ = std::current_exception();
     }
-    Fiber& next = choose_next();
-    idle_.push_back(&own);
-    own.switch_to(next);
+    threads_[thread].state = Thread::State::ended;
+    ++ended_;
   }
+  Fiber& next = choose_next();
+  fibers_.idle.push_back(&own);
+  own.switch_to(next);
 }
 
 void Grid::wait(Thread::State state, const WarpCall& call) {
@@ -348,9 +359,15 @@ void* dynamic_shared_memory() {
 void run_grid(const KernelShape& shape, const std::function<void()>& thread) {
   check(shape);
   const std::lock_guard lock(turn);
-  Grid own(shape, thread);
+  Grid own(shape, thread, fibers);
   grid = &own;
-  own.run();
+  try {
+    own.run();
+  } catch (...) {
+    // Threads that wait for ever keep their fibers.
+    fibers = {};
+    throw;
+  }
 }
 
 }  // namespace ddprun::test
