@@ -80,10 +80,12 @@ void check_shape(const ComputeShape& shape, DataType type, double tolerance) {
 
 /// The losses of some steps on one batch, of a model with its first values.
 Doubles train_tiny(Compute& compute, DataType type) {
-  constexpr int kSteps = 6;
+  constexpr int kSteps = 4;
   constexpr std::size_t kRows = 10;
   std::mt19937 random(6);
-  gpt2::Model model(compute, kTinyShape, 2, type);
+  gpt2::Shape shape = kTinyShape;
+  shape.layers = 1;
+  gpt2::Model model(compute, shape, 2, type);
   model.initialise(3);
   std::vector<Array> gradients;
   for (auto& parameter : model.parameters()) {
@@ -252,7 +254,7 @@ TEST_SUITE("compute on CUDA") {
     const auto cpu = make_cpu_compute(1);
     const auto device = make_emulated_compute();
     const Doubles expected = train_tiny(*cpu, DataType::float32);
-    CHECK(expected.back() < 0.7 * expected.front());
+    CHECK(expected.back() < 0.8 * expected.front());
     // AdamW divides by the root of a square: where a gradient is near nothing, its sign decides.
     CHECK(difference(train_tiny(*device, DataType::float32), expected) < 1e-4);
     CHECK(difference(train_tiny(*device, DataType::bfloat16), expected) < 0.05);
