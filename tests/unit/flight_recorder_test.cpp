@@ -87,7 +87,8 @@ TEST_SUITE("flight recorder") {
     const auto first = recorder->enter(all_reduce(1), Clock::now());
     for (std::size_t i = 0; i < kFlightsMax; ++i) recorder->enter(all_reduce(2), Clock::now());
     recorder->end(first, FlightState::failed);
-    for (const auto& flight : read_flights(page, 0, Clock::now()).groups.at(0).flights)
+    const auto read = read_flights(page, 0, Clock::now());
+    for (const auto& flight : read.groups.at(0).flights)
       CHECK(flight.state == FlightState::entered);
   }
 
