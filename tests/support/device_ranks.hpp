@@ -22,18 +22,20 @@ namespace ddprun::test {
 inline constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
 
 inline const nccl::DeviceTable& fake_device_table() {
-  static const nccl::Libraries libraries{&fake_nccl(), &fake_cuda(), &emulated_kernels()};
+  static const nccl::Libraries libraries{fake_nccl, &fake_cuda(), &emulated_kernels()};
   static const nccl::DeviceTable table = nccl::make_device_table(libraries);
   return table;
 }
 
-inline std::vector<ProcessGroup> device_ranks(int ranks, const GroupOptions& options = {}) {
+inline std::vector<ProcessGroup> device_ranks(
+    int ranks, const GroupOptions& options = {},
+    const nccl::DeviceTable& table = fake_device_table()) {
   std::vector<std::unique_ptr<Backend>> backends;
   int rank = 0;
   for (auto& host : create_in_process_backends(ranks, options)) {
     std::unique_ptr<WatchfulBackend> watchful(dynamic_cast<WatchfulBackend*>(host.release()));
     backends.push_back(std::make_unique<nccl::NcclBackend>(
-        std::move(watchful), fake_device_table(),
+        std::move(watchful), table,
         nccl::NcclBackend::Place{
             .device = {.rank = rank++, .ranks = ranks, .group = options.name}}));
   }

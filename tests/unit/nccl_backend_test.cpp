@@ -33,6 +33,26 @@ TEST_SUITE("nccl backend") {
     }
   }
 
+  TEST_CASE("one rank alone needs no NCCL, and several say that they do") {
+    static const nccl::Libraries libraries{
+        []() -> const nccl::NcclCalls& { throw Error(Errc::nccl, "NCCL cannot be loaded"); },
+        &fake_cuda(), &emulated_kernels()};
+    static const nccl::DeviceTable table = nccl::make_device_table(libraries);
+    const CleanDevices clean;
+    for (const int ranks : {1, 2}) {
+      run_ranks(device_ranks(ranks, {}, table), [&](ProcessGroup& group) {
+        std::vector<float> values(10, 1);
+        const auto call = [&] { group.all_reduce(on_device(values), ReduceOp::average).wait(); };
+        if (ranks > 1) {
+          CHECK_THROWS_WITH_AS(call(), doctest::Contains("NCCL cannot be loaded"), Error);
+          return;
+        }
+        call();
+        CHECK(values[9] == 1);
+      });
+    }
+  }
+
   TEST_CASE("no communicator is made for ranks that never use their devices") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {

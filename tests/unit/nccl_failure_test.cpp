@@ -154,9 +154,13 @@ TEST_SUITE("nccl failure") {
     const pid_t child = ::fork();
     if (child == 0) {
       ::dup2(ends[1], STDERR_FILENO);
-      auto groups = device_ranks(1);
-      std::vector<float> values(10);
-      groups[0].all_reduce(on_device(values)).wait();
+      auto groups = device_ranks(2);
+      std::vector<std::vector<float>> values(2, std::vector<float>(10));
+      std::vector<Work> works;
+      for (std::size_t rank = 0; rank < 2; ++rank)
+        works.push_back(groups[rank].all_reduce(on_device(values[rank])));
+      for (const auto& work : works) work.wait();
+      works.clear();
       nccl_faults().hangs_in_abort = true;
       groups[0].abort("asked to");
       groups.clear();

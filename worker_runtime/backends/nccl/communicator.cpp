@@ -15,12 +15,12 @@ void Communicator::connect(const ncclUniqueId& id, int rank, int ranks, const Wa
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const std::string what = "process group \"" + name_ + "\": meeting the other ranks over NCCL";
-  settle(calls_.comm_init_rank_config(&comm_, ranks, id, rank, &config), what, watch);
+  settle(calls_().comm_init_rank_config(&comm_, ranks, id, rank, &config), what, watch);
 }
 
 void Communicator::settle(ncclResult_t result, const std::string& what, const Watch& watch) {
   const auto has_begun = [&] {
-    if (result == ncclInProgress && calls_.comm_get_async_error(comm_, &result) != ncclSuccess)
+    if (result == ncclInProgress && calls_().comm_get_async_error(comm_, &result) != ncclSuccess)
       result = ncclInternalError;
     return result != ncclInProgress;
   };
@@ -31,14 +31,14 @@ void Communicator::settle(ncclResult_t result, const std::string& what, const Wa
 
 void Communicator::check(const std::function<std::string()>& what) {
   ncclResult_t error = ncclSuccess;
-  const ncclResult_t asked = calls_.comm_get_async_error(comm_, &error);
+  const ncclResult_t asked = calls_().comm_get_async_error(comm_, &error);
   if (asked != ncclSuccess) fail(asked, what());
   if (error != ncclSuccess && error != ncclInProgress) fail(error, what());
 }
 
 void Communicator::fail(ncclResult_t result, const std::string& what) {
-  std::string text = what + ": " + calls_.get_error_string(result);
-  const char* last = calls_.get_last_error(comm_);
+  std::string text = what + ": " + calls_().get_error_string(result);
+  const char* last = calls_().get_last_error(comm_);
   if (last != nullptr && *last != '\0') text += " (" + std::string(last) + ")";
   // NCCL knows that a connection broke, not whose it was.
   if (result == ncclRemoteError) throw PeerFailed(-1, text);
@@ -47,20 +47,20 @@ void Communicator::fail(ncclResult_t result, const std::string& what) {
 
 void Communicator::finish() noexcept {
   if (comm_ == nullptr) return;
-  ncclResult_t state = calls_.comm_finalize(comm_);
+  ncclResult_t state = calls_().comm_finalize(comm_);
   const auto is_final = [&] {
-    if (state == ncclInProgress && calls_.comm_get_async_error(comm_, &state) != ncclSuccess)
+    if (state == ncclInProgress && calls_().comm_get_async_error(comm_, &state) != ncclSuccess)
       state = ncclInternalError;
     return state != ncclInProgress;
   };
   Alarm silence;
   // Whoever has not come to his end by then is not waited for: he needs nothing of this rank.
   const bool is_over = await(is_final, {Deadline::after(kEndTimeout), silence, [] {}});
-  end(is_over && state == ncclSuccess ? calls_.comm_destroy : calls_.comm_abort);
+  end(is_over && state == ncclSuccess ? calls_().comm_destroy : calls_().comm_abort);
 }
 
 void Communicator::abort() noexcept {
-  if (comm_ != nullptr) end(calls_.comm_abort);
+  if (comm_ != nullptr) end(calls_().comm_abort);
 }
 
 /// On a thread of its own, since nothing else gets this one back.

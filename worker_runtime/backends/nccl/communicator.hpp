@@ -15,8 +15,9 @@ inline constexpr std::chrono::seconds kEndTimeout{2};
 
 class Communicator {
  public:
-  /// `calls` outlive this object; `name` is the group's.
-  Communicator(const NcclCalls& calls, std::string name) : calls_(calls), name_(std::move(name)) {}
+  /// `calls` is asked when NCCL is needed; `name` is the group's.
+  Communicator(const NcclCalls& (*calls)(), std::string name)
+      : calls_(calls), name_(std::move(name)) {}
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator() { abort(); }
@@ -46,7 +47,7 @@ class Communicator {
   [[noreturn]] void fail(ncclResult_t result, const std::string& what);
   void end(ncclResult_t (*function)(ncclComm_t)) noexcept;
 
-  const NcclCalls& calls_;
+  const NcclCalls& (*const calls_)();
   const std::string name_;
   ncclComm_t comm_ = nullptr;
 };

@@ -79,7 +79,7 @@ DeviceCollectives::DeviceCollectives(const Libraries& libraries, DevicePlace pla
       stream_(*libraries.cuda, place_.device),
       events_(*libraries.cuda),
       scratch_(*libraries.cuda),
-      communicator_(*libraries.nccl, place_.group) {}
+      communicator_(libraries.nccl, place_.group) {}
 
 void DeviceCollectives::connect(const ncclUniqueId& id, Deadline deadline) {
   const auto home = here();
@@ -204,9 +204,9 @@ void DeviceCollectives::drain() noexcept {
 void DeviceCollectives::start(const Operation& operation, const Watch& watching) {
   const Buffer& input = operation.input;
   const Buffer& output = operation.output;
-  const NcclCalls& calls = *libraries_.nccl;
   // An average would be a pass over the memory for nothing.
   if (place_.ranks == 1) return copy_on_device(input.data, output.data, output.bytes());
+  const NcclCalls& calls = libraries_.nccl();
   const auto settle = [&](ncclResult_t result) {
     communicator_.settle(result, to_string(operation.collective), watching);
   };
@@ -230,7 +230,7 @@ void DeviceCollectives::start(const Operation& operation, const Watch& watching)
 void DeviceCollectives::reduce(const Operation& operation, const Watch& watching) {
   const Buffer& input = operation.input;
   const Buffer& output = operation.output;
-  const NcclCalls& calls = *libraries_.nccl;
+  const NcclCalls& calls = libraries_.nccl();
   const auto type = type_of(input.type);
   const auto op = op_of(operation.op);
   ncclResult_t result = ncclSuccess;
@@ -250,7 +250,7 @@ void DeviceCollectives::reduce(const Operation& operation, const Watch& watching
 /// gather, scatter and all_to_all: every part goes from one rank to one other, all at once. What
 /// stays is copied, if it is not in its place.
 void DeviceCollectives::exchange(Operation operation, const Watch& watching) {
-  const NcclCalls& calls = *libraries_.nccl;
+  const NcclCalls& calls = libraries_.nccl();
   const bool is_in_place = operation.collective == Collective::all_to_all &&
                            operation.input.data == operation.output.data;
   if (is_in_place) {

@@ -56,6 +56,7 @@ struct DeviceTable {
   /// Fills `devices` in: how many this process can use, at least one.
   bool (*find_devices)(const void* libraries, int& devices,
                        module::Failure& failure) noexcept = nullptr;
+  bool (*find_nccl)(const void* libraries, module::Failure& failure) noexcept = nullptr;
   bool (*make_token)(const void* libraries, Token& token,
                      module::Failure& failure) noexcept = nullptr;
   void* (*create)(const void* libraries, const DeviceMember& member,
@@ -77,8 +78,8 @@ struct DeviceTable {
   DeviceMemoryTable memory = {};
 };
 
-/// The one function that the module exports. Null after filling `failure` in if NCCL cannot be
-/// loaded.
+/// The one function that the module exports. Null after filling `failure` in, if it cannot be
+/// used.
 using DeviceEntry = const DeviceTable* (*)(module::Failure& failure);
 inline constexpr char kDeviceEntryName[] = "ddprun_device_module";
 

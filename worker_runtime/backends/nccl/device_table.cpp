@@ -111,9 +111,13 @@ DeviceTable make_device_table(const Libraries& libraries) {
           [](const void* opaque, int& devices, Failure& failure) noexcept {
             return attempt(failure, [&] { devices = count_devices(*libraries_of(opaque).cuda); });
           },
+      .find_nccl =
+          [](const void* opaque, Failure& failure) noexcept {
+            return attempt(failure, [&] { libraries_of(opaque).nccl(); });
+          },
       .make_token =
           [](const void* opaque, Token& token, Failure& failure) noexcept {
-            return attempt(failure, [&] { fill_token(*libraries_of(opaque).nccl, token); });
+            return attempt(failure, [&] { fill_token(libraries_of(opaque).nccl(), token); });
           },
       .create = [](const void* opaque, const DeviceMember& member,
                    Failure& failure) noexcept -> void* {

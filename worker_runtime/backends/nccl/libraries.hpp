@@ -8,7 +8,8 @@
 namespace ddprun::nccl {
 
 struct Libraries {
-  const NcclCalls* nccl = nullptr;
+  /// Loads it, the first time. Throws Error{Errc::nccl}. Ranks that are alone need none.
+  const NcclCalls& (*nccl)() = nullptr;
   const cuda::CudaCalls* cuda = nullptr;
   const cuda::KernelCalls* kernels = nullptr;
 };

@@ -86,7 +86,8 @@ void* ModuleDevice::mark(void* stream) {
 void ModuleDevice::launch(const Operation& operation, Deadline deadline) {
   module::Failure failure;
   const auto meet = [&] {
-    if (!std::exchange(is_connected_, true)) connect(deadline);
+    // One rank alone needs no communicator, and no NCCL.
+    if (place_.ranks > 1 && !std::exchange(is_connected_, true)) connect(deadline);
   };
   if (module::attempt(failure, meet) &&
       table_.launch(collectives(), operation, module::left_until(deadline), failure))

@@ -41,6 +41,7 @@ std::string reason_of(const DeviceTable& table, const WorkerEnv& env) {
   module::Failure failure;
   int devices = 0;
   if (!table.find_devices(table.libraries, devices, failure)) return failure.text;
+  if (env.world_size > 1 && !table.find_nccl(table.libraries, failure)) return failure.text;
   const bool is_enough = env.local_rank < devices && env.local_world_size <= devices;
   if (is_enough || env.shares_gpus) return {};
   return std::to_string(env.local_world_size) + " workers of this node need a CUDA device each, " +

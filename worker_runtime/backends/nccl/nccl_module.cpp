@@ -7,10 +7,14 @@ namespace ddprun::nccl {
 
 namespace {
 
-const DeviceTable& table() {
+const NcclCalls& nccl() {
   // Thrown out of its making, a static is made anew by who asks next.
-  static const NcclCalls nccl = load_nccl();
-  static const Libraries libraries{&nccl, &cuda::runtime_calls(), &cuda::kernel_calls()};
+  static const NcclCalls calls = load_nccl();
+  return calls;
+}
+
+const DeviceTable& table() {
+  static const Libraries libraries{nccl, &cuda::runtime_calls(), &cuda::kernel_calls()};
   static const DeviceTable made = make_device_table(libraries);
   return made;
 }
