@@ -88,9 +88,9 @@ class Compute {
 /// The CPU, with OpenBLAS on so many threads, which is a setting of the whole process.
 std::unique_ptr<Compute> make_cpu_compute(int threads);
 
-/// The CUDA device with this index among those that are visible, usually the local rank. Throws
-/// Error{Errc::usage} if this program was built without CUDA or there is no such device, saying how
-/// many there are.
-std::unique_ptr<Compute> make_cuda_compute(int index);
+/// The CUDA device with this index among those that are visible, usually the local rank; where
+/// workers share devices, the index modulo their number. Throws Error{Errc::usage} if this program
+/// was built without CUDA or there is no such device, saying how many there are.
+std::unique_ptr<Compute> make_cuda_compute(int index, bool is_shared = false);
 
 }  // namespace trainer

@@ -3,7 +3,7 @@
 
 namespace trainer {
 
-std::unique_ptr<Compute> make_cuda_compute(int) {
+std::unique_ptr<Compute> make_cuda_compute(int, bool) {
   throw ddprun::Error(ddprun::Errc::usage,
                       "this program was built without CUDA: it computes on the CPU only");
 }

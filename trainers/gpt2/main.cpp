@@ -197,7 +197,7 @@ void finish(Training& training, double seconds, Outputs& outputs) {
 }
 
 std::unique_ptr<Compute> make_compute(const Options& options, const WorkerEnv& env) {
-  return options.device == "cuda" ? make_cuda_compute(env.local_rank)
+  return options.device == "cuda" ? make_cuda_compute(env.local_rank, env.shares_gpus)
                                   : make_cpu_compute(options.threads);
 }
 

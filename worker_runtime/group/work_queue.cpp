@@ -108,7 +108,7 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
     // Whoever has less time left than a collective may take must not get into one.
     const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
     if (may_run && !is_running_ && work.launch == 0) {
-      run_next(lock);
+      advance(lock);
     } else if (may_run && !is_running_) {
       if (!look_at_device(lock) && ++asked > kAsksAtOnce) pause(changed_, lock);
     } else if (deadline.is_never()) {
@@ -126,7 +126,7 @@ void WorkQueue::hold(const Work::State& work, void* stream) {
     if (is_running_) {
       changed_.wait(lock);
     } else {
-      run_next(lock);
+      advance(lock);
     }
   }
   if (!work.is_done) device_->hold(stream, work.launch);
@@ -188,7 +188,7 @@ void WorkQueue::communicate(Deadline join_deadline) {
       is_attentive_ = true;
       wanted_.wait_until(lock, works_.front()->queued + kCallerGrace);
     } else {
-      run_next(lock);
+      advance(lock);
     }
   }
   lock.unlock();
@@ -200,6 +200,12 @@ void WorkQueue::communicate(Deadline join_deadline) {
 bool WorkQueue::is_left_to_caller(const Work::State& work) const {
   return works_.size() == 1 && !is_stopping_ && !is_on_device(work.operation) &&
          Deadline::Clock::now() < work.queued + kCallerGrace;
+}
+
+/// The next work, unless the device has as many as it may.
+void WorkQueue::advance(Lock& lock) {
+  if (flying_.size() < kFlyingWorksMax) return run_next(lock);
+  if (!look_at_device(lock)) pause(changed_, lock);
 }
 
 void WorkQueue::run_next(Lock& lock) {

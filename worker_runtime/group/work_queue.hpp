@@ -32,6 +32,8 @@ namespace ddprun {
 
 /// A reducer has a few dozen works under way; a caller that never waits is stopped here.
 inline constexpr std::size_t kQueuedWorksMax = 1024;
+/// A device has so many works at most; as many again may be queued behind them.
+inline constexpr std::size_t kFlyingWorksMax = 1024;
 
 class WorkQueue;
 
@@ -88,6 +90,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void await_room(Lock& lock);
   [[noreturn]] void give_up(const Work::State& work, Deadline deadline) const;
   void communicate(Deadline join_deadline);
+  void advance(Lock& lock);
   void run_next(Lock& lock);
   bool carry_out(Work::State& work);
   bool is_left_to_caller(const Work::State& work) const;

@@ -23,8 +23,8 @@ void* DeviceMemory::allocate(std::size_t bytes) {
   void* memory = nullptr;
   cuda::check(calls, calls.allocate(&memory, bytes), "cudaMalloc" + of);
   try {
-    cuda::check(calls, calls.memset_async(memory, 0, bytes, nullptr), "cudaMemset" + of);
-    cuda::check(calls, calls.stream_synchronize(nullptr), "cudaMemset" + of);
+    cuda::check(calls, calls.memset_async(memory, 0, bytes, stream_.get()), "cudaMemset" + of);
+    cuda::check(calls, calls.stream_synchronize(stream_.get()), "cudaMemset" + of);
   } catch (const Error&) {
     calls.free(memory);
     throw;

@@ -36,7 +36,7 @@ class DeviceMemory {
  private:
   const Libraries libraries_;
   const int device_;
-  cuda::Stream stream_;  ///< of copies
+  cuda::Stream stream_;  ///< of copies and new memory
   cuda::EventPool events_;
 };
 
