@@ -34,6 +34,8 @@ void StepReduction::lay_out(BucketPlan plan) {
 
 void StepReduction::zero() {
   readiness_.forget();
+  // What uses the gradients of the last step may still be on its way.
+  if (held_) tensors_.order(*held_, group_.stream());
   layout_->zero(group_.stream());
   for (const auto& parameter : parameters_) {
     if (has_own_gradient(parameter)) tensors_.zero(parameter.gradient, group_.stream());
@@ -168,6 +170,7 @@ void StepReduction::wait(Deadline deadline) {
 void StepReduction::hold(void* stream, Deadline deadline) {
   queue_.hold(stream, deadline);
   give_own(stream);
+  held_ = stream;
 }
 
 /// What was reduced, to where the caller wants it.

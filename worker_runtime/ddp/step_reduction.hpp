@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -87,6 +88,7 @@ class StepReduction {
   Readiness readiness_;
   std::unique_ptr<BucketLayout> layout_;
   std::vector<std::int32_t> used_;
+  std::optional<void*> held_;          ///< the stream of the last step's gradients
   std::mutex mutex_;                   ///< for what follows
   std::vector<Gathering> gatherings_;  ///< by bucket
   BucketQueue queue_;  // last, because it may still be at work in the others' memory

@@ -1,0 +1,83 @@
+// The example of docs/gpus.md, compiled and run on the fake's devices, and a check that it still is
+// the one there.
+#include "tests/support/device_ranks.hpp"
+#include "tests/support/document.hpp"
+#include "tests/support/rank_threads.hpp"
+#include <ddprun/gradient_reducer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+using ddprun::Buffer;
+using ddprun::DataType;
+using ddprun::Device;
+using ddprun::GradientReducer;
+using ddprun::ProcessGroup;
+
+namespace {
+
+/// What a model does on the device, each on the stream it is given.
+struct Kernels {
+  std::function<void(Buffer gradient, cudaStream_t)> backward;  ///< adds to the gradient
+  std::function<void(Buffer weights, Buffer gradient, cudaStream_t)> update;
+};
+
+void train(ProcessGroup group, int local_rank, cudaStream_t stream, const Kernels& kernels) {
+  constexpr std::size_t kWeights = 1000;
+  const Device device{.kind = Device::Kind::cuda, .index = local_rank};
+  const auto memory = group.allocate(kWeights * sizeof(float), device);  // or cudaMalloc()
+  const Buffer weights{memory.get(), kWeights, DataType::float32, device};
+  group.set_stream(stream);  // what the reducer does by itself is done there
+  GradientReducer reducer(group, {{"weights", weights}});
+  for (int step = 0; step < 10; ++step) {
+    reducer.zero_gradients();
+    reducer.begin();
+    kernels.backward(reducer.gradient(0), stream);
+    reducer.ready(0, stream);  // from there on it travels
+    reducer.finish(stream);    // what comes next waits for it; the host does not
+    kernels.update(weights, reducer.gradient(0), stream);
+  }
+  reducer.synchronise();  // before anything is kept
+}
+
+}  // namespace
+
+TEST_SUITE("GPU example") {
+  TEST_CASE("the example of the documentation gives all ranks the mean of their gradients") {
+    const ddprun::test::CleanDevices clean;
+    ddprun::test::run_ranks(ddprun::test::device_ranks(2), [](ProcessGroup& group) {
+      const ddprun::test::Stream stream;
+      const auto rank = static_cast<float>(group.rank());
+      const auto floats = [](const Buffer& buffer) { return static_cast<float*>(buffer.data); };
+      std::vector<float> last(1);
+      const Kernels kernels{.backward =
+                                [=](Buffer gradient, cudaStream_t on) {
+                                  ddprun::test::launch_on(on, [=] {
+                                    for (std::size_t i = 0; i < gradient.elements; ++i)
+                                      floats(gradient)[i] += 2 * rank + 1;
+                                  });
+                                },
+                            .update =
+                                [=, &last](Buffer weights, Buffer gradient, cudaStream_t on) {
+                                  ddprun::test::launch_on(on, [=, &last] {
+                                    for (std::size_t i = 0; i < weights.elements; ++i)
+                                      floats(weights)[i] -= floats(gradient)[i];
+                                    last[0] = floats(weights)[weights.elements - 1];
+                                  });
+                                }};
+      train(group, 0, stream.get(), kernels);
+      ddprun::test::fake_cuda().stream_synchronize(stream.get());
+      CHECK(last[0] == -20);
+    });
+  }
+
+  TEST_CASE("the documentation shows the example that is compiled here") {
+    const auto here = ddprun::test::code_compiled_in("tests/unit/gpu_example_test.cpp");
+    CHECK_FALSE(here.empty());
+    CHECK(here == ddprun::test::code_shown_in("docs/gpus.md"));
+  }
+}
