@@ -2,10 +2,27 @@
 #include "trainers/compute/cuda/cuda_compute.hpp"
 #include "trainers/compute/cuda/device_objects.hpp"
 #include "trainers/compute/cuda/real_calls.hpp"
+#include <ddprun/error.hpp>
+
+#include <filesystem>
 
 namespace trainer {
 
+namespace {
+
+/// CUDA would complain of the driver instead. The second is that of Windows' subsystem for Linux.
+bool may_have_gpu() {
+  std::error_code ignored;
+  return std::filesystem::exists("/dev/nvidiactl", ignored) ||
+         std::filesystem::exists("/dev/dxg", ignored);
+}
+
+}  // namespace
+
 std::unique_ptr<Compute> make_cuda_compute(int index, bool is_shared) {
+  if (!may_have_gpu()) {
+    throw ddprun::Error(ddprun::Errc::usage, "there is no NVIDIA GPU here (no /dev/nvidiactl)");
+  }
   static const cuda::Calls calls{&cuda::runtime_calls(), &cuda::blas_calls(),
                                  &cuda::device_kernels()};
   int devices = 0;
