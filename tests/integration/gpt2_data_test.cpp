@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <numeric>
+#include <set>
 
 using ddprun::Error;
 using ddprun::test::TemporaryFolder;
@@ -50,16 +51,46 @@ TEST_SUITE("token files") {
     CHECK(targets == Tokens{6, 7, 8, 9, 10});
   }
 
-  TEST_CASE("a token beyond the vocabulary is found, also as the last target") {
+  TEST_CASE("a token beyond the vocabulary is found at the start, wherever it is") {
     const TemporaryFolder folder;
-    write_token_file(folder / "tokens", 5, {0, 1, 2, 3, 7});
-    const TokenFile file(folder / "tokens");
-    Tokens inputs(2);
-    Tokens targets(2);
-    file.read_window(0, inputs, targets);
-    CHECK_THROWS_WITH_AS(file.read_window(1, inputs, targets),
-                         (folder / "tokens: token 4 is 7, beyond the vocabulary of 5").c_str(),
-                         Error);
+    const std::string path = folder / "tokens";
+    for (const std::size_t position : {0, 4, 65535, 65536, 199'999}) {
+      std::vector<std::uint16_t> tokens(200'000, 4);
+      write_token_file(path, 5, tokens);
+      CHECK(refusal(path).empty());
+      tokens[position] = 7;
+      tokens.back() = 5;
+      write_token_file(path, 5, tokens);
+      CHECK(refusal(path) == path + ": token " + std::to_string(position) + " is " +
+                                 std::to_string(tokens[position]) + ", beyond the vocabulary of 5");
+    }
+  }
+
+  TEST_CASE("files that differ anywhere have different checksums, equal ones the same") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "tokens";
+    const auto checksum = [&](std::uint32_t vocabulary, const std::vector<std::uint16_t>& tokens) {
+      write_token_file(path, vocabulary, tokens);
+      return TokenFile(path).checksum();
+    };
+    const std::vector<std::uint16_t> tokens(70'001, 0);
+    std::set<std::uint64_t> seen = {checksum(65536, tokens), checksum(65535, tokens)};
+    CHECK(checksum(65536, tokens) == checksum(65536, tokens));
+    seen.insert(checksum(65536, std::vector<std::uint16_t>(70'002, 0)));
+    std::size_t changes = 0;
+    for (const std::size_t position : {0, 1, 15, 16, 65536, 70'000}) {
+      for (const std::uint16_t value : std::initializer_list<std::uint16_t>{1, 0x8000, 0xffff}) {
+        auto changed = tokens;
+        changed[position] = value;
+        seen.insert(checksum(65536, changed));
+        ++changes;
+        // The same change twice, where a sum might lose it.
+        changed[position == 32 ? 0 : 32] = value;
+        seen.insert(checksum(65536, changed));
+        ++changes;
+      }
+    }
+    CHECK(seen.size() == 3 + changes);
   }
 
   TEST_CASE("what is no whole token file is refused, saying why") {
@@ -84,8 +115,9 @@ TEST_SUITE("token files") {
                                " says that it has 4 tokens, but there are bytes for 3: it was not "
                                "written to its end");
     write_token_file(path, {.vocabulary = 5, .tokens = 2}, {0, 1, 2});
-    CHECK(refusal(path).find("says that it has 2 tokens, but there are bytes for 3") !=
-          std::string::npos);
+    CHECK(refusal(path) == path +
+                               " says that it has 2 tokens, but there are bytes for 3: something "
+                               "was written behind them");
     write_token_file(path, 5, {});
     CHECK(TokenFile(path).windows(1) == 0);
   }

@@ -206,6 +206,30 @@ TEST_SUITE("gpt2 runs") {
     CHECK(hash_of(metrics) == stopped);
   }
 
+  TEST_CASE("workers that were started with different settings do not begin") {
+    const Folder folder;
+    write_token_file(folder / "others", kVocabulary, guessable_tokens(kTokens, kVocabulary - 1));
+    // As nodes with different command lines.
+    const auto refused = [&](const std::string& first, const std::string& second,
+                             const std::string& says) {
+      CAPTURE(second);
+      const std::string script = in_bin("gpt2") + " --context=16 $(test $RANK = 0 && echo " +
+                                 first + " || echo " + second +
+                                 "); code=$?; echo rank $RANK ended with $code; exit $code";
+      const auto result =
+          run_program({in_bin("ddprun"), "--nproc_per_node=2", "--no_python", "sh", "-c", script});
+      CHECK(result.exit_code != 0);
+      CHECK_MESSAGE(result.output.find(says) != std::string::npos, result.output);
+      CHECK_MESSAGE(result.output.find("step 1/") == std::string::npos, result.output);
+      CHECK_MESSAGE(result.output.find(" ended with 2") != std::string::npos, result.output);
+    };
+    const std::string data = "--data=" + (folder / "text");
+    refused(data, data + " --batch_size=2", "--batch_size is 4 on rank 0 and 2 on rank 1");
+    refused(data, data + " --steps=4", "--steps is 200 on rank 0 and 4 on rank 1");
+    refused(data, "--data=" + (folder / "others"), "the checksum of --data is ");
+    refused(data, data + " --test_data=" + (folder / "others"), "the checksum of --test_data is ");
+  }
+
   TEST_CASE("a run that cannot begin or go on says why") {
     const Folder folder;
     const std::string saved = "--checkpoint_dir=" + (folder / "saved");
@@ -229,11 +253,17 @@ TEST_SUITE("gpt2 runs") {
     refused({"--test_data=" + (folder / "short")},
             "short has 16 tokens, fewer than a sequence of 16 and the next one");
     if (!std::filesystem::exists("/dev/nvidiactl")) {
-      // Without CUDA in this program, or without a driver for it.
       const auto result = run_program(command(folder, 1, {"--device=cuda"}));
-      CHECK(result.exit_code != 0);
-      CHECK_MESSAGE(result.output.find("CUDA") != std::string::npos, result.output);
+      CHECK(result.exit_code == 2);
+      const bool says_why =
+          result.output.find("there is no NVIDIA GPU here") != std::string::npos ||
+          result.output.find("was built without CUDA") != std::string::npos;
+      CHECK_MESSAGE(says_why, result.output);
     }
+    auto others = guessable_tokens(kTokens, kVocabulary);
+    others.back() ^= 1;
+    write_token_file(folder / "text", kVocabulary, others);
+    refused({"--steps=3", saved}, "other settings: the checksum of --data was ");
     write_token_file(folder / "text", 30, guessable_tokens(kTokens, kVocabulary));
     refused({"--test_data=" + (folder / "text")}, "beyond the vocabulary of 30");
   }

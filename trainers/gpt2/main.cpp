@@ -4,6 +4,7 @@
 #include "trainers/frame/json_lines.hpp"
 #include "trainers/frame/stop_signal.hpp"
 #include "trainers/frame/text.hpp"
+#include "trainers/gpt2/settings.hpp"
 #include "trainers/gpt2/training.hpp"
 #include <ddprun/worker.hpp>
 
@@ -41,38 +42,6 @@ struct Outputs {
   const Settings& settings;
   double flops_max = 0;  ///< of all workers' devices in a second; 0 if nobody knows
 };
-
-Settings settings_of(const Options& options, const WorkerEnv& env, const TokenFile& data) {
-  const Shape& shape = options.shape;
-  Settings settings = {{"tokens", data.size()},
-                       {"layers", shape.layers},
-                       {"heads", shape.heads},
-                       {"channels", shape.channels},
-                       {"context", shape.context},
-                       {"vocabulary", shape.vocabulary},
-                       {"device", options.device},
-                       {"dtype", options.dtype},
-                       {"threads", options.threads},
-                       {"batch_size", options.batch_size},
-                       {"gradient_accumulation", options.gradient_accumulation},
-                       {"steps", options.steps},
-                       {"lr", options.lr},
-                       {"lr_schedule", options.lr_schedule},
-                       {"lr_final", options.lr_final},
-                       {"warmup_steps", options.warmup_steps},
-                       {"beta1", options.beta1},
-                       {"beta2", options.beta2},
-                       {"weight_decay", options.weight_decay},
-                       {"gradient_norm_max", options.gradient_norm_max},
-                       {"seed", options.seed}};
-  // Whose number may change is no setting.
-  if (options.global_batch_size > 0) {
-    settings["global_batch_size"] = options.global_batch_size;
-  } else {
-    settings["workers"] = env.world_size;
-  }
-  return settings;
-}
 
 /// The model's vocabulary must hold that of the file.
 void check_vocabulary(const TokenFile& file, const Shape& shape) {
@@ -256,6 +225,7 @@ int train(const WorkerEnv& env, Options options) {
   ddprun::GroupOptions group_options;
   group_options.backend = backend_of(options);
   ProcessGroup group = ProcessGroup::create(env, group_options);
+  require_same_settings(group, common_settings(options, env, data, test_data.get()));
   group.set_stream(compute->stream());
   const auto progress = restore(*compute, group, model, optimizer, newest, settings);
   newest.reset();

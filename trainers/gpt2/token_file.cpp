@@ -1,7 +1,9 @@
 #include "trainers/gpt2/token_file.hpp"
 
+#include "trainers/gpt2/checksum.hpp"
 #include <ddprun/error.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -58,6 +60,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : name_(path.string()) {
   mapping_ = mapping;
   try {
     read_header();
+    read_tokens();
   } catch (...) {
     ::munmap(mapping_, mapped_bytes_);
     throw;
@@ -82,11 +85,31 @@ void TokenFile::read_header() {
   if (header.tokens != held || (mapped_bytes_ - sizeof header) % sizeof(std::uint16_t) != 0) {
     refuse(name_ + " says that it has " + std::to_string(header.tokens) +
            " tokens, but there are bytes for " + std::to_string(held) +
-           ": it was not written to its end");
+           (header.tokens > held ? ": it was not written to its end"
+                                 : ": something was written behind them"));
   }
   vocabulary_ = header.vocabulary;
   const auto* first = static_cast<const std::byte*>(mapping_) + sizeof header;
   tokens_ = {reinterpret_cast<const std::uint16_t*>(first), held};
+}
+
+/// Block by block, so that each byte comes from the disk and from memory once.
+void TokenFile::read_tokens() {
+  constexpr std::size_t kBlock = 1 << 16;  // tokens; half of a usual second cache at most
+  checksum_ = checksum_of({static_cast<const std::byte*>(mapping_), sizeof(Header)});
+  for (std::size_t first = 0; first < tokens_.size(); first += kBlock) {
+    const auto block = tokens_.subspan(first, std::min(kBlock, tokens_.size() - first));
+    std::uint16_t largest = 0;
+    for (const std::uint16_t token : block) largest = std::max(largest, token);
+    if (largest >= vocabulary_) {
+      const auto bad = std::find_if(block.begin(), block.end(),
+                                    [&](std::uint16_t token) { return token >= vocabulary_; });
+      refuse(name_ + ": token " +
+             std::to_string(first + static_cast<std::size_t>(bad - block.begin())) + " is " +
+             std::to_string(*bad) + ", beyond the vocabulary of " + std::to_string(vocabulary_));
+    }
+    checksum_ = checksum_of(std::as_bytes(block), checksum_);
+  }
 }
 
 TokenFile::~TokenFile() {
@@ -101,12 +124,7 @@ void TokenFile::read_window(std::size_t index, std::span<std::int32_t> inputs,
                             std::span<std::int32_t> targets) const {
   const std::size_t begin = index * inputs.size();
   const auto at = [&](std::size_t position) {
-    const std::uint16_t token = tokens_[position];
-    if (token >= vocabulary_) {
-      refuse(name_ + ": token " + std::to_string(position) + " is " + std::to_string(token) +
-             ", beyond the vocabulary of " + std::to_string(vocabulary_));
-    }
-    return static_cast<std::int32_t>(token);
+    return static_cast<std::int32_t>(tokens_[position]);
   };
   for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = at(begin + i);
   for (std::size_t i = 0; i + 1 < inputs.size(); ++i) targets[i] = inputs[i + 1];

@@ -19,7 +19,8 @@ namespace trainer::gpt2 {
 class TokenFile {
  public:
   /// Throws Error{Errc::usage} naming the file and what is wrong with it: missing, something else,
-  /// of another version, shorter or longer than it says.
+  /// of another version, shorter or longer than it says, with a token that is not below the
+  /// vocabulary. Reads it once from beginning to end.
   explicit TokenFile(const std::filesystem::path& path);
   TokenFile(const TokenFile&) = delete;
   TokenFile& operator=(const TokenFile&) = delete;
@@ -28,23 +29,26 @@ class TokenFile {
   const std::string& name() const { return name_; }
   std::size_t size() const { return tokens_.size(); }
   std::size_t vocabulary() const { return vocabulary_; }
+  /// Of all that is in it.
+  std::uint64_t checksum() const { return checksum_; }
 
   /// Sequences of `context` tokens that do not overlap, each with its next token.
   std::size_t windows(std::size_t context) const;
 
-  /// Window `index`: inputs.size() tokens, and for each the token that follows it. Throws
-  /// Error{Errc::usage} if a token is not below the vocabulary, saying where.
+  /// Window `index`: inputs.size() tokens, and for each the token that follows it.
   void read_window(std::size_t index, std::span<std::int32_t> inputs,
                    std::span<std::int32_t> targets) const;
 
  private:
   void read_header();
+  void read_tokens();
 
   std::string name_;
   void* mapping_ = nullptr;
   std::size_t mapped_bytes_ = 0;
   std::size_t vocabulary_ = 0;
   std::span<const std::uint16_t> tokens_;
+  std::uint64_t checksum_ = 0;
 };
 
 }  // namespace trainer::gpt2

@@ -45,15 +45,6 @@ std::string share_text(Compute& compute, ProcessGroup& group, std::string own) {
   return own;
 }
 
-std::string name_for_people(const std::string& setting) {
-  const bool is_option = setting != "workers" && setting != "tokens";
-  return is_option ? "--" + setting : "the number of " + setting;
-}
-
-std::string text_of(const nlohmann::json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 void refuse_other_settings(std::int64_t step, const nlohmann::json& then, const Settings& now) {
   std::string differences;
   for (const auto& [name, value] : now.items()) {

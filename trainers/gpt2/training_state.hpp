@@ -6,20 +6,15 @@
 #include "trainers/compute/compute.hpp"
 #include "trainers/gpt2/model.hpp"
 #include "trainers/gpt2/optimizer.hpp"
+#include "trainers/gpt2/settings.hpp"
 #include <ddprun/checkpoint.hpp>
 #include <ddprun/process_group.hpp>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
 namespace trainer::gpt2 {
-
-/// An object: name and value of every setting on which the parameters depend, bit for bit. Options
-/// have their names, without dashes.
-using Settings = nlohmann::json;
 
 /// Where a training stands, without its arrays.
 struct Progress {
