@@ -6,6 +6,7 @@ import collections
 import importlib.machinery
 import importlib.util
 import json
+import os
 import pathlib
 import struct
 import subprocess
@@ -131,7 +132,8 @@ class PrepareText(unittest.TestCase):
                           " 12", "a", "\n\n", " b"])
 
     def test_a_vocabulary_that_the_text_does_not_fill_is_smaller(self):
-        self.prepare("--vocabulary=60000", self.file("a", b"aaaa aaaa"))
+        result = self.prepare("--vocabulary=60000", self.file("a", b"aaaa aaaa"))
+        self.assertIn("the vocabulary is 259, not 60000", result.stdout)
         self.assertEqual(self.read(), (259, [258, 257, 32, 257]))
 
     def test_what_cannot_be_is_refused(self):
@@ -140,11 +142,65 @@ class PrepareText(unittest.TestCase):
         self.refuse("there is no text", self.file("empty", b""))
         self.refuse("--vocabulary 256 is not within 257", "--vocabulary=256", text)
         self.refuse("and 65536 (token files hold 16 bits)", "--vocabulary=65537", text)
+        self.refuse("--vocabulary 0 is not within", "--vocabulary=0", text)
         self.refuse("--test_fraction 1 is not within", "--test_fraction=1", text)
+        self.refuse("--test_fraction 0.1 of 5 tokens leaves none to test with",
+                    "--test_fraction=0.1", text)
         self.refuse("cannot be given together", "--vocabulary=300", "--bpe", text, text, text)
         self.refuse("are not the two files", "--bpe", text, text, text)
         self.out = self.folder / "nowhere" / "out"
         self.refuse("cannot be written", text)
+
+    def test_nothing_is_written_over_but_what_it_has_written(self):
+        text, other = self.file("a", b"text"), self.file("b", b"more text")
+        for name, says in (("a", "a is one of the FILEs"), ("b", "b is there and was not written")):
+            result = subprocess.run([sys.executable, SCRIPT, text, str(self.folder / name)],
+                                    capture_output=True, text=True)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(says, result.stderr)
+            self.assertEqual([(self.folder / "a").read_bytes(), (self.folder / "b").read_bytes()],
+                             [b"text", b"more text"])
+        merges = self.file("out.merges.txt", b"a novel")
+        self.refuse("out.merges.txt is one of the FILEs", text, merges)
+        self.refuse("out.merges.txt is there and was not written", text)
+        os.unlink(merges)
+        os.mkfifo(merges)
+        self.refuse("out.merges.txt is there and was not written", text)
+        os.unlink(merges)
+        self.prepare("--vocabulary=300", text, other)
+        result = subprocess.run([sys.executable, SCRIPT, text, merges, str(self.out)],
+                                capture_output=True, text=True)
+        self.assertIn("out.merges.txt is one of the FILEs", result.stderr)
+        self.prepare(other)
+        self.assertEqual(self.read(), (257, [256, *b"more text"]))
+
+    def names(self):
+        return {path.name for path in self.folder.iterdir()}
+
+    def test_what_an_earlier_call_has_left_goes(self):
+        text = self.file("a", TEXT)
+        self.prepare("--vocabulary=300", "--test_fraction=0.1", text)
+        learned = {"out.vocab.json", "out.merges.txt"}
+        self.assertEqual(self.names(), {"a", "out", "out.test"} | learned)
+        pairs = [str(self.folder / name) for name in ("out.vocab.json", "out.merges.txt")]
+        result = self.prepare("--bpe", *pairs, text)
+        self.assertIn("out.test: removed, it belonged to an earlier ", result.stdout)
+        self.assertEqual(self.names(), {"a", "out"} | learned)
+        result = self.prepare("--test_fraction=0.1", text)
+        self.assertIn("out.vocab.json: removed", result.stdout)
+        self.assertEqual(self.names(), {"a", "out", "out.test"})
+
+    def test_a_full_disk_changes_nothing(self):
+        text = self.file("a", TEXT)
+        self.prepare("--test_fraction=0.5", text)
+        before = self.read(), self.read(".test")
+        (self.folder / "out.unfinished").symlink_to("/dev/full")
+        result = subprocess.run([sys.executable, SCRIPT, "--vocabulary=300", text, str(self.out)],
+                                capture_output=True, text=True)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("out cannot be written: No space left on device", result.stderr)
+        self.assertEqual((self.read(), self.read(".test")), before)
+        self.assertEqual(self.names(), {"a", "out", "out.test"})
 
     def test_gpt2_trains_on_it(self):
         self.prepare("--test_fraction=0.2", "--vocabulary=300",
