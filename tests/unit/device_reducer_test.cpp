@@ -149,9 +149,11 @@ TEST_SUITE("gradient reducer on a device") {
       DeviceModel model;
       const std::vector<Stream> makers(3);
       const Stream user;
+      group.set_stream(user.get());
       GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
       for (int step = 0; step < 5; ++step) {
         reducer.zero_gradients();
+        fake_cuda().stream_synchronize(user.get());
         reducer.begin();
         for (std::size_t p = 0; p < 5; ++p) add_on(makers[p % 3], reducer, group.rank(), step, p);
         reducer.finish(user.get());

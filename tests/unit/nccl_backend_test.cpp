@@ -132,6 +132,32 @@ TEST_SUITE("nccl backend") {
     memory.reset();
   }
 
+  TEST_CASE("memory on another device than the rank's is refused, and none at all is some") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(1), [](ProcessGroup& group) {
+      CHECK_THROWS_WITH_AS(
+          group.allocate(1, {.kind = Device::Kind::cuda, .index = 1}),
+          "process group \"default\": memory on CUDA device 1, and this rank's is device 0", Error);
+      CHECK(group.allocate(0, kDevice) != nullptr);
+    });
+  }
+
+  TEST_CASE("a thread keeps its device, unless it had chosen none") {
+    const CleanDevices clean;
+    const cuda::CudaCalls& calls = fake_cuda();
+    const auto after_work_on = [&calls](int device) {
+      { const cuda::OnDevice there(calls, device); }
+      int now = -1;
+      calls.get_device(&now);
+      return now;
+    };
+    calls.set_device(1);
+    CHECK(after_work_on(0) == 1);
+    calls.set_device(0);
+    CHECK(after_work_on(1) == 1);
+    calls.set_device(0);
+  }
+
   TEST_CASE("a backend of the host alone has no memory on devices") {
     run_ranks(1, [](ProcessGroup& group) {
       CHECK_THROWS_WITH_AS(group.allocate(1, kDevice),

@@ -13,7 +13,9 @@
 
 namespace ddprun::cuda {
 
-/// The thread's device, for the life of this object.
+/// The thread's device, for the life of this object. Afterwards it has its own again, but for a
+/// thread on device 0, where all are that have chosen none: to go back there would make CUDA at
+/// home on that device, too, which costs hundreds of megabytes of it for each process.
 class OnDevice {
  public:
   OnDevice(const CudaCalls& calls, int device) : calls_(calls) {
@@ -25,7 +27,7 @@ class OnDevice {
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
   ~OnDevice() {
-    if (is_changed_) calls_.set_device(before_);
+    if (is_changed_ && before_ != 0) calls_.set_device(before_);
   }
 
  private:

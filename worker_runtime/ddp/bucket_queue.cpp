@@ -10,19 +10,23 @@ namespace ddprun {
 
 namespace {
 
-/// What a group is called for in this scope depends on `stream`.
+/// What a group is called for in this scope depends on `stream`, if that counts.
 class OnStream {
  public:
-  OnStream(ProcessGroup& group, void* stream) : group_(group), before_(group.stream()) {
-    group_.set_stream(stream);
+  OnStream(ProcessGroup& group, const TensorWork& tensors, void* stream)
+      : group_(group), before_(group.stream()), counts_(tensors.is_on_device()) {
+    if (counts_) group_.set_stream(stream);
   }
   OnStream(const OnStream&) = delete;
   OnStream& operator=(const OnStream&) = delete;
-  ~OnStream() { group_.set_stream(before_); }
+  ~OnStream() {
+    if (counts_) group_.set_stream(before_);
+  }
 
  private:
   ProcessGroup& group_;
   void* before_;
+  bool counts_;
 };
 
 }  // namespace
@@ -73,7 +77,7 @@ void BucketQueue::launch(Bucket& bucket) {
   if (group_.size() == 1 || bucket.view.gradients.elements == 0) return;
   if (launch_error_) return;
   try {
-    const OnStream ordered(group_, bucket.stream);
+    const OnStream ordered(group_, tensors_, bucket.stream);
     bucket.work = start(bucket.view);
     bucket.work.keep_end_time();
   } catch (...) {
@@ -131,7 +135,7 @@ template <typename Await>
 void BucketQueue::end_all(void* stream, Deadline deadline, const Await& await) {
   const std::lock_guard lock(mutex_);
   if (launch_error_) std::rethrow_exception(launch_error_);
-  const OnStream ordered(group_, stream);
+  const OnStream ordered(group_, tensors_, stream);
   for (auto& bucket : buckets_) {
     await(bucket.work);
     // Where nobody was called the gradients are those that the backward pass makes.

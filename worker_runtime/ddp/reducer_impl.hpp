@@ -39,7 +39,7 @@ class GradientReducer::Impl {
   void zero_gradients();
   void begin_forward(bool synchronise);
   void begin(bool synchronise);
-  void ready(std::size_t index) { ready(index, group_.stream()); }
+  void ready(std::size_t index) { ready(index, reduction_.stream()); }
   void ready(std::size_t index, void* stream);
   void unused(std::size_t index);
   StepTimeline finish(Deadline deadline);

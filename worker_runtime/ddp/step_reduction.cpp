@@ -44,6 +44,9 @@ void StepReduction::zero() {
 
 void StepReduction::begin(bool synchronise, int ranks, bool observe) {
   is_synchronising_ = synchronise;
+  stream_ = group_.stream();
+  // What uses the gradients of the last step may still be on its way.
+  if (held_) tensors_.order(*held_, stream_);
   readiness_.begin(synchronise, observe);
   queue_.begin(ranks);
 }
@@ -92,11 +95,11 @@ void StepReduction::settle_one(std::size_t parameter) {
   const Buffer& in_bucket = layout_->gradient(parameter);
   // What a step without synchronisation has left there counts; anything else is an old step's.
   if (!readiness_.has_contributed(parameter)) {
-    tensors_.zero(in_bucket, group_.stream());
+    tensors_.zero(in_bucket, stream_);
   } else if (is_copied(parameters_[parameter], in_bucket)) {
     take_own(parameter);
   }
-  count_down(parameter, group_.stream());
+  count_down(parameter, stream_);
 }
 
 Readiness::Mark StepReduction::ready(std::size_t parameter, void* stream) {
@@ -142,7 +145,7 @@ void StepReduction::end_count() {
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (readiness_.is_marked(i)) {
       take_own(i);
-      count_down(i, group_.stream());
+      count_down(i, stream_);
     } else {
       settle_one(i);
     }
@@ -162,9 +165,9 @@ void StepReduction::shadow(bool shares_used) {
 }
 
 void StepReduction::wait(Deadline deadline) {
-  queue_.wait(group_.stream(), deadline);
-  give_own(group_.stream());
-  tensors_.await(group_.stream(), deadline);
+  queue_.wait(stream_, deadline);
+  give_own(stream_);
+  tensors_.await(stream_, deadline);
 }
 
 void StepReduction::hold(void* stream, Deadline deadline) {

@@ -35,6 +35,9 @@ class StepReduction {
 
   const TensorWork& tensors() const { return tensors_; }
 
+  /// Of the step under way: by which all goes that nobody has told another stream for.
+  void* stream() const { return stream_; }
+
   /// An average of a synchronised step is over `ranks` ranks. `observe` keeps the order in which
   /// gradients become ready.
   void begin(bool synchronise, int ranks, bool observe);
@@ -88,6 +91,7 @@ class StepReduction {
   Readiness readiness_;
   std::unique_ptr<BucketLayout> layout_;
   std::vector<std::int32_t> used_;
+  void* stream_ = nullptr;             ///< the group's, in the step under way
   std::optional<void*> held_;          ///< the stream of the last step's gradients
   std::mutex mutex_;                   ///< for what follows
   std::vector<Gathering> gatherings_;  ///< by bucket

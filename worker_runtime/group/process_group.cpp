@@ -134,7 +134,12 @@ std::shared_ptr<void> ProcessGroup::allocate(std::size_t bytes, Device device) {
                                  "\": memory on a device is asked of backend " + backend() +
                                  ", which has none (nccl has)");
   }
-  return impl_->device()->allocate(bytes);
+  if (const Device& own = impl_->device()->device(); device != own) {
+    throw Error(Errc::usage, "process group \"" + name() + "\": memory on CUDA device " +
+                                 std::to_string(device.index) + ", and this rank's is device " +
+                                 std::to_string(own.index));
+  }
+  return impl_->device()->allocate(std::max<std::size_t>(bytes, 1));
 }
 
 DeviceQueue* device_queue_of(const ProcessGroup& group) {

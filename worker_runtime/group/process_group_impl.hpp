@@ -8,6 +8,7 @@
 #include "worker_runtime/group/work_queue.hpp"
 #include <ddprun/process_group.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -87,7 +88,7 @@ class ProcessGroup::Impl {
   const std::shared_ptr<InProcessRegions> regions_;
   std::set<std::string> subgroup_names_;
   std::size_t unnamed_subgroups_ = 0;
-  void* stream_ = nullptr;
+  std::atomic<void*> stream_ = nullptr;
   const int exceptions_ = std::uncaught_exceptions();
   bool has_entered_ = false;
   std::shared_ptr<WorkQueue> queue_;

@@ -279,10 +279,9 @@ bool WorkQueue::look_at_device(Lock& lock) {
     finish(*flying_.front(), failure ? failure_ : nullptr);
     flying_.pop_front();
   }
-  if (has_news) {
-    pause_ = kShortestPause;
-    changed_.notify_all();
-  }
+  if (has_news) pause_ = kShortestPause;
+  // There may be works that were not begun meanwhile.
+  if (has_news || !works_.empty()) changed_.notify_all();
   return has_news;
 }
 
@@ -316,6 +315,8 @@ void WorkQueue::fail_all(const std::exception_ptr& failure) {
     finish(*works_.back(), failure_);
     works_.pop_back();
   }
+  changed_.notify_all();
+  wanted_.notify_one();
 }
 
 void WorkQueue::abort(const std::string& reason, const std::string& who) {
@@ -324,8 +325,6 @@ void WorkQueue::abort(const std::string& reason, const std::string& who) {
     const Lock lock(mutex_);
     fail_all(std::make_exception_ptr(Error(Errc::closed, group + ": " + reason)));
   }
-  changed_.notify_all();
-  wanted_.notify_one();
   backend_->abort(group + " by " + who + ": " + reason);
 }
 

@@ -100,12 +100,12 @@ void DeviceCollectives::launch(const Operation& operation, Deadline deadline) {
     auto& mark = *static_cast<cuda::Event*>(operation.mark);
     cuda::check(*libraries_.cuda, libraries_.cuda->stream_wait_event(stream_.get(), mark.get(), 0),
                 "cudaStreamWaitEvent");
-    events_.give_back(mark);
+    const auto limit = deadline.remaining();
     start(operation, watch(deadline));
     cuda::Event& end = events_.take();
     end.record(stream_.get());
     const std::lock_guard lock(mutex_);
-    flights_.push_back({operation, deadline, &end});
+    flights_.push_back({operation, limit, &mark, &end});
   } catch (...) {
     give_up();
     throw;
@@ -118,6 +118,7 @@ std::uint64_t DeviceCollectives::ended() {
   try {
     while (!flights_.empty() && flights_.front().ended->has_happened()) {
       const std::lock_guard lock(mutex_);
+      events_.give_back(*flights_.front().mark);
       events_.give_back(*flights_.front().ended);
       flights_.pop_front();
       ++ended_;
@@ -132,14 +133,15 @@ std::uint64_t DeviceCollectives::ended() {
 
 /// Whether there is any sense in waiting for the first of those that have not ended.
 void DeviceCollectives::check_first() {
-  const Flight& first = flights_.front();
+  Flight& first = flights_.front();
   const auto what = [&] {
     return describe(first.operation, static_cast<std::size_t>(place_.ranks));
   };
   if (communicator_.is_connected()) communicator_.check(what);
   look();
-  if (first.deadline.passed())
-    throw Error(Errc::timeout, what() + ": not done on the device " + first.deadline.describe());
+  if (!first.deadline && first.mark->has_happened()) first.deadline = Deadline::after(first.limit);
+  if (first.deadline && first.deadline->passed())
+    throw Error(Errc::timeout, what() + ": not done on the device " + first.deadline->describe());
 }
 
 /// The kernels of a collective that does not end would keep the device for good, and until they
@@ -188,6 +190,16 @@ void DeviceCollectives::look() {
     if (!abort_reason_.empty()) throw Error(Errc::closed, abort_reason_);
   }
   look_();
+}
+
+void DeviceCollectives::await_flights(const Watch& watching) {
+  cuda::Event& all = events_.take();
+  all.record(stream_.get());
+  if (!nccl::await([&] { return all.has_happened(); }, watching)) {
+    throw Error(Errc::timeout, "collectives before it had not ended on the device " +
+                                   watching.deadline.describe());
+  }
+  events_.give_back(all);
 }
 
 void DeviceCollectives::drain() noexcept {
@@ -255,7 +267,7 @@ void DeviceCollectives::exchange(Operation operation, const Watch& watching) {
                            operation.input.data == operation.output.data;
   if (is_in_place) {
     // What is under way may use what there is.
-    if (!scratch_.has(operation.input.bytes())) drain();
+    if (!scratch_.has(operation.input.bytes())) await_flights(watching);
     void* const apart = scratch_.at_least(operation.input.bytes());
     copy_on_device(operation.input.data, apart, operation.input.bytes());
     operation.input.data = apart;

@@ -14,6 +14,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace ddprun::nccl {
@@ -57,8 +58,10 @@ class DeviceCollectives {
   /// A collective that the device has.
   struct Flight {
     Operation operation;
-    Deadline deadline;
+    Deadline::Duration limit;  ///< from where the caller's stream and those before have come to it
+    cuda::Event* mark;
     cuda::Event* ended;
+    std::optional<Deadline> deadline = {};  ///< once it is so far
   };
 
   cuda::OnDevice here() const { return {*libraries_.cuda, place_.device}; }
@@ -68,6 +71,7 @@ class DeviceCollectives {
   void copy_on_device(const void* from, void* to, std::size_t bytes);
   void check_first();
   void give_up() noexcept;
+  void await_flights(const Watch& watch);
   void drain() noexcept;
   Watch watch(Deadline deadline);
   void look();

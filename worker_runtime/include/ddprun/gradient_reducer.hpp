@@ -70,7 +70,9 @@ class GradientReducer {
   /// that was observed.
   std::size_t layout() const;
 
-  /// Between steps only. Those outside of the buckets too.
+  /// Between steps only. Those outside of the buckets too. On a device, by the group's stream, once
+  /// the stream of the last finish() has come here; a backward pass on another stream has to wait
+  /// for it.
   void zero_gradients();
 
   /// The forward pass of a step is about to begin: where due, rebuilds the buckets, gives all ranks

@@ -66,8 +66,9 @@ class Work {
   /// For buffers on a CUDA device: what `stream`, a cudaStream_t, is given from now on begins when
   /// this collective has ended. Blocks until the device has got the collective, not for its end;
   /// but where it cannot be waited for by a stream (buffers on the host, barriers, messages), as
-  /// wait(). Throws what it has failed with by now; later failures are those of wait() and of the
-  /// group's next call, and what `stream` then works with is undefined.
+  /// wait(). `stream` is needed during the call only. Throws what it has failed with by now; later
+  /// failures are those of wait() and of the group's next call, and what `stream` then works with
+  /// is undefined.
   void hold(void* stream) const;
 
   /// Has the end of this work timed, which costs a small collective much of its time.
@@ -161,7 +162,9 @@ class ProcessGroup {
   /// the last copy of the returned pointer, which keeps the group's memory, not its threads, alive.
   /// Concerns this rank alone. Throws Error{Errc::usage} if arena_bytes are used up.
   std::shared_ptr<void> allocate(std::size_t bytes);
-  /// The same on `device`, which is this rank's.
+  /// The same on `device`, which is this rank's. To free it blocks until the device has done all
+  /// that this process has given it. Throws Error{Errc::usage} for another device, Errc::cuda if
+  /// there is not as much.
   std::shared_ptr<void> allocate(std::size_t bytes, Device device);
 
   /// For buffers on a CUDA device, of all calls from now on: each begins once `stream`, a
@@ -170,6 +173,7 @@ class ProcessGroup {
   /// by those that Work::hold() holds back. Such buffers lie on the device with the index
   /// LOCAL_RANK, and input and output both there; the backend nccl takes them.
   void set_stream(void* stream);
+  /// What set_stream() was told last.
   void* stream() const;
 
   /// Before: each rank's own values. After: on every rank the combination over all ranks, bit for
