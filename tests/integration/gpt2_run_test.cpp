@@ -206,6 +206,19 @@ TEST_SUITE("gpt2 runs") {
     CHECK(hash_of(metrics) == stopped);
   }
 
+  TEST_CASE("what standard output does not take ends the run with an error, at its end") {
+    const Folder folder;
+    const std::string run = in_bin("gpt2") + " --context=16 --steps=3 --data=" + (folder / "text") +
+                            " --metrics=" + (folder / "metrics") + " >/dev/full";
+    const auto result = run_program({"/bin/sh", "-c", run});
+    CHECK(result.exit_code == 1);
+    CHECK_MESSAGE(result.output.find("writing to standard output: No space left on device") !=
+                      std::string::npos,
+                  result.output);
+    CHECK(values_of(folder / "metrics", "end", "step") == std::vector<double>{3});
+    CHECK(run_program({"/bin/sh", "-c", in_bin("gpt2") + " --help >/dev/full"}).exit_code == 1);
+  }
+
   TEST_CASE("workers that were started with different settings do not begin") {
     const Folder folder;
     write_token_file(folder / "others", kVocabulary, guessable_tokens(kTokens, kVocabulary - 1));

@@ -1,13 +1,17 @@
+#include "tests/support/temporary_folder.hpp"
 #include "trainers/gpt2/options.hpp"
 #include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
 using trainer::gpt2::learning_rate;
 using trainer::gpt2::Options;
+using trainer::gpt2::parse_command_line;
 
 namespace {
 
@@ -45,6 +49,29 @@ TEST_SUITE("gpt2 options") {
 
   TEST_CASE("names may be written with dashes") {
     CHECK(parse({"--batch-size=7", "--gradient-norm-max=0"}).batch_size == 7);
+  }
+
+  TEST_CASE("the help fits into 80 columns and tells the sizes of the models") {
+    const std::vector<const char*> arguments = {"gpt2", "--help"};
+    const std::string help = parse_command_line(2, arguments.data()).help;
+    std::istringstream lines(help);
+    for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() <= 80, line);
+    const auto says = [&](const std::string& text) { return help.find(text) != std::string::npos; };
+    CHECK(says("\n  --layers UINT               transformer blocks\n"));
+    CHECK(says("prepare_text\n                              (required)\n"));
+    CHECK(says("\n  --device {cpu,cuda}         cpu or cuda (default: cpu)\n"));
+    CHECK(says("gpt2-124m\n                              12/12/768/1024, "));
+  }
+
+  TEST_CASE("a mistake in a file of options is told with the file's name") {
+    const ddprun::test::TemporaryFolder folder;
+    const std::string path = folder / "options.toml";
+    const auto says = [&](const std::string& content) {
+      std::ofstream(path) << content;
+      return refusal({"--config", path.c_str()});
+    };
+    CHECK(says("steps = 2\n").empty());
+    CHECK(says("stepz = 2\n") == path + ": there is no option stepz");
   }
 
   TEST_CASE("bad values and contradictions are refused by name") {

@@ -1,8 +1,10 @@
 #include "trainers/frame/console.hpp"
 
 #include "trainers/frame/text.hpp"
+#include <ddprun/error.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <sys/ioctl.h>
@@ -63,8 +65,12 @@ Console::~Console() {
 void Console::line(const std::string& text) {
   if (quiet_) return;
   erase_bar();
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
+  const bool is_written = std::printf("%s\n", text.c_str()) >= 0 && std::fflush(stdout) == 0;
+  if (!is_written && error_ == 0) error_ = errno;
+}
+
+void Console::check() const {
+  if (error_ != 0) ddprun::throw_system_error("writing to standard output", error_);
 }
 
 void Console::bar(const BarState& state) {

@@ -34,6 +34,10 @@ class Console {
 
   void line(const std::string& text);
 
+  /// Throws Error{Errc::system} if a line could not be written. Not at once: nobody wants to lose a
+  /// training for it.
+  void check() const;
+
   /// Draws the bar anew, at most ten times a second. Nothing unless standard output is a terminal.
   void bar(const BarState& state);
 
@@ -43,6 +47,7 @@ class Console {
   bool quiet_;
   bool is_terminal_;
   bool has_bar_ = false;
+  int error_ = 0;                        ///< errno of the first line that could not be written
   std::int64_t drawn_milliseconds_ = 0;  ///< steady clock, of the last drawing
 };
 

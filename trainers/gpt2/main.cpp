@@ -249,8 +249,9 @@ int train(const WorkerEnv& env, Options options) {
   announce(training, progress.has_value(), outputs);
   const bool is_stopped = train_steps(training, stop, outputs);
   finish(training, seconds_since(start), outputs);
+  if (is_stopped) console.line("stopped by a signal; the same command goes on from here");
+  console.check();
   if (!is_stopped) return 0;
-  console.line("stopped by a signal; the same command goes on from here");
   constexpr int kSignalExit = 128;  // as shells report a death by a signal
   return kSignalExit + (stop.received() != 0 ? stop.received() : SIGTERM);
 }
@@ -261,7 +262,9 @@ int train(const WorkerEnv& env, Options options) {
 int run(const WorkerEnv& env, int argc, const char* const* argv) {
   const CommandLine command_line = parse_command_line(argc, argv);
   if (command_line.help.empty()) return train(env, command_line.options);
-  if (env.rank == 0) std::fputs(command_line.help.c_str(), stdout);
+  Console console(env.rank != 0);
+  console.line(command_line.help.substr(0, command_line.help.find_last_not_of('\n') + 1));
+  console.check();
   return 0;
 }
 

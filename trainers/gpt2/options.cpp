@@ -29,8 +29,17 @@ constexpr std::int64_t kSeedMax = 0xffff'ffff;     // fits every random generato
 
 void add_model_options(CLI::App& app, Options& options) {
   std::vector<std::string> names;
-  for (const Preset& one : presets()) names.emplace_back(one.name);
-  app.add_option("--model", options.model, "sizes to begin with; those below count instead")
+  std::string sizes;
+  for (const Preset& one : presets()) {
+    names.emplace_back(one.name);
+    const Shape& shape = one.shape;
+    sizes += std::string(sizes.empty() ? "" : ", ") + one.name + " " +
+             std::to_string(shape.layers) + "/" + std::to_string(shape.heads) + "/" +
+             std::to_string(shape.channels) + "/" + std::to_string(shape.context);
+  }
+  app.add_option("--model", options.model,
+                 "layers, heads, channels and context to begin with (" + sizes +
+                     "); those below count instead")
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   const auto size = [&](const char* name, std::size_t& value, const char* help) {
