@@ -7,10 +7,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <future>
-#include <memory>
-#include <mutex>
-#include <set>
 #include <vector>
 
 namespace ddprun::test {
@@ -21,37 +17,9 @@ using trainer::cuda::BlasCalls;
 using trainer::cuda::KernelCalls;
 using trainer::cuda::RuntimeCalls;
 
-/// Streams that there are: cudaFree waits for them all.
-std::mutex streams_mutex;
-std::set<cudaStream_t> streams;
-
-cudaError_t create_stream(cudaStream_t* stream, unsigned int flags) {
-  const cudaError_t error = fake_cuda().stream_create(stream, flags);
-  const std::lock_guard lock(streams_mutex);
-  streams.insert(*stream);
-  return error;
-}
-
-cudaError_t destroy_stream(cudaStream_t stream) {
-  {
-    const std::lock_guard lock(streams_mutex);
-    streams.erase(stream);
-  }
-  return fake_cuda().stream_destroy(stream);
-}
-
-cudaError_t synchronize(cudaStream_t stream) {
-  std::promise<void> done;
-  launch_on(stream, [&done] { done.set_value(); });
-  done.get_future().wait();
-  return cudaSuccess;
-}
-
+/// After all that the caller's streams were given, as a device does.
 cudaError_t free_memory(void* memory) {
-  {
-    const std::lock_guard lock(streams_mutex);
-    for (const cudaStream_t stream : streams) synchronize(stream);
-  }
+  fake_cuda().device_synchronize();
   return fake_cuda().free(memory);
 }
 
@@ -86,9 +54,9 @@ const RuntimeCalls& runtime() {
       .set_device = fake_cuda().set_device,
       .get_attribute = attribute,
       .device_name = [](int) { return std::string("emulated"); },
-      .stream_create = create_stream,
-      .stream_destroy = destroy_stream,
-      .stream_synchronize = synchronize,
+      .stream_create = fake_cuda().stream_create,
+      .stream_destroy = fake_cuda().stream_destroy,
+      .stream_synchronize = fake_cuda().stream_synchronize,
       .allocate = allocate,
       .free = free_memory,
       .copy_async = copy,
