@@ -1,7 +1,10 @@
 #include "tests/support/cuda_emulation.hpp"
 
+#include "tests/support/guarded_stack.hpp"
+
 #include <ucontext.h>
 
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -9,6 +12,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 uint3 threadIdx;
@@ -34,7 +38,6 @@ namespace {
 
 constexpr unsigned kThreadsMax = 1024;         // of a block, on every device
 constexpr std::size_t kSharedMax = 48 * 1024;  // of a block, without asking for more
-constexpr std::size_t kStackBytes = 64 * 1024;
 constexpr unsigned kLanes = 32;
 
 /// A stack, and where on it something goes on.
@@ -45,10 +48,10 @@ class Fiber {
 
   /// `entry` never returns.
   explicit Fiber(void (*entry)())
-      : owned_(new std::byte[kStackBytes]), bottom_(owned_.get()), bytes_(kStackBytes) {
+      : owned_(std::in_place), bottom_(owned_->bottom()), bytes_(GuardedStack::kBytes) {
     ::getcontext(&context_);
-    context_.uc_stack.ss_sp = owned_.get();
-    context_.uc_stack.ss_size = kStackBytes;
+    context_.uc_stack.ss_sp = owned_->bottom();
+    context_.uc_stack.ss_size = GuardedStack::kBytes;
     context_.uc_link = nullptr;
     ::makecontext(&context_, entry, 0);
     if (__tsan_create_fiber != nullptr) tsan_ = __tsan_create_fiber(0);
@@ -77,7 +80,7 @@ class Fiber {
 
  private:
   ucontext_t context_{};
-  std::unique_ptr<std::byte[]> owned_;
+  std::optional<GuardedStack> owned_;
   const void* bottom_ = nullptr;
   std::size_t bytes_ = 0;
   void* fake_stack_ = nullptr;
