@@ -75,7 +75,7 @@ TEST_SUITE("nccl failure") {
   TEST_CASE("a collective that does not end fails at its deadline on all ranks") {
     const CleanDevices clean;
     GroupOptions options;
-    options.collective_timeout = 5s;  // ample for the first call
+    options.collective_timeout = 10s;  // ample for the first call, which connects three ranks
     std::vector<std::string> failures(2);
     std::latch have_given_up(2);
     run_ranks(device_ranks(3, options), [&](ProcessGroup& group) {
