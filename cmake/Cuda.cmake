@@ -2,21 +2,43 @@
 set(DDPRUN_CUDA AUTO CACHE STRING "What is made for GPUs: AUTO (if the CUDA toolkit with nvcc is found), ON or OFF")
 set_property(CACHE DDPRUN_CUDA PROPERTY STRINGS AUTO ON OFF)
 
-set(found OFF)
-if(NOT DDPRUN_CUDA STREQUAL "OFF")
+# Why nothing is made for GPUs; empty if it is.
+set(DDPRUN_CUDA_LACKS "")
+if(DDPRUN_CUDA STREQUAL "OFF")
+  set(DDPRUN_CUDA_LACKS "switched off")
+else()
   # 12.0 is the first whose compiler knows C++20.
   find_package(CUDAToolkit 12.0 QUIET)
-  if(CUDAToolkit_FOUND AND TARGET CUDA::cudart_static AND CUDAToolkit_NVCC_EXECUTABLE)
-    set(found ON)
-  elseif(DDPRUN_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "DDPRUN_CUDA is ON, and the CUDA toolkit (12.0 or newer) with nvcc was not found "
-                        "(CUDAToolkit_ROOT names its folder)")
+  find_path(
+    cublas_headers cublas_v2.h
+    PATHS ${CUDAToolkit_INCLUDE_DIRS}
+    NO_DEFAULT_PATH NO_CACHE)
+  if(NOT CUDAToolkit_FOUND OR NOT TARGET CUDA::cudart_static OR NOT CUDAToolkit_NVCC_EXECUTABLE)
+    set(DDPRUN_CUDA_LACKS "the CUDA toolkit (12.0 or newer) with nvcc was not found (CUDAToolkit_ROOT names its folder)")
+  elseif(NOT cublas_headers)
+    set(DDPRUN_CUDA_LACKS "the CUDA toolkit in ${CUDAToolkit_INCLUDE_DIRS} lacks cublas_v2.h of cuBLAS")
+  elseif(DDPRUN_CUDA STREQUAL "AUTO" AND NOT CMAKE_CUDA_COMPILER)
+    # It may refuse the host's compiler.
+    if(NOT DEFINED ENV{CUDACXX})
+      set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})
+    endif()
+    unset(CMAKE_CUDA_COMPILER CACHE) # what was missing last time may be there
+    include(CheckLanguage)
+    check_language(CUDA)
+    if(NOT CMAKE_CUDA_COMPILER)
+      set(DDPRUN_CUDA_LACKS
+          "$ENV{CUDACXX} compiles nothing here, see CMakeFiles/CMakeError.log; CUDAHOSTCXX may name a C++ compiler for it")
+    endif()
+  endif()
+  if(DDPRUN_CUDA STREQUAL "ON" AND DDPRUN_CUDA_LACKS)
+    message(FATAL_ERROR "DDPRUN_CUDA is ON: ${DDPRUN_CUDA_LACKS}")
   endif()
 endif()
-set(DDPRUN_HAS_CUDA ${found} CACHE INTERNAL "kernels are built")
-if(NOT DDPRUN_HAS_CUDA)
+set(DDPRUN_HAS_CUDA OFF)
+if(DDPRUN_CUDA_LACKS)
   return()
 endif()
+set(DDPRUN_HAS_CUDA ON)
 
 # One, so that builds for tests are quick; preset cuda has those that programs are made for.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
@@ -39,7 +61,7 @@ set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 function(ddprun_kernels name)
   add_library(${name} OBJECT ${ARGN})
   target_compile_options(
-    ${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra>")
+    ${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>")
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/rendezvous/include
                                              ${PROJECT_SOURCE_DIR}/worker_runtime/include)
 endfunction()

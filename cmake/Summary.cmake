@@ -10,5 +10,5 @@ message(STATUS "  backends  host, in_process; gloo ${DDPRUN_HAS_GLOO}, MPI ${DDP
 if(DDPRUN_HAS_CUDA)
   message(STATUS "  CUDA      ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 else()
-  message(STATUS "  CUDA      no (no toolkit with nvcc, or switched off)")
+  message(STATUS "  CUDA      no: ${DDPRUN_CUDA_LACKS}")
 endif()
