@@ -19,7 +19,7 @@ using ddprun::test::write_token_file;
 
 namespace {
 
-constexpr int kSteps = 400;  // so many that a kill comes long before the end
+constexpr int kSteps = 300;  // so many that a kill comes long before the end
 
 std::vector<std::string> training(const TemporaryFolder& folder, int max_restarts) {
   write_token_file(folder / "text", 300, guessable_tokens(20'000, 300));
@@ -80,7 +80,7 @@ TEST_SUITE("gpt2") {
     REQUIRE(calm.wait() == 0);
 
     const TemporaryFolder disturbed;
-    const std::vector<int> kill_after = {5, 40, 100};
+    const std::vector<int> kill_after = {5, 30, 60};
     Program run(training(disturbed, static_cast<int>(kill_after.size())));
     for (int attempt = 0; attempt < static_cast<int>(kill_after.size()); ++attempt) {
       CAPTURE(attempt);
