@@ -26,6 +26,10 @@ using Words = std::vector<std::string>;
 constexpr std::size_t kTokens = 4001;
 constexpr std::uint32_t kVocabulary = 50;
 
+// Of losses that only rounding tells apart: 6e-7 was measured at most, with three kinds of
+// OpenBLAS's kernels.
+constexpr double kRounding = 1e-4;
+
 /// Where a run finds its text and leaves what it writes.
 struct Folder : TemporaryFolder {
   Folder() {
@@ -92,10 +96,10 @@ TEST_SUITE("gpt2 runs") {
     const auto losses = values_of(folder / "metrics", "step", "loss");
     REQUIRE(losses.size() == 150);
     CHECK(losses.front() == doctest::Approx(std::log(kVocabulary)).epsilon(0.02));
-    CHECK(losses.back() < 1.2);
+    CHECK(losses.back() < 1.2);  // 0.40 with each of OpenBLAS's kernels
     const auto tests = values_of(folder / "metrics", "test", "loss");
     REQUIRE(tests.size() == 3);
-    CHECK(tests.back() < 1.2);
+    CHECK(tests.back() < 1.2);  // 0.43
     for (const char* name : {"tokens_per_second", "mfu", "gradient_norm", "lr", "seconds"}) {
       for (const double value : values_of(folder / "metrics", "step", name)) CHECK(value > 0);
     }
@@ -115,8 +119,8 @@ TEST_SUITE("gpt2 runs") {
            "--metrics=" + (folder / "metrics")});
       losses.push_back(values_of(folder / "metrics", "step", "loss"));
     }
-    CHECK(largest_distance(losses[0], losses[1]) < 1e-4);
-    CHECK(largest_distance(losses[0], losses[2]) < 1e-4);
+    CHECK(largest_distance(losses[0], losses[1]) < kRounding);
+    CHECK(largest_distance(losses[0], losses[2]) < kRounding);
   }
 
   TEST_CASE("accumulated gradients are those of the larger batch") {
@@ -131,8 +135,8 @@ TEST_SUITE("gpt2 runs") {
       run(folder, 2, options);
       losses.push_back(values_of(folder / "metrics", "step", "loss"));
     }
-    CHECK(largest_distance(losses[0], losses[1]) < 1e-4);
-    CHECK(largest_distance(losses[0], losses[2]) < 1e-4);
+    CHECK(largest_distance(losses[0], losses[1]) < kRounding);
+    CHECK(largest_distance(losses[0], losses[2]) < kRounding);
   }
 
   TEST_CASE("a run that is resumed ends with the bits of an undisturbed one, in another epoch") {
@@ -177,7 +181,7 @@ TEST_SUITE("gpt2 runs") {
     start(3, 8, "changing");
     start(2, 20, "changing");
     CHECK(largest_distance(values_of(folder / "alone", "step", "loss"),
-                           values_of(folder / "changing", "step", "loss")) < 1e-4);
+                           values_of(folder / "changing", "step", "loss")) < kRounding);
   }
 
   TEST_CASE("a polite stop loses nothing: the same command goes on where it was") {
