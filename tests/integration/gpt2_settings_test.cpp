@@ -42,8 +42,10 @@ TEST_SUITE("gpt2 settings") {
   }
 
   TEST_CASE("many ranks with many values do not make a long text") {
-    std::vector<Settings> ranks;
-    for (int rank = 0; rank < 20; ++rank) ranks.push_back({{"seed", std::max(rank, 12)}});
+    std::vector<Settings> ranks(20);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      ranks[rank]["seed"] = std::max<std::size_t>(rank, 12);
+    }
     CHECK(differences(ranks) ==
           "--seed is 12 on ranks 0, 1, 2, 3, 4, 5, 6, 7 and 5 more and 13 on rank 13 and 14 on "
           "rank 14 and 15 on rank 15 and others elsewhere");
@@ -76,7 +78,7 @@ TEST_SUITE("gpt2 settings") {
     const auto differs = [&](const std::function<void(Options&)>& change) {
       Options options;
       change(options);
-      return differences({plain, common_settings(options, env, data, nullptr)}) != "";
+      return !differences({plain, common_settings(options, env, data, nullptr)}).empty();
     };
     CHECK_FALSE(differs([](Options& o) { o.metrics = o.ledger = o.checkpoint_dir = "x"; }));
     CHECK(differs([](Options& o) { o.shape.layers = 99; }));

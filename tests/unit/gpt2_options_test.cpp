@@ -98,8 +98,9 @@ TEST_SUITE("gpt2 options") {
         {{"--warmup_steps=30", "--steps=20"}, "--warmup_steps 30 is more than --steps 20"},
         {{"--test_every=5"}, "there is nothing to test with"},
     };
-    for (const auto& [arguments, says] : table) {
-      CHECK_MESSAGE(refusal(arguments).find(says) != std::string::npos, refusal(arguments));
+    for (const Refused& refused : table) {
+      const std::string message = refusal(refused.arguments);
+      CHECK_MESSAGE(message.find(refused.says) != std::string::npos, message);
     }
     CHECK(refusal({}).empty());
   }
