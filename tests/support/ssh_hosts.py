@@ -15,6 +15,7 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("
 TIME_LIMIT = 60
 MARKER = "DDPRUN_SSH_TEST"
 
+# With a home of their own: what a user's shell does and says when it starts is no part of a test.
 SERVER = """
 Port {port}
 {addresses}
@@ -26,7 +27,7 @@ PasswordAuthentication no
 PermitRootLogin yes
 PidFile none
 MaxStartups 100
-SetEnv {marker}={folder} PATH={path}
+SetEnv {marker}={folder} PATH={path} HOME={folder}
 """
 
 CLIENT = """
