@@ -334,11 +334,14 @@ ComputeCase cross_entropy() {
 }  // namespace
 
 std::vector<ComputeCase> compute_cases() {
-  return {matrix_product(false, false), matrix_product(true, false), matrix_product(false, true),
-          matrix_product(true, true), embedding(), layer_norm(), attention(2, 7, 3, 4),
-          attention(1, 1, 1, 1),
-          // More tokens than a block of any implementation has, and no multiple of one.
-          attention(1, 150, 1, 8), gelu(), cross_entropy()};
+  std::vector<ComputeCase> cases = {
+      matrix_product(false, false), matrix_product(true, false), matrix_product(false, true),
+      matrix_product(true, true), embedding(), layer_norm(), attention(2, 7, 3, 4),
+      attention(1, 1, 1, 1),
+      // More tokens than a block of any implementation has, and no multiple of one.
+      attention(1, 150, 1, 8), gelu(), cross_entropy()};
+  for (ComputeCase& one : network_cases()) cases.push_back(std::move(one));
+  return cases;
 }
 
 std::vector<Doubles> random_inputs(const ComputeCase& one, std::mt19937& random) {

@@ -29,7 +29,11 @@ struct ComputeCase {
       backward;
 };
 
+/// All operations.
 std::vector<ComputeCase> compute_cases();
+
+/// Of those, the ones that small networks need besides GPT-2's.
+std::vector<ComputeCase> network_cases();
 
 /// Random inputs of the sizes that the case wants.
 std::vector<Doubles> random_inputs(const ComputeCase& one, std::mt19937& random);

@@ -79,9 +79,15 @@ class Compute {
   virtual void run(const AttentionBackward& operation) = 0;
   virtual void run(const Gelu& operation) = 0;
   virtual void run(const GeluBackward& operation) = 0;
+  virtual void run(const BatchNorm& operation) = 0;
+  virtual void run(const BatchNormBackward& operation) = 0;
+  virtual void run(const Activation& operation) = 0;
+  virtual void run(const ActivationBackward& operation) = 0;
   virtual void run(const CrossEntropy& operation) = 0;
+  virtual void run(const MeanSquaredError& operation) = 0;
   virtual void run(const AddSum& operation) = 0;
   virtual void run(const AdamW& operation) = 0;
+  virtual void run(const Sgd& operation) = 0;
   virtual void run(const Convert& operation) = 0;
 };
 

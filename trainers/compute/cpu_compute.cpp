@@ -51,9 +51,15 @@ class CpuCompute : public Compute {
   void run(const AttentionBackward& o) override { carry_out(o, o.projections.type); }
   void run(const Gelu& o) override { carry_out(o, o.input.type); }
   void run(const GeluBackward& o) override { carry_out(o, o.input.type); }
+  void run(const BatchNorm& o) override { carry_out(o, o.input.type); }
+  void run(const BatchNormBackward& o) override { carry_out(o, o.input.type); }
+  void run(const Activation& o) override { carry_out(o, o.input.type); }
+  void run(const ActivationBackward& o) override { carry_out(o, o.output.type); }
   void run(const CrossEntropy& o) override { carry_out(o, o.logits.type); }
+  void run(const MeanSquaredError& o) override { carry_out(o, o.output.type); }
   void run(const AddSum& o) override { carry_out(o, o.values.type); }
   void run(const AdamW& o) override { carry_out(o, o.values.type); }
+  void run(const Sgd& o) override { carry_out(o, o.values.type); }
   void run(const Convert& o) override {
     refuse_unsupported(o.output.type);
     carry_out(o, o.input.type);

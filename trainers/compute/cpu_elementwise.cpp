@@ -46,6 +46,48 @@ void compute(const GeluBackward& o) {
 }
 
 template <typename Real>
+void compute(const Activation& o) {
+  const Real* input = values_of<Real>(o.input);
+  Real* output = values_of<Real>(o.output);
+  if (o.function == ActivationFunction::relu) {
+    std::transform(input, input + o.elements, output, [](Real x) { return std::max(x, Real{0}); });
+  } else {
+    std::transform(input, input + o.elements, output,
+                   [](Real x) { return 1 / (1 + std::exp(-x)); });
+  }
+}
+
+template <typename Real>
+void compute(const ActivationBackward& o) {
+  const Real* output = values_of<Real>(o.output);
+  const Real* gradient = values_of<Real>(o.output_gradient);
+  Real* result = values_of<Real>(o.input_gradient);
+  if (o.function == ActivationFunction::relu) {
+    for (std::size_t i = 0; i < o.elements; ++i) result[i] = output[i] > 0 ? gradient[i] : Real{0};
+  } else {
+    for (std::size_t i = 0; i < o.elements; ++i) {
+      result[i] = gradient[i] * output[i] * (1 - output[i]);
+    }
+  }
+}
+
+template <typename Real>
+void compute(const MeanSquaredError& o) {
+  const auto factor = 2 * (1 / static_cast<Real>(o.columns)) * static_cast<Real>(o.gradient_scale);
+  for (std::size_t row = 0; row < o.rows; ++row) {
+    Real* output = values_of<Real>(o.output) + row * o.columns;
+    const Real* targets = values_of<Real>(o.targets) + row * o.columns;
+    double squares = 0;
+    for (std::size_t i = 0; i < o.columns; ++i) {
+      const Real error = output[i] - targets[i];
+      squares += static_cast<double>(error) * static_cast<double>(error);
+      output[i] = factor * error;
+    }
+    values_of<Real>(o.losses)[row] = static_cast<Real>(squares / static_cast<double>(o.columns));
+  }
+}
+
+template <typename Real>
 void compute(const AddSum& o) {
   const Real* values = values_of<Real>(o.values);
   const auto squared = [values](std::size_t i) {
@@ -89,6 +131,23 @@ void compute(const AdamW& o) {
 }
 
 template <typename Real>
+void compute(const Sgd& o) {
+  const auto rate = static_cast<Real>(o.learning_rate);
+  const auto momentum = static_cast<Real>(o.momentum);
+  Real* values = values_of<Real>(o.values);
+  const Real* gradient = values_of<Real>(o.gradient);
+  if (momentum == 0) {
+    for (std::size_t i = 0; i < o.elements; ++i) values[i] -= rate * gradient[i];
+    return;
+  }
+  Real* velocity = values_of<Real>(o.velocity);
+  for (std::size_t i = 0; i < o.elements; ++i) {
+    velocity[i] = momentum * velocity[i] + gradient[i];
+    values[i] -= rate * velocity[i];
+  }
+}
+
+template <typename Real>
 void compute(const Convert& o) {
   const Real* input = values_of<Real>(o.input);
   if (o.output.type == ddprun::DataType::float32) {
@@ -104,10 +163,18 @@ template void compute<float>(const Gelu&);
 template void compute<double>(const Gelu&);
 template void compute<float>(const GeluBackward&);
 template void compute<double>(const GeluBackward&);
+template void compute<float>(const Activation&);
+template void compute<double>(const Activation&);
+template void compute<float>(const ActivationBackward&);
+template void compute<double>(const ActivationBackward&);
+template void compute<float>(const MeanSquaredError&);
+template void compute<double>(const MeanSquaredError&);
 template void compute<float>(const AddSum&);
 template void compute<double>(const AddSum&);
 template void compute<float>(const AdamW&);
 template void compute<double>(const AdamW&);
+template void compute<float>(const Sgd&);
+template void compute<double>(const Sgd&);
 template void compute<float>(const Convert&);
 template void compute<double>(const Convert&);
 

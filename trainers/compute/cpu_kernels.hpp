@@ -27,11 +27,23 @@ void compute(const Gelu& operation);
 template <typename Real>
 void compute(const GeluBackward& operation);
 template <typename Real>
+void compute(const BatchNorm& operation);
+template <typename Real>
+void compute(const BatchNormBackward& operation);
+template <typename Real>
+void compute(const Activation& operation);
+template <typename Real>
+void compute(const ActivationBackward& operation);
+template <typename Real>
 void compute(const CrossEntropy& operation);
+template <typename Real>
+void compute(const MeanSquaredError& operation);
 template <typename Real>
 void compute(const AddSum& operation);
 template <typename Real>
 void compute(const AdamW& operation);
+template <typename Real>
+void compute(const Sgd& operation);
 /// From Real to the output's type.
 template <typename Real>
 void compute(const Convert& operation);

@@ -166,6 +166,44 @@ void check(const GeluBackward& o, ddprun::Device device) {
           {"input_gradient", o.input_gradient, o.elements}});
 }
 
+void check(const BatchNorm& o, ddprun::Device device) {
+  const std::size_t size = o.rows * o.columns;
+  demand("batch norm", device, o.input.type,
+         {{"input", o.input, size},
+          {"scale", o.scale, o.columns},
+          {"shift", o.shift, o.columns},
+          {"output", o.output, size},
+          {"mean", o.mean, o.columns, Kind::statistic},
+          {"inverse_deviation", o.inverse_deviation, o.columns, Kind::statistic},
+          {"running_mean", o.running_mean, o.columns, Kind::statistic},
+          {"running_variance", o.running_variance, o.columns, Kind::statistic}});
+}
+
+void check(const BatchNormBackward& o, ddprun::Device device) {
+  const std::size_t size = o.rows * o.columns;
+  demand("batch norm backward", device, o.input.type,
+         {{"input", o.input, size},
+          {"scale", o.scale, o.columns},
+          {"mean", o.mean, o.columns, Kind::statistic},
+          {"inverse_deviation", o.inverse_deviation, o.columns, Kind::statistic},
+          {"output_gradient", o.output_gradient, size},
+          {"input_gradient", o.input_gradient, size},
+          {"scale_gradient", o.scale_gradient, o.columns, Kind::weight_gradient},
+          {"shift_gradient", o.shift_gradient, o.columns, Kind::weight_gradient}});
+}
+
+void check(const Activation& o, ddprun::Device device) {
+  demand("activation", device, o.input.type,
+         {{"input", o.input, o.elements}, {"output", o.output, o.elements}});
+}
+
+void check(const ActivationBackward& o, ddprun::Device device) {
+  demand("activation backward", device, o.output.type,
+         {{"output", o.output, o.elements},
+          {"output_gradient", o.output_gradient, o.elements},
+          {"input_gradient", o.input_gradient, o.elements}});
+}
+
 void check(const CrossEntropy& o, ddprun::Device device) {
   demand("cross-entropy", device, o.logits.type,
          {{"logits", o.logits, o.rows * o.columns},
@@ -176,6 +214,13 @@ void check(const CrossEntropy& o, ddprun::Device device) {
                                                  " classes in rows of " +
                                                  std::to_string(o.columns) + " columns");
   }
+}
+
+void check(const MeanSquaredError& o, ddprun::Device device) {
+  demand("mean squared error", device, o.output.type,
+         {{"output", o.output, o.rows * o.columns},
+          {"targets", o.targets, o.rows * o.columns, Kind::statistic},
+          {"losses", o.losses, o.rows, Kind::statistic}});
 }
 
 void check(const AddSum& o, ddprun::Device device) {
@@ -194,6 +239,18 @@ void check(const AdamW& o, ddprun::Device device) {
   }
   if (o.gradient_norm_max > 0) {
     demand("AdamW", device, o.values.type, {{"squared_norm", o.squared_norm, 1, Kind::total}});
+  }
+}
+
+void check(const Sgd& o, ddprun::Device device) {
+  demand("SGD", device, o.values.type,
+         {{"values", o.values, o.elements},
+          {"gradient", o.gradient, o.elements, Kind::weight_gradient}});
+  if (o.values.type == DataType::bfloat16) {
+    demand("SGD", device, o.values.type, {{"master", o.master, o.elements, Kind::statistic}});
+  }
+  if (o.momentum != 0) {
+    demand("SGD", device, o.values.type, {{"velocity", o.velocity, o.elements, Kind::statistic}});
   }
 }
 

@@ -19,9 +19,15 @@ void check(const Attention& operation, ddprun::Device device);
 void check(const AttentionBackward& operation, ddprun::Device device);
 void check(const Gelu& operation, ddprun::Device device);
 void check(const GeluBackward& operation, ddprun::Device device);
+void check(const BatchNorm& operation, ddprun::Device device);
+void check(const BatchNormBackward& operation, ddprun::Device device);
+void check(const Activation& operation, ddprun::Device device);
+void check(const ActivationBackward& operation, ddprun::Device device);
 void check(const CrossEntropy& operation, ddprun::Device device);
+void check(const MeanSquaredError& operation, ddprun::Device device);
 void check(const AddSum& operation, ddprun::Device device);
 void check(const AdamW& operation, ddprun::Device device);
+void check(const Sgd& operation, ddprun::Device device);
 void check(const Convert& operation, ddprun::Device device);
 
 /// Throws Error{Errc::usage} unless the program's memory of so many bytes is as large as `buffer`.

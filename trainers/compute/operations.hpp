@@ -1,12 +1,13 @@
-// The operations of a GPT-2 as plain values: which arrays, and how they are shaped. Arrays are
+// The operations of GPT-2 and of small networks as plain values: which arrays, and how they are
+// shaped. Arrays are
 // row-major and without gaps; shapes stand in brackets, outermost dimension first. What an
 // operation reads and what it writes must not overlap unless it says so. Who carries them out:
 // compute.hpp.
 //
 // Types. All arrays of an operation have one type, its activations': float32, bfloat16 or float64
 // (see Compute::supports), with these exceptions:
-// - Statistics (mean, inverse_deviation, log_sum), losses and the optimizer's arrays are float32;
-//   float64 if the activations are.
+// - Statistics (mean, inverse_deviation, log_sum, running values), losses, what a regression aims
+//   at and the optimizer's arrays are float32; float64 if the activations are.
 // - The gradient of a weight has the weight's type, or it is float32 where that is bfloat16.
 // - Tokens and targets are int32. Sums over a whole array end in one float64.
 // bfloat16 values are computed with in float32 and rounded once to the nearest when they are
@@ -141,6 +142,66 @@ struct GeluBackward {
   std::size_t elements = 0;
 };
 
+/// Each column is normalised over the rows of the batch (Ioffe and Szegedy, 2015):
+/// output = (x - mean) * inverse_deviation * scale + shift, with
+/// inverse_deviation = 1 / sqrt(variance + kBatchNormEpsilon).
+struct BatchNorm {
+  Buffer input;              ///< [rows, columns]
+  Buffer scale;              ///< [columns]
+  Buffer shift;              ///< [columns]
+  Buffer output;             ///< [rows, columns], written
+  Buffer mean;               ///< [columns] statistics, written
+  Buffer inverse_deviation;  ///< [columns] statistics, written
+  Buffer running_mean;       ///< [columns] statistics
+  Buffer running_variance;   ///< [columns] statistics
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  /// The batch's own mean and variance count, and the running ones move towards them by
+  /// kBatchNormMomentum, the variance of `rows` - 1 values there; a batch of less than two rows
+  /// leaves them alone. Otherwise the running ones count.
+  bool trains = false;
+};
+
+/// As in PyTorch.
+inline constexpr double kBatchNormEpsilon = 1e-5;
+inline constexpr double kBatchNormMomentum = 0.1;
+
+/// Of a BatchNorm that trained. With y the normalised input and d for "gradient by":
+/// dinput = scale * inverse_deviation * (doutput - (sum(doutput) + y * sum(doutput * y)) / rows).
+struct BatchNormBackward {
+  Buffer input;              ///< [rows, columns]
+  Buffer scale;              ///< [columns]
+  Buffer mean;               ///< [columns]
+  Buffer inverse_deviation;  ///< [columns]
+  Buffer output_gradient;    ///< [rows, columns]
+  Buffer input_gradient;     ///< [rows, columns], written
+  Buffer scale_gradient;     ///< [columns], added to
+  Buffer shift_gradient;     ///< [columns], added to
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+};
+
+enum class ActivationFunction : std::uint8_t {
+  relu,     ///< max(x, 0)
+  sigmoid,  ///< 1 / (1 + e^-x)
+};
+
+/// output = function(input). Those whose slope follows from their value.
+struct Activation {
+  ActivationFunction function = ActivationFunction::relu;
+  Buffer input;   ///< [elements]
+  Buffer output;  ///< [elements], written; may be `input`
+  std::size_t elements = 0;
+};
+
+struct ActivationBackward {
+  ActivationFunction function = ActivationFunction::relu;
+  Buffer output;           ///< [elements], of the forward pass
+  Buffer output_gradient;  ///< [elements]
+  Buffer input_gradient;   ///< [elements], written; may be `output_gradient`
+  std::size_t elements = 0;
+};
+
 /// Softmax and cross-entropy in one, forward and backward. Writes to `losses` how surprising each
 /// row's target is, -log(softmax(row)[target]), and puts in place of the logits
 /// gradient_scale * d(sum of the losses)/d(logits). Columns from `classes` on are padding: they
@@ -155,6 +216,17 @@ struct CrossEntropy {
   /// Usually 1 / (tokens of all workers in the step). With 0, for evaluation, the logits' content
   /// is unspecified afterwards.
   double gradient_scale = 0;
+};
+
+/// The mean over the columns of the squared distance from what is aimed at, forward and backward.
+/// Puts in place of the output gradient_scale * d(sum of the losses)/d(output).
+struct MeanSquaredError {
+  Buffer output;   ///< [rows, columns], replaced by its gradient unless gradient_scale is 0
+  Buffer targets;  ///< [rows, columns] as statistics
+  Buffer losses;   ///< [rows] as statistics, written
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  double gradient_scale = 0;  ///< as in CrossEntropy
 };
 
 /// Adds the sum of the values, or of their squares, to a total that stays on the device.
@@ -186,6 +258,18 @@ struct AdamW {
   double epsilon = 1e-8;
   double weight_decay = 0;
   double gradient_norm_max = 0;  ///< 0: no clipping; squared_norm is then not read
+};
+
+/// One step of stochastic gradient descent with PyTorch's rule, on one parameter:
+///   velocity = momentum * velocity + gradient; value -= learning_rate * velocity
+struct Sgd {
+  Buffer values;         ///< [elements], changed
+  Buffer master = {};    ///< as in AdamW
+  Buffer gradient;       ///< [elements]
+  Buffer velocity = {};  ///< [elements] as statistics, changed; not read if `momentum` is 0
+  std::size_t elements = 0;
+  double learning_rate = 0;
+  double momentum = 0;
 };
 
 /// output[i] = input[i] in another float type, rounded to the nearest.

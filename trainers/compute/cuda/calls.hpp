@@ -57,7 +57,9 @@ using KernelCalls =
     std::tuple<Kernel<MatrixProduct>, Kernel<SumOfRows>, Kernel<Embedding>,
                Kernel<EmbeddingBackward>, Kernel<LayerNorm>, Kernel<LayerNormBackward>,
                Kernel<Attention>, Kernel<AttentionBackward>, Kernel<Gelu>, Kernel<GeluBackward>,
-               Kernel<CrossEntropy>, Kernel<AddSum>, Kernel<AdamW>, Kernel<Convert>>;
+               Kernel<BatchNorm>, Kernel<BatchNormBackward>, Kernel<Activation>,
+               Kernel<ActivationBackward>, Kernel<CrossEntropy>, Kernel<MeanSquaredError>,
+               Kernel<AddSum>, Kernel<AdamW>, Kernel<Sgd>, Kernel<Convert>>;
 
 struct Calls {
   const RuntimeCalls* runtime = nullptr;

@@ -87,9 +87,21 @@ class CudaCompute : public Compute {
   }
   void run(const Gelu& o) override { carry_out(o, o.input.type, "GELU"); }
   void run(const GeluBackward& o) override { carry_out(o, o.input.type, "GELU backward"); }
+  void run(const BatchNorm& o) override { carry_out(o, o.input.type, "batch norm"); }
+  void run(const BatchNormBackward& o) override {
+    carry_out(o, o.input.type, "batch norm backward");
+  }
+  void run(const Activation& o) override { carry_out(o, o.input.type, "activation"); }
+  void run(const ActivationBackward& o) override {
+    carry_out(o, o.output.type, "activation backward");
+  }
   void run(const CrossEntropy& o) override { carry_out(o, o.logits.type, "cross-entropy"); }
+  void run(const MeanSquaredError& o) override {
+    carry_out(o, o.output.type, "mean squared error");
+  }
   void run(const AddSum& o) override { carry_out(o, o.values.type, "sum"); }
   void run(const AdamW& o) override { carry_out(o, o.values.type, "AdamW"); }
+  void run(const Sgd& o) override { carry_out(o, o.values.type, "SGD"); }
   void run(const Convert& o) override {
     refuse_unsupported(o.output.type);
     carry_out(o, o.input.type, "conversion");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "trainers/compute/cuda/attention_launches.hpp"
+#include "trainers/compute/cuda/network_launches.hpp"
 #include "trainers/compute/cuda/sum_launches.hpp"
 
 namespace trainer::cuda {

@@ -43,6 +43,15 @@ inline std::size_t workspace_bytes(const LayerNormBackward& o) {
   return 2 * chunks_of(o.rows) * o.channels * sizeof(float);
 }
 
+inline std::size_t workspace_bytes(const BatchNorm& o) {
+  return chunks_of(o.rows) * o.columns * sizeof(float);
+}
+
+/// Of two sums of each column, by chunks and in all.
+inline std::size_t workspace_bytes(const BatchNormBackward& o) {
+  return 2 * (chunks_of(o.rows) + 1) * o.columns * sizeof(float);
+}
+
 inline std::size_t workspace_bytes(const AddSum& o) {
   return sum_blocks(o.elements) * sizeof(double);
 }

@@ -48,6 +48,48 @@ struct GeluBackwardEach {
   }
 };
 
+struct Relu {
+  static __device__ float value(float x) { return x < 0 ? 0.0F : x; }
+  /// The slope, by the value.
+  static __device__ float slope(float value) { return value > 0 ? 1.0F : 0.0F; }
+};
+
+struct Sigmoid {
+  static __device__ float value(float x) { return 1.0F / (1.0F + expf(-x)); }
+  static __device__ float slope(float value) { return value * (1 - value); }
+};
+
+template <typename T, typename Function>
+struct ActivationEach {
+  const T* input;
+  T* output;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    float x[kWidth];
+    load(input + first, x);
+    for (int i = 0; i < kWidth; ++i) x[i] = Function::value(x[i]);
+    store(x, output + first);
+  }
+};
+
+template <typename T, typename Function>
+struct ActivationBackwardEach {
+  const T* output;
+  const T* output_gradient;
+  T* input_gradient;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    float value[kWidth];
+    float gradient[kWidth];
+    load(output + first, value);
+    load(output_gradient + first, gradient);
+    for (int i = 0; i < kWidth; ++i) gradient[i] *= Function::slope(value[i]);
+    store(gradient, input_gradient + first);
+  }
+};
+
 /// Each row of the output is `row`.
 template <typename T>
 struct FillRowsEach {
@@ -169,6 +211,34 @@ struct AdamWEach {
     }
     store(m, mean + first);
     store(s, square + first);
+    store(value, master + first);
+    store(value, values + first);
+  }
+};
+
+/// `master` as in AdamWEach; without `velocity` there is no momentum.
+template <typename T, typename Gradient>
+struct SgdEach {
+  T* values;
+  float* master;
+  const Gradient* gradient;
+  float* velocity;
+  float rate;
+  float momentum;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    float value[kWidth];
+    float slope[kWidth];
+    load(master + first, value);
+    load(gradient + first, slope);
+    if (velocity != nullptr) {
+      float before[kWidth];
+      load(velocity + first, before);
+      for (int i = 0; i < kWidth; ++i) slope[i] += momentum * before[i];
+      store(slope, velocity + first);
+    }
+    for (int i = 0; i < kWidth; ++i) value[i] -= rate * slope[i];
     store(value, master + first);
     store(value, values + first);
   }
