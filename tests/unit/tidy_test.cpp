@@ -124,7 +124,7 @@ const std::vector<Arrow> kArrows = {
      {"rendezvous/base/fnv1a.hpp", "worker_runtime/backends/device_queue.hpp",
       "worker_runtime/collectives/", "worker_runtime/ddp/"}},
     {"worker_runtime/data/", {"worker_runtime/data/"}},
-    {"worker_runtime/libtorch/", {}},
+    {"worker_runtime/libtorch/", {"worker_runtime/libtorch/"}},
     {"worker_runtime/worker/", {"rendezvous/control/", "worker_runtime/worker/"}},
     {"trainers/compute/", {"trainers/compute/"}},
     {"trainers/frame/", {"trainers/frame/"}},

@@ -1,0 +1,335 @@
+#include "worker_runtime/libtorch/module_tensors.hpp"
+#include <ddprun/error.hpp>
+#include <ddprun/torch.hpp>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace ddprun::torch {
+
+namespace {
+
+/// Names in the error about missing gradients; the rest is counted.
+constexpr std::size_t kNamesMax = 10;
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(Errc::usage, "DistributedDataParallel: " + what);
+}
+
+std::string in_quotes(const std::string& name) {
+  return "\"" + name + "\"";
+}
+
+/// Called by LibTorch when it has accumulated a parameter's gradient.
+class AfterGradient : public ::torch::autograd::FunctionPostHook {
+ public:
+  explicit AfterGradient(std::function<void(const at::Tensor&)> call) : call_(std::move(call)) {}
+
+  ::torch::autograd::variable_list operator()(
+      const ::torch::autograd::variable_list& outputs,
+      const ::torch::autograd::variable_list& gradients) override {
+    call_(gradients.empty() ? at::Tensor() : gradients.front());
+    return outputs;
+  }
+
+ private:
+  std::function<void(const at::Tensor&)> call_;
+};
+
+/// A parameter of which LibTorch tells when its gradient is complete.
+struct Watched {
+  NamedTensor parameter;
+  const void* values = nullptr;  ///< where they are as long as nobody moves them
+  /// Made anew for each graph unless somebody keeps it.
+  std::shared_ptr<::torch::autograd::Node> accumulator;
+  std::uintptr_t hook = 0;
+  at::Tensor in_bucket;       ///< the gradient's place there
+  bool has_gradient = false;  ///< in this backward pass
+};
+
+GradientReducer make_reducer(const ModuleTensors& tensors, const ProcessGroup& group,
+                             const ReducerOptions& options) {
+  if (tensors.parameters.empty()) {
+    refuse("no parameter of the module requires a gradient, so there is nothing to average");
+  }
+  if (options.accumulate_in_float32) {
+    refuse(
+        "accumulate_in_float32 is not for LibTorch, whose gradients have their parameters' type");
+  }
+  GradientReducer reducer(group, reduced_parameters(tensors.parameters),
+                          broadcast_buffers(tensors.buffers), options);
+  // Only for what its constructor does: compare and broadcast.
+  if (!tensors.frozen.empty()) {
+    GradientReducer(group, reduced_parameters(tensors.frozen), {},
+                    {.verify_parameters = options.verify_parameters,
+                     .broadcast_state = options.broadcast_state});
+  }
+  return reducer;
+}
+
+}  // namespace
+
+class ModuleReducer::Impl {
+ public:
+  Impl(const ModuleTensors& tensors, const ProcessGroup& group, const ReducerOptions& options);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl();
+
+  void begin_forward();
+  void zero_grad();
+  void join(const std::function<void()>& after_step);
+
+  const GradientReducer& reducer() const { return reducer_; }
+  bool synchronise = true;
+
+ private:
+  enum class Phase { idle, backward };
+
+  void watch(const NamedTensor& parameter, std::size_t index);
+  void lay_out();
+  void require_idle() const;
+  void require_in_place() const;
+  void take_gradient(std::size_t index, const at::Tensor& gradient);
+  void begin_backward();
+  void put_into_bucket(Watched& watched) const;
+  void end_backward();
+  void settle_unused();
+  void require_all_gradients() const;
+  void give_gradients();
+  void mark_ready(std::size_t index);
+
+  ProcessGroup group_;
+  ReducerOptions options_;
+  GradientReducer reducer_;
+  bool is_on_device_;
+  std::vector<Watched> watched_;
+  std::size_t layout_ = 0;
+  /// Of the forward passes since the last backward pass; nothing if there was none.
+  std::optional<bool> prepared_;
+  std::mutex mutex_;  ///< hooks of several devices run at once
+  Phase phase_ = Phase::idle;
+  bool is_synchronising_ = true;  ///< this backward pass
+};
+
+ModuleReducer::Impl::Impl(const ModuleTensors& tensors, const ProcessGroup& group,
+                          const ReducerOptions& options)
+    : group_(group),
+      options_(options),
+      reducer_(make_reducer(tensors, group, options)),
+      is_on_device_(tensors.parameters.front().tensor.is_cuda()) {
+  watched_.reserve(tensors.parameters.size());
+  for (const auto& parameter : tensors.parameters) watch(parameter, watched_.size());
+  lay_out();
+}
+
+ModuleReducer::Impl::~Impl() {
+  for (auto& watched : watched_) {
+    watched.accumulator->del_post_hook(watched.hook);
+    at::Tensor& gradient = watched.parameter.tensor.mutable_grad();
+    if (gradient.is_same(watched.in_bucket)) gradient.reset();
+  }
+}
+
+void ModuleReducer::Impl::watch(const NamedTensor& parameter, std::size_t index) {
+  Watched watched{.parameter = parameter, .values = parameter.tensor.data_ptr()};
+  watched.accumulator = ::torch::autograd::impl::grad_accumulator(parameter.tensor);
+  watched.hook = watched.accumulator->add_post_hook(std::make_unique<AfterGradient>(
+      [this, index](const at::Tensor& gradient) { take_gradient(index, gradient); }));
+  watched_.push_back(std::move(watched));
+}
+
+/// Has the views of the gradients where the reducer has these now.
+void ModuleReducer::Impl::lay_out() {
+  layout_ = reducer_.layout();
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    auto& [parameter, values, accumulator, hook, in_bucket, has_gradient] = watched_[i];
+    const at::Tensor& tensor = parameter.tensor;
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    const bool was_there = gradient.defined() && gradient.is_same(in_bucket);
+    in_bucket = at::from_blob(reducer_.gradient(i).data, tensor.sizes(), tensor.strides(),
+                              tensor.options().requires_grad(false));
+    if (was_there) gradient = in_bucket;
+  }
+}
+
+void ModuleReducer::Impl::require_idle() const {
+  if (phase_ == Phase::idle) return;
+  refuse(
+      "the last backward pass has not ended, as an exception was thrown in it: the other ranks do "
+      "not know; let this worker end, so that all begin again");
+}
+
+void ModuleReducer::Impl::require_in_place() const {
+  for (const auto& watched : watched_) {
+    if (watched.parameter.tensor.data_ptr() == watched.values) continue;
+    refuse("parameter " + in_quotes(watched.parameter.name) +
+           " has been moved: to(), load() and the like must come before");
+  }
+}
+
+void ModuleReducer::Impl::begin_forward() {
+  if (!at::GradMode::is_enabled()) return;
+  require_idle();
+  require_in_place();
+  if (prepared_ && *prepared_ == synchronise) return;
+  if (prepared_) {
+    refuse(
+        "forward passes within and without no_sync() before one backward pass: evaluate within "
+        "torch::NoGradGuard");
+  }
+  prepared_ = synchronise;
+  reducer_.begin_forward(synchronise);
+  if (reducer_.layout() != layout_) lay_out();
+}
+
+void ModuleReducer::Impl::take_gradient(std::size_t index, const at::Tensor& gradient) {
+  const std::lock_guard lock(mutex_);
+  Watched& watched = watched_[index];
+  const auto parameter = "parameter " + in_quotes(watched.parameter.name);
+  if (at::GradMode::is_enabled()) {
+    refuse("backward() with create_graph for " + parameter +
+           ": make a graph of gradients by torch::autograd::grad(), and call backward() without");
+  }
+  if (gradient.defined() && gradient.layout() != at::kStrided) {
+    refuse(parameter +
+           " has a sparse gradient, only dense ones can be averaged: make its "
+           "embedding with sparse(false)");
+  }
+  if (phase_ == Phase::idle) begin_backward();
+  const at::NoGradGuard no_graph;
+  put_into_bucket(watched);
+  watched.has_gradient = true;
+  mark_ready(index);
+}
+
+void ModuleReducer::Impl::mark_ready(std::size_t index) {
+  if (is_on_device_) {
+    reducer_.ready(index, group_.stream());
+  } else {
+    reducer_.ready(index);
+  }
+}
+
+void ModuleReducer::Impl::begin_backward() {
+  is_synchronising_ = std::exchange(prepared_, {}).value_or(synchronise);
+  reducer_.begin(is_synchronising_);
+  if (reducer_.layout() != layout_) lay_out();
+  for (auto& watched : watched_) watched.has_gradient = false;
+  phase_ = Phase::backward;
+  ::torch::autograd::Engine::get_default_engine().queue_callback([this] { end_backward(); });
+}
+
+/// The gradient is wherever LibTorch had to leave it.
+void ModuleReducer::Impl::put_into_bucket(Watched& watched) const {
+  at::Tensor& gradient = watched.parameter.tensor.mutable_grad();
+  if (!gradient.defined()) {
+    watched.in_bucket.zero_();
+  } else if (gradient.data_ptr() != watched.in_bucket.data_ptr()) {
+    watched.in_bucket.copy_(gradient);
+  }
+  gradient = watched.in_bucket;
+}
+
+void ModuleReducer::Impl::end_backward() {
+  const std::lock_guard lock(mutex_);
+  const at::NoGradGuard no_graph;
+  const bool is_told_by_reducer = !is_synchronising_ || options_.static_graph;
+  if (!is_told_by_reducer && options_.find_unused_parameters) settle_unused();
+  if (!is_told_by_reducer && !options_.find_unused_parameters) require_all_gradients();
+  if (is_on_device_) {
+    reducer_.finish(group_.stream());
+  } else {
+    reducer_.finish();
+  }
+  if (is_synchronising_) give_gradients();
+  phase_ = Phase::idle;
+}
+
+/// What earlier backward passes have left in a gradient is averaged as well. One that is undefined
+/// counts as zero, and stays undefined if it is so on all ranks.
+void ModuleReducer::Impl::settle_unused() {
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    if (watched_[i].has_gradient) continue;
+    if (watched_[i].parameter.tensor.grad().defined()) {
+      put_into_bucket(watched_[i]);
+      mark_ready(i);
+    } else {
+      reducer_.unused(i);
+    }
+  }
+}
+
+void ModuleReducer::Impl::require_all_gradients() const {
+  std::string names;
+  std::size_t missing = 0;
+  for (const auto& watched : watched_) {
+    if (watched.has_gradient) continue;
+    if (missing++ >= kNamesMax) continue;
+    names += (names.empty() ? "" : ", ") + in_quotes(watched.parameter.name);
+  }
+  if (missing == 0) return;
+  if (missing > kNamesMax) names += " and " + std::to_string(missing - kNamesMax) + " more";
+  refuse("the backward pass gave no gradient to " + names +
+         ": what a forward pass does not use needs find_unused_parameters");
+}
+
+/// Those that only other ranks have used.
+void ModuleReducer::Impl::give_gradients() {
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    at::Tensor& gradient = watched_[i].parameter.tensor.mutable_grad();
+    if (!gradient.defined() && reducer_.is_used(i)) gradient = watched_[i].in_bucket;
+  }
+}
+
+void ModuleReducer::Impl::zero_grad() {
+  require_idle();
+  for (auto& watched : watched_) watched.parameter.tensor.mutable_grad().reset();
+}
+
+void ModuleReducer::Impl::join(const std::function<void()>& after_step) {
+  require_idle();
+  reducer_.join(after_step);
+}
+
+ReducerOptions ddp_defaults() {
+  return {.broadcast_buffers = true};
+}
+
+ModuleReducer::ModuleReducer(const ::torch::nn::Module& module, const ProcessGroup& group,
+                             const ReducerOptions& options)
+    : impl_(std::make_unique<Impl>(tensors_of(module), group, options)) {}
+ModuleReducer::~ModuleReducer() = default;
+
+void ModuleReducer::begin_forward() {
+  impl_->begin_forward();
+}
+void ModuleReducer::set_synchronise(bool synchronise) {
+  impl_->synchronise = synchronise;
+}
+bool ModuleReducer::synchronise() const {
+  return impl_->synchronise;
+}
+void ModuleReducer::zero_grad() {
+  impl_->zero_grad();
+}
+void ModuleReducer::join(const std::function<void()>& after_step) {
+  impl_->join(after_step);
+}
+const GradientReducer& ModuleReducer::reducer() const {
+  return impl_->reducer();
+}
+
+ProcessGroup init(const GroupOptions& options) {
+  return ProcessGroup::create(from_process_environment(), options);
+}
+
+}  // namespace ddprun::torch

@@ -1,0 +1,33 @@
+// What a module consists of, as the reducer sees it. Pure but for what LibTorch's modules do.
+#pragma once
+
+#include <ddprun/reducer_options.hpp>
+
+#include <torch/nn/module.h>
+
+#include <string>
+#include <vector>
+
+namespace ddprun::torch {
+
+struct NamedTensor {
+  std::string name;  ///< "encoder.0.weight"
+  at::Tensor tensor;
+};
+
+struct ModuleTensors {
+  std::vector<NamedTensor> parameters;  ///< that require a gradient, in the order of definition
+  std::vector<NamedTensor> frozen;      ///< parameters that require none
+  std::vector<NamedTensor> buffers;
+};
+
+/// A tensor that is there under several names is taken once, by the first of them.
+ModuleTensors tensors_of(const ::torch::nn::Module& module);
+
+/// The parameters as the reducer wants them. Dimensions are in the order in which they lie in
+/// memory, so that ranks with different memory formats are found out.
+std::vector<Parameter> reduced_parameters(const std::vector<NamedTensor>& parameters);
+
+std::vector<Buffer> broadcast_buffers(const std::vector<NamedTensor>& buffers);
+
+}  // namespace ddprun::torch
