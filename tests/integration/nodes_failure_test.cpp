@@ -3,6 +3,7 @@
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
+#include "tests/support/signpost.hpp"
 #include "worker_runtime/backends/tcp/messenger.hpp"
 #include <ddprun/process_group.hpp>
 
@@ -27,19 +28,6 @@ using Nodes = std::vector<int>;
 int ranks_of(const Nodes& on_nodes) {
   return std::accumulate(on_nodes.begin(), on_nodes.end(), 0);
 }
-
-/// Tells the test that a rank has come so far, and lets the test wait for a number of them.
-struct Signpost {
-  StoreEndpoint store;
-  std::string name;
-
-  void reach() const { Store::connect(store, minute()).add(name, 1, minute()); }
-  void await(int count) const {
-    auto client = Store::connect(store, minute());
-    while (client.add(name, 0, minute()) < count) std::this_thread::yield();
-  }
-  static Deadline minute() { return Deadline::after(60s); }
-};
 
 void pass_time(std::chrono::microseconds time) {
   for (const auto until = Deadline::after(time); !until.passed();) std::this_thread::yield();

@@ -35,6 +35,7 @@ NodesBackend::~NodesBackend() = default;
 /// Nobody leaves before all ranks are here: a rank of every other node speaks to each.
 void NodesBackend::enter(Deadline deadline) {
   local_.enter(deadline);
+  messages_.enter();
   shared_memory::CallHeader meeting{};
   meeting.sequence = kMeetingSequence;
   meeting.collective = Collective::barrier;

@@ -73,6 +73,7 @@ void Exchange::run(Deadline deadline, const std::function<void()>& on_progress) 
     }
     if (has_received && on_progress) on_progress();
     if (is_done) {
+      mesh_.note_read();
       if (has_slept) mesh_.note_awaited({});
       return;
     }
@@ -136,6 +137,7 @@ void Exchange::check_frame(const Flow& flow) {
 }
 
 void Exchange::wait(Deadline deadline, Deadline limit) {
+  mesh_.note_read();
   std::vector<pollfd> wanted;
   std::vector<int> late;
   std::vector<int> absent;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <exception>
+#include <span>
 #include <utility>
 
 namespace ddprun::tcp {
@@ -35,8 +36,15 @@ void FirstFailure::fail(FailureKind kind, int rank, const std::string& text) {
   sync_.fail_and_throw(first.kind, first.rank, first.text);
 }
 
-void FirstFailure::publish() noexcept {
-  if (const auto known = sync_.failure()) settle(*known);
+bool FirstFailure::publish() noexcept {
+  const auto known = sync_.failure();
+  if (known) settle(*known);
+  return known.has_value();
+}
+
+void FirstFailure::learn() {
+  const FailureRecord told = look_up();
+  if (told.kind != FailureKind::none) sync_.fail_and_throw(told.kind, told.rank, told.text);
 }
 
 void FirstFailure::abort(const std::string& reason) noexcept {
@@ -47,6 +55,17 @@ void FirstFailure::abort(const std::string& reason) noexcept {
 void FirstFailure::use_store(const std::function<void(Store&)>& use) {
   const std::lock_guard lock(mutex_);
   use(store_);
+}
+
+FailureRecord FirstFailure::look_up() noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    const auto deadline = Deadline::after(kStoreTimeout);
+    if (!store_.check(std::span(&key_, 1), deadline)) return {};
+    return decode_failure(store_.get(key_, deadline));
+  } catch (const std::exception&) {
+    return {};  // as in settle()
+  }
 }
 
 FailureRecord FirstFailure::settle(const FailureRecord& own) noexcept {

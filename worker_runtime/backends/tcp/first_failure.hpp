@@ -31,8 +31,11 @@ class FirstFailure {
   /// failed with first.
   [[noreturn]] void fail(shared_memory::FailureKind kind, int rank, const std::string& text);
 
-  /// Tells the other nodes what this one knows of.
-  void publish() noexcept;
+  /// Tells the other nodes what this one knows of; false if that is nothing.
+  bool publish() noexcept;
+
+  /// Fails the group if another node has told of a failure, and throws it.
+  void learn();
 
   /// Fails the group because the program wants it.
   void abort(const std::string& reason) noexcept;
@@ -41,6 +44,7 @@ class FirstFailure {
   void use_store(const std::function<void(Store&)>& use);
 
  private:
+  shared_memory::FailureRecord look_up() noexcept;
   shared_memory::FailureRecord settle(const shared_memory::FailureRecord& own) noexcept;
 
   const shared_memory::Sync& sync_;

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <system_error>
 #include <utility>
@@ -20,7 +21,10 @@ Mesh::Mesh(MeshOptions options, Socket listener, FirstFailure& failure)
       meeting_(options_.rank, options_.token, options_.peers, listener_.fd()),
       connections_(options_.peers.size()),
       is_closing_(options_.peers.size()),
-      has_left_(options_.peers.size()) {}
+      has_left_(options_.peers.size()),
+      news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!news_.is_open()) throw_system_error("process group: eventfd", errno);
+}
 
 std::vector<int> Mesh::connect(const std::vector<int>& peers, Deadline deadline) {
   std::vector<int> missing;
@@ -49,37 +53,32 @@ std::vector<int> Mesh::connect(const std::vector<int>& peers, Deadline deadline)
 }
 
 void Mesh::keep(int peer, Socket socket) {
-  const std::lock_guard lock(mutex_);
-  connections_[index(peer)] = std::move(socket);
+  {
+    const std::lock_guard lock(mutex_);
+    connections_[index(peer)] = std::move(socket);
+  }
+  ::eventfd_write(news_.fd(), 1);
 }
 
 bool Mesh::wait(std::vector<pollfd>& wanted, Deadline deadline) {
   const std::size_t count = wanted.size();
   wanted.push_back({failure_.alarm_fd(), POLLIN, 0});
-  const auto others = watched();
-  wanted.insert(wanted.end(), others.begin(), others.end());
   int ready = 0;
   do {
     ready = ::poll(wanted.data(), wanted.size(), deadline.remaining_poll_milliseconds());
     if (ready < 0 && errno != EINTR) throw_system_error("process group: poll", errno);
   } while (ready < 0 || (ready == 0 && !deadline.passed()));
   if (wanted[count].revents != 0) failure_.check();
-  look_at(std::span(wanted).subspan(count + 1));
   wanted.resize(count);
   return ready > 0;
 }
 
 std::vector<pollfd> Mesh::watched() {
   const std::lock_guard lock(mutex_);
-  std::vector<pollfd> watched;
+  std::vector<pollfd> watched = {{news_.fd(), POLLIN, 0}};
   for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
-    if (!connections_[peer].is_open()) continue;
-    const int fd = connections_[peer].fd();
-    if (is_closing_[peer] && !has_left_[peer]) {
-      char byte = 0;
-      is_closing_[peer] = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-    }
-    if (!is_closing_[peer]) watched.push_back({fd, POLLRDHUP, 0});
+    if (connections_[peer].is_open() && !is_closing_[peer])
+      watched.push_back({connections_[peer].fd(), POLLRDHUP, 0});
   }
   return watched;
 }
@@ -87,9 +86,11 @@ std::vector<pollfd> Mesh::watched() {
 void Mesh::look_at(std::span<const pollfd> ready) {
   for (const pollfd& one : ready) {
     if (one.revents == 0) continue;
-    const int peer = peer_at(one.fd);
-    int error = 0;
-    if (peer >= 0 && is_gone(peer, error)) lose(peer, error);
+    if (one.fd == news_.fd()) {
+      look_at_closing();
+    } else if (const int peer = peer_at(one.fd); peer >= 0) {
+      examine(peer, one.fd);
+    }
   }
 }
 
@@ -102,18 +103,41 @@ int Mesh::peer_at(int fd) {
   return -1;
 }
 
-/// The other side has closed its end. If it has said something that is still to be read, whoever
-/// waits for it will see.
-bool Mesh::is_gone(int peer, int& error) {
-  const std::lock_guard lock(mutex_);
+void Mesh::note_read() noexcept {
+  if (any_is_closing_) ::eventfd_write(news_.fd(), 1);
+}
+
+void Mesh::look_at_closing() {
+  eventfd_t count = 0;
+  ::eventfd_read(news_.fd(), &count);
+  std::vector<std::pair<int, int>> closing;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
+      if (is_closing_[peer] && !has_left_[peer])
+        closing.emplace_back(static_cast<int>(peer), connections_[peer].fd());
+    }
+  }
+  for (const auto& [peer, fd] : closing) examine(peer, fd);
+}
+
+/// The other side has closed its end. If there is still something to be read, it may be that it has
+/// left, as the last of it will tell, or that it knows of a failure, and then so does the store:
+/// who would read it may be waiting for the very rank that has failed.
+void Mesh::examine(int peer, int fd) {
+  any_is_closing_ = true;  // first, lest it be read between the look and the note of it
   Frame frame;
-  const int fd = connections_[index(peer)].fd();
   const ssize_t got = ::recv(fd, &frame, sizeof frame, MSG_PEEK | MSG_DONTWAIT);
-  error = got < 0 ? errno : 0;
-  if (got <= 0) return error != EAGAIN && error != EINTR;
-  is_closing_[index(peer)] = true;
-  has_left_[index(peer)] = got == ssize_t{sizeof frame} && frame.kind == FrameKind::leave;
-  return false;
+  const int error = got < 0 ? errno : 0;
+  if (error == EAGAIN || error == EINTR) return;
+  if (got <= 0) lose(peer, error);
+  const bool has_left = got == ssize_t{sizeof frame} && frame.kind == FrameKind::leave;
+  {
+    const std::lock_guard lock(mutex_);
+    is_closing_[index(peer)] = true;
+    has_left_[index(peer)] = has_left;
+  }
+  if (!has_left) failure_.learn();
 }
 
 bool Mesh::has_left(int peer) {

@@ -8,6 +8,7 @@
 #include "worker_runtime/backends/tcp/socket.hpp"
 #include <ddprun/deadline.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <poll.h>
@@ -39,14 +40,16 @@ class Mesh {
   int fd(int peer) const { return connections_[index(peer)].fd(); }
 
   /// Sleeps until one of `wanted` is ready, the group fails, or the deadline has passed; false in
-  /// that case. Throws if the group has failed, which includes that a rank went away that nobody
-  /// waits for.
+  /// that case. Throws if the group has failed.
   bool wait(std::vector<pollfd>& wanted, Deadline deadline);
 
-  /// What else to poll for while waiting for a rank: connections whose other side may go away; and
-  /// what to do with those that are ready, which fails the group if a rank has gone. Any thread.
+  /// For a thread that watches all ranks, whether anybody waits for them or not: what to poll for,
+  /// and what to do with what is ready, which fails the group if a rank has gone.
   std::vector<pollfd> watched();
   void look_at(std::span<const pollfd> ready);
+  /// Tells that thread that something was read: a connection that its other side has closed may
+  /// now tell more.
+  void note_read() noexcept;
   /// Whether the rank was seen to go on purpose. Any thread.
   bool has_left(int peer);
 
@@ -67,7 +70,8 @@ class Mesh {
   [[noreturn]] void lose(int peer, const std::string& why);
   void keep(int peer, Socket socket);
   int peer_at(int fd);
-  bool is_gone(int peer, int& error);
+  void look_at_closing();
+  void examine(int peer, int fd);
 
   MeshOptions options_;
   Socket listener_;
@@ -76,9 +80,10 @@ class Mesh {
   mutable std::mutex mutex_;  ///< for changes of what follows, and for other threads
   std::vector<Socket> connections_;
   /// Their other side has closed them, but first said what is still to be read: good-bye, perhaps.
-  /// While that is so there is nothing to be learnt from them.
   std::vector<bool> is_closing_;
   std::vector<bool> has_left_;
+  std::atomic<bool> any_is_closing_ = false;
+  Socket news_;  ///< an eventfd, for the thread that watches
   std::vector<int> awaited_;
 };
 

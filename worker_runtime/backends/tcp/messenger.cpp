@@ -33,8 +33,11 @@ Messenger::Messenger(MessengerOptions options, Socket listener, Mesh& mesh, Firs
   if (wake_fd_ < 0) throw_system_error("process group: eventfd", errno);
 }
 
+void Messenger::enter() {
+  thread_ = std::thread([this] { serve(); });
+}
+
 Messenger::Lock Messenger::begin(int rank) {
-  if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
   Lock lock(mutex_);
   peer(rank).is_wanted = true;
   return lock;

@@ -1,10 +1,11 @@
 // send and recv between nodes. A message is copied and the send is done; who carries it on is a
 // thread of its own, since the sender may be busy with something else by the time the receiver
-// takes it. It has connections of its own, too, so that a long message holds no collective up; but
-// that a rank is gone it also learns from the mesh.
+// takes it. It has connections of its own, too, so that a long message holds no collective up; they
+// come into being when a rank first sends to or receives from another node.
 //
-// Thread and connections come into being when a rank first sends to or receives from another node.
-// One thread at a time may call.
+// The thread also watches the mesh: a rank that goes fails the group at once on every node that has
+// a connection to it, whatever the ranks there are doing, and who waits for it without having one
+// is told by those. One thread at a time may call.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -45,6 +46,9 @@ class Messenger {
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
   ~Messenger() { leave(); }
+
+  /// From here on the thread runs.
+  void enter();
 
   void send(const Operation& operation, Deadline deadline);
   void recv(const Operation& operation, Deadline deadline);
@@ -90,6 +94,7 @@ class Messenger {
   void serve();
   bool has_mail() const;
   std::vector<pollfd> wanted();
+  bool go_on(std::span<const pollfd> ready);
   void proceed(std::span<const pollfd> ready);
   void notice_leavers();
   void take_connections();

@@ -72,14 +72,10 @@ void Messenger::serve() {
       until = earlier(farewell.value_or(Deadline::never()), meeting_.next_timeout());
     }
     if (::poll(polled.data(), polled.size(), until.remaining_poll_milliseconds()) < 0) continue;
-    const Lock lock(mutex_);
-    try {
-      proceed(polled);
-    } catch (const Error&) {
-      has_failed_ = true;  // who waits throws the same
+    if (!go_on(polled)) {
+      if (failure_.publish()) mesh_.cut();
+      return;
     }
-    changed_.notify_all();
-    if (has_failed_) return;
   }
   for (Peer& peer : peers_) {
     Heading last;
@@ -87,6 +83,18 @@ void Messenger::serve() {
     if (peer.socket.is_open() && peer.out.empty())
       ::send(peer.socket.fd(), &last, sizeof last, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
+}
+
+/// False if the group has failed.
+bool Messenger::go_on(std::span<const pollfd> ready) {
+  const Lock lock(mutex_);
+  try {
+    proceed(ready);
+  } catch (const Error&) {
+    has_failed_ = true;  // who waits throws the same
+  }
+  changed_.notify_all();
+  return !has_failed_;
 }
 
 void Messenger::proceed(std::span<const pollfd> ready) {
@@ -136,9 +144,7 @@ std::vector<pollfd> Messenger::wanted() {
       meeting_.call(static_cast<int>(rank));
     }
   }
-  const bool is_awaiting =
-      std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.is_awaited; });
-  const auto of_mesh = is_awaiting ? mesh_.watched() : std::vector<pollfd>();
+  const auto of_mesh = mesh_.watched();
   wanted.insert(wanted.end(), of_mesh.begin(), of_mesh.end());
   const auto of_meeting = meeting_.wanted();
   wanted.insert(wanted.end(), of_meeting.begin(), of_meeting.end());

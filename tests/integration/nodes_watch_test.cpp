@@ -1,0 +1,106 @@
+// A rank that dies is noticed on all nodes, also where nobody has a connection to it and where the
+// ranks that have one are doing something else.
+#include "tests/support/group_processes.hpp"
+#include "tests/support/random_calls.hpp"
+#include "tests/support/rank_processes.hpp"
+#include "tests/support/signpost.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+namespace {
+
+// Ranks 0 and 3, 1 and 2 have no connection until something needs one.
+const std::vector<int> kNodes{2, 2};
+
+}  // namespace
+
+TEST_SUITE("nodes watch") {
+  TEST_CASE("who waits for a message of a rank that dies is told by those who know the rank") {
+    const StoreProcess store;
+    for (const int victim : {2, 3}) {
+      const Signpost waiting{store.endpoint(), "message" + std::to_string(victim)};
+      RankProcesses ranks(4, [&](int rank) {
+        GroupOptions options = small_group();
+        options.name = waiting.name;
+        auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kNodes), options);
+        if (rank != 3 - victim) {
+          waiting.reach();
+          ::pause();
+        }
+        float value = 0;
+        const Work work = group.recv(as_buffer(&value, 1), victim);
+        waiting.reach();
+        return describe_failure([&] { work.wait(); });
+      });
+      waiting.await(4);
+      ranks.kill(victim, SIGKILL);
+      const std::string name = std::to_string(victim);
+      const auto said = ranks.wait(3 - victim).said;
+      CHECK_MESSAGE(said.find("peer " + name + ": rank " + name + " ") == 0, said);
+    }
+  }
+
+  TEST_CASE("an idle rank knows of a death on another node when it next calls") {
+    const StoreProcess store;
+    const Signpost ready{store.endpoint(), "ready"};
+    const Signpost dead{store.endpoint(), "dead"};
+    RankProcesses ranks(4, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kNodes), small_group());
+      ready.reach();
+      if (rank == 3) ::pause();
+      dead.await(1);
+      float value = 0;
+      return describe_failure([&] { group.recv(as_buffer(&value, 1), rank == 0 ? 2 : 0).wait(); });
+    });
+    ready.await(4);
+    ranks.kill(3, SIGKILL);
+    ranks.wait(3);
+    dead.reach();
+    for (const int rank : {0, 1, 2}) {
+      const auto said = ranks.wait(rank).said;
+      CHECK_MESSAGE(said.find("peer 3: rank 3 ") == 0, said);
+    }
+  }
+
+  TEST_CASE(
+      "a rank that waits for a dead one's connection hears of it behind what it has not read") {
+    const StoreProcess store;
+    const Signpost sent{store.endpoint(), "sent"};
+    const Signpost waiting{store.endpoint(), "waiting"};
+    RankProcesses ranks(4, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kNodes), small_group());
+      std::vector<float> values(4);
+      const Buffer value = as_buffer(values.data(), 1);
+      if (rank < 2) sent.await(1);
+      // Rank 2 has sent its part to rank 0, which does not read it: it waits for rank 3 to connect,
+      // and rank 1 for rank 0.
+      Work work =
+          rank < 2 ? group.gather(value, as_buffer(values.data(), 4), 0) : group.all_reduce(value);
+      if (rank == 1) work = group.barrier();
+      if (rank == 2) {
+        said_with("come from rank(s) 0", work);
+        sent.reach();
+      }
+      if (rank == 0) {
+        said_with("come from rank(s) 3", work);
+        waiting.reach();
+      }
+      return describe_failure([&] { work.wait(); });
+    });
+    waiting.await(1);
+    ranks.kill(3, SIGKILL);
+    for (const int rank : {0, 1, 2}) {
+      const auto said = ranks.wait(rank).said;
+      CHECK_MESSAGE(said.find("peer 3: rank 3 died") == 0, said);
+    }
+  }
+}
