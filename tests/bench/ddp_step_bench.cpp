@@ -11,7 +11,6 @@
 #include <ddprun/worker.hpp>
 
 #include <CLI/CLI.hpp>
-#include <cblas.h>
 
 #include <chrono>
 #include <cstdint>
@@ -35,15 +34,18 @@ struct Options {
 };
 
 /// 6.3 million parameters.
-trainer::Model make_network() {
+trainer::Model make_network(const trainer::Place& place) {
   constexpr std::size_t kSizes[] = {784, 2048, 2048, 256, 10};
   std::mt19937 random(0);
   std::vector<std::unique_ptr<trainer::Layer>> layers;
   for (std::size_t i = 0; i + 1 < std::size(kSizes); ++i) {
-    if (i > 0) layers.push_back(std::make_unique<trainer::Relu>());
-    layers.push_back(std::make_unique<trainer::Linear>(kSizes[i], kSizes[i + 1], random));
+    if (i > 0) {
+      layers.push_back(
+          std::make_unique<trainer::ActivationLayer>(place, trainer::ActivationFunction::relu));
+    }
+    layers.push_back(
+        std::make_unique<trainer::LinearLayer>(place, kSizes[i], kSizes[i + 1], random));
   }
-  layers.push_back(std::make_unique<trainer::LogSoftmax>());
   return trainer::Model(std::move(layers));
 }
 
@@ -51,28 +53,30 @@ class Training {
  public:
   Training(const WorkerEnv& env, const Options& options)
       : group_(make_group(env, options)),
-        model_(make_network()),
+        model_(make_network(place_)),
         optimizer_(model_.parameters(), 0.9F),
-        reducer_(group_, described(model_)),
-        labels_(options.batch) {
+        reducer_(group_, described(model_)) {
     for (trainer::Parameter* parameter : model_.parameters()) {
-      const Buffer buffer = reducer_.gradient(parameter->index);
-      parameter->gradient = {static_cast<float*>(buffer.data), buffer.elements};
+      parameter->gradient = reducer_.gradient(parameter->index);
     }
     std::mt19937 random(static_cast<unsigned>(env.rank));
-    inputs_.reshape(options.batch, 784);
-    for (float& value : inputs_.values) value = static_cast<float>(random() % 256) / 256;
-    for (auto& label : labels_) label = static_cast<std::uint8_t>(random() % 10);
+    batch_.rows = options.batch;
+    batch_.features = 784;
+    batch_.inputs.resize(options.batch * batch_.features);
+    batch_.labels.resize(options.batch);
+    for (float& value : batch_.inputs) value = static_cast<float>(random() % 256) / 256;
+    for (auto& label : batch_.labels) label = static_cast<std::int32_t>(random() % 10);
+    loaded_.load(batch_);
   }
 
   /// Milliseconds of a step, and those of them in which nothing was left to do but to wait.
   std::pair<double, double> step(bool synchronise) {
     const auto start = Clock::now();
     reducer_.zero_gradients();
-    const trainer::Matrix& output = model_.forward(inputs_, trainer::Mode::train);
-    trainer::cross_entropy(output, labels_, 1 / static_cast<float>(labels_.size()), loss_gradient_);
+    const trainer::Matrix& output = model_.forward(loaded_.inputs, trainer::Mode::train);
+    loss_.run(output, loaded_, 1 / static_cast<double>(batch_.rows), total_.buffer);
     reducer_.begin(synchronise);
-    model_.backward(inputs_, loss_gradient_, [this](const trainer::Parameter& parameter) {
+    model_.backward(loaded_.inputs, output, [this](const trainer::Parameter& parameter) {
       reducer_.ready(parameter.index);
     });
     const double exposed = reducer_.finish().exposed_seconds();
@@ -93,25 +97,25 @@ class Training {
   static std::vector<Parameter> described(trainer::Model& model) {
     std::vector<Parameter> parameters;
     for (trainer::Parameter* parameter : model.parameters()) {
-      parameters.push_back({parameter->name,
-                            as_buffer(parameter->values.data(), parameter->values.size()),
-                            parameter->shape});
+      parameters.push_back({parameter->name, parameter->master.buffer, parameter->shape});
     }
     return parameters;
   }
 
+  std::unique_ptr<trainer::Compute> compute_ = trainer::make_cpu_compute(1);
+  trainer::Place place_ = {compute_.get()};
   ProcessGroup group_;
   trainer::Model model_;
-  trainer::Sgd optimizer_;
+  trainer::SgdOptimizer optimizer_;
   GradientReducer reducer_;
-  trainer::Matrix inputs_;
-  trainer::Matrix loss_gradient_;
-  std::vector<std::uint8_t> labels_;
+  trainer::Batch batch_;
+  trainer::DeviceBatch loaded_{place_};
+  trainer::Loss loss_{place_, "cross_entropy"};
+  trainer::Array total_ = compute_->allocate(1, DataType::float64);
   std::int64_t steps_ = 0;
 };
 
 int run(const WorkerEnv& env, const Options& options) {
-  ::openblas_set_num_threads(1);
   Training training(env, options);
   for (int i = 0; i < 3; ++i) training.step(true);
   for (int round = 0; round < options.rounds; ++round) {

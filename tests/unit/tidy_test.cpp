@@ -129,7 +129,7 @@ const std::vector<Arrow> kArrows = {
     {"trainers/compute/", {"trainers/compute/"}},
     {"trainers/frame/", {"trainers/frame/"}},
     {"trainers/gpt2/", {"trainers/compute/", "trainers/frame/", "trainers/gpt2/"}},
-    {"trainers/trainer/", {"trainers/frame/", "trainers/trainer/"}},
+    {"trainers/trainer/", {"trainers/compute/", "trainers/frame/", "trainers/trainer/"}},
 };
 
 }  // namespace

@@ -146,9 +146,9 @@ TEST_SUITE("trainer data") {
     trainer::Batch batch;
     const std::vector<std::int64_t> indices = {1, 0, 1};
     trainer::gather(dataset, indices, batch);
-    CHECK(batch.inputs.values == std::vector<float>{9, 14, -1, 4, 9, 14});
-    CHECK(batch.labels == std::vector<std::uint8_t>{0, 2, 0});
-    CHECK(batch.targets.values == std::vector<float>{1, 0, 0, 0, 0, 1, 1, 0, 0});
+    CHECK(batch.inputs == std::vector<float>{9, 14, -1, 4, 9, 14});
+    CHECK(batch.labels == std::vector<std::int32_t>{0, 2, 0});
+    CHECK(batch.targets == std::vector<float>{1, 0, 0, 0, 0, 1, 1, 0, 0});
   }
 
   TEST_CASE("random data is a function of the seed") {

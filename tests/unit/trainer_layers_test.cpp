@@ -1,5 +1,7 @@
+#include "tests/support/networks.hpp"
 #include "trainers/trainer/loss.hpp"
 #include "trainers/trainer/model.hpp"
+#include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>
 
@@ -9,90 +11,80 @@
 #include <string>
 #include <vector>
 
-using trainer::Matrix;
-using trainer::Mode;
-using trainer::Model;
-using trainer::Parameter;
+using namespace trainer;
+using namespace ddprun::test;
+using ddprun::DataType;
 
 namespace {
 
-float random_value(std::mt19937& random) {
-  return static_cast<float>(random() >> 8) * 0x1p-23F - 1;
+/// Computes on the CPU.
+struct Cpu {
+  std::unique_ptr<Compute> compute = make_cpu_compute(1);
+  Place exact = {compute.get(), DataType::float64};
+  Place usual = {compute.get(), DataType::float32};
+};
+
+void put(const Parameter& parameter, std::size_t index, double value) {
+  parameter.place.compute->copy_in(std::as_bytes(std::span(&value, 1)),
+                                   parameter.values.buffer.slice(index, 1));
 }
 
-Matrix random_matrix(std::size_t rows, std::size_t columns, std::mt19937& random) {
-  Matrix matrix;
-  matrix.reshape(rows, columns);
-  for (float& value : matrix.values) value = random_value(random);
-  return matrix;
+/// The slope of `loss` by an element, from both sides.
+double slope(const Parameter& parameter, std::size_t index, double middle,
+             const std::function<double()>& loss) {
+  constexpr double kStep = 1e-4;
+  put(parameter, index, middle + kStep);
+  const double above = loss();
+  put(parameter, index, middle - kStep);
+  const double below = loss();
+  put(parameter, index, middle);
+  return (above - below) / (2 * kStep);
 }
-
-/// Gradients in memory of their own, as a reducer would give them.
-std::vector<std::vector<float>> attach_gradients(Model& model) {
-  std::vector<std::vector<float>> gradients;
-  for (const Parameter* parameter : model.parameters()) {
-    gradients.emplace_back(parameter->values.size());
-  }
-  for (std::size_t i = 0; i < gradients.size(); ++i) model.parameters()[i]->gradient = gradients[i];
-  return gradients;
-}
-
-/// The slope of `loss` by `value`, from both sides. In float32 the loss has about 7 digits and the
-/// step about 2, which leaves some 3 digits of the slope.
-double slope(float& value, const std::function<double()>& loss) {
-  constexpr float kStep = 1e-2F;
-  const float middle = value;
-  value = middle + kStep;
-  const float above = value;
-  const double loss_above = loss();
-  value = middle - kStep;
-  const float below = value;
-  const double loss_below = loss();
-  value = middle;
-  return (loss_above - loss_below) / (static_cast<double>(above) - static_cast<double>(below));
-}
-
-constexpr double kTolerance = 2e-3;
 
 /// Compares every gradient of a parameter with the slope of the loss of the whole model. A second
 /// layer below the one that matters makes its input gradient part of the comparison.
-void check_gradients(Model model, std::size_t inputs, const std::string& loss_name) {
+void check_gradients(const Place& place, Model model, const std::string& loss_name) {
   constexpr std::size_t kRows = 5;
+  constexpr std::size_t kInputs = 4;
+  constexpr std::size_t kOutputs = 2;
   std::mt19937 random(7);
   const auto gradients = attach_gradients(model);
-  const Matrix input = random_matrix(kRows, inputs, random);
-  const std::size_t outputs = model.forward(input, Mode::train).columns;
-  const Matrix targets = random_matrix(kRows, outputs, random);
-  const std::vector<std::uint8_t> labels = {0, 1, 1, 0, 1};
-  Matrix loss_gradient;
+  const Matrix input = random_matrix(place, kRows, kInputs, random);
+  const Matrix targets = random_matrix(place, kRows, kOutputs, random);
+  const Array labels = on_device(*place.compute, {0, 1, 1, 0, 1});
+  DeviceBatch batch(place);
+  batch.labels = labels.buffer;
+  batch.targets = targets.buffer();
+  Loss measure(place, loss_name);
   const auto loss = [&] {
-    const Matrix& output = model.forward(input, Mode::train);
-    if (loss_name == "mse") return mean_squared_error(output, targets, 1, loss_gradient);
-    return cross_entropy(output, labels, 1, loss_gradient);
+    const Array total = place.compute->allocate(1, DataType::float64);
+    measure.run(model.forward(input, Mode::train), batch, 1, total.buffer);
+    return from_device(*place.compute, total.buffer)[0];
   };
-  loss();
+  Matrix& output = model.forward(input, Mode::train);
+  measure.run(output, batch, 1, place.compute->allocate(1, DataType::float64).buffer);
   std::vector<std::string> ready;
-  model.backward(input, loss_gradient,
+  model.backward(input, output,
                  [&](const Parameter& parameter) { ready.push_back(parameter.name); });
   CHECK(ready.size() == model.parameters().size());
 
   for (Parameter* parameter : model.parameters()) {
-    for (std::size_t i = 0; i < parameter->values.size(); ++i) {
-      const double expected = slope(parameter->values[i], loss);
-      const double got = parameter->gradient[i];
-      CHECK_MESSAGE(std::abs(got - expected) < kTolerance * (1 + std::abs(expected)),
-                    parameter->name, "[", i, "]: ", got, " instead of ", expected);
+    const Doubles got = from_device(*place.compute, parameter->gradient);
+    const Doubles values = from_device(*place.compute, parameter->values.buffer);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double expected = slope(*parameter, i, values[i], loss);
+      CHECK_MESSAGE(std::abs(got[i] - expected) < 1e-7 * (1 + std::abs(expected)), parameter->name,
+                    "[", i, "]: ", got[i], " instead of ", expected);
     }
   }
 }
 
-template <typename Middle>
-Model sandwich(std::unique_ptr<Middle> middle) {
+Model sandwich(const Place& place, std::unique_ptr<Layer> middle) {
   std::mt19937 random(3);
-  std::vector<std::unique_ptr<trainer::Layer>> layers;
-  layers.push_back(std::make_unique<trainer::Linear>(4, 3, random));
+  std::vector<std::unique_ptr<Layer>> layers;
+  layers.push_back(std::make_unique<LinearLayer>(place, 4, 3, random));
   layers.push_back(std::move(middle));
-  layers.push_back(std::make_unique<trainer::Linear>(3, 2, random));
+  layers.push_back(std::make_unique<LinearLayer>(place, 3, 2, random));
   return Model(std::move(layers));
 }
 
@@ -100,66 +92,70 @@ Model sandwich(std::unique_ptr<Middle> middle) {
 
 TEST_SUITE("trainer layers") {
   TEST_CASE("the gradients of every layer agree with the slope of the loss") {
+    const Cpu cpu;
     std::mt19937 random(5);
     SUBCASE("linear") {
-      check_gradients(sandwich(std::make_unique<trainer::Linear>(3, 3, random)), 4, "mse");
+      check_gradients(cpu.exact,
+                      sandwich(cpu.exact, std::make_unique<LinearLayer>(cpu.exact, 3, 3, random)),
+                      "mse");
     }
     SUBCASE("sigmoid") {
-      check_gradients(sandwich(std::make_unique<trainer::Sigmoid>()), 4, "mse");
+      check_gradients(cpu.exact,
+                      sandwich(cpu.exact, std::make_unique<ActivationLayer>(
+                                              cpu.exact, ActivationFunction::sigmoid)),
+                      "mse");
     }
     SUBCASE("batch norm") {
-      check_gradients(sandwich(std::make_unique<trainer::BatchNorm>(3)), 4, "mse");
+      check_gradients(cpu.exact,
+                      sandwich(cpu.exact, std::make_unique<BatchNormLayer>(cpu.exact, 3)), "mse");
     }
-    SUBCASE("log-softmax within") {
-      check_gradients(sandwich(std::make_unique<trainer::LogSoftmax>()), 4, "mse");
-    }
-    SUBCASE("log-softmax before cross-entropy") {
-      check_gradients(trainer::make_model({.name = "linear", .inputs = 4, .outputs = 2}), 4,
+    SUBCASE("cross-entropy") {
+      check_gradients(cpu.exact,
+                      make_model({.name = "linear", .inputs = 4, .outputs = 2}, cpu.exact),
                       "cross_entropy");
     }
   }
 
   // Apart from the others: at its kink the slope says nothing.
   TEST_CASE("relu passes what is above zero, both ways") {
-    trainer::Relu relu;
-    const Matrix input = {1, 4, {-1, 0, 2, 3}};
-    const Matrix output_gradient = {1, 4, {5, 6, 7, 8}};
+    const Cpu cpu;
+    ActivationLayer relu(cpu.usual, ActivationFunction::relu);
+    const Matrix input = make_matrix(cpu.usual, 1, 4, {-1, 0, 2, 3});
+    const Matrix output_gradient = make_matrix(cpu.usual, 1, 4, {5, 6, 7, 8});
     Matrix output;
     Matrix input_gradient;
     relu.forward(input, output, Mode::train);
-    CHECK(output.values == std::vector<float>{0, 0, 2, 3});
+    CHECK(values_of(cpu.usual, output) == Doubles{0, 0, 2, 3});
     relu.backward({input, output, output_gradient, &input_gradient}, {});
-    CHECK(input_gradient.values == std::vector<float>{0, 0, 7, 8});
+    CHECK(values_of(cpu.usual, input_gradient) == Doubles{0, 0, 7, 8});
   }
 
   TEST_CASE("a second backward pass adds to the gradients of the first") {
+    const Cpu cpu;
     std::mt19937 random(1);
     Model model =
-        trainer::make_model({.name = "mlp", .inputs = 6, .outputs = 3, .batch_norm = true});
+        make_model({.name = "mlp", .inputs = 6, .outputs = 3, .batch_norm = true}, cpu.usual);
     const auto gradients = attach_gradients(model);
-    const Matrix input = random_matrix(4, 6, random);
-    const Matrix output_gradient = random_matrix(4, 3, random);
+    const Matrix input = random_matrix(cpu.usual, 4, 6, random);
+    const Matrix output_gradient = random_matrix(cpu.usual, 4, 3, random);
     const auto ignore = [](const Parameter&) {};
     model.forward(input, Mode::train);
     model.backward(input, output_gradient, ignore);
-    std::vector<float> once;
-    for (const Parameter* parameter : model.parameters()) {
-      once.insert(once.end(), parameter->gradient.begin(), parameter->gradient.end());
-    }
+    const Doubles once = gradients_of(model);
     model.forward(input, Mode::train);
     model.backward(input, output_gradient, ignore);
-    std::size_t i = 0;
-    for (const Parameter* parameter : model.parameters()) {
-      for (const float value : parameter->gradient) CHECK(value == doctest::Approx(2 * once[i++]));
-    }
+    const Doubles twice = gradients_of(model);
+    for (std::size_t i = 0; i < once.size(); ++i)
+      CHECK(twice[i] == doctest::Approx(2 * once[i]).epsilon(1e-5));
   }
 
   TEST_CASE("gradients are announced in reverse order of definition, each once") {
-    Model model = trainer::make_model({.name = "seqnet", .inputs = 8, .outputs = 10});
+    const Cpu cpu;
+    Model model = make_model({.name = "seqnet", .inputs = 8, .outputs = 10}, cpu.usual);
     const auto gradients = attach_gradients(model);
     std::mt19937 random(1);
-    const Matrix input = random_matrix(2, 8, random);
-    const Matrix output_gradient = random_matrix(2, 10, random);
+    const Matrix input = random_matrix(cpu.usual, 2, 8, random);
+    const Matrix output_gradient = random_matrix(cpu.usual, 2, 10, random);
     std::vector<std::size_t> order;
     model.forward(input, Mode::train);
     model.backward(input, output_gradient,
@@ -168,72 +164,113 @@ TEST_SUITE("trainer layers") {
   }
 
   TEST_CASE("a worker without samples announces its gradients and adds nothing to them") {
+    const Cpu cpu;
     for (const bool batch_norm : {false, true}) {
-      Model model = trainer::make_model(
-          {.name = "mlp", .inputs = 8, .outputs = 10, .batch_norm = batch_norm});
+      Model model = make_model(
+          {.name = "mlp", .inputs = 8, .outputs = 10, .batch_norm = batch_norm}, cpu.usual);
       const auto gradients = attach_gradients(model);
-      Matrix nothing;
-      nothing.reshape(0, 8);
-      Matrix no_gradient;
-      no_gradient.reshape(0, 10);
+      const Matrix nothing = {0, 8};
       std::size_t announced = 0;
-      CHECK(model.forward(nothing, Mode::train).rows == 0);
-      model.backward(nothing, no_gradient, [&](const Parameter&) { ++announced; });
+      const Matrix& output = model.forward(nothing, Mode::train);
+      CHECK(output.rows == 0);
+      model.backward(nothing, output, [&](const Parameter&) { ++announced; });
       CHECK(announced == model.parameters().size());
-      for (const Parameter* parameter : model.parameters()) {
-        for (const float value : parameter->gradient) CHECK(value == 0);
-      }
-      for (const trainer::StateBuffer* buffer : model.buffers()) {
-        for (const float value : *buffer) CHECK((value == 0 || value == 1));
+      for (const double value : gradients_of(model)) CHECK(value == 0);
+      for (const StateBuffer* buffer : model.buffers()) {
+        for (const double value : from_device(*cpu.compute, buffer->values.buffer))
+          CHECK((value == 0 || value == 1));
       }
     }
   }
 
   TEST_CASE("batch norm keeps running statistics and uses them for evaluation") {
-    trainer::BatchNorm layer(1);
-    const Matrix input = {4, 1, {1, 2, 3, 6}};  // mean 3, biased variance 3.5, unbiased 14/3
+    const Cpu cpu;
+    BatchNormLayer layer(cpu.usual, 1);
+    const Matrix input =
+        make_matrix(cpu.usual, 4, 1, {1, 2, 3, 6});  // mean 3, biased variance 3.5, unbiased 14/3
     Matrix output;
+    const auto running = [&](std::size_t which) {
+      return from_device(*cpu.compute, layer.buffers()[which]->values.buffer)[0];
+    };
     layer.forward(input, output, Mode::train);
-    CHECK(output.values[0] == doctest::Approx(-2 / std::sqrt(3.5)).epsilon(1e-4));
-    CHECK(layer.buffers()[0]->at(0) == doctest::Approx(0.3));
-    CHECK(layer.buffers()[1]->at(0) == doctest::Approx(0.9 + 0.1 * 14 / 3));
+    CHECK(values_of(cpu.usual, output)[0] == doctest::Approx(-2 / std::sqrt(3.5)).epsilon(1e-4));
+    CHECK(running(0) == doctest::Approx(0.3));
+    CHECK(running(1) == doctest::Approx(0.9 + 0.1 * 14 / 3));
     layer.forward(input, output, Mode::evaluate);
-    CHECK(output.values[3] ==
+    CHECK(values_of(cpu.usual, output)[3] ==
           doctest::Approx((6 - 0.3) / std::sqrt(0.9 + 0.1 * 14 / 3)).epsilon(1e-4));
-    CHECK(layer.buffers()[0]->at(0) == doctest::Approx(0.3));
+    CHECK(running(0) == doctest::Approx(0.3));
   }
 
-  TEST_CASE("log-softmax survives large numbers") {
-    trainer::LogSoftmax layer;
+  TEST_CASE("batch norm learns nothing about deviations from a single row") {
+    const Cpu cpu;
+    BatchNormLayer layer(cpu.usual, 1);
     Matrix output;
-    layer.forward({1, 3, {1000, 1000, -1000}}, output, Mode::train);
-    CHECK(output.values[0] == doctest::Approx(std::log(0.5)));
-    CHECK(output.values[2] == doctest::Approx(-2000).epsilon(1e-3));
+    layer.forward(make_matrix(cpu.usual, 1, 1, {5}), output, Mode::train);
+    CHECK(from_device(*cpu.compute, layer.buffers()[0]->values.buffer)[0] == 0);
+    CHECK(from_device(*cpu.compute, layer.buffers()[1]->values.buffer)[0] == 1);
   }
 
   TEST_CASE("equal seeds make equal models and other seeds others") {
-    const auto first_weight = [](std::uint64_t seed) {
-      return trainer::make_model({.name = "mlp", .inputs = 8, .outputs = 10, .seed = seed})
-          .parameters()[0]
-          ->values[0];
+    const Cpu cpu;
+    const auto first_weights = [&](std::uint64_t seed) {
+      const Model model =
+          make_model({.name = "mlp", .inputs = 8, .outputs = 10, .seed = seed}, cpu.usual);
+      return from_device(*cpu.compute, model.parameters()[0]->values.buffer);
     };
-    CHECK(first_weight(1) == first_weight(1));
-    CHECK(first_weight(1) != first_weight(2));
+    CHECK(first_weights(1) == first_weights(1));
+    CHECK(first_weights(1) != first_weights(2));
+  }
+
+  TEST_CASE("a model is refused where it cannot be computed") {
+    const Cpu cpu;
+    CHECK_THROWS_WITH_AS(make_model({.name = "x"}, cpu.usual), "there is no model 'x'",
+                         ddprun::Error);
+    CHECK_THROWS_WITH_AS(make_model({.name = "mlp"}, {cpu.compute.get(), DataType::bfloat16}),
+                         "CPU, 1 thread does not compute in bfloat16", ddprun::Error);
   }
 }
 
 TEST_SUITE("trainer losses") {
-  TEST_CASE("losses and their scaled gradients have the values of their definitions") {
-    Matrix gradient;
-    const Matrix output = {2, 2, {1, 2, 3, 4}};
-    const Matrix targets = {2, 2, {1, 0, 0, 4}};
-    // Row means of the squared errors: (0 + 4) / 2 and (9 + 0) / 2.
-    CHECK(mean_squared_error(output, targets, 0.5F, gradient) == doctest::Approx(6.5));
-    CHECK(gradient.values == std::vector<float>{0, 1, 1.5, 0});
+  /// The sum of the losses; `output` has become its gradient.
+  double loss_of(const Place& place, const std::string& name, const Matrix& output,
+                 const DeviceBatch& batch, double scale) {
+    Loss loss(place, name);
+    const Array total = place.compute->allocate(1, DataType::float64);
+    loss.run(output, batch, scale, total.buffer);
+    return from_device(*place.compute, total.buffer)[0];
+  }
 
-    const Matrix log_probabilities = {2, 2, {-0.25F, -1.5F, -0.5F, -1}};
-    const std::vector<std::uint8_t> labels = {1, 0};
-    CHECK(cross_entropy(log_probabilities, labels, 0.5F, gradient) == doctest::Approx(2.0));
-    CHECK(gradient.values == std::vector<float>{0, -0.5, -0.5, 0});
+  TEST_CASE("losses and their scaled gradients have the values of their definitions") {
+    const Cpu cpu;
+    const Matrix output = make_matrix(cpu.usual, 2, 2, {1, 2, 3, 4});
+    const Matrix targets = make_matrix(cpu.usual, 2, 2, {1, 0, 0, 4});
+    const Array labels = on_device(*cpu.compute, {1, 0});
+    DeviceBatch batch(cpu.usual);
+    batch.targets = targets.buffer();
+    batch.labels = labels.buffer;
+    // Row means of the squared errors: (0 + 4) / 2 and (9 + 0) / 2.
+    CHECK(loss_of(cpu.usual, "mse", output, batch, 0.5) == doctest::Approx(6.5));
+    CHECK(values_of(cpu.usual, output) == Doubles{0, 1, 1.5, 0});
+
+    const Matrix logits = make_matrix(cpu.usual, 2, 2, {0, 0, std::log(3.0), 0});
+    CHECK(loss_of(cpu.usual, "cross_entropy", logits, batch, 0.5) ==
+          doctest::Approx(std::log(2.0) + std::log(4.0 / 3)));
+    const Doubles expected = {0.25, -0.25, -0.125, 0.125};
+    const Doubles gradient = values_of(cpu.usual, logits);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      CHECK(gradient[i] == doctest::Approx(expected[i]));
+  }
+
+  TEST_CASE("cross-entropy survives large logits") {
+    const Cpu cpu;
+    const Array labels = on_device(*cpu.compute, {0});
+    DeviceBatch batch(cpu.usual);
+    batch.labels = labels.buffer;
+    const auto loss = [&](const Doubles& logits) {
+      return loss_of(cpu.usual, "cross_entropy", make_matrix(cpu.usual, 1, 3, logits), batch, 1);
+    };
+    CHECK(loss({1000, 1000, -1000}) == doctest::Approx(std::log(2.0)));
+    CHECK(loss({-1000, 1000, 1000}) == doctest::Approx(2000).epsilon(1e-3));
   }
 }

@@ -69,6 +69,10 @@ TEST_SUITE("trainer options") {
         {{"--model", "resnet"}, "resnet"},
         {{"--gradient_accumulation", "0"}, "--gradient_accumulation"},
         {{"--threads", "0"}, "--threads"},
+        {{"--device", "tpu"}, "--device"},
+        {{"--device", "cuda", "--threads", "2"}, "--threads is an option of --device cpu"},
+        {{"--dtype", "bfloat16"}, "--dtype bfloat16 needs --device cuda"},
+        {{"--dtype", "float16"}, "--dtype"},
         {{"--bucket_cap_mb", "0"}, "--bucket_cap_mb"},
         {{"--learning_rate", "1"}, "--learning_rate"},
         {{"extra"}, "extra"},
@@ -91,7 +95,8 @@ TEST_SUITE("trainer options") {
     for (const char* name :
          {"--model", "--dataset", "--data_dir", "--batch_size", "--epochs", "--lr", "--seed",
           "--bucket_cap_mb", "--gradient_accumulation", "--checkpoint_dir", "--checkpoint_every",
-          "--backend", "--trace_collectives", "--metrics", "--ledger", "--batch_norm"}) {
+          "--device", "--dtype", "--backend", "--trace_collectives", "--metrics", "--ledger",
+          "--batch_norm"}) {
       CHECK_MESSAGE(contains(help, name), name);
     }
   }

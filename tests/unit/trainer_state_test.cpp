@@ -1,3 +1,4 @@
+#include "tests/support/device_arrays.hpp"
 #include "trainers/trainer/setup.hpp"
 #include "trainers/trainer/training_state.hpp"
 #include <ddprun/error.hpp>
@@ -18,17 +19,25 @@ namespace {
 const Settings kSettings = {
     {"lr", 0.05}, {"batch_size", 64}, {"epochs", 8}, {"lr_schedule", "linear"}};
 
+void put(const trainer::StateBuffer& state, std::size_t index, float value) {
+  state.compute->copy_in(std::as_bytes(std::span(&value, 1)), state.values.buffer.slice(index, 1));
+}
+
 /// A model and an optimizer whose every number differs from that of another seed.
 struct State {
+  std::unique_ptr<trainer::Compute> compute = trainer::make_cpu_compute(1);
   Model model;
-  trainer::Adam optimizer;
+  trainer::AdamOptimizer optimizer;
 
   explicit State(std::uint64_t seed)
       : model(trainer::make_model(
-            {.name = "mlp", .inputs = 4, .outputs = 3, .batch_norm = true, .seed = seed})),
+            {.name = "mlp", .inputs = 4, .outputs = 3, .batch_norm = true, .seed = seed},
+            {compute.get()})),
         optimizer(model.parameters()) {
-    for (trainer::StateBuffer* state : optimizer.state()) state->front() = static_cast<float>(seed);
-    for (trainer::StateBuffer* state : model.buffers()) state->back() = static_cast<float>(seed);
+    const auto value = static_cast<float>(seed);
+    for (const trainer::StateBuffer* state : optimizer.state()) put(*state, 0, value);
+    for (const trainer::StateBuffer* state : model.buffers())
+      put(*state, state->values.buffer.elements - 1, value);
   }
 
   Checkpoint checkpoint() { return to_checkpoint(model, optimizer, {}, kSettings); }
@@ -74,6 +83,24 @@ TEST_SUITE("trainer state") {
     CHECK(contains(message, "the number of workers was not known and is now 4"));
     CHECK_FALSE(contains(message, "--batch_size"));
     CHECK_FALSE(contains(message, "--lr_schedule"));
+  }
+
+  TEST_CASE("a checkpoint of one device is good on another, whose threads are its own matter") {
+    const auto settings = [](const char* device, int threads, const char* dtype) {
+      Settings all = kSettings;
+      all["device"] = device;
+      all["threads"] = threads;
+      all["dtype"] = dtype;
+      return all;
+    };
+    State state(1);
+    const auto checkpoint =
+        to_checkpoint(state.model, state.optimizer, {}, settings("cpu", 2, "float32"));
+    CHECK(refusal(checkpoint, settings("cuda", 1, "float32")).empty());
+    CHECK(contains(refusal(checkpoint, settings("cpu", 1, "float32")),
+                   "--threads was 2 and is now 1"));
+    CHECK(contains(refusal(checkpoint, settings("cuda", 1, "bfloat16")),
+                   "--dtype was float32 and is now bfloat16"));
   }
 
   TEST_CASE(
@@ -126,8 +153,10 @@ TEST_SUITE("trainer state") {
   TEST_CASE("one changed bit changes the hash") {
     State state(1);
     const std::uint64_t before = hash_of(state.model);
-    float& value = state.model.parameters().back()->values.back();
-    value = -value;
+    const trainer::Buffer& values = state.model.parameters().back()->master.buffer;
+    const trainer::Buffer last = values.slice(values.elements - 1, 1);
+    const auto value = -static_cast<float>(ddprun::test::from_device(*state.compute, last)[0]);
+    state.compute->copy_in(std::as_bytes(std::span(&value, 1)), last);
     CHECK(hash_of(state.model) != before);
   }
 }

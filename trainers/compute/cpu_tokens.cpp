@@ -45,7 +45,7 @@ Real surprise(Real* logits, std::size_t classes, std::size_t target, Real scale)
   const Real factor = scale / total;
   for (std::size_t i = 0; i < classes; ++i) logits[i] *= factor;
   logits[target] -= scale;
-  return std::log(total) + most - of_target;
+  return std::log(total) + (most - of_target);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Trains a language model like GPT-2 on one worker of a data-parallel run: setting up, the loop
 // over steps, what is kept and told of it. One step is in training.cpp, the model in model.cpp.
+#include "trainers/compute/placement.hpp"
 #include "trainers/frame/console.hpp"
 #include "trainers/frame/json_lines.hpp"
 #include "trainers/frame/stop_signal.hpp"
@@ -165,11 +166,6 @@ void finish(Training& training, double seconds, Outputs& outputs) {
                          {"parameters_hash", hash_text}});
 }
 
-std::unique_ptr<Compute> make_compute(const Options& options, const WorkerEnv& env) {
-  return options.device == "cuda" ? make_cuda_compute(env.local_rank, env.shares_gpus)
-                                  : make_cpu_compute(options.threads);
-}
-
 /// The newest checkpoint, if checkpoints are wanted and there is one.
 std::optional<ddprun::Checkpoint> open_checkpoints(
     const Options& options, std::optional<ddprun::CheckpointDirectory>& checkpoints) {
@@ -194,11 +190,6 @@ std::unique_ptr<TokenFile> open_test_data(const Options& options) {
   return file;
 }
 
-/// That which reaches the memory of a GPU, also of one worker alone, unless another one is wanted.
-std::string backend_of(const Options& options) {
-  return options.backend == "auto" && options.device == "cuda" ? "nccl" : options.backend;
-}
-
 int train(const WorkerEnv& env, Options options) {
   const auto start = Clock::now();
   const bool is_first = env.rank == 0;
@@ -210,7 +201,7 @@ int train(const WorkerEnv& env, Options options) {
   const auto test_data = open_test_data(options);
   const Settings settings = settings_of(options, env, data);
 
-  const auto compute = make_compute(options, env);
+  const auto compute = make_compute(options.device, options.threads, env);
   Model model(*compute, options.shape, static_cast<std::size_t>(options.batch_size),
               options.type());
   // Rank 0 keeps the checkpoints; all resume from the one that it finds, or begin with its values.
@@ -223,7 +214,7 @@ int train(const WorkerEnv& env, Options options) {
   const double flops_max = is_first ? compute->peak_flops(options.type()) * env.world_size : 0.0;
 
   ddprun::GroupOptions group_options;
-  group_options.backend = backend_of(options);
+  group_options.backend = backend_for(options.device, options.backend);
   ProcessGroup group = ProcessGroup::create(env, group_options);
   require_same_settings(group, common_settings(options, env, data, test_data.get()));
   group.set_stream(compute->stream());

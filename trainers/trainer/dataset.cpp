@@ -76,17 +76,19 @@ Dataset make_random_part(const RandomDataSpec& spec, std::size_t samples, std::m
 }  // namespace
 
 void gather(const Dataset& dataset, std::span<const std::int64_t> indices, Batch& batch) {
-  batch.inputs.reshape(indices.size(), dataset.features);
-  batch.targets.reshape(indices.size(), dataset.outputs);
+  batch.rows = indices.size();
+  batch.features = dataset.features;
+  batch.inputs.resize(indices.size() * dataset.features);
+  batch.targets.resize(indices.size() * dataset.outputs);
   batch.labels.resize(dataset.labels.empty() ? 0 : indices.size());
   for (std::size_t row = 0; row < indices.size(); ++row) {
     const auto sample = static_cast<std::size_t>(indices[row]);
     const std::uint8_t* from = dataset.inputs.data() + sample * dataset.features;
-    float* to = batch.inputs.row(row);
+    float* to = batch.inputs.data() + row * dataset.features;
     for (std::size_t i = 0; i < dataset.features; ++i) {
       to[i] = static_cast<float>(from[i]) * dataset.scale + dataset.shift;
     }
-    float* targets = batch.targets.row(row);
+    float* targets = batch.targets.data() + row * dataset.outputs;
     if (dataset.labels.empty()) {
       std::copy_n(dataset.targets.data() + sample * dataset.outputs, dataset.outputs, targets);
     } else {

@@ -1,8 +1,6 @@
 // Data sets in memory and the batches that are taken from them.
 #pragma once
 
-#include "trainers/trainer/matrix.hpp"
-
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -24,9 +22,11 @@ struct Dataset {
 };
 
 struct Batch {
-  Matrix inputs;                     ///< [rows, features]
-  std::vector<std::uint8_t> labels;  ///< [rows] if the data set has labels
-  Matrix targets;                    ///< [rows, outputs]; of labels: 1 for the class, 0 elsewhere
+  std::size_t rows = 0;
+  std::size_t features = 0;
+  std::vector<float> inputs;         ///< [rows, features]
+  std::vector<std::int32_t> labels;  ///< [rows] if the data set has labels
+  std::vector<float> targets;        ///< [rows, outputs]; of labels: 1 for the class, 0 elsewhere
 };
 
 /// Copies the samples with these indices. The batch's memory is reused.

@@ -1,11 +1,9 @@
 #include "trainers/trainer/layers.hpp"
 
-#include <cblas.h>
-
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <string>
 
 namespace trainer {
 
@@ -18,137 +16,131 @@ float uniform(std::mt19937& random, float bound) {
   return bound * (2 * unit - 1);
 }
 
-Parameter make_uniform_parameter(const std::string& name, const std::vector<std::size_t>& shape,
-                                 float bound, std::mt19937& random) {
+Parameter make_uniform_parameter(const Place& place, const std::string& name,
+                                 const std::vector<std::size_t>& shape, float bound,
+                                 std::mt19937& random) {
   const auto count =
       std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
-  Parameter parameter{.name = name,
-                      .index = 0,
-                      .shape = shape,
-                      .values = std::vector<float>(count),
-                      .gradient = {}};
-  for (float& value : parameter.values) value = uniform(random, bound);
-  return parameter;
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(random, bound);
+  return make_parameter(place, name, shape, values);
 }
 
-/// sums[c] += the sum of column c.
-void add_column_sums(const Matrix& matrix, std::span<float> sums) {
-  for (std::size_t row = 0; row < matrix.rows; ++row) {
-    const float* values = matrix.row(row);
-    for (std::size_t column = 0; column < matrix.columns; ++column) sums[column] += values[column];
-  }
+float bound_for(std::size_t inputs) {
+  return 1 / std::sqrt(static_cast<float>(inputs));
 }
 
 }  // namespace
 
-Linear::Linear(std::size_t inputs, std::size_t outputs, std::mt19937& random)
-    : inputs_(inputs), outputs_(outputs) {
-  const float bound = 1 / std::sqrt(static_cast<float>(inputs));
-  weight_ = make_uniform_parameter("weight", {outputs, inputs}, bound, random);
-  bias_ = make_uniform_parameter("bias", {outputs}, bound, random);
+LinearLayer::LinearLayer(const Place& place, std::size_t inputs, std::size_t outputs,
+                         std::mt19937& random)
+    : place_(place),
+      inputs_(inputs),
+      outputs_(outputs),
+      weight_(
+          make_uniform_parameter(place, "weight", {outputs, inputs}, bound_for(inputs), random)),
+      bias_(make_uniform_parameter(place, "bias", {outputs}, bound_for(inputs), random)) {}
+
+void LinearLayer::forward(const Matrix& input, Matrix& output, Mode) {
+  output.reshape(*place_.compute, place_.type, input.rows, outputs_);
+  place_.compute->run(MatrixProduct{.left = input.buffer(),
+                                    .right = weight_.values.buffer,
+                                    .bias = bias_.values.buffer,
+                                    .result = output.buffer(),
+                                    .rows = input.rows,
+                                    .columns = outputs_,
+                                    .inner = inputs_,
+                                    .right_is_transposed = true});
 }
 
-void Linear::forward(const Matrix& input, Matrix& output, Mode) {
-  output.reshape(input.rows, outputs_);
-  if (input.rows == 0) return;
-  for (std::size_t row = 0; row < input.rows; ++row) {
-    std::copy(bias_.values.begin(), bias_.values.end(), output.row(row));
-  }
-  const auto rows = static_cast<blasint>(input.rows);
-  const auto outputs = static_cast<blasint>(outputs_);
-  const auto inputs = static_cast<blasint>(inputs_);
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, outputs, inputs, 1,
-              input.values.data(), inputs, weight_.values.data(), inputs, 1, output.values.data(),
-              outputs);
-}
-
-void Linear::backward(const BackwardPass& pass, const GradientReady& ready) {
-  const auto rows = static_cast<blasint>(pass.output_gradient.rows);
-  const auto outputs = static_cast<blasint>(outputs_);
-  const auto inputs = static_cast<blasint>(inputs_);
-  const float* output_gradient = pass.output_gradient.values.data();
-
+void LinearLayer::backward(const BackwardPass& pass, const GradientReady& ready) {
+  const std::size_t rows = pass.output_gradient.rows;
   // The gradients that travel come first, so that they travel while input_gradient is computed.
-  add_column_sums(pass.output_gradient, bias_.gradient);
+  place_.compute->run(SumOfRows{.values = pass.output_gradient.buffer(),
+                                .result = bias_.gradient,
+                                .rows = rows,
+                                .columns = outputs_});
   ready(bias_);
-  if (rows > 0) {
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, outputs, inputs, rows, 1, output_gradient,
-                outputs, pass.input.values.data(), inputs, 1, weight_.gradient.data(), inputs);
-  }
+  place_.compute->run(MatrixProduct{.left = pass.output_gradient.buffer(),
+                                    .right = pass.input.buffer(),
+                                    .result = weight_.gradient,
+                                    .rows = outputs_,
+                                    .columns = inputs_,
+                                    .inner = rows,
+                                    .left_is_transposed = true,
+                                    .adds = true});
   ready(weight_);
   if (pass.input_gradient == nullptr) return;
 
-  pass.input_gradient->reshape(pass.output_gradient.rows, inputs_);
-  if (rows > 0) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, inputs, outputs, 1,
-                output_gradient, outputs, weight_.values.data(), inputs, 0,
-                pass.input_gradient->values.data(), inputs);
-  }
+  pass.input_gradient->reshape(*place_.compute, place_.type, rows, inputs_);
+  place_.compute->run(MatrixProduct{.left = pass.output_gradient.buffer(),
+                                    .right = weight_.values.buffer,
+                                    .result = pass.input_gradient->buffer(),
+                                    .rows = rows,
+                                    .columns = inputs_,
+                                    .inner = outputs_});
 }
 
-void Relu::forward(const Matrix& input, Matrix& output, Mode) {
-  output.reshape(input.rows, input.columns);
-  for (std::size_t i = 0; i < input.values.size(); ++i) {
-    output.values[i] = std::max(input.values[i], 0.0F);
-  }
+void ActivationLayer::forward(const Matrix& input, Matrix& output, Mode) {
+  output.reshape(*place_.compute, place_.type, input.rows, input.columns);
+  place_.compute->run(Activation{.function = function_,
+                                 .input = input.buffer(),
+                                 .output = output.buffer(),
+                                 .elements = input.elements()});
 }
 
-void Relu::backward(const BackwardPass& pass, const GradientReady&) {
+void ActivationLayer::backward(const BackwardPass& pass, const GradientReady&) {
   if (pass.input_gradient == nullptr) return;
-  pass.input_gradient->reshape(pass.output.rows, pass.output.columns);
-  for (std::size_t i = 0; i < pass.output.values.size(); ++i) {
-    pass.input_gradient->values[i] =
-        pass.output.values[i] > 0 ? pass.output_gradient.values[i] : 0.0F;
-  }
+  pass.input_gradient->reshape(*place_.compute, place_.type, pass.output.rows, pass.output.columns);
+  place_.compute->run(ActivationBackward{.function = function_,
+                                         .output = pass.output.buffer(),
+                                         .output_gradient = pass.output_gradient.buffer(),
+                                         .input_gradient = pass.input_gradient->buffer(),
+                                         .elements = pass.output.elements()});
 }
 
-void Sigmoid::forward(const Matrix& input, Matrix& output, Mode) {
-  output.reshape(input.rows, input.columns);
-  for (std::size_t i = 0; i < input.values.size(); ++i) {
-    output.values[i] = 1 / (1 + std::exp(-input.values[i]));
-  }
+BatchNormLayer::BatchNormLayer(const Place& place, std::size_t columns)
+    : place_(place),
+      columns_(columns),
+      scale_(make_parameter(place, "scale", {columns}, std::vector<float>(columns, 1))),
+      shift_(make_parameter(place, "shift", {columns}, std::vector<float>(columns, 0))),
+      running_mean_(make_state(place, columns, 0)),
+      running_variance_(make_state(place, columns, 1)),
+      mean_(make_state(place, columns, 0)),
+      inverse_deviation_(make_state(place, columns, 0)) {}
+
+void BatchNormLayer::forward(const Matrix& input, Matrix& output, Mode mode) {
+  output.reshape(*place_.compute, place_.type, input.rows, columns_);
+  place_.compute->run(BatchNorm{.input = input.buffer(),
+                                .scale = scale_.values.buffer,
+                                .shift = shift_.values.buffer,
+                                .output = output.buffer(),
+                                .mean = mean_.values.buffer,
+                                .inverse_deviation = inverse_deviation_.values.buffer,
+                                .running_mean = running_mean_.values.buffer,
+                                .running_variance = running_variance_.values.buffer,
+                                .rows = input.rows,
+                                .columns = columns_,
+                                .trains = mode == Mode::train});
 }
 
-void Sigmoid::backward(const BackwardPass& pass, const GradientReady&) {
-  if (pass.input_gradient == nullptr) return;
-  pass.input_gradient->reshape(pass.output.rows, pass.output.columns);
-  for (std::size_t i = 0; i < pass.output.values.size(); ++i) {
-    const float value = pass.output.values[i];
-    pass.input_gradient->values[i] = pass.output_gradient.values[i] * value * (1 - value);
-  }
-}
-
-void LogSoftmax::forward(const Matrix& input, Matrix& output, Mode) {
-  output.reshape(input.rows, input.columns);
-  for (std::size_t row = 0; row < input.rows; ++row) {
-    const float* from = input.row(row);
-    float* to = output.row(row);
-    // Subtracting the largest keeps exp() from overflowing; it cancels out.
-    const float largest = *std::max_element(from, from + input.columns);
-    float sum = 0;
-    for (std::size_t column = 0; column < input.columns; ++column) {
-      sum += std::exp(from[column] - largest);
-    }
-    const float log_sum = std::log(sum);
-    for (std::size_t column = 0; column < input.columns; ++column) {
-      to[column] = from[column] - largest - log_sum;
-    }
-  }
-}
-
-void LogSoftmax::backward(const BackwardPass& pass, const GradientReady&) {
-  if (pass.input_gradient == nullptr) return;
-  pass.input_gradient->reshape(pass.output.rows, pass.output.columns);
-  for (std::size_t row = 0; row < pass.output.rows; ++row) {
-    const float* output = pass.output.row(row);
-    const float* from = pass.output_gradient.row(row);
-    float* to = pass.input_gradient->row(row);
-    float sum = 0;
-    for (std::size_t column = 0; column < pass.output.columns; ++column) sum += from[column];
-    for (std::size_t column = 0; column < pass.output.columns; ++column) {
-      to[column] = from[column] - std::exp(output[column]) * sum;
-    }
-  }
+void BatchNormLayer::backward(const BackwardPass& pass, const GradientReady& ready) {
+  // Also where nobody needs it: what is needed is made along with it.
+  Matrix unneeded;
+  Matrix& input_gradient = pass.input_gradient == nullptr ? unneeded : *pass.input_gradient;
+  input_gradient.reshape(*place_.compute, place_.type, pass.input.rows, columns_);
+  place_.compute->run(BatchNormBackward{.input = pass.input.buffer(),
+                                        .scale = scale_.values.buffer,
+                                        .mean = mean_.values.buffer,
+                                        .inverse_deviation = inverse_deviation_.values.buffer,
+                                        .output_gradient = pass.output_gradient.buffer(),
+                                        .input_gradient = input_gradient.buffer(),
+                                        .scale_gradient = scale_.gradient,
+                                        .shift_gradient = shift_.gradient,
+                                        .rows = pass.input.rows,
+                                        .columns = columns_});
+  ready(shift_);
+  ready(scale_);
 }
 
 }  // namespace trainer

@@ -1,22 +1,29 @@
-// Loss functions: the value and its gradient by the model's output. The gradient is scaled by the
-// caller, who alone knows over how many samples of all workers the mean is taken.
+// What a batch's outputs are measured by, and the gradient of that.
 #pragma once
 
+#include "trainers/trainer/device_batch.hpp"
 #include "trainers/trainer/matrix.hpp"
+#include "trainers/trainer/parameter.hpp"
 
-#include <cstdint>
-#include <span>
+#include <string>
 
 namespace trainer {
 
-/// Cross-entropy of log-probabilities [rows, classes] against `labels` [rows], summed over the rows
-/// (negative log-likelihood). Writes scale * d(sum)/d(output) to `gradient`.
-double cross_entropy(const Matrix& log_probabilities, std::span<const std::uint8_t> labels,
-                     float scale, Matrix& gradient);
+class Loss {
+ public:
+  /// cross_entropy: of logits [rows, classes] against the batch's labels. mse: the mean over the
+  /// columns of the squared error against the batch's targets.
+  Loss(const Place& place, const std::string& name);
 
-/// Mean over the columns of the squared error against `targets` [rows, columns], summed over the
-/// rows. Writes scale * d(sum)/d(output) to `gradient`.
-double mean_squared_error(const Matrix& output, const Matrix& targets, float scale,
-                          Matrix& gradient);
+  /// Adds the sum over the rows to `total`, [1] float64 on the device, and puts in place of
+  /// `output` scale * d(sum)/d(output), or with a scale of 0 anything. The scale is the caller's,
+  /// who alone knows over how many samples of all workers the mean is taken.
+  void run(const Matrix& output, const DeviceBatch& batch, double scale, const Buffer& total);
+
+ private:
+  Place place_;
+  bool has_classes_;
+  Matrix losses_;  ///< [rows, 1]
+};
 
 }  // namespace trainer

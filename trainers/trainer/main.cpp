@@ -1,5 +1,6 @@
 // Trains a small network on one worker of a data-parallel run: what is kept and told of it, the
 // loop over epochs, setting up. One step is in training.cpp.
+#include "trainers/compute/placement.hpp"
 #include "trainers/frame/checkpoint_sharing.hpp"
 #include "trainers/frame/console.hpp"
 #include "trainers/frame/json_lines.hpp"
@@ -12,10 +13,8 @@
 #include "trainers/trainer/training.hpp"
 #include <ddprun/worker.hpp>
 
-#include <cblas.h>
 #include <nlohmann/json.hpp>
 
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -147,10 +146,13 @@ void announce(const Training& training, bool resumed, Outputs& outputs) {
   const WorkerEnv& env = training.env;
   const Progress& progress = training.progress;
   std::size_t values = 0;
-  for (const Parameter* parameter : training.model.parameters()) values += parameter->values.size();
-  outputs.console.line(format("%s (%zu parameters) on %s, %d worker%s, backend %s",
+  for (const Parameter* parameter : training.model.parameters()) values += parameter->elements();
+  const std::string where = options.device == "cpu"
+                                ? std::string()
+                                : " on " + training.compute.name() + " in " + options.dtype;
+  outputs.console.line(format("%s (%zu parameters) on %s, %d worker%s%s, backend %s",
                               options.model.c_str(), values, options.dataset.c_str(),
-                              env.world_size, env.world_size == 1 ? "" : "s",
+                              env.world_size, env.world_size == 1 ? "" : "s", where.c_str(),
                               training.group.backend().c_str()));
   if (resumed) {
     outputs.console.line(resumed_text(progress, options));
@@ -193,18 +195,19 @@ void finish(Training& training, double seconds, Outputs& outputs) {
 int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) {
   const auto start = Clock::now();
   const bool is_first = env.rank == 0;
-  ::openblas_set_num_threads(options.threads);
   Console console(!is_first);
   const TrainAndTest data = load_data(options);
   const Settings settings = settings_of(options, env, data.train);
-  Model model = make_model(options, data.train);
+  const auto compute = make_compute(options.device, options.threads, env);
+  Model model = make_model(options, data.train, *compute);
   const auto optimizer = make_optimizer(options, model);
+  const Array sums = compute->allocate(2, ddprun::DataType::float64);
 
-  std::array<double, 2> step_sums = {};  // outlives the group, whose thread adds to it
   ddprun::GroupOptions group_options;
-  group_options.backend = options.backend;
+  group_options.backend = backend_for(options.device, options.backend);
   group_options.on_collective = trace.recorder();
   ProcessGroup group = ProcessGroup::create(env, group_options);
+  group.set_stream(compute->stream());
 
   // Rank 0 keeps the checkpoints; all resume from the one that it finds.
   std::optional<ddprun::CheckpointDirectory> checkpoints;
@@ -226,17 +229,31 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
       options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
       env.restart_count > 0 ? JsonLines::Start::append : open_as);
   Outputs outputs = {console, metrics, ledger, checkpoints, settings};
-  Training training = {
-      options,  env,       data,  group, model, *optimizer, make_reducer(group, model, options),
-      progress, step_sums, trace, {},    {}};
+  const Place place = {compute.get(), options.type()};
+  Training training = {options,
+                       env,
+                       data,
+                       *compute,
+                       sums,
+                       group,
+                       model,
+                       *optimizer,
+                       make_reducer(group, model, options),
+                       progress,
+                       trace,
+                       Loss(place, options.loss),
+                       DeviceBatch(place)};
   // Without checkpoints there is nothing to save before leaving.
   const StopSignal stop(!options.checkpoint_dir.empty());
 
   announce(training, newest.has_value(), outputs);
   const EpochEnd end = train_epochs(training, stop, outputs);
   finish(training, seconds_since(start), outputs);
+  if (end == EpochEnd::stopped) {
+    console.line("stopped by a signal; the same command goes on from here");
+  }
+  console.check();
   if (end != EpochEnd::stopped) return 0;
-  console.line("stopped by a signal; the same command goes on from here");
   constexpr int kSignalExit = 128;  // as shells report a death by a signal
   return kSignalExit + (stop.received() != 0 ? stop.received() : SIGTERM);
 }
@@ -247,7 +264,9 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
 int run(const WorkerEnv& env, int argc, const char* const* argv) {
   const CommandLine command_line = parse_command_line(argc, argv);
   if (!command_line.help.empty()) {
-    if (env.rank == 0) std::fputs(command_line.help.c_str(), stdout);
+    Console console(env.rank != 0);
+    console.line(command_line.help.substr(0, command_line.help.find_last_not_of('\n') + 1));
+    console.check();
     return 0;
   }
   // Outlives the process group, whose thread writes to it.

@@ -1,26 +1,29 @@
-// A row-major matrix of float32. One row is one sample.
+// A row-major matrix in the memory of a device. One row is one sample.
 #pragma once
 
+#include "trainers/compute/compute.hpp"
+
 #include <cstddef>
-#include <vector>
 
 namespace trainer {
 
 struct Matrix {
   std::size_t rows = 0;
   std::size_t columns = 0;
-  std::vector<float> values;
+  Array memory = {};  ///< at least rows * columns elements
 
   /// The content is unspecified afterwards. Memory is kept, so that a smaller last batch costs no
   /// allocation.
-  void reshape(std::size_t new_rows, std::size_t new_columns) {
+  void reshape(Compute& compute, ddprun::DataType type, std::size_t new_rows,
+               std::size_t new_columns) {
     rows = new_rows;
     columns = new_columns;
-    values.resize(rows * columns);
+    if (memory.buffer.elements >= elements() && memory.buffer.type == type) return;
+    memory = compute.allocate(elements(), type);
   }
 
-  float* row(std::size_t index) { return values.data() + index * columns; }
-  const float* row(std::size_t index) const { return values.data() + index * columns; }
+  std::size_t elements() const { return rows * columns; }
+  Buffer buffer() const { return memory.buffer.slice(0, elements()); }
 };
 
 }  // namespace trainer

@@ -2,6 +2,7 @@
 
 #include <ddprun/error.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace trainer {
@@ -18,17 +19,26 @@ Model::Model(std::vector<std::unique_ptr<Layer>> layers)
   }
 }
 
-const Matrix& Model::forward(const Matrix& input, Mode mode) {
+Matrix& Model::forward(const Matrix& input, Mode mode) {
+  if (input.rows == 0) {
+    activations_.back().rows = 0;
+    return activations_.back();
+  }
   const Matrix* current = &input;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     layers_[i]->forward(*current, activations_[i], mode);
     current = &activations_[i];
   }
-  return *current;
+  return activations_.back();
 }
 
 void Model::backward(const Matrix& input, const Matrix& output_gradient,
                      const GradientReady& ready) {
+  if (input.rows == 0) {
+    std::for_each(parameters_.rbegin(), parameters_.rend(),
+                  [&](const Parameter* parameter) { ready(*parameter); });
+    return;
+  }
   const Matrix* current = &output_gradient;
   for (std::size_t i = layers_.size(); i-- > 0;) {
     layers_[i]->backward({.input = i == 0 ? input : activations_[i - 1],
@@ -40,17 +50,23 @@ void Model::backward(const Matrix& input, const Matrix& output_gradient,
   }
 }
 
-Model make_model(const ModelSpec& spec) {
+Model make_model(const ModelSpec& spec, const Place& place) {
+  if (!place.compute->supports(place.type)) {
+    throw ddprun::Error(ddprun::Errc::usage,
+                        place.compute->name() + " does not compute in " + to_string(place.type));
+  }
   std::mt19937 random(static_cast<std::mt19937::result_type>(spec.seed));
   std::vector<std::unique_ptr<Layer>> layers;
   const auto linear = [&](std::size_t inputs, std::size_t outputs) {
-    layers.push_back(std::make_unique<Linear>(inputs, outputs, random));
+    layers.push_back(std::make_unique<LinearLayer>(place, inputs, outputs, random));
   };
   const auto relu = [&](std::size_t columns) {
-    if (spec.batch_norm) layers.push_back(std::make_unique<BatchNorm>(columns));
-    layers.push_back(std::make_unique<Relu>());
+    if (spec.batch_norm) layers.push_back(std::make_unique<BatchNormLayer>(place, columns));
+    layers.push_back(std::make_unique<ActivationLayer>(place, ActivationFunction::relu));
   };
-  const auto sigmoid = [&] { layers.push_back(std::make_unique<Sigmoid>()); };
+  const auto sigmoid = [&] {
+    layers.push_back(std::make_unique<ActivationLayer>(place, ActivationFunction::sigmoid));
+  };
 
   if (spec.name == "linear") {
     linear(spec.inputs, spec.outputs);
@@ -73,7 +89,6 @@ Model make_model(const ModelSpec& spec) {
   } else {
     throw ddprun::Error(ddprun::Errc::usage, "there is no model '" + spec.name + "'");
   }
-  if (spec.log_probabilities) layers.push_back(std::make_unique<LogSoftmax>());
   return Model(std::move(layers));
 }
 

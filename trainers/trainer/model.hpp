@@ -14,11 +14,12 @@ class Model {
  public:
   explicit Model(std::vector<std::unique_ptr<Layer>> layers);
 
-  /// [rows, inputs] -> [rows, outputs]. The result and `input` must stay as they are until
-  /// backward().
-  const Matrix& forward(const Matrix& input, Mode mode);
+  /// [rows, inputs] -> [rows, outputs]. `input` must stay as it is until backward().
+  Matrix& forward(const Matrix& input, Mode mode);
 
   /// Adds to the parameters' gradients, last layer first, calling `ready` for each.
+  /// `output_gradient` may have taken the place of what forward() returned if the last layer is
+  /// linear, which does without its output.
   void backward(const Matrix& input, const Matrix& output_gradient, const GradientReady& ready);
 
   /// In order of definition, which is the same on every worker.
@@ -34,18 +35,18 @@ class Model {
 };
 
 struct ModelSpec {
-  std::string name;               ///< one of kModelNames
-  std::size_t inputs = 0;         ///< features of a sample
-  std::size_t outputs = 0;        ///< classes or targets of a sample
-  bool batch_norm = false;        ///< mlp: BatchNorm before each ReLU
-  bool log_probabilities = true;  ///< end with LogSoftmax, for the cross-entropy loss
-  std::uint64_t seed = 0;         ///< for the first values of the parameters
+  std::string name;         ///< one of kModelNames
+  std::size_t inputs = 0;   ///< features of a sample
+  std::size_t outputs = 0;  ///< classes or targets of a sample
+  bool batch_norm = false;  ///< mlp: BatchNorm before each ReLU
+  std::uint64_t seed = 0;   ///< for the first values of the parameters
 };
 
 /// linear: one Linear. toy: 10 hidden units. mlp: 256 and 128 hidden units with ReLU.
-/// seqnet: twice 200 hidden units with sigmoid.
+/// seqnet: twice 200 hidden units with sigmoid. Of classes they give the logits.
 inline constexpr const char* kModelNames[] = {"linear", "toy", "mlp", "seqnet"};
 
-Model make_model(const ModelSpec& spec);
+/// Throws Error{Errc::usage} for another name, and for a type that the place does not compute in.
+Model make_model(const ModelSpec& spec, const Place& place);
 
 }  // namespace trainer

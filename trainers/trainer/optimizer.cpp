@@ -1,14 +1,14 @@
 #include "trainers/trainer/optimizer.hpp"
 
-#include <cmath>
-
 namespace trainer {
 
 namespace {
 
 std::vector<StateBuffer> zeros_like(std::span<Parameter* const> parameters) {
   std::vector<StateBuffer> zeros;
-  for (const Parameter* parameter : parameters) zeros.emplace_back(parameter->values.size());
+  for (const Parameter* parameter : parameters) {
+    zeros.push_back(make_state(parameter->place, parameter->elements(), 0));
+  }
   return zeros;
 }
 
@@ -16,60 +16,64 @@ void append_addresses(std::vector<StateBuffer>& buffers, std::vector<StateBuffer
   for (StateBuffer& buffer : buffers) addresses.push_back(&buffer);
 }
 
+/// As operations want it: without data where the values are trained themselves.
+Buffer master_of(const Parameter& parameter) {
+  const Buffer& master = parameter.master.buffer;
+  return master.data == parameter.values.buffer.data ? Buffer{} : master;
+}
+
 }  // namespace
 
-Sgd::Sgd(std::span<Parameter* const> parameters, float momentum) : momentum_(momentum) {
+SgdOptimizer::SgdOptimizer(std::span<Parameter* const> parameters, float momentum)
+    : momentum_(momentum) {
   if (momentum != 0) velocity_ = zeros_like(parameters);
 }
 
-void Sgd::update(std::span<Parameter* const> parameters, std::int64_t, float learning_rate) {
+void SgdOptimizer::update(std::span<Parameter* const> parameters, std::int64_t,
+                          float learning_rate) {
   for (std::size_t p = 0; p < parameters.size(); ++p) {
-    float* values = parameters[p]->values.data();
-    const std::span<const float> gradient = parameters[p]->gradient;
-    if (momentum_ == 0) {
-      for (std::size_t i = 0; i < gradient.size(); ++i) values[i] -= learning_rate * gradient[i];
-      continue;
-    }
-    float* velocity = velocity_[p].data();
-    for (std::size_t i = 0; i < gradient.size(); ++i) {
-      velocity[i] = momentum_ * velocity[i] + gradient[i];
-      values[i] -= learning_rate * velocity[i];
-    }
+    const Parameter& parameter = *parameters[p];
+    parameter.place.compute->run(
+        Sgd{.values = parameter.values.buffer,
+            .master = master_of(parameter),
+            .gradient = parameter.gradient,
+            .velocity = momentum_ == 0 ? Buffer{} : velocity_[p].values.buffer,
+            .elements = parameter.elements(),
+            .learning_rate = static_cast<double>(learning_rate),
+            .momentum = static_cast<double>(momentum_)});
   }
 }
 
-std::vector<StateBuffer*> Sgd::state() {
+std::vector<StateBuffer*> SgdOptimizer::state() {
   std::vector<StateBuffer*> all;
   append_addresses(velocity_, all);
   return all;
 }
 
-Adam::Adam(std::span<Parameter* const> parameters)
+AdamOptimizer::AdamOptimizer(std::span<Parameter* const> parameters)
     : mean_(zeros_like(parameters)), square_(zeros_like(parameters)) {}
 
-void Adam::update(std::span<Parameter* const> parameters, std::int64_t step, float learning_rate) {
-  constexpr float kMeanDecay = 0.9F;
-  constexpr float kSquareDecay = 0.999F;
-  constexpr float kEpsilon = 1e-8F;
-  // Both means start at zero; these undo that bias. In double: 0.999^step is near 1 at first.
-  const auto exponent = static_cast<double>(step);
-  const auto mean_correction = static_cast<float>(1 - std::pow(0.9, exponent));
-  const auto square_correction = static_cast<float>(std::sqrt(1 - std::pow(0.999, exponent)));
-  const float rate = learning_rate / mean_correction;
+/// AdamW's step without decay and without a limit to the gradients' norm.
+void AdamOptimizer::update(std::span<Parameter* const> parameters, std::int64_t step,
+                           float learning_rate) {
   for (std::size_t p = 0; p < parameters.size(); ++p) {
-    float* values = parameters[p]->values.data();
-    float* mean = mean_[p].data();
-    float* square = square_[p].data();
-    const std::span<const float> gradient = parameters[p]->gradient;
-    for (std::size_t i = 0; i < gradient.size(); ++i) {
-      mean[i] += (1 - kMeanDecay) * (gradient[i] - mean[i]);
-      square[i] = kSquareDecay * square[i] + (1 - kSquareDecay) * gradient[i] * gradient[i];
-      values[i] -= rate * mean[i] / (std::sqrt(square[i]) / square_correction + kEpsilon);
-    }
+    const Parameter& parameter = *parameters[p];
+    parameter.place.compute->run(AdamW{.values = parameter.values.buffer,
+                                       .master = master_of(parameter),
+                                       .gradient = parameter.gradient,
+                                       .mean = mean_[p].values.buffer,
+                                       .square = square_[p].values.buffer,
+                                       .squared_norm = {},
+                                       .elements = parameter.elements(),
+                                       .step = step,
+                                       .learning_rate = static_cast<double>(learning_rate),
+                                       .beta1 = 0.9,
+                                       .beta2 = 0.999,
+                                       .epsilon = 1e-8});
   }
 }
 
-std::vector<StateBuffer*> Adam::state() {
+std::vector<StateBuffer*> AdamOptimizer::state() {
   std::vector<StateBuffer*> all;
   append_addresses(mean_, all);
   append_addresses(square_, all);

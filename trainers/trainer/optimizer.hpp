@@ -2,12 +2,10 @@
 // checkpoint can hold it without knowing which optimizer it is.
 #pragma once
 
-#include "trainers/trainer/layers.hpp"
+#include "trainers/trainer/parameter.hpp"
 
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace trainer {
@@ -24,10 +22,9 @@ class Optimizer {
   virtual std::vector<StateBuffer*> state() = 0;
 };
 
-/// velocity = momentum * velocity + gradient; value -= learning_rate * velocity.
-class Sgd : public Optimizer {
+class SgdOptimizer : public Optimizer {
  public:
-  Sgd(std::span<Parameter* const> parameters, float momentum);
+  SgdOptimizer(std::span<Parameter* const> parameters, float momentum);
   void update(std::span<Parameter* const> parameters, std::int64_t step,
               float learning_rate) override;
   std::vector<StateBuffer*> state() override;
@@ -38,9 +35,9 @@ class Sgd : public Optimizer {
 };
 
 /// Adam (Kingma and Ba, 2015) with the customary 0.9, 0.999 and 1e-8.
-class Adam : public Optimizer {
+class AdamOptimizer : public Optimizer {
  public:
-  explicit Adam(std::span<Parameter* const> parameters);
+  explicit AdamOptimizer(std::span<Parameter* const> parameters);
   void update(std::span<Parameter* const> parameters, std::int64_t step,
               float learning_rate) override;
   std::vector<StateBuffer*> state() override;

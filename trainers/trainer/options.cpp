@@ -29,6 +29,17 @@ void add_model_options(CLI::App& app, Options& options) {
   app.add_option("--loss", options.loss,
                  "cross_entropy or mse (default: cross_entropy where there are classes)")
       ->check(CLI::IsMember({"cross_entropy", "mse"}));
+  app.add_option("--device", options.device, "cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--dtype", options.dtype,
+                 "of weights and activations: float32, or bfloat16 with float32 master weights "
+                 "(cuda)")
+      ->check(CLI::IsMember({"float32", "bfloat16"}))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "for the CPU's matrix products, per worker")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
 }
 
 void add_data_options(CLI::App& app, Options& options) {
@@ -72,9 +83,6 @@ void add_training_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the parameters' first values and the samples' order")
       ->check(CLI::Range(std::int64_t{0}, kSeedMax))
-      ->capture_default_str();
-  app.add_option("--threads", options.threads, "for matrix products, per worker")
-      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 }
 
@@ -121,6 +129,12 @@ void refuse_contradictions(const CLI::App& app, const Options& options) {
   if (given(app, "--momentum") && options.optimizer != "sgd") {
     refuse("--momentum is an option of --optimizer sgd, not of " + options.optimizer);
   }
+  if (given(app, "--threads") && options.device != "cpu") {
+    refuse("--threads is an option of --device cpu");
+  }
+  if (options.dtype == "bfloat16" && options.device == "cpu") {
+    refuse("--dtype bfloat16 needs --device cuda: the CPU computes in float32");
+  }
   if (given(app, "--checkpoint_every") && options.checkpoint_dir.empty()) {
     refuse("--checkpoint_every needs --checkpoint_dir");
   }
@@ -148,6 +162,10 @@ void complete(Options& options) {
 }
 
 }  // namespace
+
+ddprun::DataType Options::type() const {
+  return dtype == "bfloat16" ? ddprun::DataType::bfloat16 : ddprun::DataType::float32;
+}
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine result;

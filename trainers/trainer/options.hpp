@@ -1,6 +1,8 @@
 // The trainer's command line.
 #pragma once
 
+#include <ddprun/buffer.hpp>
+
 #include <cstdint>
 #include <string>
 
@@ -25,12 +27,16 @@ struct Options {
   double bucket_cap_mb = 25;
   std::string backend = "auto";
   std::string collectives = "own";  ///< or pytorch: those that DDP would call
-  int threads = 1;                  ///< of the matrix products, per worker
+  std::string device = "cpu";
+  std::string dtype = "float32";  ///< of weights and activations
+  int threads = 1;                ///< of the CPU's matrix products, per worker
   std::string checkpoint_dir;
   std::int64_t checkpoint_every = 100;  ///< steps
   std::string metrics;
   std::string ledger;
   std::string trace_collectives;
+
+  ddprun::DataType type() const;
 };
 
 struct CommandLine {

@@ -23,18 +23,18 @@ TrainAndTest load_data(const Options& options) {
   return make_random_data(spec);
 }
 
-Model make_model(const Options& options, const Dataset& train_set) {
+Model make_model(const Options& options, const Dataset& train_set, Compute& compute) {
   return make_model({.name = options.model,
                      .inputs = train_set.features,
                      .outputs = train_set.outputs,
                      .batch_norm = options.batch_norm,
-                     .log_probabilities = options.loss == "cross_entropy",
-                     .seed = static_cast<std::uint64_t>(options.seed)});
+                     .seed = static_cast<std::uint64_t>(options.seed)},
+                    {&compute, options.type()});
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& model) {
-  if (options.optimizer == "adam") return std::make_unique<Adam>(model.parameters());
-  return std::make_unique<Sgd>(model.parameters(), static_cast<float>(options.momentum));
+  if (options.optimizer == "adam") return std::make_unique<AdamOptimizer>(model.parameters());
+  return std::make_unique<SgdOptimizer>(model.parameters(), static_cast<float>(options.momentum));
 }
 
 Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
@@ -51,6 +51,8 @@ Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
                        {"lr", options.lr},
                        {"lr_schedule", options.lr_schedule},
                        {"seed", options.seed},
+                       {"device", options.device},
+                       {"dtype", options.dtype},
                        {"threads", options.threads}};
   if (options.optimizer == "sgd") settings["momentum"] = options.momentum;
   // Whose number may change is no setting.
@@ -87,13 +89,11 @@ ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& m
                                      const Options& options) {
   std::vector<ddprun::Parameter> parameters;
   for (Parameter* parameter : model.parameters()) {
-    auto& values = parameter->values;
-    parameters.push_back(
-        {parameter->name, ddprun::as_buffer(values.data(), values.size()), parameter->shape});
+    parameters.push_back({parameter->name, parameter->master.buffer, parameter->shape});
   }
   std::vector<ddprun::Buffer> buffers;
   for (StateBuffer* buffer : model.buffers()) {
-    buffers.push_back(ddprun::as_buffer(buffer->data(), buffer->size()));
+    buffers.push_back(buffer->values.buffer);
   }
   ddprun::ReducerOptions reducer_options;
   reducer_options.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
@@ -105,14 +105,14 @@ ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& m
   }
 
   ddprun::GradientReducer reducer(group, parameters, buffers, reducer_options);
+  for (const Parameter* parameter : model.parameters()) publish(*parameter);
   attach_gradients(model, reducer);
   return reducer;
 }
 
 void attach_gradients(Model& model, const ddprun::GradientReducer& reducer) {
   for (Parameter* parameter : model.parameters()) {
-    const ddprun::Buffer gradient = reducer.gradient(parameter->index);
-    parameter->gradient = {static_cast<float*>(gradient.data), gradient.elements};
+    parameter->gradient = reducer.gradient(parameter->index);
   }
 }
 

@@ -16,7 +16,7 @@ namespace trainer {
 
 TrainAndTest load_data(const Options& options);
 
-Model make_model(const Options& options, const Dataset& train_set);
+Model make_model(const Options& options, const Dataset& train_set, Compute& compute);
 
 std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& model);
 
@@ -29,7 +29,7 @@ std::string resumed_text(const Progress& progress, const Options& options);
 /// For step number `step`, counted from 1 over all epochs.
 float learning_rate(const Options& options, std::int64_t step, std::int64_t steps_per_epoch);
 
-/// Gives every rank rank 0's parameters, and each parameter of `model` the memory for its gradient,
+/// Gives every rank rank 0's parameters and each parameter of `model` the memory for its gradient,
 /// so that gradients are not copied before they are sent. The reducer adds up rather than averages:
 /// a worker divides by the samples of all workers before.
 ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& model,

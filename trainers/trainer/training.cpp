@@ -1,9 +1,9 @@
 #include "trainers/trainer/training.hpp"
 
 #include "trainers/frame/text.hpp"
-#include "trainers/trainer/loss.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -16,12 +16,74 @@ using ddprun::Error;
 
 namespace {
 
-/// The loss summed over the batch; `scale` goes into its gradient.
-double compute_loss(Training& training, const Matrix& output, float scale) {
-  if (training.options.loss == "mse") {
-    return mean_squared_error(output, training.batch.targets, scale, training.loss_gradient);
+/// The outputs of the model for these samples.
+Matrix& run_model(Training& training, const Dataset& dataset, std::span<const std::int64_t> samples,
+                  Mode mode) {
+  gather(dataset, samples, training.batch);
+  training.device_batch.load(training.batch);
+  return training.model.forward(training.device_batch.inputs, mode);
+}
+
+/// The sum over all workers, once the work is done. One alone calls no collective: any backend will
+/// do then, whatever device it computes on.
+ddprun::Work sum_over_workers(Training& training) {
+  return training.group.size() > 1 ? training.group.all_reduce(training.sums.buffer)
+                                   : ddprun::Work();
+}
+
+void write_sums(Training& training, const std::array<double, 2>& values) {
+  training.compute.copy_in(std::as_bytes(std::span(values)), training.sums.buffer);
+}
+
+/// Waits for the device.
+std::array<double, 2> read_sums(Training& training) {
+  std::array<double, 2> values = {};
+  training.compute.copy_out(training.sums.buffer, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+/// On a device only its stream waits for the other workers.
+ddprun::StepTimeline run_backward(Training& training, const Matrix& output_gradient) {
+  ddprun::GradientReducer& reducer = training.reducer;
+  const Matrix& input = training.device_batch.inputs;
+  void* const stream = training.compute.stream();
+  if (stream == nullptr) {
+    training.model.backward(input, output_gradient,
+                            [&](const Parameter& parameter) { reducer.ready(parameter.index); });
+    return reducer.finish();
   }
-  return cross_entropy(output, training.batch.labels, scale, training.loss_gradient);
+  training.model.backward(input, output_gradient, [&](const Parameter& parameter) {
+    reducer.ready(parameter.index, stream);
+  });
+  return reducer.finish(stream);
+}
+
+void refuse_infinite(const Training& training, double loss) {
+  if (std::isfinite(loss)) return;
+  throw Error(Errc::usage,
+              format("the loss is %g in step %lld: use a smaller --lr than %g", loss,
+                     static_cast<long long>(training.progress.step), training.options.lr));
+}
+
+/// How many rows of the logits have the label's as their largest. Waits for the device.
+std::size_t count_right(Training& training, const Matrix& logits) {
+  const std::vector<std::int32_t>& labels = training.batch.labels;
+  if (labels.empty()) return 0;
+  Array exact = logits.memory;
+  if (exact.buffer.type != ddprun::DataType::float32) {
+    exact = training.compute.allocate(logits.elements(), ddprun::DataType::float32);
+    training.compute.run(
+        Convert{.input = logits.buffer(), .output = exact.buffer, .elements = logits.elements()});
+  }
+  std::vector<float> values(logits.elements());
+  training.compute.copy_out(exact.buffer.slice(0, values.size()),
+                            std::as_writable_bytes(std::span(values)));
+  std::size_t right = 0;
+  for (std::size_t row = 0; row < logits.rows; ++row) {
+    const float* first = values.data() + row * logits.columns;
+    if (std::max_element(first, first + logits.columns) - first == labels[row]) ++right;
+  }
+  return right;
 }
 
 }  // namespace
@@ -30,46 +92,43 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
                       bool stop_wanted) {
   const std::int64_t passes = batches.passes();
   const std::int64_t samples = batches.global_samples(step);
-  auto& shared = training.step_sums;
-  shared = {0, stop_wanted ? 1.0 : 0.0};
+  const float share = 1 / static_cast<float>(samples);
+  write_sums(training, {0, stop_wanted ? 1.0 : 0.0});
   double exposed_seconds = 0;
   ddprun::Work sharing;
   training.reducer.zero_gradients();
   for (std::int64_t pass = 0; pass < passes; ++pass) {
-    gather(training.data.train, batches.micro_batch(step, pass), training.batch);
-    const Matrix& output = training.model.forward(training.batch.inputs, Mode::train);
-    shared[0] += compute_loss(training, output, 1 / static_cast<float>(samples));
+    const Matrix& output =
+        run_model(training, training.data.train, batches.micro_batch(step, pass), Mode::train);
+    training.loss.run(output, training.device_batch, static_cast<double>(share),
+                      training.sums.buffer.slice(0, 1));
     const bool is_last = pass + 1 == passes;
     // The sum of the losses travels during the backward pass, as the gradients do.
-    if (is_last)
-      sharing = training.group.all_reduce(ddprun::as_buffer(shared.data(), shared.size()));
+    if (is_last) sharing = sum_over_workers(training);
     training.reducer.begin(is_last);
     attach_gradients(training.model, training.reducer);
-    training.model.backward(
-        training.batch.inputs, training.loss_gradient,
-        [&](const Parameter& parameter) { training.reducer.ready(parameter.index); });
-    const ddprun::StepTimeline timeline = training.reducer.finish();
+    const ddprun::StepTimeline timeline = run_backward(training, output);
     training.trace.write(timeline);
     exposed_seconds += timeline.exposed_seconds();
   }
-  sharing.wait();
   Progress& progress = training.progress;
-  if (!std::isfinite(shared[0])) {
-    throw Error(Errc::usage,
-                format("the loss is %g in step %lld: use a smaller --lr than %g", shared[0],
-                       static_cast<long long>(progress.step) + 1, training.options.lr));
-  }
   ++progress.step;
   training.optimizer.update(training.model.parameters(), progress.step,
                             learning_rate(training.options, progress.step, batches.steps()));
+
+  // Only now, when a device has been given everything, does the host wait.
+  sharing.wait();
+  if (training.compute.stream() != nullptr) training.reducer.synchronise();
+  const auto [loss, stopping] = read_sums(training);
+  refuse_infinite(training, loss);
   progress.samples_used += samples;
-  progress.epoch_loss += shared[0];
-  return {shared[0] / static_cast<double>(samples), samples, shared[1] > 0, exposed_seconds};
+  progress.epoch_loss += loss;
+  return {loss / static_cast<double>(samples), samples, stopping > 0, exposed_seconds};
 }
 
 std::uint64_t check_agreement(Training& training) {
   for (StateBuffer* buffer : training.model.buffers()) {
-    training.group.broadcast(ddprun::as_buffer(buffer->data(), buffer->size()), 0).wait();
+    if (training.group.size() > 1) training.group.broadcast(buffer->values.buffer, 0).wait();
   }
   const std::uint64_t hash = hash_of(training.model);
   auto own = static_cast<std::int64_t>(hash);
@@ -95,19 +154,17 @@ Evaluation evaluate(Training& training) {
     own.push_back(static_cast<std::int64_t>(i));
   }
   constexpr std::size_t kRows = 256;
-  std::array<double, 2> sums = {};  // loss, right answers
+  std::size_t right = 0;
+  write_sums(training, {0, 0});
   for (std::size_t first = 0; first < own.size(); first += kRows) {
-    gather(test_set, std::span(own).subspan(first, std::min(kRows, own.size() - first)),
-           training.batch);
-    const Matrix& output = training.model.forward(training.batch.inputs, Mode::evaluate);
-    sums[0] += compute_loss(training, output, 1);
-    for (std::size_t row = 0; row < training.batch.labels.size(); ++row) {
-      const float* values = output.row(row);
-      const auto answer = std::max_element(values, values + output.columns) - values;
-      if (answer == training.batch.labels[row]) sums[1] += 1;
-    }
+    const auto part = std::span(own).subspan(first, std::min(kRows, own.size() - first));
+    const Matrix& output = run_model(training, test_set, part, Mode::evaluate);
+    right += count_right(training, output);
+    training.loss.run(output, training.device_batch, 0, training.sums.buffer.slice(0, 1));
   }
-  training.group.all_reduce(ddprun::as_buffer(sums.data(), sums.size())).wait();
+  write_sums(training, {read_sums(training)[0], static_cast<double>(right)});
+  sum_over_workers(training).wait();
+  const auto sums = read_sums(training);
   const auto samples = static_cast<double>(test_set.samples);
   const bool has_classes = !test_set.labels.empty();
   return {sums[0] / samples,

@@ -5,31 +5,34 @@
 #include "trainers/trainer/batches.hpp"
 #include "trainers/trainer/collective_trace.hpp"
 #include "trainers/trainer/dataset.hpp"
+#include "trainers/trainer/device_batch.hpp"
+#include "trainers/trainer/loss.hpp"
 #include "trainers/trainer/setup.hpp"
 #include "trainers/trainer/training_state.hpp"
 #include <ddprun/gradient_reducer.hpp>
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker_env.hpp>
 
-#include <array>
 #include <cstdint>
 
 namespace trainer {
 
-/// One worker's view of the run.
+/// One worker's view of the run. What it refers to outlives the group, whose thread works with it.
 struct Training {
   const Options& options;
   const ddprun::WorkerEnv& env;
   const TrainAndTest& data;
+  Compute& compute;
+  const Array& sums;  ///< [2] float64: the loss, and how many workers want to stop
   ddprun::ProcessGroup group;
   Model& model;
   Optimizer& optimizer;
   ddprun::GradientReducer reducer;
   Progress progress;
-  std::array<double, 2>& step_sums;  ///< loss, workers that want to stop; outlives the group
   CollectiveTrace& trace;
-  Batch batch;
-  Matrix loss_gradient;
+  Loss loss;
+  DeviceBatch device_batch;
+  Batch batch = {};
 };
 
 struct StepResult {

@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace trainer {
 
@@ -20,18 +21,27 @@ using ddprun::Error;
               "the checkpoint of step " + std::to_string(checkpoint.step) + " " + what);
 }
 
-/// Calls `visit` with every array that training changes and the name of its section.
+/// Calls `visit` with the name of the section of every array that training changes, whose device
+/// it is on and the array.
 template <typename Visit>
 void for_each_array(const Model& model, Optimizer& optimizer, const Visit& visit) {
-  for (Parameter* parameter : model.parameters()) {
-    visit("parameters/" + parameter->name, parameter->values);
+  for (const Parameter* parameter : model.parameters()) {
+    visit("parameters/" + parameter->name, *parameter->place.compute, parameter->master.buffer);
   }
   std::size_t index = 0;
-  for (StateBuffer* buffer : model.buffers()) visit("buffers/" + std::to_string(index++), *buffer);
-  index = 0;
-  for (StateBuffer* state : optimizer.state()) {
-    visit("optimizer/" + std::to_string(index++), *state);
+  for (const StateBuffer* buffer : model.buffers()) {
+    visit("buffers/" + std::to_string(index++), *buffer->compute, buffer->values.buffer);
   }
+  index = 0;
+  for (const StateBuffer* state : optimizer.state()) {
+    visit("optimizer/" + std::to_string(index++), *state->compute, state->values.buffer);
+  }
+}
+
+std::vector<std::byte> bytes_of(Compute& compute, const Buffer& values) {
+  std::vector<std::byte> bytes(values.bytes());
+  compute.copy_out(values, bytes);
+  return bytes;
 }
 
 nlohmann::json parse_section(const Checkpoint& checkpoint, const std::string& name) {
@@ -55,12 +65,15 @@ std::string text_of(const nlohmann::json& value) {
 
 void refuse_other_settings(const Checkpoint& checkpoint, const Settings& now) {
   const auto then = parse_section(checkpoint, "settings");
+  const bool is_same_device = then.value("device", "") == now.value("device", "");
   std::string differences;
   std::string more_epochs;
   std::string more_workers;
   for (const auto& [name, value] : now.items()) {
     const auto old = then.find(name);
     if (old != then.end() && *old == value) continue;
+    // Devices differ in rounding only. Threads are the CPU's.
+    if (name == "device" || (name == "threads" && !is_same_device)) continue;
     if (name == "workers") {
       more_workers = "; begun with --global_batch_size a training goes on with any number of them";
     }
@@ -90,9 +103,10 @@ Checkpoint to_checkpoint(const Model& model, Optimizer& optimizer, const Progres
                                   {"samples_used", progress.samples_used},
                                   {"epoch_loss", progress.epoch_loss}};
   Checkpoint checkpoint = {.step = progress.step, .sections = {}};
-  for_each_array(model, optimizer, [&](const std::string& name, const StateBuffer& values) {
-    ddprun::put_section(checkpoint, name, values);
-  });
+  for_each_array(model, optimizer,
+                 [&](const std::string& name, Compute& compute, const Buffer& values) {
+                   checkpoint.sections[name] = bytes_of(compute, values);
+                 });
   ddprun::put_section(checkpoint, "sampler", sampler.dump());
   ddprun::put_section(checkpoint, "settings", settings.dump());
   return checkpoint;
@@ -101,9 +115,13 @@ Checkpoint to_checkpoint(const Model& model, Optimizer& optimizer, const Progres
 Progress restore(const Checkpoint& checkpoint, Model& model, Optimizer& optimizer,
                  const Settings& settings) {
   refuse_other_settings(checkpoint, settings);
-  for_each_array(model, optimizer, [&](const std::string& name, StateBuffer& values) {
-    ddprun::get_section(checkpoint, name, values);
-  });
+  for_each_array(model, optimizer,
+                 [&](const std::string& name, Compute& compute, const Buffer& values) {
+                   std::vector<std::byte> bytes(values.bytes());
+                   ddprun::get_section(checkpoint, name, std::span<std::byte>(bytes));
+                   compute.copy_in(bytes, values);
+                 });
+  for (const Parameter* parameter : model.parameters()) publish(*parameter);
   const auto sampler = parse_section(checkpoint, "sampler");
   return {.step = checkpoint.step,
           .epoch = sampler.value("epoch", std::int64_t{0}),
@@ -119,13 +137,15 @@ std::uint64_t hash_of(const Model& model) {
   constexpr std::uint64_t kOffset = 0xcbf29ce484222325;
   constexpr std::uint64_t kPrime = 0x100000001b3;
   std::uint64_t hash = kOffset;
-  const auto add = [&](const StateBuffer& values) {
-    for (const std::byte byte : std::as_bytes(std::span(values))) {
+  const auto add = [&](Compute& compute, const Buffer& values) {
+    for (const std::byte byte : bytes_of(compute, values)) {
       hash = (hash ^ static_cast<std::uint64_t>(byte)) * kPrime;
     }
   };
-  for (const Parameter* parameter : model.parameters()) add(parameter->values);
-  for (const StateBuffer* buffer : model.buffers()) add(*buffer);
+  for (const Parameter* parameter : model.parameters()) {
+    add(*parameter->place.compute, parameter->master.buffer);
+  }
+  for (const StateBuffer* buffer : model.buffers()) add(*buffer->compute, buffer->values.buffer);
   return hash;
 }
 

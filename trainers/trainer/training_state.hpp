@@ -28,15 +28,17 @@ std::int64_t epoch_of_last_step(const Progress& progress);
 /// have their names, without dashes.
 using Settings = nlohmann::json;
 
+/// Waits for the device.
 ddprun::Checkpoint to_checkpoint(const Model& model, Optimizer& optimizer, const Progress& progress,
                                  const Settings& settings);
 
-/// Fills `model` and `optimizer` and returns the progress. Throws Error{Errc::usage} naming each
+/// Fills `model` and `optimizer` and returns the progress, also of a checkpoint from another kind
+/// of device. Throws Error{Errc::usage} naming each
 /// setting that was another when the checkpoint was made, or the section that does not fit.
 Progress restore(const ddprun::Checkpoint& checkpoint, Model& model, Optimizer& optimizer,
                  const Settings& settings);
 
-/// FNV-1a over the bits of all parameters and buffers.
+/// FNV-1a over the bits of all parameters and buffers. Waits for the device.
 std::uint64_t hash_of(const Model& model);
 
 }  // namespace trainer

@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kCrossEntropyThreads)
   }
   const float largest = combine_block(most, -INFINITY, Larger{});
   total = combine_block(total * expf(most - largest), 0.0F, Add{});
-  if (threadIdx.x == 0) a.losses[blockIdx.x] = logf(total) + largest - of_target;
+  if (threadIdx.x == 0) a.losses[blockIdx.x] = logf(total) + (largest - of_target);
   if (a.gradient_scale == 0) return;
 
   const float factor = a.gradient_scale / total;

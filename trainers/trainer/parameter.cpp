@@ -1,0 +1,57 @@
+#include "trainers/trainer/parameter.hpp"
+
+namespace trainer {
+
+using ddprun::DataType;
+
+namespace {
+
+/// The values in float32, and in `type`.
+Array converted(Compute& compute, const Array& exact, DataType type) {
+  if (exact.buffer.type == type) return exact;
+  Array result = compute.allocate(exact.buffer.elements, type);
+  compute.run(
+      Convert{.input = exact.buffer, .output = result.buffer, .elements = exact.buffer.elements});
+  return result;
+}
+
+Array copied_in(Compute& compute, std::span<const float> values) {
+  Array array = compute.allocate(values.size(), DataType::float32);
+  compute.copy_in(std::as_bytes(values), array.buffer);
+  return array;
+}
+
+}  // namespace
+
+Parameter make_parameter(const Place& place, const std::string& name,
+                         const std::vector<std::size_t>& shape, std::span<const float> values) {
+  Compute& compute = *place.compute;
+  const Array first = copied_in(compute, values);
+  Parameter parameter{.name = name,
+                      .shape = shape,
+                      .place = place,
+                      .values = converted(compute, first, place.type),
+                      .master = {}};
+  parameter.master = place.type == DataType::bfloat16 ? first : parameter.values;
+  compute.wait();  // before `first` goes
+  return parameter;
+}
+
+void publish(const Parameter& parameter) {
+  const Buffer& values = parameter.values.buffer;
+  if (values.type == parameter.master.buffer.type) return;
+  parameter.place.compute->run(Convert{
+      .input = parameter.master.buffer, .output = values, .elements = parameter.elements()});
+}
+
+StateBuffer make_state(const Place& place, std::size_t elements, float value) {
+  Compute& compute = *place.compute;
+  if (value == 0) return {&compute, compute.allocate(elements, place.exact_type())};
+  const std::vector<float> values(elements, value);
+  const Array first = copied_in(compute, values);
+  StateBuffer state = {&compute, converted(compute, first, place.exact_type())};
+  compute.wait();  // before `first` goes
+  return state;
+}
+
+}  // namespace trainer
