@@ -1,8 +1,8 @@
 # Completion of ddprun for bash: its options up to the program's name, then the program, then files.
 _ddprun() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
-  local flags="--module --no_python --run_path --virtual_local_rank --use_env --standalone --pass_local_rank --share_gpu --ssh --dry_run
-    --help --version"
+  local flags="--module --no_python --run_path --virtual_local_rank --use_env --standalone --pass_local_rank --share_gpu --preflight --ssh
+    --dry_run --help --version"
   local options="--nproc_per_node --role --numa_binding --start_method --max_restarts --monitor_interval
     --signals_to_handle --shutdown_timeout --log_dir --redirects --tee --local_ranks_filter --duplicate_stdout_filters
     --duplicate_stderr_filters --log_line_prefix_template --logs_specs --event_log_handler --nnodes --rdzv_backend

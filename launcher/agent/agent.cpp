@@ -6,6 +6,7 @@
 #include "launcher/agent/job_control.hpp"
 #include "launcher/agent/lone_run.hpp"
 #include "launcher/agent/placement.hpp"
+#include "launcher/agent/preflight.hpp"
 #include "launcher/agent/shared_run.hpp"
 #include "launcher/report/event_text.hpp"
 #include "rendezvous/base/endpoint.hpp"
@@ -48,8 +49,14 @@ bool is_hang_up_ignored() {
 }
 
 std::unique_ptr<Run> make_run(const AttemptSurroundings& surroundings) {
-  if (surroundings.plan.nodes) return std::make_unique<SharedRun>(surroundings);
-  return std::make_unique<LoneRun>(surroundings);
+  std::unique_ptr<Run> run;
+  if (surroundings.plan.nodes) {
+    run = std::make_unique<SharedRun>(surroundings);
+  } else {
+    run = std::make_unique<LoneRun>(surroundings);
+  }
+  if (!surroundings.plan.preflight) return run;
+  return std::make_unique<PreflightRun>(surroundings, std::move(run));
 }
 
 }  // namespace

@@ -133,6 +133,7 @@ struct LaunchOptions {
   bool pass_local_rank = false;
   bool virtual_local_rank = false;
   bool share_gpu = false;
+  bool preflight = false;
   Affinity affinity;
   Affinity numa_binding;        ///< torchrun's spelling
   std::string omp_num_threads;  ///< a number, "auto", or empty

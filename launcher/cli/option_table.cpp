@@ -267,6 +267,10 @@ constexpr OptionEntry kOwn[] = {
     {"share_gpu", 0, "", OptionGroup::own, "", "",
      "Let workers use the same GPU where there are fewer GPUs than workers; for tests.",
      set_flag<&Options::share_gpu>},
+    {"preflight", 0, "", OptionGroup::own, "", "",
+     "Before the workers start, see whether the GPU or the cores of each do what they should, and "
+     "their connections; a node where something is amiss starts none.",
+     set_flag<&Options::preflight>},
     {"config", 0, "FILE", OptionGroup::own, "", "",
      "Take program and options from this JSON file, the same for all nodes. Arguments and "
      "variables beat it.",

@@ -56,6 +56,7 @@ constexpr Placement kPlacements[] = {
     {"use_env", Section::job},
     {"pass_local_rank", Section::job},
     {"share_gpu", Section::job},
+    {"preflight", Section::job},
     {"rdzv_id", Section::job},
     {"local_addr", Section::node},
     {"stdin", Section::job},

@@ -111,6 +111,9 @@ struct LaunchPlan {
   std::optional<std::uint16_t> worker_store_port;
   std::optional<NodesPlan> nodes{};  ///< absent: this is the only node
 
+  /// The program that looks at the node before its workers start; nothing: nobody does.
+  std::optional<std::filesystem::path> preflight{};
+
   int max_restarts = 0;
   std::chrono::milliseconds restart_window{0};         ///< of the only node, as in RestartSettings
   std::vector<int> signals_to_handle;                  ///< end the run in an orderly way

@@ -37,6 +37,7 @@ class Planner {
     count_workers();
     check_local_ranks();
     choose_command();
+    choose_preflight();
     choose_cpus();
     if (!problems_.empty()) return UsageProblem{problems_};
     tell_of_threads();
@@ -229,6 +230,13 @@ class Planner {
     auto resolved = resolve_program(options_, facts_);
     if (const auto* text = std::get_if<std::string>(&resolved)) return problem(*text);
     command_ = std::get<std::vector<std::string>>(resolved);
+  }
+
+  void choose_preflight() {
+    if (!options_.preflight) return;
+    auto found = find_preflight(facts_);
+    if (const auto* text = std::get_if<std::string>(&found)) return problem(*text);
+    plan_.preflight = std::get<std::filesystem::path>(std::move(found));
   }
 
   void choose_cpus() {

@@ -116,6 +116,15 @@ std::string script_problem(const std::string& name, const HostFacts& facts) {
 
 }  // namespace
 
+std::variant<fs::path, std::string> find_preflight(const HostFacts& facts) {
+  // Beside ddprun in a build folder; where no PATH leads to in an installation.
+  const auto& own = facts.program_directory;
+  const std::vector<fs::path> folders = {own, own.parent_path() / "libexec" / "ddprun"};
+  if (auto found = find_in(folders, "ddprun-preflight", facts)) return *std::move(found);
+  return "--preflight: ddprun-preflight, which comes with ddprun, is neither in " +
+         folders[0].string() + " nor in " + folders[1].string();
+}
+
 std::string find_tool(const std::string& name, const HostFacts& facts) {
   return find_in(path_folders(facts), name, facts).value_or("").string();
 }

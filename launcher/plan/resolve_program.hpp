@@ -5,6 +5,7 @@
 #include "launcher/cli/launch_options.hpp"
 #include "launcher/plan/host_facts.hpp"
 
+#include <filesystem>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,6 +22,9 @@ namespace ddprun {
 /// the programs that come with it, which thus never hide the user's.
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
                                                                     const HostFacts& facts);
+
+/// Where ddprun-preflight lies, which comes with ddprun; or where it was looked for.
+std::variant<std::filesystem::path, std::string> find_preflight(const HostFacts& facts);
 
 /// The path of a program in PATH that is none of the operator's; empty if there is none.
 std::string find_tool(const std::string& name, const HostFacts& facts);

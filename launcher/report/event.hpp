@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/report/held_up.hpp"
+#include "rendezvous/base/preflight_report.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -38,6 +39,29 @@ struct RoundJoined {
   std::string store;  ///< host:port, as the workers of this node know it
 
   bool operator==(const RoundJoined&) const = default;
+};
+
+/// The node is looked at before its workers start.
+struct PreflightStarted {
+  int workers = 0;
+
+  bool operator==(const PreflightStarted&) const = default;
+};
+
+/// What was found out about the device of one worker.
+struct DeviceExamined {
+  int local_rank = 0;
+  PreflightReport report;
+
+  bool operator==(const DeviceExamined&) const = default;
+};
+
+/// All devices have been looked at.
+struct PreflightEnded {
+  double seconds = 0;
+  std::string summary;  ///< of what is in order; empty if something is not
+
+  bool operator==(const PreflightEnded&) const = default;
 };
 
 /// An attempt's workers are about to be started.
@@ -181,9 +205,10 @@ struct Warning {
 
 enum class RunResult {
   succeeded,
-  failed,         ///< a worker did, and no restarts were left
-  not_started,    ///< a worker could not be executed
-  interrupted,    ///< by a signal to the agent
+  failed,       ///< a worker did, and no restarts were left
+  not_started,  ///< a worker could not be executed
+  interrupted,  ///< by a signal to the agent
+  unfit,  ///< the preflight has found something amiss with the node, and no worker was started
   no_rendezvous,  ///< the nodes did not find each other, or too few were left
   agent_failed,   ///< the agent could not go on: no folder could be made, no descriptor was left,
                   ///< ...
@@ -204,9 +229,10 @@ struct RunFinished {
 };
 
 using Event =
-    std::variant<RunStarted, RoundJoined, AttemptStarted, WorkerStarted, WorkerNotStarted,
-                 WorkerDying, WorkerExited, WorkersStopping, WorkersKilled, StacksTaken,
-                 CollectiveHeldUp, RestartDecided, SignalReceived, Note, Warning, RunFinished>;
+    std::variant<PreflightStarted, DeviceExamined, PreflightEnded, RunStarted, RoundJoined,
+                 AttemptStarted, WorkerStarted, WorkerNotStarted, WorkerDying, WorkerExited,
+                 WorkersStopping, WorkersKilled, StacksTaken, CollectiveHeldUp, RestartDecided,
+                 SignalReceived, Note, Warning, RunFinished>;
 
 /// Takes events in the order in which they happen, on the agent's thread. Must not throw and must
 /// not block for long.

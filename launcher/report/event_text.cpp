@@ -24,6 +24,25 @@ std::string rank_and_pid(int rank, pid_t pid) {
   return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + ")";
 }
 
+EventLine line(const PreflightStarted& event) {
+  return {LogLevel::info, -1, "preflight of " + counted(event.workers, "worker")};
+}
+
+EventLine line(const DeviceExamined& event) {
+  const auto& report = event.report;
+  const auto of_whom = "preflight: local rank " + std::to_string(event.local_rank) + ", " +
+                       (report.device.empty() ? "its device" : report.device) + ": ";
+  if (!report.problem.empty()) return {LogLevel::error, -1, of_whom + report.problem};
+  if (!report.remark.empty()) return {LogLevel::warn, -1, of_whom + report.remark};
+  return {LogLevel::debug, -1, of_whom + "in order"};
+}
+
+EventLine line(const PreflightEnded& event) {
+  const auto after = " after " + seconds_text(event.seconds);
+  if (event.summary.empty()) return {LogLevel::debug, -1, "the preflight has ended" + after};
+  return {LogLevel::info, -1, "preflight: " + event.summary + after};
+}
+
 EventLine line(const RunStarted& event) {
   const auto workers = counted(event.local_world_size, "worker") + " of " + event.program;
   auto text = event.has_to_meet ? "meeting the other nodes of run " + event.run_id + " at " +
@@ -132,6 +151,11 @@ EventLine line(const RunFinished& event) {
   }
   if (event.result == RunResult::succeeded) {
     return {LogLevel::debug, -1, "all workers succeeded in " + attempts};
+  }
+  if (event.result == RunResult::unfit) {
+    return {LogLevel::error, -1,
+            "no worker was started, exit code " + std::to_string(event.exit_code) + ": " +
+                event.reason};
   }
   if (event.has_left && event.result == RunResult::no_rendezvous) {
     return {LogLevel::error, -1, event.reason};

@@ -25,6 +25,8 @@ int exit_code_for(RunResult result, ExitCodePolicy policy,
       return interrupting_signal > 0 ? kExitSignalBase + interrupting_signal : kExitFailure;
     case RunResult::not_started:
       return policy == ExitCodePolicy::worker ? kExitNotStarted : kExitFailure;
+    case RunResult::unfit:
+      return kExitUnfit;
     case RunResult::no_rendezvous:
     case RunResult::agent_failed:
       return kExitFailure;

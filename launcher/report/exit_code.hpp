@@ -11,6 +11,7 @@ namespace ddprun {
 inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitFailure = 1;  ///< a worker failed, or ddprun itself could not go on
 inline constexpr int kExitUsage = 2;    ///< the command line, a variable or a file name is wrong
+inline constexpr int kExitUnfit = 3;    ///< --preflight: something is amiss with this node
 inline constexpr int kExitNotStarted = 126;  ///< --exit_code=worker: a worker could not be executed
 inline constexpr int kExitSignalBase = 128;  ///< plus the signal's number
 

@@ -37,6 +37,8 @@ const char* to_text(RunResult result) {
       return "not_started";
     case RunResult::interrupted:
       return "interrupted";
+    case RunResult::unfit:
+      return "unfit";
     case RunResult::no_rendezvous:
       return "no_rendezvous";
     case RunResult::agent_failed:
@@ -56,6 +58,29 @@ Json fields(const RoundJoined& event) {
           {"node_rank", event.node_rank},   {"node_count", event.node_count},
           {"first_rank", event.first_rank}, {"local_world_size", event.local_world_size},
           {"world_size", event.world_size}, {"store", event.store}};
+}
+
+Json fields(const PreflightStarted& event) {
+  return {{"event", "preflight_started"}, {"workers", event.workers}};
+}
+
+Json fields(const DeviceExamined& event) {
+  const auto& report = event.report;
+  return {{"event", "device_examined"},
+          {"local_rank", event.local_rank},
+          {"device", report.device},
+          {"problem", report.problem},
+          {"remark", report.remark},
+          {"memory_bytes_per_second", report.memory_bytes_per_second},
+          {"product_flops", report.product_flops},
+          {"exchange_bytes_per_second", report.exchange_bytes_per_second},
+          {"all_reduce_bytes_per_second", report.all_reduce_bytes_per_second}};
+}
+
+Json fields(const PreflightEnded& event) {
+  return {{"event", "preflight_ended"},
+          {"seconds", event.seconds},
+          {"is_in_order", !event.summary.empty()}};
 }
 
 Json fields(const AttemptStarted& event) {

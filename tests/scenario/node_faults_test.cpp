@@ -1,6 +1,7 @@
 // What befalls single nodes of a run beyond what nodes_test.cpp shows: wrong clocks, taken ports, a
-// lack of descriptors.
+// lack of descriptors, a device that is amiss.
 #include "tests/support/cluster.hpp"
+#include "tests/support/other_preflight.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -87,5 +88,19 @@ TEST_SUITE("node faults") {
     write_file(folder / "done", "");
     CHECK(again.wait() == 0);
     CHECK(other.wait() == 0);
+  }
+
+  TEST_CASE("a node whose preflight finds something does not join, and the others do without it") {
+    const OtherPreflight bad("printf 'device GPU 7\\nproblem it forgets\\nend\\n' > $1\n");
+    Cluster cluster("1:2", "echo \"rank $RANK of $WORLD_SIZE.\"", {"--preflight"},
+                    "last_call_timeout=0.2");
+    auto& other = cluster.start(3, {}, {}, bad.ddprun());
+    CHECK(other.wait() == 3);
+    CHECK(contains(other.output(), "preflight: local rank 0, GPU 7: it forgets\n"));
+    CHECK_FALSE(contains(other.output(), "meeting the other nodes"));
+    auto& host = cluster.start(2);
+    CHECK(host.wait() == 0);
+    CHECK(contains(host.output(), "preflight: CPU in order"));
+    CHECK(contains(host.output(), "rank 0 of 1."));
   }
 }

@@ -37,7 +37,8 @@ check_field() {
 
 include=/usr/include/ddprun
 package=/usr/lib/cmake/ddprun
-check_files "$program" /usr/bin/ddprun /usr/libexec/ddprun/torchrun \
+check_files "$program" /usr/bin/ddprun /usr/libexec/ddprun/ddprun-preflight \
+  /usr/libexec/ddprun/torchrun \
   /usr/libexec/ddprun/torch.distributed.launch \
   /usr/share/man/man1/ddprun.1 /usr/share/doc/ddprun/copyright \
   /usr/share/bash-completion/completions/ddprun /usr/share/zsh/site-functions/_ddprun
@@ -73,5 +74,5 @@ dpkg-deb -x "$program" "$folder/root"
   fail "the packaged program is not $version"
 "$folder/root/usr/libexec/ddprun/torchrun" --help | grep -F 'Usage: torchrun' >/dev/null ||
   fail "the packaged link torchrun does not lead to the program"
-"$folder/root/usr/bin/ddprun" --nproc_per_node=2 --no_python /bin/true ||
+"$folder/root/usr/bin/ddprun" --preflight --nproc_per_node=2 --no_python /bin/true ||
   fail "the packaged program does not run"

@@ -35,7 +35,8 @@ class Cluster {
 
   /// The agent at 127.0.0.`number`; number 2 hosts the rendezvous. `more` options of its own.
   Program& start(int number, const std::vector<std::string>& more = {},
-                 const std::map<std::string, std::string>& environment = {}) {
+                 const std::map<std::string, std::string>& environment = {},
+                 const std::string& program = in_bin("ddprun")) {
     const auto address = "127.0.0." + std::to_string(number);
     std::vector<std::string> options = {
         "--nnodes=" + nnodes_,
@@ -47,7 +48,7 @@ class Cluster {
         "--rdzv_conf=" + conf_ + ",is_host=" + (number == 2 ? "1" : "0")};
     options.insert(options.end(), options_.begin(), options_.end());
     options.insert(options.end(), more.begin(), more.end());
-    nodes_.push_back(std::make_unique<Program>(launch(options, script_), environment));
+    nodes_.push_back(std::make_unique<Program>(launch(options, script_, program), environment));
     return *nodes_.back();
   }
 

@@ -78,6 +78,13 @@ TEST_SUITE("json lines") {
     finished.reason = "why";
     finished.failures = {exited};
     const std::pair<Event, const char*> cases[] = {
+        {PreflightStarted{8}, R"({"event":"preflight_started","workers":8})"},
+        {DeviceExamined{1, {"CPU", "bad", "slow", 1, 2, 3, 4}},
+         R"({"event":"device_examined","local_rank":1,"device":"CPU","problem":"bad",
+             "remark":"slow","memory_bytes_per_second":1.0,"product_flops":2.0,
+             "exchange_bytes_per_second":3.0,"all_reduce_bytes_per_second":4.0})"},
+        {PreflightEnded{0.5, "1 x CPU in order"},
+         R"({"event":"preflight_ended","seconds":0.5,"is_in_order":true})"},
         {RunStarted{"job", "x.py", 4, "127.0.0.1:1", "/logs"},
          R"({"event":"run_started","run_id":"job","program":"x.py","local_world_size":4,
              "store":"127.0.0.1:1","log_folder":"/logs"})"},
@@ -135,38 +142,38 @@ TEST_SUITE("json lines") {
         {finished,
          R"({"event":"run_finished","result":"failed","exit_code":139,"attempts":2,
              "reason":"why","failed_ranks":[5]})"},
-  };
-  CHECK(std::size(cases) == std::variant_size_v<Event>);
-  for (const auto& [event, text] : cases) {
-    auto expected = nlohmann::json::parse(text);
-    expected["time"] = "2026-11-21T12:34:56.000078Z";
-    expected["node_rank"] = 1;
-    CHECK(parsed(event) == expected);
+    };
+    CHECK(std::size(cases) == std::variant_size_v<Event>);
+    for (const auto& [event, text] : cases) {
+      auto expected = nlohmann::json::parse(text);
+      expected["time"] = "2026-11-21T12:34:56.000078Z";
+      expected["node_rank"] = 1;
+      CHECK(parsed(event) == expected);
+    }
   }
-}
 
-TEST_CASE("a worker that exits has a code and no signal, and unknown paths are null") {
-  WorkerExited exited;
-  exited.exit_code = 3;
-  const auto line = parsed(exited);
-  CHECK(line["exit_code"] == 3);
-  CHECK(line["signal"].is_null());
-  CHECK(line["core_file"].is_null());
-  CHECK(line["log_folder"].is_null());
-}
-
-TEST_CASE("no number of restarts is left where a window gives them back") {
-  CHECK(parsed(AttemptStarted{.attempt = 1, .restarts_left = {}})["restarts_left"].is_null());
-}
-
-TEST_CASE("whatever bytes workers print, a line is one line of valid JSON") {
-  for (const std::string& bytes :
-       {std::string("\xff\xfe"), std::string("a\nb\r\0c", 6), std::string("\xe2\x82")}) {
-    const auto line = json_line(Warning{bytes}, kNoon, 0);
-    CHECK(line.find('\n') == std::string::npos);
-    CHECK(nlohmann::json::accept(line));
+  TEST_CASE("a worker that exits has a code and no signal, and unknown paths are null") {
+    WorkerExited exited;
+    exited.exit_code = 3;
+    const auto line = parsed(exited);
+    CHECK(line["exit_code"] == 3);
+    CHECK(line["signal"].is_null());
+    CHECK(line["core_file"].is_null());
+    CHECK(line["log_folder"].is_null());
   }
-}
+
+  TEST_CASE("no number of restarts is left where a window gives them back") {
+    CHECK(parsed(AttemptStarted{.attempt = 1, .restarts_left = {}})["restarts_left"].is_null());
+  }
+
+  TEST_CASE("whatever bytes workers print, a line is one line of valid JSON") {
+    for (const std::string& bytes :
+         {std::string("\xff\xfe"), std::string("a\nb\r\0c", 6), std::string("\xe2\x82")}) {
+      const auto line = json_line(Warning{bytes}, kNoon, 0);
+      CHECK(line.find('\n') == std::string::npos);
+      CHECK(nlohmann::json::accept(line));
+    }
+  }
 }
 
 TEST_SUITE("json lines file") {

@@ -56,6 +56,7 @@ TEST_SUITE("exit code") {
         {RunResult::failed, {}, 0, 1, 1},
         {RunResult::not_started, {}, 0, 1, 126},
         {RunResult::agent_failed, {}, 0, 1, 1},
+        {RunResult::unfit, {}, 0, 3, 3},
         {RunResult::interrupted, {}, SIGINT, 130, 130},
         {RunResult::interrupted, {failed(0, 7)}, SIGTERM, 143, 143},
         {RunResult::interrupted, {}, 0, 1, 1},

@@ -1,0 +1,205 @@
+#include "launcher/agent/preflight.hpp"
+
+#include "launcher/agent/emit.hpp"
+#include "launcher/agent/preflight_verdict.hpp"
+#include "launcher/process/limit_timer.hpp"
+#include "launcher/report/exit_code.hpp"
+#include "rendezvous/base/signal_name.hpp"
+#include "rendezvous/store/store_server.hpp"
+
+#include <csignal>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+namespace ddprun {
+
+namespace asio = boost::asio;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Those that look: like the workers in everything but what they run, and silent on the console.
+/// They meet in a store of their own, as this node has not met any other, and their folder is in
+/// the run's, with which it goes or stays.
+LaunchPlan plan_of_look(const AttemptSurroundings& surroundings) {
+  LaunchPlan look = surroundings.plan;
+  look.log_dir = surroundings.folder.path();
+  look.run_folder_name = "preflight";
+  look.nodes.reset();
+  look.worker_store_port.reset();
+  look.store_host = "127.0.0.1";
+  look.store_port = 0;
+  look.stdin_rank.reset();
+  look.max_restarts = 0;
+  look.stacks.when = StacksWhen::never;
+  for (auto& worker : look.workers) {
+    worker.standard_output = worker.standard_error = StreamTarget::file;
+  }
+  return look;
+}
+
+std::optional<PreflightReport> read_report(const fs::path& path) {
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return preflight_report_from(text);
+}
+
+/// What they do is no part of the run; only what somebody should look at is told.
+class WarningsOnly : public EventSink {
+ public:
+  explicit WarningsOnly(EventSink& events) : events_(events) {}
+  void take(const Event& event, std::chrono::system_clock::time_point when) override {
+    if (std::holds_alternative<Warning>(event)) events_.take(event, when);
+  }
+
+ private:
+  EventSink& events_;
+};
+
+}  // namespace
+
+class PreflightRun::Impl {
+ public:
+  Impl(const AttemptSurroundings& surroundings, std::unique_ptr<Run> run)
+      : surroundings_(surroundings),
+        run_(std::move(run)),
+        plan_(plan_of_look(surroundings)),
+        folder_(plan_),
+        events_(surroundings.events),
+        limit_(surroundings.executor) {
+    for (auto& worker : plan_.workers)
+      worker.arguments = {plan_.preflight->string(), report_file(worker.local_rank)};
+  }
+
+  asio::awaitable<RunFinished> run(StartNotice on_start) {
+    const auto start = std::chrono::steady_clock::now();
+    tell(PreflightStarted{.workers = workers()});
+    AttemptEnd end = co_await look();
+    if (stop_signal_ != 0) {
+      co_return finish(RunResult::interrupted, "interrupted by " + signal_name(stop_signal_));
+    }
+    if (end.not_started) co_return finish(RunResult::not_started, end.not_started->message);
+    const auto objection = judge(end, start);
+    if (!objection.empty()) co_return finish(RunResult::unfit, objection);
+    is_over_ = true;
+    auto following = run_->run(std::move(on_start));
+    co_return co_await std::move(following);
+  }
+
+  void forward(int signal) {
+    if (is_over_) run_->forward(signal);
+  }
+
+  bool take_stacks(const std::string& reason) { return is_over_ && run_->take_stacks(reason); }
+
+  void stop(int signal, bool is_first) {
+    if (is_over_) return run_->stop(signal, is_first);
+    if (is_first) stop_signal_ = signal;
+    // There is nothing that they would have to put away.
+    if (look_ != nullptr) look_->stop(SIGKILL, std::chrono::milliseconds(0));
+  }
+
+  std::string objection_to_suspension() const {
+    return is_over_ ? run_->objection_to_suspension() : std::string();
+  }
+
+  void put_off_limits(std::chrono::steady_clock::duration by) {
+    if (is_over_) return run_->put_off_limits(by);
+    limit_.put_off(by);
+    if (look_ != nullptr) look_->put_off_limits(by);
+  }
+
+ private:
+  int workers() const { return static_cast<int>(plan_.workers.size()); }
+
+  std::string report_file(int local_rank) const {
+    return folder_.path() / ("report_" + std::to_string(local_rank));
+  }
+
+  asio::awaitable<AttemptEnd> look() {
+    StoreServer store(surroundings_.executor,
+                      {.address = plan_.store_host, .log = warnings_to(surroundings_.events)});
+    store.start();
+    const AttemptSurroundings own{
+        surroundings_.executor, plan_,  folder_, surroundings_.containment,
+        surroundings_.router,   events_};
+    Attempt attempt(own, {.placement = alone(plan_), .store_port = store.endpoint().port});
+    look_ = &attempt;
+    limit_.start(LimitTimer::Clock::now() + kPreflightLimit, [this] {
+      is_over_time_ = true;
+      look_->stop(SIGKILL, std::chrono::milliseconds(0));
+    });
+    AttemptEnd end = co_await attempt.run();
+    limit_.cancel();
+    look_ = nullptr;
+    co_return end;
+  }
+
+  /// Tells of each device; why no worker may be started, or nothing.
+  std::string judge(const AttemptEnd& end, std::chrono::steady_clock::time_point start) {
+    PreflightOutcome outcome{
+        .exits = end.exits, .is_over_time = is_over_time_, .limit = kPreflightLimit};
+    for (const auto& worker : plan_.workers)
+      outcome.reports.push_back(read_report(report_file(worker.local_rank)));
+    const auto devices = judge_devices(outcome);
+    for (const auto& device : devices) tell(device);
+    auto objection = objection_to_start(devices, workers());
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    tell(PreflightEnded{.seconds = seconds.count(),
+                        .summary = objection.empty() ? summary_of(devices) : ""});
+    return objection;
+  }
+
+  RunFinished finish(RunResult result, const std::string& reason) {
+    RunFinished finished{.result = result, .reason = reason};
+    finished.exit_code = exit_code_for(result, plan_.exit_code, {}, stop_signal_);
+    return finished;
+  }
+
+  void tell(const Event& event) { emit(surroundings_.events, event); }
+
+  const AttemptSurroundings& surroundings_;
+  const std::unique_ptr<Run> run_;
+  LaunchPlan plan_;
+  const RunFolder folder_;
+  WarningsOnly events_;
+  LimitTimer limit_;
+  Attempt* look_ = nullptr;  ///< while it is under way
+  bool is_over_ = false;     ///< and the run has begun
+  bool is_over_time_ = false;
+  int stop_signal_ = 0;
+};
+
+PreflightRun::PreflightRun(const AttemptSurroundings& surroundings, std::unique_ptr<Run> run)
+    : impl_(std::make_unique<Impl>(surroundings, std::move(run))) {}
+
+PreflightRun::~PreflightRun() = default;
+
+asio::awaitable<RunFinished> PreflightRun::run(StartNotice on_start) {
+  return impl_->run(std::move(on_start));
+}
+
+void PreflightRun::forward(int signal) {
+  impl_->forward(signal);
+}
+
+bool PreflightRun::take_stacks(const std::string& reason) {
+  return impl_->take_stacks(reason);
+}
+
+void PreflightRun::stop(int signal, bool is_first) {
+  impl_->stop(signal, is_first);
+}
+
+std::string PreflightRun::objection_to_suspension() const {
+  return impl_->objection_to_suspension();
+}
+
+void PreflightRun::put_off_limits(std::chrono::steady_clock::duration by) {
+  impl_->put_off_limits(by);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,34 @@
+// What ddprun-preflight has found out about the device of one worker, as it tells the agent: a file
+// of lines, each a name, a space and a value. Both directions. Pure; any thread.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+struct PreflightReport {
+  std::string device{};   ///< "CPU", "CUDA device 2 (NVIDIA H200, 0000:3B:00.0, GPU-...)"
+  std::string problem{};  ///< why no worker should use it; empty: it is in order
+  std::string remark{};   ///< what somebody should look at; the run goes on
+  // 0: not measured.
+  double memory_bytes_per_second = 0;    ///< written and read back
+  double product_flops = 0;              ///< operations a second of a matrix product
+  double exchange_bytes_per_second = 0;  ///< all-reduce with the fastest of its partners
+  double all_reduce_bytes_per_second = 0;
+
+  bool operator==(const PreflightReport&) const = default;
+};
+
+/// Longer texts of a report are cut: the words of a driver may be anything.
+inline constexpr std::size_t kPreflightTextMax = 1000;
+
+/// Line breaks in texts become spaces.
+std::string to_lines(const PreflightReport& report);
+
+/// Nothing if these are not the lines of a whole report; names that are not known are passed over.
+std::optional<PreflightReport> preflight_report_from(std::string_view lines);
+
+}  // namespace ddprun

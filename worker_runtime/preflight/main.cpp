@@ -1,0 +1,60 @@
+// ddprun-preflight [FILE]: takes part in the look at a node that the agent starts before its
+// workers, and in their place. Writes what it has found into FILE, without one to standard output.
+#include "rendezvous/base/preflight_report.hpp"
+#include "worker_runtime/preflight/cpu_exam.hpp"
+#include "worker_runtime/preflight/node_check.hpp"
+#include <ddprun/error.hpp>
+#include <ddprun/process_group.hpp>
+#include <ddprun/worker.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+namespace ddprun {
+
+namespace {
+
+/// All of a node's workers have been started at once, and the agent ends those that hang.
+constexpr auto kJoinTimeout = std::chrono::seconds(60);
+/// The others may be waiting for their devices; those that do not answer are told of after 60 s.
+constexpr auto kShareTimeout = std::chrono::seconds(150);
+
+void write_report(const PreflightReport& report, const char* path) {
+  const auto lines = to_lines(report);
+  if (path == nullptr) {
+    if (std::fputs(lines.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+      throw_system_error("standard output", errno);
+    return;
+  }
+  std::ofstream file(path);
+  file << lines << std::flush;
+  if (!file) throw_system_error(path, errno);
+}
+
+int check(const WorkerEnv& env, const char* path) {
+  GroupOptions options;
+  options.backend = "host";
+  options.name = "preflight";
+  options.join_timeout = kJoinTimeout;
+  options.collective_timeout = kShareTimeout;
+  const auto host = ProcessGroup::create(env, options);
+  const preflight::NodeCheck check{
+      .examine = [](preflight::Progress& progress) { return preflight::examine_cpu({}, progress); },
+      .connect = [&](const preflight::Exam&) { return host; }};
+  const auto result = preflight::check_node(host, check);
+  write_report(result.report, path);
+  // A thread that a driver has not given back would be waited for.
+  if (result.is_hung) std::_Exit(EXIT_SUCCESS);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+}  // namespace ddprun
+
+int main(int argc, char** argv) {
+  const char* const path = argc > 1 ? argv[1] : nullptr;
+  return ddprun::run_worker([&](const ddprun::WorkerEnv& env) { return ddprun::check(env, path); });
+}
