@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <string>
@@ -191,6 +192,28 @@ TEST_SUITE("trainer runs") {
     refused({"--dataset=random", "--lr=1e6"}, "use a smaller --lr");
     refused({"--batch_size=0"}, "error: --batch_size");
     refused({"--checkpoint_every=3"}, "needs --checkpoint_dir");
+    if (!std::filesystem::exists("/dev/nvidiactl")) {
+      const auto result = run_program(command(1, {"--dataset=random", "--device=cuda"}));
+      CHECK(result.exit_code == 2);
+      const bool says_why =
+          result.output.find("there is no NVIDIA GPU here") != std::string::npos ||
+          result.output.find("was built without CUDA") != std::string::npos;
+      CHECK_MESSAGE(says_why, result.output);
+    }
+  }
+
+  TEST_CASE("what standard output does not take ends the run with an error, at its end") {
+    const TemporaryFolder folder;
+    const auto start = [](const std::string& options) {
+      return run_program({"/bin/sh", "-c", in_bin("trainer") + options + " >/dev/full"});
+    };
+    const auto result = start(" --dataset=random --max_steps=3 --metrics=" + (folder / "metrics"));
+    CHECK(result.exit_code == 1);
+    CHECK_MESSAGE(result.output.find("writing to standard output: No space left on device") !=
+                      std::string::npos,
+                  result.output);
+    CHECK(lines_of(folder / "metrics").back().at("step") == 3);
+    CHECK(start(" --help").exit_code == 1);
   }
 
   TEST_CASE("a run that ends within an epoch tells of it, and one that has nothing to do says so") {
