@@ -1,0 +1,215 @@
+#include "tests/support/failure_text.hpp"
+#include "tests/support/rank_threads.hpp"
+#include <ddprun/torch.hpp>
+#include <ddprun/torch/pipeline.hpp>
+
+#include <doctest/doctest.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+using ddprun::PipelineSchedule;
+using ddprun::ProcessGroup;
+using ddprun::test::describe_failure;
+using ddprun::test::run_ranks;
+using ddprun::torch::ModuleReducer;
+using ddprun::torch::Pipeline;
+using ddprun::torch::PipelineBatch;
+using ddprun::torch::StageForward;
+using torch::nn::Sequential;
+
+namespace {
+
+constexpr std::int64_t kRows = 12;
+constexpr PipelineSchedule kSchedules[] = {PipelineSchedule::fill_drain,
+                                           PipelineSchedule::one_forward_one_backward};
+
+torch::Tensor mean_loss(const torch::Tensor& output, const torch::Tensor& target) {
+  return torch::mse_loss(output, target);
+}
+
+/// Four layers with the same values each time. Ranks are threads, of which LibTorch's generator
+/// knows nothing.
+std::vector<torch::nn::Linear> make_layers() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  torch::manual_seed(3);
+  return {torch::nn::Linear(6, 10), torch::nn::Linear(10, 8), torch::nn::Linear(8, 9),
+          torch::nn::Linear(9, 4)};
+}
+
+/// Those of stage `stage` of `stages`.
+Sequential make_stage(int stage, int stages) {
+  const auto layers = make_layers();
+  Sequential model;
+  for (int layer = 0; layer < 4; ++layer) {
+    if (layer * stages / 4 != stage) continue;
+    model->push_back(layers[static_cast<std::size_t>(layer)]);
+    model->push_back(torch::nn::Tanh());
+  }
+  return model;
+}
+
+struct Batch {
+  torch::Tensor input;
+  torch::Tensor target;
+};
+
+Batch make_batch(std::uint64_t seed) {
+  torch::manual_seed(seed);
+  return {torch::randn({kRows, 6}), torch::randn({kRows, 4})};
+}
+
+StageForward forward_of(Sequential model) {
+  return [model](const torch::Tensor& input) mutable { return model->forward(input); };
+}
+
+/// All gradients of a module in one row.
+torch::Tensor gradients_of(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> all;
+  for (const auto& parameter : module.parameters()) all.push_back(parameter.grad().flatten());
+  return torch::cat(all);
+}
+
+/// Of the model in one piece, for stage `stage`'s layers, and the loss.
+std::pair<std::vector<torch::Tensor>, double> undivided(const std::vector<Batch>& batches,
+                                                        int stages) {
+  std::vector<Sequential> parts;
+  for (int stage = 0; stage < stages; ++stage) parts.push_back(make_stage(stage, stages));
+  double loss = 0;
+  for (const Batch& batch : batches) {
+    torch::Tensor value = batch.input;
+    for (auto& part : parts) value = part->forward(value);
+    const auto result = mean_loss(value, batch.target) / static_cast<double>(batches.size());
+    result.backward();
+    loss += result.item<double>();
+  }
+  std::vector<torch::Tensor> gradients;
+  for (const auto& part : parts) gradients.push_back(gradients_of(*part));
+  return {gradients, loss};
+}
+
+void check_close(const torch::Tensor& a, const torch::Tensor& b) {
+  CHECK((a - b).abs().max().item<double>() <= 1e-6 * b.abs().max().item<double>());
+}
+
+}  // namespace
+
+TEST_SUITE("pipeline") {
+  TEST_CASE("the gradients of any number of stages and micro-batches are those of one piece") {
+    const Batch batch = make_batch(11);
+    for (const int stages : {1, 2, 4}) {
+      const auto [expected, expected_loss] = undivided({batch}, stages);
+      for (const std::int64_t split : {0, 1, 5, 12, 100}) {
+        CAPTURE(stages);
+        CAPTURE(split);
+        std::vector<torch::Tensor> of_schedule;
+        for (const auto schedule : kSchedules) {
+          std::vector<torch::Tensor> found(static_cast<std::size_t>(stages));
+          run_ranks(stages, [&, expected_loss = expected_loss](ProcessGroup& group) {
+            Sequential model = make_stage(group.rank(), stages);
+            Pipeline pipeline(forward_of(model), group,
+                              {.schedule = schedule, .split_size = split});
+            const auto loss = pipeline.train({kRows, batch.input, batch.target}, mean_loss);
+            CHECK(loss.defined() == (group.rank() + 1 == stages));
+            if (loss.defined()) CHECK(loss.item<double>() == doctest::Approx(expected_loss));
+            found[static_cast<std::size_t>(group.rank())] = gradients_of(*model);
+          });
+          for (std::size_t stage = 0; stage < found.size(); ++stage)
+            check_close(found[stage], expected[stage]);
+          of_schedule.push_back(torch::cat(found));
+        }
+        CHECK(of_schedule[0].equal(of_schedule[1]));
+      }
+    }
+  }
+
+  TEST_CASE("replicas of a pipeline average their gradients stage by stage") {
+    constexpr int kStages = 2;
+    const std::vector<Batch> batches{make_batch(21), make_batch(22)};
+    const auto expected = undivided(batches, kStages).first;
+    for (const auto schedule : kSchedules) {
+      run_ranks(4, [&](ProcessGroup& workers) {
+        auto groups = ddprun::make_pipeline_groups(workers, kStages);
+        const auto& place = groups.place;
+        Sequential model = make_stage(place.stage, kStages);
+        ModuleReducer reducer(*model, groups.replicas);
+        Pipeline pipeline(forward_of(model), groups.stages, {.schedule = schedule, .split_size = 5},
+                          &reducer);
+        const Batch& batch = batches[static_cast<std::size_t>(place.replica)];
+        for (int step = 0; step < 2; ++step) {
+          reducer.zero_grad();
+          pipeline.train({kRows, batch.input, batch.target}, mean_loss);
+          check_close(gradients_of(*model), expected[static_cast<std::size_t>(place.stage)]);
+        }
+      });
+    }
+  }
+
+  TEST_CASE("the output of the stages is that of one piece") {
+    const Batch batch = make_batch(31);
+    torch::Tensor expected = batch.input;
+    for (int stage = 0; stage < 2; ++stage) expected = make_stage(stage, 2)->forward(expected);
+    run_ranks(2, [&](ProcessGroup& group) {
+      Pipeline pipeline(forward_of(make_stage(group.rank(), 2)), group, {.split_size = 5});
+      const auto output = pipeline.evaluate({.rows = kRows, .input = batch.input});
+      CHECK(output.defined() == (group.rank() == 1));
+      if (output.defined()) check_close(output, expected);
+    });
+  }
+
+  TEST_CASE("what does not fit is refused in words") {
+    const Batch batch = make_batch(41);
+    const auto said = [&](const PipelineBatch& wrong, std::int64_t split) {
+      const auto group = ProcessGroup::create_in_process(1).front();
+      return describe_failure([&] {
+        Pipeline pipeline(forward_of(make_stage(0, 1)), group, {.split_size = split});
+        pipeline.train(wrong, mean_loss);
+      });
+    };
+    const std::string begin = "usage: pipeline: stage 0: ";
+    CHECK(said({0, batch.input, batch.target}, 0) == begin + "a batch has 0 rows");
+    CHECK(said({kRows, {}, batch.target}, 0) == begin + "the batch has no input");
+    CHECK(said({kRows, batch.input, {}}, 0) == begin + "the batch has no target");
+    CHECK(said({7, batch.input, batch.target}, 0) == begin + "the input has 12 rows, the batch 7");
+    CHECK(said({kRows, batch.input, torch::zeros({})}, 0) ==
+          begin + "the target has no rows, the batch 12");
+    CHECK(said({kRows, batch.input, batch.target}, -1) == begin + "split_size is -1");
+  }
+
+  TEST_CASE("stages that split a batch differently are told so") {
+    const Batch batch = make_batch(51);
+    run_ranks(2, [&](ProcessGroup& group) {
+      Pipeline pipeline(forward_of(make_stage(group.rank(), 2)), group,
+                        {.split_size = group.rank() == 0 ? 6 : 4});
+      const auto said = describe_failure([&] {
+        pipeline.train({kRows, batch.input, batch.target}, mean_loss);
+      });
+      if (group.rank() == 0) return;
+      CHECK(said ==
+            "usage: pipeline: stage 1 is at rows 0 to 3 of 12, but the stage before it sends rows "
+            "0 to 5 of 12 (all stages need the same rows and split size)");
+      group.abort(said);
+    });
+  }
+
+  TEST_CASE("a stage whose output does not use its input is refused") {
+    const Batch batch = make_batch(61);
+    run_ranks(2, [&](ProcessGroup& group) {
+      Sequential model = make_stage(group.rank(), 2);
+      const auto forward = [&](const torch::Tensor& input) {
+        return model->forward(group.rank() == 0 ? input : torch::ones_like(input));
+      };
+      Pipeline pipeline(forward, group, {});
+      const auto said = describe_failure([&] {
+        pipeline.train({kRows, batch.input, batch.target}, mean_loss);
+      });
+      if (group.rank() == 0) return;
+      CHECK(said == "usage: pipeline: stage 1: its output does not use its input");
+      group.abort(said);
+    });
+  }
+}
