@@ -128,10 +128,12 @@ const std::vector<Arrow> kArrows = {
     {"worker_runtime/preflight/",
      {"rendezvous/base/preflight_report.hpp", "worker_runtime/backends/device_queue.hpp",
       "worker_runtime/preflight/"}},
+    {"worker_runtime/pipeline/", {}},
     {"worker_runtime/worker/", {"rendezvous/control/", "worker_runtime/worker/"}},
     {"trainers/compute/", {"trainers/compute/"}},
     {"trainers/frame/", {"trainers/frame/"}},
     {"trainers/gpt2/", {"trainers/compute/", "trainers/frame/", "trainers/gpt2/"}},
+    {"trainers/resnet50_pipeline/", {"trainers/frame/", "trainers/resnet50_pipeline/"}},
     {"trainers/trainer/", {"trainers/compute/", "trainers/frame/", "trainers/trainer/"}},
 };
 
