@@ -1,91 +1,223 @@
+#include "tests/libtorch/net.hpp"
 #include "tests/support/rank_threads.hpp"
+#include <ddprun/bucket_hooks.hpp>
 #include <ddprun/torch.hpp>
 
 #include <doctest/doctest.h>
-#include <torch/torch.h>
 
-#include <cstdint>
-#include <vector>
+#include <memory>
+#include <tuple>
 
 using ddprun::ProcessGroup;
+using ddprun::test::backward;
+using ddprun::test::Batch;
+using ddprun::test::check_equal;
+using ddprun::test::gradients_alone;
+using ddprun::test::gradients_of;
+using ddprun::test::make_batch;
+using ddprun::test::make_nets;
+using ddprun::test::Net;
+using ddprun::test::NetImpl;
+using ddprun::test::of;
 using ddprun::test::run_ranks;
 using ddprun::torch::DistributedDataParallel;
 
 namespace {
 
-/// What a program would write: two layers and a buffer.
-struct NetImpl : torch::nn::Module {
-  NetImpl() {
-    first = register_module("first", torch::nn::Linear(8, 16));
-    second = register_module("second", torch::nn::Linear(16, 4));
+/// Takes and returns what it likes.
+struct Odd : torch::nn::Module {
+  Odd() { weight = register_parameter("weight", torch::ones({2})); }
+
+  std::tuple<torch::Tensor, int> forward(const torch::Tensor& input, int times) {
+    return {input * weight * times, times};
   }
 
-  torch::Tensor forward(const torch::Tensor& input) { return second(torch::tanh(first(input))); }
-
-  torch::nn::Linear first{nullptr};
-  torch::nn::Linear second{nullptr};
-};
-TORCH_MODULE(Net);
-
-/// Rows of all ranks, of which each has as many.
-struct Batch {
-  torch::Tensor input;   ///< [rows, 8] float32
-  torch::Tensor target;  ///< [rows, 4] float32
-
-  Batch part(int rank, int ranks) const {
-    return {input.chunk(ranks)[rank], target.chunk(ranks)[rank]};
-  }
+  torch::Tensor weight;
 };
 
-Batch make_batch(std::int64_t rows) {
-  torch::manual_seed(7);
-  return {torch::randn({rows, 8}), torch::randn({rows, 4})};
-}
-
-template <typename Model>
-void backward(Model& model, const Batch& batch) {
-  torch::mse_loss(model.forward(batch.input), batch.target).backward();
-}
-
-std::vector<torch::Tensor> gradients_of(const torch::nn::Module& module) {
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : module.parameters()) gradients.push_back(parameter.grad().clone());
-  return gradients;
-}
-
-/// Relative to the largest: sums over ranks are made in another order than sums over rows.
-void check_equal(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
-  REQUIRE(a.size() == b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto largest = b[i].abs().max().item<double>();
-    CHECK((a[i] - b[i]).abs().max().item<double>() <= 1e-6 * largest);
+/// Defines its layers in another order than it uses them.
+struct LastFirst : torch::nn::Module {
+  LastFirst() {
+    last = register_parameter("last", torch::ones({}));
+    first = register_parameter("first", torch::ones({}));
   }
-}
+
+  torch::Tensor forward(float input) { return input * first * last; }
+
+  torch::Tensor last, first;
+};
 
 }  // namespace
 
 TEST_SUITE("distributed data parallel") {
   TEST_CASE("the gradients of any number of workers are those of one on the joined batch") {
-    torch::manual_seed(1);
-    Net alone;
     const auto batch = make_batch(24);
-    backward(*alone, batch);
-    const auto expected = gradients_of(*alone);
+    const auto expected = gradients_alone(batch);
     for (const int ranks : {1, 2, 3, 4}) {
       CAPTURE(ranks);
-      std::vector<Net> nets;
-      for (int rank = 0; rank < ranks; ++rank) nets.emplace_back();
-      {
-        const torch::NoGradGuard no_graph;
-        for (std::size_t i = 0; i < alone->parameters().size(); ++i)
-          nets[0]->parameters()[i].copy_(alone->parameters()[i]);
-      }
+      auto nets = make_nets(ranks);
       run_ranks(ranks, [&](ProcessGroup& group) {
-        Net& net = nets[static_cast<std::size_t>(group.rank())];
-        DistributedDataParallel model(net, group);
+        DistributedDataParallel model(of(nets, group), group);
         backward(model, batch.part(group.rank(), ranks));
-        check_equal(gradients_of(*net), expected);
+        check_equal(gradients_of(model.module()), expected);
       });
     }
+  }
+
+  TEST_CASE("all workers begin with the parameters and buffers of rank 0") {
+    std::vector<torch::nn::BatchNorm1d> norms;
+    for (int rank = 0; rank < 3; ++rank) {
+      norms.emplace_back(torch::nn::BatchNormOptions(4));
+      const torch::NoGradGuard no_graph;
+      norms.back()->weight.fill_(rank + 1);
+      norms.back()->running_mean.fill_(rank + 10);
+      norms.back()->num_batches_tracked.fill_(rank + 20);
+    }
+    run_ranks(3, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(norms, group), group);
+      CHECK(model.module().weight.equal(torch::ones({4})));
+      CHECK(model.module().running_mean.equal(torch::full({4}, 10.0F)));
+      CHECK(model.module().num_batches_tracked.item<std::int64_t>() == 20);
+    });
+  }
+
+  TEST_CASE("a module may be an object, a holder or a shared pointer") {
+    run_ranks(2, [&](ProcessGroup& group) {
+      const auto input = torch::tensor({1.0F, 2.0F}) * (group.rank() + 1);
+      Odd object;
+      DistributedDataParallel by_object(object, group);
+      auto [output, times] = by_object.forward(input, 2);
+      CHECK(times == 2);
+      output.sum().backward();
+      CHECK(object.weight.grad().equal(torch::tensor({3.0F, 6.0F})));
+
+      const auto pointer = std::make_shared<Odd>();
+      DistributedDataParallel by_pointer(pointer, group);
+      std::get<0>(by_pointer(input, 1)).sum().backward();
+      CHECK(pointer->weight.grad().equal(torch::tensor({1.5F, 3.0F})));
+
+      torch::nn::Sequential layers(torch::nn::Linear(2, 1));
+      DistributedDataParallel by_holder(layers, group);
+      by_holder.forward(input).sum().backward();
+      CHECK(layers[0]->parameters()[0].grad().equal(torch::tensor({{1.5F, 3.0F}})));
+    });
+  }
+
+  TEST_CASE("gradients lie in the buckets, however they were zeroed") {
+    const auto batch = make_batch(8);
+    const auto expected = gradients_alone(batch);
+    auto nets = make_nets(2);
+    run_ranks(2, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(nets, group), group);
+      const auto zeroings = std::vector<std::function<void()>>{
+          [] {}, [&] { model.zero_grad(); },
+          [&] {
+            for (auto& parameter : model.module().parameters()) parameter.grad().zero_();
+          },
+          [&] {
+            for (auto& parameter : model.module().parameters())
+              parameter.mutable_grad() = torch::zeros_like(parameter);
+          }};
+      for (const auto& zero : zeroings) {
+        zero();
+        backward(model, batch.part(group.rank(), 2));
+        check_equal(gradients_of(model.module()), expected);
+        std::size_t index = 0;
+        for (const auto& parameter : model.module().parameters())
+          CHECK(parameter.grad().data_ptr() == model.reducer().gradient(index++).data);
+      }
+    });
+  }
+
+  TEST_CASE("without synchronisation gradients add up, and are averaged with the next ones") {
+    const auto batch = make_batch(16);
+    const auto first = gradients_alone(batch.part(0, 2));
+    const auto second = gradients_alone(batch.part(1, 2));
+    std::vector own = {gradients_alone(batch.part(0, 2).part(0, 2)),
+                             gradients_alone(batch.part(0, 2).part(1, 2))};
+    auto nets = make_nets(2);
+    run_ranks(2, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(nets, group), group);
+      for (int step = 0; step < 2; ++step) {
+        model.zero_grad();
+        {
+          const auto guard = model.no_sync();
+          backward(model, batch.part(0, 2).part(group.rank(), 2));
+        }
+        check_equal(gradients_of(model.module()), of(own, group));
+        backward(model, batch.part(1, 2).part(group.rank(), 2));
+        auto expected = first;
+        for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = first[i] + second[i];
+        check_equal(gradients_of(model.module()), expected);
+      }
+    });
+  }
+
+  TEST_CASE("several forward passes before a backward pass, and several backward passes, count") {
+    const auto batch = make_batch(16);
+    const auto first = gradients_alone(batch.part(0, 2));
+    const auto second = gradients_alone(batch.part(1, 2));
+    auto expected = first;
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = first[i] + second[i];
+    auto nets = make_nets(2);
+    run_ranks(2, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(nets, group), group);
+      const auto loss = [&](int half) {
+        const auto mine = batch.part(half, 2).part(group.rank(), 2);
+        return torch::mse_loss(model.forward(mine.input), mine.target);
+      };
+      const auto both = loss(0) + loss(1);
+      both.backward({}, /*retain_graph=*/true);
+      check_equal(gradients_of(model.module()), expected);
+
+      model.zero_grad();
+      const auto a = loss(0);
+      const auto b = loss(1);
+      a.backward();
+      b.backward();
+      check_equal(gradients_of(model.module()), expected);
+
+      model.zero_grad();
+      both.backward();  // once more, with no forward pass before it
+      check_equal(gradients_of(model.module()), expected);
+    });
+  }
+
+  TEST_CASE("buckets are filled anew in the observed order, and gradients go on lying in them") {
+    run_ranks(2, [&](ProcessGroup& group) {
+      auto options = ddprun::torch::ddp_defaults();
+      options.rebuild_buckets = true;
+      options.first_bucket_bytes = 1;
+      options.bucket_bytes_cap = 1;
+      LastFirst module;
+      DistributedDataParallel model(module, group, options);
+      for (int step = 0; step < 3; ++step) {
+        module.first.mutable_grad().reset();
+        model.forward(static_cast<float>(group.rank())).backward();
+        CHECK(module.first.grad().item<float>() == 0.5F);
+        CHECK(module.last.grad().item<float>() == 0.5F * static_cast<float>(step + 1));
+        CHECK(module.last.grad().data_ptr() == model.reducer().gradient(0).data);
+      }
+      CHECK(model.reducer().layout() == 1);
+    });
+  }
+
+  TEST_CASE("a bucket hook takes the place of the all-reduce") {
+    const auto batch = make_batch(8);
+    const auto expected = gradients_alone(batch);
+    auto nets = make_nets(2);
+    run_ranks(2, [&](ProcessGroup& group) {
+      auto options = ddprun::torch::ddp_defaults();
+      options.hook = ddprun::compress(group, ddprun::DataType::bfloat16);
+      DistributedDataParallel model(of(nets, group), group, options);
+      backward(model, batch.part(group.rank(), 2));
+      const auto gradients = gradients_of(model.module());
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        CHECK(gradients[i].equal(gradients[i].to(torch::kBFloat16).to(torch::kFloat32)));
+        // Three roundings to eight bits.
+        const auto limit = 0.02 * expected[i].abs().max().item<double>();
+        CHECK((gradients[i] - expected[i]).abs().max().item<double>() <= limit);
+      }
+    });
   }
 }

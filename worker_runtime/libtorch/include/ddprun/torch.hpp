@@ -5,12 +5,15 @@
 
 #include <ddprun/process_group.hpp>
 #include <ddprun/torch/as_buffer.hpp>
+#include <ddprun/torch/checkpoint.hpp>
+#include <ddprun/torch/distributed_sampler.hpp>
 #include <ddprun/torch/module_reducer.hpp>
 
 #include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace ddprun::torch {
 
@@ -69,6 +72,9 @@ class DistributedDataParallel {
 
   /// The module itself, for what concerns this rank alone.
   auto& module() { return *module_; }
+
+  /// For the optimizer.
+  std::vector<at::Tensor> parameters() const { return module_->parameters(); }
 
   /// `auto guard = model.no_sync();`
   NoSync no_sync() { return NoSync(*reducer_); }

@@ -1,0 +1,176 @@
+// What users are told when something cannot be.
+#include "tests/libtorch/net.hpp"
+#include "tests/support/rank_threads.hpp"
+#include <ddprun/torch.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+
+using ddprun::Error;
+using ddprun::ProcessGroup;
+using ddprun::test::backward;
+using ddprun::test::make_batch;
+using ddprun::test::make_nets;
+using ddprun::test::Net;
+using ddprun::test::of;
+using ddprun::test::run_ranks;
+using ddprun::torch::DistributedDataParallel;
+
+namespace {
+
+template <typename Action>
+std::string message_of(const Action& action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+/// Throws in its backward pass.
+struct Thrower : torch::autograd::Function<Thrower> {
+  static torch::Tensor forward(torch::autograd::AutogradContext*, const torch::Tensor& input) {
+    return input.clone();
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext*,
+                                               torch::autograd::tensor_list) {
+    throw std::runtime_error("no memory for the backward pass");
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("refusals") {
+  TEST_CASE("ranks with different modules are told which parameter differs") {
+    run_ranks(2, [](ProcessGroup& group) {
+      torch::nn::Sequential layers(torch::nn::Linear(4, 3 + group.rank()));
+      const auto text = message_of([&] { DistributedDataParallel model(layers, group); });
+      CHECK_MESSAGE(
+          text.find("rank 0 has parameter \"0.weight\" float32[3, 4]") != std::string::npos, text);
+      CHECK_MESSAGE(
+          text.find("rank 1 has parameter \"0.weight\" float32[4, 4]") != std::string::npos, text);
+    });
+  }
+
+  TEST_CASE("a parameter that only some ranks have frozen is told of, too") {
+    run_ranks(2, [](ProcessGroup& group) {
+      torch::nn::Linear layer(2, 2);
+      if (group.rank() == 1) layer->bias.set_requires_grad(false);
+      const auto text = message_of([&] { DistributedDataParallel model(layer, group); });
+      CHECK_MESSAGE(text.find("\"bias\"") != std::string::npos, text);
+    });
+  }
+
+  TEST_CASE("a module without anything to average is refused") {
+    run_ranks(1, [](ProcessGroup& group) {
+      torch::nn::ReLU nothing;
+      CHECK(message_of([&] { DistributedDataParallel model(nothing, group); }) ==
+            "DistributedDataParallel: no parameter of the module requires a gradient, so there is "
+            "nothing to average");
+    });
+  }
+
+  TEST_CASE("a parameter without gradient is named, with the option that allows it") {
+    auto nets = make_nets(2);
+    run_ranks(2, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(nets, group), group);
+      const auto text = message_of([&] {
+        model.forward(torch::ones({1, 8}));
+        // As if the model had not used its second layer.
+        of(nets, group)->first->forward(torch::ones({1, 8})).sum().backward();
+      });
+      CHECK(text ==
+            "DistributedDataParallel: the backward pass gave no gradient to \"second.weight\", "
+            "\"second.bias\": what a forward pass does not use needs find_unused_parameters");
+    });
+  }
+
+  TEST_CASE("sparse gradients are refused with the name of their parameter") {
+    run_ranks(1, [](ProcessGroup& group) {
+      torch::nn::Embedding words(torch::nn::EmbeddingOptions(10, 3).sparse(true));
+      DistributedDataParallel model(words, group);
+      const auto text = message_of([&] { model.forward(torch::tensor({1, 2})).sum().backward(); });
+      CHECK(text ==
+            "DistributedDataParallel: parameter \"weight\" has a sparse gradient, only dense ones "
+            "can be averaged: make its embedding with sparse(false)");
+    });
+  }
+
+  TEST_CASE("a graph of gradients is refused in backward(), and made by grad()") {
+    auto nets = make_nets(1);
+    run_ranks(1, [&](ProcessGroup& group) {
+      Net& net = of(nets, group);
+      DistributedDataParallel model(net, group);
+      const auto input = torch::ones({2, 8});
+      const auto text =
+          message_of([&] { model.forward(input).sum().backward({}, /*retain_graph=*/true, true); });
+      CHECK_MESSAGE(text.find("backward() with create_graph") != std::string::npos, text);
+
+      model.zero_grad();
+      const auto loss = model.forward(input).pow(2).sum();
+      const auto gradients = torch::autograd::grad({loss}, {net->second->weight}, {}, true, true);
+      (loss + gradients[0].pow(2).sum()).backward();
+      CHECK(net->first->weight.grad().abs().sum().item<float>() > 0);
+    });
+  }
+
+  TEST_CASE("an exception in a backward pass ends the others' and is not passed over") {
+    auto nets = make_nets(2);
+    const auto batch = make_batch(4);
+    run_ranks(2, [&](ProcessGroup& group) {
+      auto model = std::make_unique<DistributedDataParallel<Net>>(of(nets, group), group);
+      if (group.rank() == 0) {
+        CHECK_THROWS_AS(backward(*model, batch.part(0, 2)), ddprun::PeerFailed);
+        return;
+      }
+      const auto text = message_of([&] {
+        // The second layer's gradients are on their way when the first layer's fail.
+        const auto hidden = torch::tanh(of(nets, group)->first(batch.part(1, 2).input));
+        model->forward(batch.part(1, 2).input);
+        of(nets, group)->second(Thrower::apply(hidden)).sum().backward();
+      });
+      CHECK(text.find("no memory for the backward pass") != std::string::npos);
+      const auto again = message_of([&] { model->forward(batch.input); });
+      CHECK_MESSAGE(again.find("the last backward pass has not ended") != std::string::npos, again);
+      model.reset();
+    });
+  }
+
+  TEST_CASE("parameters that were moved after they were wrapped are named") {
+    auto nets = make_nets(1);
+    run_ranks(1, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(nets, group), group);
+      of(nets, group)->to(torch::kFloat64);
+      CHECK(message_of([&] {
+              model.forward(torch::ones({1, 8}, torch::kFloat64));
+            }) ==
+            "DistributedDataParallel: parameter \"first.weight\" has been moved: to(), load() and "
+            "the like must come before");
+    });
+  }
+
+  TEST_CASE("forward passes within and without no_sync do not share a backward pass") {
+    auto nets = make_nets(1);
+    run_ranks(1, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(nets, group), group);
+      model.forward(torch::ones({1, 8}));
+      const auto guard = model.no_sync();
+      const auto text = message_of([&] { model.forward(torch::ones({1, 8})); });
+      CHECK_MESSAGE(text.find("within and without no_sync()") != std::string::npos, text);
+    });
+  }
+
+  TEST_CASE("types of numbers that cannot be averaged, and gradients in float32, are refused") {
+    run_ranks(1, [](ProcessGroup& group) {
+      torch::nn::Linear layer(2, 2);
+      auto options = ddprun::torch::ddp_defaults();
+      options.accumulate_in_float32 = true;
+      CHECK_THROWS_AS(DistributedDataParallel(layer, group, options), Error);
+      layer->weight.set_data(layer->weight.to(torch::kComplexFloat));
+      CHECK(message_of([&] { DistributedDataParallel model(layer, group); }) ==
+            "parameter \"weight\" is of type ComplexFloat, which collectives cannot combine");
+    });
+  }
+}

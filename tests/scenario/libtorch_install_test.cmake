@@ -1,0 +1,35 @@
+# Installs the build into a temporary folder, builds the LibTorch program of docs/libtorch.md against it there, by CMake
+# alone, and runs it under the installed launcher; and the one for a single process that it was made of.
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${ARGN}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+set(folder ${BUILD_FOLDER}/libtorch_install_test)
+file(REMOVE_RECURSE ${folder})
+run(${CMAKE_COMMAND} --install ${BUILD_FOLDER} --prefix ${folder}/prefix)
+run(${CMAKE_COMMAND} -G Ninja -S ${SOURCES}/libtorch_consumer -B ${folder}/build -D CMAKE_PREFIX_PATH=${folder}/prefix
+    -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+run(${CMAKE_COMMAND} --build ${folder}/build)
+if(output MATCHES "warning: ")
+  message(FATAL_ERROR "warnings:\n${output}")
+endif()
+run(${folder}/prefix/bin/ddprun --nproc_per_node=2 ${folder}/build/together)
+foreach(rank IN ITEMS 0 1)
+  if(NOT output MATCHES "\\[default${rank}\\]:epoch 2: loss 0\\.")
+    message(FATAL_ERROR "rank ${rank} has not learnt:\n${output}")
+  endif()
+endforeach()
+# Without what was asked for there is no half of a package.
+execute_process(
+  COMMAND ${CMAKE_COMMAND} -G Ninja -S ${SOURCES}/libtorch_consumer -B ${folder}/without -D
+          CMAKE_PREFIX_PATH=${folder}/prefix -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_DISABLE_FIND_PACKAGE_Torch=ON
+  RESULT_VARIABLE result
+  ERROR_VARIABLE output)
+if(result EQUAL 0 OR NOT output MATCHES "LibTorch was not found")
+  message(FATAL_ERROR "a missing LibTorch is not told of:\n${output}")
+endif()
+file(REMOVE_RECURSE ${folder})

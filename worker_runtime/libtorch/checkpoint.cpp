@@ -1,0 +1,101 @@
+#include "worker_runtime/libtorch/module_tensors.hpp"
+#include <ddprun/error.hpp>
+#include <ddprun/torch/checkpoint.hpp>
+
+#include <torch/serialize/archive.h>
+
+#include <cstring>
+
+namespace ddprun::torch {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& section, const std::string& reason) {
+  throw Error(Errc::usage, "checkpoint section \"" + section + "\" " + reason);
+}
+
+template <typename Trained>
+void put(Checkpoint& checkpoint, const std::string& section, const Trained& trained) {
+  ::torch::serialize::OutputArchive archive;
+  trained.save(archive);
+  std::vector<std::byte> bytes;
+  archive.save_to([&](const void* data, std::size_t size) {
+    const auto* const first = static_cast<const std::byte*>(data);
+    bytes.insert(bytes.end(), first, first + size);
+    return size;
+  });
+  checkpoint.sections[section] = std::move(bytes);
+}
+
+template <typename Trained>
+void get(const Checkpoint& checkpoint, const std::string& section, Trained& trained) {
+  const auto found = checkpoint.sections.find(section);
+  if (found == checkpoint.sections.end()) refuse(section, "is missing");
+  try {
+    ::torch::serialize::InputArchive archive;
+    archive.load_from(reinterpret_cast<const char*>(found->second.data()), found->second.size());
+    trained.load(archive);
+  } catch (const c10::Error& error) {
+    refuse(section, std::string("is of something else: ") + error.what_without_backtrace());
+  }
+}
+
+std::string describe(const at::Tensor& tensor) {
+  std::string dimensions;
+  for (const auto size : tensor.sizes())
+    dimensions += (dimensions.empty() ? "" : ", ") + std::to_string(size);
+  return std::string(at::toString(tensor.scalar_type())) + "[" + dimensions + "]";
+}
+
+/// A module's tensor and what was there before LibTorch put another one in its place.
+struct Place {
+  NamedTensor tensor;
+  at::Tensor before;
+};
+
+std::vector<Place> places_of(const ::torch::nn::Module& module) {
+  std::vector<Place> places;
+  const ModuleTensors tensors = tensors_of(module);
+  for (const auto* list : {&tensors.parameters, &tensors.frozen, &tensors.buffers}) {
+    for (const auto& named : *list) places.push_back({named, named.tensor.detach()});
+  }
+  return places;
+}
+
+void put_back(const std::string& section, Place& place) {
+  at::Tensor& loaded = place.tensor.tensor;
+  if (loaded.sizes() != place.before.sizes() ||
+      loaded.scalar_type() != place.before.scalar_type()) {
+    refuse(section, "has " + describe(loaded) + " for \"" + place.tensor.name + "\", which is " +
+                        describe(place.before));
+  }
+  place.before.copy_(loaded.detach());
+  loaded.set_data(place.before);
+}
+
+}  // namespace
+
+void put_module(Checkpoint& checkpoint, const std::string& section,
+                const ::torch::nn::Module& module) {
+  put(checkpoint, section, module);
+}
+
+void get_module(const Checkpoint& checkpoint, const std::string& section,
+                ::torch::nn::Module& module) {
+  auto places = places_of(module);
+  get(checkpoint, section, module);
+  const at::NoGradGuard no_graph;
+  for (auto& place : places) put_back(section, place);
+}
+
+void put_optimizer(Checkpoint& checkpoint, const std::string& section,
+                   const ::torch::optim::Optimizer& optimizer) {
+  put(checkpoint, section, optimizer);
+}
+
+void get_optimizer(const Checkpoint& checkpoint, const std::string& section,
+                   ::torch::optim::Optimizer& optimizer) {
+  get(checkpoint, section, optimizer);
+}
+
+}  // namespace ddprun::torch
