@@ -22,7 +22,8 @@ namespace ddprun::test {
 inline constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
 
 inline const nccl::DeviceTable& fake_device_table() {
-  static const nccl::Libraries libraries{fake_nccl, &fake_cuda(), &emulated_kernels()};
+  static const nccl::Libraries libraries{fake_nccl, &fake_cuda(), &emulated_kernels(),
+                                         &emulated_exam()};
   static const nccl::DeviceTable table = nccl::make_device_table(libraries);
   return table;
 }
@@ -64,6 +65,7 @@ class CleanDevices {
   CleanDevices& operator=(const CleanDevices&) = delete;
   ~CleanDevices() {
     nccl_faults().take_back();
+    cuda_faults().take_back();
     CHECK(fake_cuda_objects() == 0);
     CHECK(fake_communicators() == 0);
   }

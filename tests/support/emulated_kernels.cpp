@@ -3,6 +3,9 @@
 #include "tests/support/cuda_emulation.hpp"
 #include "tests/support/fake_cuda.hpp"
 #include "worker_runtime/cuda/kernels/convert_launches.hpp"
+#include "worker_runtime/cuda/kernels/exam.cuh"
+
+#include <algorithm>
 
 namespace ddprun::test {
 
@@ -21,7 +24,41 @@ cudaError_t convert(std::span<const cuda::Piece> pieces, DataType from, DataType
       });
 }
 
+/// Fewer blocks than on a device: they run one after another, and their number is not the kernels'
+/// affair.
+constexpr KernelShape kExamShape{.grid = {3, 1, 1}, .block = {cuda::kExamThreads, 1, 1}};
+
+cudaError_t fill(std::uint64_t* words, std::size_t count, std::uint64_t round,
+                 cudaStream_t stream) {
+  launch_on(stream, [=] { run_kernel(kExamShape, cuda::fill_pattern, words, count, round); });
+  return cudaSuccess;
+}
+
+cudaError_t check(const std::uint64_t* words, std::size_t count, std::uint64_t round,
+                  cuda::PatternFault* faults, cudaStream_t stream) {
+  launch_on(stream, [=] {
+    std::fill_n(faults, cuda::kExamFaults, cuda::PatternFault{});
+    run_kernel(kExamShape, cuda::check_pattern, words, count, round, faults);
+  });
+  return cudaSuccess;
+}
+
+cudaError_t multiply(const float* left, const float* right, float* product, unsigned n,
+                     cudaStream_t stream) {
+  const unsigned tiles = (n + cuda::kExamTile - 1) / cuda::kExamTile;
+  launch_on(stream, [=] {
+    run_kernel({.grid = {tiles, tiles, 1}, .block = {cuda::kExamThreads, 1, 1}},
+               cuda::multiply_tiles, left, right, product, n);
+  });
+  return cudaSuccess;
+}
+
 }  // namespace
+
+const cuda::ExamKernels& emulated_exam() {
+  static constexpr cuda::ExamKernels kKernels{.fill = fill, .check = check, .multiply = multiply};
+  return kKernels;
+}
 
 const cuda::KernelCalls& emulated_kernels() {
   static constexpr cuda::KernelCalls kCalls{.convert = convert};

@@ -1,7 +1,10 @@
 #include "tests/support/fake_cuda.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -17,10 +20,46 @@ namespace ddprun::test {
 namespace {
 
 std::atomic<int> objects = 0;
+thread_local int current_device = 0;
+
+/// One device, as far as streams do not show it.
+struct FakeDevice {
+  std::mutex mutex;
+  std::map<void*, std::size_t> memory;  ///< with its bytes
+  double seconds = 0;
+};
+
+FakeDevice& device_of(int index) {
+  static std::array<FakeDevice, kFakeDevices> all;
+  return all[static_cast<std::size_t>(index)];
+}
+
+/// Whatever a device does after it, it has not been given.
+void suffer_silence(int device) {
+  while (cuda_faults().silent == device) cuda_faults().silent.wait(device);
+}
+
+/// Before the work: who waits for it looks at the clock afterwards.
+void take_time(int index) {
+  FakeDevice& device = device_of(index);
+  const std::lock_guard lock(device.mutex);
+  device.seconds += cuda_faults().slow == index ? kFakeSlowness : 1;
+}
+
+/// After a work.
+void forget(int index) {
+  FakeDevice& device = device_of(index);
+  const std::lock_guard lock(device.mutex);
+  if (cuda_faults().forgetful != index || device.memory.empty()) return;
+  const auto largest = std::max_element(
+      device.memory.begin(), device.memory.end(),
+      [](const auto& one, const auto& other) { return one.second < other.second; });
+  static_cast<unsigned char*>(largest->first)[largest->second / 2] |= 1;
+}
 
 class FakeStream {
  public:
-  FakeStream() : thread_([this] { run(); }) {}
+  explicit FakeStream(int device) : device_(device), thread_([this] { run(); }) {}
   FakeStream(const FakeStream&) = delete;
   FakeStream& operator=(const FakeStream&) = delete;
   /// What was given is done first.
@@ -44,9 +83,14 @@ class FakeStream {
       works_.pop_front();
       lock.unlock();
       if (!work) return;
+      suffer_silence(device_);
+      take_time(device_);
       work();
+      forget(device_);
     }
   }
+
+  const int device_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -130,8 +174,6 @@ cudaError_t synchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 
-thread_local int current_device = 0;
-
 /// Of a rank, which is a thread here: others' kernels may wait for it. Streams that are destroyed
 /// meanwhile have done what they were given.
 cudaError_t synchronize_device() {
@@ -149,7 +191,7 @@ cudaError_t synchronize_device() {
 }
 
 cudaError_t make_stream(cudaStream_t* stream, unsigned int) {
-  *stream = reinterpret_cast<cudaStream_t>(new FakeStream);
+  *stream = reinterpret_cast<cudaStream_t>(new FakeStream(current_device));
   ++objects;
   const std::lock_guard lock(streams().mutex);
   streams().made[*stream] = std::this_thread::get_id();
@@ -183,11 +225,17 @@ cudaError_t destroy(Handle handle) {
 cudaError_t allocate(void** memory, std::size_t bytes) {
   *memory = std::malloc(bytes);
   ++objects;
+  const std::lock_guard lock(device_of(current_device).mutex);
+  device_of(current_device).memory[*memory] = bytes;
   return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
 cudaError_t free_memory(void* memory) {
   if (memory != nullptr) --objects;
+  for (int index = 0; index < kFakeDevices; ++index) {
+    const std::lock_guard lock(device_of(index).mutex);
+    device_of(index).memory.erase(memory);
+  }
   std::free(memory);
   return cudaSuccess;
 }
@@ -233,8 +281,31 @@ const cuda::CudaCalls& fake_cuda() {
           },
       .memset_async = fill,
       .stream_synchronize = synchronize,
-      .device_synchronize = synchronize_device};
+      .device_synchronize = synchronize_device,
+      .get_properties =
+          [](cudaDeviceProp* properties, int device) {
+            *properties = {};
+            std::strcpy(properties->name, "Fake");
+            for (std::size_t i = 0; i < sizeof properties->uuid.bytes; ++i)
+              properties->uuid.bytes[i] = static_cast<char>(0xa0 + device);
+            return cudaSuccess;
+          },
+      .get_pci_bus_id =
+          [](char* id, int length, int device) {
+            std::snprintf(id, static_cast<std::size_t>(length), "0000:0%d:00.0", device);
+            return cudaSuccess;
+          }};
   return kCalls;
+}
+
+CudaFaults& cuda_faults() {
+  static CudaFaults faults;
+  return faults;
+}
+
+double fake_seconds(int device) {
+  const std::lock_guard lock(device_of(device).mutex);
+  return device_of(device).seconds;
 }
 
 int fake_cuda_objects() {

@@ -28,6 +28,8 @@ struct CudaCalls {
   cudaError_t (*memset_async)(void* memory, int value, std::size_t bytes, cudaStream_t stream);
   cudaError_t (*stream_synchronize)(cudaStream_t stream);
   cudaError_t (*device_synchronize)();
+  cudaError_t (*get_properties)(cudaDeviceProp* properties, int device);
+  cudaError_t (*get_pci_bus_id)(char* id, int length, int device);
 };
 
 /// Those of the runtime that is linked in.

@@ -20,7 +20,9 @@ const CudaCalls& runtime_calls() {
                                     .get_device = ::cudaGetDevice,
                                     .memset_async = ::cudaMemsetAsync,
                                     .stream_synchronize = ::cudaStreamSynchronize,
-                                    .device_synchronize = ::cudaDeviceSynchronize};
+                                    .device_synchronize = ::cudaDeviceSynchronize,
+                                    .get_properties = cudaGetDeviceProperties,
+                                    .get_pci_bus_id = ::cudaDeviceGetPCIBusId};
   return kCalls;
 }
 

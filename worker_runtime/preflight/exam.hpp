@@ -13,10 +13,12 @@
 namespace ddprun::preflight {
 
 struct Exam {
-  Device device{};                     ///< that the worker will use
-  std::string name{};                  ///< of it, for people
-  std::string problem{};               ///< empty: it is in order
-  std::string remark{};                ///< worth a look; no reason not to use it
+  Device device{};        ///< that the worker will use
+  std::string name{};     ///< of it, for people
+  std::string problem{};  ///< empty: it is in order
+  std::string remark{};   ///< worth a look; no reason not to use it
+  /// Why the workers' devices cannot exchange data, on this rank; empty: they can.
+  std::string no_exchange{};
   bool is_shared = false;              ///< with other workers: how fast it is tells nothing
   double memory_bytes_per_second = 0;  ///< 0: not measured
   double product_flops = 0;

@@ -1,7 +1,7 @@
 // ddprun-preflight [FILE]: takes part in the look at a node that the agent starts before its
 // workers, and in their place. Writes what it has found into FILE, without one to standard output.
 #include "rendezvous/base/preflight_report.hpp"
-#include "worker_runtime/preflight/cpu_exam.hpp"
+#include "worker_runtime/preflight/gpu_exam.hpp"
 #include "worker_runtime/preflight/node_check.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/process_group.hpp>
@@ -33,6 +33,25 @@ void write_report(const PreflightReport& report, const char* path) {
   if (!file) throw_system_error(path, errno);
 }
 
+ProcessGroup connect(const WorkerEnv& env, const preflight::Exam& exam, const ProcessGroup& host) {
+  if (exam.device.kind == Device::Kind::cpu) return host;
+  GroupOptions options;
+  options.backend = "nccl";
+  options.name = "preflight_devices";
+  options.join_timeout = kJoinTimeout;
+  return ProcessGroup::create(env, options);
+}
+
+/// Who ends early may be taken for dead, and then the others would be stopped before they have
+/// reported.
+void leave_together(ProcessGroup host) {
+  try {
+    host.barrier().wait();
+  } catch (const Error&) {
+    // Somebody has ended otherwise, which the agent knows.
+  }
+}
+
 int check(const WorkerEnv& env, const char* path) {
   GroupOptions options;
   options.backend = "host";
@@ -41,10 +60,11 @@ int check(const WorkerEnv& env, const char* path) {
   options.collective_timeout = kShareTimeout;
   const auto host = ProcessGroup::create(env, options);
   const preflight::NodeCheck check{
-      .examine = [](preflight::Progress& progress) { return preflight::examine_cpu({}, progress); },
-      .connect = [&](const preflight::Exam&) { return host; }};
+      .examine = [&](preflight::Progress& progress) { return examine_own(env, progress); },
+      .connect = [&](const preflight::Exam& exam) { return connect(env, exam, host); }};
   const auto result = preflight::check_node(host, check);
   write_report(result.report, path);
+  leave_together(host);
   // A thread that a driver has not given back would be waited for.
   if (result.is_hung) std::_Exit(EXIT_SUCCESS);
   return EXIT_SUCCESS;

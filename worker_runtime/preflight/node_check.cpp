@@ -77,6 +77,7 @@ class Check {
   }
 
   void exchange() {
+    if (is_any(share(host_, exam_.no_exchange.empty() ? 0 : 1))) return;
     const ExchangeSettings settings{.device = exam_.device,
                                     .limit = check_.settings.exchange_limit};
     ProcessGroup group = check_.connect(exam_);

@@ -20,8 +20,8 @@ struct NodeCheckSettings {
 
 struct NodeCheck {
   Examine examine;
-  /// The group in which the devices exchange data, or why there is none; asked once all are in
-  /// order. All ranks get a group or none does.
+  /// Makes the group in which the devices exchange data; asked on all ranks, once their devices are
+  /// in order.
   std::function<ProcessGroup(const Exam& exam)> connect;
   NodeCheckSettings settings{};
 };

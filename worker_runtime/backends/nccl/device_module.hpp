@@ -14,7 +14,7 @@
 namespace ddprun::nccl {
 
 /// Of everything in this file and in module.hpp. A module of another version is not used.
-inline constexpr std::uint32_t kModuleVersion = 2000 + module::kVersion;
+inline constexpr std::uint32_t kModuleVersion = 2100 + module::kVersion;
 
 /// What the ranks of a group meet by: one makes it, all have it.
 inline constexpr std::size_t kTokenBytes = 128;
@@ -29,6 +29,25 @@ struct DeviceMember {
   /// False, after filling `failure` in, once the group has failed elsewhere. Asked while waiting.
   bool (*look)(const void* context, module::Failure& failure) noexcept = nullptr;
   const void* context = nullptr;
+};
+
+/// Longer names of a device are cut.
+inline constexpr std::size_t kDeviceNameMax = 256;
+
+/// A look at a device, cuda::DeviceExam. `note` hears what is done now, while examine() goes on.
+struct DeviceExamOrder {
+  int device = 0;
+  std::size_t memory_bytes = 0;  ///< 0: what is good for a device
+  unsigned product_size = 0;     ///< 0: what is good for a device
+  void (*note)(const void* context, const char* device, const char* doing) noexcept = nullptr;
+  double (*seconds)(const void* context) noexcept = nullptr;  ///< a clock
+  const void* context = nullptr;
+};
+
+struct DeviceExamResult {
+  char name[kDeviceNameMax] = {};
+  double memory_bytes_per_second = 0;
+  double product_flops = 0;
 };
 
 /// What DeviceMemory does. `release` needs no object: memory may outlive its group.
@@ -53,10 +72,14 @@ struct DeviceMemoryTable {
 struct DeviceTable {
   std::uint32_t version = kModuleVersion;
   const void* libraries = nullptr;
-  /// Fills `devices` in: how many this process can use, at least one.
+  /// Fills `devices` in: how many this process can use, at least one. Errc::usage: there is none to
+  /// be seen; another: CUDA does not work.
   bool (*find_devices)(const void* libraries, int& devices,
                        module::Failure& failure) noexcept = nullptr;
   bool (*find_nccl)(const void* libraries, module::Failure& failure) noexcept = nullptr;
+  /// Blocks, for good if the device does not answer. The failure is what is amiss with it.
+  bool (*examine)(const void* libraries, const DeviceExamOrder& order, DeviceExamResult& result,
+                  module::Failure& failure) noexcept = nullptr;
   bool (*make_token)(const void* libraries, Token& token,
                      module::Failure& failure) noexcept = nullptr;
   void* (*create)(const void* libraries, const DeviceMember& member,

@@ -2,6 +2,7 @@
 
 #include "worker_runtime/backends/module/border.hpp"
 #include "worker_runtime/backends/nccl/device_memory.hpp"
+#include "worker_runtime/cuda/device_exam.hpp"
 #include <ddprun/error.hpp>
 
 #include <cstring>
@@ -27,9 +28,26 @@ DeviceCollectives& object_of(void* collectives) {
 
 int count_devices(const cuda::CudaCalls& calls) {
   int devices = 0;
-  cuda::check(calls, calls.get_device_count(&devices), "cudaGetDeviceCount");
-  if (devices == 0) throw Error(Errc::cuda, "CUDA finds no device");
+  const cudaError_t error = calls.get_device_count(&devices);
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0))
+    throw Error(Errc::usage, "CUDA finds no device (CUDA_VISIBLE_DEVICES limits them)");
+  cuda::check(calls, error, "cudaGetDeviceCount");
   return devices;
+}
+
+void examine(const Libraries& libraries, const DeviceExamOrder& order, DeviceExamResult& result) {
+  cuda::DeviceExam exam{.device = order.device,
+                        .note =
+                            [&order](const std::string& device, const std::string& doing) {
+                              order.note(order.context, device.c_str(), doing.c_str());
+                            },
+                        .seconds = [&order] { return order.seconds(order.context); }};
+  if (order.memory_bytes != 0) exam.memory_bytes = order.memory_bytes;
+  if (order.product_size != 0) exam.product_size = order.product_size;
+  const auto figures = cuda::examine(*libraries.cuda, *libraries.exam, exam);
+  result.memory_bytes_per_second = figures.memory_bytes_per_second;
+  result.product_flops = figures.product_flops;
+  std::strncpy(result.name, figures.name.c_str(), sizeof result.name - 1);
 }
 
 void fill_token(const NcclCalls& calls, Token& token) {
@@ -114,6 +132,11 @@ DeviceTable make_device_table(const Libraries& libraries) {
       .find_nccl =
           [](const void* opaque, Failure& failure) noexcept {
             return attempt(failure, [&] { libraries_of(opaque).nccl(); });
+          },
+      .examine =
+          [](const void* opaque, const DeviceExamOrder& order, DeviceExamResult& result,
+             Failure& failure) noexcept {
+            return attempt(failure, [&] { examine(libraries_of(opaque), order, result); });
           },
       .make_token =
           [](const void* opaque, Token& token, Failure& failure) noexcept {

@@ -3,6 +3,7 @@
 
 #include "worker_runtime/backends/nccl/nccl_calls.hpp"
 #include "worker_runtime/cuda/cuda_calls.hpp"
+#include "worker_runtime/cuda/exam_kernels.hpp"
 #include "worker_runtime/cuda/kernel_calls.hpp"
 
 namespace ddprun::nccl {
@@ -12,6 +13,7 @@ struct Libraries {
   const NcclCalls& (*nccl)() = nullptr;
   const cuda::CudaCalls* cuda = nullptr;
   const cuda::KernelCalls* kernels = nullptr;
+  const cuda::ExamKernels* exam = nullptr;
 };
 
 }  // namespace ddprun::nccl

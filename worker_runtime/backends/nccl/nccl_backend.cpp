@@ -37,25 +37,30 @@ std::variant<const DeviceTable*, std::string> load_module() {
   return module::wrong_version(there.path, table->version, nccl::kModuleVersion);
 }
 
-std::string reason_of(const DeviceTable& table, const WorkerEnv& env) {
+std::variant<CudaDevice, NoCudaDevice> find_device(const DeviceTable& table, const WorkerEnv& env) {
   module::Failure failure;
   int devices = 0;
-  if (!table.find_devices(table.libraries, devices, failure)) return failure.text;
-  if (env.world_size > 1 && !table.find_nccl(table.libraries, failure)) return failure.text;
+  if (!table.find_devices(table.libraries, devices, failure)) {
+    const bool is_broken = failure.code != Errc::usage;
+    return NoCudaDevice{is_broken ? NoCudaDevice::Kind::broken : NoCudaDevice::Kind::no_gpu,
+                        failure.text};
+  }
   const bool is_enough = env.local_rank < devices && env.local_world_size <= devices;
-  if (is_enough || env.shares_gpus) return {};
-  return std::to_string(env.local_world_size) + " workers of this node need a CUDA device each, " +
-         "and there are " + std::to_string(devices) +
-         " (CUDA_VISIBLE_DEVICES limits them; --nproc_per_node=gpu starts a worker for each, and "
-         "--share_gpu lets them share)";
-}
-
-int device_for(const DeviceTable& table, const WorkerEnv& env) {
-  if (!env.shares_gpus) return env.local_rank;
-  module::Failure failure;
-  int devices = 0;
-  if (!table.find_devices(table.libraries, devices, failure)) module::raise(failure);
-  return env.local_rank % devices;
+  if (!is_enough && !env.shares_gpus) {
+    return NoCudaDevice{NoCudaDevice::Kind::not_for_it,
+                        std::to_string(env.local_world_size) +
+                            " workers of this node need a CUDA device each, " + "and there are " +
+                            std::to_string(devices) +
+                            " (CUDA_VISIBLE_DEVICES limits them; --nproc_per_node=gpu starts a "
+                            "worker for each, and "
+                            "--share_gpu lets them share)"};
+  }
+  CudaDevice found{.table = &table,
+                   .device = {.kind = Device::Kind::cuda, .index = env.local_rank % devices},
+                   .is_shared = !is_enough};
+  if (env.world_size > 1 && !table.find_nccl(table.libraries, failure))
+    found.nccl_unavailable = failure.text;
+  return found;
 }
 
 std::optional<control::ControlPage> page_of(const WorkerEnv& env) {
@@ -65,29 +70,38 @@ std::optional<control::ControlPage> page_of(const WorkerEnv& env) {
 
 }  // namespace
 
+std::variant<CudaDevice, NoCudaDevice> find_cuda_device(const WorkerEnv& env) {
+  using Kind = NoCudaDevice::Kind;
+  if (!may_have_gpu())
+    return NoCudaDevice{Kind::no_gpu, "there is no NVIDIA GPU here (no /dev/nvidiactl)"};
+  const auto loaded = load_module();
+  if (const auto* reason = std::get_if<std::string>(&loaded))
+    return NoCudaDevice{Kind::not_for_it, *reason};
+  return find_device(*std::get<const DeviceTable*>(loaded), env);
+}
+
 std::string nccl_unavailable_reason(const WorkerEnv& env) {
   if (auto reason = host_unavailable_reason(env); !reason.empty()) return reason;
-  if (!may_have_gpu()) return "there is no NVIDIA GPU here (no /dev/nvidiactl)";
-  const auto loaded = load_module();
-  if (const auto* reason = std::get_if<std::string>(&loaded)) return *reason;
-  return reason_of(*std::get<const DeviceTable*>(loaded), env);
+  const auto found = find_cuda_device(env);
+  if (const auto* none = std::get_if<NoCudaDevice>(&found)) return none->reason;
+  return std::get<CudaDevice>(found).nccl_unavailable;
 }
 
 std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const GroupOptions& options,
                                              Deadline deadline) {
-  const auto loaded = load_module();
-  if (const auto* reason = std::get_if<std::string>(&loaded)) throw Error(Errc::nccl, *reason);
-  const auto& table = *std::get<const DeviceTable*>(loaded);
-  return std::make_unique<nccl::NcclBackend>(
-      create_host_backend(place, options, deadline), table,
-      nccl::NcclBackend::Place{
-          .device = {.rank = place.env.rank,
-                     .ranks = place.env.world_size,
-                     .device = {.kind = Device::Kind::cuda, .index = device_for(table, place.env)},
-                     .group = options.name},
-          .page = page_of(place.env),
-          .slot = place.env.control_page_slot,
-      });
+  const auto found = find_cuda_device(place.env);
+  if (const auto* none = std::get_if<NoCudaDevice>(&found)) throw Error(Errc::nccl, none->reason);
+  const auto& own = std::get<CudaDevice>(found);
+  return std::make_unique<nccl::NcclBackend>(create_host_backend(place, options, deadline),
+                                             *own.table,
+                                             nccl::NcclBackend::Place{
+                                                 .device = {.rank = place.env.rank,
+                                                            .ranks = place.env.world_size,
+                                                            .device = own.device,
+                                                            .group = options.name},
+                                                 .page = page_of(place.env),
+                                                 .slot = place.env.control_page_slot,
+                                             });
 }
 
 namespace nccl {

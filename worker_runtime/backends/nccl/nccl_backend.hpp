@@ -20,12 +20,34 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace ddprun {
 
 /// Why these workers cannot use NCCL: there is no GPU for each, or no NCCL. Empty if they can.
 std::string nccl_unavailable_reason(const WorkerEnv& env);
+
+/// A worker's device, and through what it is asked.
+struct CudaDevice {
+  const nccl::DeviceTable* table = nullptr;
+  Device device{};
+  bool is_shared = false;          ///< with other workers
+  std::string nccl_unavailable{};  ///< why the workers' devices cannot exchange data; or nothing
+};
+
+struct NoCudaDevice {
+  enum class Kind {
+    no_gpu,      ///< this machine has none, or shows this process none
+    not_for_it,  ///< there are some, and this worker cannot use one
+    broken,      ///< CUDA does not work
+  };
+  Kind kind = Kind::no_gpu;
+  std::string reason{};
+};
+
+/// Blocks, for good if CUDA's driver does.
+std::variant<CudaDevice, NoCudaDevice> find_cuda_device(const WorkerEnv& env);
 
 /// Meets the other ranks through the store of the place's environment. Blocking.
 std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const GroupOptions& options,

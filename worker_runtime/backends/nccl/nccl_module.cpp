@@ -14,7 +14,8 @@ const NcclCalls& nccl() {
 }
 
 const DeviceTable& table() {
-  static const Libraries libraries{nccl, &cuda::runtime_calls(), &cuda::kernel_calls()};
+  static const Libraries libraries{nccl, &cuda::runtime_calls(), &cuda::kernel_calls(),
+                                   &cuda::exam_kernels()};
   static const DeviceTable made = make_device_table(libraries);
   return made;
 }

@@ -1,0 +1,176 @@
+// The look at a device, with the fake's devices and emulated kernels: what is wrong with one is
+// found, told and pinned on it.
+#include "tests/support/device_ranks.hpp"
+#include "tests/support/rank_threads.hpp"
+#include "worker_runtime/cuda/device_exam.hpp"
+#include "worker_runtime/preflight/exchange.hpp"
+#include "worker_runtime/preflight/gpu_exam.hpp"
+#include "worker_runtime/preflight/node_check.hpp"
+#include <ddprun/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::preflight;
+using namespace ddprun::test;
+
+namespace {
+
+constexpr std::size_t kBytes = 64 << 10;
+constexpr unsigned kSize = 40;  // no multiple of a kernel's tile
+
+CudaDevice device_at(int index, const nccl::DeviceTable& table = fake_device_table()) {
+  return {.table = &table, .device = {.kind = Device::Kind::cuda, .index = index}};
+}
+
+Exam look_at(const CudaDevice& found, Progress& progress) {
+  const int index = found.device.index;
+  return examine_gpu(found,
+                     {.memory_bytes = kBytes,
+                      .product_size = kSize,
+                      .seconds = [index] { return fake_seconds(index); }},
+                     progress);
+}
+
+std::string problem_of(const CudaDevice& found) {
+  Progress progress;
+  try {
+    return look_at(found, progress).problem;
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+}
+
+/// The emulated product with its last element one too large.
+cudaError_t multiply_wrongly(const float* left, const float* right, float* product, unsigned n,
+                             cudaStream_t stream) {
+  emulated_exam().multiply(left, right, product, n, stream);
+  launch_on(stream, [=] { product[n * n - 1] += 1; });
+  return cudaSuccess;
+}
+
+/// As two workers report of the fake's two devices.
+std::vector<PreflightReport> reports_of_both() {
+  std::vector<PreflightReport> reports(2);
+  run_ranks(2, [&](ProcessGroup& group) {
+    const NodeCheck check{
+        .examine = [&](Progress& now) { return look_at(device_at(group.rank()), now); },
+        .connect = [&](const Exam&) -> ProcessGroup { throw Error(Errc::closed, "far enough"); },
+        .settings = {.exam_limit = std::chrono::seconds(1)}};
+    auto& report = reports[static_cast<std::size_t>(group.rank())];
+    try {
+      report = check_node(group, check).report;
+    } catch (const Error&) {
+      report.remark = "came to the exchange";
+    }
+  });
+  return reports;
+}
+
+}  // namespace
+
+TEST_SUITE("preflight of a device") {
+  TEST_CASE("a device in order is named and measured, and nothing is left on it") {
+    const CleanDevices clean;
+    Progress progress;
+    const auto exam = look_at(device_at(1), progress);
+    CHECK(exam.problem.empty());
+    CHECK(exam.name ==
+          "CUDA device 1 (Fake, 0000:01:00.0, GPU-a1a1a1a1-a1a1-a1a1-a1a1-a1a1a1a1a1a1)");
+    CHECK(exam.device == Device{Device::Kind::cuda, 1});
+    // The fake needs a second for each kernel, and one for the end of them to be seen.
+    CHECK(exam.memory_bytes_per_second == 2.0 * kBytes / 3);
+    CHECK(exam.product_flops == 2.0 * kSize * kSize * kSize / 2);
+    CHECK(progress.doing() == ": multiplying matrices");
+  }
+
+  TEST_CASE("a bit that does not change is found, with its place") {
+    const CleanDevices clean;
+    cuda_faults().forgetful = 0;
+    const auto problem = problem_of(device_at(0));
+    CHECK(problem.starts_with("cuda: its memory does not keep what is written: 1 of "));
+    CHECK(problem_of(device_at(1)).empty());
+  }
+
+  TEST_CASE("a product with one wrong element is found, with its row") {
+    const CleanDevices clean;
+    static const cuda::ExamKernels kernels{
+        .fill = emulated_exam().fill, .check = emulated_exam().check, .multiply = multiply_wrongly};
+    static const nccl::Libraries libraries{fake_nccl, &fake_cuda(), &emulated_kernels(), &kernels};
+    static const auto table = nccl::make_device_table(libraries);
+    CHECK(problem_of(device_at(0, table)) ==
+          "cuda: a matrix product of size 40 is wrong in row 39");
+  }
+
+  TEST_CASE("memory that another program has is done without, down to a bound") {
+    const CleanDevices clean;
+    static std::size_t room = 0;
+    static auto calls = fake_cuda();
+    calls.allocate = [](void** memory, std::size_t bytes) {
+      if (bytes > room) return cudaErrorMemoryAllocation;
+      return fake_cuda().allocate(memory, bytes);
+    };
+    static const nccl::Libraries libraries{fake_nccl, &calls, &emulated_kernels(),
+                                           &emulated_exam()};
+    static const auto table = nccl::make_device_table(libraries);
+    room = cuda::kExamBytesMin;
+    Progress progress;
+    const auto exam =
+        examine_gpu(device_at(0, table),
+                    {.memory_bytes = 2 * cuda::kExamBytesMin, .product_size = kSize}, progress);
+    CHECK(exam.memory_bytes_per_second > 0);
+    room = kBytes - 1;
+    CHECK(problem_of(device_at(0, table)) ==
+          "cuda: cudaMalloc of 65536 bytes: an error of the fake");
+  }
+
+  TEST_CASE("a worker's device that does not answer is named, and that of another is not") {
+    const CleanDevices clean;
+    cuda_faults().silent = 1;
+    const auto reports = reports_of_both();
+    CHECK(reports[0].problem.empty());
+    CHECK(reports[1].device.starts_with("CUDA device 1 (Fake, 0000:01:00.0, "));
+    CHECK(reports[1].problem.starts_with("it has not answered after 1."));
+    CHECK(reports[1].problem.ends_with(": writing to its memory and reading it"));
+    cuda_faults().take_back();
+    // The thread that hung frees what it has, and is not waited for by anybody else.
+    while (fake_cuda_objects() > 0) std::this_thread::yield();
+  }
+
+  TEST_CASE("a device with less than half the speed of the others is told of") {
+    const CleanDevices clean;
+    cuda_faults().slow = 0;
+    const auto reports = reports_of_both();
+    CHECK(reports[0].problem.starts_with("it reads and writes its memory at "));
+    CHECK(reports[0].problem.find("; it multiplies matrices at ") != std::string::npos);
+    CHECK(reports[1].problem.empty());
+    CHECK(reports[1].remark.empty());
+  }
+
+  TEST_CASE("devices that are as fast as each other go on to exchange data") {
+    const CleanDevices clean;
+    for (const auto& report : reports_of_both()) CHECK(report.remark == "came to the exchange");
+  }
+
+  TEST_CASE("an all-reduce of all devices is right, or says what has failed") {
+    const CleanDevices clean;
+    const ExchangeSettings settings{
+        .device = kDevice, .elements = 1000, .limit = std::chrono::seconds(60)};
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      const auto exchange = exchange_with_all(group, settings);
+      CHECK(exchange.bytes_per_second > 0);
+      CHECK(exchange.problem.empty());
+    });
+    nccl_faults().collective = ncclSystemError;
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      const auto exchange = exchange_with_all(group, settings);
+      CHECK(exchange.bytes_per_second == 0);
+      CHECK(exchange.is_own_problem == (group.rank() == 1));
+      CHECK(exchange.problem.find("all_reduce(1000 x float32, sum)") != std::string::npos);
+    });
+  }
+}
