@@ -109,7 +109,7 @@ class Training {
   trainer::SgdOptimizer optimizer_;
   GradientReducer reducer_;
   trainer::Batch batch_;
-  trainer::DeviceBatch loaded_{place_};
+  trainer::DeviceBatch loaded_{{place_, place_}};
   trainer::Loss loss_{place_, "cross_entropy"};
   trainer::Array total_ = compute_->allocate(1, DataType::float64);
   std::int64_t steps_ = 0;

@@ -1,55 +1,12 @@
 #include "tests/support/compute_shapes.hpp"
 
+#include "tests/support/random_arrays.hpp"
+
 namespace ddprun::test {
 
 namespace {
 
 using namespace trainer;
-
-/// Arrays for one run on one device, with values that depend on the order of the calls alone.
-class Arrays {
- public:
-  Arrays(Compute& compute, DataType type) : compute_(compute), type_(type) {}
-
-  Buffer random(std::size_t elements) { return of(elements, type_); }
-  Buffer of(std::size_t elements, DataType type) {
-    return keep(on_device(compute_, random_doubles(elements, random_), type));
-  }
-  /// Beginning so many elements behind where memory begins.
-  Buffer shifted(std::size_t elements, std::size_t shift) {
-    return random(elements + shift).slice(shift, elements);
-  }
-  Buffer tokens(std::size_t count, std::size_t vocabulary) {
-    std::vector<std::int32_t> values(count);
-    for (auto& value : values) value = static_cast<std::int32_t>(random_() % vocabulary);
-    return keep(on_device(compute_, values));
-  }
-  Buffer widened(const Buffer& buffer) {
-    return keep(on_device(compute_, from_device(compute_, buffer), DataType::float32));
-  }
-  /// Squares, for what must not be negative.
-  Buffer squares(std::size_t elements, DataType type) {
-    Doubles values = random_doubles(elements, random_);
-    for (double& value : values) value *= value;
-    return keep(on_device(compute_, values, type));
-  }
-  std::vector<Doubles> read(const std::vector<Buffer>& buffers) {
-    std::vector<Doubles> values;
-    for (const Buffer& buffer : buffers) values.push_back(from_device(compute_, buffer));
-    return values;
-  }
-
- private:
-  Buffer keep(Array array) {
-    held_.push_back(std::move(array));
-    return held_.back().buffer;
-  }
-
-  Compute& compute_;
-  DataType type_;
-  std::mt19937 random_{9};
-  std::vector<Array> held_;
-};
 
 ComputeShape sum_of_rows(std::size_t rows, std::size_t columns) {
   return {"sum of " + std::to_string(rows) + " rows of " + std::to_string(columns),
@@ -181,79 +138,6 @@ ComputeShape gelu(std::size_t elements, std::size_t shift) {
       }};
 }
 
-ComputeShape batch_norm(std::size_t rows, std::size_t columns, bool trains) {
-  return {std::string("batch norm of ") + std::to_string(rows) + " rows of " +
-              std::to_string(columns) + (trains ? "" : ", evaluating"),
-          [=](Compute& compute, DataType type) {
-            Arrays arrays(compute, type);
-            const std::size_t size = rows * columns;
-            const auto statistics = [&] { return arrays.of(columns, DataType::float32); };
-            const BatchNorm forward{.input = arrays.random(size),
-                                    .scale = arrays.random(columns),
-                                    .shift = arrays.random(columns),
-                                    .output = arrays.random(size),
-                                    .mean = statistics(),
-                                    .inverse_deviation = statistics(),
-                                    .running_mean = statistics(),
-                                    .running_variance = arrays.squares(columns, DataType::float32),
-                                    .rows = rows,
-                                    .columns = columns,
-                                    .trains = trains};
-            compute.run(forward);
-            std::vector<Buffer> results = {forward.mean, forward.running_mean,
-                                           forward.running_variance};
-            // Of one row the deviation is 0, and so are the rest of a rounding and its multiples.
-            if (rows > 1) results.push_back(forward.output);
-            if (trains && rows > 1) {
-              const BatchNormBackward backward{.input = forward.input,
-                                               .scale = forward.scale,
-                                               .mean = forward.mean,
-                                               .inverse_deviation = forward.inverse_deviation,
-                                               .output_gradient = arrays.random(size),
-                                               .input_gradient = arrays.random(size),
-                                               .scale_gradient = statistics(),
-                                               .shift_gradient = statistics(),
-                                               .rows = rows,
-                                               .columns = columns};
-              compute.run(backward);
-              results.insert(results.end(), {backward.input_gradient, backward.scale_gradient,
-                                             backward.shift_gradient});
-            }
-            return arrays.read(results);
-          }};
-}
-
-ComputeShape activation(ActivationFunction function, std::size_t elements, std::size_t shift) {
-  return {std::string(function == ActivationFunction::relu ? "ReLU" : "sigmoid") + " of " +
-              std::to_string(elements) + " elements, shifted by " + std::to_string(shift),
-          [=](Compute& compute, DataType type) {
-            Arrays arrays(compute, type);
-            const Activation forward{function, arrays.shifted(elements, shift),
-                                     arrays.shifted(elements, 0), elements};
-            compute.run(forward);
-            const ActivationBackward backward{function, forward.output,
-                                              arrays.shifted(elements, shift),
-                                              arrays.shifted(elements, shift), elements};
-            compute.run(backward);
-            return arrays.read({forward.output, backward.input_gradient});
-          }};
-}
-
-ComputeShape mean_squared_error(std::size_t rows, std::size_t columns) {
-  return {"mean squared error of " + std::to_string(rows) + " rows of " + std::to_string(columns),
-          [=](Compute& compute, DataType type) {
-            Arrays arrays(compute, type);
-            const MeanSquaredError o{arrays.random(rows * columns),
-                                     arrays.of(rows * columns, DataType::float32),
-                                     arrays.of(rows, DataType::float32),
-                                     rows,
-                                     columns,
-                                     0.5};
-            compute.run(o);
-            return arrays.read({o.output, o.losses});
-          }};
-}
-
 ComputeShape matrix_product(std::size_t columns) {
   return {"matrix product with bias, " + std::to_string(columns) + " columns",
           [=](Compute& compute, DataType type) {
@@ -314,56 +198,29 @@ ComputeShape adamw(std::size_t elements) {
           }};
 }
 
-ComputeShape sgd(std::size_t elements, double momentum) {
-  return {
-      "SGD on " + std::to_string(elements) + " elements" + (momentum == 0 ? "" : " with momentum"),
-      [=](Compute& compute, DataType type) {
-        Arrays arrays(compute, type);
-        Sgd o{.values = arrays.random(elements),
-              .gradient = arrays.of(elements, DataType::float32),
-              .velocity = arrays.of(elements, DataType::float32),
-              .elements = elements,
-              .learning_rate = 0.1,
-              .momentum = momentum};
-        if (type == DataType::bfloat16) o.master = arrays.widened(o.values);
-        compute.run(o);
-        return arrays.read({o.values, o.velocity});
-      }};
-}
-
 }  // namespace
 
 std::vector<ComputeShape> compute_shapes() {
-  return {sum_of_rows(300, 96),
-          sum_of_rows(5000, 12),
-          sum_of_rows(70, 37),
-          layer_norm(130, 160),
-          layer_norm(9, 24),
-          embedding(300, 1028, 7),
-          embedding(100, 16, 90),
-          cross_entropy(4160, 4111),
-          cross_entropy(30, 30),
-          gelu(4096, 0),
-          gelu(4096, 1),
-          gelu(4099, 0),
-          matrix_product(64),
-          matrix_product(21),
-          sum(40'000),
-          sum(33),
-          adamw(1000),
-          adamw(777),
-          batch_norm(130, 36, true),
-          batch_norm(5000, 7, true),
-          batch_norm(1, 5, true),
-          batch_norm(9, 12, false),
-          activation(ActivationFunction::relu, 4096, 0),
-          activation(ActivationFunction::relu, 4099, 1),
-          activation(ActivationFunction::sigmoid, 4096, 1),
-          activation(ActivationFunction::sigmoid, 4099, 0),
-          mean_squared_error(20, 64),
-          mean_squared_error(9, 5),
-          sgd(1000, 0.9),
-          sgd(777, 0)};
+  std::vector<ComputeShape> shapes = {sum_of_rows(300, 96),
+                                      sum_of_rows(5000, 12),
+                                      sum_of_rows(70, 37),
+                                      layer_norm(130, 160),
+                                      layer_norm(9, 24),
+                                      embedding(300, 1028, 7),
+                                      embedding(100, 16, 90),
+                                      cross_entropy(4160, 4111),
+                                      cross_entropy(30, 30),
+                                      gelu(4096, 0),
+                                      gelu(4096, 1),
+                                      gelu(4099, 0),
+                                      matrix_product(64),
+                                      matrix_product(21),
+                                      sum(40'000),
+                                      sum(33),
+                                      adamw(1000),
+                                      adamw(777)};
+  for (ComputeShape& shape : network_shapes()) shapes.push_back(std::move(shape));
+  return shapes;
 }
 
 std::vector<ComputeShape> attention_shapes() {

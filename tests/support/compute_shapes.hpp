@@ -21,6 +21,9 @@ struct ComputeShape {
 /// All operations but attention.
 std::vector<ComputeShape> compute_shapes();
 
+/// Of those, the ones that small networks need besides GPT-2's.
+std::vector<ComputeShape> network_shapes();
+
 std::vector<ComputeShape> attention_shapes();
 
 }  // namespace ddprun::test

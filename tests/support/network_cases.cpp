@@ -8,6 +8,16 @@ using namespace trainer;
 
 using Inputs = std::vector<Doubles>;
 
+/// What is added to begins at this value, which no float type rounds.
+constexpr double kBefore = 0.5;
+
+/// What has been added.
+Doubles added(Compute& compute, const Array& array) {
+  Doubles values = from_device(compute, array.buffer);
+  for (double& value : values) value -= kBefore;
+  return values;
+}
+
 DataType statistics(DataType type) {
   return type == DataType::float64 ? DataType::float64 : DataType::float32;
 }
@@ -57,7 +67,6 @@ ComputeCase batch_norm() {
   };
   one.backward = [](Compute& compute, DataType type, const Inputs& inputs,
                     const Doubles& output_gradient) -> Inputs {
-    constexpr double kBefore = 0.5;  // what is added to begins at this
     const BatchNormRun run(compute, type, inputs);
     const Array gradient = on_device(compute, output_gradient, type);
     const Array input = compute.allocate(kRows * kColumns, type);
@@ -73,12 +82,44 @@ ComputeCase batch_norm() {
                                   .shift_gradient = shift.buffer,
                                   .rows = kRows,
                                   .columns = kColumns});
-    const auto added = [&](const Array& array) {
-      Doubles values = from_device(compute, array.buffer);
-      for (double& value : values) value -= kBefore;
-      return values;
-    };
-    return {from_device(compute, input.buffer), added(scale), added(shift)};
+    return {from_device(compute, input.buffer), added(compute, scale), added(compute, shift)};
+  };
+  return one;
+}
+
+ComputeCase embedding_bag() {
+  constexpr std::size_t kRows = 2;
+  constexpr std::size_t kBag = 3;
+  constexpr std::size_t kChannels = 4;
+  constexpr std::size_t kVocabulary = 5;
+  const std::vector<std::int32_t> tokens = {4, 0, 4, 1, 4, 3};  // one twice in a bag, one never
+  ComputeCase one;
+  one.name = "embedding bag";
+  one.input_sizes = {kVocabulary * kChannels};
+  one.forward = [=](Compute& compute, DataType type, const Inputs& inputs) {
+    const Array table = on_device(compute, inputs[0], type);
+    const Array output = compute.allocate(kRows * kChannels, type);
+    const Array which = on_device(compute, tokens);
+    compute.run(EmbeddingBag{.tokens = which.buffer,
+                             .table = table.buffer,
+                             .output = output.buffer,
+                             .rows = kRows,
+                             .bag = kBag,
+                             .channels = kChannels});
+    return from_device(compute, output.buffer);
+  };
+  one.backward = [=](Compute& compute, DataType type, const Inputs&,
+                     const Doubles& output_gradient) -> Inputs {
+    const Array gradient = on_device(compute, output_gradient, type);
+    const Array which = on_device(compute, tokens);
+    const Array table = on_device(compute, Doubles(kVocabulary * kChannels, kBefore), type);
+    compute.run(EmbeddingBagBackward{.tokens = which.buffer,
+                                     .output_gradient = gradient.buffer,
+                                     .table_gradient = table.buffer,
+                                     .rows = kRows,
+                                     .bag = kBag,
+                                     .channels = kChannels});
+    return {added(compute, table)};
   };
   return one;
 }
@@ -151,7 +192,7 @@ ComputeCase mean_squared_error() {
 }  // namespace
 
 std::vector<ComputeCase> network_cases() {
-  return {batch_norm(), activation("ReLU", ActivationFunction::relu),
+  return {batch_norm(), embedding_bag(), activation("ReLU", ActivationFunction::relu),
           activation("sigmoid", ActivationFunction::sigmoid), mean_squared_error()};
 }
 

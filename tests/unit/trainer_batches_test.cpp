@@ -149,6 +149,11 @@ TEST_SUITE("trainer data") {
     CHECK(batch.inputs == std::vector<float>{9, 14, -1, 4, 9, 14});
     CHECK(batch.labels == std::vector<std::int32_t>{0, 2, 0});
     CHECK(batch.targets == std::vector<float>{1, 0, 0, 0, 0, 1, 1, 0, 0});
+    // Of 16 shades, each 16 wide.
+    batch.as_tokens = true;
+    trainer::gather(dataset, indices, batch);
+    CHECK(batch.inputs.empty());
+    CHECK(batch.tokens == std::vector<std::int32_t>{1, 16 + 1, 0, 16 + 0, 1, 16 + 1});
   }
 
   TEST_CASE("random data is a function of the seed") {

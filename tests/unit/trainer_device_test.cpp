@@ -60,14 +60,16 @@ Trained train(ProcessGroup group, Compute& compute, const Options& options, std:
   env.rank = group.rank();
   env.world_size = group.size();
   CollectiveTrace trace("", env.rank);
-  Model model = make_model(options, data.train, compute);
+  const Place place = {&compute, options.type()};
+  const auto apart = options.embedding_device == options.device ? nullptr : make_cpu_compute(1);
+  const Places places = {place, apart == nullptr ? place : Place{apart.get()}};
+  Model model = make_model(options, data.train, places);
   const auto optimizer = make_optimizer(options, model);
   const Array sums = compute.allocate(2, ddprun::DataType::float64);
   const Settings settings = settings_of(options, env, data.train);
   group.set_stream(compute.stream());
   Progress progress;
   if (from) progress = restore(*from, model, *optimizer, settings);
-  const Place place = {&compute, options.type()};
   Training training = {options,
                        env,
                        data,
@@ -76,11 +78,12 @@ Trained train(ProcessGroup group, Compute& compute, const Options& options, std:
                        group,
                        model,
                        *optimizer,
-                       make_reducer(group, model, options),
+                       ModelReducer(group, model, options),
                        progress,
                        trace,
                        Loss(place, options.loss),
-                       DeviceBatch(place)};
+                       DeviceBatch(places),
+                       {.as_tokens = options.model == "bag"}};
   const EpochBatches batches({.samples = static_cast<std::int64_t>(data.train.samples),
                               .world_size = env.world_size,
                               .rank = env.rank,
@@ -101,7 +104,8 @@ Trained train(ProcessGroup group, Compute& compute, const Options& options, std:
 using Start = std::optional<ddprun::Checkpoint>;
 
 /// Rank 0's training where all ranks compute on CPUs.
-Trained train_on_cpus(const Options& options, std::int64_t to, const Start& from = {}) {
+Trained train_on_cpus(Options options, std::int64_t to, const Start& from = {}) {
+  options.embedding_device = "cpu";
   std::vector<Trained> trained(kRanks);
   ddprun::test::run_ranks(kRanks, [&](ProcessGroup& group) {
     const auto compute = make_cpu_compute(1);
@@ -115,6 +119,7 @@ Trained train_on_cpus(const Options& options, std::int64_t to, const Start& from
 /// Where all ranks compute on devices, over NCCL.
 Trained train_on_devices(Options options, std::int64_t to, const Start& from = {}) {
   options.device = "cuda";
+  if (options.embedding_device.empty()) options.embedding_device = "cuda";
   std::vector<Trained> trained(kRanks);
   ddprun::test::run_ranks(ddprun::test::device_ranks(kRanks), [&](ProcessGroup& group) {
     const auto compute = ddprun::test::make_emulated_compute();
@@ -147,7 +152,8 @@ TEST_SUITE("trainer on devices") {
     for (const Kind& kind : std::vector<Kind>{{"linear", "sgd", 0.05},
                                               {"toy", "adam", 0.001},
                                               {"mlp", "sgd", 0.05},
-                                              {"seqnet", "sgd", 0.05}}) {
+                                              {"seqnet", "sgd", 0.05},
+                                              {"bag", "sgd", 0.05}}) {
       CAPTURE(kind.model);
       Options options = small_options(kind.model);
       options.optimizer = kind.optimizer;
@@ -160,6 +166,25 @@ TEST_SUITE("trainer on devices") {
       check_close(device.losses, cpu.losses, 1e-5);
       CHECK(device.test_loss == doctest::Approx(cpu.test_loss).epsilon(1e-5));
     }
+  }
+
+  TEST_CASE("an embedding may be on the CPU while the rest is on a device") {
+    const ddprun::test::CleanDevices clean;
+    Options options = small_options("bag");
+    const Trained cpu = train_on_cpus(options, 6);
+    options.embedding_device = "cpu";
+    const Trained mixed = train_on_devices(options, 6);
+    check_close(mixed.losses, cpu.losses, 1e-5);
+    CHECK(mixed.test_loss == doctest::Approx(cpu.test_loss).epsilon(1e-5));
+    const Trained begun = train_on_devices(options, 3);
+    CHECK(train_on_devices(options, 6, begun.checkpoint).hash == mixed.hash);
+    options.embedding_device = "cuda";
+    const Doubles rest(cpu.losses.begin() + 3, cpu.losses.end());
+    check_close(train_on_devices(options, 6, begun.checkpoint).losses, rest, 1e-5);
+    options.embedding_device = "cpu";
+    options.dtype = "bfloat16";
+    check_close(train_on_devices(options, 3).losses,
+                Doubles(cpu.losses.begin(), cpu.losses.begin() + 3), 0.03);
   }
 
   TEST_CASE("in bfloat16 a training is nearly that in float32, whose weights it trains") {

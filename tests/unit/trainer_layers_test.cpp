@@ -52,7 +52,7 @@ void check_gradients(const Place& place, Model model, const std::string& loss_na
   const Matrix input = random_matrix(place, kRows, kInputs, random);
   const Matrix targets = random_matrix(place, kRows, kOutputs, random);
   const Array labels = on_device(*place.compute, {0, 1, 1, 0, 1});
-  DeviceBatch batch(place);
+  DeviceBatch batch({place, place});
   batch.labels = labels.buffer;
   batch.targets = targets.buffer();
   Loss measure(place, loss_name);
@@ -226,7 +226,7 @@ TEST_SUITE("trainer layers") {
     const Cpu cpu;
     CHECK_THROWS_WITH_AS(make_model({.name = "x"}, cpu.usual), "there is no model 'x'",
                          ddprun::Error);
-    CHECK_THROWS_WITH_AS(make_model({.name = "mlp"}, {cpu.compute.get(), DataType::bfloat16}),
+    CHECK_THROWS_WITH_AS(make_model({.name = "mlp"}, Place{cpu.compute.get(), DataType::bfloat16}),
                          "CPU, 1 thread does not compute in bfloat16", ddprun::Error);
   }
 }
@@ -246,7 +246,7 @@ TEST_SUITE("trainer losses") {
     const Matrix output = make_matrix(cpu.usual, 2, 2, {1, 2, 3, 4});
     const Matrix targets = make_matrix(cpu.usual, 2, 2, {1, 0, 0, 4});
     const Array labels = on_device(*cpu.compute, {1, 0});
-    DeviceBatch batch(cpu.usual);
+    DeviceBatch batch({cpu.usual, cpu.usual});
     batch.targets = targets.buffer();
     batch.labels = labels.buffer;
     // Row means of the squared errors: (0 + 4) / 2 and (9 + 0) / 2.
@@ -265,7 +265,7 @@ TEST_SUITE("trainer losses") {
   TEST_CASE("cross-entropy survives large logits") {
     const Cpu cpu;
     const Array labels = on_device(*cpu.compute, {0});
-    DeviceBatch batch(cpu.usual);
+    DeviceBatch batch({cpu.usual, cpu.usual});
     batch.labels = labels.buffer;
     const auto loss = [&](const Doubles& logits) {
       return loss_of(cpu.usual, "cross_entropy", make_matrix(cpu.usual, 1, 3, logits), batch, 1);

@@ -73,6 +73,8 @@ TEST_SUITE("trainer options") {
         {{"--device", "cuda", "--threads", "2"}, "--threads is an option of --device cpu"},
         {{"--dtype", "bfloat16"}, "--dtype bfloat16 needs --device cuda"},
         {{"--dtype", "float16"}, "--dtype"},
+        {{"--embedding_device", "cpu"}, "--embedding_device is an option of --model bag"},
+        {{"--model", "bag", "--embedding_device", "cuda"}, "needs --device cuda"},
         {{"--bucket_cap_mb", "0"}, "--bucket_cap_mb"},
         {{"--learning_rate", "1"}, "--learning_rate"},
         {{"extra"}, "extra"},

@@ -32,7 +32,7 @@ struct State {
   explicit State(std::uint64_t seed)
       : model(trainer::make_model(
             {.name = "mlp", .inputs = 4, .outputs = 3, .batch_norm = true, .seed = seed},
-            {compute.get()})),
+            trainer::Place{compute.get()})),
         optimizer(model.parameters()) {
     const auto value = static_cast<float>(seed);
     for (const trainer::StateBuffer* state : optimizer.state()) put(*state, 0, value);

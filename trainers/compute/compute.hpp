@@ -73,6 +73,8 @@ class Compute {
   virtual void run(const SumOfRows& operation) = 0;
   virtual void run(const Embedding& operation) = 0;
   virtual void run(const EmbeddingBackward& operation) = 0;
+  virtual void run(const EmbeddingBag& operation) = 0;
+  virtual void run(const EmbeddingBagBackward& operation) = 0;
   virtual void run(const LayerNorm& operation) = 0;
   virtual void run(const LayerNormBackward& operation) = 0;
   virtual void run(const Attention& operation) = 0;

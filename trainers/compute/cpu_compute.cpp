@@ -45,6 +45,8 @@ class CpuCompute : public Compute {
   void run(const SumOfRows& o) override { carry_out(o, o.values.type); }
   void run(const Embedding& o) override { carry_out(o, o.output.type); }
   void run(const EmbeddingBackward& o) override { carry_out(o, o.output_gradient.type); }
+  void run(const EmbeddingBag& o) override { carry_out(o, o.output.type); }
+  void run(const EmbeddingBagBackward& o) override { carry_out(o, o.output_gradient.type); }
   void run(const LayerNorm& o) override { carry_out(o, o.input.type); }
   void run(const LayerNormBackward& o) override { carry_out(o, o.input.type); }
   void run(const Attention& o) override { carry_out(o, o.projections.type); }

@@ -15,6 +15,10 @@ void compute(const Embedding& operation);
 template <typename Real>
 void compute(const EmbeddingBackward& operation);
 template <typename Real>
+void compute(const EmbeddingBag& operation);
+template <typename Real>
+void compute(const EmbeddingBagBackward& operation);
+template <typename Real>
 void compute(const LayerNorm& operation);
 template <typename Real>
 void compute(const LayerNormBackward& operation);

@@ -32,6 +32,33 @@ void compute(const EmbeddingBackward& o) {
   }
 }
 
+template <typename Real>
+void compute(const EmbeddingBag& o) {
+  const auto* tokens = values_of<std::int32_t>(o.tokens);
+  for (std::size_t row = 0; row < o.rows; ++row) {
+    Real* output = values_of<Real>(o.output) + row * o.channels;
+    std::fill_n(output, o.channels, Real{0});
+    for (std::size_t k = 0; k < o.bag; ++k) {
+      const std::size_t token = static_cast<std::size_t>(tokens[row * o.bag + k]);
+      const Real* meaning = values_of<Real>(o.table) + token * o.channels;
+      for (std::size_t i = 0; i < o.channels; ++i) output[i] += meaning[i];
+    }
+  }
+}
+
+template <typename Real>
+void compute(const EmbeddingBagBackward& o) {
+  const auto* tokens = values_of<std::int32_t>(o.tokens);
+  for (std::size_t row = 0; row < o.rows; ++row) {
+    const Real* gradient = values_of<Real>(o.output_gradient) + row * o.channels;
+    for (std::size_t k = 0; k < o.bag; ++k) {
+      const std::size_t token = static_cast<std::size_t>(tokens[row * o.bag + k]);
+      Real* meaning = values_of<Real>(o.table_gradient) + token * o.channels;
+      for (std::size_t i = 0; i < o.channels; ++i) meaning[i] += gradient[i];
+    }
+  }
+}
+
 namespace {
 
 /// Returns the loss and replaces the logits by e^(logit - largest) * factor, the target's less by
@@ -66,6 +93,10 @@ template void compute<float>(const Embedding&);
 template void compute<double>(const Embedding&);
 template void compute<float>(const EmbeddingBackward&);
 template void compute<double>(const EmbeddingBackward&);
+template void compute<float>(const EmbeddingBag&);
+template void compute<double>(const EmbeddingBag&);
+template void compute<float>(const EmbeddingBagBackward&);
+template void compute<double>(const EmbeddingBagBackward&);
 template void compute<float>(const CrossEntropy&);
 template void compute<double>(const CrossEntropy&);
 

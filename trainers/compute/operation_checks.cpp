@@ -110,6 +110,20 @@ void check(const EmbeddingBackward& o, ddprun::Device device) {
        {"position_gradient", o.position_gradient, o.context * o.channels, Kind::weight_gradient}});
 }
 
+void check(const EmbeddingBag& o, ddprun::Device device) {
+  demand("embedding bag", device, o.output.type,
+         {{"tokens", o.tokens, o.rows * o.bag, Kind::tokens},
+          {"table", o.table, o.channels},
+          {"output", o.output, o.rows * o.channels}});
+}
+
+void check(const EmbeddingBagBackward& o, ddprun::Device device) {
+  demand("embedding bag backward", device, o.output_gradient.type,
+         {{"tokens", o.tokens, o.rows * o.bag, Kind::tokens},
+          {"output_gradient", o.output_gradient, o.rows * o.channels},
+          {"table_gradient", o.table_gradient, o.channels, Kind::weight_gradient}});
+}
+
 void check(const LayerNorm& o, ddprun::Device device) {
   const std::size_t size = o.rows * o.channels;
   demand("layer norm", device, o.input.type,

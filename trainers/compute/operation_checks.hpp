@@ -13,6 +13,8 @@ void check(const MatrixProduct& operation, ddprun::Device device);
 void check(const SumOfRows& operation, ddprun::Device device);
 void check(const Embedding& operation, ddprun::Device device);
 void check(const EmbeddingBackward& operation, ddprun::Device device);
+void check(const EmbeddingBag& operation, ddprun::Device device);
+void check(const EmbeddingBagBackward& operation, ddprun::Device device);
 void check(const LayerNorm& operation, ddprun::Device device);
 void check(const LayerNormBackward& operation, ddprun::Device device);
 void check(const Attention& operation, ddprun::Device device);

@@ -68,6 +68,25 @@ struct EmbeddingBackward {
   std::size_t channels = 0;
 };
 
+/// output[r] = the sum of table[t] over the `bag` tokens t of row r.
+struct EmbeddingBag {
+  Buffer tokens;  ///< [rows, bag] int32, each within the table: the caller has seen to it
+  Buffer table;   ///< [vocabulary, channels]
+  Buffer output;  ///< [rows, channels], written
+  std::size_t rows = 0;
+  std::size_t bag = 0;
+  std::size_t channels = 0;
+};
+
+struct EmbeddingBagBackward {
+  Buffer tokens;           ///< [rows, bag] int32
+  Buffer output_gradient;  ///< [rows, channels]
+  Buffer table_gradient;   ///< [vocabulary, channels], added to
+  std::size_t rows = 0;
+  std::size_t bag = 0;
+  std::size_t channels = 0;
+};
+
 /// Layer normalisation (Ba, Kiros and Hinton, 2016) of each row of `input`, or of the sum of
 /// `input` and `addend`, which is then stored in `sum` and rounded before it is normalised:
 /// output = (x - mean) * inverse_deviation * weight + bias, with

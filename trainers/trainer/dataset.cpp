@@ -73,21 +73,34 @@ Dataset make_random_part(const RandomDataSpec& spec, std::size_t samples, std::m
   return dataset;
 }
 
+void write_inputs(const Dataset& dataset, std::size_t sample, Batch& batch, std::size_t row) {
+  const std::uint8_t* from = dataset.inputs.data() + sample * dataset.features;
+  if (batch.as_tokens) {
+    constexpr std::size_t kBytesOfShade = 256 / kShades;
+    std::int32_t* to = batch.tokens.data() + row * dataset.features;
+    for (std::size_t i = 0; i < dataset.features; ++i) {
+      to[i] = static_cast<std::int32_t>(i * kShades + from[i] / kBytesOfShade);
+    }
+    return;
+  }
+  float* to = batch.inputs.data() + row * dataset.features;
+  for (std::size_t i = 0; i < dataset.features; ++i) {
+    to[i] = static_cast<float>(from[i]) * dataset.scale + dataset.shift;
+  }
+}
+
 }  // namespace
 
 void gather(const Dataset& dataset, std::span<const std::int64_t> indices, Batch& batch) {
   batch.rows = indices.size();
   batch.features = dataset.features;
-  batch.inputs.resize(indices.size() * dataset.features);
+  batch.inputs.resize(batch.as_tokens ? 0 : indices.size() * dataset.features);
+  batch.tokens.resize(batch.as_tokens ? indices.size() * dataset.features : 0);
   batch.targets.resize(indices.size() * dataset.outputs);
   batch.labels.resize(dataset.labels.empty() ? 0 : indices.size());
   for (std::size_t row = 0; row < indices.size(); ++row) {
     const auto sample = static_cast<std::size_t>(indices[row]);
-    const std::uint8_t* from = dataset.inputs.data() + sample * dataset.features;
-    float* to = batch.inputs.data() + row * dataset.features;
-    for (std::size_t i = 0; i < dataset.features; ++i) {
-      to[i] = static_cast<float>(from[i]) * dataset.scale + dataset.shift;
-    }
+    write_inputs(dataset, sample, batch, row);
     float* targets = batch.targets.data() + row * dataset.outputs;
     if (dataset.labels.empty()) {
       std::copy_n(dataset.targets.data() + sample * dataset.outputs, dataset.outputs, targets);

@@ -21,10 +21,16 @@ struct Dataset {
   std::vector<float> targets;        ///< [samples, outputs], empty if there are labels
 };
 
+/// Shades of a pixel that tokens tell apart.
+inline constexpr std::size_t kShades = 16;
+
 struct Batch {
+  bool as_tokens = false;  ///< the inputs are wanted as tokens
   std::size_t rows = 0;
   std::size_t features = 0;
-  std::vector<float> inputs;         ///< [rows, features]
+  std::vector<float> inputs;  ///< [rows, features], unless as_tokens
+  /// [rows, features], if as_tokens: kShades for each pixel, so that a token is one shade of one.
+  std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> labels;  ///< [rows] if the data set has labels
   std::vector<float> targets;        ///< [rows, outputs]; of labels: 1 for the class, 0 elsewhere
 };

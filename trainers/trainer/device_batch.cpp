@@ -25,15 +25,20 @@ Buffer copied_in(Compute& compute, std::vector<Element>& values, Array& memory) 
 }  // namespace
 
 void DeviceBatch::load(Batch& batch) {
-  Compute& compute = *place_.compute;
+  const Place& place = places_.rest;
+  Compute& compute = *place.compute;
   inputs.rows = batch.rows;
   inputs.columns = batch.features;
   if (batch.rows == 0) return;
-  const Buffer exact = copied_in(compute, batch.inputs, exact_inputs_);
-  if (place_.type == DataType::float32) {
-    inputs.memory = {exact, exact_inputs_.hold};
+  if (batch.as_tokens) {
+    const Buffer tokens = copied_in(*places_.embedding.compute, batch.tokens, token_memory_);
+    inputs.memory = {tokens, token_memory_.hold};
+  } else if (place.type == DataType::float32) {
+    const Buffer values = copied_in(compute, batch.inputs, exact_inputs_);
+    inputs.memory = {values, exact_inputs_.hold};
   } else {
-    inputs.reshape(compute, place_.type, batch.rows, batch.features);
+    const Buffer exact = copied_in(compute, batch.inputs, exact_inputs_);
+    inputs.reshape(compute, place.type, batch.rows, batch.features);
     compute.run(Convert{.input = exact, .output = inputs.buffer(), .elements = inputs.elements()});
   }
   labels = copied_in(compute, batch.labels, label_memory_);

@@ -10,18 +10,19 @@ namespace trainer {
 /// Copies of a batch on a device; on the CPU the batch itself, which is not copied.
 class DeviceBatch {
  public:
-  explicit DeviceBatch(const Place& place) : place_(place) {}
+  explicit DeviceBatch(const Places& places) : places_(places) {}
 
   /// `batch` must stay as it is for as long as this is used.
   void load(Batch& batch);
 
-  Matrix inputs;   ///< [rows, features], of the place's type
+  Matrix inputs;   ///< [rows, features], of the place's type; or tokens, where embeddings are
   Buffer labels;   ///< [rows] int32, if the data set has labels
   Buffer targets;  ///< [rows, outputs] float32
 
  private:
-  Place place_;
+  Places places_;
   Array exact_inputs_;
+  Array token_memory_;
   Array label_memory_;
   Array target_memory_;
 };

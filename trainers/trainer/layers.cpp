@@ -1,45 +1,14 @@
 #include "trainers/trainer/layers.hpp"
 
-#include <cmath>
-#include <functional>
-#include <numeric>
-#include <string>
-
 namespace trainer {
-
-namespace {
-
-/// Uniform within [-bound, bound). Made by hand because the distributions of the standard library
-/// differ between implementations, and equal seeds should mean equal models everywhere.
-float uniform(std::mt19937& random, float bound) {
-  const float unit = static_cast<float>(random() >> 8) * 0x1p-24F;
-  return bound * (2 * unit - 1);
-}
-
-Parameter make_uniform_parameter(const Place& place, const std::string& name,
-                                 const std::vector<std::size_t>& shape, float bound,
-                                 std::mt19937& random) {
-  const auto count =
-      std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(random, bound);
-  return make_parameter(place, name, shape, values);
-}
-
-float bound_for(std::size_t inputs) {
-  return 1 / std::sqrt(static_cast<float>(inputs));
-}
-
-}  // namespace
 
 LinearLayer::LinearLayer(const Place& place, std::size_t inputs, std::size_t outputs,
                          std::mt19937& random)
     : place_(place),
       inputs_(inputs),
       outputs_(outputs),
-      weight_(
-          make_uniform_parameter(place, "weight", {outputs, inputs}, bound_for(inputs), random)),
-      bias_(make_uniform_parameter(place, "bias", {outputs}, bound_for(inputs), random)) {}
+      weight_(make_uniform_parameter(place, "weight", {outputs, inputs}, inputs, random)),
+      bias_(make_uniform_parameter(place, "bias", {outputs}, inputs, random)) {}
 
 void LinearLayer::forward(const Matrix& input, Matrix& output, Mode) {
   output.reshape(*place_.compute, place_.type, input.rows, outputs_);

@@ -147,9 +147,11 @@ void announce(const Training& training, bool resumed, Outputs& outputs) {
   const Progress& progress = training.progress;
   std::size_t values = 0;
   for (const Parameter* parameter : training.model.parameters()) values += parameter->elements();
-  const std::string where = options.device == "cpu"
-                                ? std::string()
-                                : " on " + training.compute.name() + " in " + options.dtype;
+  const std::string where =
+      options.device == "cpu"
+          ? std::string()
+          : " on " + training.compute.name() + " in " + options.dtype +
+                (options.embedding_device == options.device ? "" : ", the embedding on the CPU");
   outputs.console.line(format("%s (%zu parameters) on %s, %d worker%s%s, backend %s",
                               options.model.c_str(), values, options.dataset.c_str(),
                               env.world_size, env.world_size == 1 ? "" : "s", where.c_str(),
@@ -199,7 +201,12 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
   const TrainAndTest data = load_data(options);
   const Settings settings = settings_of(options, env, data.train);
   const auto compute = make_compute(options.device, options.threads, env);
-  Model model = make_model(options, data.train, *compute);
+  const Place place = {compute.get(), options.type()};
+  const auto apart = options.embedding_device == options.device
+                         ? nullptr
+                         : make_compute(options.embedding_device, options.threads, env);
+  const Places places = {place, apart == nullptr ? place : Place{apart.get()}};
+  Model model = make_model(options, data.train, places);
   const auto optimizer = make_optimizer(options, model);
   const Array sums = compute->allocate(2, ddprun::DataType::float64);
 
@@ -229,7 +236,6 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
       options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
       env.restart_count > 0 ? JsonLines::Start::append : open_as);
   Outputs outputs = {console, metrics, ledger, checkpoints, settings};
-  const Place place = {compute.get(), options.type()};
   Training training = {options,
                        env,
                        data,
@@ -238,11 +244,12 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
                        group,
                        model,
                        *optimizer,
-                       make_reducer(group, model, options),
+                       ModelReducer(group, model, options),
                        progress,
                        trace,
                        Loss(place, options.loss),
-                       DeviceBatch(place)};
+                       DeviceBatch(places),
+                       {.as_tokens = options.model == "bag"}};
   // Without checkpoints there is nothing to save before leaving.
   const StopSignal stop(!options.checkpoint_dir.empty());
 

@@ -1,5 +1,6 @@
 #include "trainers/trainer/model.hpp"
 
+#include "trainers/trainer/embedding.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -50,10 +51,12 @@ void Model::backward(const Matrix& input, const Matrix& output_gradient,
   }
 }
 
-Model make_model(const ModelSpec& spec, const Place& place) {
-  if (!place.compute->supports(place.type)) {
+Model make_model(const ModelSpec& spec, const Places& places) {
+  const Place& place = places.rest;
+  for (const Place& one : {places.rest, places.embedding}) {
+    if (one.compute->supports(one.type)) continue;
     throw ddprun::Error(ddprun::Errc::usage,
-                        place.compute->name() + " does not compute in " + to_string(place.type));
+                        one.compute->name() + " does not compute in " + to_string(one.type));
   }
   std::mt19937 random(static_cast<std::mt19937::result_type>(spec.seed));
   std::vector<std::unique_ptr<Layer>> layers;
@@ -86,6 +89,12 @@ Model make_model(const ModelSpec& spec, const Place& place) {
     linear(200, 200);
     sigmoid();
     linear(200, spec.outputs);
+  } else if (spec.name == "bag") {
+    constexpr std::size_t kChannels = 64;
+    layers.push_back(
+        std::make_unique<EmbeddingLayer>(places, spec.inputs, spec.vocabulary, kChannels, random));
+    relu(kChannels);
+    linear(kChannels, spec.outputs);
   } else {
     throw ddprun::Error(ddprun::Errc::usage, "there is no model '" + spec.name + "'");
   }

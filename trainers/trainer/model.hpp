@@ -35,18 +35,23 @@ class Model {
 };
 
 struct ModelSpec {
-  std::string name;         ///< one of kModelNames
-  std::size_t inputs = 0;   ///< features of a sample
-  std::size_t outputs = 0;  ///< classes or targets of a sample
-  bool batch_norm = false;  ///< mlp: BatchNorm before each ReLU
-  std::uint64_t seed = 0;   ///< for the first values of the parameters
+  std::string name;            ///< one of kModelNames
+  std::size_t inputs = 0;      ///< features of a sample; bag: tokens
+  std::size_t outputs = 0;     ///< classes or targets of a sample
+  bool batch_norm = false;     ///< mlp: BatchNorm before each ReLU
+  std::uint64_t seed = 0;      ///< for the first values of the parameters
+  std::size_t vocabulary = 0;  ///< bag: different tokens
 };
 
 /// linear: one Linear. toy: 10 hidden units. mlp: 256 and 128 hidden units with ReLU.
-/// seqnet: twice 200 hidden units with sigmoid. Of classes they give the logits.
-inline constexpr const char* kModelNames[] = {"linear", "toy", "mlp", "seqnet"};
+/// seqnet: twice 200 hidden units with sigmoid. bag: the inputs are tokens, whose embeddings of 64
+/// channels are added up; a ReLU and a Linear. Of classes they give the logits.
+inline constexpr const char* kModelNames[] = {"linear", "toy", "mlp", "seqnet", "bag"};
 
-/// Throws Error{Errc::usage} for another name, and for a type that the place does not compute in.
-Model make_model(const ModelSpec& spec, const Place& place);
+/// Throws Error{Errc::usage} for another name, and for a type that a place does not compute in.
+Model make_model(const ModelSpec& spec, const Places& places);
+inline Model make_model(const ModelSpec& spec, const Place& place) {
+  return make_model(spec, Places{place, place});
+}
 
 }  // namespace trainer

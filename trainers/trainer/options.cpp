@@ -21,7 +21,8 @@ constexpr std::int64_t kBatchMax = 1'000'000;      // its square and the workers
 constexpr std::int64_t kSeedMax = 0xffff'ffff;     // what std::mt19937 takes
 
 void add_model_options(CLI::App& app, Options& options) {
-  app.add_option("--model", options.model, "linear, toy (10-10-5), mlp (784-256-128-10), seqnet")
+  app.add_option("--model", options.model,
+                 "linear, toy (10-10-5), mlp (784-256-128-10), seqnet, bag (of embeddings)")
       ->check(
           CLI::IsMember(std::vector<std::string>(std::begin(kModelNames), std::end(kModelNames))))
       ->capture_default_str();
@@ -37,6 +38,9 @@ void add_model_options(CLI::App& app, Options& options) {
                  "(cuda)")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
+  app.add_option("--embedding_device", options.embedding_device,
+                 "bag: cpu or cuda, where the embedding is (default: as --device)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--threads", options.threads, "for the CPU's matrix products, per worker")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -135,6 +139,12 @@ void refuse_contradictions(const CLI::App& app, const Options& options) {
   if (options.dtype == "bfloat16" && options.device == "cpu") {
     refuse("--dtype bfloat16 needs --device cuda: the CPU computes in float32");
   }
+  if (given(app, "--embedding_device") && options.model != "bag") {
+    refuse("--embedding_device is an option of --model bag, not of " + options.model);
+  }
+  if (options.embedding_device == "cuda" && options.device == "cpu") {
+    refuse("--embedding_device cuda needs --device cuda");
+  }
   if (given(app, "--checkpoint_every") && options.checkpoint_dir.empty()) {
     refuse("--checkpoint_every needs --checkpoint_dir");
   }
@@ -156,8 +166,10 @@ void complete(Options& options) {
   if (options.loss.empty()) options.loss = regression ? "mse" : "cross_entropy";
   if (regression && options.loss == "cross_entropy") {
     refuse(
-        "--loss cross_entropy needs classes, which --dataset random has for mlp and seqnet only");
+        "--loss cross_entropy needs classes, which --dataset random has for mlp, seqnet and bag "
+        "only");
   }
+  if (options.embedding_device.empty()) options.embedding_device = options.device;
   if (options.lr == 0) options.lr = options.optimizer == "sgd" ? 0.05 : 0.001;
 }
 

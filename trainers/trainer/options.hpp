@@ -29,6 +29,7 @@ struct Options {
   std::string collectives = "own";  ///< or pytorch: those that DDP would call
   std::string device = "cpu";
   std::string dtype = "float32";  ///< of weights and activations
+  std::string embedding_device;   ///< after parsing: cpu or cuda
   int threads = 1;                ///< of the CPU's matrix products, per worker
   std::string checkpoint_dir;
   std::int64_t checkpoint_every = 100;  ///< steps

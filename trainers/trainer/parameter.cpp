@@ -1,5 +1,9 @@
 #include "trainers/trainer/parameter.hpp"
 
+#include <cmath>
+#include <functional>
+#include <numeric>
+
 namespace trainer {
 
 using ddprun::DataType;
@@ -21,6 +25,13 @@ Array copied_in(Compute& compute, std::span<const float> values) {
   return array;
 }
 
+/// Uniform within [-bound, bound). Made by hand because the distributions of the standard library
+/// differ between implementations, and equal seeds should mean equal models everywhere.
+float uniform(std::mt19937& random, float bound) {
+  const float unit = static_cast<float>(random() >> 8) * 0x1p-24F;
+  return bound * (2 * unit - 1);
+}
+
 }  // namespace
 
 Parameter make_parameter(const Place& place, const std::string& name,
@@ -35,6 +46,17 @@ Parameter make_parameter(const Place& place, const std::string& name,
   parameter.master = place.type == DataType::bfloat16 ? first : parameter.values;
   compute.wait();  // before `first` goes
   return parameter;
+}
+
+Parameter make_uniform_parameter(const Place& place, const std::string& name,
+                                 const std::vector<std::size_t>& shape, std::size_t inputs,
+                                 std::mt19937& random) {
+  const auto count =
+      std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
+  const float bound = 1 / std::sqrt(static_cast<float>(inputs));
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(random, bound);
+  return make_parameter(place, name, shape, values);
 }
 
 void publish(const Parameter& parameter) {

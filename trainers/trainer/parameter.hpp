@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,12 @@ struct Place {
   ddprun::DataType exact_type() const {
     return type == ddprun::DataType::bfloat16 ? ddprun::DataType::float32 : type;
   }
+};
+
+/// Where the parts of a model compute: its embedding, if it has one, and the rest.
+struct Places {
+  Place rest;
+  Place embedding;
 };
 
 /// A trainable parameter. Its gradient lives where the reducer wants it, so that nothing is copied
@@ -40,6 +47,11 @@ struct Parameter {
 /// With these first values.
 Parameter make_parameter(const Place& place, const std::string& name,
                          const std::vector<std::size_t>& shape, std::span<const float> values);
+
+/// With first values as those of PyTorch's Linear: uniform within 1/sqrt(inputs).
+Parameter make_uniform_parameter(const Place& place, const std::string& name,
+                                 const std::vector<std::size_t>& shape, std::size_t inputs,
+                                 std::mt19937& random);
 
 /// Gives the parameter the values of its master.
 void publish(const Parameter& parameter);

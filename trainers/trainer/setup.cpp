@@ -4,9 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <string>
-#include <vector>
 
 namespace trainer {
 
@@ -23,13 +21,14 @@ TrainAndTest load_data(const Options& options) {
   return make_random_data(spec);
 }
 
-Model make_model(const Options& options, const Dataset& train_set, Compute& compute) {
+Model make_model(const Options& options, const Dataset& train_set, const Places& places) {
   return make_model({.name = options.model,
                      .inputs = train_set.features,
                      .outputs = train_set.outputs,
                      .batch_norm = options.batch_norm,
-                     .seed = static_cast<std::uint64_t>(options.seed)},
-                    {&compute, options.type()});
+                     .seed = static_cast<std::uint64_t>(options.seed),
+                     .vocabulary = train_set.features * kShades},
+                    places);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& model) {
@@ -85,38 +84,7 @@ float learning_rate(const Options& options, std::int64_t step, std::int64_t step
   return static_cast<float>(options.lr * (1 - done / all));
 }
 
-ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& model,
-                                     const Options& options) {
-  std::vector<ddprun::Parameter> parameters;
-  for (Parameter* parameter : model.parameters()) {
-    parameters.push_back({parameter->name, parameter->master.buffer, parameter->shape});
-  }
-  std::vector<ddprun::Buffer> buffers;
-  for (StateBuffer* buffer : model.buffers()) {
-    buffers.push_back(buffer->values.buffer);
-  }
-  ddprun::ReducerOptions reducer_options;
-  reducer_options.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
-  reducer_options.first_bucket_bytes =
-      std::min(reducer_options.first_bucket_bytes, reducer_options.bucket_bytes_cap);
-  reducer_options.op = ddprun::ReduceOp::sum;
-  if (options.collectives == "pytorch") {
-    reducer_options.sequence = ddprun::CollectiveSequence::pytorch;
-  }
-
-  ddprun::GradientReducer reducer(group, parameters, buffers, reducer_options);
-  for (const Parameter* parameter : model.parameters()) publish(*parameter);
-  attach_gradients(model, reducer);
-  return reducer;
-}
-
-void attach_gradients(Model& model, const ddprun::GradientReducer& reducer) {
-  for (Parameter* parameter : model.parameters()) {
-    parameter->gradient = reducer.gradient(parameter->index);
-  }
-}
-
-nlohmann::ordered_json ddp_event(const ddprun::GradientReducer& reducer) {
+nlohmann::ordered_json ddp_event(const ModelReducer& reducer) {
   nlohmann::ordered_json event = {{"event", "ddp"}};
   const ddprun::DdpLoggingData data = reducer.logging_data();
   for (const auto& [name, value] : data.ints) event[name] = value;

@@ -3,10 +3,10 @@
 
 #include "trainers/trainer/dataset.hpp"
 #include "trainers/trainer/model.hpp"
+#include "trainers/trainer/model_reducer.hpp"
 #include "trainers/trainer/optimizer.hpp"
 #include "trainers/trainer/options.hpp"
 #include "trainers/trainer/training_state.hpp"
-#include <ddprun/gradient_reducer.hpp>
 #include <ddprun/worker_env.hpp>
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace trainer {
 
 TrainAndTest load_data(const Options& options);
 
-Model make_model(const Options& options, const Dataset& train_set, Compute& compute);
+Model make_model(const Options& options, const Dataset& train_set, const Places& places);
 
 std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& model);
 
@@ -29,17 +29,7 @@ std::string resumed_text(const Progress& progress, const Options& options);
 /// For step number `step`, counted from 1 over all epochs.
 float learning_rate(const Options& options, std::int64_t step, std::int64_t steps_per_epoch);
 
-/// Gives every rank rank 0's parameters and each parameter of `model` the memory for its gradient,
-/// so that gradients are not copied before they are sent. The reducer adds up rather than averages:
-/// a worker divides by the samples of all workers before.
-ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& model,
-                                     const Options& options);
-
-/// Lets backward passes write where the reducer wants gradients now: to be called when its layout()
-/// has changed.
-void attach_gradients(Model& model, const ddprun::GradientReducer& reducer);
-
 /// For the metrics: {"event": "ddp"} and the reducer's logging data, by PyTorch's names.
-nlohmann::ordered_json ddp_event(const ddprun::GradientReducer& reducer);
+nlohmann::ordered_json ddp_event(const ModelReducer& reducer);
 
 }  // namespace trainer

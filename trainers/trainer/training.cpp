@@ -42,20 +42,16 @@ std::array<double, 2> read_sums(Training& training) {
   return values;
 }
 
-/// On a device only its stream waits for the other workers.
-ddprun::StepTimeline run_backward(Training& training, const Matrix& output_gradient) {
-  ddprun::GradientReducer& reducer = training.reducer;
-  const Matrix& input = training.device_batch.inputs;
-  void* const stream = training.compute.stream();
-  if (stream == nullptr) {
-    training.model.backward(input, output_gradient,
-                            [&](const Parameter& parameter) { reducer.ready(parameter.index); });
-    return reducer.finish();
+/// Returns the seconds of communication that no computation has hidden.
+double run_backward(Training& training, const Matrix& output_gradient) {
+  training.model.backward(training.device_batch.inputs, output_gradient,
+                          [&](const Parameter& parameter) { training.reducer.ready(parameter); });
+  double exposed_seconds = 0;
+  for (const ddprun::StepTimeline& timeline : training.reducer.finish()) {
+    training.trace.write(timeline);
+    exposed_seconds += timeline.exposed_seconds();
   }
-  training.model.backward(input, output_gradient, [&](const Parameter& parameter) {
-    reducer.ready(parameter.index, stream);
-  });
-  return reducer.finish(stream);
+  return exposed_seconds;
 }
 
 void refuse_infinite(const Training& training, double loss) {
@@ -106,10 +102,7 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
     // The sum of the losses travels during the backward pass, as the gradients do.
     if (is_last) sharing = sum_over_workers(training);
     training.reducer.begin(is_last);
-    attach_gradients(training.model, training.reducer);
-    const ddprun::StepTimeline timeline = run_backward(training, output);
-    training.trace.write(timeline);
-    exposed_seconds += timeline.exposed_seconds();
+    exposed_seconds += run_backward(training, output);
   }
   Progress& progress = training.progress;
   ++progress.step;
@@ -118,7 +111,7 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
 
   // Only now, when a device has been given everything, does the host wait.
   sharing.wait();
-  if (training.compute.stream() != nullptr) training.reducer.synchronise();
+  training.reducer.synchronise();
   const auto [loss, stopping] = read_sums(training);
   refuse_infinite(training, loss);
   progress.samples_used += samples;

@@ -9,7 +9,6 @@
 #include "trainers/trainer/loss.hpp"
 #include "trainers/trainer/setup.hpp"
 #include "trainers/trainer/training_state.hpp"
-#include <ddprun/gradient_reducer.hpp>
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker_env.hpp>
 
@@ -27,7 +26,7 @@ struct Training {
   ddprun::ProcessGroup group;
   Model& model;
   Optimizer& optimizer;
-  ddprun::GradientReducer reducer;
+  ModelReducer reducer;
   Progress progress;
   CollectiveTrace& trace;
   Loss loss;

@@ -55,11 +55,12 @@ using Kernel = cudaError_t (*)(const Operation& operation, const Place& place);
 /// cuBLAS: it puts the bias into each row of the result.
 using KernelCalls =
     std::tuple<Kernel<MatrixProduct>, Kernel<SumOfRows>, Kernel<Embedding>,
-               Kernel<EmbeddingBackward>, Kernel<LayerNorm>, Kernel<LayerNormBackward>,
-               Kernel<Attention>, Kernel<AttentionBackward>, Kernel<Gelu>, Kernel<GeluBackward>,
-               Kernel<BatchNorm>, Kernel<BatchNormBackward>, Kernel<Activation>,
-               Kernel<ActivationBackward>, Kernel<CrossEntropy>, Kernel<MeanSquaredError>,
-               Kernel<AddSum>, Kernel<AdamW>, Kernel<Sgd>, Kernel<Convert>>;
+               Kernel<EmbeddingBackward>, Kernel<EmbeddingBag>, Kernel<EmbeddingBagBackward>,
+               Kernel<LayerNorm>, Kernel<LayerNormBackward>, Kernel<Attention>,
+               Kernel<AttentionBackward>, Kernel<Gelu>, Kernel<GeluBackward>, Kernel<BatchNorm>,
+               Kernel<BatchNormBackward>, Kernel<Activation>, Kernel<ActivationBackward>,
+               Kernel<CrossEntropy>, Kernel<MeanSquaredError>, Kernel<AddSum>, Kernel<AdamW>,
+               Kernel<Sgd>, Kernel<Convert>>;
 
 struct Calls {
   const RuntimeCalls* runtime = nullptr;

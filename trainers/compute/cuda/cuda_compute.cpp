@@ -73,6 +73,10 @@ class CudaCompute : public Compute {
   void run(const EmbeddingBackward& o) override {
     carry_out(o, o.output_gradient.type, "embedding backward");
   }
+  void run(const EmbeddingBag& o) override { carry_out(o, o.output.type, "embedding bag"); }
+  void run(const EmbeddingBagBackward& o) override {
+    carry_out(o, o.output_gradient.type, "embedding bag backward");
+  }
   void run(const LayerNorm& o) override { carry_out(o, o.input.type, "layer norm"); }
   void run(const LayerNormBackward& o) override {
     carry_out(o, o.input.type, "layer norm backward");

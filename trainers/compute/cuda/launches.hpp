@@ -126,8 +126,9 @@ cudaError_t start(const EmbeddingBackward& o, void*, const Launch& launch) {
     const auto* gradient = values_of<const T>(o.output_gradient);
     const dim3 grid(static_cast<unsigned>(o.rows), blocks_for(o.channels, kChannelsPerBlock));
     const cudaError_t error =
-        launch(token_gradient_kernel<T, Gradient>, grid, dim3(kThreads), o.rows, o.channels,
-               values_of<const int>(o.tokens), gradient, values_of<Gradient>(o.token_gradient));
+        launch(token_gradient_kernel<T, Gradient>, grid, dim3(kThreads), o.rows, std::size_t{1},
+               o.channels, values_of<const int>(o.tokens), gradient,
+               values_of<Gradient>(o.token_gradient));
     if (error != cudaSuccess) return error;
     const PositionGradientEach<T, PositionGradient> each{
         gradient, values_of<PositionGradient>(o.position_gradient), o.rows / o.context,

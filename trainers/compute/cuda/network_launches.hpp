@@ -1,5 +1,5 @@
-// As launches.hpp, for what small networks need besides: activations, batch normalisation, squared
-// errors and stochastic gradient descent.
+// As launches.hpp, for what small networks need besides: bags of embeddings, activations, batch
+// normalisation, squared errors and stochastic gradient descent.
 #pragma once
 
 #include "trainers/compute/cuda/kernels/batch_norm.cuh"
@@ -11,6 +11,35 @@ namespace trainer::cuda {
 template <typename Use>
 cudaError_t with_function(ActivationFunction function, const Use& use) {
   return function == ActivationFunction::relu ? use(Relu{}) : use(Sigmoid{});
+}
+
+template <typename Launch>
+cudaError_t start(const EmbeddingBag& o, void*, const Launch& launch) {
+  return with_type(o.output.type, [&](auto type) {
+    using T = decltype(type);
+    const EmbeddingBagEach<T> each{values_of<int>(o.tokens), values_of<T>(o.table),
+                                   values_of<T>(o.output), o.bag, o.channels};
+    const auto run = [&](auto width) {
+      return for_each<width()>(o.rows * o.channels, each, launch);
+    };
+    return with_width<kPackWidth<T>>(o.channels, run, each.table, each.output);
+  });
+}
+
+template <typename Launch>
+cudaError_t start(const EmbeddingBagBackward& o, void*, const Launch& launch) {
+  const std::size_t tokens = o.rows * o.bag;
+  if (tokens == 0) return cudaSuccess;
+  return with_type(o.output_gradient.type, [&](auto type) {
+    return with_type(o.table_gradient.type, [&](auto gradient_type) {
+      using T = decltype(type);
+      using Gradient = decltype(gradient_type);
+      const dim3 grid(static_cast<unsigned>(tokens), blocks_for(o.channels, kChannelsPerBlock));
+      return launch(token_gradient_kernel<T, Gradient>, grid, dim3(kThreads), tokens, o.bag,
+                    o.channels, values_of<const int>(o.tokens),
+                    values_of<const T>(o.output_gradient), values_of<Gradient>(o.table_gradient));
+    });
+  });
 }
 
 template <typename Launch>

@@ -140,6 +140,28 @@ struct EmbeddingEach {
   }
 };
 
+template <typename T>
+struct EmbeddingBagEach {
+  const int* tokens;
+  const T* table;
+  T* output;
+  std::size_t bag;
+  std::size_t channels;
+
+  template <int kWidth>
+  __device__ void at(std::size_t first) const {
+    const std::size_t row = first / channels;
+    const std::size_t channel = first - row * channels;
+    float sum[kWidth] = {};
+    for (std::size_t k = 0; k < bag; ++k) {
+      float meaning[kWidth];
+      load(table + static_cast<std::size_t>(tokens[row * bag + k]) * channels + channel, meaning);
+      for (int i = 0; i < kWidth; ++i) sum[i] += meaning[i];
+    }
+    store(sum, output + first);
+  }
+};
+
 /// Adds the gradients of all sequences at each position.
 template <typename T, typename Gradient>
 struct PositionGradientEach {

@@ -33,12 +33,13 @@ inline __device__ unsigned list_rows(const int* tokens, std::size_t first, std::
   return total;
 }
 
-/// A block for each row and part of the channels. That of a token's first row adds up all its rows,
-/// in their order; the others have nothing to do.
+/// A block for each token and part of the channels, where `bag` tokens have a row of the output in
+/// common. That of a token's first place adds up the rows of all its places, in their order; the
+/// others have nothing to do.
 template <typename T, typename Gradient>
 __global__ void __launch_bounds__(kThreads)
-    token_gradient_kernel(std::size_t rows, std::size_t channels, const int* tokens,
-                          const T* output_gradient, Gradient* token_gradient) {
+    token_gradient_kernel(std::size_t rows, std::size_t bag, std::size_t channels,
+                          const int* tokens, const T* output_gradient, Gradient* token_gradient) {
   __shared__ unsigned list[kThreads];
   __shared__ bool is_later;
   const std::size_t own = blockIdx.x;
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::size_t first = own; first < rows; first += kThreads) {
     const unsigned count = list_rows(tokens, first, rows, token, list);
     for (unsigned i = 0; i < count; ++i) {
-      const T* gradient = output_gradient + list[i] * channels;
+      const T* gradient = output_gradient + list[i] / bag * channels;
       for (std::size_t k = 0; k < kChannelsPerThread; ++k) {
         const std::size_t at = channel + k * kThreads;
         if (at < channels) sums[k] += widened(gradient[at]);
