@@ -1,0 +1,223 @@
+#include "tests/support/failure_text.hpp"
+#include "tests/support/group_processes.hpp"
+#include <ddprun/process_group.hpp>
+#include <ddprun/spawn.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// ThreadSanitizer has a thread of its own.
+SpawnOptions quick() {
+  return {.time_limit = 60s, .stop_grace = 60s, .allow_threads = true};
+}
+
+/// What the workers of a test write, and its end when nobody is left to write.
+class Pipe {
+ public:
+  Pipe() { REQUIRE(::pipe(ends_) == 0); }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  ~Pipe() {
+    ::close(ends_[0]);
+    if (!is_closed_) ::close(ends_[1]);
+  }
+
+  void write(const std::string& text) const {
+    if (::write(ends_[1], text.data(), text.size()) < 0) std::abort();
+  }
+  std::string read_some() const {
+    char buffer[256];
+    const ssize_t got = ::read(ends_[0], buffer, sizeof buffer);
+    return {buffer, static_cast<std::size_t>(got > 0 ? got : 0)};
+  }
+  /// Blocks until all who could write have ended.
+  std::string read_all() {
+    if (!is_closed_) ::close(ends_[1]);
+    is_closed_ = true;
+    std::string all;
+    for (std::string some; !(some = read_some()).empty();) all += some;
+    return all;
+  }
+
+ private:
+  int ends_[2];
+  bool is_closed_ = false;
+};
+
+/// The failure of a run of four, without the process' number.
+std::string failure_of(const std::function<void(const WorkerEnv&)>& function,
+                       const SpawnOptions& options = quick()) {
+  try {
+    spawn(function, 4, options);
+  } catch (const WorkerFailed& failure) {
+    std::string text = failure.what();
+    const auto first = text.find(" (pid ");
+    text.erase(first, text.find(')', first) + 1 - first);
+    return text + "; " + std::to_string(failure.rank()) + ", " +
+           std::to_string(failure.exit_code()) + ", " + std::to_string(failure.signal());
+  }
+  return "no failure";
+}
+
+}  // namespace
+
+TEST_SUITE("spawn") {
+  TEST_CASE("workers meet and compute together, each in a process of its own") {
+    Pipe said;
+    spawn(
+        [&](const WorkerEnv& env) {
+          auto group = ProcessGroup::create(env, small_group());
+          float value = static_cast<float>(env.rank);
+          group.all_reduce(as_buffer(&value, 1)).wait();
+          const bool is_known = from_process_environment() == env;
+          if (value == 6 && is_known && env.is_launched()) said.write("x");
+        },
+        4, quick());
+    CHECK(said.read_all() == "xxxx");
+  }
+
+  TEST_CASE("what a worker has printed is printed once, and what this process had is not again") {
+    Pipe said;
+    const int standard_output = ::dup(STDOUT_FILENO);
+    std::cout << "before ";
+    std::cout.flush();
+    std::FILE* const file = std::tmpfile();
+    ::dup2(::fileno(file), STDOUT_FILENO);
+    std::fclose(file);
+    std::printf("parent ");
+    spawn([](const WorkerEnv&) { std::printf("worker "); }, 2, quick());
+    std::fflush(stdout);
+    char text[100] = {};
+    const ssize_t got = ::pread(STDOUT_FILENO, text, sizeof text - 1, 0);
+    ::dup2(standard_output, STDOUT_FILENO);
+    ::close(standard_output);
+    CHECK(std::string(text, static_cast<std::size_t>(got)) == "parent worker worker ");
+  }
+
+  TEST_CASE("the first failure ends all and is told with its cause") {
+    CHECK(failure_of([](const WorkerEnv& env) {
+            if (env.rank == 2) throw std::runtime_error("out of flour");
+            ::pause();
+          }) == "spawn: rank 2 failed: std::runtime_error: out of flour; 2, 1, 0");
+    CHECK(failure_of([](const WorkerEnv& env) {
+            if (env.rank == 1) ::raise(SIGKILL);
+            ::pause();
+          }) == "spawn: rank 1 was ended by SIGKILL; 1, 0, 9");
+    CHECK(failure_of([](const WorkerEnv& env) {
+            if (env.rank == 3) ::_exit(7);
+            ::pause();
+          }) == "spawn: rank 3 exited with code 7; 3, 7, 0");
+  }
+
+  TEST_CASE("who fails in a collective because of another is not blamed") {
+    for (int victim = 0; victim < 4; ++victim) {
+      CHECK(failure_of([&](const WorkerEnv& env) {
+              auto group = ProcessGroup::create(env, small_group());
+              group.barrier().wait();
+              if (env.rank == victim) ::raise(SIGKILL);
+              group.barrier().wait();
+            }) == "spawn: rank " + std::to_string(victim) + " was ended by SIGKILL; " +
+                      std::to_string(victim) + ", 0, 9");
+    }
+  }
+
+  TEST_CASE("workers that wait in a collective are told what has happened") {
+    Pipe said;
+    CHECK(failure_of([&](const WorkerEnv& env) {
+            std::signal(SIGTERM, SIG_IGN);
+            auto group = ProcessGroup::create(env, small_group());
+            if (env.rank == 0) throw std::runtime_error("no more");
+            said.write(describe_failure([&] { group.barrier().wait(); }).substr(0, 7) + "\n");
+          }) == "spawn: rank 0 failed: std::runtime_error: no more; 0, 1, 0");
+    CHECK(said.read_all() == "peer 0:\npeer 0:\npeer 0:\n");
+  }
+
+  TEST_CASE("workers that do not end when asked to are killed") {
+    SpawnOptions options = quick();
+    options.stop_grace = 100ms;
+    Pipe ready;
+    CHECK(failure_of(
+              [&](const WorkerEnv& env) {
+                std::signal(SIGTERM, SIG_IGN);
+                ready.write("x");
+                if (env.rank == 0) {
+                  for (std::string all; all.size() < 4;) all += ready.read_some();
+                  throw std::runtime_error("enough");
+                }
+                while (true) ::pause();
+              },
+              options) == "spawn: rank 0 failed: std::runtime_error: enough; 0, 1, 0");
+  }
+
+  TEST_CASE("a limit ends workers that hang, and names them") {
+    SpawnOptions options = quick();
+    options.time_limit = 200ms;
+    const auto said = describe_failure([&] {
+      spawn(
+          [](const WorkerEnv& env) {
+            if (env.rank % 2 == 1) ::pause();
+          },
+          4, options);
+    });
+    CHECK_MESSAGE(said.find("timeout: spawn: rank(s) 1, 3 had not ended after 0.") == 0, said);
+  }
+
+  TEST_CASE("nothing that workers have started outlives them") {
+    Pipe held;
+    spawn(
+        [](const WorkerEnv&) {
+          if (::fork() == 0) ::pause();
+        },
+        2, quick());
+    CHECK(held.read_all().empty());
+  }
+
+  TEST_CASE("workers end with the process that has spawned them") {
+    Pipe said;
+    const pid_t parent = ::fork();
+    if (parent == 0) {
+      spawn(
+          [&](const WorkerEnv&) {
+            said.write("x");
+            ::pause();
+          },
+          3, {.allow_threads = true});
+      ::_exit(0);
+    }
+    std::string begun;
+    while (begun.size() < 3) begun += said.read_some();
+    ::kill(parent, SIGKILL);
+    CHECK(said.read_all().empty());
+    ::waitpid(parent, nullptr, 0);
+  }
+
+  TEST_CASE("what cannot be is refused") {
+    const auto nothing = [](const WorkerEnv&) {};
+    for (const int workers : {0, -1, 1025}) {
+      CHECK(describe_failure([&] { spawn(nothing, workers, quick()); }) ==
+            "usage: spawn: " + std::to_string(workers) + " workers (1 to 1024 are possible)");
+    }
+    std::thread other([] {
+      std::this_thread::yield();
+      const auto said = describe_failure([] { spawn([](const WorkerEnv&) {}, 1); });
+      CHECK_MESSAGE(said.find("usage: spawn: this process has ") == 0, said);
+    });
+    other.join();
+  }
+}

@@ -1,0 +1,67 @@
+// Workers without a launcher: a function run by several processes that are forked from this one,
+// for tests, notebooks of experiments and programs that want to be started by their own name. What
+// torch.multiprocessing.spawn is to torchrun.
+//
+// What ddprun does beyond it, and this does not: restarts, several nodes, log files, binding to
+// cores, stacks of hung workers. A program that is written for it runs under ddprun if it calls its
+// function itself when from_process_environment() says that it was launched.
+#pragma once
+
+#include <ddprun/deadline.hpp>
+#include <ddprun/error.hpp>
+#include <ddprun/worker_env.hpp>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace ddprun {
+
+/// A worker of spawn() failed; the message is the first failure's, with the exception's text if it
+/// was one.
+class WorkerFailed : public Error {
+ public:
+  WorkerFailed(int rank, int exit_code, int signal, const std::string& message)
+      : Error(Errc::remote, message), rank_(rank), exit_code_(exit_code), signal_(signal) {}
+
+  int rank() const noexcept { return rank_; }
+  /// 1 after an exception; 0 if a signal ended it.
+  int exit_code() const noexcept { return exit_code_; }
+  /// What ended it; 0 if it exited.
+  int signal() const noexcept { return signal_; }
+
+ private:
+  int rank_;
+  int exit_code_;
+  int signal_;
+};
+
+struct SpawnOptions {
+  /// For all workers to end; nothing is no limit. Throws Error{Errc::timeout} naming those that had
+  /// not.
+  std::optional<Deadline::Duration> time_limit = {};
+  /// Between SIGTERM and SIGKILL for those that are left when one has failed.
+  Deadline::Duration stop_grace = std::chrono::seconds(5);
+  /// Forks although this process has other threads. A worker has none of them, and what they were
+  /// about to change stays as it is, locks included: only where it is known that nothing of theirs
+  /// is used there.
+  bool allow_threads = false;
+};
+
+/// Calls `function` in `workers` new processes, at most 1024, and blocks until all have ended. Each
+/// is a copy of this one with the environment of a worker: ProcessGroup::create(env) meets the
+/// others, by a store in this process. A worker succeeds if `function` returns; streams are flushed
+/// then, but neither exit handlers nor destructors of static objects run: those are this process'.
+/// SIGTERM and SIGINT end it unless `function` catches them.
+///
+/// The first failure ends all: who waits in a collective throws PeerFailed at once, the others get
+/// SIGTERM, then SIGKILL. No worker outlives this call, nor this process, by whatever it ends; what
+/// workers have started themselves and left in their process group ends with them.
+///
+/// To be called by the main thread, which must not be left by others (see allow_threads), SIGCHLD
+/// not ignored. Throws WorkerFailed, and Error{Errc::usage} or Errc::system if it cannot begin.
+void spawn(const std::function<void(const WorkerEnv& env)>& function, int workers,
+           const SpawnOptions& options = {});
+
+}  // namespace ddprun
