@@ -21,9 +21,12 @@ namespace ddprun::test {
 /// All of them are on this one, as several NCCL communicators' ranks cannot be.
 inline constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
 
+inline nccl::Libraries fake_libraries() {
+  return {fake_nccl, &fake_cuda(), &emulated_kernels(), &emulated_exam()};
+}
+
 inline const nccl::DeviceTable& fake_device_table() {
-  static const nccl::Libraries libraries{fake_nccl, &fake_cuda(), &emulated_kernels(),
-                                         &emulated_exam()};
+  static const nccl::Libraries libraries = fake_libraries();
   static const nccl::DeviceTable table = nccl::make_device_table(libraries);
   return table;
 }

@@ -34,9 +34,9 @@ FakeDevice& device_of(int index) {
   return all[static_cast<std::size_t>(index)];
 }
 
-/// Whatever a device does after it, it has not been given.
-void suffer_silence(int device) {
-  while (cuda_faults().silent == device) cuda_faults().silent.wait(device);
+/// For as long as `fault` is that device's.
+void suffer(const std::atomic<int>& fault, int device) {
+  while (fault == device) fault.wait(device);
 }
 
 /// Before the work: who waits for it looks at the clock afterwards.
@@ -83,7 +83,7 @@ class FakeStream {
       works_.pop_front();
       lock.unlock();
       if (!work) return;
-      suffer_silence(device_);
+      suffer(cuda_faults().silent, device_);
       take_time(device_);
       work();
       forget(device_);
@@ -191,6 +191,7 @@ cudaError_t synchronize_device() {
 }
 
 cudaError_t make_stream(cudaStream_t* stream, unsigned int) {
+  suffer(cuda_faults().closed, current_device);
   *stream = reinterpret_cast<cudaStream_t>(new FakeStream(current_device));
   ++objects;
   const std::lock_guard lock(streams().mutex);

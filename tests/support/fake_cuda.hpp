@@ -16,13 +16,15 @@ inline constexpr int kFakeDevices = 2;
 /// What is wrong with which device, until it is taken back.
 struct CudaFaults {
   static constexpr int kNone = -1;
+  std::atomic<int> closed = kNone;     ///< no stream of it is ever made
   std::atomic<int> silent = kNone;     ///< nothing that it is given is ever done
   std::atomic<int> forgetful = kNone;  ///< a bit of its largest memory is 1, whatever is written
   std::atomic<int> slow = kNone;       ///< each work takes it kFakeSlowness times as long
 
   void take_back() {
-    forgetful = slow = silent = kNone;
+    forgetful = slow = silent = closed = kNone;
     silent.notify_all();
+    closed.notify_all();
   }
 };
 CudaFaults& cuda_faults();

@@ -57,6 +57,7 @@ Meetings& meetings() {
 }
 
 ncclResult_t make_id(ncclUniqueId* id) {
+  nccl_faults().hangs_in_id.wait(true);
   if (nccl_faults().unique_id != ncclSuccess) return nccl_faults().unique_id;
   const std::lock_guard lock(meetings().mutex);
   const std::string text = "meeting " + std::to_string(++meetings().last);

@@ -15,11 +15,13 @@ struct NcclFaults {
   std::atomic<ncclResult_t> unique_id = ncclSuccess;   ///< what asking for one returns
   std::atomic<ncclResult_t> collective = ncclSuccess;  ///< that rank 1 finds during its next one
   std::atomic<bool> hangs_in_abort = false;
+  std::atomic<bool> hangs_in_id = false;  ///< no unique id is ever made
 
   void take_back() {
     unique_id = ncclSuccess;
     collective = ncclSuccess;
-    hangs_in_abort = false;
+    hangs_in_abort = hangs_in_id = false;
+    hangs_in_id.notify_all();
   }
 };
 NcclFaults& nccl_faults();

@@ -11,6 +11,7 @@
 #include <latch>
 #include <string>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -145,6 +146,36 @@ TEST_SUITE("nccl failure") {
       CHECK(contains(failure, "NCCL_SOCKET_IFNAME"));
     });
     nccl_faults().take_back();
+    check_a_new_group(2);
+  }
+
+  TEST_CASE("a driver that hangs gives an error that names the device, and the others hear of it") {
+    const CleanDevices clean;
+    static nccl::Libraries impatient = fake_libraries();
+    impatient.driver_timeout = 100ms;
+    static const auto table = nccl::make_device_table(impatient);
+    cuda_faults().closed = 0;
+    module::Failure failure;
+    CHECK(table.memory.create(table.libraries, 0, failure) == nullptr);
+    CHECK(begins_with(failure.text,
+                      "CUDA device 0: making CUDA at home there: its driver has not answered "
+                      "after "));
+    CHECK(failure.code == Errc::timeout);
+    run_ranks(device_ranks(2, {}, table), [](ProcessGroup& group) {
+      CHECK(
+          begins_with(failure_of_all_reduce(group), "timeout: CUDA device 0: making CUDA at home"));
+    });
+    cuda_faults().take_back();
+    nccl_faults().hangs_in_id = true;
+    run_ranks(device_ranks(2, {}, table), [](ProcessGroup& group) {
+      const auto text = failure_of_all_reduce(group);
+      CHECK(
+          begins_with(text, group.rank() == 0 ? "timeout: ncclGetUniqueId: " : "PeerFailed(0): "));
+      CHECK(contains(text, "ncclGetUniqueId: its driver has not answered after "));
+    });
+    nccl_faults().take_back();
+    // What hung has come back, and what it made is freed there.
+    while (fake_cuda_objects() > 0) std::this_thread::yield();
     check_a_new_group(2);
   }
 

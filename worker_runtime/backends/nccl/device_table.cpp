@@ -26,13 +26,21 @@ DeviceCollectives& object_of(void* collectives) {
   return *static_cast<DeviceCollectives*>(collectives);
 }
 
-int count_devices(const cuda::CudaCalls& calls) {
-  int devices = 0;
-  const cudaError_t error = calls.get_device_count(&devices);
-  if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0))
-    throw Error(Errc::usage, "CUDA finds no device (CUDA_VISIBLE_DEVICES limits them)");
-  cuda::check(calls, error, "cudaGetDeviceCount");
-  return devices;
+/// `call` of the libraries, which outlive all threads.
+template <typename Call>
+auto ask(const Libraries& libraries, const std::string& what, Call call) {
+  return call_by(Deadline::after(libraries.driver_timeout), what, std::move(call));
+}
+
+int count_devices(const Libraries& libraries) {
+  return ask(libraries, "cudaGetDeviceCount", [&calls = *libraries.cuda] {
+    int devices = 0;
+    const cudaError_t error = calls.get_device_count(&devices);
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0))
+      throw Error(Errc::usage, "CUDA finds no device (CUDA_VISIBLE_DEVICES limits them)");
+    cuda::check(calls, error, "cudaGetDeviceCount");
+    return devices;
+  });
 }
 
 void examine(const Libraries& libraries, const DeviceExamOrder& order, DeviceExamResult& result) {
@@ -50,14 +58,23 @@ void examine(const Libraries& libraries, const DeviceExamOrder& order, DeviceExa
   std::strncpy(result.name, figures.name.c_str(), sizeof result.name - 1);
 }
 
-void fill_token(const NcclCalls& calls, Token& token) {
-  ncclUniqueId id;
-  const ncclResult_t result = calls.get_unique_id(&id);
-  if (result != ncclSuccess) {
-    throw Error(Errc::nccl, std::string("ncclGetUniqueId: ") + calls.get_error_string(result) +
-                                " (NCCL_SOCKET_IFNAME names the network interface to use)");
-  }
-  std::memcpy(token.data(), &id, sizeof id);
+ncclUniqueId make_id(const Libraries& libraries) {
+  return ask(libraries, "ncclGetUniqueId", [&calls = libraries.nccl()] {
+    ncclUniqueId id;
+    const ncclResult_t result = calls.get_unique_id(&id);
+    if (result != ncclSuccess) {
+      throw Error(Errc::nccl, std::string("ncclGetUniqueId: ") + calls.get_error_string(result) +
+                                  " (NCCL_SOCKET_IFNAME names the network interface to use)");
+    }
+    return id;
+  });
+}
+
+/// Makes CUDA's context of the device, which is there for all threads then. The rest is quick.
+void be_at_home(const Libraries& libraries, int device) {
+  const std::string what = "CUDA device " + std::to_string(device) + ": making CUDA at home there";
+  ask(libraries, what,
+      [&calls = *libraries.cuda, device] { const cuda::Stream any(calls, device); });
 }
 
 std::unique_ptr<DeviceCollectives> make(const Libraries& libraries, const DeviceMember& member) {
@@ -65,12 +82,18 @@ std::unique_ptr<DeviceCollectives> make(const Libraries& libraries, const Device
     Failure failure;
     if (!look(context, failure)) module::raise(failure);
   };
+  be_at_home(libraries, member.device);
   return std::make_unique<DeviceCollectives>(libraries,
                                              DevicePlace{.rank = member.rank,
                                                          .ranks = member.ranks,
                                                          .device = member.device,
                                                          .group = member.group},
                                              look);
+}
+
+std::unique_ptr<DeviceMemory> make_memory(const Libraries& libraries, int device) {
+  be_at_home(libraries, device);
+  return std::make_unique<DeviceMemory>(libraries, device);
 }
 
 DeviceMemory& memory_of(void* memory) {
@@ -81,8 +104,7 @@ DeviceMemoryTable make_memory_table() {
   return {
       .create = [](const void* opaque, int device, Failure& failure) noexcept -> void* {
         std::unique_ptr<DeviceMemory> made;
-        attempt(failure,
-                [&] { made = std::make_unique<DeviceMemory>(libraries_of(opaque), device); });
+        attempt(failure, [&] { made = make_memory(libraries_of(opaque), device); });
         return made.release();
       },
       .destroy = [](void* memory) noexcept { delete &memory_of(memory); },
@@ -127,7 +149,7 @@ DeviceTable make_device_table(const Libraries& libraries) {
       .libraries = &libraries,
       .find_devices =
           [](const void* opaque, int& devices, Failure& failure) noexcept {
-            return attempt(failure, [&] { devices = count_devices(*libraries_of(opaque).cuda); });
+            return attempt(failure, [&] { devices = count_devices(libraries_of(opaque)); });
           },
       .find_nccl =
           [](const void* opaque, Failure& failure) noexcept {
@@ -140,7 +162,10 @@ DeviceTable make_device_table(const Libraries& libraries) {
           },
       .make_token =
           [](const void* opaque, Token& token, Failure& failure) noexcept {
-            return attempt(failure, [&] { fill_token(libraries_of(opaque).nccl(), token); });
+            return attempt(failure, [&] {
+              const ncclUniqueId id = make_id(libraries_of(opaque));
+              std::memcpy(token.data(), &id, sizeof id);
+            });
           },
       .create = [](const void* opaque, const DeviceMember& member,
                    Failure& failure) noexcept -> void* {
