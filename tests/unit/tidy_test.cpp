@@ -140,6 +140,7 @@ const std::vector<Arrow> kArrows = {
     {"trainers/frame/", {"trainers/frame/"}},
     {"trainers/gpt2/", {"trainers/compute/", "trainers/frame/", "trainers/gpt2/"}},
     {"trainers/resnet50_pipeline/", {"trainers/frame/", "trainers/resnet50_pipeline/"}},
+    {"trainers/libtorch_spirals/", {"trainers/frame/", "trainers/libtorch_spirals/"}},
     {"trainers/trainer/", {"trainers/compute/", "trainers/frame/", "trainers/trainer/"}},
 };
 
