@@ -45,9 +45,14 @@ check_files "$program" /usr/bin/ddprun /usr/libexec/ddprun/ddprun-preflight \
 source=$(cd "$(dirname "$0")/../.." && pwd)
 mapfile -t headers < <(cd "$source" &&
   ls {rendezvous,worker_runtime}/include/ddprun/*.hpp | xargs -n 1 basename)
+# What a user's project compiles against its own LibTorch.
+mapfile -t libtorch < <(cd "$source" && ls worker_runtime/libtorch/*.[ch]pp)
+mapfile -t torch_headers < <(cd "$source/worker_runtime/libtorch/include/ddprun" &&
+  ls torch.hpp torch/*.hpp)
 build_type=$(sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' "$build/CMakeCache.txt" |
   tr '[:upper:]' '[:lower:]')
-check_files "$development" "${headers[@]/#/$include/}" \
+check_files "$development" "${headers[@]/#/$include/}" "${torch_headers[@]/#/$include/}" \
+  "${libtorch[@]/#//usr/share/ddprun/}" $package/{ddprunLibtorch,find_libtorch}.cmake \
   /usr/lib/libddprun_{rendezvous,worker_runtime}.a \
   $package/ddprun{Config,ConfigVersion,Targets,Targets-"$build_type"}.cmake \
   /usr/share/doc/libddprun-dev/copyright

@@ -22,12 +22,13 @@ namespace ddprun::torch {
 /// (local rank, restarts, ...) and for failures in the agent's report see <ddprun/worker.hpp>.
 ProcessGroup init(const GroupOptions& options = {});
 
-/// While it lives, backward passes only add up gradients on this rank (PyTorch's no_sync). Their
-/// forward passes belong inside, too.
+/// While it lives, backward passes only add up gradients on this rank (PyTorch's no_sync), unless
+/// `only_adds` is false. Their forward passes belong inside, too.
 class NoSync {
  public:
-  explicit NoSync(ModuleReducer& reducer) : reducer_(reducer), before_(reducer.synchronise()) {
-    reducer_.set_synchronise(false);
+  explicit NoSync(ModuleReducer& reducer, bool only_adds = true)
+      : reducer_(reducer), before_(reducer.synchronise()) {
+    if (only_adds) reducer_.set_synchronise(false);
   }
   NoSync(const NoSync&) = delete;
   NoSync& operator=(const NoSync&) = delete;
@@ -76,8 +77,8 @@ class DistributedDataParallel {
   /// For the optimizer.
   std::vector<at::Tensor> parameters() const { return module_->parameters(); }
 
-  /// `auto guard = model.no_sync();`
-  NoSync no_sync() { return NoSync(*reducer_); }
+  /// `const auto guard = model.no_sync();`, or, in a loop, `model.no_sync(!is_last)`.
+  NoSync no_sync(bool only_adds = true) { return NoSync(*reducer_, only_adds); }
 
   /// In place of the optimizer's, and faster: leaves all gradients undefined.
   void zero_grad() { reducer_->zero_grad(); }
