@@ -198,6 +198,41 @@ ComputeShape adamw(std::size_t elements) {
           }};
 }
 
+/// More arrays than go along with one launch, of many sizes and not all of them aligned.
+ComputeShape many_arrays() {
+  return {"sums and AdamW of many arrays", [](Compute& compute, DataType type) {
+            constexpr std::size_t kArrays = 130;
+            Arrays arrays(compute, type);
+            std::vector<AddSum> sums;
+            std::vector<AdamW> steps;
+            std::vector<Buffer> results;
+            const Buffer total = arrays.of(1, DataType::float64);
+            for (std::size_t i = 0; i < kArrays; ++i) {
+              const std::size_t size = i == 7 ? 5000 : 1 + 4 * i / 3;
+              const Buffer gradient = arrays.of(size + i % 2, DataType::float32).slice(i % 2, size);
+              sums.push_back({gradient, total, size, true});
+              steps.push_back({.values = arrays.random(size),
+                               .gradient = gradient,
+                               .mean = arrays.of(size, DataType::float32),
+                               .square = arrays.squares(size, DataType::float32),
+                               .squared_norm = total,
+                               .elements = size,
+                               .step = 3,
+                               .learning_rate = 0.01,
+                               .weight_decay = i % 3 == 0 ? 0.1 : 0,
+                               .gradient_norm_max = 2});
+              AdamW& o = steps.back();
+              if (type == DataType::bfloat16) o.master = arrays.widened(o.values);
+              results.insert(results.end(), {o.values, o.mean, o.square});
+            }
+            compute.zero(total);
+            compute.run(sums);
+            compute.run(steps);
+            results.push_back(total);
+            return arrays.read(results);
+          }};
+}
+
 }  // namespace
 
 std::vector<ComputeShape> compute_shapes() {
@@ -218,7 +253,8 @@ std::vector<ComputeShape> compute_shapes() {
                                       sum(40'000),
                                       sum(33),
                                       adamw(1000),
-                                      adamw(777)};
+                                      adamw(777),
+                                      many_arrays()};
   for (ComputeShape& shape : network_shapes()) shapes.push_back(std::move(shape));
   return shapes;
 }

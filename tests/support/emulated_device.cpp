@@ -153,6 +153,7 @@ const BlasCalls& blas() {
 }
 
 std::atomic<bool> runs_backwards = false;
+std::atomic<int> launches = 0;
 
 struct LaunchEmulated {
   cudaStream_t stream;
@@ -160,6 +161,7 @@ struct LaunchEmulated {
   template <typename... Parameters, typename... Arguments>
   cudaError_t operator()(void (*kernel)(Parameters...), dim3 grid, dim3 block,
                          const Arguments&... arguments) const {
+    ++launches;
     const KernelShape shape{.grid = grid, .block = block, .backwards = runs_backwards};
     launch_on(stream, [=] { run_kernel(shape, kernel, arguments...); });
     return cudaSuccess;
@@ -167,6 +169,10 @@ struct LaunchEmulated {
 };
 
 }  // namespace
+
+int emulated_launches() {
+  return launches;
+}
 
 BackwardsKernels::BackwardsKernels() {
   runs_backwards = true;

@@ -12,6 +12,9 @@ inline std::unique_ptr<trainer::Compute> make_emulated_compute(int index = 0) {
   return trainer::cuda::make_compute(emulated_calls(), index);
 }
 
+/// Kernels of a Compute that have been launched so far.
+int emulated_launches();
+
 /// For as long as it is there, kernels that are launched run the last thread and the last block
 /// first. What they compute must not change by that.
 class BackwardsKernels {

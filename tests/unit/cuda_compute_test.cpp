@@ -179,6 +179,30 @@ TEST_SUITE("compute on CUDA") {
     CHECK(from_device(*device, values.buffer) == Doubles{0.99609375, 1.0078125});
   }
 
+  TEST_CASE("many parameters are trained by few launches") {
+    const LeavesNothing check;
+    const auto device = make_emulated_compute();
+    constexpr std::size_t kParameters = 148;  // those of GPT-2 124M
+    const Array memory = device->allocate(8, DataType::float32);
+    const Array total = device->allocate(1, DataType::float64);
+    const AddSum sum{memory.buffer, total.buffer, 8, true};
+    const AdamW step{.values = memory.buffer,
+                     .gradient = memory.buffer,
+                     .mean = memory.buffer,
+                     .square = memory.buffer,
+                     .squared_norm = total.buffer,
+                     .elements = 8};
+    const auto launches_of = [&](const auto& operation) {
+      const int before = emulated_launches();
+      device->run(std::vector(kParameters, operation));
+      return emulated_launches() - before;
+    };
+    CHECK(launches_of(sum) == 2);  // one with a table, and one that adds up what it has left
+    CHECK(launches_of(step) == 4);
+    CHECK(launches_of(Sgd{.values = memory.buffer, .gradient = memory.buffer, .elements = 8}) == 3);
+    device->run(std::span<const AdamW>());
+  }
+
   TEST_CASE("the device is named, knows its types and its peak, and is there") {
     const LeavesNothing check;
     const auto device = make_emulated_compute(1);

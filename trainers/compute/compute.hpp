@@ -87,10 +87,16 @@ class Compute {
   virtual void run(const ActivationBackward& operation) = 0;
   virtual void run(const CrossEntropy& operation) = 0;
   virtual void run(const MeanSquaredError& operation) = 0;
-  virtual void run(const AddSum& operation) = 0;
-  virtual void run(const AdamW& operation) = 0;
-  virtual void run(const Sgd& operation) = 0;
   virtual void run(const Convert& operation) = 0;
+
+  /// One after another, where a device does many of a kind for the price of few.
+  virtual void run(std::span<const AddSum> operations) = 0;
+  virtual void run(std::span<const AdamW> operations) = 0;
+  virtual void run(std::span<const Sgd> operations) = 0;
+
+  void run(const AddSum& operation) { run(std::span(&operation, 1)); }
+  void run(const AdamW& operation) { run(std::span(&operation, 1)); }
+  void run(const Sgd& operation) { run(std::span(&operation, 1)); }
 };
 
 /// The CPU, with OpenBLAS on so many threads, which is a setting of the whole process.

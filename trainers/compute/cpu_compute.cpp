@@ -59,9 +59,9 @@ class CpuCompute : public Compute {
   void run(const ActivationBackward& o) override { carry_out(o, o.output.type); }
   void run(const CrossEntropy& o) override { carry_out(o, o.logits.type); }
   void run(const MeanSquaredError& o) override { carry_out(o, o.output.type); }
-  void run(const AddSum& o) override { carry_out(o, o.values.type); }
-  void run(const AdamW& o) override { carry_out(o, o.values.type); }
-  void run(const Sgd& o) override { carry_out(o, o.values.type); }
+  void run(std::span<const AddSum> all) override { carry_out_all(all); }
+  void run(std::span<const AdamW> all) override { carry_out_all(all); }
+  void run(std::span<const Sgd> all) override { carry_out_all(all); }
   void run(const Convert& o) override {
     refuse_unsupported(o.output.type);
     carry_out(o, o.input.type);
@@ -83,6 +83,11 @@ class CpuCompute : public Compute {
     } else {
       cpu::compute<double>(operation);
     }
+  }
+
+  template <typename Operation>
+  void carry_out_all(std::span<const Operation> operations) const {
+    for (const Operation& o : operations) carry_out(o, o.values.type);
   }
 
   int threads_;

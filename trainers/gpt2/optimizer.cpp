@@ -26,31 +26,35 @@ Optimizer::Optimizer(Compute& compute, Model& model)
 
 void Optimizer::update(const Options& options, std::int64_t step) {
   compute_.zero(squared_norm_.buffer);
+  std::vector<AddSum> sums;
   for (const ModelParameter& parameter : model_.parameters()) {
-    compute_.run(AddSum{.values = parameter.gradient,
-                        .total = squared_norm_.buffer,
-                        .elements = parameter.gradient.elements,
-                        .squares = true});
+    sums.push_back({.values = parameter.gradient,
+                    .total = squared_norm_.buffer,
+                    .elements = parameter.gradient.elements,
+                    .squares = true});
   }
+  compute_.run(sums);
+  std::vector<AdamW> steps;
   for (std::size_t index = 0; index < states_.size(); ++index) {
     const ModelParameter& parameter = model_.parameters()[index];
     const Buffer& values = parameter.values.buffer;
     const State& state = states_[index];
     const bool is_half = values.type == DataType::bfloat16;
-    compute_.run(AdamW{.values = values,
-                       .master = is_half ? state.master.buffer : Buffer{},
-                       .gradient = parameter.gradient,
-                       .mean = state.mean.buffer,
-                       .square = state.square.buffer,
-                       .squared_norm = squared_norm_.buffer,
-                       .elements = values.elements,
-                       .step = step,
-                       .learning_rate = learning_rate(options, step),
-                       .beta1 = options.beta1,
-                       .beta2 = options.beta2,
-                       .weight_decay = parameter.spec.decays() ? options.weight_decay : 0,
-                       .gradient_norm_max = options.gradient_norm_max});
+    steps.push_back({.values = values,
+                     .master = is_half ? state.master.buffer : Buffer{},
+                     .gradient = parameter.gradient,
+                     .mean = state.mean.buffer,
+                     .square = state.square.buffer,
+                     .squared_norm = squared_norm_.buffer,
+                     .elements = values.elements,
+                     .step = step,
+                     .learning_rate = learning_rate(options, step),
+                     .beta1 = options.beta1,
+                     .beta2 = options.beta2,
+                     .weight_decay = parameter.spec.decays() ? options.weight_decay : 0,
+                     .gradient_norm_max = options.gradient_norm_max});
   }
+  compute_.run(steps);
 }
 
 double Optimizer::gradient_norm() {

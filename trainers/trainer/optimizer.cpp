@@ -22,6 +22,19 @@ Buffer master_of(const Parameter& parameter) {
   return master.data == parameter.values.buffer.data ? Buffer{} : master;
 }
 
+/// Carries out operation_of(p) of all parameters p, those in one place at once.
+template <typename OperationOf>
+void run_all(std::span<Parameter* const> parameters, const OperationOf& operation_of) {
+  for (std::size_t p = 0; p < parameters.size();) {
+    Compute* const compute = parameters[p]->place.compute;
+    std::vector<decltype(operation_of(p))> operations;
+    for (; p < parameters.size() && parameters[p]->place.compute == compute; ++p) {
+      operations.push_back(operation_of(p));
+    }
+    compute->run(operations);
+  }
+}
+
 }  // namespace
 
 SgdOptimizer::SgdOptimizer(std::span<Parameter* const> parameters, float momentum)
@@ -31,17 +44,16 @@ SgdOptimizer::SgdOptimizer(std::span<Parameter* const> parameters, float momentu
 
 void SgdOptimizer::update(std::span<Parameter* const> parameters, std::int64_t,
                           float learning_rate) {
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
+  run_all(parameters, [&](std::size_t p) {
     const Parameter& parameter = *parameters[p];
-    parameter.place.compute->run(
-        Sgd{.values = parameter.values.buffer,
-            .master = master_of(parameter),
-            .gradient = parameter.gradient,
-            .velocity = momentum_ == 0 ? Buffer{} : velocity_[p].values.buffer,
-            .elements = parameter.elements(),
-            .learning_rate = static_cast<double>(learning_rate),
-            .momentum = static_cast<double>(momentum_)});
-  }
+    return Sgd{.values = parameter.values.buffer,
+               .master = master_of(parameter),
+               .gradient = parameter.gradient,
+               .velocity = momentum_ == 0 ? Buffer{} : velocity_[p].values.buffer,
+               .elements = parameter.elements(),
+               .learning_rate = static_cast<double>(learning_rate),
+               .momentum = static_cast<double>(momentum_)};
+  });
 }
 
 std::vector<StateBuffer*> SgdOptimizer::state() {
@@ -56,21 +68,21 @@ AdamOptimizer::AdamOptimizer(std::span<Parameter* const> parameters)
 /// AdamW's step without decay and without a limit to the gradients' norm.
 void AdamOptimizer::update(std::span<Parameter* const> parameters, std::int64_t step,
                            float learning_rate) {
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
+  run_all(parameters, [&](std::size_t p) {
     const Parameter& parameter = *parameters[p];
-    parameter.place.compute->run(AdamW{.values = parameter.values.buffer,
-                                       .master = master_of(parameter),
-                                       .gradient = parameter.gradient,
-                                       .mean = mean_[p].values.buffer,
-                                       .square = square_[p].values.buffer,
-                                       .squared_norm = {},
-                                       .elements = parameter.elements(),
-                                       .step = step,
-                                       .learning_rate = static_cast<double>(learning_rate),
-                                       .beta1 = 0.9,
-                                       .beta2 = 0.999,
-                                       .epsilon = 1e-8});
-  }
+    return AdamW{.values = parameter.values.buffer,
+                 .master = master_of(parameter),
+                 .gradient = parameter.gradient,
+                 .mean = mean_[p].values.buffer,
+                 .square = square_[p].values.buffer,
+                 .squared_norm = {},
+                 .elements = parameter.elements(),
+                 .step = step,
+                 .learning_rate = static_cast<double>(learning_rate),
+                 .beta1 = 0.9,
+                 .beta2 = 0.999,
+                 .epsilon = 1e-8};
+  });
 }
 
 std::vector<StateBuffer*> AdamOptimizer::state() {

@@ -7,6 +7,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -59,8 +60,8 @@ using KernelCalls =
                Kernel<LayerNorm>, Kernel<LayerNormBackward>, Kernel<Attention>,
                Kernel<AttentionBackward>, Kernel<Gelu>, Kernel<GeluBackward>, Kernel<BatchNorm>,
                Kernel<BatchNormBackward>, Kernel<Activation>, Kernel<ActivationBackward>,
-               Kernel<CrossEntropy>, Kernel<MeanSquaredError>, Kernel<AddSum>, Kernel<AdamW>,
-               Kernel<Sgd>, Kernel<Convert>>;
+               Kernel<CrossEntropy>, Kernel<MeanSquaredError>, Kernel<std::span<const AddSum>>,
+               Kernel<std::span<const AdamW>>, Kernel<std::span<const Sgd>>, Kernel<Convert>>;
 
 struct Calls {
   const RuntimeCalls* runtime = nullptr;

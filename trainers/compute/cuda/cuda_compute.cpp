@@ -103,9 +103,9 @@ class CudaCompute : public Compute {
   void run(const MeanSquaredError& o) override {
     carry_out(o, o.output.type, "mean squared error");
   }
-  void run(const AddSum& o) override { carry_out(o, o.values.type, "sum"); }
-  void run(const AdamW& o) override { carry_out(o, o.values.type, "AdamW"); }
-  void run(const Sgd& o) override { carry_out(o, o.values.type, "SGD"); }
+  void run(std::span<const AddSum> all) override { carry_out_all(all, "sum"); }
+  void run(std::span<const AdamW> all) override { carry_out_all(all, "AdamW"); }
+  void run(std::span<const Sgd> all) override { carry_out_all(all, "SGD"); }
   void run(const Convert& o) override {
     refuse_unsupported(o.output.type);
     carry_out(o, o.input.type, "conversion");
@@ -128,11 +128,25 @@ class CudaCompute : public Compute {
   void carry_out(const Operation& operation, DataType type, const char* what) {
     trainer::check(operation, device());
     refuse_unsupported(type);
+    start(operation, what);
+  }
+
+  template <typename Operation>
+  void carry_out_all(std::span<const Operation> operations, const char* what) {
+    for (const Operation& o : operations) {
+      trainer::check(o, device());
+      refuse_unsupported(o.values.type);
+    }
+    start(operations, what);
+  }
+
+  template <typename Operation>
+  void start(const Operation& operation, const char* what) {
     set_device();
     const Place place{.stream = stream_.get(),
                       .workspace = workspace_.at_least(workspace_bytes(operation))};
-    const auto start = std::get<Kernel<Operation>>(*calls_.kernels);
-    check(runtime_, start(operation, place), what);
+    const auto kernel = std::get<Kernel<Operation>>(*calls_.kernels);
+    check(runtime_, kernel(operation, place), what);
   }
 
   /// CUDA keeps it for each thread.

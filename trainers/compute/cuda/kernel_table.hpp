@@ -4,6 +4,7 @@
 
 #include "trainers/compute/cuda/attention_launches.hpp"
 #include "trainers/compute/cuda/network_launches.hpp"
+#include "trainers/compute/cuda/piece_launches.hpp"
 #include "trainers/compute/cuda/sum_launches.hpp"
 
 namespace trainer::cuda {

@@ -34,14 +34,19 @@ cudaError_t with_type(ddprun::DataType type, const Use& use) {
 template <int kWidth>
 using Width = std::integral_constant<int, kWidth>;
 
-/// Calls with Width<kWidth> if rows of so many elements can be moved by packs of these, all of the
-/// arrays, and with Width<1> if not.
-template <int kWidth, typename Use, typename... Pointers>
-cudaError_t with_width(std::size_t row, const Use& use, const Pointers*... arrays) {
+/// Whether rows of so many elements can be moved by packs of kWidth, all of the arrays.
+template <int kWidth, typename... Pointers>
+bool can_be_wide(std::size_t row, const Pointers*... arrays) {
   const auto is_aligned = [](const auto* array) {
     return reinterpret_cast<std::uintptr_t>(array) % (sizeof(*array) * kWidth) == 0;
   };
-  return row % kWidth == 0 && (is_aligned(arrays) && ...) ? use(Width<kWidth>{}) : use(Width<1>{});
+  return row % kWidth == 0 && (is_aligned(arrays) && ...);
+}
+
+/// Calls with Width<kWidth> if they can, and with Width<1> if not.
+template <int kWidth, typename Use, typename... Pointers>
+cudaError_t with_width(std::size_t row, const Use& use, const Pointers*... arrays) {
+  return can_be_wide<kWidth>(row, arrays...) ? use(Width<kWidth>{}) : use(Width<1>{});
 }
 
 template <int kWidth, typename Each, typename Launch>

@@ -1,5 +1,5 @@
 // As launches.hpp, for what small networks need besides: bags of embeddings, activations, batch
-// normalisation, squared errors and stochastic gradient descent.
+// normalisation and squared errors.
 #pragma once
 
 #include "trainers/compute/cuda/kernels/batch_norm.cuh"
@@ -181,25 +181,6 @@ cudaError_t start(const BatchNormBackward& o, void* workspace, const Launch& lau
     if (error == cudaSuccess)
       error = add_chunks(1, o.columns, totals + o.columns, o.scale_gradient, launch);
     return error == cudaSuccess ? start_input_gradient<T>(o, totals, launch) : error;
-  });
-}
-
-template <typename Launch>
-cudaError_t start(const Sgd& o, void*, const Launch& launch) {
-  const Buffer& master = o.master.data == nullptr ? o.values : o.master;
-  return with_type(o.values.type, [&](auto type) {
-    return with_type(o.gradient.type, [&](auto gradient_type) {
-      using T = decltype(type);
-      using Gradient = decltype(gradient_type);
-      const SgdEach<T, Gradient> each{values_of<T>(o.values),
-                                      values_of<float>(master),
-                                      values_of<Gradient>(o.gradient),
-                                      o.momentum == 0 ? nullptr : values_of<float>(o.velocity),
-                                      static_cast<float>(o.learning_rate),
-                                      static_cast<float>(o.momentum)};
-      const auto run = [&](auto width) { return for_each<width()>(o.elements, each, launch); };
-      return with_width<4>(o.elements, run, each.values, each.master, each.gradient, each.velocity);
-    });
   });
 }
 

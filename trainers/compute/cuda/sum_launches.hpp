@@ -1,4 +1,4 @@
-// As launches.hpp, for operations that sum over rows or whole arrays, and for the optimizer.
+// As launches.hpp, for operations that sum over rows.
 #pragma once
 
 #include "trainers/compute/cuda/launches.hpp"
@@ -81,59 +81,6 @@ cudaError_t start(const LayerNormBackward& o, void* workspace, const Launch& lau
     error = add_chunks(chunks, o.channels, partial, o.weight_gradient, launch);
   if (error != cudaSuccess) return error;
   return add_chunks(chunks, o.channels, partial + chunks * o.channels, o.bias_gradient, launch);
-}
-
-template <bool kSquares, typename Launch>
-cudaError_t sum_all(const AddSum& o, void* workspace, const Launch& launch) {
-  auto* partial = static_cast<double*>(workspace);
-  const auto blocks = static_cast<unsigned>(sum_blocks(o.elements));
-  const cudaError_t error = with_type(o.values.type, [&](auto type) {
-    using T = decltype(type);
-    const auto* values = values_of<const T>(o.values);
-    const auto run = [&](auto width) {
-      return launch(partial_sums_kernel<width(), kSquares, T>, dim3(blocks), dim3(kThreads),
-                    o.elements, values, partial);
-    };
-    return with_width<kPackWidth<T>>(o.elements, run, values);
-  });
-  if (error != cudaSuccess) return error;
-  return launch(add_partial_sums_kernel<double>, dim3(1), dim3(kThreads), blocks,
-                static_cast<const double*>(partial), values_of<double>(o.total));
-}
-
-template <typename Launch>
-cudaError_t start(const AddSum& o, void* workspace, const Launch& launch) {
-  return o.squares ? sum_all<true>(o, workspace, launch) : sum_all<false>(o, workspace, launch);
-}
-
-/// In float64: beta^step is near 1 at first.
-inline AdamWFactors factors_of(const AdamW& o) {
-  const auto steps = static_cast<double>(o.step);
-  return {.rate = static_cast<float>(o.learning_rate / (1 - std::pow(o.beta1, steps))),
-          .inverse_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(o.beta2, steps))),
-          .keep = static_cast<float>(1 - o.learning_rate * o.weight_decay),
-          .beta1 = static_cast<float>(o.beta1),
-          .beta2 = static_cast<float>(o.beta2),
-          .epsilon = static_cast<float>(o.epsilon),
-          .norm_max = static_cast<float>(o.gradient_norm_max),
-          .squared_norm = values_of<const double>(o.squared_norm)};
-}
-
-template <typename Launch>
-cudaError_t start(const AdamW& o, void*, const Launch& launch) {
-  const Buffer& master = o.master.data == nullptr ? o.values : o.master;
-  return with_type(o.values.type, [&](auto type) {
-    return with_type(o.gradient.type, [&](auto gradient_type) {
-      using T = decltype(type);
-      using Gradient = decltype(gradient_type);
-      const AdamWEach<T, Gradient> each{values_of<T>(o.values),          values_of<float>(master),
-                                        values_of<Gradient>(o.gradient), values_of<float>(o.mean),
-                                        values_of<float>(o.square),      factors_of(o)};
-      const auto run = [&](auto width) { return for_each<width()>(o.elements, each, launch); };
-      return with_width<4>(o.elements, run, each.values, each.master, each.gradient, each.mean,
-                           each.square);
-    });
-  });
 }
 
 }  // namespace trainer::cuda

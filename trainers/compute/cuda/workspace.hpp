@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 namespace trainer::cuda {
 
@@ -22,12 +23,8 @@ inline std::size_t chunks_of(std::size_t rows) {
   return (rows + rows_of_chunk(rows) - 1) / rows_of_chunk(rows);
 }
 
-/// Blocks that sum a whole array: some thousand elements each, until no device has room for more.
-inline std::size_t sum_blocks(std::size_t elements) {
-  constexpr std::size_t kElementsOfBlock = 8192;
-  constexpr std::size_t kBlocksMax = 1024;
-  return std::clamp<std::size_t>(elements / kElementsOfBlock, 1, kBlocksMax);
-}
+/// A block sums at least so many elements of an array.
+inline constexpr std::size_t kSmallestTile = 1024;
 
 template <typename Operation>
 std::size_t workspace_bytes(const Operation&) {
@@ -52,8 +49,10 @@ inline std::size_t workspace_bytes(const BatchNormBackward& o) {
   return 2 * (chunks_of(o.rows) + 1) * o.columns * sizeof(float);
 }
 
-inline std::size_t workspace_bytes(const AddSum& o) {
-  return sum_blocks(o.elements) * sizeof(double);
+inline std::size_t workspace_bytes(std::span<const AddSum> operations) {
+  std::size_t tiles = 0;
+  for (const AddSum& o : operations) tiles += o.elements / kSmallestTile + 1;
+  return tiles * sizeof(double);
 }
 
 inline std::size_t workspace_bytes(const AttentionBackward& o) {

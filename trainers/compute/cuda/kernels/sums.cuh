@@ -6,26 +6,7 @@
 
 namespace trainer::cuda {
 
-/// Each block's share, in float64.
-template <int kWidth, bool kSquares, typename T>
-__global__ void __launch_bounds__(kThreads)
-    partial_sums_kernel(std::size_t elements, const T* values, double* partial) {
-  double sum = 0;
-  const std::size_t stride = std::size_t{gridDim.x} * kThreads * kWidth;
-  std::size_t first = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth;
-  for (; first < elements; first += stride) {
-    float loaded[kWidth];
-    load(values + first, loaded);
-    for (int i = 0; i < kWidth; ++i) {
-      const auto value = static_cast<double>(loaded[i]);
-      sum += kSquares ? value * value : value;
-    }
-  }
-  sum = combine_block(sum, 0.0, Add{});
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-
-/// Of one block: adds what the blocks of the kernel above have left.
+/// Of one block: adds what the blocks of sum_pieces_kernel have left.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     add_partial_sums_kernel(unsigned count, const T* partial, T* total) {
