@@ -131,6 +131,7 @@ const std::vector<Arrow> kArrows = {
      {"rendezvous/base/preflight_report.hpp", "worker_runtime/backends/device_queue.hpp",
       "worker_runtime/backends/module/border.hpp", "worker_runtime/backends/nccl/device_module.hpp",
       "worker_runtime/backends/nccl/nccl_backend.hpp", "worker_runtime/preflight/"}},
+    {"worker_runtime/data_parallel/", {}},
     {"worker_runtime/pipeline/", {}},
     {"worker_runtime/spawn/",
      {"rendezvous/base/", "rendezvous/control/", "rendezvous/store/store_thread.hpp",

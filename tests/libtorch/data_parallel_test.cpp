@@ -1,0 +1,176 @@
+#include "tests/support/failure_text.hpp"
+#include <ddprun/torch/data_parallel.hpp>
+
+#include <doctest/doctest.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using ddprun::test::describe_failure;
+using ddprun::torch::DataParallel;
+using ddprun::torch::DataParallelOptions;
+
+namespace {
+
+/// With a buffer that forward passes change.
+struct NetImpl : torch::nn::Cloneable<NetImpl> {
+  NetImpl() { reset(); }
+  void reset() override {
+    first = register_module("first", torch::nn::Linear(6, 8));
+    norm = register_module("norm", torch::nn::BatchNorm1d(8));
+    second = register_module("second", torch::nn::Linear(8, 3));
+  }
+  torch::Tensor forward(const torch::Tensor& input) {
+    torch::Tensor hidden = torch::tanh(first(input));
+    if (has_norm) hidden = norm(hidden);
+    return second(hidden);
+  }
+
+  torch::nn::Linear first{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+  torch::nn::Linear second{nullptr};
+  bool has_norm = false;
+};
+TORCH_MODULE(Net);
+
+torch::Tensor mean_loss(const torch::Tensor& output, const torch::Tensor& target) {
+  return torch::mse_loss(output, target);
+}
+
+DataParallelOptions replicas(int count) {
+  return {.devices = std::vector<at::Device>(static_cast<std::size_t>(count), torch::kCPU)};
+}
+
+Net make_net() {
+  torch::manual_seed(5);
+  return Net();
+}
+
+struct Batch {
+  torch::Tensor input;
+  torch::Tensor target;
+};
+
+Batch make_batch(std::int64_t rows) {
+  torch::manual_seed(6);
+  return {torch::randn({rows, 6}), torch::randn({rows, 3})};
+}
+
+torch::Tensor gradients_of(Net& net) {
+  std::vector<torch::Tensor> all;
+  for (const auto& parameter : net->parameters()) {
+    if (parameter.grad().defined()) all.push_back(parameter.grad().flatten());
+  }
+  return torch::cat(all);
+}
+
+void check_close(const torch::Tensor& a, const torch::Tensor& b) {
+  REQUIRE(a.sizes() == b.sizes());
+  CHECK((a - b).abs().max().item<double>() <= 1e-6 * b.abs().max().item<double>());
+}
+
+}  // namespace
+
+TEST_SUITE("data parallel module") {
+  TEST_CASE("gradients and loss of any number of replicas are the module's own") {
+    for (const std::int64_t rows : {12, 7, 2}) {
+      const Batch batch = make_batch(rows);
+      Net alone = make_net();
+      const auto expected = mean_loss(alone->forward(batch.input), batch.target);
+      expected.backward();
+      for (const int count : {1, 2, 3, 5}) {
+        CAPTURE(rows);
+        CAPTURE(count);
+        DataParallel<Net> parallel(make_net(), replicas(count));
+        const auto loss = parallel.train(batch.input, batch.target, mean_loss);
+        CHECK(loss.item<double>() == doctest::Approx(expected.item<double>()).epsilon(1e-6));
+        check_close(gradients_of(parallel.module()), gradients_of(alone));
+        check_close(parallel.forward(batch.input), alone->forward(batch.input).detach());
+      }
+    }
+  }
+
+  TEST_CASE("an optimizer of the module's parameters trains all replicas") {
+    const Batch batch = make_batch(12);
+    const auto train = [&](int count) {
+      DataParallel<Net> parallel(make_net(), replicas(count));
+      torch::optim::SGD optimizer(parallel.module()->parameters(), 0.1);
+      torch::Tensor loss;
+      for (int step = 0; step < 20; ++step) {
+        optimizer.zero_grad();
+        loss = parallel.train(batch.input, batch.target, mean_loss);
+        optimizer.step();
+      }
+      return loss.item<double>();
+    };
+    const double alone = train(1);
+    CHECK(train(2) == doctest::Approx(alone).epsilon(1e-5));
+    CHECK(train(4) == doctest::Approx(alone).epsilon(1e-5));
+  }
+
+  TEST_CASE("gradients are added to those that are there") {
+    const Batch batch = make_batch(12);
+    DataParallel<Net> parallel(make_net(), replicas(2));
+    parallel.train(batch.input, batch.target, mean_loss);
+    const auto once = gradients_of(parallel.module()).clone();
+    parallel.train(batch.input, batch.target, mean_loss);
+    check_close(gradients_of(parallel.module()), 2 * once);
+  }
+
+  TEST_CASE("buffers are the first replica's, as in PyTorch") {
+    const Batch batch = make_batch(12);
+    Net alone = make_net();
+    Net net = make_net();
+    alone->has_norm = net->has_norm = true;
+    alone->forward(batch.input.narrow(0, 0, 6));
+    DataParallel<Net> parallel(net, replicas(2));
+    parallel.train(batch.input, batch.target, mean_loss);
+    CHECK(net->norm->running_mean.equal(alone->norm->running_mean));
+    CHECK(net->norm->running_var.equal(alone->norm->running_var));
+  }
+
+  TEST_CASE("what LibTorch may compute with is shared out, and this thread keeps its own") {
+    const int before = torch::get_num_threads();
+    torch::set_num_threads(2);
+    DataParallelOptions options = replicas(2);
+    options.compute_threads = 3;
+    DataParallel<Net> parallel(make_net(), options);
+    CHECK(torch::get_num_threads() == 2);
+    torch::set_num_threads(before);
+  }
+
+  TEST_CASE("modules that cannot be cloned are made by a function") {
+    const Batch batch = make_batch(4);
+    torch::nn::Sequential model(torch::nn::Linear(6, 3));
+    DataParallel<torch::nn::Sequential> parallel(
+        model, replicas(2), [] { return torch::nn::Sequential(torch::nn::Linear(6, 3)); });
+    check_close(parallel.forward(batch.input), model->forward(batch.input).detach());
+    const auto other = [] { return torch::nn::Sequential(torch::nn::Linear(6, 4)); };
+    CHECK(describe_failure([&] {
+            DataParallel<torch::nn::Sequential> wrong(model, replicas(2), other);
+          }) == "usage: DataParallel: a replica has other parameters than the module");
+  }
+
+  TEST_CASE("what does not fit is refused in words, and a replica's exception is heard") {
+    const Batch batch = make_batch(4);
+    CHECK(describe_failure([] { DataParallel<Net>(make_net(), {}); }) ==
+          "usage: DataParallel: there are no devices");
+    DataParallel<Net> parallel(make_net(), replicas(2));
+    CHECK(describe_failure([&] { parallel.forward(torch::Tensor()); }) ==
+          "usage: DataParallel: the input has no rows");
+    CHECK(describe_failure([&] { parallel.train(batch.input, batch.target[0], mean_loss); }) ==
+          "usage: DataParallel: the input has 4 rows, the target 3");
+    const auto out_of_luck = [](const torch::Tensor& output,
+                                const torch::Tensor& target) -> torch::Tensor {
+      if (output.size(0) == 1) throw ddprun::Error(ddprun::Errc::system, "out of luck");
+      return mean_loss(output, target);
+    };
+    const Batch three = make_batch(3);
+    CHECK(describe_failure([&] { parallel.train(three.input, three.target, out_of_luck); }) ==
+          "system: out of luck");
+  }
+}

@@ -1,0 +1,196 @@
+#include <ddprun/error.hpp>
+#include <ddprun/torch/data_parallel.hpp>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
+#include <string>
+
+namespace ddprun::torch {
+
+namespace {
+
+using ::torch::nn::Module;
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(Errc::usage, "DataParallel: " + what);
+}
+
+/// The same names, shapes and types in the same order.
+void require_alike(const Module& first, const Module& other) {
+  const auto ours = first.named_parameters();
+  const auto theirs = other.named_parameters();
+  bool is_alike = ours.size() == theirs.size();
+  for (std::size_t i = 0; is_alike && i < ours.size(); ++i) {
+    is_alike = ours[i].key() == theirs[i].key() &&
+               ours[i].value().sizes() == theirs[i].value().sizes() &&
+               ours[i].value().scalar_type() == theirs[i].value().scalar_type();
+  }
+  if (!is_alike) refuse("a replica has other parameters than the module");
+}
+
+void require_rows(const at::Tensor& input, const at::Tensor& target) {
+  if (!input.defined() || input.dim() == 0 || input.size(0) == 0) refuse("the input has no rows");
+  if (!target.defined() || target.dim() == 0 || target.size(0) != input.size(0)) {
+    refuse("the input has " + std::to_string(input.size(0)) + " rows, the target " +
+           (target.defined() && target.dim() > 0 ? std::to_string(target.size(0)) : "none"));
+  }
+}
+
+at::Tensor part_of(const at::Tensor& whole, const Rows& rows, at::Device device) {
+  return whole
+      .narrow(0, static_cast<std::int64_t>(rows.first), static_cast<std::int64_t>(rows.count))
+      .to(device);
+}
+
+}  // namespace
+
+class ModuleReplicas::Impl {
+ public:
+  Impl(std::vector<One> replicas, const DataParallelOptions& options)
+      : replicas_(std::move(replicas)),
+        devices_(options.devices),
+        output_device_(options.output_device.value_or(options.devices.front())),
+        threads_(static_cast<int>(replicas_.size())) {
+    for (std::size_t i = 0; i < replicas_.size(); ++i) {
+      require_alike(*replicas_.front().module, *replicas_[i].module);
+      replicas_[i].module->to(devices_[i]);
+    }
+    share_compute_threads(options.compute_threads);
+  }
+
+  at::Tensor train(const at::Tensor& input, const at::Tensor& target, const MeanLoss& loss);
+  at::Tensor forward(const at::Tensor& input);
+
+ private:
+  static std::size_t index_of(const Replica& replica) {
+    return static_cast<std::size_t>(replica.index);
+  }
+
+  void share_compute_threads(int each);
+  void take_state(Replica& replica);
+  void add_gradients(Replica& replica);
+
+  std::vector<One> replicas_;
+  std::vector<at::Device> devices_;
+  at::Device output_device_;
+  ReplicaThreads threads_;
+};
+
+/// LibTorch gives each thread what was set last when it first computes, so each sets its own after
+/// that, and this thread sets what it had.
+void ModuleReplicas::Impl::share_compute_threads(int each) {
+  const int all = at::get_num_threads();
+  const int share = each > 0 ? each : std::max(1, all / threads_.count());
+  threads_.apply([&](Replica& replica) {
+    at::parallel_for(0, 1, 1, [](std::int64_t, std::int64_t) {});
+    // One after the other: the number is this thread's, but noted for all.
+    for (int turn = 0; turn < replica.count; ++turn) {
+      if (turn == replica.index) at::set_num_threads(share);
+      replica.group.barrier().wait();
+    }
+  });
+  at::set_num_threads(all);
+}
+
+/// Parameters and buffers as the module has them now. All ranks have them before any goes on.
+void ModuleReplicas::Impl::take_state(Replica& replica) {
+  const at::NoGradGuard no_graph;
+  const Module& first = *replicas_.front().module;
+  Module& own = *replicas_[index_of(replica)].module;
+  if (replica.index > 0) {
+    own.train(first.is_training());
+    const auto theirs = first.parameters();
+    auto ours = own.parameters();
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      ours[i].mutable_grad().reset();
+      ours[i].set_requires_grad(theirs[i].requires_grad());
+      if (ours[i].device() == theirs[i].device()) {
+        ours[i].set_data(theirs[i].detach());
+      } else {
+        ours[i].copy_(theirs[i]);
+      }
+    }
+    const auto their_buffers = first.buffers();
+    auto our_buffers = own.buffers();
+    for (std::size_t i = 0; i < our_buffers.size(); ++i) our_buffers[i].copy_(their_buffers[i]);
+  }
+  replica.group.barrier().wait();
+}
+
+at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor& target,
+                                       const MeanLoss& loss) {
+  require_rows(input, target);
+  std::vector<at::Tensor> shares(replicas_.size());
+  threads_.apply([&](Replica& replica) {
+    take_state(replica);
+    const Rows rows = replica.rows(static_cast<std::size_t>(input.size(0)));
+    const auto device = devices_[index_of(replica)];
+    if (rows.count > 0) {
+      const at::Tensor output = replicas_[index_of(replica)].forward(part_of(input, rows, device));
+      const at::Tensor share =
+          loss(output, part_of(target, rows, device)) *
+          (static_cast<double>(rows.count) / static_cast<double>(input.size(0)));
+      share.backward();
+      shares[index_of(replica)] = share.detach().to(output_device_);
+    }
+    replica.group.barrier().wait();
+    add_gradients(replica);
+  });
+  at::Tensor mean = shares.front();
+  for (std::size_t i = 1; i < shares.size() && shares[i].defined(); ++i) mean = mean + shares[i];
+  return mean;
+}
+
+/// Each thread adds up every so many parameters', in the order of the replicas.
+void ModuleReplicas::Impl::add_gradients(Replica& replica) {
+  const at::NoGradGuard no_graph;
+  auto sums = replicas_.front().module->parameters();
+  for (std::size_t number = 1; number < replicas_.size(); ++number) {
+    const auto others = replicas_[number].module->parameters();
+    for (std::size_t i = index_of(replica); i < sums.size(); i += replicas_.size()) {
+      const at::Tensor& other = others[i].grad();
+      if (!other.defined()) continue;
+      at::Tensor& sum = sums[i].mutable_grad();
+      if (sum.defined()) {
+        sum.add_(other.to(sum.device()));
+      } else {
+        sum = other.to(sums[i].device(), /*non_blocking=*/false, /*copy=*/true);
+      }
+    }
+  }
+}
+
+at::Tensor ModuleReplicas::Impl::forward(const at::Tensor& input) {
+  if (!input.defined() || input.dim() == 0 || input.size(0) == 0) refuse("the input has no rows");
+  std::vector<at::Tensor> outputs(replicas_.size());
+  threads_.apply([&](Replica& replica) {
+    take_state(replica);
+    const at::NoGradGuard no_graph;
+    const Rows rows = replica.rows(static_cast<std::size_t>(input.size(0)));
+    if (rows.count == 0) return;
+    outputs[index_of(replica)] = replicas_[index_of(replica)]
+                                     .forward(part_of(input, rows, devices_[index_of(replica)]))
+                                     .to(output_device_);
+  });
+  std::erase_if(outputs, [](const at::Tensor& output) { return !output.defined(); });
+  return at::cat(outputs);
+}
+
+ModuleReplicas::ModuleReplicas(std::vector<One> replicas, const DataParallelOptions& options) {
+  if (options.devices.empty()) refuse("there are no devices");
+  impl_ = std::make_unique<Impl>(std::move(replicas), options);
+}
+ModuleReplicas::~ModuleReplicas() = default;
+
+at::Tensor ModuleReplicas::train(const at::Tensor& input, const at::Tensor& target,
+                                 const MeanLoss& loss) {
+  return impl_->train(input, target, loss);
+}
+at::Tensor ModuleReplicas::forward(const at::Tensor& input) {
+  return impl_->forward(input);
+}
+
+}  // namespace ddprun::torch
