@@ -108,6 +108,20 @@ TEST_SUITE("gpt2 state") {
     });
   }
 
+  TEST_CASE("a checkpoint of one device is good on another, whose threads are its own matter") {
+    const auto settings = [](const char* device, int threads) {
+      Settings all = kSettings;
+      all["device"] = device;
+      all["threads"] = threads;
+      return all;
+    };
+    State saved(1);
+    const Checkpoint checkpoint = saved.checkpoint(settings("cpu", 2));
+    CHECK(refusal(checkpoint, settings("cuda", 1)).empty());
+    CHECK(refusal(checkpoint, settings("cpu", 1)).find("--threads was 2 and is 1") !=
+          std::string::npos);
+  }
+
   TEST_CASE("more steps may follow where the rate does not depend on their number") {
     State saved(1);
     Settings settings = kSettings;

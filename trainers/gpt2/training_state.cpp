@@ -46,10 +46,13 @@ std::string share_text(Compute& compute, ProcessGroup& group, std::string own) {
 }
 
 void refuse_other_settings(std::int64_t step, const nlohmann::json& then, const Settings& now) {
+  const bool is_same_device = then.value("device", "") == now.value("device", "");
   std::string differences;
   for (const auto& [name, value] : now.items()) {
     const auto old = then.find(name);
     if (old != then.end() && *old == value) continue;
+    // Devices differ in rounding only. Threads are the CPU's.
+    if (name == "device" || (name == "threads" && !is_same_device)) continue;
     // A constant rate does not know where the end is.
     if (name == "steps" && now.value("lr_schedule", "") == "constant") continue;
     differences += (differences.empty() ? "" : ", ") + name_for_people(name) + " was " +
