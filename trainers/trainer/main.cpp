@@ -194,38 +194,43 @@ void finish(Training& training, double seconds, Outputs& outputs) {
                          {"parameters_hash", hash_text}});
 }
 
+/// The newest checkpoint, if checkpoints are wanted and there is one.
+std::optional<ddprun::Checkpoint> open_checkpoints(
+    const Options& options, std::optional<ddprun::CheckpointDirectory>& checkpoints) {
+  if (options.checkpoint_dir.empty()) return std::nullopt;
+  checkpoints.emplace(options.checkpoint_dir,
+                      ddprun::CheckpointDirectory::Options{.log = warn_on_stderr});
+  // Before reading: what a run that is still at work here saves later would be done twice.
+  checkpoints->claim();
+  return checkpoints->load_newest();
+}
+
+ProcessGroup make_group(const Options& options, const WorkerEnv& env, CollectiveTrace& trace) {
+  ddprun::GroupOptions group_options;
+  group_options.backend = backend_for(options.device, options.backend);
+  group_options.on_collective = trace.recorder();
+  return ProcessGroup::create(env, group_options);
+}
+
 int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) {
   const auto start = Clock::now();
   const bool is_first = env.rank == 0;
   Console console(!is_first);
   const TrainAndTest data = load_data(options);
   const Settings settings = settings_of(options, env, data.train);
-  const auto compute = make_compute(options.device, options.threads, env);
-  const Place place = {compute.get(), options.type()};
-  const auto apart = options.embedding_device == options.device
-                         ? nullptr
-                         : make_compute(options.embedding_device, options.threads, env);
-  const Places places = {place, apart == nullptr ? place : Place{apart.get()}};
+  const Computes computes = make_computes(options, env);
+  const Places places = computes.places(options);
+  Compute& compute = *computes.rest;
   Model model = make_model(options, data.train, places);
   const auto optimizer = make_optimizer(options, model);
-  const Array sums = compute->allocate(2, ddprun::DataType::float64);
-
-  ddprun::GroupOptions group_options;
-  group_options.backend = backend_for(options.device, options.backend);
-  group_options.on_collective = trace.recorder();
-  ProcessGroup group = ProcessGroup::create(env, group_options);
-  group.set_stream(compute->stream());
+  const Array sums = compute.allocate(2, ddprun::DataType::float64);
+  ProcessGroup group = make_group(options, env, trace);
+  group.set_stream(compute.stream());
 
   // Rank 0 keeps the checkpoints; all resume from the one that it finds.
   std::optional<ddprun::CheckpointDirectory> checkpoints;
   std::optional<ddprun::Checkpoint> newest;
-  if (is_first && !options.checkpoint_dir.empty()) {
-    checkpoints.emplace(options.checkpoint_dir,
-                        ddprun::CheckpointDirectory::Options{.log = warn_on_stderr});
-    // Before reading: what a run that is still at work here saves later would be done twice.
-    checkpoints->claim();
-    newest = checkpoints->load_newest();
-  }
+  if (is_first) newest = open_checkpoints(options, checkpoints);
   newest = share_checkpoint(group, newest);
   Progress progress;
   if (newest) progress = restore(*newest, model, *optimizer, settings);
@@ -239,7 +244,7 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
   Training training = {options,
                        env,
                        data,
-                       *compute,
+                       compute,
                        sums,
                        group,
                        model,
@@ -247,7 +252,7 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
                        ModelReducer(group, model, options),
                        progress,
                        trace,
-                       Loss(place, options.loss),
+                       Loss(places.rest, options.loss),
                        DeviceBatch(places),
                        {.as_tokens = options.model == "bag"}};
   // Without checkpoints there is nothing to save before leaving.

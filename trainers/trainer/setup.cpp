@@ -1,5 +1,6 @@
 #include "trainers/trainer/setup.hpp"
 
+#include "trainers/compute/placement.hpp"
 #include "trainers/frame/text.hpp"
 
 #include <nlohmann/json.hpp>
@@ -19,6 +20,18 @@ TrainAndTest load_data(const Options& options) {
     spec = {.features = 10, .outputs = 5, .labels = false, .seed = seed};
   }
   return make_random_data(spec);
+}
+
+Places Computes::places(const Options& options) const {
+  const Place place = {rest.get(), options.type()};
+  // The CPU's alone can be apart, and that computes in float32.
+  return {place, embedding == nullptr ? place : Place{embedding.get()}};
+}
+
+Computes make_computes(const Options& options, const ddprun::WorkerEnv& env) {
+  const bool is_apart = options.embedding_device != options.device;
+  return {make_compute(options.device, options.threads, env),
+          is_apart ? make_compute(options.embedding_device, options.threads, env) : nullptr};
 }
 
 Model make_model(const Options& options, const Dataset& train_set, const Places& places) {

@@ -1,6 +1,7 @@
 // From options to the parts of a training run.
 #pragma once
 
+#include "trainers/compute/compute.hpp"
 #include "trainers/trainer/dataset.hpp"
 #include "trainers/trainer/model.hpp"
 #include "trainers/trainer/model_reducer.hpp"
@@ -15,6 +16,16 @@
 namespace trainer {
 
 TrainAndTest load_data(const Options& options);
+
+/// What computes: --device, and --embedding_device where that is another one.
+struct Computes {
+  std::unique_ptr<Compute> rest;
+  std::unique_ptr<Compute> embedding;  ///< null if the rest's is that, too
+
+  Places places(const Options& options) const;
+};
+
+Computes make_computes(const Options& options, const ddprun::WorkerEnv& env);
 
 Model make_model(const Options& options, const Dataset& train_set, const Places& places);
 
