@@ -21,6 +21,7 @@ namespace ddprun::test {
 namespace {
 
 std::atomic<int> communicators = 0;
+std::atomic<int> aborted = 0;
 
 /// One rank's part. Its stream's works hold it, too.
 struct FakeComm {
@@ -30,6 +31,13 @@ struct FakeComm {
   std::optional<ProcessGroup> group;  ///< once all are there
   bool is_aborted = false;
   std::atomic<ncclResult_t> state = ncclInProgress;
+
+  void abort() {
+    const std::lock_guard lock(mutex);
+    if (group) group->abort("aborted");
+    is_aborted = true;
+    changed.notify_all();
+  }
 
   /// As kernels whose peers have gone, or that have failed.
   void spin_until_aborted() {
@@ -175,14 +183,21 @@ ncclResult_t end_group() {
   });
 }
 
+ncclResult_t revoke(ncclComm_t comm, int flags) {
+  const Comm own = comm_of(comm);
+  nccl_faults().hangs_in_revoke.wait(true);
+  if (nccl_faults().revoke != ncclSuccess || flags != 0) return ncclInvalidUsage;
+  own->abort();
+  own->state = ncclSuccess;
+  return ncclInProgress;
+}
+
 ncclResult_t let_go(ncclComm_t comm, bool aborts) {
   Comm& own = comm_of(comm);
   if (aborts) {
     if (nccl_faults().hangs_in_abort) std::this_thread::sleep_until(Deadline::never().time());
-    const std::lock_guard lock(own->mutex);
-    if (own->group) own->group->abort("aborted");
-    own->is_aborted = true;
-    own->changed.notify_all();
+    own->abort();
+    ++aborted;
   }
   delete &own;
   --communicators;
@@ -208,6 +223,7 @@ const nccl::NcclCalls& fake_nccl() {
       .comm_finalize = [](ncclComm_t) { return ncclSuccess; },
       .comm_destroy = [](ncclComm_t comm) { return let_go(comm, false); },
       .comm_abort = [](ncclComm_t comm) { return let_go(comm, true); },
+      .comm_revoke = revoke,
       .get_error_string =
           [](ncclResult_t result) {
             return result == ncclRemoteError ? "remote process exited" : "an error of the fake";
@@ -277,6 +293,10 @@ const nccl::NcclCalls& fake_nccl() {
 NcclFaults& nccl_faults() {
   static NcclFaults faults;
   return faults;
+}
+
+int fake_aborts() {
+  return aborted;
 }
 
 int fake_communicators() {

@@ -15,6 +15,8 @@ struct NcclFaults {
   std::atomic<ncclResult_t> unique_id = ncclSuccess;   ///< what asking for one returns
   std::atomic<ncclResult_t> collective = ncclSuccess;  ///< that rank 1 finds during its next one
   std::atomic<bool> hangs_in_abort = false;
+  std::atomic<ncclResult_t> revoke = ncclSuccess;  ///< what it returns
+  std::atomic<bool> hangs_in_revoke = false;
   std::atomic<bool> hangs_in_id = false;  ///< no unique id is ever made
 
   void take_back() {
@@ -22,9 +24,15 @@ struct NcclFaults {
     collective = ncclSuccess;
     hangs_in_abort = hangs_in_id = false;
     hangs_in_id.notify_all();
+    revoke = ncclSuccess;
+    hangs_in_revoke = false;
+    hangs_in_revoke.notify_all();
   }
 };
 NcclFaults& nccl_faults();
+
+/// How often communicators have been aborted rather than destroyed.
+int fake_aborts();
 
 /// Communicators that have been neither destroyed nor aborted.
 int fake_communicators();

@@ -149,6 +149,44 @@ TEST_SUITE("nccl failure") {
     check_a_new_group(2);
   }
 
+  TEST_CASE("what is under way is revoked where NCCL can, and else the communicator is aborted") {
+    static auto older = fake_nccl();
+    older.comm_revoke = nullptr;
+    static nccl::Libraries with_older = fake_libraries();
+    with_older.nccl = []() -> const nccl::NcclCalls& { return older; };
+    static const auto older_table = nccl::make_device_table(with_older);
+    struct Row {
+      const char* name;
+      const nccl::DeviceTable& table;
+      ncclResult_t revoke;
+      bool hangs;
+      int aborts;
+    };
+    const Row rows[] = {
+        {"it can", fake_device_table(), ncclSuccess, false, 0},
+        {"this version cannot", older_table, ncclSuccess, false, 2},
+        {"it refuses", fake_device_table(), ncclInvalidUsage, false, 2},
+        {"it does not come back", fake_device_table(), ncclSuccess, true, 2},
+    };
+    for (const auto& row : rows) {
+      CAPTURE(row.name);
+      const CleanDevices clean;
+      nccl_faults().revoke = row.revoke;
+      nccl_faults().hangs_in_revoke = row.hangs;
+      const int aborts = fake_aborts();
+      std::latch have_met(2);
+      run_ranks(device_ranks(2, {}, row.table), [&](ProcessGroup& group) {
+        std::vector<float> values(100, 1);
+        group.all_reduce(on_device(values)).wait();
+        have_met.arrive_and_wait();
+        if (group.rank() == 1) return group.abort("asked to");
+        CHECK(begins_with(failure_of_all_reduce(group), "PeerFailed(1): "));
+      });
+      CHECK(fake_aborts() - aborts == row.aborts);
+    }
+    check_a_new_group(2);
+  }
+
   TEST_CASE("a driver that hangs gives an error that names the device, and the others hear of it") {
     const CleanDevices clean;
     static nccl::Libraries impatient = fake_libraries();
@@ -192,6 +230,7 @@ TEST_SUITE("nccl failure") {
         works.push_back(groups[rank].all_reduce(on_device(values[rank])));
       for (const auto& work : works) work.wait();
       works.clear();
+      nccl_faults().revoke = ncclInvalidUsage;
       nccl_faults().hangs_in_abort = true;
       groups[0].abort("asked to");
       groups.clear();

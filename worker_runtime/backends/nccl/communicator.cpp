@@ -1,10 +1,12 @@
 #include "worker_runtime/backends/nccl/communicator.hpp"
 
+#include "worker_runtime/backends/nccl/limited_call.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/process_group.hpp>
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <future>
 #include <thread>
 #include <utility>
@@ -16,6 +18,7 @@ void Communicator::connect(const ncclUniqueId& id, int rank, int ranks, const Wa
   config.blocking = 0;
   const std::string what = "process group \"" + name_ + "\": meeting the other ranks over NCCL";
   settle(calls_().comm_init_rank_config(&comm_, ranks, id, rank, &config), what, watch);
+  has_met_ = true;
 }
 
 void Communicator::settle(ncclResult_t result, const std::string& what, const Watch& watch) {
@@ -60,7 +63,32 @@ void Communicator::finish() noexcept {
 }
 
 void Communicator::abort() noexcept {
-  if (comm_ != nullptr) end(calls_().comm_abort);
+  if (comm_ == nullptr) return;
+  end(revoke() ? calls_().comm_destroy : calls_().comm_abort);
+}
+
+/// Whether nothing is under way any more. A thread that does not come back from there is left
+/// behind: the abort that follows has a time limit of its own.
+bool Communicator::revoke() noexcept {
+  const NcclCalls& calls = calls_();
+  if (calls.comm_revoke == nullptr || !has_met_) return false;
+  const auto deadline = Deadline::after(kRevokeTimeout);
+  try {
+    ncclResult_t state = call_by(deadline, "ncclCommRevoke", [&calls, comm = comm_] {
+      constexpr int kDefault = 0;
+      return calls.comm_revoke(comm, kDefault);
+    });
+    const auto is_quiet = [&] {
+      if (state == ncclSuccess || state == ncclInProgress) {
+        if (calls.comm_get_async_error(comm_, &state) != ncclSuccess) state = ncclInternalError;
+      }
+      return state != ncclInProgress;
+    };
+    Alarm silence;
+    return await(is_quiet, {deadline, silence, [] {}}) && state == ncclSuccess;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 /// On a thread of its own, since nothing else gets this one back.

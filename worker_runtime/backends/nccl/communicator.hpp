@@ -12,6 +12,8 @@ namespace ddprun::nccl {
 
 /// For NCCL to let go of a communicator. It was seen to hang there.
 inline constexpr std::chrono::seconds kEndTimeout{2};
+/// Before that, for what is under way to end where NCCL can revoke it.
+inline constexpr std::chrono::seconds kRevokeTimeout{1};
 
 class Communicator {
  public:
@@ -39,17 +41,21 @@ class Communicator {
   /// Lets go of it with the other ranks; all collectives have ended.
   void finish() noexcept;
 
-  /// Lets go of it at once: collectives under way end, with whatever result. Ends the process if
+  /// Lets go of it at once: collectives under way end, with whatever result. Where NCCL has it by
+  /// ncclCommRevoke, which needs no other rank to do the same and after which a communicator is
+  /// freed as any other; where that fails, or there is none, by ncclCommAbort. Ends the process if
   /// NCCL does not let go within kEndTimeout.
   void abort() noexcept;
 
  private:
   [[noreturn]] void fail(ncclResult_t result, const std::string& what);
+  bool revoke() noexcept;
   void end(ncclResult_t (*function)(ncclComm_t)) noexcept;
 
   const NcclCalls& (*const calls_)();
   const std::string name_;
   ncclComm_t comm_ = nullptr;
+  bool has_met_ = false;  ///< all ranks are in it
 };
 
 }  // namespace ddprun::nccl

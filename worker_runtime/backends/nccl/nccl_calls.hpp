@@ -15,6 +15,8 @@ struct NcclCalls {
   ncclResult_t (*comm_finalize)(ncclComm_t comm);
   ncclResult_t (*comm_destroy)(ncclComm_t comm);
   ncclResult_t (*comm_abort)(ncclComm_t comm);
+  /// Since 2.28; null where it is older.
+  ncclResult_t (*comm_revoke)(ncclComm_t comm, int flags);
   const char* (*get_error_string)(ncclResult_t result);
   const char* (*get_last_error)(ncclComm_t comm);
   ncclResult_t (*all_reduce)(const void* input, void* output, size_t count, ncclDataType_t type,

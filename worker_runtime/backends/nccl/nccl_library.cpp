@@ -68,6 +68,12 @@ void find(void* library, const char* name, Function& function) {
   if (function == nullptr) throw Error(Errc::nccl, std::string("it has no function ") + name);
 }
 
+/// Null if this version does not have it yet.
+template <typename Function>
+void find_if_there(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+}
+
 NcclCalls calls_of(void* library) {
   NcclCalls calls{};
   find(library, "ncclGetVersion", calls.get_version);
@@ -82,6 +88,7 @@ NcclCalls calls_of(void* library) {
   find(library, "ncclCommFinalize", calls.comm_finalize);
   find(library, "ncclCommDestroy", calls.comm_destroy);
   find(library, "ncclCommAbort", calls.comm_abort);
+  find_if_there(library, "ncclCommRevoke", calls.comm_revoke);
   find(library, "ncclGetErrorString", calls.get_error_string);
   find(library, "ncclGetLastError", calls.get_last_error);
   find(library, "ncclAllReduce", calls.all_reduce);
