@@ -16,7 +16,8 @@ DistributedSampler::DistributedSampler(std::size_t samples, int world_size, int 
           State{.world_size = world_size,
                 .rank = rank,
                 .options = options,
-                .sampler = {static_cast<std::int64_t>(samples), world_size, rank, options}})) {
+                .sampler = {static_cast<std::int64_t>(samples), world_size, rank, options},
+                .indices = {}})) {
   reset({});
 }
 

@@ -140,7 +140,9 @@ ModuleReducer::Impl::~Impl() {
 }
 
 void ModuleReducer::Impl::watch(const NamedTensor& parameter, std::size_t index) {
-  Watched watched{.parameter = parameter, .values = parameter.tensor.data_ptr()};
+  Watched watched;
+  watched.parameter = parameter;
+  watched.values = parameter.tensor.data_ptr();
   watched.accumulator = ::torch::autograd::impl::grad_accumulator(parameter.tensor);
   watched.hook = watched.accumulator->add_post_hook(std::make_unique<AfterGradient>(
       [this, index](const at::Tensor& gradient) { take_gradient(index, gradient); }));
