@@ -40,6 +40,7 @@ class Arrays {
   }
   std::vector<Doubles> read(const std::vector<Buffer>& buffers) {
     std::vector<Doubles> values;
+    values.reserve(buffers.size());
     for (const Buffer& buffer : buffers) values.push_back(from_device(compute_, buffer));
     return values;
   }

@@ -47,6 +47,7 @@ ProcessGroup another_group(const ProcessGroup& group) {
 GradientReducer make_reducer(const ProcessGroup& group, const std::vector<Parameter*>& own,
                              const Model& model, const Options& options) {
   std::vector<ddprun::Parameter> parameters;
+  parameters.reserve(own.size());
   for (const Parameter* parameter : own) {
     parameters.push_back({parameter->name, parameter->master.buffer, parameter->shape});
   }
