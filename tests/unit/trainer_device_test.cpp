@@ -213,6 +213,22 @@ TEST_SUITE("trainer on devices") {
     }
   }
 
+  TEST_CASE("ranks whose peer is gone fail, and go on from the checkpoint in the next attempt") {
+    const ddprun::test::CleanDevices clean;
+    Options options = small_options("toy");
+    const Trained whole = train_on_devices(options, 6);
+    options.device = options.embedding_device = "cuda";
+    Start saved;
+    ddprun::test::run_ranks(ddprun::test::device_ranks(kRanks), [&](ProcessGroup& group) {
+      const auto compute = ddprun::test::make_emulated_compute();
+      const Trained begun = train(group, *compute, options, 3);
+      if (group.rank() == 1) return group.abort("killed");
+      saved = begun.checkpoint;
+      CHECK_THROWS_AS(train(group, *compute, options, 6, saved), ddprun::Error);
+    });
+    CHECK(train_on_devices(options, 6, saved).hash == whole.hash);
+  }
+
   TEST_CASE("a training that was begun on one kind of device goes on on the other") {
     const ddprun::test::CleanDevices clean;
     const Options options = small_options("toy");
