@@ -11,17 +11,23 @@ namespace ddprun::test {
 
 namespace {
 
+auto run_on(cudaStream_t stream) {
+  return [stream](auto* kernel, const cuda::ConvertBatch& batch, const auto& each) {
+    launch_on(stream, [=] {
+      run_kernel({.grid = {batch.tiles, 1, 1}, .block = {cuda::kConvertThreads, 1, 1}}, kernel,
+                 batch, each);
+    });
+    return cudaSuccess;
+  };
+}
+
 cudaError_t convert(std::span<const cuda::Piece> pieces, DataType from, DataType to, double scale,
                     cudaStream_t stream) {
-  return cuda::convert_pieces(
-      pieces, from, to, scale,
-      [stream](auto* kernel, const cuda::ConvertBatch& batch, const auto& each) {
-        launch_on(stream, [=] {
-          run_kernel({.grid = {batch.tiles, 1, 1}, .block = {cuda::kConvertThreads, 1, 1}}, kernel,
-                     batch, each);
-        });
-        return cudaSuccess;
-      });
+  return cuda::convert_pieces(pieces, from, to, scale, run_on(stream));
+}
+
+cudaError_t add(std::span<const cuda::Piece> pieces, DataType from, cudaStream_t stream) {
+  return cuda::add_pieces(pieces, from, run_on(stream));
 }
 
 /// Fewer blocks than on a device: they run one after another, and their number is not the kernels'
@@ -61,7 +67,7 @@ const cuda::ExamKernels& emulated_exam() {
 }
 
 const cuda::KernelCalls& emulated_kernels() {
-  static constexpr cuda::KernelCalls kCalls{.convert = convert};
+  static constexpr cuda::KernelCalls kCalls{.convert = convert, .add = add};
   return kCalls;
 }
 

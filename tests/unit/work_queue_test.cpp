@@ -27,6 +27,7 @@ class ToldDevice final : public DeviceQueue {
   void hold(void*, std::uint64_t) override {}
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
   void convert(std::span<const DevicePiece>, DataType, DataType, double, void*) override {}
+  void add(std::span<const DevicePiece>, DataType, void*) override {}
   void zero(void*, std::size_t, void*) override {}
   void order(void*, void*) override {}
   void await(void*, Deadline) override {}

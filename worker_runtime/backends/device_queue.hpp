@@ -51,6 +51,9 @@ class DeviceQueue {
   virtual void convert(std::span<const DevicePiece> pieces, DataType from, DataType to,
                        double scale, void* stream) = 0;
 
+  /// Gives `stream`: to[i] += from[i] in each piece, as cuda::KernelCalls::add().
+  virtual void add(std::span<const DevicePiece> pieces, DataType from, void* stream) = 0;
+
   /// Gives `stream`: so many bytes at `memory` are zero.
   virtual void zero(void* memory, std::size_t bytes, void* stream) = 0;
 

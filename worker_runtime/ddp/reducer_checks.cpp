@@ -143,8 +143,6 @@ std::vector<Parameter> checked_parameters(const Device* device, std::vector<Para
       refuse(what + " is " + describe(parameter.values.device) + ", the first one " +
              describe(parameters.front().values.device));
     }
-    if (options.accumulate_in_float32 && parameter.values.device.kind != Device::Kind::cpu)
-      refuse(what + " is on a device, where accumulate_in_float32 is not");
     if (!has_fitting_shape(parameter)) {
       refuse(describe(what, parameter.values, parameter.shape) + " has " +
              std::to_string(parameter.values.elements) + " elements");

@@ -51,17 +51,24 @@ void StepReduction::begin(bool synchronise, int ranks, bool observe) {
   queue_.begin(ranks);
 }
 
-/// Puts a gradient that lies elsewhere into the bucket; on a device, where copies cost a launch
-/// each, when the bucket is complete.
-void StepReduction::take_own(std::size_t parameter) {
-  const Buffer& own = parameters_[parameter].gradient;
+/// Puts a gradient that lies elsewhere into the bucket; on a device, where each costs a launch,
+/// when the bucket is complete.
+void StepReduction::take_own(std::size_t parameter, void* stream) {
   const Buffer& in_bucket = layout_->gradient(parameter);
-  if (is_added(parameters_[parameter], in_bucket)) return add_widened(own, in_bucket);
-  if (!is_synchronising_ || !is_copied(parameters_[parameter], in_bucket)) return;
-  const TensorCopy copy{own, in_bucket};
-  if (!tensors_.is_on_device()) return tensors_.copy({&copy, 1}, nullptr);
-  const std::lock_guard lock(mutex_);
-  gatherings_[layout_->buckets()[parameter]].copies.push_back(copy);
+  const bool adds = is_added(parameters_[parameter], in_bucket);
+  if (!adds && (!is_synchronising_ || !is_copied(parameters_[parameter], in_bucket))) return;
+  const TensorCopy copy{parameters_[parameter].gradient, in_bucket};
+  if (is_synchronising_ && tensors_.is_on_device()) {
+    const std::lock_guard lock(mutex_);
+    auto& gathering = gatherings_[layout_->buckets()[parameter]];
+    (adds ? gathering.sums : gathering.copies).push_back(copy);
+  } else if (adds) {
+    tensors_.add({&copy, 1}, stream);
+    // The next step may be on another one.
+    tensors_.order(stream, stream_);
+  } else {
+    tensors_.copy({&copy, 1}, stream);
+  }
 }
 
 void StepReduction::note(std::size_t parameter, void* stream) {
@@ -89,6 +96,7 @@ void StepReduction::gather(std::size_t bucket, void* stream) {
   }
   for (void* const other : gathering.streams) tensors_.order(other, stream);
   tensors_.copy(gathering.copies, stream);
+  tensors_.add(gathering.sums, stream);
 }
 
 void StepReduction::settle_one(std::size_t parameter) {
@@ -97,7 +105,7 @@ void StepReduction::settle_one(std::size_t parameter) {
   if (!readiness_.has_contributed(parameter)) {
     tensors_.zero(in_bucket, stream_);
   } else if (is_copied(parameters_[parameter], in_bucket)) {
-    take_own(parameter);
+    take_own(parameter, stream_);
   }
   count_down(parameter, stream_);
 }
@@ -108,7 +116,7 @@ Readiness::Mark StepReduction::ready(std::size_t parameter, void* stream) {
     if (mark == Readiness::Mark::early) note(parameter, stream);
     return mark;
   }
-  take_own(parameter);
+  take_own(parameter, stream);
   if (is_synchronising_) count_down(parameter, stream);
   return mark;
 }
@@ -130,7 +138,7 @@ std::vector<std::size_t> StepReduction::missing() const {
 void StepReduction::end_accumulation() {
   if (readiness_.knows_counts()) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (readiness_.is_marked(i)) take_own(i);
+    if (readiness_.is_marked(i)) take_own(i, stream_);
   }
 }
 
@@ -144,7 +152,7 @@ void StepReduction::end_count() {
   share_used();
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (readiness_.is_marked(i)) {
-      take_own(i);
+      take_own(i, stream_);
       count_down(i, stream_);
     } else {
       settle_one(i);

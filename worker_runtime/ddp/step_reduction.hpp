@@ -73,10 +73,11 @@ class StepReduction {
   struct Gathering {
     std::vector<void*> streams;      ///< on which gradients of the bucket were made, each once
     std::vector<TensorCopy> copies;  ///< from the callers' memory
+    std::vector<TensorCopy> sums;    ///< the same, of another type than the bucket's
   };
 
   void note(std::size_t parameter, void* stream);
-  void take_own(std::size_t parameter);
+  void take_own(std::size_t parameter, void* stream);
   void count_down(std::size_t parameter, void* stream);
   void gather(std::size_t bucket, void* stream);
   void settle_one(std::size_t parameter);

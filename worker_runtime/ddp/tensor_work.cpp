@@ -1,6 +1,7 @@
 #include "worker_runtime/ddp/tensor_work.hpp"
 
 #include "worker_runtime/collectives/divide.hpp"
+#include "worker_runtime/ddp/own_gradients.hpp"
 
 #include <cstring>
 #include <map>
@@ -29,6 +30,19 @@ void TensorWork::copy(std::span<const TensorCopy> copies, void* stream) const {
   }
   for (const auto& [types, some] : pieces)
     queue_->convert(some, types.first, types.second, 1, stream);
+}
+
+void TensorWork::add(std::span<const TensorCopy> sums, void* stream) const {
+  std::map<DataType, std::vector<DevicePiece>> pieces;
+  for (const auto& [from, to] : sums) {
+    if (from.elements == 0) continue;
+    if (is_on_device()) {
+      pieces[from.type].push_back({from.data, to.data, from.elements});
+    } else {
+      add_widened(from, to);
+    }
+  }
+  for (const auto& [type, some] : pieces) queue_->add(some, type, stream);
 }
 
 void TensorWork::zero(const Buffer& tensor, void* stream) const {

@@ -33,6 +33,8 @@ class TensorWork {
 
   /// On the CPU types are the same, on a device float types may differ.
   void copy(std::span<const TensorCopy> copies, void* stream) const;
+  /// to += from, of half types and of float32.
+  void add(std::span<const TensorCopy> sums, void* stream) const;
   void zero(const Buffer& tensor, void* stream) const;
   void scale(const Buffer& tensor, double factor, void* stream) const;
 

@@ -50,6 +50,12 @@ void DeviceMemory::convert(std::span<const DevicePiece> pieces, DataType from, D
               "copying " + std::to_string(pieces.size()) + " tensor(s) on the device");
 }
 
+void DeviceMemory::add(std::span<const DevicePiece> pieces, DataType from, void* stream) {
+  const cuda::OnDevice here(*libraries_.cuda, device_);
+  cuda::check(*libraries_.cuda, libraries_.kernels->add(pieces, from, stream_of(stream)),
+              "adding " + std::to_string(pieces.size()) + " tensor(s) on the device");
+}
+
 void DeviceMemory::zero(void* memory, std::size_t bytes, void* stream) {
   const cuda::OnDevice here(*libraries_.cuda, device_);
   cuda::check(*libraries_.cuda, libraries_.cuda->memset_async(memory, 0, bytes, stream_of(stream)),

@@ -29,6 +29,7 @@ class DeviceMemory {
   // As the functions of DeviceQueue:
   void convert(std::span<const DevicePiece> pieces, DataType from, DataType to, double scale,
                void* stream);
+  void add(std::span<const DevicePiece> pieces, DataType from, void* stream);
   void zero(void* memory, std::size_t bytes, void* stream);
   void order(void* before, void* after);
   void copy(void* to, const void* from, std::size_t bytes, Deadline deadline);

@@ -124,6 +124,11 @@ DeviceMemoryTable make_memory_table() {
               memory_of(memory).convert({pieces, count}, from, to, scale, stream);
             });
           },
+      .add =
+          [](void* memory, const DevicePiece* pieces, std::size_t count, DataType from,
+             void* stream, Failure& failure) noexcept {
+            return attempt(failure, [&] { memory_of(memory).add({pieces, count}, from, stream); });
+          },
       .zero =
           [](void* memory, void* allocated, std::size_t bytes, void* stream,
              Failure& failure) noexcept {

@@ -130,6 +130,12 @@ void ModuleDevice::convert(std::span<const DevicePiece> pieces, DataType from, D
     module::raise(failure);
 }
 
+void ModuleDevice::add(std::span<const DevicePiece> pieces, DataType from, void* stream) {
+  module::Failure failure;
+  if (!table_.memory.add(memory(), pieces.data(), pieces.size(), from, stream, failure))
+    module::raise(failure);
+}
+
 void ModuleDevice::zero(void* given, std::size_t bytes, void* stream) {
   module::Failure failure;
   if (!table_.memory.zero(memory(), given, bytes, stream, failure)) module::raise(failure);

@@ -39,6 +39,7 @@ class ModuleDevice final : public DeviceQueue {
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   void convert(std::span<const DevicePiece> pieces, DataType from, DataType to, double scale,
                void* stream) override;
+  void add(std::span<const DevicePiece> pieces, DataType from, void* stream) override;
   void zero(void* memory, std::size_t bytes, void* stream) override;
   void order(void* before, void* after) override;
   void await(void* mark, Deadline deadline) override;

@@ -9,22 +9,29 @@ namespace ddprun::cuda {
 
 namespace {
 
+auto launch_on(cudaStream_t stream) {
+  return [stream](auto* kernel, const ConvertBatch& batch, const auto& each) {
+    cudaLaunchConfig_t shape{};
+    shape.gridDim = dim3(batch.tiles);
+    shape.blockDim = dim3(kConvertThreads);
+    shape.stream = stream;
+    return cudaLaunchKernelEx(&shape, kernel, batch, each);
+  };
+}
+
 cudaError_t convert(std::span<const Piece> pieces, DataType from, DataType to, double scale,
                     cudaStream_t stream) {
-  return convert_pieces(pieces, from, to, scale,
-                        [stream](auto* kernel, const ConvertBatch& batch, const auto& each) {
-                          cudaLaunchConfig_t shape{};
-                          shape.gridDim = dim3(batch.tiles);
-                          shape.blockDim = dim3(kConvertThreads);
-                          shape.stream = stream;
-                          return cudaLaunchKernelEx(&shape, kernel, batch, each);
-                        });
+  return convert_pieces(pieces, from, to, scale, launch_on(stream));
+}
+
+cudaError_t add(std::span<const Piece> pieces, DataType from, cudaStream_t stream) {
+  return add_pieces(pieces, from, launch_on(stream));
 }
 
 }  // namespace
 
 const KernelCalls& kernel_calls() {
-  static constexpr KernelCalls kCalls{.convert = convert};
+  static constexpr KernelCalls kCalls{.convert = convert, .add = add};
   return kCalls;
 }
 

@@ -1,5 +1,5 @@
-// Copies, scales and casts the elements of many pieces of memory in one launch. Plain CUDA C++: for
-// nvcc, and for another compiler behind an emulation of what a kernel finds on a device.
+// Copies, scales, casts and adds the elements of many pieces of memory in one launch. Plain CUDA
+// C++: for nvcc, and for another compiler behind an emulation of what a kernel finds on a device.
 //
 // Each piece is cut into tiles, and the blocks take tiles in turn. Where both ends of a piece can
 // be aligned by leaving out the same few elements at its beginning, a thread moves vectors of 16
@@ -98,6 +98,17 @@ struct Scaled {
   }
 };
 
+/// Added to what was there.
+template <typename From>
+struct Added {
+  __device__ float operator()(From value, float sum) const { return sum + widened(value); }
+};
+
+template <typename Each>
+inline constexpr bool kReadsResult = false;
+template <typename From>
+inline constexpr bool kReadsResult<Added<From>> = true;
+
 template <typename T, unsigned kWidth>
 struct alignas(sizeof(T) * kWidth) Vector {
   T values[kWidth];
@@ -113,15 +124,24 @@ __device__ void convert_units(const From* from, To* to, std::size_t first, std::
   constexpr unsigned kRound = kConvertThreads * kVectorsInFlight;
   for (std::size_t begin = first + threadIdx.x; begin < end; begin += kRound) {
     Vector<From, kWidth> loaded[kVectorsInFlight];
+    Vector<To, kWidth> before[kVectorsInFlight];
     for (unsigned i = 0; i < kVectorsInFlight; ++i) {
       const std::size_t unit = begin + i * kConvertThreads;
-      if (unit < end) loaded[i] = sources[unit];
+      if (unit >= end) break;
+      loaded[i] = sources[unit];
+      if constexpr (kReadsResult<Each>) before[i] = destinations[unit];
     }
     for (unsigned i = 0; i < kVectorsInFlight; ++i) {
       const std::size_t unit = begin + i * kConvertThreads;
       if (unit >= end) break;
       Vector<To, kWidth> converted;
-      for (unsigned k = 0; k < kWidth; ++k) converted.values[k] = each(loaded[i].values[k]);
+      for (unsigned k = 0; k < kWidth; ++k) {
+        if constexpr (kReadsResult<Each>) {
+          converted.values[k] = each(loaded[i].values[k], before[i].values[k]);
+        } else {
+          converted.values[k] = each(loaded[i].values[k]);
+        }
+      }
       destinations[unit] = converted;
     }
   }

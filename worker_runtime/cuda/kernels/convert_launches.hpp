@@ -84,6 +84,16 @@ cudaError_t scale_from(std::span<const Piece> pieces, DataType to, double scale,
   return cudaErrorInvalidValue;
 }
 
+/// As KernelCalls::add(); `launch` as for convert_pieces().
+template <typename Launch>
+cudaError_t add_pieces(std::span<const Piece> pieces, DataType from, const Launch& launch) {
+  if (from == DataType::float16)
+    return convert_each<__half, float>(pieces, Added<__half>{}, launch);
+  if (from == DataType::bfloat16)
+    return convert_each<__nv_bfloat16, float>(pieces, Added<__nv_bfloat16>{}, launch);
+  return cudaErrorInvalidValue;
+}
+
 /// As KernelCalls::convert(); `launch(kernel, batch, each)` has batch.tiles blocks of
 /// kConvertThreads threads run the kernel.
 template <typename Launch>
