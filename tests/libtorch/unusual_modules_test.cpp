@@ -136,6 +136,15 @@ TEST_SUITE("unusual modules") {
       CHECK(value(module.gradient("a")) == 2);
       CHECK(value(module.gradient("b")) == 6);
       CHECK_FALSE(module.gradient("c").defined());
+
+      // What was added up and then thrown away counts no more.
+      {
+        const auto guard = model.no_sync();
+        step({"c"}, {"c"});
+      }
+      model.zero_grad();
+      step({"a", "c"}, {"a"});
+      CHECK(value(module.gradient("c")) == 2);
     });
   }
 

@@ -55,6 +55,10 @@ struct Watched {
   bool has_gradient = false;  ///< in this backward pass
 };
 
+std::string named(const Watched& watched) {
+  return "parameter " + in_quotes(watched.parameter.name);
+}
+
 GradientReducer make_reducer(const ModuleTensors& tensors, const ProcessGroup& group,
                              const ReducerOptions& options) {
   if (tensors.parameters.empty()) {
@@ -173,8 +177,7 @@ void ModuleReducer::Impl::require_idle() const {
 void ModuleReducer::Impl::require_in_place() const {
   for (const auto& watched : watched_) {
     if (watched.parameter.tensor.data_ptr() == watched.values) continue;
-    refuse("parameter " + in_quotes(watched.parameter.name) +
-           " has been moved: to(), load() and the like must come before");
+    refuse(named(watched) + " has been moved: to(), load() and the like must come before");
   }
 }
 
@@ -196,13 +199,12 @@ void ModuleReducer::Impl::begin_forward() {
 void ModuleReducer::Impl::take_gradient(std::size_t index, const at::Tensor& gradient) {
   const std::lock_guard lock(mutex_);
   Watched& watched = watched_[index];
-  const auto parameter = "parameter " + in_quotes(watched.parameter.name);
   if (at::GradMode::is_enabled()) {
-    refuse("backward() with create_graph for " + parameter +
+    refuse("backward() with create_graph for " + named(watched) +
            ": make a graph of gradients by torch::autograd::grad(), and call backward() without");
   }
   if (gradient.defined() && gradient.layout() != at::kStrided) {
-    refuse(parameter +
+    refuse(named(watched) +
            " has a sparse gradient, only dense ones can be averaged: make its "
            "embedding with sparse(false)");
   }
@@ -265,6 +267,8 @@ void ModuleReducer::Impl::settle_unused() {
       put_into_bucket(watched_[i]);
       mark_ready(i);
     } else {
+      // What was left there before somebody made it undefined.
+      watched_[i].in_bucket.zero_();
       reducer_.unused(i);
     }
   }
