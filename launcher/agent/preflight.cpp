@@ -103,13 +103,12 @@ class PreflightRun::Impl {
   }
 
   std::string objection_to_suspension() const {
-    return is_over_ ? run_->objection_to_suspension() : std::string();
+    if (is_over_) return run_->objection_to_suspension();
+    return "the time limits of the preflight would pass meanwhile";
   }
 
   void put_off_limits(std::chrono::steady_clock::duration by) {
-    if (is_over_) return run_->put_off_limits(by);
-    limit_.put_off(by);
-    if (look_ != nullptr) look_->put_off_limits(by);
+    if (is_over_) run_->put_off_limits(by);
   }
 
  private:

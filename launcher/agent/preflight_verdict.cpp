@@ -1,5 +1,6 @@
 #include "launcher/agent/preflight_verdict.hpp"
 
+#include "launcher/agent/blame.hpp"
 #include "launcher/report/event_text.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -16,6 +17,11 @@ std::string end_without_report(const WorkerExited& exit) {
   std::string text = describe_failure(exit);
   if (!exit.error_message.empty()) return text + ": " + exit.error_message;
   return exit.last_lines.empty() ? text : text + ": " + exit.last_lines.back();
+}
+
+/// Failed by itself, as it seems: neither stopped nor in the wake of another one.
+bool is_culprit(const WorkerExited& exit) {
+  return exit.failed() && !exit.was_stopped && !is_victim_of_a_peer(exit);
 }
 
 struct Figure {
@@ -44,6 +50,7 @@ std::string figure_text(const Figure& figure, const std::vector<DeviceExamined>&
 
 std::vector<DeviceExamined> judge_devices(const PreflightOutcome& outcome) {
   std::vector<DeviceExamined> devices;
+  const bool has_culprit = std::any_of(outcome.exits.begin(), outcome.exits.end(), is_culprit);
   for (std::size_t i = 0; i < outcome.reports.size(); ++i) {
     DeviceExamined device{.local_rank = static_cast<int>(i)};
     const auto exit =
@@ -54,7 +61,8 @@ std::vector<DeviceExamined> judge_devices(const PreflightOutcome& outcome) {
     } else if (outcome.is_over_time) {
       device.report.problem =
           "it has not answered within " + std::to_string(outcome.limit.count()) + " s";
-    } else if (exit != outcome.exits.end() && exit->failed() && !exit->was_stopped) {
+    } else if (exit != outcome.exits.end() && exit->failed() && !exit->was_stopped &&
+               is_culprit(*exit) == has_culprit) {
       device.report.problem = end_without_report(*exit);
     } else {
       continue;

@@ -20,7 +20,8 @@ struct PreflightOutcome {
 };
 
 /// One for each worker whose device has been judged, by local rank: what it has reported, or how it
-/// ended without. Of those that were stopped because another one failed there is nothing to say.
+/// ended without. Of those that were stopped because another one failed, or failed because of it,
+/// there is nothing to say.
 std::vector<DeviceExamined> judge_devices(const PreflightOutcome& outcome);
 
 /// Why no worker may be started, with the first of the devices that are to blame; empty: all is

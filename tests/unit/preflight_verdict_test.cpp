@@ -108,6 +108,16 @@ TEST_SUITE("preflight verdict") {
     }
   }
 
+  TEST_CASE("who only fails because another one does is not to blame, unless all say so") {
+    const std::string words = "ddprun::PeerFailed: rank 1 has left";
+    const WorkerExited victim{.exit_code = 1, .error_message = words};
+    const WorkerExited culprit{.rank = 1, .pid = 7, .signal = SIGSEGV};
+    const WorkerExited other{.rank = 1, .exit_code = 1, .error_message = words};
+    CHECK(problems(judge_devices({.exits = {victim, culprit}, .reports = {{}, {}}})) ==
+          "1: rank 1 (pid 7) was killed by SIGSEGV");
+    CHECK(judge_devices({.exits = {victim, other}, .reports = {{}, {}}}).size() == 2);
+  }
+
   TEST_CASE("of several bad devices the first is told, and how many others there are") {
     const std::vector<DeviceExamined> devices = {{0, kSound}, {1, kBroken}, {2, kBroken}};
     CHECK(objection_to_start(devices, 3) ==

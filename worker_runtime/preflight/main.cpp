@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
+#include <vector>
 
 namespace ddprun {
 
@@ -33,8 +35,14 @@ void write_report(const PreflightReport& report, const char* path) {
   if (!file) throw_system_error(path, errno);
 }
 
-ProcessGroup connect(const WorkerEnv& env, const preflight::Exam& exam, const ProcessGroup& host) {
-  if (exam.device.kind == Device::Kind::cpu) return host;
+/// A group of its own in any case: an exchange that fails ends the group that it was tried in, and
+/// the ranks still have to tell each other.
+ProcessGroup connect(const WorkerEnv& env, const preflight::Exam& exam, ProcessGroup host) {
+  if (exam.device.kind == Device::Kind::cpu) {
+    std::vector<int> all(static_cast<std::size_t>(host.size()));
+    std::iota(all.begin(), all.end(), 0);
+    return *host.new_group(all);
+  }
   GroupOptions options;
   options.backend = "nccl";
   options.name = "preflight_devices";
