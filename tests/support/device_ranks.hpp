@@ -8,11 +8,14 @@
 #include "worker_runtime/backends/nccl/device_table.hpp"
 #include "worker_runtime/backends/nccl/nccl_backend.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
+#include <ddprun/deadline.hpp>
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -59,6 +62,13 @@ class Stream {
  private:
   cudaStream_t stream_ = nullptr;
 };
+
+/// Waits for threads that hung to free what they have, which nobody else waits for.
+inline bool are_devices_free() {
+  const auto deadline = Deadline::after(std::chrono::seconds(60));
+  while (fake_cuda_objects() > 0 && !deadline.passed()) std::this_thread::yield();
+  return fake_cuda_objects() == 0;
+}
 
 /// For the length of a test: it leaves nothing on the devices, and takes its faults back.
 class CleanDevices {

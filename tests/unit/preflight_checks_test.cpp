@@ -50,7 +50,7 @@ std::vector<PreflightReport> reports_of(const std::vector<Examine>& examines) {
     const auto rank = static_cast<std::size_t>(group.rank());
     const NodeCheck check{.examine = examines[rank],
                           .connect = [&](const Exam&) { return group; },
-                          .settings = {.exam_limit = std::chrono::seconds(1)}};
+                          .settings = {.exam_limit = std::chrono::seconds(60)}};
     reports[rank] = check_node(group, check).report;
   });
   return reports;
