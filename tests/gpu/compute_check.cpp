@@ -31,6 +31,7 @@ bool check(trainer::Compute& cpu, trainer::Compute& device, DataType type, doubl
   bool is_good = true;
   auto shapes = compute_shapes();
   for (auto& shape : attention_shapes()) shapes.push_back(std::move(shape));
+  for (auto& shape : network_shapes()) shapes.push_back(std::move(shape));
   for (const ComputeShape& shape : shapes) {
     const auto expected = shape.run(cpu, DataType::float32);
     const auto actual = shape.run(device, type);

@@ -18,10 +18,10 @@ struct ComputeShape {
   std::function<std::vector<Doubles>(trainer::Compute& compute, DataType type)> run;
 };
 
-/// All operations but attention.
+/// GPT-2's operations but attention.
 std::vector<ComputeShape> compute_shapes();
 
-/// Of those, the ones that small networks need besides GPT-2's.
+/// Those that small networks need besides.
 std::vector<ComputeShape> network_shapes();
 
 std::vector<ComputeShape> attention_shapes();

@@ -140,6 +140,16 @@ TEST_SUITE("compute on CUDA") {
     for (const ComputeShape& shape : compute_shapes()) check_shape(shape, DataType::bfloat16, 0.03);
   }
 
+  TEST_CASE("operations of small networks give what the CPU gives, whatever their sizes") {
+    const LeavesNothing check;
+    for (const ComputeShape& shape : network_shapes()) check_shape(shape, DataType::float32, 1e-5);
+  }
+
+  TEST_CASE("operations of small networks give what the CPU gives, in bfloat16") {
+    const LeavesNothing check;
+    for (const ComputeShape& shape : network_shapes()) check_shape(shape, DataType::bfloat16, 0.03);
+  }
+
   TEST_CASE("attention with heads of all sizes gives what the CPU gives") {
     const LeavesNothing check;
     for (const ComputeShape& shape : attention_shapes())
