@@ -211,6 +211,11 @@ TEST_SUITE("compute on CUDA") {
     CHECK(launches_of(step) == 4);
     CHECK(launches_of(Sgd{.values = memory.buffer, .gradient = memory.buffer, .elements = 8}) == 3);
     device->run(std::span<const AdamW>());
+    // More sums than go along with one launch have one total, too.
+    const Array ones = on_device(*device, Doubles(8, 1), DataType::float32);
+    device->zero(total.buffer);
+    device->run(std::vector(400, AddSum{ones.buffer, total.buffer, 8}));
+    CHECK(from_device(*device, total.buffer) == Doubles{3200});
   }
 
   TEST_CASE("the device is named, knows its types and its peak, and is there") {
