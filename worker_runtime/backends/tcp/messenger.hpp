@@ -92,9 +92,10 @@ class Messenger {
   std::string describe(const Operation& operation) const;
 
   void serve();
+  void carry();
+  void say_good_bye();
   bool has_mail() const;
   std::vector<pollfd> wanted();
-  bool go_on(std::span<const pollfd> ready);
   void proceed(std::span<const pollfd> ready);
   void notice_leavers();
   void take_connections();

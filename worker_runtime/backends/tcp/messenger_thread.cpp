@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <new>
 #include <optional>
 #include <poll.h>
@@ -59,7 +60,22 @@ msghdr rest_of(Letter& letter, iovec (&pieces)[2]) {
 
 }  // namespace
 
+/// Without this thread nobody would learn of anything, so whatever ends it fails the group.
 void Messenger::serve() {
+  try {
+    carry();
+    say_good_bye();
+    return;
+  } catch (const std::exception& error) {
+    failure_.fail_own(error.what());
+    mesh_.cut();
+  }
+  const Lock lock(mutex_);
+  has_failed_ = true;  // who waits throws the same
+  changed_.notify_all();
+}
+
+void Messenger::carry() {
   std::optional<Deadline> farewell;
   while (true) {
     std::vector<pollfd> polled;
@@ -67,17 +83,27 @@ void Messenger::serve() {
     {
       const Lock lock(mutex_);
       if (is_stopping_ && !farewell) farewell = Deadline::after(kFarewellTimeout);
-      if (farewell && (!has_mail() || farewell->passed())) break;
+      if (farewell && (!has_mail() || farewell->passed())) return;
       polled = wanted();
       until = earlier(farewell.value_or(Deadline::never()), meeting_.next_timeout());
     }
+    until = earlier(until, mesh_.next_look());
     if (::poll(polled.data(), polled.size(), until.remaining_poll_milliseconds()) < 0) continue;
-    if (!go_on(polled)) {
-      if (failure_.publish()) mesh_.cut();
-      return;
+    if (polled[0].revents != 0) failure_.check();
+    {
+      const Lock lock(mutex_);
+      proceed(polled);
     }
+    mesh_.look_at(polled);  // which may ask the store, while others send and receive
+    const Lock lock(mutex_);
+    notice_leavers();
+    changed_.notify_all();
   }
-  for (Peer& peer : peers_) {
+}
+
+void Messenger::say_good_bye() {
+  const Lock lock(mutex_);
+  for (const Peer& peer : peers_) {
     Heading last;
     last.magic = Heading::kLeaves;
     if (peer.socket.is_open() && peer.out.empty())
@@ -85,20 +111,7 @@ void Messenger::serve() {
   }
 }
 
-/// False if the group has failed.
-bool Messenger::go_on(std::span<const pollfd> ready) {
-  const Lock lock(mutex_);
-  try {
-    proceed(ready);
-  } catch (const Error&) {
-    has_failed_ = true;  // who waits throws the same
-  }
-  changed_.notify_all();
-  return !has_failed_;
-}
-
 void Messenger::proceed(std::span<const pollfd> ready) {
-  if (ready[0].revents != 0) failure_.check();
   eventfd_t count = 0;
   if (ready[1].revents != 0) ::eventfd_read(wake_fd_, &count);
   meeting_.proceed(ready);
@@ -109,8 +122,6 @@ void Messenger::proceed(std::span<const pollfd> ready) {
         advance(peer, one.revents);
     }
   }
-  mesh_.look_at(ready);
-  notice_leavers();
 }
 
 /// What a rank that has left sent before is here, or waits at the listener, which was looked at.
