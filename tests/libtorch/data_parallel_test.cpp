@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
+#include <atomic>
 #include <cstdint>
 #include <set>
 #include <stdexcept>
@@ -133,12 +134,35 @@ TEST_SUITE("data parallel module") {
     CHECK(net->norm->running_var.equal(alone->norm->running_var));
   }
 
+  TEST_CASE("a part of the module that evaluates does so in all replicas") {
+    const Batch batch = make_batch(12);
+    Net net = make_net();
+    net->has_norm = true;
+    net->train();
+    net->norm->eval();
+    Net alone = make_net();
+    alone->has_norm = true;
+    alone->norm->eval();
+    mean_loss(alone->forward(batch.input), batch.target).backward();
+    DataParallel<Net> parallel(net, replicas(3));
+    parallel.train(batch.input, batch.target, mean_loss);
+    check_close(gradients_of(net), gradients_of(alone));
+  }
+
   TEST_CASE("what LibTorch may compute with is shared out, and this thread keeps its own") {
     const int before = torch::get_num_threads();
     torch::set_num_threads(2);
     DataParallelOptions options = replicas(2);
     options.compute_threads = 3;
     DataParallel<Net> parallel(make_net(), options);
+    std::atomic<int> seen = 0;
+    const Batch batch = make_batch(4);
+    parallel.train(batch.input, batch.target,
+                   [&](const torch::Tensor& output, const torch::Tensor& target) {
+                     seen += torch::get_num_threads();
+                     return mean_loss(output, target);
+                   });
+    CHECK(seen.load() == 2 * 3);
     CHECK(torch::get_num_threads() == 2);
     torch::set_num_threads(before);
   }

@@ -134,7 +134,7 @@ TEST_SUITE("distributed data parallel") {
     const auto first = gradients_alone(batch.part(0, 2));
     const auto second = gradients_alone(batch.part(1, 2));
     std::vector own = {gradients_alone(batch.part(0, 2).part(0, 2)),
-                             gradients_alone(batch.part(0, 2).part(1, 2))};
+                       gradients_alone(batch.part(0, 2).part(1, 2))};
     auto nets = make_nets(2);
     run_ranks(2, [&](ProcessGroup& group) {
       DistributedDataParallel model(of(nets, group), group);

@@ -32,8 +32,8 @@ const std::string kFolder = "tests/scenario/libtorch_consumer/";
 
 TEST_SUITE("LibTorch's document") {
   TEST_CASE("the program and its CMakeLists.txt are those that a test builds and runs") {
-    CHECK(ddprun::test::code_shown_in("docs/libtorch.md").find(
-              ddprun::test::read_source(kFolder + "together.cpp")) == 0);
+    CHECK(ddprun::test::code_shown_in("docs/libtorch.md")
+              .find(ddprun::test::read_source(kFolder + "together.cpp")) == 0);
     CHECK(block_in("docs/libtorch.md", "cmake") ==
           ddprun::test::read_source(kFolder + "CMakeLists.txt"));
   }

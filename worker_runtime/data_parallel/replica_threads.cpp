@@ -4,6 +4,7 @@
 #include <exception>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 
 namespace ddprun {
@@ -49,19 +50,18 @@ class ReplicaThreads::Impl {
           {.index = index, .count = count, .group = groups[static_cast<std::size_t>(index)]});
     }
     groups.clear();
-    for (Replica& replica : replicas_) threads_.emplace_back([&] { serve(replica); });
+    try {
+      for (Replica& replica : replicas_) threads_.emplace_back([&] { serve(replica); });
+    } catch (const std::system_error& error) {
+      end();
+      throw Error(Errc::system, "data parallel: a thread for replica " +
+                                    std::to_string(threads_.size()) + ": " + error.what());
+    }
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  ~Impl() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_ending_ = true;
-    }
-    begun_.notify_all();
-    for (auto& thread : threads_) thread.join();
-  }
+  ~Impl() { end(); }
 
   int count() const { return static_cast<int>(replicas_.size()); }
 
@@ -79,6 +79,15 @@ class ReplicaThreads::Impl {
   }
 
  private:
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_ending_ = true;
+    }
+    begun_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
+
   void serve(Replica& replica) {
     std::uint64_t done = 0;
     while (true) {

@@ -18,17 +18,27 @@ using ::torch::nn::Module;
   throw Error(Errc::usage, "DataParallel: " + what);
 }
 
+using NamedTensors = ::torch::OrderedDict<std::string, at::Tensor>;
+
 /// The same names, shapes and types in the same order.
+bool is_alike(const NamedTensors& ours, const NamedTensors& theirs) {
+  const auto& our_items = ours.items();
+  const auto& their_items = theirs.items();
+  return std::equal(our_items.begin(), our_items.end(), their_items.begin(), their_items.end(),
+                    [](const auto& one, const auto& other) {
+                      return one.key() == other.key() &&
+                             one.value().sizes() == other.value().sizes() &&
+                             one.value().scalar_type() == other.value().scalar_type();
+                    });
+}
+
 void require_alike(const Module& first, const Module& other) {
-  const auto ours = first.named_parameters();
-  const auto theirs = other.named_parameters();
-  bool is_alike = ours.size() == theirs.size();
-  for (std::size_t i = 0; is_alike && i < ours.size(); ++i) {
-    is_alike = ours[i].key() == theirs[i].key() &&
-               ours[i].value().sizes() == theirs[i].value().sizes() &&
-               ours[i].value().scalar_type() == theirs[i].value().scalar_type();
-  }
-  if (!is_alike) refuse("a replica has other parameters than the module");
+  if (!is_alike(first.named_parameters(), other.named_parameters()))
+    refuse("a replica has other parameters than the module");
+  if (!is_alike(first.named_buffers(), other.named_buffers()))
+    refuse("a replica has other buffers than the module");
+  if (first.modules().size() != other.modules().size())
+    refuse("a replica has other submodules than the module");
 }
 
 void require_rows(const at::Tensor& input, const at::Tensor& target) {
@@ -46,6 +56,14 @@ at::Tensor part_of(const at::Tensor& whole, const Rows& rows, at::Device device)
 }
 
 }  // namespace
+
+/// Whether it trains or evaluates, each submodule for itself: parents come first, and train() is
+/// for all below as well.
+void take_modes(Module& own, const Module& first) {
+  const auto theirs = first.modules();
+  const auto ours = own.modules();
+  for (std::size_t i = 0; i < ours.size(); ++i) ours[i]->train(theirs[i]->is_training());
+}
 
 class ModuleReplicas::Impl {
  public:
@@ -79,13 +97,13 @@ class ModuleReplicas::Impl {
   ReplicaThreads threads_;
 };
 
-/// LibTorch gives each thread what was set last when it first computes, so each sets its own after
-/// that, and this thread sets what it had.
+/// LibTorch gives each thread what was set last when it first computes, or asks, so each sets its
+/// own after that, and this thread sets what it had.
 void ModuleReplicas::Impl::share_compute_threads(int each) {
   const int all = at::get_num_threads();
   const int share = each > 0 ? each : std::max(1, all / threads_.count());
   threads_.apply([&](Replica& replica) {
-    at::parallel_for(0, 1, 1, [](std::int64_t, std::int64_t) {});
+    at::get_num_threads();
     // One after the other: the number is this thread's, but noted for all.
     for (int turn = 0; turn < replica.count; ++turn) {
       if (turn == replica.index) at::set_num_threads(share);
@@ -101,7 +119,7 @@ void ModuleReplicas::Impl::take_state(Replica& replica) {
   const Module& first = *replicas_.front().module;
   Module& own = *replicas_[index_of(replica)].module;
   if (replica.index > 0) {
-    own.train(first.is_training());
+    take_modes(own, first);
     const auto theirs = first.parameters();
     auto ours = own.parameters();
     for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -181,6 +199,10 @@ at::Tensor ModuleReplicas::Impl::forward(const at::Tensor& input) {
 
 ModuleReplicas::ModuleReplicas(std::vector<One> replicas, const DataParallelOptions& options) {
   if (options.devices.empty()) refuse("there are no devices");
+  if (replicas.size() != options.devices.size()) {
+    refuse(std::to_string(replicas.size()) + " replicas for " +
+           std::to_string(options.devices.size()) + " devices");
+  }
   impl_ = std::make_unique<Impl>(std::move(replicas), options);
 }
 ModuleReplicas::~ModuleReplicas() = default;

@@ -91,6 +91,11 @@ at::Tensor Pipeline::Impl::input_of(const PipelineBatch& batch, const MicroBatch
 at::Tensor Pipeline::Impl::train(const PipelineBatch& batch, const MeanLoss& loss) {
   check(batch, true);
   const auto micro_batches = split(batch.rows);
+  if (reducer_ != nullptr) {
+    // For what the first backward pass will be told, too.
+    reducer_->set_synchronise(micro_batches.size() == 1);
+    reducer_->begin_forward();
+  }
   const auto passes = pipeline_passes(options_.schedule, link_.stage(), link_.stages(),
                                       static_cast<int>(micro_batches.size()));
   std::vector<Kept> kept(micro_batches.size());

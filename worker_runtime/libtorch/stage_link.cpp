@@ -5,33 +5,39 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 
 namespace ddprun::torch {
 
 namespace {
 
-constexpr std::size_t kDimensionsMax = 16;
+constexpr std::int64_t kDimensionsMax = 16;
 
-/// Goes before an activation.
-struct Announcement {
-  std::array<std::int64_t, 5 + kDimensionsMax> fields{};
+/// Goes before an activation: a tensor of numbers, so that it can go as one.
+class Announcement {
+ public:
+  Announcement() : tensor_(at::zeros({5 + kDimensionsMax}, at::kLong)) {}
 
-  std::int64_t& first() { return fields[0]; }
-  std::int64_t& rows() { return fields[1]; }
-  std::int64_t& batch_rows() { return fields[2]; }
-  std::int64_t& type() { return fields[3]; }
-  std::int64_t& dimensions() { return fields[4]; }
-  std::int64_t* sizes() { return fields.data() + 5; }
-  Buffer buffer() { return ddprun::as_buffer(fields.data(), fields.size()); }
+  std::int64_t& first() const { return fields()[0]; }
+  std::int64_t& rows() const { return fields()[1]; }
+  std::int64_t& batch_rows() const { return fields()[2]; }
+  std::int64_t& type() const { return fields()[3]; }
+  std::int64_t& dimensions() const { return fields()[4]; }
+  std::int64_t* sizes() const { return fields() + 5; }
+  const at::Tensor& tensor() const { return tensor_; }
+
+ private:
+  std::int64_t* fields() const { return tensor_.data_ptr<std::int64_t>(); }
+
+  at::Tensor tensor_;
 };
 
 Announcement announce(const at::Tensor& activation, const MicroBatch& micro_batch) {
-  const auto dimensions = static_cast<std::size_t>(activation.dim());
-  if (dimensions > kDimensionsMax) {
-    throw Error(Errc::usage, "pipeline: a stage's output has " + std::to_string(dimensions) +
+  if (activation.dim() > kDimensionsMax) {
+    throw Error(Errc::usage, "pipeline: a stage's output has " + std::to_string(activation.dim()) +
                                  " dimensions, at most " + std::to_string(kDimensionsMax) +
                                  " can be sent");
   }
@@ -54,14 +60,13 @@ std::string describe(const MicroBatch& micro_batch) {
 }
 
 void StageLink::send_activation(const at::Tensor& activation, const MicroBatch& micro_batch) {
-  Announcement announcement = announce(activation, micro_batch);
-  group_.send(announcement.buffer(), stage() + 1).wait();
-  send(activation.detach(), stage() + 1);
+  send(announce(activation, micro_batch).tensor(), stage() + 1, "announcement");
+  send(activation.detach(), stage() + 1, "activation");
 }
 
 at::Tensor StageLink::receive_activation(const MicroBatch& micro_batch) {
-  Announcement announcement;
-  group_.recv(announcement.buffer(), stage() - 1).wait();
+  const Announcement announcement;
+  group_.recv(as_copied_buffer(announcement.tensor(), "announcement"), stage() - 1).wait();
   const MicroBatch sent{announcement.first(), announcement.rows(), announcement.batch_rows()};
   if (sent != micro_batch) {
     throw Error(Errc::usage, "pipeline: stage " + std::to_string(stage()) + " is at " +
@@ -69,16 +74,21 @@ at::Tensor StageLink::receive_activation(const MicroBatch& micro_batch) {
                                  describe(sent) +
                                  " (all stages need the same rows and split size)");
   }
+  const auto type = static_cast<at::ScalarType>(announcement.type());
+  if (announcement.dimensions() < 0 || announcement.dimensions() > kDimensionsMax ||
+      announcement.type() < 0 || !at::isFloatingType(type)) {
+    throw Error(Errc::usage, "pipeline: the output of stage " + std::to_string(stage() - 1) +
+                                 " is of no floating type, so no gradient can come back");
+  }
   const at::IntArrayRef sizes(announcement.sizes(),
                               static_cast<std::size_t>(announcement.dimensions()));
-  const auto type = static_cast<at::ScalarType>(announcement.type());
   at::Tensor activation = at::empty(sizes, at::TensorOptions(device_).dtype(type));
   group_.recv(as_copied_buffer(activation, "activation"), stage() - 1).wait();
   return activation;
 }
 
 void StageLink::send_gradient(const at::Tensor& gradient) {
-  send(gradient, stage() - 1);
+  send(gradient, stage() - 1, "gradient");
 }
 
 at::Tensor StageLink::receive_gradient(const at::Tensor& activation) {
@@ -87,10 +97,10 @@ at::Tensor StageLink::receive_gradient(const at::Tensor& activation) {
   return gradient;
 }
 
-void StageLink::send(const at::Tensor& tensor, int to) {
+void StageLink::send(const at::Tensor& tensor, int to, const std::string& what) {
   std::erase_if(under_way_, [](const auto& one) { return one.first.is_done(); });
   at::Tensor contiguous = tensor.contiguous();
-  const Work work = group_.send(as_copied_buffer(contiguous, "activation"), to);
+  const Work work = group_.send(as_copied_buffer(contiguous, what), to);
   under_way_.emplace_back(work, std::move(contiguous));
 }
 

@@ -45,7 +45,7 @@ class StageLink {
   void finish();
 
  private:
-  void send(const at::Tensor& tensor, int to);
+  void send(const at::Tensor& tensor, int to, const std::string& what);
 
   ProcessGroup group_;
   at::Device device_;

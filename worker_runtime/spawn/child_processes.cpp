@@ -108,13 +108,19 @@ class StopSignalsLater {
 
 ChildProcesses::~ChildProcesses() {
   signal(SIGKILL);
-  while (!running().empty()) wait(Deadline::never());
+  for (const Child& child : children_) {
+    while (child.is_running && ::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
 }
 
 void ChildProcesses::fork(const std::function<void(std::uint16_t)>& body) {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    throw_system_error("spawn: socketpair", errno);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw_system_error("spawn: worker " + std::to_string(children_.size()) +
+                           " (each takes two descriptors here): socketpair",
+                       errno);
+  }
   Child child{.channel = UniqueFd(ends[0])};
   UniqueFd other(ends[1]);
   const pid_t parent = ::getpid();
@@ -172,9 +178,12 @@ ChildEnd ChildProcesses::reap(std::size_t number) {
   // Its number is its own until it is reaped, so nobody else is hit.
   ::kill(-child.pid, SIGKILL);
   int status = 0;
-  while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  pid_t reaped = 0;
+  do {
+    reaped = ::waitpid(child.pid, &status, 0);
+  } while (reaped < 0 && errno == EINTR);
   child.is_running = false;
+  if (reaped < 0) throw_system_error("spawn: somebody else has reaped a worker: waitpid", errno);
   ChildEnd end{.number = static_cast<int>(number), .pid = child.pid};
   if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);

@@ -30,6 +30,13 @@ void check(int workers, const SpawnOptions& options) {
     refuse(std::to_string(workers) + " workers (1 to " + std::to_string(kLocalWorkersMax) +
            " are possible)");
   }
+  struct sigaction action {};
+  ::sigaction(SIGCHLD, nullptr, &action);
+  const bool is_ignored = (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
+  if (is_ignored || (action.sa_flags & SA_NOCLDWAIT) != 0) {
+    refuse(
+        "SIGCHLD is ignored, so nobody would learn how workers end: set it to its default first");
+  }
   const auto threads = std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   if (threads > 1 && !options.allow_threads) {
     refuse("this process has " + std::to_string(threads) +
@@ -104,7 +111,7 @@ class Supervision {
     if (end.is_success() || is_ours) return;
     auto& first = end.is_victim ? victim_ : culprit_;
     if (!first) first = end;
-    if (last_signal_ == 0) stop({.rank = end.number, .reason = describe(end)});
+    if (last_signal_ == 0) stop({.rank = end.is_victim ? -1 : end.number, .reason = describe(end)});
   }
 
   void stop(const control::AbortRecord& record) {

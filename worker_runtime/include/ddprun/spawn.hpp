@@ -56,11 +56,13 @@ struct SpawnOptions {
 /// SIGTERM and SIGINT end it unless `function` catches them.
 ///
 /// The first failure ends all: who waits in a collective throws PeerFailed at once, the others get
-/// SIGTERM, then SIGKILL. No worker outlives this call, nor this process, by whatever it ends; what
-/// workers have started themselves and left in their process group ends with them.
+/// SIGTERM, then SIGKILL. No worker outlives this call, nor this process, by whatever it ends. What
+/// workers have started themselves, and left in their process group, ends with them, unless it is
+/// the death of this process that has ended them.
 ///
-/// To be called by the main thread, which must not be left by others (see allow_threads), SIGCHLD
-/// not ignored. Throws WorkerFailed, and Error{Errc::usage} or Errc::system if it cannot begin.
+/// To be called by the main thread; no other part of the program may wait for children that are not
+/// its own, and SIGCHLD must not be ignored. Takes two descriptors for each worker. Throws
+/// WorkerFailed, and Error{Errc::usage} or Errc::system if it cannot begin.
 void spawn(const std::function<void(const WorkerEnv& env)>& function, int workers,
            const SpawnOptions& options = {});
 

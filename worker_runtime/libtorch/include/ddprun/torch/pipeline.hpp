@@ -40,7 +40,8 @@ class Pipeline {
  public:
   /// Rank s of `stages` is stage s. `forward` is called with rows of micro-batches; what it refers
   /// to must outlive this object, as must `reducer`, if there is one: it averages this stage's
-  /// gradients over replicas (PipelineGroups::replicas) during the last backward pass of a batch.
+  /// gradients over replicas (PipelineGroups::replicas) during the last backward pass of a batch,
+  /// and gives all replicas the first one's buffers before a batch if its options say so.
   Pipeline(StageForward forward, const ProcessGroup& stages, const PipelineOptions& options = {},
            ModuleReducer* reducer = nullptr);
   Pipeline(const Pipeline&) = delete;
