@@ -114,12 +114,21 @@ bool Exchange::advance(Flow& flow) {
   message.msg_iov = pieces;
   message.msg_iovlen = count;
   const ssize_t moved = flow.is_send ? ::sendmsg(flow.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT)
-                                     : ::recvmsg(flow.fd, &message, MSG_DONTWAIT);
+                                     : read(flow, message, rest_of_frame > 0);
   if (moved < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (moved <= 0) mesh_.lose(flow.peer, moved < 0 ? errno : 0);
   flow.done += static_cast<std::size_t>(moved);
   if (!flow.is_send && rest_of_frame > 0 && flow.done >= sizeof flow.frame) check_frame(flow);
   return true;
+}
+
+ssize_t Exchange::read(const Flow& flow, msghdr& message, bool is_frame) {
+  if (!is_frame) return ::recvmsg(flow.fd, &message, MSG_DONTWAIT);
+  const auto reading = mesh_.begin_reading();
+  const ssize_t got = ::recvmsg(flow.fd, &message, MSG_DONTWAIT);
+  const bool is_whole = got > 0 && flow.done + static_cast<std::size_t>(got) >= sizeof flow.frame;
+  if (is_whole && flow.frame.kind == FrameKind::leave) mesh_.note_left(flow.peer, reading);
+  return got;
 }
 
 void Exchange::check_frame(const Flow& flow) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <sys/socket.h>
 #include <vector>
 
 namespace ddprun::tcp {
@@ -47,6 +48,7 @@ class Exchange {
   void add(int peer, bool is_send, void* data, std::size_t bytes);
   void connect(Deadline deadline, Deadline limit);
   bool advance(Flow& flow);
+  ssize_t read(const Flow& flow, msghdr& message, bool is_frame);
   void check_frame(const Flow& flow);
   void wait(Deadline deadline, Deadline limit);
   [[noreturn]] void time_out(std::vector<int> ranks, bool have_entered, Deadline deadline);

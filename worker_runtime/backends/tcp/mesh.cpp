@@ -103,7 +103,7 @@ std::vector<pollfd> Mesh::watched() {
   const std::lock_guard lock(mutex_);
   std::vector<pollfd> watched = {{news_.fd(), POLLIN, 0}};
   for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
-    if (connections_[peer].is_open() && !is_closing_[peer])
+    if (connections_[peer].is_open() && !is_closing_[peer] && !has_left_[peer])
       watched.push_back({connections_[peer].fd(), POLLRDHUP, 0});
   }
   return watched;
@@ -159,12 +159,16 @@ void Mesh::look_at_closing() {
 /// who would read it may be waiting for the very rank that has failed.
 void Mesh::examine(int peer, int fd) {
   any_is_closing_ = true;  // first, lest it be read between the look and the note of it
+  std::unique_lock lock(mutex_);
+  if (has_left_[index(peer)]) return;
   Frame frame;
   const ssize_t got = ::recv(fd, &frame, sizeof frame, MSG_PEEK | MSG_DONTWAIT);
   const int error = got < 0 ? errno : 0;
   if (error == EAGAIN || error == EINTR) return;
-  if (got <= 0) lose(peer, error);
-  const std::lock_guard lock(mutex_);
+  if (got <= 0) {
+    lock.unlock();
+    lose(peer, error);
+  }
   is_closing_[index(peer)] = true;
   has_left_[index(peer)] = got == ssize_t{sizeof frame} && frame.kind == FrameKind::leave;
 }

@@ -55,6 +55,12 @@ class Mesh {
   /// Whether the rank was seen to go on purpose. Any thread.
   bool has_left(int peer);
 
+  /// While it is held the watching thread looks at no connection: who reads what may be a good-bye
+  /// notes it before that thread finds nothing behind it.
+  using Reading = std::unique_lock<std::mutex>;
+  Reading begin_reading() { return Reading(mutex_); }
+  void note_left(int peer, const Reading&) { has_left_[index(peer)] = true; }
+
   /// Fails the group because the connection to `peer` has ended with this errno, 0 for its end.
   [[noreturn]] void lose(int peer, int error);
 
