@@ -187,6 +187,10 @@ ncclResult_t revoke(ncclComm_t comm, int flags) {
   const Comm own = comm_of(comm);
   nccl_faults().hangs_in_revoke.wait(true);
   if (nccl_faults().revoke != ncclSuccess || flags != 0) return ncclInvalidUsage;
+  if (nccl_faults().is_revoke_endless) {
+    own->state = ncclInProgress;
+    return ncclInProgress;
+  }
   own->abort();
   own->state = ncclSuccess;
   return ncclInProgress;

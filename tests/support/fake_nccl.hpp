@@ -17,7 +17,8 @@ struct NcclFaults {
   std::atomic<bool> hangs_in_abort = false;
   std::atomic<ncclResult_t> revoke = ncclSuccess;  ///< what it returns
   std::atomic<bool> hangs_in_revoke = false;
-  std::atomic<bool> hangs_in_id = false;  ///< no unique id is ever made
+  std::atomic<bool> is_revoke_endless = false;  ///< it comes back, and is never done
+  std::atomic<bool> hangs_in_id = false;        ///< no unique id is ever made
 
   void take_back() {
     unique_id = ncclSuccess;
@@ -27,6 +28,7 @@ struct NcclFaults {
     revoke = ncclSuccess;
     hangs_in_revoke = false;
     hangs_in_revoke.notify_all();
+    is_revoke_endless = false;
   }
 };
 NcclFaults& nccl_faults();

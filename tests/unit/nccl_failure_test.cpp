@@ -55,6 +55,43 @@ void check_a_new_group(int ranks) {
   });
 }
 
+struct ChildEnd {
+  int exit_code = -1;
+  std::string said;
+  bool operator==(const ChildEnd&) const = default;
+};
+
+/// Of a process that has `fault` while it lets go of a communicator.
+ChildEnd end_of_child_that_aborts(void (*fault)(NcclFaults& faults)) {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], STDERR_FILENO);
+    auto groups = device_ranks(2);
+    std::vector<std::vector<float>> values(2, std::vector<float>(10));
+    std::vector<Work> works;
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      works.push_back(groups[rank].all_reduce(on_device(values[rank])));
+    for (const auto& work : works) work.wait();
+    works.clear();
+    fault(nccl_faults());
+    groups[0].abort("asked to");
+    groups.clear();
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  ChildEnd end;
+  char bytes[512];
+  for (ssize_t got = 0; (got = ::read(ends[0], bytes, sizeof bytes)) > 0;)
+    end.said.append(bytes, static_cast<std::size_t>(got));
+  ::close(ends[0]);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
+  return end;
+}
+
 }  // namespace
 
 TEST_SUITE("nccl failure") {
@@ -159,20 +196,20 @@ TEST_SUITE("nccl failure") {
       const char* name;
       const nccl::DeviceTable& table;
       ncclResult_t revoke;
-      bool hangs;
+      bool is_endless;
       int aborts;
     };
     const Row rows[] = {
         {"it can", fake_device_table(), ncclSuccess, false, 0},
         {"this version cannot", older_table, ncclSuccess, false, 2},
         {"it refuses", fake_device_table(), ncclInvalidUsage, false, 2},
-        {"it does not come back", fake_device_table(), ncclSuccess, true, 2},
+        {"it is never done", fake_device_table(), ncclSuccess, true, 2},
     };
     for (const auto& row : rows) {
       CAPTURE(row.name);
       const CleanDevices clean;
       nccl_faults().revoke = row.revoke;
-      nccl_faults().hangs_in_revoke = row.hangs;
+      nccl_faults().is_revoke_endless = row.is_endless;
       const int aborts = fake_aborts();
       std::latch have_met(2);
       run_ranks(device_ranks(2, {}, row.table), [&](ProcessGroup& group) {
@@ -218,36 +255,17 @@ TEST_SUITE("nccl failure") {
   }
 
   TEST_CASE("a process whose communicator cannot be let go of is ended") {
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::dup2(ends[1], STDERR_FILENO);
-      auto groups = device_ranks(2);
-      std::vector<std::vector<float>> values(2, std::vector<float>(10));
-      std::vector<Work> works;
-      for (std::size_t rank = 0; rank < 2; ++rank)
-        works.push_back(groups[rank].all_reduce(on_device(values[rank])));
-      for (const auto& work : works) work.wait();
-      works.clear();
-      nccl_faults().revoke = ncclInvalidUsage;
-      nccl_faults().hangs_in_abort = true;
-      groups[0].abort("asked to");
-      groups.clear();
-      ::_exit(0);
-    }
-    ::close(ends[1]);
-    std::string said;
-    char bytes[512];
-    for (ssize_t got = 0; (got = ::read(ends[0], bytes, sizeof bytes)) > 0;)
-      said.append(bytes, static_cast<std::size_t>(got));
-    ::close(ends[0]);
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    REQUIRE(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 1);
-    CHECK(said ==
-          "ddprun: process group \"default\": NCCL has not let go of its communicator after 2 s; "
-          "ending the process\n");
+    const std::string said =
+        "ddprun: process group \"default\": NCCL has not let go of its communicator after 2 s; "
+        "ending the process\n";
+    const auto in_abort = end_of_child_that_aborts([](NcclFaults& faults) {
+      faults.revoke = ncclInvalidUsage;
+      faults.hangs_in_abort = true;
+    });
+    CHECK(in_abort == ChildEnd{1, said});
+    // An abort would free what the call that has not come back still uses.
+    const auto in_revoke =
+        end_of_child_that_aborts([](NcclFaults& faults) { faults.hangs_in_revoke = true; });
+    CHECK(in_revoke == ChildEnd{1, said});
   }
 }

@@ -1,12 +1,10 @@
 #include "worker_runtime/backends/nccl/communicator.hpp"
 
-#include "worker_runtime/backends/nccl/limited_call.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/process_group.hpp>
 
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <future>
 #include <thread>
 #include <utility>
@@ -67,37 +65,36 @@ void Communicator::abort() noexcept {
   end(revoke() ? calls_().comm_destroy : calls_().comm_abort);
 }
 
-/// Whether nothing is under way any more. A thread that does not come back from there is left
-/// behind: the abort that follows has a time limit of its own.
+/// Whether nothing is under way any more. The call itself has come back in any case: one that is
+/// still in there may use the communicator, which an abort would free.
 bool Communicator::revoke() noexcept {
   const NcclCalls& calls = calls_();
   if (calls.comm_revoke == nullptr || !has_met_) return false;
-  const auto deadline = Deadline::after(kRevokeTimeout);
-  try {
-    ncclResult_t state = call_by(deadline, "ncclCommRevoke", [&calls, comm = comm_] {
-      constexpr int kDefault = 0;
-      return calls.comm_revoke(comm, kDefault);
-    });
-    const auto is_quiet = [&] {
-      if (state == ncclSuccess || state == ncclInProgress) {
-        if (calls.comm_get_async_error(comm_, &state) != ncclSuccess) state = ncclInternalError;
-      }
-      return state != ncclInProgress;
-    };
-    Alarm silence;
-    return await(is_quiet, {deadline, silence, [] {}}) && state == ncclSuccess;
-  } catch (const std::exception&) {
-    return false;
-  }
+  ncclResult_t state = come_back([&calls, comm = comm_] {
+    constexpr int kDefault = 0;
+    return calls.comm_revoke(comm, kDefault);
+  });
+  const auto is_quiet = [&] {
+    if (state == ncclSuccess || state == ncclInProgress) {
+      if (calls.comm_get_async_error(comm_, &state) != ncclSuccess) state = ncclInternalError;
+    }
+    return state != ncclInProgress;
+  };
+  Alarm silence;
+  return await(is_quiet, {Deadline::after(kRevokeTimeout), silence, [] {}}) && state == ncclSuccess;
 }
 
-/// On a thread of its own, since nothing else gets this one back.
 void Communicator::end(ncclResult_t (*function)(ncclComm_t)) noexcept {
-  std::packaged_task<ncclResult_t()> task(
-      [function, comm = std::exchange(comm_, nullptr)] { return function(comm); });
-  const auto ended = task.get_future();
+  come_back([function, comm = std::exchange(comm_, nullptr)] { return function(comm); });
+}
+
+/// On a thread of its own, since nothing else gets this one back. Ends the process if `call` does
+/// not return.
+ncclResult_t Communicator::come_back(const std::function<ncclResult_t()>& call) noexcept {
+  std::packaged_task<ncclResult_t()> task(call);
+  auto result = task.get_future();
   std::thread thread(std::move(task));
-  if (ended.wait_for(kEndTimeout) != std::future_status::ready) {
+  if (result.wait_for(kEndTimeout) != std::future_status::ready) {
     std::fprintf(stderr,
                  "ddprun: process group \"%s\": NCCL has not let go of its communicator after %lld "
                  "s; ending the process\n",
@@ -105,6 +102,7 @@ void Communicator::end(ncclResult_t (*function)(ncclComm_t)) noexcept {
     std::_Exit(EXIT_FAILURE);
   }
   thread.join();
+  return result.get();
 }
 
 }  // namespace ddprun::nccl

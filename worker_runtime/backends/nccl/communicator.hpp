@@ -10,9 +10,9 @@
 
 namespace ddprun::nccl {
 
-/// For NCCL to let go of a communicator. It was seen to hang there.
+/// For each call by which NCCL lets go of a communicator. It was seen to hang there.
 inline constexpr std::chrono::seconds kEndTimeout{2};
-/// Before that, for what is under way to end where NCCL can revoke it.
+/// Once it has agreed to revoke a communicator, for what is under way to end.
 inline constexpr std::chrono::seconds kRevokeTimeout{1};
 
 class Communicator {
@@ -44,13 +44,14 @@ class Communicator {
   /// Lets go of it at once: collectives under way end, with whatever result. Where NCCL has it by
   /// ncclCommRevoke, which needs no other rank to do the same and after which a communicator is
   /// freed as any other; where that fails, or there is none, by ncclCommAbort. Ends the process if
-  /// NCCL does not let go within kEndTimeout.
+  /// one of them does not come back within kEndTimeout.
   void abort() noexcept;
 
  private:
   [[noreturn]] void fail(ncclResult_t result, const std::string& what);
   bool revoke() noexcept;
   void end(ncclResult_t (*function)(ncclComm_t)) noexcept;
+  ncclResult_t come_back(const std::function<ncclResult_t()>& call) noexcept;
 
   const NcclCalls& (*const calls_)();
   const std::string name_;
