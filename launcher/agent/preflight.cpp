@@ -4,6 +4,7 @@
 #include "launcher/agent/preflight_verdict.hpp"
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/report/exit_code.hpp"
+#include "rendezvous/base/preflight_limits.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/store/store_server.hpp"
 

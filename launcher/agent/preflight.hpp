@@ -12,10 +12,6 @@
 
 namespace ddprun {
 
-/// Longer than ddprun-preflight takes to find out by itself that a device or a connection does not
-/// answer. After it, the kernel has a worker that not even that could help.
-inline constexpr std::chrono::seconds kPreflightLimit{180};
-
 class PreflightRun : public Run {
  public:
   /// The plan names the program. `surroundings` outlives this object.

@@ -4,6 +4,7 @@
 #include "worker_runtime/preflight/cpu_exam.hpp"
 #include "worker_runtime/preflight/exact_product.hpp"
 #include "worker_runtime/preflight/exam.hpp"
+#include "worker_runtime/preflight/exchange.hpp"
 #include "worker_runtime/preflight/node_check.hpp"
 #include "worker_runtime/preflight/pairing.hpp"
 #include <ddprun/error.hpp>
@@ -114,7 +115,7 @@ TEST_SUITE("pairing") {
           ++partners[high];
         }
       }
-      const int most = std::min(kPartnersMax, ranks - 1);
+      const int most = std::min(ddprun::kPreflightPartnersMax, ranks - 1);
       for (int rank = 0; rank < ranks; ++rank) {
         CHECK(partners[rank] >= most - ranks % 2);
         CHECK(partners[rank] <= most);
@@ -243,6 +244,18 @@ TEST_SUITE("node check") {
     const auto reports = reports_of({finds(device), finds(cpu()), finds(device)});
     CHECK(problems_of(reports) ==
           Strings{"", "it finds no GPU, and other workers of this node have one", ""});
+  }
+
+  TEST_CASE("who fails in the exchange of all is known, and all can still tell what they found") {
+    run_ranks(3, [](ProcessGroup& group) {
+      ProcessGroup exchanging = *group.new_group({0, 1, 2});
+      if (group.rank() == 1) exchanging.abort("the test says so");
+      const auto exchange = exchange_with_all(exchanging, {.elements = 1000});
+      CHECK(exchange.bytes_per_second == 0);
+      CHECK(exchange.problem.find("the test says so") != std::string::npos);
+      CHECK(exchange.is_own_problem == (group.rank() == 1));
+      group.barrier().wait();
+    });
   }
 
   TEST_CASE("the exchange fails with a rank that throws in the middle of it") {

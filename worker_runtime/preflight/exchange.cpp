@@ -25,8 +25,11 @@ float value_of(std::size_t element, int worker) {
 /// float32 elements of this rank on its device, and the way there and back.
 class Numbers {
  public:
-  Numbers(ProcessGroup& group, const ExchangeSettings& settings)
-      : settings_(settings), queue_(device_queue_of(group)), values_(settings.elements) {
+  Numbers(ProcessGroup& group, const ExchangeSettings& settings, Deadline deadline)
+      : settings_(settings),
+        deadline_(deadline),
+        queue_(device_queue_of(group)),
+        values_(settings.elements) {
     if (is_on_device()) memory_ = group.allocate(bytes(), settings.device);
   }
 
@@ -37,12 +40,12 @@ class Numbers {
 
   void set(int worker) {
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = value_of(i, worker);
-    if (is_on_device()) queue_->copy(memory_.get(), values_.data(), bytes(), deadline());
+    if (is_on_device()) queue_->copy(memory_.get(), values_.data(), bytes(), deadline_);
   }
 
   /// Throws if they are not the sums of what the workers have set.
   void check(const std::vector<int>& workers) {
-    if (is_on_device()) queue_->copy(values_.data(), memory_.get(), bytes(), deadline());
+    if (is_on_device()) queue_->copy(values_.data(), memory_.get(), bytes(), deadline_);
     float constant = 0;
     for (const int worker : workers) constant += static_cast<float>(worker);
     const auto ranks = static_cast<float>(workers.size());
@@ -58,9 +61,9 @@ class Numbers {
 
  private:
   bool is_on_device() const { return settings_.device.kind != Device::Kind::cpu; }
-  Deadline deadline() const { return Deadline::after(settings_.limit); }
 
   const ExchangeSettings& settings_;
+  const Deadline deadline_;
   DeviceQueue* const queue_;
   std::vector<float> values_;
   std::shared_ptr<void> memory_;
@@ -69,13 +72,14 @@ class Numbers {
 /// Bytes a second of the fastest all-reduce. Throws if one fails or is wrong.
 double measure(ProcessGroup group, const ExchangeSettings& settings) {
   const auto workers = group.workers();
-  Numbers numbers(group, settings);
+  const auto deadline = Deadline::after(settings.limit);
+  Numbers numbers(group, settings, deadline);
   double best = 0;
   for (int i = 0; i < kRepetitions; ++i) {
     numbers.set(workers[static_cast<std::size_t>(group.rank())]);
-    group.barrier().wait(Deadline::after(settings.limit));
+    group.barrier().wait(deadline);
     const auto start = Clock::now();
-    group.all_reduce(numbers.buffer()).wait(Deadline::after(settings.limit));
+    group.all_reduce(numbers.buffer()).wait(deadline);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     numbers.check(workers);
     best = std::max(best, static_cast<double>(numbers.bytes()) / std::max(seconds, 1e-9));

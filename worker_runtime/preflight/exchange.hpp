@@ -1,6 +1,7 @@
 // All-reduces among the workers of a node whose results are known: by pairs, and of all at once.
 #pragma once
 
+#include "rendezvous/base/preflight_limits.hpp"
 #include "worker_runtime/preflight/pairing.hpp"
 #include <ddprun/buffer.hpp>
 #include <ddprun/deadline.hpp>
@@ -15,8 +16,9 @@ struct ExchangeSettings {
   Device device{};  ///< where this rank's buffers lie
   /// Large enough for the rate to count rather than the way there, small beside any memory.
   std::size_t elements = std::size_t{1} << 20;
-  /// Of each: a connection that does not come about is given up after it.
-  Deadline::Duration limit = std::chrono::seconds(20);
+  /// Of each: a connection that does not come about is given up after it, and so are all-reduces
+  /// that are not all over after it.
+  Deadline::Duration limit = kPreflightExchangeLimit;
 };
 
 struct Exchange {

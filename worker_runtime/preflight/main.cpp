@@ -1,5 +1,6 @@
 // ddprun-preflight [FILE]: takes part in the look at a node that the agent starts before its
 // workers, and in their place. Writes what it has found into FILE, without one to standard output.
+#include "rendezvous/base/preflight_limits.hpp"
 #include "rendezvous/base/preflight_report.hpp"
 #include "worker_runtime/preflight/gpu_exam.hpp"
 #include "worker_runtime/preflight/node_check.hpp"
@@ -18,10 +19,8 @@ namespace ddprun {
 
 namespace {
 
-/// All of a node's workers have been started at once, and the agent ends those that hang.
-constexpr auto kJoinTimeout = std::chrono::seconds(60);
-/// The others may be waiting for their devices; those that do not answer are told of after 60 s.
-constexpr auto kShareTimeout = std::chrono::seconds(150);
+/// The others may be waiting for their devices, and are to be able to say that these do not answer.
+constexpr auto kShareTimeout = 2 * kPreflightExamLimit;
 
 void write_report(const PreflightReport& report, const char* path) {
   const auto lines = to_lines(report);
@@ -46,7 +45,8 @@ ProcessGroup connect(const WorkerEnv& env, const preflight::Exam& exam, ProcessG
   GroupOptions options;
   options.backend = "nccl";
   options.name = "preflight_devices";
-  options.join_timeout = kJoinTimeout;
+  options.collective_timeout = kShareTimeout;
+  options.join_timeout = kPreflightJoinLimit;
   return ProcessGroup::create(env, options);
 }
 
@@ -64,7 +64,7 @@ int check(const WorkerEnv& env, const char* path) {
   GroupOptions options;
   options.backend = "host";
   options.name = "preflight";
-  options.join_timeout = kJoinTimeout;
+  options.join_timeout = kPreflightJoinLimit;
   options.collective_timeout = kShareTimeout;
   const auto host = ProcessGroup::create(env, options);
   const preflight::NodeCheck check{

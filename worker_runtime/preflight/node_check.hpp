@@ -2,6 +2,7 @@
 // own device first, then the connections between them. All ranks come to the same judgement.
 #pragma once
 
+#include "rendezvous/base/preflight_limits.hpp"
 #include "rendezvous/base/preflight_report.hpp"
 #include "worker_runtime/preflight/exam.hpp"
 #include <ddprun/process_group.hpp>
@@ -11,11 +12,8 @@
 namespace ddprun::preflight {
 
 struct NodeCheckSettings {
-  /// For a device to answer. CUDA takes tenths of a second to be at home on one, and many seconds
-  /// where a driver wakes all of a node's devices up at once.
-  Deadline::Duration exam_limit = std::chrono::seconds(60);
-  /// For one all-reduce, and for the ranks to connect for it.
-  Deadline::Duration exchange_limit = std::chrono::seconds(20);
+  Deadline::Duration exam_limit = kPreflightExamLimit;
+  Deadline::Duration exchange_limit = kPreflightExchangeLimit;
 };
 
 struct NodeCheck {

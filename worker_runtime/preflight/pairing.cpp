@@ -23,7 +23,7 @@ std::string rate_text(double rate, const std::string& unit) {
 std::vector<Round> pairings(int ranks) {
   std::vector<Round> rounds;
   const int seats = ranks + ranks % 2;
-  for (int round = 0; round < std::min(kPartnersMax, seats - 1); ++round) {
+  for (int round = 0; round < std::min(kPreflightPartnersMax, seats - 1); ++round) {
     const auto at = [&](int seat) { return seat == 0 ? 0 : (seat - 1 + round) % (seats - 1) + 1; };
     Round pairs;
     for (int seat = 0; seat < seats / 2; ++seat) {

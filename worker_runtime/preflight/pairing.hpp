@@ -3,6 +3,8 @@
 // partners one after another, who is slow with all of them is the one. Pure; any thread.
 #pragma once
 
+#include "rendezvous/base/preflight_limits.hpp"
+
 #include <span>
 #include <string>
 #include <utility>
@@ -13,11 +15,8 @@ namespace ddprun::preflight {
 /// One round: pairs that exchange at the same time, each rank in one of them at most.
 using Round = std::vector<std::pair<int, int>>;
 
-/// With more partners, two bad ranks do not make a good one that has met both of them look bad.
-inline constexpr int kPartnersMax = 3;
-
-/// Each pair meets once at most; each rank has as many partners as there are, kPartnersMax at most
-/// (one less for one of an odd number of ranks).
+/// Each pair meets once at most; each rank has as many partners as there are, at most
+/// kPreflightPartnersMax (one less for one of an odd number of ranks).
 std::vector<Round> pairings(int ranks);
 
 /// Of rates ("12.3 GB/s of ..."), one for each rank: what is amiss with each, empty if nothing is.
