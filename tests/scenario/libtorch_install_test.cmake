@@ -1,5 +1,6 @@
 # Installs the build into a temporary folder, builds the LibTorch program of docs/libtorch.md against it there, by CMake
-# alone, and runs it under the installed launcher; and the one for a single process that it was made of.
+# alone, and runs it under the installed launcher; and the one for a single process that it was made of. It is part of a
+# project of which another part has found the package before.
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -11,13 +12,13 @@ endfunction()
 set(folder ${BUILD_FOLDER}/libtorch_install_test)
 file(REMOVE_RECURSE ${folder})
 run(${CMAKE_COMMAND} --install ${BUILD_FOLDER} --prefix ${folder}/prefix)
-run(${CMAKE_COMMAND} -G Ninja -S ${SOURCES}/libtorch_consumer -B ${folder}/build -D CMAKE_PREFIX_PATH=${folder}/prefix
+run(${CMAKE_COMMAND} -G Ninja -S ${SOURCES}/libtorch_parts -B ${folder}/build -D CMAKE_PREFIX_PATH=${folder}/prefix
     -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 run(${CMAKE_COMMAND} --build ${folder}/build)
 if(output MATCHES "warning: ")
   message(FATAL_ERROR "warnings:\n${output}")
 endif()
-run(${folder}/prefix/bin/ddprun --nproc_per_node=2 ${folder}/build/together)
+run(${folder}/prefix/bin/ddprun --nproc_per_node=2 ${folder}/build/consumer/together)
 foreach(rank IN ITEMS 0 1)
   if(NOT output MATCHES "\\[default${rank}\\]:epoch 2: loss 0\\.")
     message(FATAL_ERROR "rank ${rank} has not learnt:\n${output}")
