@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <map>
 #include <string>
@@ -16,27 +17,35 @@ using ddprun::test::wait_until;
 
 namespace {
 
-constexpr int kSteps = 1500;
+constexpr int kStepsPerEpoch = 50;
+constexpr int kEpochs = 30;        // enough to have learnt
+constexpr int kEndless = 1000000;  // epochs of a run that is stopped
 
-std::vector<std::string> training(const TemporaryFolder& folder, int workers, int max_restarts) {
+/// Each run begins its metrics anew, only its restarts go on with them.
+std::string metrics_of(const TemporaryFolder& folder, int run = 0) {
+  return folder / "metrics" + std::to_string(run);
+}
+
+std::vector<std::string> training(const TemporaryFolder& folder, int workers, int max_restarts,
+                                  int epochs = kEpochs, int run = 0) {
   return {in_bin("ddprun"),
           "--nproc_per_node=" + std::to_string(workers),
           "--max_restarts=" + std::to_string(max_restarts),
           "--events=" + (folder / "events"),
           in_bin("libtorch_spirals"),
-          "--epochs=30",
+          "--epochs=" + std::to_string(epochs),
           "--samples=3000",
           "--global_batch_size=60",
           "--checkpoint_dir=" + (folder / "checkpoints"),
           "--checkpoint_every=20",
-          "--metrics=" + (folder / "metrics")};
+          "--metrics=" + metrics_of(folder, run)};
 }
 
 /// The last step of this attempt; 0 if there was none yet.
 int last_step(const TemporaryFolder& folder, int attempt) {
   int step = 0;
   int current = 0;
-  for (const auto& line : read_json_lines(folder / "metrics")) {
+  for (const auto& line : read_json_lines(metrics_of(folder))) {
     if (line.at("event") == "start") current = line.at("attempt");
     if (line.at("event") == "step" && current == attempt) step = line.at("step");
   }
@@ -53,67 +62,87 @@ pid_t pid_of(const TemporaryFolder& folder, int attempt, int rank) {
   return 0;
 }
 
-/// The loss of each step; one that was done again must have come out as before, to the last digit.
-std::map<int, double> losses_of(const TemporaryFolder& folder) {
+/// The loss of each step of several runs; one that was done again must have come out as before, to
+/// the last digit.
+std::map<int, double> losses_of(const TemporaryFolder& folder, int runs) {
   std::map<int, double> losses;
-  for (const auto& line : read_json_lines(folder / "metrics")) {
-    if (line.at("event") != "step") continue;
-    const auto [entry, is_new] = losses.emplace(line.at("step"), line.at("loss"));
-    CHECK(entry->second == line.at("loss"));
+  for (int run = 0; run < runs; ++run) {
+    for (const auto& line : read_json_lines(metrics_of(folder, run))) {
+      if (line.at("event") != "step") continue;
+      const auto [entry, is_new] = losses.emplace(line.at("step"), line.at("loss"));
+      CHECK(entry->second == line.at("loss"));
+    }
   }
   return losses;
 }
 
-nlohmann::json end_of(const TemporaryFolder& folder) {
-  const auto lines = read_json_lines(folder / "metrics");
+nlohmann::json end_of(const TemporaryFolder& folder, int run = 0) {
+  const auto lines = read_json_lines(metrics_of(folder, run));
   REQUIRE_FALSE(lines.empty());
   REQUIRE(lines.back().at("event") == "end");
   return lines.back();
+}
+
+/// A run without end, whose workers are killed when they have come so far and which is then told
+/// to stop: no kill comes too late, however slow this process is. Returns the last step.
+int run_with_kills(const TemporaryFolder& folder, const std::vector<int>& kill_after) {
+  const int kills = static_cast<int>(kill_after.size());
+  Program run(training(folder, 2, kills, kEndless));
+  for (int attempt = 0; attempt < kills; ++attempt) {
+    CAPTURE(attempt);
+    const int step = kill_after[static_cast<std::size_t>(attempt)];
+    REQUIRE(wait_until([&] { return last_step(folder, attempt) >= step; }));
+    const pid_t victim = pid_of(folder, attempt, attempt % 2);
+    REQUIRE(victim > 0);
+    REQUIRE(::kill(victim, SIGKILL) == 0);
+  }
+  REQUIRE(wait_until([&] { return last_step(folder, kills) > kill_after.back(); }));
+  run.signal(SIGTERM);
+  run.wait();
+  CHECK(run.leaves_no_process());
+  return last_step(folder, kills);
+}
+
+void run_to_the_end(const TemporaryFolder& folder, int epochs, int run) {
+  Program program(training(folder, 2, 0, epochs, run));
+  const int exit_code = program.wait();
+  INFO(program.output());
+  REQUIRE(exit_code == 0);
+}
+
+/// Epochs that end later than this step, and in which the model learns.
+int epochs_beyond(int step) {
+  return std::max(kEpochs, step / kStepsPerEpoch + 1);
 }
 
 }  // namespace
 
 TEST_SUITE("LibTorch's trainer") {
   TEST_CASE("killed workers change no bit of what LibTorch's trainer ends with") {
-    const TemporaryFolder undisturbed;
-    Program calm(training(undisturbed, 2, 0));
-    const int calm_exit = calm.wait();
-    INFO(calm.output());
-    REQUIRE(calm_exit == 0);
-    CHECK(end_of(undisturbed).at("accuracy") > 0.95);
-
     const TemporaryFolder disturbed;
-    const std::vector<int> kill_after = {25, 150, 400};
-    Program run(training(disturbed, 2, static_cast<int>(kill_after.size())));
-    for (int attempt = 0; attempt < static_cast<int>(kill_after.size()); ++attempt) {
-      CAPTURE(attempt);
-      const int step = kill_after[static_cast<std::size_t>(attempt)];
-      REQUIRE(wait_until([&] { return last_step(disturbed, attempt) >= step; }));
-      const pid_t victim = pid_of(disturbed, attempt, attempt % 2);
-      REQUIRE(victim > 0);
-      REQUIRE(::kill(victim, SIGKILL) == 0);
-    }
-    const int exit_code = run.wait();
-    INFO(run.output());
-    CHECK(exit_code == 0);
-    CHECK(run.leaves_no_process());
-    const auto expected = losses_of(undisturbed);
-    CHECK(expected.size() == kSteps);
-    CHECK(losses_of(disturbed) == expected);
-    CHECK(end_of(disturbed).at("parameters_hash") == end_of(undisturbed).at("parameters_hash"));
+    const int epochs = epochs_beyond(run_with_kills(disturbed, {25, 150, 400}));
+    run_to_the_end(disturbed, epochs, 1);
+
+    const TemporaryFolder undisturbed;
+    run_to_the_end(undisturbed, epochs, 0);
+    CHECK(end_of(undisturbed).at("accuracy") > 0.95);
+    const auto expected = losses_of(undisturbed, 1);
+    CHECK(expected.size() == static_cast<std::size_t>(epochs * kStepsPerEpoch));
+    CHECK(losses_of(disturbed, 2) == expected);
+    CHECK(end_of(disturbed, 1).at("parameters_hash") == end_of(undisturbed).at("parameters_hash"));
   }
 
   TEST_CASE("a run of LibTorch's trainer goes on with another number of workers") {
     const TemporaryFolder folder;
-    Program first(training(folder, 3, 0));
+    Program first(training(folder, 3, 0, kEndless));
     REQUIRE(wait_until([&] { return last_step(folder, 0) >= 100; }));
     first.signal(SIGTERM);
     first.wait();
-    Program second(training(folder, 1, 0));
+    Program second(training(folder, 1, 0, epochs_beyond(last_step(folder, 0))));
     const int exit_code = second.wait();
     INFO(second.output());
     CHECK(exit_code == 0);
-    const auto lines = read_json_lines(folder / "metrics");
+    const auto lines = read_json_lines(metrics_of(folder));
     CHECK(lines.front().at("workers") == 1);
     CHECK(lines.front().at("step") >= 80);  // the last one that was surely saved
     CHECK(end_of(folder).at("accuracy") > 0.95);
