@@ -7,6 +7,7 @@
 #include "trainers/frame/text.hpp"
 #include "trainers/libtorch_spirals/options.hpp"
 #include <ddprun/elastic_sampler.hpp>
+#include <ddprun/error.hpp>
 #include <ddprun/torch.hpp>
 #include <ddprun/worker.hpp>
 
@@ -80,6 +81,16 @@ std::uint64_t hash_of(const Net& net) {
   return hash;
 }
 
+std::string sampler_state_of(const ddprun::Checkpoint& checkpoint) {
+  const auto found = checkpoint.sections.find("sampler");
+  if (found == checkpoint.sections.end()) {
+    throw ddprun::Error(ddprun::Errc::usage,
+                        "the checkpoint of step " + std::to_string(checkpoint.step) +
+                            " has no section 'sampler': it is none of libtorch_spirals'");
+  }
+  return {reinterpret_cast<const char*>(found->second.data()), found->second.size()};
+}
+
 class Training {
  public:
   Training(const Options& options, ProcessGroup& group)
@@ -124,9 +135,7 @@ void Training::resume() {
   step_ = newest->step;
   ddprun::torch::get_module(*newest, "model", *net_);
   ddprun::torch::get_optimizer(*newest, "optimizer", optimizer_);
-  const auto& state = newest->sections.at("sampler");
-  sampler_.load(ElasticSampler::State::from_text(
-      {reinterpret_cast<const char*>(state.data()), state.size()}));
+  sampler_.load(ElasticSampler::State::from_text(sampler_state_of(*newest)));
 }
 
 void Training::save() {
