@@ -44,6 +44,12 @@ class AfterGradient : public ::torch::autograd::FunctionPostHook {
   std::function<void(const at::Tensor&)> call_;
 };
 
+/// A buffer, kept so that its memory is there as long as it is in its place.
+struct Kept {
+  NamedTensor buffer;
+  const void* values = nullptr;  ///< where they are as long as nobody moves them
+};
+
 /// A parameter of which LibTorch tells when its gradient is complete.
 struct Watched {
   NamedTensor parameter;
@@ -57,6 +63,11 @@ struct Watched {
 
 std::string named(const Watched& watched) {
   return "parameter " + in_quotes(watched.parameter.name);
+}
+
+void require_at(const void* values, const at::Tensor& tensor, const std::string& what) {
+  if (tensor.data_ptr() == values) return;
+  refuse(what + " has been moved: to(), load() and the like must come before");
 }
 
 GradientReducer make_reducer(const ModuleTensors& tensors, const ProcessGroup& group,
@@ -93,7 +104,8 @@ class ModuleReducer::Impl {
   void join(const std::function<void()>& after_step);
 
   const GradientReducer& reducer() const { return reducer_; }
-  bool synchronise = true;
+  void set_synchronise(bool synchronise) { synchronise_ = synchronise; }
+  bool synchronise() const { return synchronise_; }
 
  private:
   enum class Phase { idle, backward };
@@ -116,7 +128,9 @@ class ModuleReducer::Impl {
   GradientReducer reducer_;
   bool is_on_device_;
   std::vector<Watched> watched_;
+  std::vector<Kept> buffers_;
   std::size_t layout_ = 0;
+  bool synchronise_ = true;  ///< the forward passes from now on
   /// Of the forward passes since the last backward pass; nothing if there was none.
   std::optional<bool> prepared_;
   std::mutex mutex_;  ///< hooks of several devices run at once
@@ -132,6 +146,7 @@ ModuleReducer::Impl::Impl(const ModuleTensors& tensors, const ProcessGroup& grou
       is_on_device_(tensors.parameters.front().tensor.is_cuda()) {
   watched_.reserve(tensors.parameters.size());
   for (const auto& parameter : tensors.parameters) watch(parameter, watched_.size());
+  for (const auto& buffer : tensors.buffers) buffers_.push_back({buffer, buffer.tensor.data_ptr()});
   lay_out();
 }
 
@@ -175,24 +190,24 @@ void ModuleReducer::Impl::require_idle() const {
 }
 
 void ModuleReducer::Impl::require_in_place() const {
-  for (const auto& watched : watched_) {
-    if (watched.parameter.tensor.data_ptr() == watched.values) continue;
-    refuse(named(watched) + " has been moved: to(), load() and the like must come before");
-  }
+  for (const auto& watched : watched_)
+    require_at(watched.values, watched.parameter.tensor, named(watched));
+  for (const auto& [buffer, values] : buffers_)
+    require_at(values, buffer.tensor, "buffer " + in_quotes(buffer.name));
 }
 
 void ModuleReducer::Impl::begin_forward() {
   if (!at::GradMode::is_enabled()) return;
   require_idle();
   require_in_place();
-  if (prepared_ && *prepared_ == synchronise) return;
+  if (prepared_ && *prepared_ == synchronise_) return;
   if (prepared_) {
     refuse(
         "forward passes within and without no_sync() before one backward pass: evaluate within "
         "torch::NoGradGuard");
   }
-  prepared_ = synchronise;
-  reducer_.begin_forward(synchronise);
+  prepared_ = synchronise_;
+  reducer_.begin_forward(synchronise_);
   if (reducer_.layout() != layout_) lay_out();
 }
 
@@ -224,7 +239,7 @@ void ModuleReducer::Impl::mark_ready(std::size_t index) {
 }
 
 void ModuleReducer::Impl::begin_backward() {
-  is_synchronising_ = std::exchange(prepared_, {}).value_or(synchronise);
+  is_synchronising_ = std::exchange(prepared_, {}).value_or(synchronise_);
   reducer_.begin(is_synchronising_);
   if (reducer_.layout() != layout_) lay_out();
   for (auto& watched : watched_) watched.has_gradient = false;
@@ -303,6 +318,7 @@ void ModuleReducer::Impl::zero_grad() {
 
 void ModuleReducer::Impl::join(const std::function<void()>& after_step) {
   require_idle();
+  require_in_place();
   reducer_.join(after_step);
 }
 
@@ -319,10 +335,10 @@ void ModuleReducer::begin_forward() {
   impl_->begin_forward();
 }
 void ModuleReducer::set_synchronise(bool synchronise) {
-  impl_->synchronise = synchronise;
+  impl_->set_synchronise(synchronise);
 }
 bool ModuleReducer::synchronise() const {
-  return impl_->synchronise;
+  return impl_->synchronise();
 }
 void ModuleReducer::zero_grad() {
   impl_->zero_grad();
