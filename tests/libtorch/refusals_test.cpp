@@ -54,6 +54,18 @@ TEST_SUITE("refusals") {
     });
   }
 
+  TEST_CASE("ranks with different memory formats are told so, though all sizes are the same") {
+    run_ranks(2, [](ProcessGroup& group) {
+      torch::nn::Conv2d layer(torch::nn::Conv2dOptions(3, 3, 3).bias(false));
+      if (group.rank() == 1)
+        layer->weight.set_data(layer->weight.to(torch::MemoryFormat::ChannelsLast));
+      const auto text = message_of([&] { DistributedDataParallel model(layer, group); });
+      CHECK_MESSAGE(text.find("rank 1 has parameter \"weight with dimensions 0, 2, 3, 1 in "
+                              "memory\" float32[3, 3, 3, 3]") != std::string::npos,
+                    text);
+    });
+  }
+
   TEST_CASE("a parameter that only some ranks have frozen is told of, too") {
     run_ranks(2, [](ProcessGroup& group) {
       torch::nn::Linear layer(2, 2);
@@ -148,6 +160,19 @@ TEST_SUITE("refusals") {
             }) ==
             "DistributedDataParallel: parameter \"first.weight\" has been moved: to(), load() and "
             "the like must come before");
+    });
+  }
+
+  TEST_CASE("buffers that were moved after they were wrapped are named") {
+    run_ranks(1, [](ProcessGroup& group) {
+      torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1));
+      DistributedDataParallel model(norm, group);
+      const auto input = torch::ones({4, 1});
+      CHECK(message_of([&] { model.forward(input); }) == "nothing was thrown");
+      norm->running_var.set_data(torch::ones({1}));
+      CHECK(message_of([&] { model.forward(input); }) ==
+            "DistributedDataParallel: buffer \"running_var\" has been moved: to(), load() and the "
+            "like must come before");
     });
   }
 

@@ -3,24 +3,34 @@
 #include <ddprun/torch/as_buffer.hpp>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
+#include <utility>
 
 namespace ddprun::torch {
 
 namespace {
 
-std::vector<std::size_t> shape_in_memory(const at::Tensor& tensor) {
+/// Dimensions, those first in which neighbours are farthest apart.
+std::vector<std::int64_t> order_in_memory(const at::Tensor& tensor) {
   std::vector<std::int64_t> dimensions(static_cast<std::size_t>(tensor.dim()));
-  for (std::size_t i = 0; i < dimensions.size(); ++i) dimensions[i] = static_cast<std::int64_t>(i);
+  std::iota(dimensions.begin(), dimensions.end(), 0);
   if (!tensor.is_contiguous()) {
     std::stable_sort(dimensions.begin(), dimensions.end(), [&](std::int64_t a, std::int64_t b) {
       return tensor.stride(a) > tensor.stride(b);
     });
   }
-  std::vector<std::size_t> shape;
+  return dimensions;
+}
+
+/// Names are compared over the ranks. Sizes do not tell of the order where several are equal.
+std::string name_with_order(const NamedTensor& parameter,
+                            const std::vector<std::int64_t>& dimensions) {
+  if (std::is_sorted(dimensions.begin(), dimensions.end())) return parameter.name;
+  std::string order;
   for (const auto dimension : dimensions)
-    shape.push_back(static_cast<std::size_t>(tensor.size(dimension)));
-  return shape;
+    order += (order.empty() ? "" : ", ") + std::to_string(dimension);
+  return parameter.name + " with dimensions " + order + " in memory";
 }
 
 }  // namespace
@@ -42,9 +52,16 @@ ModuleTensors tensors_of(const ::torch::nn::Module& module) {
 
 std::vector<Parameter> reduced_parameters(const std::vector<NamedTensor>& parameters) {
   std::vector<Parameter> reduced;
-  for (const auto& [name, tensor] : parameters) {
+  for (const auto& parameter : parameters) {
+    const auto& [name, tensor] = parameter;
     const Buffer values = as_buffer(tensor, "parameter \"" + name + "\"");
-    reduced.push_back({.name = name, .values = values, .shape = shape_in_memory(tensor)});
+    const auto dimensions = order_in_memory(tensor);
+    std::vector<std::size_t> shape;
+    for (const auto dimension : dimensions)
+      shape.push_back(static_cast<std::size_t>(tensor.size(dimension)));
+    reduced.push_back({.name = name_with_order(parameter, dimensions),
+                       .values = values,
+                       .shape = std::move(shape)});
   }
   return reduced;
 }

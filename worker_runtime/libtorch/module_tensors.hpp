@@ -25,7 +25,8 @@ struct ModuleTensors {
 ModuleTensors tensors_of(const ::torch::nn::Module& module);
 
 /// The parameters as the reducer wants them. Dimensions are in the order in which they lie in
-/// memory, so that ranks with different memory formats are found out.
+/// memory; one that is not that of their definition stands in the name as well, so that ranks with
+/// different memory formats are found out.
 std::vector<Parameter> reduced_parameters(const std::vector<NamedTensor>& parameters);
 
 std::vector<Buffer> broadcast_buffers(const std::vector<NamedTensor>& buffers);
