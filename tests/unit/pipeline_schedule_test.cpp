@@ -28,48 +28,74 @@ std::string text_of(const std::vector<PipelinePass>& passes) {
   return text;
 }
 
-/// Stages that all take a unit of time for a forward pass and two for a backward pass, and wait for
-/// what they need. Returns when the last is done, or -1 if they wait for one another.
-int play(PipelineSchedule schedule, int stages, int micro_batches) {
+/// Stages that take a unit of time for a forward pass and two for a backward pass, and wait for
+/// what they need; and for room, if as many messages to one neighbour as `room` says have not been
+/// taken.
+class Play {
+ public:
+  Play(PipelineSchedule schedule, int stages, int micro_batches, int room)
+      : stages_(stages), room_(room) {
+    for (int stage = 0; stage < stages; ++stage)
+      all_.push_back({.passes = pipeline_passes(schedule, stage, stages, micro_batches)});
+  }
+
+  /// When the last stage is done, or -1 if they wait for one another.
+  int run() {
+    for (bool has_moved = true; has_moved;) {
+      has_moved = false;
+      for (int stage = 0; stage < stages_; ++stage) has_moved |= advance(stage);
+    }
+    int end = 0;
+    for (const auto& one : all_) {
+      if (one.next != one.passes.size()) return -1;
+      end = std::max(end, one.time);
+    }
+    return end;
+  }
+
+ private:
   struct Stage {
     std::vector<PipelinePass> passes;
     std::size_t next = 0;
     int time = 0;
+    /// When each micro-batch was through, in this order.
+    std::vector<int> forward = {};
+    std::vector<int> backward = {};
   };
-  std::vector<Stage> all;
-  for (int stage = 0; stage < stages; ++stage)
-    all.push_back({pipeline_passes(schedule, stage, stages, micro_batches)});
-  const auto index = [&](int stage, int micro_batch) {
-    return static_cast<std::size_t>(stage * micro_batches + micro_batch);
-  };
-  std::vector<int> forward(index(stages, 0), -1);
-  std::vector<int> backward(index(stages, 0), -1);
-  for (bool has_moved = true; has_moved;) {
-    has_moved = false;
-    for (int stage = 0; stage < stages; ++stage) {
-      auto& one = all[static_cast<std::size_t>(stage)];
-      if (one.next == one.passes.size()) continue;
-      const auto [direction, number] = one.passes[one.next];
-      const bool is_forward = direction == Direction::forward;
-      const bool is_end = is_forward ? stage == 0 : stage + 1 == stages;
-      int needed = 0;
-      if (!is_end)
-        needed =
-            is_forward ? forward[index(stage - 1, number)] : backward[index(stage + 1, number)];
-      if (needed < 0) continue;
-      one.time = std::max(one.time, needed) + (is_forward ? 1 : 2);
-      (is_forward ? forward : backward)[index(stage, number)] = one.time;
-      ++one.next;
-      has_moved = true;
+
+  Stage& at(int stage) { return all_[static_cast<std::size_t>(stage)]; }
+  static std::vector<int>& through(Stage& stage, Direction direction) {
+    return direction == Direction::forward ? stage.forward : stage.backward;
+  }
+
+  bool advance(int stage) {
+    Stage& own = at(stage);
+    if (own.next == own.passes.size()) return false;
+    const auto [direction, number] = own.passes[own.next];
+    const int step = direction == Direction::forward ? 1 : -1;
+    const int from = stage - step;
+    const int to = stage + step;
+    const auto micro_batch = static_cast<std::size_t>(number);
+    int needed = 0;
+    if (from >= 0 && from < stages_) {
+      const auto& done = through(at(from), direction);
+      if (done.size() <= micro_batch) return false;
+      needed = done[micro_batch];
     }
+    const bool sends = to >= 0 && to < stages_;
+    const auto under_way = static_cast<int>(micro_batch) -
+                           (sends ? static_cast<int>(through(at(to), direction).size()) : number);
+    if (under_way >= room_) return false;
+    own.time = std::max(own.time, needed) + (direction == Direction::forward ? 1 : 2);
+    through(own, direction).push_back(own.time);
+    ++own.next;
+    return true;
   }
-  int end = 0;
-  for (const auto& one : all) {
-    if (one.next != one.passes.size()) return -1;
-    end = std::max(end, one.time);
-  }
-  return end;
-}
+
+  int stages_;
+  int room_;
+  std::vector<Stage> all_;
+};
 
 }  // namespace
 
@@ -130,7 +156,18 @@ TEST_SUITE("pipeline schedule") {
         // All work of one stage, and the way of the first micro-batch there and of the last back.
         const int expected = 3 * micro_batches + 3 * (stages - 1);
         for (const auto schedule : kSchedules)
-          CHECK(play(schedule, stages, micro_batches) == expected);
+          CHECK(Play(schedule, stages, micro_batches, micro_batches).run() == expected);
+      }
+    }
+  }
+
+  TEST_CASE("room for one message to each neighbour is enough") {
+    for (int stages = 1; stages <= 6; ++stages) {
+      for (int micro_batches = 1; micro_batches <= 40; ++micro_batches) {
+        CAPTURE(stages);
+        CAPTURE(micro_batches);
+        for (const auto schedule : kSchedules)
+          CHECK(Play(schedule, stages, micro_batches, 1).run() > 0);
       }
     }
   }
