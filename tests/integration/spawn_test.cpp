@@ -137,6 +137,17 @@ TEST_SUITE("spawn") {
     }
   }
 
+  TEST_CASE("who ends while others wait for it is named") {
+    const auto said = failure_of([](const WorkerEnv& env) {
+      auto group = ProcessGroup::create(env, small_group());
+      group.barrier().wait();
+      if (env.rank == 2) ::_exit(0);
+      group.barrier().wait();
+    });
+    CHECK_MESSAGE(
+        said.find("spawn: rank 2 exited with code 0 while others waited for it: rank ") == 0, said);
+  }
+
   TEST_CASE("workers that wait in a collective are told what has happened") {
     Pipe said;
     Pipe ready;
@@ -221,7 +232,7 @@ TEST_SUITE("spawn") {
     std::thread other([] {
       std::this_thread::yield();
       const auto said = describe_failure([] { spawn([](const WorkerEnv&) {}, 1); });
-      CHECK_MESSAGE(said.find("usage: spawn: this process has ") == 0, said);
+      CHECK_MESSAGE(said.find("usage: spawn: this process has made ") == 0, said);
     });
     other.join();
   }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <poll.h>
@@ -52,7 +53,13 @@ void read_message(int channel, ChildEnd& end) {
   const ssize_t got = ::recv(channel, message.data(), message.size(), MSG_DONTWAIT);
   if (got <= 0) return;
   end.is_victim = message.front() == kVictim;
-  end.message = message.substr(1, static_cast<std::size_t>(got) - 1);
+  message.resize(static_cast<std::size_t>(got));
+  std::size_t begin = 1;
+  if (end.is_victim) {
+    begin = message.find(' ') + 1;
+    end.peer = std::atoi(message.c_str() + 1);
+  }
+  end.message = message.substr(begin);
 }
 
 /// Of a child. Its parent's buffers were empty when it was forked, so what is flushed is its own.
@@ -95,7 +102,7 @@ class StopSignalsLater {
   try {
     body(port);
   } catch (const PeerFailed& failure) {
-    send_message(channel, kVictim, failure.what());
+    send_message(channel, kVictim, std::to_string(failure.rank()) + " " + failure.what());
     leave(1);
   } catch (...) {
     send_message(channel, kCulprit, worker::describe(std::current_exception()));

@@ -23,6 +23,7 @@ struct ChildEnd {
   int signal = 0;          ///< what ended it, 0 if it exited
   std::string message;     ///< what the exception said, if it was one
   bool is_victim = false;  ///< the exception was PeerFailed: another one failed before
+  int peer = -1;           ///< that one's number, -1 if it is not known
 
   bool is_success() const { return exit_code == 0 && signal == 0; }
 };

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,14 @@ using spawning::ChildProcesses;
   throw Error(Errc::usage, "spawn: " + what);
 }
 
+std::ptrdiff_t count_threads() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+// Libraries that make threads when they are loaded, as OpenBLAS does, have to expect a fork at any
+// time, and do; sanitizers likewise. They are loaded before this is set.
+const std::ptrdiff_t kThreadsAtLoad = count_threads();
+
 void check(int workers, const SpawnOptions& options) {
   if (workers < 1 || workers > kLocalWorkersMax) {
     refuse(std::to_string(workers) + " workers (1 to " + std::to_string(kLocalWorkersMax) +
@@ -37,10 +46,10 @@ void check(int workers, const SpawnOptions& options) {
     refuse(
         "SIGCHLD is ignored, so nobody would learn how workers end: set it to its default first");
   }
-  const auto threads = std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
-  if (threads > 1 && !options.allow_threads) {
-    refuse("this process has " + std::to_string(threads) +
-           " threads, and copies of it would have one: call it before others are made (libraries "
+  const auto more = count_threads() - kThreadsAtLoad;
+  if (more > 0 && !options.allow_threads) {
+    refuse("this process has made " + std::to_string(more) +
+           " thread(s), which copies of it would lack: call it before any are made (libraries may "
            "make theirs when they first compute), or see allow_threads");
   }
 }
@@ -94,6 +103,12 @@ class Supervision {
     if (!late_.empty()) throw Error(Errc::timeout, late_);
     const auto& failure = culprit_ ? culprit_ : victim_;
     if (!failure) return;
+    if (!culprit_ && ended_well_.contains(failure->peer)) {
+      throw WorkerFailed(
+          failure->peer, 0, 0,
+          "spawn: rank " + std::to_string(failure->peer) +
+              " exited with code 0 while others waited for it: " + describe(*failure));
+    }
     throw WorkerFailed(failure->number, failure->exit_code, failure->signal,
                        "spawn: " + describe(*failure));
   }
@@ -108,6 +123,7 @@ class Supervision {
   /// A process with much memory takes its time to die: those who notice may end before it.
   void note(const ChildEnd& end) {
     const bool is_ours = last_signal_ != 0 && (end.signal == SIGTERM || end.signal == last_signal_);
+    if (end.is_success()) ended_well_.insert(end.number);
     if (end.is_success() || is_ours) return;
     auto& first = end.is_victim ? victim_ : culprit_;
     if (!first) first = end;
@@ -135,6 +151,7 @@ class Supervision {
   std::string late_;
   std::optional<ChildEnd> culprit_;
   std::optional<ChildEnd> victim_;
+  std::set<int> ended_well_;
 };
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace ddprun {
 
 /// A worker of spawn() failed; the message is the first failure's, with the exception's text if it
-/// was one.
+/// was one. Or it ended although others waited for it, then with exit code 0.
 class WorkerFailed : public Error {
  public:
   WorkerFailed(int rank, int exit_code, int signal, const std::string& message)
@@ -43,9 +43,9 @@ struct SpawnOptions {
   std::optional<Deadline::Duration> time_limit = {};
   /// Between SIGTERM and SIGKILL for those that are left when one has failed.
   Deadline::Duration stop_grace = std::chrono::seconds(5);
-  /// Forks although this process has other threads. A worker has none of them, and what they were
-  /// about to change stays as it is, locks included: only where it is known that nothing of theirs
-  /// is used there.
+  /// Forks although this process has made threads since it was loaded. A worker has none of them,
+  /// and what they were about to change stays as it is, locks included: only where it is known that
+  /// nothing of theirs is used there.
   bool allow_threads = false;
 };
 

@@ -52,9 +52,14 @@ class ModuleReplicas {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `Module` is a module holder (TORCH_MODULE), whose forward() takes and returns one tensor, rows
-/// first in both.
+/// What TORCH_MODULE makes of a class, rather than the class itself.
 template <typename Module>
+concept ModuleHolder = requires {
+  typename Module::ContainedType;
+};
+
+/// `Module` is a module holder, whose forward() takes and returns one tensor, rows first in both.
+template <ModuleHolder Module>
 class DataParallel {
  public:
   /// Copies are made by clone(), which a module has that derives from torch::nn::Cloneable; or by
