@@ -71,7 +71,8 @@ double by_threads(const Options& options) {
   ddprun::torch::DataParallel<Sequential> model(problem.network, {.devices = devices},
                                                 [&] { return Problem::make(options); });
   return median_milliseconds(options.steps, [&] {
-    problem.optimizer.zero_grad();
+    // As the other form's zero_grad() does; LibTorch 1.13's own fills them with zeros.
+    for (auto& parameter : problem.network->parameters()) parameter.mutable_grad().reset();
     model.train(problem.input, problem.target, mean_squares);
     problem.optimizer.step();
   });

@@ -1,8 +1,7 @@
 // Data parallelism within one process: a model is copied, each copy works on its rows of a batch on
 // a thread of its own, and their gradients are averaged by collectives between the threads
-// (ProcessGroup::create_in_process). In C++ no interpreter's lock stands between the threads, so
-// this is as fast as a process for each; but one that crashes takes all with it, and all have to
-// be on this machine.
+// (ProcessGroup::create_in_process). In C++ no interpreter's lock stands between the threads; but
+// one that crashes takes all with it, and all have to be on this machine.
 //
 // One thread at a time drives an object of these classes.
 #pragma once
