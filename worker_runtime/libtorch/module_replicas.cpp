@@ -55,8 +55,6 @@ at::Tensor part_of(const at::Tensor& whole, const Rows& rows, at::Device device)
       .to(device);
 }
 
-}  // namespace
-
 /// Whether it trains or evaluates, each submodule for itself: parents come first, and train() is
 /// for all below as well.
 void take_modes(Module& own, const Module& first) {
@@ -64,6 +62,8 @@ void take_modes(Module& own, const Module& first) {
   const auto ours = own.modules();
   for (std::size_t i = 0; i < ours.size(); ++i) ours[i]->train(theirs[i]->is_training());
 }
+
+}  // namespace
 
 class ModuleReplicas::Impl {
  public:

@@ -36,7 +36,7 @@ class FirstFailure {
   void fail_own(const std::string& text) noexcept;
 
   /// Fails the group if another node has told of a failure, and throws it. Blocks for the store, a
-  /// second at most.
+  /// second at most beside its other uses.
   void learn();
 
   /// Fails the group because the program wants it, and tells the other nodes.
