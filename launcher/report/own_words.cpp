@@ -36,8 +36,8 @@ std::string marked_report(const std::string& mark, const std::string& report) {
   std::string lines;
   for (std::size_t begin = 0; begin < report.size();) {
     const auto end = std::min(report.find('\n', begin), report.size());
-    lines += marked(mark, {.kind = OwnWords::Kind::report,
-                           .text = report.substr(begin, end - begin)});
+    lines +=
+        marked(mark, {.kind = OwnWords::Kind::report, .text = report.substr(begin, end - begin)});
     begin = end + 1;
   }
   return lines + marked(mark, {.kind = OwnWords::Kind::report_end});

@@ -250,12 +250,12 @@ TEST_SUITE("elections") {
     write_file(folder / "changed.json", text);
     CHECK(run_program({in_bin("ddprun"), "keygen", folder / "key"}).exit_code == 0);
     const auto start = [&](const std::string& config, int number) {
-      return std::make_unique<Program>(launch(
-          {"--config=" + config, "--node_name=node" + std::to_string(number),
-           "--rdzv_endpoint=" + etcd.endpoint(), "--secret_file=" + (folder / "key"),
-           "--nproc_per_node=1", "--local_addr=127.0.0." + std::to_string(number + 1),
-           "--rdzv_conf=etcd_lease_timeout=3,last_call_timeout=0.1"},
-          "true"));
+      return std::make_unique<Program>(
+          launch({"--config=" + config, "--node_name=node" + std::to_string(number),
+                  "--rdzv_endpoint=" + etcd.endpoint(), "--secret_file=" + (folder / "key"),
+                  "--nproc_per_node=1", "--local_addr=127.0.0." + std::to_string(number + 1),
+                  "--rdzv_conf=etcd_lease_timeout=3,last_call_timeout=0.1"},
+                 "true"));
     };
     const auto host = start(file, 1);
     REQUIRE(host->read_until_contains(kHosts));

@@ -169,10 +169,7 @@ const Case kGood[] = {
      [](O& o) {
        o.rdzv_endpoint = {.host = "a", .port = 1, .others = {{"::1", 2}, {"c", 0}}};
      }},
-    {{"--rdzv_endpoint=a:0"},
-     [](O& o) {
-       o.rdzv_endpoint = {.host = "a", .is_any_port = true};
-     }},
+    {{"--rdzv_endpoint=a:0"}, [](O& o) { o.rdzv_endpoint = {.host = "a", .is_any_port = true}; }},
     {{"--rdzv-id=job 7"}, [](O& o) { o.rdzv_id = "job 7"; }},
     {{"--rdzv_conf=timeout=5,is_host=1"},
      [](O& o) {

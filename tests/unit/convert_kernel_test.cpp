@@ -167,9 +167,9 @@ TEST_SUITE("convert kernel") {
   TEST_CASE("every size around a vector and a tile is right at every alignment") {
     const auto values = some_values(9000);
     for (const auto& [from, to] : {std::pair(DataType::float32, DataType::bfloat16),
-                                  std::pair(DataType::bfloat16, DataType::float32),
-                                  std::pair(DataType::float16, DataType::float16),
-                                  std::pair(DataType::float64, DataType::float32)}) {
+                                   std::pair(DataType::bfloat16, DataType::float32),
+                                   std::pair(DataType::float16, DataType::float16),
+                                   std::pair(DataType::float64, DataType::float32)}) {
       for (const std::size_t size : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 4095, 4097, 8191}) {
         for (std::size_t shift = 0; shift < 8; ++shift) {
           const std::vector<float> some(values.begin(), values.begin() + static_cast<long>(size));

@@ -33,8 +33,8 @@ std::string canonical(const std::string& text) {
 
 TEST_SUITE("json") {
   TEST_CASE("a document becomes a tree whose keys and values know their lines and columns") {
-    const auto document = parse_json(
-        "// a comment\n{\n  \"a\": [1, \"\\u00e9\"], \"äö\": null}\n");
+    const std::string text = "// a comment\n{\n  \"a\": [1, \"\\u00e9\"], \"äö\": null}\n";
+    const auto document = parse_json(text);
     REQUIRE(document.problems.empty());
     const auto& root = document.root;
     CHECK(root.at == TextPosition{2, 1});

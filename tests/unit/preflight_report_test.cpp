@@ -44,8 +44,8 @@ TEST_SUITE("preflight report") {
   }
 
   TEST_CASE("what is no report is none, and names of later versions are passed over") {
-    for (const char* lines : {"", "\n", "device\nend\n", "memory fast\nend\n",
-                              "memory -1\nend\n", "memory nan\nend\n", "memory 1 2\nend\n"}) {
+    for (const char* lines : {"", "\n", "device\nend\n", "memory fast\nend\n", "memory -1\nend\n",
+                              "memory nan\nend\n", "memory 1 2\nend\n"}) {
       CAPTURE(lines);
       CHECK_FALSE(preflight_report_from(lines));
     }
