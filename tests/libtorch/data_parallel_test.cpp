@@ -122,6 +122,56 @@ TEST_SUITE("data parallel module") {
     check_close(gradients_of(parallel.module()), 2 * once);
   }
 
+  TEST_CASE("the next step's gradients lie in the last one's memory, if the program has let go") {
+    const Batch batch = make_batch(12);
+    DataParallel<Net> parallel(make_net(), replicas(2));
+    at::Tensor& gradient = parallel.module()->first->weight.mutable_grad();
+    parallel.train(batch.input, batch.target, mean_loss);
+    const void* const place = gradient.data_ptr();
+    const at::Tensor values = gradient.clone();
+    gradient.reset();
+    parallel.train(batch.input, batch.target, mean_loss);
+    CHECK(gradient.data_ptr() == place);
+    CHECK(gradient.equal(values));
+
+    const at::Tensor taken = gradient;
+    gradient.reset();
+    parallel.train(batch.input * 2, batch.target, mean_loss);
+    CHECK(taken.equal(values));
+    CHECK(!gradient.equal(values));
+  }
+
+  TEST_CASE("a parameter has a gradient if the rows of any replica have used it") {
+    struct ChoosingImpl : torch::nn::Module {
+      ChoosingImpl() {
+        for (const char* name : {"first", "second", "third"})
+          choices.push_back(register_module(name, torch::nn::Linear(1, 1)));
+      }
+      torch::Tensor forward(const torch::Tensor& input) {
+        return choices[static_cast<std::size_t>(input[0].item<std::int64_t>())](input);
+      }
+      std::vector<torch::nn::Linear> choices;
+    };
+    TORCH_MODULE(Choosing);
+    DataParallel<Choosing> parallel(Choosing(), replicas(2), [] { return Choosing(); });
+    const auto used_by = [&](const std::vector<float>& rows) {
+      const auto input = torch::tensor(rows).view({-1, 1});
+      parallel.train(input, torch::zeros_like(input), mean_loss);
+      std::string used;
+      for (const auto& choice : parallel.module()->choices) {
+        used += choice->weight.grad().defined() ? 'x' : '-';
+        choice->weight.mutable_grad().reset();
+      }
+      return used;
+    };
+    for (int step = 0; step < 2; ++step) {
+      CHECK(used_by({0, 0}) == "x--");
+      CHECK(used_by({0, 1}) == "xx-");
+      CHECK(used_by({2, 1}) == "-xx");
+      CHECK(used_by({1}) == "-x-");
+    }
+  }
+
   TEST_CASE("buffers are the first replica's, as in PyTorch") {
     const Batch batch = make_batch(12);
     Net alone = make_net();

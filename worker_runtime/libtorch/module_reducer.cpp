@@ -1,3 +1,4 @@
+#include "worker_runtime/libtorch/gradient_hook.hpp"
 #include "worker_runtime/libtorch/module_tensors.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/torch.hpp>
@@ -5,8 +6,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <mutex>
@@ -28,22 +27,6 @@ std::string in_quotes(const std::string& name) {
   return "\"" + name + "\"";
 }
 
-/// Called by LibTorch when it has accumulated a parameter's gradient.
-class AfterGradient : public ::torch::autograd::FunctionPostHook {
- public:
-  explicit AfterGradient(std::function<void(const at::Tensor&)> call) : call_(std::move(call)) {}
-
-  ::torch::autograd::variable_list operator()(
-      const ::torch::autograd::variable_list& outputs,
-      const ::torch::autograd::variable_list& gradients) override {
-    call_(gradients.empty() ? at::Tensor() : gradients.front());
-    return outputs;
-  }
-
- private:
-  std::function<void(const at::Tensor&)> call_;
-};
-
 /// A buffer, kept so that its memory is there as long as it is in its place.
 struct Kept {
   NamedTensor buffer;
@@ -54,10 +37,8 @@ struct Kept {
 struct Watched {
   NamedTensor parameter;
   const void* values = nullptr;  ///< where they are as long as nobody moves them
-  /// Made anew for each graph unless somebody keeps it.
-  std::shared_ptr<::torch::autograd::Node> accumulator;
-  std::uintptr_t hook = 0;
-  at::Tensor in_bucket;       ///< the gradient's place there
+  GradientHook hook;
+  at::Tensor in_bucket = {};  ///< the gradient's place there
   bool has_gradient = false;  ///< in this backward pass
 };
 
@@ -152,27 +133,25 @@ ModuleReducer::Impl::Impl(const ModuleTensors& tensors, const ProcessGroup& grou
 
 ModuleReducer::Impl::~Impl() {
   for (auto& watched : watched_) {
-    watched.accumulator->del_post_hook(watched.hook);
     at::Tensor& gradient = watched.parameter.tensor.mutable_grad();
     if (gradient.is_same(watched.in_bucket)) gradient.reset();
   }
 }
 
 void ModuleReducer::Impl::watch(const NamedTensor& parameter, std::size_t index) {
-  Watched watched;
-  watched.parameter = parameter;
-  watched.values = parameter.tensor.data_ptr();
-  watched.accumulator = ::torch::autograd::impl::grad_accumulator(parameter.tensor);
-  watched.hook = watched.accumulator->add_post_hook(std::make_unique<AfterGradient>(
-      [this, index](const at::Tensor& gradient) { take_gradient(index, gradient); }));
-  watched_.push_back(std::move(watched));
+  watched_.push_back(
+      {.parameter = parameter,
+       .values = parameter.tensor.data_ptr(),
+       .hook = GradientHook(parameter.tensor, [this, index](const at::Tensor& added) {
+         take_gradient(index, added);
+       })});
 }
 
 /// Has the views of the gradients where the reducer has these now.
 void ModuleReducer::Impl::lay_out() {
   layout_ = reducer_.layout();
   for (std::size_t i = 0; i < watched_.size(); ++i) {
-    auto& [parameter, values, accumulator, hook, in_bucket, has_gradient] = watched_[i];
+    auto& [parameter, values, hook, in_bucket, has_gradient] = watched_[i];
     const at::Tensor& tensor = parameter.tensor;
     at::Tensor& gradient = parameter.tensor.mutable_grad();
     const bool was_there = gradient.defined() && gradient.is_same(in_bucket);

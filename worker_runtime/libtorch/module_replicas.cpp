@@ -1,3 +1,4 @@
+#include "worker_runtime/libtorch/replica_gradients.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/torch/data_parallel.hpp>
 
@@ -55,6 +56,21 @@ at::Tensor part_of(const at::Tensor& whole, const Rows& rows, at::Device device)
       .to(device);
 }
 
+/// Adds this replica's share of the elements. Where memory is not one row of elements, or not the
+/// processor's, one thread adds all.
+void add_share(at::Tensor& sum, const at::Tensor& other, const Replica& replica, bool is_its_turn) {
+  const bool can_be_parted = sum.is_cpu() && other.is_cpu() && sum.is_contiguous() &&
+                             other.is_contiguous() && sum.sizes() == other.sizes();
+  if (!can_be_parted) {
+    if (is_its_turn) sum.add_(other.to(sum.device()));
+    return;
+  }
+  const Rows share = replica.rows(static_cast<std::size_t>(sum.numel()));
+  const auto first = static_cast<std::int64_t>(share.first);
+  const auto count = static_cast<std::int64_t>(share.count);
+  sum.view({-1}).narrow(0, first, count).add_(other.view({-1}).narrow(0, first, count));
+}
+
 /// Whether it trains or evaluates, each submodule for itself: parents come first, and train() is
 /// for all below as well.
 void take_modes(Module& own, const Module& first) {
@@ -75,6 +91,7 @@ class ModuleReplicas::Impl {
     for (std::size_t i = 0; i < replicas_.size(); ++i) {
       require_alike(*replicas_.front().module, *replicas_[i].module);
       replicas_[i].module->to(devices_[i]);
+      gradients_.push_back(std::make_unique<ReplicaGradients>(replicas_[i].module->parameters()));
     }
     share_compute_threads(options.compute_threads);
   }
@@ -90,8 +107,10 @@ class ModuleReplicas::Impl {
   void share_compute_threads(int each);
   void take_state(Replica& replica);
   void add_gradients(Replica& replica);
+  void take_first(std::size_t parameter);
 
   std::vector<One> replicas_;
+  std::vector<std::unique_ptr<ReplicaGradients>> gradients_;
   std::vector<at::Device> devices_;
   at::Device output_device_;
   ReplicaThreads threads_;
@@ -123,7 +142,6 @@ void ModuleReplicas::Impl::take_state(Replica& replica) {
     const auto theirs = first.parameters();
     auto ours = own.parameters();
     for (std::size_t i = 0; i < ours.size(); ++i) {
-      ours[i].mutable_grad().reset();
       ours[i].set_requires_grad(theirs[i].requires_grad());
       if (ours[i].device() == theirs[i].device()) {
         ours[i].set_data(theirs[i].detach());
@@ -144,6 +162,7 @@ at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor
   std::vector<at::Tensor> shares(replicas_.size());
   threads_.apply([&](Replica& replica) {
     take_state(replica);
+    gradients_[index_of(replica)]->begin(/*adds=*/replica.index == 0);
     const Rows rows = replica.rows(static_cast<std::size_t>(input.size(0)));
     const auto device = devices_[index_of(replica)];
     if (rows.count > 0) {
@@ -162,22 +181,31 @@ at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor
   return mean;
 }
 
-/// Each thread adds up every so many parameters', in the order of the replicas.
+/// In the order of the replicas.
 void ModuleReplicas::Impl::add_gradients(Replica& replica) {
   const at::NoGradGuard no_graph;
-  auto sums = replicas_.front().module->parameters();
-  for (std::size_t number = 1; number < replicas_.size(); ++number) {
-    const auto others = replicas_[number].module->parameters();
-    for (std::size_t i = index_of(replica); i < sums.size(); i += replicas_.size()) {
-      const at::Tensor& other = others[i].grad();
-      if (!other.defined()) continue;
-      at::Tensor& sum = sums[i].mutable_grad();
-      if (sum.defined()) {
-        sum.add_(other.to(sum.device()));
-      } else {
-        sum = other.to(sums[i].device(), /*non_blocking=*/false, /*copy=*/true);
-      }
+  const auto is_its_turn = [&](std::size_t i) { return i % replicas_.size() == index_of(replica); };
+  ReplicaGradients& sums = *gradients_.front();
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    if (is_its_turn(i) && !sums[i].defined()) take_first(i);
+  replica.group.barrier().wait();
+  for (std::size_t number = 1; number < gradients_.size(); ++number) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const at::Tensor& other = (*gradients_[number])[i];
+      if (other.defined()) add_share(sums[i], other, replica, is_its_turn(i));
     }
+  }
+}
+
+/// What the first replica has no gradient of it takes from the next that has one.
+void ModuleReplicas::Impl::take_first(std::size_t parameter) {
+  ReplicaGradients& sums = *gradients_.front();
+  for (std::size_t number = 1; number < gradients_.size(); ++number) {
+    at::Tensor& other = (*gradients_[number])[parameter];
+    if (!other.defined()) continue;
+    sums[parameter] = other.to(sums.device_of(parameter));
+    other.reset();
+    return;
   }
 }
 

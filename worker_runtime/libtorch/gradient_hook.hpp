@@ -1,0 +1,28 @@
+// A call for each time that a backward pass has come to a parameter, made as long as the object
+// lives. LibTorch makes it, on the thread of the pass.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace ddprun::torch {
+
+class GradientHook {
+ public:
+  /// `call` gets what the pass adds to the gradient, after it has been added; the whole of it is
+  /// where the parameter has its gradient. A parameter that requires none is never told of.
+  GradientHook(const at::Tensor& parameter, std::function<void(const at::Tensor& added)> call);
+  GradientHook(GradientHook&&) = default;
+  GradientHook& operator=(GradientHook&&) = delete;
+  ~GradientHook();
+
+ private:
+  /// Made anew for each graph unless somebody keeps it.
+  std::shared_ptr<::torch::autograd::Node> accumulator_;
+  std::uintptr_t key_ = 0;
+};
+
+}  // namespace ddprun::torch
