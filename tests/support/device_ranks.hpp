@@ -4,6 +4,7 @@
 #include "tests/support/emulated_kernels.hpp"
 #include "tests/support/fake_cuda.hpp"
 #include "tests/support/fake_nccl.hpp"
+#include "tests/support/fake_nccl_memory.hpp"
 #include "worker_runtime/backends/in_process/in_process_backend.hpp"
 #include "worker_runtime/backends/nccl/device_table.hpp"
 #include "worker_runtime/backends/nccl/nccl_backend.hpp"
@@ -44,7 +45,8 @@ inline std::vector<ProcessGroup> device_ranks(
     backends.push_back(std::make_unique<nccl::NcclBackend>(
         std::move(watchful), table,
         nccl::NcclBackend::Place{
-            .device = {.rank = rank++, .ranks = ranks, .group = options.name}}));
+            .device = {
+                .rank = rank++, .ranks = ranks, .group = options.name, .log = options.log}}));
   }
   return create_in_process_groups(std::move(backends), options);
 }
@@ -81,7 +83,12 @@ class CleanDevices {
     cuda_faults().take_back();
     CHECK(fake_cuda_objects() == 0);
     CHECK(fake_communicators() == 0);
+    CHECK(fake_registered() == 0);
+    CHECK(fake_misuses() == misuses_);
   }
+
+ private:
+  const int misuses_ = fake_misuses();
 };
 
 /// `data` said to be on a device.

@@ -1,6 +1,7 @@
 #include "tests/support/fake_nccl.hpp"
 
 #include "tests/support/fake_cuda.hpp"
+#include "tests/support/fake_nccl_memory.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <array>
@@ -127,6 +128,7 @@ using Body = std::function<void(ProcessGroup&)>;
 
 /// On the stream, as a kernel.
 ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, Body body) {
+  const FakeNcclCall call(comm);
   launch_on(stream, [comm = comm_of(comm), body = std::move(body)] {
     std::optional<ProcessGroup> group;
     {
@@ -191,13 +193,36 @@ ncclResult_t revoke(ncclComm_t comm, int flags) {
     own->state = ncclInProgress;
     return ncclInProgress;
   }
+  forget_memory(comm);
   own->abort();
   own->state = ncclSuccess;
   return ncclInProgress;
 }
 
+ncclResult_t all_reduce(const void* input, void* output, std::size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  const Buffer result = buffer_of(output, count, type);
+  const bool is_registered = is_fake_registered(comm, output, result.bytes());
+  return launch(comm, stream, [=](ProcessGroup& group) {
+    std::int32_t registered = is_registered ? 1 : 0;
+    group.all_reduce(as_buffer(&registered, 1)).wait();
+    note_all_reduce(registered, group.size());
+    if (input != output) std::memcpy(output, input, result.bytes());
+    group.all_reduce(result, op_of(op)).wait();
+  });
+}
+
+ncclResult_t register_memory(ncclComm_t comm, void* memory, std::size_t bytes, void** handle) {
+  if (nccl_faults().registration != ncclSuccess && comm_of(comm)->rank == 1)
+    return nccl_faults().registration;
+  *handle = nullptr;
+  return nccl_faults().only_seems_to_register ? ncclSuccess
+                                              : fake_register(comm, memory, bytes, handle);
+}
+
 ncclResult_t let_go(ncclComm_t comm, bool aborts) {
   Comm& own = comm_of(comm);
+  forget_memory(comm);
   if (aborts) {
     if (nccl_faults().hangs_in_abort) std::this_thread::sleep_until(Deadline::never().time());
     own->abort();
@@ -228,20 +253,20 @@ const nccl::NcclCalls& fake_nccl() {
       .comm_destroy = [](ncclComm_t comm) { return let_go(comm, false); },
       .comm_abort = [](ncclComm_t comm) { return let_go(comm, true); },
       .comm_revoke = revoke,
+      .mem_alloc =
+          [](void** memory, size_t bytes) {
+            const ncclResult_t fault = nccl_faults().allocation;
+            return fault != ncclSuccess ? fault : fake_mem_alloc(memory, bytes);
+          },
+      .mem_free = fake_mem_free,
+      .comm_register = register_memory,
+      .comm_deregister = fake_deregister,
       .get_error_string =
           [](ncclResult_t result) {
             return result == ncclRemoteError ? "remote process exited" : "an error of the fake";
           },
       .get_last_error = [](ncclComm_t) { return "the fake was asked to"; },
-      .all_reduce =
-          [](const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
-             ncclComm_t comm, cudaStream_t stream) {
-            const Buffer result = buffer_of(output, count, type);
-            return launch(comm, stream, [=](ProcessGroup& group) {
-              if (input != output) std::memcpy(output, input, result.bytes());
-              group.all_reduce(result, op_of(op)).wait();
-            });
-          },
+      .all_reduce = all_reduce,
       .broadcast =
           [](const void* input, void* output, size_t count, ncclDataType_t type, int root,
              ncclComm_t comm, cudaStream_t stream) {

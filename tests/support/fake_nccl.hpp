@@ -17,8 +17,11 @@ struct NcclFaults {
   std::atomic<bool> hangs_in_abort = false;
   std::atomic<ncclResult_t> revoke = ncclSuccess;  ///< what it returns
   std::atomic<bool> hangs_in_revoke = false;
-  std::atomic<bool> is_revoke_endless = false;  ///< it comes back, and is never done
-  std::atomic<bool> hangs_in_id = false;        ///< no unique id is ever made
+  std::atomic<bool> is_revoke_endless = false;           ///< it comes back, and is never done
+  std::atomic<bool> hangs_in_id = false;                 ///< no unique id is ever made
+  std::atomic<ncclResult_t> allocation = ncclSuccess;    ///< what each returns
+  std::atomic<ncclResult_t> registration = ncclSuccess;  ///< what each of rank 1 returns
+  std::atomic<bool> only_seems_to_register = false;      ///< as with NCCL_LOCAL_REGISTER=0
 
   void take_back() {
     unique_id = ncclSuccess;
@@ -29,6 +32,9 @@ struct NcclFaults {
     hangs_in_revoke = false;
     hangs_in_revoke.notify_all();
     is_revoke_endless = false;
+    allocation = ncclSuccess;
+    registration = ncclSuccess;
+    only_seems_to_register = false;
   }
 };
 NcclFaults& nccl_faults();

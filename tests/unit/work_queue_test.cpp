@@ -26,6 +26,7 @@ class ToldDevice final : public DeviceQueue {
   std::uint64_t ended() override { return told; }
   void hold(void*, std::uint64_t) override {}
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
+  std::shared_ptr<void> allocate_registered(std::size_t) override { return nullptr; }
   void convert(std::span<const DevicePiece>, DataType, DataType, double, void*) override {}
   void add(std::span<const DevicePiece>, DataType, void*) override {}
   void zero(void*, std::size_t, void*) override {}

@@ -47,6 +47,12 @@ class DeviceQueue {
   /// Memory on the device, zeroed, freed with the last copy of the pointer. Blocks.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
+  /// The same, but the group's collectives take it as it is where others copy. For what many of
+  /// them are called of: who passes such memory to a collective, from its beginning, needs that all
+  /// ranks do. Null, with the reason in the group's log, if this rank can have none, and until a
+  /// collective of all ranks has been on their devices.
+  virtual std::shared_ptr<void> allocate_registered(std::size_t bytes) = 0;
+
   /// Gives `stream`: to[i] = from[i] * scale in each piece, as cuda::KernelCalls::convert().
   virtual void convert(std::span<const DevicePiece> pieces, DataType from, DataType to,
                        double scale, void* stream) = 0;

@@ -6,19 +6,18 @@
 namespace ddprun {
 
 BucketLayout::BucketLayout(const TensorWork& work, BucketPlan plan,
+                           std::vector<std::shared_ptr<void>> memory,
                            std::span<const Parameter> parameters, ReduceOp op, std::size_t number)
     : work_(work),
       plan_(std::move(plan)),
       number_(number),
-      memory_(plan_.buckets.size()),
+      memory_(std::move(memory)),
       parts_(plan_.buckets.size()),
       gradients_(parameters.size()),
       buckets_(parameters.size()) {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const BucketPlan::Bucket& bucket = plan_.buckets[b];
-    Buffer all = {nullptr, bucket.elements, bucket.type, work.device()};
-    if (all.elements > 0) memory_[b] = work.allocate(all.bytes());
-    all.data = memory_[b].get();
+    const Buffer all = {memory_[b].get(), bucket.elements, bucket.type, work.device()};
     // Densely, as PyTorch does: a bucket has exactly its parameters' elements.
     std::size_t first = 0;
     for (const std::size_t index : bucket.parameters) {

@@ -13,10 +13,10 @@ namespace ddprun {
 
 class BucketLayout {
  public:
-  /// Takes zeroed memory for each bucket. `work` and `parameters`, which have shapes, must outlive
-  /// this object. `number` tells layouts of a reducer apart.
-  BucketLayout(const TensorWork& work, BucketPlan plan, std::span<const Parameter> parameters,
-               ReduceOp op, std::size_t number);
+  /// `memory` is zeroed, one for each bucket that has elements. `work` and `parameters`, which have
+  /// shapes, must outlive this object. `number` tells layouts of a reducer apart.
+  BucketLayout(const TensorWork& work, BucketPlan plan, std::vector<std::shared_ptr<void>> memory,
+               std::span<const Parameter> parameters, ReduceOp op, std::size_t number);
 
   const BucketPlan& plan() const { return plan_; }
   std::size_t number() const { return number_; }

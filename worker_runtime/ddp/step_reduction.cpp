@@ -1,5 +1,6 @@
 #include "worker_runtime/ddp/step_reduction.hpp"
 
+#include "worker_runtime/ddp/bucket_memory.hpp"
 #include "worker_runtime/ddp/own_gradients.hpp"
 
 #include <algorithm>
@@ -12,6 +13,7 @@ StepReduction::StepReduction(ProcessGroup group, std::span<const Parameter> para
     : group_(group),
       parameters_(parameters),
       tensors_(group, parameters.empty() ? Device{} : parameters.front().values.device),
+      sequence_(options.sequence),
       op_(options.op),
       readiness_(parameters.size(), options.static_graph),
       used_(parameters.size(), 1),
@@ -21,7 +23,9 @@ StepReduction::StepReduction(ProcessGroup group, std::span<const Parameter> para
 
 void StepReduction::lay_out(BucketPlan plan) {
   const std::size_t number = layout_ ? layout_->number() + 1 : 0;
-  auto next = std::make_unique<BucketLayout>(tensors_, std::move(plan), parameters_, op_, number);
+  auto memory = allocate_buckets(group_, tensors_, plan, sequence_);
+  auto next = std::make_unique<BucketLayout>(tensors_, std::move(plan), std::move(memory),
+                                             parameters_, op_, number);
   readiness_.lay_out(next->buckets(), next->views().size());
   queue_.lay_out(next->views());
   if (layout_) {

@@ -87,6 +87,7 @@ class StepReduction {
   ProcessGroup group_;
   std::span<const Parameter> parameters_;
   const TensorWork tensors_;
+  const CollectiveSequence sequence_;
   ReduceOp op_;
   bool is_synchronising_ = false;
   Readiness readiness_;

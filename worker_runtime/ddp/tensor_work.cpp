@@ -17,6 +17,10 @@ std::shared_ptr<void> TensorWork::allocate(std::size_t bytes) const {
   return group_.allocate(bytes, device_);
 }
 
+std::shared_ptr<void> TensorWork::allocate_registered(std::size_t bytes) const {
+  return queue_->allocate_registered(bytes);
+}
+
 void TensorWork::copy(std::span<const TensorCopy> copies, void* stream) const {
   using Types = std::pair<DataType, DataType>;
   std::map<Types, std::vector<DevicePiece>> pieces;

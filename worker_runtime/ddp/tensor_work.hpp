@@ -30,6 +30,8 @@ class TensorWork {
 
   /// Zeroed. Blocks.
   std::shared_ptr<void> allocate(std::size_t bytes) const;
+  /// On a device: as DeviceQueue::allocate_registered().
+  std::shared_ptr<void> allocate_registered(std::size_t bytes) const;
 
   /// On the CPU types are the same, on a device float types may differ.
   void copy(std::span<const TensorCopy> copies, void* stream) const;

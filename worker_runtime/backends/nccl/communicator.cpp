@@ -15,6 +15,7 @@ void Communicator::connect(const ncclUniqueId& id, int rank, int ranks, const Wa
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const std::string what = "process group \"" + name_ + "\": meeting the other ranks over NCCL";
+  const auto turn = take_turn();
   settle(calls_().comm_init_rank_config(&comm_, ranks, id, rank, &config), what, watch);
   has_met_ = true;
 }
@@ -48,6 +49,11 @@ void Communicator::fail(ncclResult_t result, const std::string& what) {
 
 void Communicator::finish() noexcept {
   if (comm_ == nullptr) return;
+  const auto turn = take_turn();
+  end(finalize() ? calls_().comm_destroy : calls_().comm_abort);
+}
+
+bool Communicator::finalize() noexcept {
   ncclResult_t state = calls_().comm_finalize(comm_);
   const auto is_final = [&] {
     if (state == ncclInProgress && calls_().comm_get_async_error(comm_, &state) != ncclSuccess)
@@ -56,13 +62,32 @@ void Communicator::finish() noexcept {
   };
   Alarm silence;
   // Whoever has not come to his end by then is not waited for: he needs nothing of this rank.
-  const bool is_over = await(is_final, {Deadline::after(kEndTimeout), silence, [] {}});
-  end(is_over && state == ncclSuccess ? calls_().comm_destroy : calls_().comm_abort);
+  return await(is_final, {Deadline::after(kEndTimeout), silence, [] {}}) && state == ncclSuccess;
 }
 
 void Communicator::abort() noexcept {
   if (comm_ == nullptr) return;
+  const auto turn = take_turn();
   end(revoke() ? calls_().comm_destroy : calls_().comm_abort);
+}
+
+void* Communicator::register_memory(void* memory, std::size_t bytes) {
+  const std::string what = "ncclCommRegister of " + std::to_string(bytes) + " bytes";
+  const auto turn = take_turn();
+  if (comm_ == nullptr || !has_met_) throw Error(Errc::nccl, what + ": no communicator");
+  void* handle = nullptr;
+  const ncclResult_t result = calls_().comm_register(comm_, memory, bytes, &handle);
+  if (result != ncclSuccess)
+    throw Error(Errc::nccl, what + ": " + calls_().get_error_string(result));
+  // So it says that it has been told not to.
+  if (handle == nullptr)
+    throw Error(Errc::nccl, what + ": not done (NCCL_LOCAL_REGISTER may forbid it)");
+  return handle;
+}
+
+void Communicator::deregister(void* handle) noexcept {
+  const auto turn = take_turn();
+  if (comm_ != nullptr) calls_().comm_deregister(comm_, handle);
 }
 
 /// Whether nothing is under way any more. The call itself has come back in any case: one that is

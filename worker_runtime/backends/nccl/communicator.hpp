@@ -5,7 +5,9 @@
 #include "worker_runtime/backends/nccl/nccl_calls.hpp"
 #include "worker_runtime/backends/nccl/watch.hpp"
 
+#include <cstddef>
 #include <functional>
+#include <mutex>
 #include <string>
 
 namespace ddprun::nccl {
@@ -15,6 +17,7 @@ inline constexpr std::chrono::seconds kEndTimeout{2};
 /// Once it has agreed to revoke a communicator, for what is under way to end.
 inline constexpr std::chrono::seconds kRevokeTimeout{1};
 
+/// Used by one thread at a time, but for memory, which any thread registers and gives back.
 class Communicator {
  public:
   /// `calls` is asked when NCCL is needed; `name` is the group's.
@@ -29,6 +32,10 @@ class Communicator {
 
   bool is_connected() const { return comm_ != nullptr; }
   ncclComm_t get() const { return comm_; }
+
+  /// Held while NCCL is asked for a collective: what it keeps of registered memory, which it looks
+  /// at then, is not made for several threads.
+  std::unique_lock<std::mutex> take_turn() { return std::unique_lock(mutex_); }
 
   /// To be called with what a function of NCCL returned for this communicator: waits until it has
   /// begun what it was asked for. Throws as check() does, and Error{Errc::timeout}.
@@ -47,8 +54,16 @@ class Communicator {
   /// one of them does not come back within kEndTimeout.
   void abort() noexcept;
 
+  /// NCCL's handle of the memory, for deregister(). Throws Error{Errc::nccl} if NCCL takes none, or
+  /// this communicator has not met its ranks or has ended.
+  void* register_memory(void* memory, std::size_t bytes);
+
+  /// Nothing once the communicator has ended: it has forgotten its memory, and knows no handles.
+  void deregister(void* handle) noexcept;
+
  private:
   [[noreturn]] void fail(ncclResult_t result, const std::string& what);
+  bool finalize() noexcept;
   bool revoke() noexcept;
   void end(ncclResult_t (*function)(ncclComm_t)) noexcept;
   ncclResult_t come_back(const std::function<ncclResult_t()>& call) noexcept;
@@ -57,6 +72,7 @@ class Communicator {
   const std::string name_;
   ncclComm_t comm_ = nullptr;
   bool has_met_ = false;  ///< all ranks are in it
+  std::mutex mutex_;      ///< for the list of memory, and for the end
 };
 
 }  // namespace ddprun::nccl

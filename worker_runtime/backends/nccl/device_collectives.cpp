@@ -79,11 +79,11 @@ DeviceCollectives::DeviceCollectives(const Libraries& libraries, DevicePlace pla
       stream_(*libraries.cuda, place_.device),
       events_(*libraries.cuda),
       scratch_(*libraries.cuda),
-      communicator_(libraries.nccl, place_.group) {}
+      communicator_(std::make_shared<Communicator>(libraries.nccl, place_.group)) {}
 
 void DeviceCollectives::connect(const ncclUniqueId& id, Deadline deadline) {
   const auto home = here();
-  communicator_.connect(id, place_.rank, place_.ranks, watch(deadline));
+  communicator_->connect(id, place_.rank, place_.ranks, watch(deadline));
 }
 
 void* DeviceCollectives::mark(void* stream) {
@@ -137,7 +137,7 @@ void DeviceCollectives::check_first() {
   const auto what = [&] {
     return describe(first.operation, static_cast<std::size_t>(place_.ranks));
   };
-  if (communicator_.is_connected()) communicator_.check(what);
+  if (communicator_->is_connected()) communicator_->check(what);
   look();
   if (!first.deadline && first.mark->has_happened()) first.deadline = Deadline::after(first.limit);
   if (first.deadline && first.deadline->passed())
@@ -148,7 +148,7 @@ void DeviceCollectives::check_first() {
 /// have ended they use the caller's memory.
 void DeviceCollectives::give_up() noexcept {
   failure_ = std::current_exception();
-  communicator_.abort();
+  communicator_->abort();
   drain();
   const std::lock_guard lock(mutex_);
   flights_.clear();
@@ -218,9 +218,10 @@ void DeviceCollectives::start(const Operation& operation, const Watch& watching)
   const Buffer& output = operation.output;
   // An average would be a pass over the memory for nothing.
   if (place_.ranks == 1) return copy_on_device(input.data, output.data, output.bytes());
+  const auto turn = communicator_->take_turn();
   const NcclCalls& calls = libraries_.nccl();
   const auto settle = [&](ncclResult_t result) {
-    communicator_.settle(result, to_string(operation.collective), watching);
+    communicator_->settle(result, to_string(operation.collective), watching);
   };
   switch (operation.collective) {
     case Collective::all_reduce:
@@ -229,11 +230,11 @@ void DeviceCollectives::start(const Operation& operation, const Watch& watching)
       return reduce(operation, watching);
     case Collective::broadcast:
       return settle(calls.broadcast(input.data, output.data, input.elements, type_of(input.type),
-                                    operation.peer, communicator_.get(), stream_.get()));
+                                    operation.peer, communicator_->get(), stream_.get()));
     case Collective::all_gather:
     case Collective::new_group:
       return settle(calls.all_gather(input.data, output.data, input.elements, type_of(input.type),
-                                     communicator_.get(), stream_.get()));
+                                     communicator_->get(), stream_.get()));
     default:
       return exchange(operation, watching);
   }
@@ -248,15 +249,15 @@ void DeviceCollectives::reduce(const Operation& operation, const Watch& watching
   ncclResult_t result = ncclSuccess;
   if (operation.collective == Collective::all_reduce) {
     result = calls.all_reduce(input.data, output.data, input.elements, type, op,
-                              communicator_.get(), stream_.get());
+                              communicator_->get(), stream_.get());
   } else if (operation.collective == Collective::reduce) {
     result = calls.reduce(input.data, output.data, input.elements, type, op, operation.peer,
-                          communicator_.get(), stream_.get());
+                          communicator_->get(), stream_.get());
   } else {
     result = calls.reduce_scatter(input.data, output.data, output.elements, type, op,
-                                  communicator_.get(), stream_.get());
+                                  communicator_->get(), stream_.get());
   }
-  communicator_.settle(result, to_string(operation.collective), watching);
+  communicator_->settle(result, to_string(operation.collective), watching);
 }
 
 /// gather, scatter and all_to_all: every part goes from one rank to one other, all at once. What
@@ -275,20 +276,20 @@ void DeviceCollectives::exchange(Operation operation, const Watch& watching) {
   const auto own_sent = sent_to(place_.rank, operation, place_);
   const auto own_got = got_from(place_.rank, operation, place_);
   if (own_sent && own_got) copy_on_device(own_sent->data, own_got->data, own_sent->bytes());
-  communicator_.settle(calls.group_start(), "ncclGroupStart", watching);
+  communicator_->settle(calls.group_start(), "ncclGroupStart", watching);
   for (int rank = 0; rank < place_.ranks; ++rank) {
     if (rank == place_.rank) continue;
     // What fails here is told at the end of NCCL's group.
     if (const auto part = sent_to(rank, operation, place_)) {
-      calls.send(part->data, part->elements, type_of(part->type), rank, communicator_.get(),
+      calls.send(part->data, part->elements, type_of(part->type), rank, communicator_->get(),
                  stream_.get());
     }
     if (const auto part = got_from(rank, operation, place_)) {
-      calls.recv(part->data, part->elements, type_of(part->type), rank, communicator_.get(),
+      calls.recv(part->data, part->elements, type_of(part->type), rank, communicator_->get(),
                  stream_.get());
     }
   }
-  communicator_.settle(calls.group_end(), to_string(operation.collective), watching);
+  communicator_->settle(calls.group_end(), to_string(operation.collective), watching);
 }
 
 void DeviceCollectives::copy_on_device(const void* from, void* to, std::size_t bytes) {

@@ -6,6 +6,7 @@
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/nccl/communicator.hpp"
 #include "worker_runtime/backends/nccl/libraries.hpp"
+#include "worker_runtime/backends/nccl/registered_memory.hpp"
 #include "worker_runtime/cuda/device_objects.hpp"
 #include <ddprun/deadline.hpp>
 
@@ -13,6 +14,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -31,6 +33,7 @@ class DeviceCollectives {
   /// `look` throws once the group has failed elsewhere; it is called while something is waited for.
   /// Blocks while CUDA makes itself at home on the device.
   DeviceCollectives(const Libraries& libraries, DevicePlace place, std::function<void()> look);
+  ~DeviceCollectives() { communicator_->abort(); }
 
   // Any thread:
 
@@ -40,6 +43,10 @@ class DeviceCollectives {
   void hold(void* stream, std::uint64_t launches);
   /// As DeviceQueue::await().
   void await(void* mark, Deadline deadline);
+  /// As RegisteredMemory::make(): needs that all ranks have connected. It may outlive this object.
+  std::unique_ptr<RegisteredMemory> allocate(std::size_t bytes) {
+    return RegisteredMemory::make(libraries_, place_.device, communicator_, bytes);
+  }
   /// Makes what is under way fail.
   void abort(const std::string& reason) noexcept;
 
@@ -52,7 +59,7 @@ class DeviceCollectives {
   std::uint64_t ended();
 
   /// Nothing is under way nor will be. The other ranks do so, too.
-  void finish() noexcept { communicator_.finish(); }
+  void finish() noexcept { communicator_->finish(); }
 
  private:
   /// A collective that the device has.
@@ -82,8 +89,8 @@ class DeviceCollectives {
   cuda::Stream stream_;
   cuda::EventPool events_;
   cuda::Scratch scratch_;
-  Communicator communicator_;
-  Alarm alarm_;  ///< rings with an abort
+  const std::shared_ptr<Communicator> communicator_;  ///< registered memory has it, too
+  Alarm alarm_;                                       ///< rings with an abort
   std::exception_ptr failure_;
   std::mutex mutex_;  ///< for what follows
   std::deque<Flight> flights_;

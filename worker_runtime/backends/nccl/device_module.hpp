@@ -14,7 +14,7 @@
 namespace ddprun::nccl {
 
 /// Of everything in this file and in module.hpp. A module of another version is not used.
-inline constexpr std::uint32_t kModuleVersion = 2200 + module::kVersion;
+inline constexpr std::uint32_t kModuleVersion = 2300 + module::kVersion;
 
 /// What the ranks of a group meet by: one makes it, all have it.
 inline constexpr std::size_t kTokenBytes = 128;
@@ -69,6 +69,14 @@ struct DeviceMemoryTable {
                module::Failure& failure) noexcept = nullptr;
 };
 
+/// What DeviceCollectives::allocate() gives out. It may outlive them.
+struct RegisteredMemoryTable {
+  void* (*create)(void* collectives, std::size_t bytes,
+                  module::Failure& failure) noexcept = nullptr;
+  void* (*data)(const void* memory) noexcept = nullptr;
+  void (*destroy)(void* memory) noexcept = nullptr;
+};
+
 /// Functions that return a bool or a pointer say false or null after filling `failure` in; `left`
 /// is as in module.hpp. `libraries` is passed to those that have no object yet.
 struct DeviceTable {
@@ -101,6 +109,7 @@ struct DeviceTable {
   void (*abort)(void* collectives, const char* reason) noexcept = nullptr;
   void (*destroy)(void* collectives) noexcept = nullptr;
   DeviceMemoryTable memory = {};
+  RegisteredMemoryTable registered = {};
 };
 
 /// The one function that the module exports. Null after filling `failure` in, if it cannot be

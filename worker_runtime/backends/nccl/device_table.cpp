@@ -147,6 +147,21 @@ DeviceMemoryTable make_memory_table() {
   };
 }
 
+RegisteredMemoryTable make_registered_table() {
+  return {
+      .create = [](void* collectives, std::size_t bytes, Failure& failure) noexcept -> void* {
+        std::unique_ptr<RegisteredMemory> made;
+        attempt(failure, [&] { made = object_of(collectives).allocate(bytes); });
+        return made.release();
+      },
+      .data =
+          [](const void* memory) noexcept {
+            return static_cast<const RegisteredMemory*>(memory)->data();
+          },
+      .destroy = [](void* memory) noexcept { delete static_cast<RegisteredMemory*>(memory); },
+  };
+}
+
 }  // namespace
 
 DeviceTable make_device_table(const Libraries& libraries) {
@@ -214,6 +229,7 @@ DeviceTable make_device_table(const Libraries& libraries) {
                   const char* reason) noexcept { object_of(collectives).abort(reason); },
       .destroy = [](void* collectives) noexcept { delete &object_of(collectives); },
       .memory = make_memory_table(),
+      .registered = make_registered_table(),
   };
 }
 

@@ -122,6 +122,19 @@ std::shared_ptr<void> ModuleDevice::allocate(std::size_t bytes) {
           }};
 }
 
+std::shared_ptr<void> ModuleDevice::allocate_registered(std::size_t bytes) {
+  module::Failure failure;
+  void* const made = table_.registered.create(collectives(), bytes, failure);
+  if (made == nullptr) {
+    write_log(place_.log, LogLevel::info,
+              "process group \"" + place_.group + "\": rank " + std::to_string(place_.rank) +
+                  " has no memory that NCCL reduces without copies: " + failure.text);
+    return nullptr;
+  }
+  return {table_.registered.data(made),
+          [&table = table_, made](void*) { table.registered.destroy(made); }};
+}
+
 void ModuleDevice::convert(std::span<const DevicePiece> pieces, DataType from, DataType to,
                            double scale, void* stream) {
   module::Failure failure;

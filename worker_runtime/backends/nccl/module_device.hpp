@@ -6,6 +6,7 @@
 #include "worker_runtime/backends/device_queue.hpp"
 #include "worker_runtime/backends/nccl/device_module.hpp"
 #include <ddprun/deadline.hpp>
+#include <ddprun/log.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -24,6 +25,7 @@ class ModuleDevice final : public DeviceQueue {
     int ranks = 1;
     Device device = {.kind = Device::Kind::cuda, .index = 0};  ///< of this rank
     std::string group;
+    Log log = {};  ///< of what this rank has to do without
   };
 
   /// `host` and `table` outlive this object. `hold_up` is as Backend::hold_up().
@@ -37,6 +39,7 @@ class ModuleDevice final : public DeviceQueue {
   std::uint64_t ended() override;
   void hold(void* stream, std::uint64_t launches) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override;
+  std::shared_ptr<void> allocate_registered(std::size_t bytes) override;
   void convert(std::span<const DevicePiece> pieces, DataType from, DataType to, double scale,
                void* stream) override;
   void add(std::span<const DevicePiece> pieces, DataType from, void* stream) override;

@@ -98,7 +98,8 @@ std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const Grou
                                                  .device = {.rank = place.env.rank,
                                                             .ranks = place.env.world_size,
                                                             .device = own.device,
-                                                            .group = options.name},
+                                                            .group = options.name,
+                                                            .log = options.log},
                                                  .page = page_of(place.env),
                                                  .slot = place.env.control_page_slot,
                                              });

@@ -17,6 +17,11 @@ struct NcclCalls {
   ncclResult_t (*comm_abort)(ncclComm_t comm);
   /// Since 2.28; null where it is older.
   ncclResult_t (*comm_revoke)(ncclComm_t comm, int flags);
+  // Memory that moves without copies. Since 2.19; null where it is older.
+  ncclResult_t (*mem_alloc)(void** memory, size_t bytes);
+  ncclResult_t (*mem_free)(void* memory);
+  ncclResult_t (*comm_register)(ncclComm_t comm, void* memory, size_t bytes, void** handle);
+  ncclResult_t (*comm_deregister)(ncclComm_t comm, void* handle);
   const char* (*get_error_string)(ncclResult_t result);
   const char* (*get_last_error)(ncclComm_t comm);
   ncclResult_t (*all_reduce)(const void* input, void* output, size_t count, ncclDataType_t type,

@@ -89,6 +89,10 @@ NcclCalls calls_of(void* library) {
   find(library, "ncclCommDestroy", calls.comm_destroy);
   find(library, "ncclCommAbort", calls.comm_abort);
   find_if_there(library, "ncclCommRevoke", calls.comm_revoke);
+  find_if_there(library, "ncclMemAlloc", calls.mem_alloc);
+  find_if_there(library, "ncclMemFree", calls.mem_free);
+  find_if_there(library, "ncclCommRegister", calls.comm_register);
+  find_if_there(library, "ncclCommDeregister", calls.comm_deregister);
   find(library, "ncclGetErrorString", calls.get_error_string);
   find(library, "ncclGetLastError", calls.get_last_error);
   find(library, "ncclAllReduce", calls.all_reduce);
