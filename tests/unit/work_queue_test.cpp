@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,7 +24,12 @@ class ToldDevice final : public DeviceQueue {
   const Device& device() const override { return kDevice; }
   void* mark(void*) override { return nullptr; }
   void launch(const Operation&, Deadline) override { ++launched; }
-  std::uint64_t ended() override { return told; }
+  std::uint64_t ended() override {
+    ++asking;
+    const std::lock_guard answering(silence);
+    --asking;
+    return told;
+  }
   void hold(void*, std::uint64_t) override {}
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
   std::shared_ptr<void> allocate_registered(std::size_t) override { return nullptr; }
@@ -36,6 +42,8 @@ class ToldDevice final : public DeviceQueue {
 
   std::atomic<std::uint64_t> launched = 0;
   std::atomic<std::uint64_t> told = 0;
+  std::atomic<std::uint64_t> asking = 0;
+  std::mutex silence;  ///< who asks meanwhile gets no answer
 };
 
 class ToldBackend final : public Backend {
@@ -54,10 +62,23 @@ class ToldBackend final : public Backend {
   ToldDevice& device_;
 };
 
-void await_launches(const ToldDevice& device, std::uint64_t count) {
+void await_count(const std::atomic<std::uint64_t>& counted, std::uint64_t count) {
   const auto deadline = Deadline::after(std::chrono::minutes(1));
-  while (device.launched < count && !deadline.passed()) std::this_thread::yield();
-  CHECK(device.launched == count);
+  while (counted < count && !deadline.passed()) std::this_thread::yield();
+  CHECK(counted >= count);
+}
+
+std::shared_ptr<WorkQueue> start_queue(ToldDevice& device) {
+  auto queue = std::make_shared<WorkQueue>(std::make_unique<ToldBackend>(device), 1, GroupOptions{},
+                                           CallLog({.name = "default", .rank = 0, .size = 1}));
+  queue->start(Deadline::after(std::chrono::minutes(1)));
+  queue->wait_entered();
+  return queue;
+}
+
+Operation sum_of(float& value, const Device& device) {
+  const Buffer buffer{&value, 1, DataType::float32, device};
+  return {.collective = Collective::all_reduce, .input = buffer, .output = buffer};
 }
 
 }  // namespace
@@ -65,27 +86,41 @@ void await_launches(const ToldDevice& device, std::uint64_t count) {
 TEST_SUITE("work queue") {
   TEST_CASE("a device has 1024 works at most, and gets the next when one has ended") {
     ToldDevice device;
-    const auto queue =
-        std::make_shared<WorkQueue>(std::make_unique<ToldBackend>(device), 1, GroupOptions{},
-                                    CallLog({.name = "default", .rank = 0, .size = 1}));
-    queue->start(Deadline::after(std::chrono::minutes(1)));
-    queue->wait_entered();
+    const auto queue = start_queue(device);
     float value = 0;
-    const Buffer buffer{&value, 1, DataType::float32, kDevice};
-    const Operation operation{
-        .collective = Collective::all_reduce, .input = buffer, .output = buffer};
+    const Operation operation = sum_of(value, kDevice);
     std::vector<Work> works;
     for (std::size_t i = 0; i < kFlyingWorksMax + 100; ++i)
       works.push_back(queue->push(operation, nullptr));
-    await_launches(device, kFlyingWorksMax);
+    await_count(device.launched, kFlyingWorksMax);
+    CHECK(device.launched == kFlyingWorksMax);
     CHECK_FALSE(works.front().is_done());
     device.told = 10;
-    await_launches(device, kFlyingWorksMax + 10);
+    await_count(device.launched, kFlyingWorksMax + 10);
+    CHECK(device.launched == kFlyingWorksMax + 10);
     works[9].wait();
     CHECK_FALSE(works[10].is_done());
     device.told = works.size();
     works.back().wait();
     CHECK(device.launched == works.size());
+    queue->stop();
+  }
+
+  TEST_CASE("an abort ends what was not begun while the device is asked and does not answer") {
+    ToldDevice device;
+    const auto queue = start_queue(device);
+    float value = 0;
+    const Work flying = queue->push(sum_of(value, kDevice), nullptr);
+    {
+      const std::lock_guard silence(device.silence);
+      await_count(device.asking, 1);
+      const Work queued = queue->push(sum_of(value, {}), nullptr);
+      queue->abort("a test has it so", "rank 0");
+      CHECK(queued.is_done());
+      CHECK_FALSE(flying.is_done());
+    }
+    device.told = 1;
+    flying.wait();
     queue->stop();
   }
 }

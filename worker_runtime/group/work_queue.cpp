@@ -210,7 +210,7 @@ void WorkQueue::advance(Lock& lock) {
 
 void WorkQueue::run_next(Lock& lock) {
   const auto work = works_.front();
-  is_running_ = true;
+  is_running_ = work->has_begun = true;
   lock.unlock();
   work->started = options_.on_collective ? Deadline::Clock::now() : work->queued;
   bool is_flying = false;
@@ -310,8 +310,7 @@ void WorkQueue::finish(Work::State& work, std::exception_ptr failure) {
 /// All but those that are running or on the device, whose own failure is on its way.
 void WorkQueue::fail_all(const std::exception_ptr& failure) {
   if (!failure_) failure_ = failure;
-  const std::size_t first = is_running_ ? 1 : 0;
-  while (works_.size() > first) {
+  while (!works_.empty() && !works_.back()->has_begun) {
     finish(*works_.back(), failure_);
     works_.pop_back();
   }

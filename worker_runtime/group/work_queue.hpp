@@ -42,6 +42,7 @@ struct Work::State {
   Deadline::Clock::time_point queued;
   std::shared_ptr<WorkQueue> queue;  ///< keeps the mutex below which the rest is alive
   bool is_first = false;             ///< nothing was queued or running before it
+  bool has_begun = false;            ///< somebody is carrying it out, or has
   std::uint64_t flight = 0;          ///< of the log, once it has been entered
   std::uint64_t launch = 0;  ///< the device's how manieth it is, from 1; 0: it has not got it
   Deadline::Clock::time_point started = {};
