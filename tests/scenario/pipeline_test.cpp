@@ -68,7 +68,8 @@ TEST_SUITE("pipeline") {
 
   TEST_CASE("workers that make no whole pipelines are told so") {
     CHECK(contains(words_of(3, {kSplit}),
-                   "error: pipeline: 3 worker(s) cannot be divided into pipelines of 2 stage(s)"));
+                   "error: pipeline: 3 worker(s) cannot be divided into pipelines of 2 stages; "
+                   "start a multiple of 2"));
     CHECK(
         contains(words_of(1, {"--schedule=gpipe"}), "--schedule: gpipe not in {fill_drain,1f1b}"));
     CHECK(contains(words_of(1, {"--split_size=2"}),

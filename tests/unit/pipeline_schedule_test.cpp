@@ -179,13 +179,15 @@ TEST_SUITE("pipeline schedule") {
     CHECK(pipeline_place(3, 4, 1) == PipelinePlace{0, 1, 3, 4});
     CHECK(pipeline_place(2, 6, 3).is_last());
     CHECK(pipeline_place(3, 6, 3).is_first());
-    for (const auto& [workers, stages] : {std::pair{5, 2}, {2, 3}, {4, 0}, {4, -1}}) {
-      const int count = workers;
-      const int cut = stages;
-      CHECK(describe_failure([&] { pipeline_place(0, count, cut); }) ==
-            "usage: pipeline: " + std::to_string(count) +
-                " worker(s) cannot be divided into pipelines of " + std::to_string(cut) +
-                " stage(s)");
+    CHECK(describe_failure([] { pipeline_place(0, 5, 2); }) ==
+          "usage: pipeline: 5 worker(s) cannot be divided into pipelines of 2 stages; start a "
+          "multiple of 2");
+    CHECK(describe_failure([] { pipeline_place(0, 2, 3); }) ==
+          "usage: pipeline: 2 worker(s) cannot be divided into pipelines of 3 stages; start a "
+          "multiple of 3");
+    for (const int stages : {0, -1}) {
+      CHECK(describe_failure([&] { pipeline_place(0, 4, stages); }) ==
+            "usage: pipeline: " + std::to_string(stages) + " stages (at least 1)");
     }
   }
 

@@ -48,10 +48,13 @@ int activations_kept(PipelineSchedule schedule, int stage, int stages, int micro
 }
 
 PipelinePlace pipeline_place(int rank, int workers, int stages) {
-  if (stages < 1 || workers % stages != 0) {
+  if (stages < 1)
+    throw Error(Errc::usage, "pipeline: " + std::to_string(stages) + " stages (at least 1)");
+  if (workers % stages != 0) {
+    const std::string count = std::to_string(stages);
     throw Error(Errc::usage, "pipeline: " + std::to_string(workers) +
-                                 " worker(s) cannot be divided into pipelines of " +
-                                 std::to_string(stages) + " stage(s)");
+                                 " worker(s) cannot be divided into pipelines of " + count +
+                                 " stages; start a multiple of " + count);
   }
   return {.stage = rank % stages,
           .stages = stages,
