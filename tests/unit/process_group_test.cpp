@@ -15,12 +15,15 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace ddprun;
@@ -35,6 +38,25 @@ GroupOptions with_timeout(Deadline::Duration timeout) {
   options.collective_timeout = timeout;
   return options;
 }
+
+/// As `ulimit -v` sets it: so many bytes more than this process has.
+class LimitedAddressSpace {
+ public:
+  explicit LimitedAddressSpace(std::size_t bytes_left) {
+    ::getrlimit(RLIMIT_AS, &before_);
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    struct rlimit limit = before_;
+    limit.rlim_cur = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + bytes_left;
+    REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
+  }
+  LimitedAddressSpace(const LimitedAddressSpace&) = delete;
+  LimitedAddressSpace& operator=(const LimitedAddressSpace&) = delete;
+  ~LimitedAddressSpace() { ::setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  struct rlimit before_ {};
+};
 
 }  // namespace
 
@@ -134,6 +156,17 @@ TEST_SUITE("process group") {
           }
         },
         with_timeout(60s));
+  }
+
+  TEST_CASE("several groups find room in a limited address space, one that asks for more none") {
+    const LimitedAddressSpace limit(std::size_t{2} << 30);
+    std::vector<std::vector<ProcessGroup>> groups;
+    for (int i = 0; i < 3; ++i) groups.push_back(ProcessGroup::create_in_process(2));
+    GroupOptions options;
+    options.arena_bytes = std::size_t{2} << 30;
+    CHECK(describe_failure([&] {
+            ProcessGroup::create_in_process(2, options);
+          }).find("less are asked for by GroupOptions::arena_bytes") != std::string::npos);
   }
 
   TEST_CASE("a message larger than the sender's memory is refused with the option that helps") {

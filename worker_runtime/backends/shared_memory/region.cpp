@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <fstream>
+#include <optional>
 #include <string>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -22,9 +25,21 @@ std::byte* map(int fd, std::size_t bytes) {
   const int flags = MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (memory == MAP_FAILED) {
-    throw_system_error("group memory: mmap of " + std::to_string(bytes) + " bytes", errno);
+    throw_system_error("group memory: mmap of " + std::to_string(bytes) +
+                           " bytes (less are asked for by GroupOptions::arena_bytes)",
+                       errno);
   }
   return static_cast<std::byte*>(memory);
+}
+
+/// Bytes that this process may map yet, if somebody has set a limit (ulimit -v).
+std::optional<std::size_t> address_space_left() {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const std::size_t used = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return limit.rlim_cur - std::min<std::size_t>(used, limit.rlim_cur);
 }
 
 }  // namespace
@@ -105,7 +120,9 @@ std::size_t choose_arena_bytes(std::size_t wanted, int ranks) {
   if (wanted == 0) {
     const auto memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
                         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    wanted = std::max(memory / 2 / static_cast<std::size_t>(ranks), kArenaBytesMin);
+    // A process has other groups, too, and heap and stacks of its own.
+    const std::size_t all = std::min(memory / 2, address_space_left().value_or(memory) / 4);
+    wanted = std::max(all / static_cast<std::size_t>(ranks), kArenaBytesMin);
   }
   return Layout::round_up(wanted, kArenaAlignment);
 }
