@@ -51,9 +51,16 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
           "set unwindonsignal on",
           "handle all nostop noprint pass",
           "handle SIGSEGV SIGBUS stop nopass",
+          // A gdb that is older than the processor may be unable to write its registers, notices
+          // only when it puts them back after a call, and lets the process go on into nowhere. So
+          // it writes a flag first that nothing reads, and calls nothing if that fails.
+          "set $can_call = 0",
+          "set $flags = (int) $mxcsr",
+          "set $can_call = ($mxcsr = $flags ^ 32, $mxcsr = $flags, 1)",
           "set {char[" + std::to_string(target.size() + 1) + "]}" + scratch + " = \"" + target +
               "\"",
-          "set $fd = ((int (*)(void *, int)) open)(" + scratch + ", 1)",  // O_WRONLY
+          "set $fd = $can_call ? ((int (*)(void *, int)) open)(" + scratch +
+              ", 1) : -1",  // O_WRONLY
           "print $fd < 0 ? (void *) 0 : ((void *(*)(int, void *, void *)) "
           "_Py_DumpTracebackThreads)($fd, 0, 0)",
           "print $fd < 0 ? 0 : ((int (*)(int)) close)($fd)",

@@ -11,10 +11,20 @@ namespace {
 
 using namespace std::string_view_literals;
 
+struct Refusal {
+  std::string_view words;
+  std::string_view meaning;  // put behind the tool's line; empty: that says it all
+};
+
 // What the kernel's refusals to trace look like in the words of gdb and py-spy, and what gdb says
-// of a Python that does not let others call its functions.
-constexpr std::string_view kRefusals[] = {"Operation not permitted"sv, "Permission denied"sv,
-                                          "Permission Denied"sv, "No symbol \""sv};
+// where it cannot write the registers (gdb 13 on a processor with AMX) and of a Python that
+// does not let others call its functions.
+constexpr Refusal kRefusals[] = {
+    {"Operation not permitted"sv, ""sv},
+    {"Permission denied"sv, ""sv},
+    {"Permission Denied"sv, ""sv},
+    {"Couldn't write extended state"sv, " This gdb is too old for the processor's registers."sv},
+    {"No symbol \""sv, ""sv}};
 
 bool is_frame(std::string_view line) {
   return line.starts_with("#") || line.starts_with("    ");
@@ -40,8 +50,8 @@ std::string stacks_in(std::string_view tool_output) {
 std::string complaint_in(std::string_view tool_output) {
   std::string last;
   for (const auto& line : split(tool_output, '\n')) {
-    for (const auto refusal : kRefusals) {
-      if (line.find(refusal) != std::string::npos) return line;
+    for (const auto& refusal : kRefusals) {
+      if (line.find(refusal.words) != std::string::npos) return line + std::string(refusal.meaning);
     }
     if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
   }

@@ -219,14 +219,20 @@ TEST_SUITE("stacks of workers") {
       const auto taken = patient.ask();
       INFO(text_of(taken));
       if (contains(text_of(taken), "not permitted")) return;
+      CHECK_FALSE(taken.was_ended);
+      CHECK(open_descriptors() == descriptors);
+      CHECK(process_state(patient.pid).letter == 'S');
+      CHECK_FALSE(contains(patient.bench.console(), "woken"));
+      if (contains(text_of(taken), "too old for the processor")) {
+        CHECK(taken.means == std::vector<std::string>{"gdb"});
+        CHECK(contains(text_of(taken), "py-spy"));
+        MESSAGE("this machine's gdb cannot call functions on this machine's processor");
+        continue;
+      }
       CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
       CHECK(taken.problems.empty());
-      CHECK_FALSE(taken.was_ended);
       CHECK(contains(text_of(taken), "in wait_in_c"));
       CHECK(contains(text_of(taken), "in wait_in_thread"));
-      CHECK(open_descriptors() == descriptors);
-      CHECK(is_alive(patient.pid));
-      CHECK_FALSE(contains(patient.bench.console(), "woken"));
       CHECK_FALSE(contains(patient.bench.console(), "wait_in_c"));
     }
   }

@@ -117,6 +117,10 @@ TEST_SUITE("stacks") {
           "ptrace: Operation not permitted.");
     CHECK(complaint_in("0x0 in pause ()\nNo symbol \"f\" in current context.\n[detached]\n") ==
           "No symbol \"f\" in current context.");
+    CHECK(complaint_in("Couldn't write extended state status: Bad address.\n$1 = 0\n"
+                       "[Inferior 1 (process 9) detached]\n") ==
+          "Couldn't write extended state status: Bad address. This gdb is too old for the "
+          "processor's registers.");
     CHECK(complaint_in("Error: no Python\n  here  \n\n") == "  here  ");
     CHECK(complaint_in(" \n") == "it printed nothing");
   }
