@@ -1,5 +1,6 @@
 #include "worker_runtime/libtorch/stage_link.hpp"
 #include <ddprun/error.hpp>
+#include <ddprun/torch.hpp>
 #include <ddprun/torch/pipeline.hpp>
 
 #include <ATen/core/grad_mode.h>
@@ -7,6 +8,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +50,8 @@ class Pipeline::Impl {
 
   at::Tensor train(const PipelineBatch& batch, const MeanLoss& loss);
   at::Tensor evaluate(const PipelineBatch& batch);
+
+  void abandon(const std::string& reason) { link_.abandon(reason); }
 
  private:
   /// What a backward pass needs of its forward pass.
@@ -91,9 +96,11 @@ at::Tensor Pipeline::Impl::input_of(const PipelineBatch& batch, const MicroBatch
 at::Tensor Pipeline::Impl::train(const PipelineBatch& batch, const MeanLoss& loss) {
   check(batch, true);
   const auto micro_batches = split(batch.rows);
+  const bool averages = reducer_ != nullptr && reducer_->synchronise();
+  std::optional<NoSync> until_the_end;
   if (reducer_ != nullptr) {
     // For what the first backward pass will be told, too.
-    reducer_->set_synchronise(micro_batches.size() == 1);
+    until_the_end.emplace(*reducer_, !averages || micro_batches.size() > 1);
     reducer_->begin_forward();
   }
   const auto passes = pipeline_passes(options_.schedule, link_.stage(), link_.stages(),
@@ -108,7 +115,7 @@ at::Tensor Pipeline::Impl::train(const PipelineBatch& batch, const MeanLoss& los
       const at::Tensor share = kept[index].result.detach();
       mean = mean.defined() ? mean + share : share;
     } else {
-      if (reducer_ != nullptr) reducer_->set_synchronise(micro_batches[index].is_last());
+      if (averages) reducer_->set_synchronise(micro_batches[index].is_last());
       pass_backward(kept[index]);
       kept[index] = {};
     }
@@ -137,7 +144,9 @@ void Pipeline::Impl::pass_backward(const Kept& kept) {
   if (is_last()) {
     kept.result.backward();
   } else {
-    kept.result.backward(link_.receive_gradient(kept.result));
+    const at::Tensor gradient = link_.receive_gradient(kept.result);
+    // A first stage may have nothing to learn.
+    if (kept.result.requires_grad()) kept.result.backward(gradient);
   }
   if (is_first()) return;
   if (!kept.input.grad().defined()) refuse(link_.stage(), "its output does not use its input");
@@ -166,10 +175,20 @@ Pipeline::Pipeline(StageForward forward, const ProcessGroup& stages, const Pipel
 Pipeline::~Pipeline() = default;
 
 at::Tensor Pipeline::train(const PipelineBatch& batch, const MeanLoss& loss) {
-  return impl_->train(batch, loss);
+  try {
+    return impl_->train(batch, loss);
+  } catch (const std::exception& error) {
+    impl_->abandon(error.what());
+    throw;
+  }
 }
 at::Tensor Pipeline::evaluate(const PipelineBatch& batch) {
-  return impl_->evaluate(batch);
+  try {
+    return impl_->evaluate(batch);
+  } catch (const std::exception& error) {
+    impl_->abandon(error.what());
+    throw;
+  }
 }
 
 }  // namespace ddprun::torch

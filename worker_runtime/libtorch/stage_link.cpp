@@ -109,4 +109,16 @@ void StageLink::finish() {
   under_way_.clear();
 }
 
+void StageLink::abandon(const std::string& reason) {
+  group_.abort(reason);
+  for (const auto& [work, tensor] : under_way_) {
+    try {
+      work.wait();
+    } catch (const Error&) {
+      // Not sent: that is what is to be reached here.
+    }
+  }
+  under_way_.clear();
+}
+
 }  // namespace ddprun::torch

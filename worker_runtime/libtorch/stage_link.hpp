@@ -44,6 +44,10 @@ class StageLink {
   /// Blocks until what was sent has been copied; throws what has failed.
   void finish();
 
+  /// Aborts the group, so that no other stage waits for this one, and blocks until nobody needs
+  /// what was sent.
+  void abandon(const std::string& reason);
+
  private:
   void send(const at::Tensor& tensor, int to, const std::string& what);
 
