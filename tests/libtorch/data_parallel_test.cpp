@@ -130,6 +130,8 @@ TEST_SUITE("data parallel module") {
     const void* const place = gradient.data_ptr();
     const at::Tensor values = gradient.clone();
     gradient.reset();
+    // Takes the place if it is free.
+    const at::Tensor other = torch::zeros_like(values);
     parallel.train(batch.input, batch.target, mean_loss);
     CHECK(gradient.data_ptr() == place);
     CHECK(gradient.equal(values));
@@ -139,6 +141,97 @@ TEST_SUITE("data parallel module") {
     parallel.train(batch.input * 2, batch.target, mean_loss);
     CHECK(taken.equal(values));
     CHECK(!gradient.equal(values));
+  }
+
+  TEST_CASE("gradients that the program has put there stay where they are") {
+    const Batch batch = make_batch(12);
+    DataParallel<Net> parallel(make_net(), replicas(2));
+    torch::nn::Linear& layer = parallel.module()->first;
+    parallel.train(batch.input, batch.target, mean_loss);
+    const at::Tensor once = layer->weight.grad().clone();
+    const at::Tensor flat = torch::zeros({layer->weight.numel()});
+    layer->weight.mutable_grad() = flat.view_as(layer->weight);
+    parallel.train(batch.input, batch.target, mean_loss);
+    check_close(flat, once.flatten());
+    // In a backward pass of the program's own, too, after which it may free that memory.
+    flat.zero_();
+    layer(batch.input).sum().backward();
+    CHECK(flat.abs().sum().item<double>() > 0);
+    layer->weight.mutable_grad().reset();
+    const at::Tensor before = flat.clone();
+    parallel.train(batch.input, batch.target, mean_loss);
+    CHECK(flat.equal(before));
+    check_close(layer->weight.grad(), once);
+  }
+
+  TEST_CASE("a graph of gradients of the program's own is left alone") {
+    const Batch batch = make_batch(12);
+    DataParallel<Net> parallel(make_net(), replicas(2));
+    parallel.train(batch.input, batch.target, mean_loss);
+    at::Tensor& gradient = parallel.module()->second->weight.mutable_grad();
+    gradient.reset();
+    mean_loss(parallel.module()->forward(batch.input), batch.target)
+        .backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+    CHECK(gradient.requires_grad());
+    for (auto& parameter : parallel.module()->parameters()) parameter.mutable_grad().reset();
+  }
+
+  TEST_CASE("parameters with unusual gradients have those of the undivided module") {
+    struct UnusualImpl : torch::nn::Module {
+      UnusualImpl() {
+        torch::manual_seed(3);
+        words = register_module(
+            "words", torch::nn::Embedding(torch::nn::EmbeddingOptions(20, 6).sparse(true)));
+        first = register_parameter("first", torch::randn({6}));
+        second = register_parameter("second", torch::randn({6}));
+        across = register_parameter("across", torch::randn({200, 6}).t());
+        tied = register_module("tied", torch::nn::Linear(6, 6));
+        register_module("tied_again", tied);
+      }
+      torch::Tensor forward(const torch::Tensor& input) {
+        // Both are given views of one gradient.
+        const auto sum = first.view({-1}) + second.view({-1});
+        return tied(torch::tanh(tied(words(input) + sum))).matmul(across);
+      }
+      torch::nn::Embedding words{nullptr};
+      torch::Tensor first, second, across;
+      torch::nn::Linear tied{nullptr};
+    };
+    TORCH_MODULE(Unusual);
+    const auto input = torch::arange(12);
+    const auto target = torch::ones({12, 200});
+    Unusual alone;
+    mean_loss(alone(input), target).backward();
+    for (const int count : {1, 2, 3}) {
+      CAPTURE(count);
+      DataParallel<Unusual> parallel(Unusual(), replicas(count), [] { return Unusual(); });
+      for (int step = 0; step < 3; ++step) {
+        for (auto& parameter : parallel.module()->parameters()) parameter.mutable_grad().reset();
+        parallel.train(input, target, mean_loss);
+        const auto expected = alone->named_parameters();
+        for (const auto& parameter : parallel.module()->named_parameters()) {
+          CAPTURE(parameter.key());
+          check_close(parameter.value().grad().to_dense().flatten(),
+                      expected[parameter.key()].grad().to_dense().flatten());
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a copy that shares parameters otherwise is refused") {
+    struct PairImpl : torch::nn::Module {
+      explicit PairImpl(bool is_tied) {
+        const torch::nn::Linear layer(6, 6);
+        register_module("first", layer);
+        register_module("second", is_tied ? layer : torch::nn::Linear(6, 6));
+      }
+      torch::Tensor forward(const torch::Tensor& input) { return input; }
+    };
+    TORCH_MODULE(Pair);
+    CHECK(describe_failure([&] {
+            DataParallel<Pair>(Pair(true), replicas(2), [] { return Pair(false); });
+          }).find("parameters that are one in the module are not in a replica") !=
+          std::string::npos);
   }
 
   TEST_CASE("a parameter has a gradient if the rows of any replica have used it") {

@@ -15,6 +15,9 @@ namespace {
 
 using ::torch::nn::Module;
 
+/// To add up fewer takes no longer than to have several threads do it.
+constexpr std::int64_t kSharedElementsMin = 16384;
+
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(Errc::usage, "DataParallel: " + what);
 }
@@ -33,6 +36,27 @@ bool is_alike(const NamedTensors& ours, const NamedTensors& theirs) {
                     });
 }
 
+/// For each parameter, in the order of their definition, the first that is the same.
+std::vector<std::size_t> ties_of(const std::vector<at::Tensor>& parameters) {
+  std::vector<std::size_t> firsts;
+  for (const auto& parameter : parameters) {
+    const auto first = std::find_if(parameters.begin(), parameters.end(),
+                                    [&](const auto& other) { return other.is_same(parameter); });
+    firsts.push_back(static_cast<std::size_t>(first - parameters.begin()));
+  }
+  return firsts;
+}
+
+/// Each once.
+std::vector<at::Tensor> distinct_parameters(const Module& module) {
+  const auto parameters = module.parameters();
+  const auto ties = ties_of(parameters);
+  std::vector<at::Tensor> distinct;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (ties[i] == i) distinct.push_back(parameters[i]);
+  return distinct;
+}
+
 void require_alike(const Module& first, const Module& other) {
   if (!is_alike(first.named_parameters(), other.named_parameters()))
     refuse("a replica has other parameters than the module");
@@ -40,6 +64,11 @@ void require_alike(const Module& first, const Module& other) {
     refuse("a replica has other buffers than the module");
   if (first.modules().size() != other.modules().size())
     refuse("a replica has other submodules than the module");
+  if (ties_of(first.parameters()) != ties_of(other.parameters())) {
+    refuse(
+        "parameters that are one in the module are not in a replica, or the reverse: clone() does "
+        "not keep them so, a function that makes the module does");
+  }
 }
 
 void require_rows(const at::Tensor& input, const at::Tensor& target) {
@@ -56,19 +85,27 @@ at::Tensor part_of(const at::Tensor& whole, const Rows& rows, at::Device device)
       .to(device);
 }
 
-/// Adds this replica's share of the elements. Where memory is not one row of elements, or not the
-/// processor's, one thread adds all.
+/// Whether they can be added up as two rows of numbers.
+bool are_alike_in_memory(const at::Tensor& sum, const at::Tensor& other) {
+  return sum.layout() == at::kStrided && other.layout() == at::kStrided && sum.is_cpu() &&
+         other.is_cpu() && sum.sizes() == other.sizes() && sum.strides() == other.strides() &&
+         sum.is_non_overlapping_and_dense();
+}
+
+at::Tensor share_of(const at::Tensor& tensor, const Rows& share) {
+  return tensor.as_strided({tensor.numel()}, {1})
+      .narrow(0, static_cast<std::int64_t>(share.first), static_cast<std::int64_t>(share.count));
+}
+
+/// Adds this replica's share of the elements. Few, or such as lie in different ways, one thread
+/// adds alone.
 void add_share(at::Tensor& sum, const at::Tensor& other, const Replica& replica, bool is_its_turn) {
-  const bool can_be_parted = sum.is_cpu() && other.is_cpu() && sum.is_contiguous() &&
-                             other.is_contiguous() && sum.sizes() == other.sizes();
-  if (!can_be_parted) {
-    if (is_its_turn) sum.add_(other.to(sum.device()));
-    return;
+  if (sum.numel() >= kSharedElementsMin && are_alike_in_memory(sum, other)) {
+    const Rows share = replica.rows(static_cast<std::size_t>(sum.numel()));
+    share_of(sum, share).add_(share_of(other, share));
+  } else if (is_its_turn) {
+    sum.add_(other.to(sum.device()));
   }
-  const Rows share = replica.rows(static_cast<std::size_t>(sum.numel()));
-  const auto first = static_cast<std::int64_t>(share.first);
-  const auto count = static_cast<std::int64_t>(share.count);
-  sum.view({-1}).narrow(0, first, count).add_(other.view({-1}).narrow(0, first, count));
 }
 
 /// Whether it trains or evaluates, each submodule for itself: parents come first, and train() is
@@ -91,7 +128,8 @@ class ModuleReplicas::Impl {
     for (std::size_t i = 0; i < replicas_.size(); ++i) {
       require_alike(*replicas_.front().module, *replicas_[i].module);
       replicas_[i].module->to(devices_[i]);
-      gradients_.push_back(std::make_unique<ReplicaGradients>(replicas_[i].module->parameters()));
+      gradients_.push_back(
+          std::make_unique<ReplicaGradients>(distinct_parameters(*replicas_[i].module)));
     }
     share_compute_threads(options.compute_threads);
   }
@@ -162,7 +200,8 @@ at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor
   std::vector<at::Tensor> shares(replicas_.size());
   threads_.apply([&](Replica& replica) {
     take_state(replica);
-    gradients_[index_of(replica)]->begin(/*adds=*/replica.index == 0);
+    const ReplicaGradients::Step step(*gradients_[index_of(replica)],
+                                      /*adds=*/replica.index == 0);
     const Rows rows = replica.rows(static_cast<std::size_t>(input.size(0)));
     const auto device = devices_[index_of(replica)];
     if (rows.count > 0) {

@@ -18,30 +18,36 @@ bool can_hold(const at::Tensor& kept, const at::Tensor& gradient) {
 }  // namespace
 
 ReplicaGradients::ReplicaGradients(std::vector<at::Tensor> parameters)
-    : parameters_(std::move(parameters)), kept_(parameters_.size()), is_new_(parameters_.size()) {
+    : parameters_(std::move(parameters)),
+      kept_(parameters_.size()),
+      was_there_(parameters_.size()) {
   hooks_.reserve(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     hooks_.emplace_back(parameters_[i], [this, i](const at::Tensor&) { keep(i); });
 }
 
-void ReplicaGradients::begin(bool adds) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& gradient = parameters_[i].mutable_grad();
-    if (!adds) gradient.reset();
-    is_new_[i] = !gradient.defined();
+ReplicaGradients::Step::Step(ReplicaGradients& gradients, bool adds) : gradients_(gradients) {
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!adds) gradients[i].reset();
+    gradients.was_there_[i] = gradients[i].defined();
   }
+  gradients.is_in_step_ = true;
 }
 
 void ReplicaGradients::keep(std::size_t parameter) {
-  const at::NoGradGuard no_graph;
   at::Tensor& gradient = parameters_[parameter].mutable_grad();
+  if (!is_in_step_ || was_there_[parameter]) return;
+  if (!gradient.defined() || gradient.layout() != at::kStrided) return;
   at::Tensor& kept = kept_[parameter];
-  if (!gradient.defined() || gradient.layout() != at::kStrided || gradient.is_same(kept)) return;
-  if (is_new_[parameter] && can_hold(kept, gradient)) {
-    gradient = kept.copy_(gradient);
+  // Another pass of this step has moved it.
+  if (gradient.is_same(kept)) return;
+  const at::NoGradGuard no_graph;
+  if (can_hold(kept, gradient)) {
+    kept.copy_(gradient);
   } else {
-    kept = gradient;
+    kept = gradient.clone();
   }
+  gradient = kept;
 }
 
 }  // namespace ddprun::torch

@@ -59,6 +59,7 @@ concept ModuleHolder = requires {
 };
 
 /// `Module` is a module holder, whose forward() takes and returns one tensor, rows first in both.
+/// Not for a module that is in a DistributedDataParallel, which would average too early.
 template <ModuleHolder Module>
 class DataParallel {
  public:
