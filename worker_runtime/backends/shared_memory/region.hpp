@@ -57,8 +57,8 @@ class Region {
 };
 
 /// Bytes of one rank's arena: `wanted` if that is not 0, else an even share of half of this
-/// machine's memory, or of a quarter of what is left of a limited address space (ulimit -v). Address
-/// space only; memory is taken as it is used.
+/// machine's memory, or of a quarter of what is left of a limited address space (ulimit -v).
+/// Address space only; memory is taken as it is used.
 std::size_t choose_arena_bytes(std::size_t wanted, int ranks);
 
 }  // namespace ddprun::shared_memory
