@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -225,13 +226,20 @@ TEST_SUITE("tidy") {
   }
 
   TEST_CASE("every source file is named in a CMakeLists.txt") {
-    std::string lists;
-    for (const auto& file : files_with({".txt"})) {
-      if (file.filename() == "CMakeLists.txt") lists += read(in_tree(file));
+    const std::regex source(R"((\$\{PROJECT_SOURCE_DIR\}/)?([\w./]+\.(cpp|cu)))");
+    std::set<fs::path> named;
+    for (const auto& list : files_with({".txt"})) {
+      if (list.filename() != "CMakeLists.txt") continue;
+      const auto text = read(in_tree(list));
+      for (std::sregex_iterator match(text.begin(), text.end(), source), end; match != end;
+           ++match) {
+        const fs::path path = (*match)[2].str();
+        named.insert((*match)[1].matched ? path : (list.parent_path() / path).lexically_normal());
+      }
     }
     for (const auto& file : source_files()) {
-      if (file.extension() == ".hpp") continue;
-      CHECK_MESSAGE(lists.find(file.filename().string()) != std::string::npos, file.string());
+      if (file.extension() == ".hpp" || file.extension() == ".cuh") continue;
+      CHECK_MESSAGE(named.count(file) == 1, file.string());
     }
   }
 
