@@ -1,5 +1,6 @@
 // The second program of docs/libtorch.md.
 #include "tests/support/document.hpp"
+#include "tests/support/rank_threads.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include <ddprun/checkpoint.hpp>
 #include <ddprun/torch.hpp>
@@ -7,11 +8,15 @@
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -31,7 +36,9 @@ void train(torch::nn::Sequential net, ddprun::ProcessGroup group,
     ddprun::torch::get_optimizer(*newest, "optimizer", optimizer);
     step = newest->step;
   }
-  group.barrier().wait();  // nobody saves while another one loads
+  std::int64_t latest = step;  // nobody saves while another one loads
+  group.all_reduce(ddprun::as_buffer(&latest, 1), ddprun::ReduceOp::max).wait();
+  if (step != latest) throw std::runtime_error("not all workers see the same checkpoints");
   while (step < steps) {
     const torch::Tensor input = input_of(step);
     model.zero_grad();
@@ -48,35 +55,72 @@ void train(torch::nn::Sequential net, ddprun::ProcessGroup group,
 
 }  // namespace
 
+namespace {
+
+constexpr int kRanks = 2;
+constexpr std::int64_t kSteps = 30;
+
+/// All that draws on LibTorch's one generator, before ranks run.
+struct Run {
+  Run() {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      torch::manual_seed(1);
+      nets.emplace_back(torch::nn::Linear(8, 4), torch::nn::ReLU(), torch::nn::Linear(4, 1));
+      inputs.push_back(torch::randn({kSteps, 6, 8}) * (1 - 0.5 * rank));
+    }
+  }
+
+  /// Throws what the first of the ranks that fail throws.
+  void train_in(const std::vector<std::filesystem::path>& folders) {
+    ddprun::test::run_ranks(kRanks, [&](ddprun::ProcessGroup& group) {
+      const auto rank = static_cast<std::size_t>(group.rank());
+      train(nets[rank], std::move(group), folders[rank], kSteps, [&](std::int64_t step) {
+        if (taken[rank] == fatal[rank]) throw std::runtime_error("killed");
+        ++taken[rank];
+        return inputs[rank][step];
+      });
+    });
+  }
+
+  std::vector<torch::nn::Sequential> nets;
+  std::vector<torch::Tensor> inputs;  ///< of each rank, the steps first
+  std::array<int, kRanks> taken = {};
+  std::array<std::optional<int>, kRanks> fatal = {};
+};
+
+}  // namespace
+
 TEST_SUITE("LibTorch's checkpoint example") {
   TEST_CASE("after failures the parameters are those of an undisturbed run, bit for bit") {
-    const auto make_net = [] {
-      torch::manual_seed(1);
-      return torch::nn::Sequential(torch::nn::Linear(8, 4), torch::nn::ReLU(),
-                                   torch::nn::Linear(4, 1));
-    };
-    const auto group = ddprun::ProcessGroup::create_in_process(1).front();
-    int taken = 0;
-    std::optional<int> fatal;
-    const auto input_of = [&](std::int64_t step) {
-      if (taken == fatal) throw std::runtime_error("killed");
-      ++taken;
-      torch::manual_seed(100 + static_cast<std::uint64_t>(step));
-      return torch::randn({6, 8});
-    };
     const ddprun::test::TemporaryFolder folder;
-    const auto undisturbed = make_net();
-    train(undisturbed, group, folder / "undisturbed", 30, input_of);
+    Run undisturbed;
+    undisturbed.train_in({folder / "undisturbed", folder / "undisturbed"});
 
-    taken = 0;
-    fatal = 17;
-    CHECK_THROWS_WITH(train(make_net(), group, folder / "run", 30, input_of), "killed");
-    fatal = std::nullopt;
-    const auto second = make_net();
-    train(second, group, folder / "run", 30, input_of);
-    CHECK(taken == 17 + 20);
-    for (std::size_t i = 0; i < second->parameters().size(); ++i)
-      CHECK(second->parameters()[i].equal(undisturbed->parameters()[i]));
+    for (const std::size_t victim : {0, 1}) {
+      CAPTURE(victim);
+      const auto path = folder / ("victim_" + std::to_string(victim));
+      Run first;
+      first.fatal[victim] = 17;
+      CHECK_THROWS(first.train_in({path, path}));
+      Run second;
+      second.train_in({path, path});
+      CHECK(second.taken == std::array<int, kRanks>{20, 20});
+      for (const auto& net : second.nets) {
+        const auto parameters = net->parameters();
+        for (std::size_t i = 0; i < parameters.size(); ++i)
+          CHECK(parameters[i].equal(undisturbed.nets[0]->parameters()[i]));
+      }
+    }
+  }
+
+  TEST_CASE("workers that do not see the same checkpoints say so rather than part") {
+    const ddprun::test::TemporaryFolder folder;
+    Run saved;
+    saved.train_in({folder / "run", folder / "run"});
+    Run parted;
+    CHECK_THROWS_WITH(parted.train_in({folder / "empty", folder / "run"}),
+                      "not all workers see the same checkpoints");
+    CHECK(parted.taken[0] == 0);
   }
 
   TEST_CASE("the documentation shows the example that is compiled here") {

@@ -163,6 +163,22 @@ TEST_SUITE("refusals") {
     });
   }
 
+  TEST_CASE("parameters that were moved to and fro are named, as nobody hears of their gradients") {
+    auto nets = make_nets(1);
+    run_ranks(1, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(nets, group), group);
+      torch::Tensor& weight = of(nets, group)->second->weight;
+      const torch::Tensor values = weight.detach();
+      weight.set_data(values.to(torch::kFloat64));
+      weight.set_data(values);
+      CHECK(message_of([&] {
+              model.forward(torch::ones({1, 8}));
+            }) ==
+            "DistributedDataParallel: parameter \"second.weight\" has been moved: to(), load() and "
+            "the like must come before");
+    });
+  }
+
   TEST_CASE("buffers that were moved after they were wrapped are named") {
     run_ranks(1, [](ProcessGroup& group) {
       torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1));

@@ -115,6 +115,7 @@ TEST_SUITE("state of LibTorch's programs") {
         get_module(checkpoint, "model", *larger),
         "checkpoint section \"model\" has Float[2, 3] for \"weight\", which is Float[4, 3]",
         ddprun::Error);
+    CHECK(larger->weight.sizes() == torch::IntArrayRef({4, 3}));
     torch::nn::Bilinear other(3, 3, 3);
     torch::nn::BatchNorm1d norm(2);
     CHECK_THROWS_AS(get_module(checkpoint, "model", *norm), ddprun::Error);

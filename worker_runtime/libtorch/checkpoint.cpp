@@ -2,9 +2,11 @@
 #include <ddprun/error.hpp>
 #include <ddprun/torch/checkpoint.hpp>
 
+#include <torch/csrc/autograd/variable.h>
 #include <torch/serialize/archive.h>
 
 #include <cstring>
+#include <memory>
 
 namespace ddprun::torch {
 
@@ -47,30 +49,40 @@ std::string describe(const at::Tensor& tensor) {
   return std::string(at::toString(tensor.scalar_type())) + "[" + dimensions + "]";
 }
 
-/// A module's tensor and what was there before LibTorch put another one in its place.
+/// A module's tensor and what LibTorch takes from it when it loads: it puts other memory in its
+/// place, and no longer tells those who wait for its gradient.
 struct Place {
-  NamedTensor tensor;
+  NamedTensor named;
   at::Tensor before;
+  std::shared_ptr<::torch::autograd::Node> accumulator;  ///< of gradients, if there was one
 };
 
 std::vector<Place> places_of(const ::torch::nn::Module& module) {
   std::vector<Place> places;
   const ModuleTensors tensors = tensors_of(module);
   for (const auto* list : {&tensors.parameters, &tensors.frozen, &tensors.buffers}) {
-    for (const auto& named : *list) places.push_back({named, named.tensor.detach()});
+    for (const auto& named : *list) {
+      places.push_back({named, named.tensor.detach(),
+                        ::torch::autograd::impl::try_get_grad_accumulator(named.tensor)});
+    }
   }
   return places;
 }
 
-void put_back(const std::string& section, Place& place) {
-  at::Tensor& loaded = place.tensor.tensor;
+void require_alike(const std::string& section, const Place& place) {
+  const at::Tensor& loaded = place.named.tensor;
   if (loaded.sizes() != place.before.sizes() ||
       loaded.scalar_type() != place.before.scalar_type()) {
-    refuse(section, "has " + describe(loaded) + " for \"" + place.tensor.name + "\", which is " +
+    refuse(section, "has " + describe(loaded) + " for \"" + place.named.name + "\", which is " +
                         describe(place.before));
   }
-  place.before.copy_(loaded.detach());
-  loaded.set_data(place.before);
+}
+
+void put_back(Place& place) {
+  place.named.tensor.set_data(place.before);
+  if (place.accumulator) {
+    ::torch::autograd::impl::set_grad_accumulator(place.named.tensor, place.accumulator);
+  }
 }
 
 }  // namespace
@@ -83,9 +95,18 @@ void put_module(Checkpoint& checkpoint, const std::string& section,
 void get_module(const Checkpoint& checkpoint, const std::string& section,
                 ::torch::nn::Module& module) {
   auto places = places_of(module);
-  get(checkpoint, section, module);
+  try {
+    get(checkpoint, section, module);
+    for (const auto& place : places) require_alike(section, place);
+  } catch (...) {
+    for (auto& place : places) put_back(place);
+    throw;
+  }
   const at::NoGradGuard no_graph;
-  for (auto& place : places) put_back(section, place);
+  for (auto& place : places) {
+    place.before.copy_(place.named.tensor.detach());
+    put_back(place);
+  }
 }
 
 void put_optimizer(Checkpoint& checkpoint, const std::string& section,

@@ -35,4 +35,8 @@ GradientHook::~GradientHook() {
   if (accumulator_) accumulator_->del_post_hook(key_);
 }
 
+bool GradientHook::is_called_for(const at::Tensor& parameter) const {
+  return ::torch::autograd::impl::try_get_grad_accumulator(parameter) == accumulator_;
+}
+
 }  // namespace ddprun::torch

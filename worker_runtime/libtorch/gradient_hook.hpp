@@ -19,6 +19,10 @@ class GradientHook {
   GradientHook& operator=(GradientHook&&) = delete;
   ~GradientHook();
 
+  /// Whether LibTorch still makes the call: it no longer does once the parameter has been given
+  /// other memory, even if that is its own again.
+  bool is_called_for(const at::Tensor& parameter) const;
+
  private:
   /// Made anew for each graph unless somebody keeps it.
   std::shared_ptr<::torch::autograd::Node> accumulator_;

@@ -46,8 +46,7 @@ std::string named(const Watched& watched) {
   return "parameter " + in_quotes(watched.parameter.name);
 }
 
-void require_at(const void* values, const at::Tensor& tensor, const std::string& what) {
-  if (tensor.data_ptr() == values) return;
+[[noreturn]] void refuse_moved(const std::string& what) {
   refuse(what + " has been moved: to(), load() and the like must come before");
 }
 
@@ -169,10 +168,13 @@ void ModuleReducer::Impl::require_idle() const {
 }
 
 void ModuleReducer::Impl::require_in_place() const {
-  for (const auto& watched : watched_)
-    require_at(watched.values, watched.parameter.tensor, named(watched));
+  for (const auto& watched : watched_) {
+    const at::Tensor& tensor = watched.parameter.tensor;
+    if (tensor.data_ptr() != watched.values || !watched.hook.is_called_for(tensor))
+      refuse_moved(named(watched));
+  }
   for (const auto& [buffer, values] : buffers_)
-    require_at(values, buffer.tensor, "buffer " + in_quotes(buffer.name));
+    if (buffer.tensor.data_ptr() != values) refuse_moved("buffer " + in_quotes(buffer.name));
 }
 
 void ModuleReducer::Impl::begin_forward() {

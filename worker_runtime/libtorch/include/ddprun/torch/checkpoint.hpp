@@ -16,7 +16,7 @@ void put_module(Checkpoint& checkpoint, const std::string& section,
                 const ::torch::nn::Module& module);
 
 /// Loads what put_module() put. Tensors stay where they are, so it may be called before a module is
-/// wrapped and after. Throws Error{Errc::usage} naming what does not fit; the module is undefined
+/// wrapped and after. Throws Error{Errc::usage} naming what does not fit; the module is as it was
 /// then.
 void get_module(const Checkpoint& checkpoint, const std::string& section,
                 ::torch::nn::Module& module);
