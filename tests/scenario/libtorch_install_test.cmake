@@ -24,6 +24,10 @@ foreach(rank IN ITEMS 0 1)
     message(FATAL_ERROR "rank ${rank} has not learnt:\n${output}")
   endif()
 endforeach()
+run(${folder}/build/others)
+if(NOT output MATCHES "^difference -?0\\.00000[0-9]\n$")
+  message(FATAL_ERROR "threads, stages and a checkpoint do not go together:\n${output}")
+endif()
 # Without what was asked for there is no half of a package.
 execute_process(
   COMMAND ${CMAKE_COMMAND} -G Ninja -S ${SOURCES}/libtorch_consumer -B ${folder}/without -D
