@@ -54,7 +54,7 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
           // A gdb that is older than the processor may be unable to write its registers, notices
           // only when it puts them back after a call, and lets the process go on into nowhere. So
           // it writes a flag first that nothing reads, and calls nothing if that fails.
-          "set $can_call = 0",
+          "set $can_call = $_isvoid($mxcsr)",  // no such register: another processor
           "set $flags = (int) $mxcsr",
           "set $can_call = ($mxcsr = $flags ^ 32, $mxcsr = $flags, 1)",
           "set {char[" + std::to_string(target.size() + 1) + "]}" + scratch + " = \"" + target +
