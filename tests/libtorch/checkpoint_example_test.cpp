@@ -46,6 +46,7 @@ void train(torch::nn::Sequential net, ddprun::ProcessGroup group,
     optimizer.step();
     ++step;
     if (group.rank() != 0 || (step % 10 != 0 && step != steps)) continue;
+    model.synchronise();  // the last gradients have come
     ddprun::Checkpoint checkpoint{.step = step, .sections = {}};
     ddprun::torch::put_module(checkpoint, "net", *net);
     ddprun::torch::put_optimizer(checkpoint, "optimizer", optimizer);

@@ -5,8 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <memory>
 #include <tuple>
+#include <vector>
 
 using ddprun::ProcessGroup;
 using ddprun::test::backward;
@@ -201,6 +203,67 @@ TEST_SUITE("distributed data parallel") {
       }
       CHECK(model.reducer().layout() == 1);
     });
+  }
+
+  TEST_CASE("a gradient that the program keeps outlives its bucket and the reducer") {
+    std::vector<LastFirst> modules(2);
+    std::vector<torch::Tensor> kept(2);
+    run_ranks(2, [&](ProcessGroup& group) {
+      auto options = ddprun::torch::ddp_defaults();
+      options.rebuild_buckets = true;
+      LastFirst& module = of(modules, group);
+      {
+        DistributedDataParallel model(module, group, options);
+        model.forward(4).backward();
+        of(kept, group) = module.first.grad();
+        model.zero_grad();
+        model.forward(8).backward();
+        CHECK(model.reducer().layout() == 1);
+        CHECK(module.first.grad().item<float>() == 8);
+      }
+      // What is allocated next would be in its place.
+      const auto other = group.allocate(std::size_t{1} << 20);
+      std::memset(other.get(), 0xff, std::size_t{1} << 20);
+      CHECK(of(kept, group).item<float>() == 4);
+    });
+    for (const auto& gradient : kept) CHECK(gradient.item<float>() == 4);
+  }
+
+  TEST_CASE("gradients are there, and told of, after synchronise()") {
+    auto nets = make_nets(2);
+    const auto batch = make_batch(8);
+    const auto expected = gradients_alone(batch);
+    run_ranks(2, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(nets, group), group);
+      backward(model, batch.part(group.rank(), 2));
+      model.synchronise();
+      check_equal(gradients_of(model.module()), expected);
+      const auto logged = model.reducer().logging_data();
+      CHECK(logged.ints.at("num_parameter_tensors") == 4);
+    });
+  }
+
+  TEST_CASE("PowerSGD of full rank, and local SGD before it starts, give the average") {
+    const auto batch = make_batch(8);
+    const auto expected = gradients_alone(batch);
+    for (const bool is_power_sgd : {true, false}) {
+      CAPTURE(is_power_sgd);
+      auto nets = make_nets(2);
+      run_ranks(2, [&](ProcessGroup& group) {
+        auto options = ddprun::torch::ddp_defaults();
+        options.broadcast_buffers = false;
+        options.hook = is_power_sgd
+                           ? ddprun::power_sgd(
+                                 group, {.rank = 8, .start_step = 0, .min_compression_rate = 0.01})
+                           : ddprun::post_local_sgd(group, {.start_step = 10});
+        DistributedDataParallel model(of(nets, group), group, options);
+        backward(model, batch.part(group.rank(), 2));
+        const auto gradients = gradients_of(model.module());
+        REQUIRE(gradients.size() == expected.size());
+        for (std::size_t i = 0; i < gradients.size(); ++i)
+          CHECK(gradients[i].allclose(expected[i], 1e-3, 1e-5));
+      });
+    }
   }
 
   TEST_CASE("a bucket hook takes the place of the all-reduce") {

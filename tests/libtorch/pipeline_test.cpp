@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -174,13 +175,13 @@ TEST_SUITE("pipeline") {
       Pipeline pipeline(forward_of(model), alone, {.split_size = 5}, &reducer);
       // Nothing of rank 1's comes to rank 0.
       const auto input = batch.input * (group.rank() + 1);
-      reducer.set_synchronise(false);
+      reducer.set_averaging(false);
       pipeline.train({kRows, input, batch.target}, mean_loss);
-      CHECK(!reducer.synchronise());
+      CHECK(!reducer.is_averaging());
       if (group.rank() == 0) check_close(gradients_of(*model), expected[0]);
-      reducer.set_synchronise(true);
+      reducer.set_averaging(true);
       pipeline.train({kRows, input, batch.target}, mean_loss);
-      CHECK(reducer.synchronise());
+      CHECK(reducer.is_averaging());
       auto sum = gradients_of(*model);
       auto other = sum.clone();
       group.broadcast(ddprun::torch::as_buffer(other), 0).wait();
@@ -208,6 +209,42 @@ TEST_SUITE("pipeline") {
       }
       CHECK(norm->running_mean[0].item<double>() == doctest::Approx(mean).epsilon(1e-5));
     });
+  }
+
+  TEST_CASE("a stage that fails ends the other stages and replicas, whatever it throws") {
+    const Batch batch = make_batch(61);
+    for (const bool throws_number : {false, true}) {
+      CAPTURE(throws_number);
+      std::vector<std::string> said(4);
+      run_ranks(4, [&](ProcessGroup& workers) {
+        auto groups = ddprun::make_pipeline_groups(workers, 2);
+        auto stage = make_stage(groups.place.stage, 2);
+        ModuleReducer reducer(*stage, groups.replicas);
+        int passes = 0;
+        const StageForward forward = [&](const torch::Tensor& input) {
+          if (workers.rank() == 2 && ++passes == 2) {
+            if (throws_number) throw 7;
+            throw std::runtime_error("out of memory");
+          }
+          return stage->forward(input);
+        };
+        Pipeline pipeline(forward, groups.stages, {.split_size = 3}, &reducer);
+        const auto rank = static_cast<std::size_t>(workers.rank());
+        try {
+          said[rank] = describe_failure([&] {
+            pipeline.train({kRows, batch.input, batch.target}, mean_loss);
+          });
+        } catch (...) {
+          said[rank] = "its own";
+        }
+      });
+      CHECK(said[2] == "its own");
+      for (const std::size_t rank : {0, 1, 3}) {
+        CHECK_MESSAGE(said[rank].find(throws_number ? "a stage of the pipeline failed"
+                                                    : "out of memory") != std::string::npos,
+                      said[rank]);
+      }
+    }
   }
 
   TEST_CASE("the output of the stages is that of one piece") {

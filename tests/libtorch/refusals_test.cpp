@@ -179,6 +179,44 @@ TEST_SUITE("refusals") {
     });
   }
 
+  TEST_CASE("parameters that began to require a gradient after they were wrapped are named") {
+    auto nets = make_nets(1);
+    run_ranks(1, [&](ProcessGroup& group) {
+      of(nets, group)->first->weight.requires_grad_(false);
+      DistributedDataParallel model(of(nets, group), group);
+      CHECK(message_of([&] { model.forward(torch::ones({1, 8})); }) == "nothing was thrown");
+      of(nets, group)->first->weight.requires_grad_(true);
+      CHECK(message_of([&] {
+              model.forward(torch::ones({1, 8}));
+            }) ==
+            "DistributedDataParallel: parameter \"first.weight\" required no gradient when it was "
+            "wrapped: wrap the module anew, after it does");
+    });
+  }
+
+  TEST_CASE("a module that has got or lost tensors since it was wrapped is refused") {
+    run_ranks(1, [&](ProcessGroup& group) {
+      torch::nn::Sequential net(torch::nn::Linear(2, 2));
+      DistributedDataParallel model(net, group);
+      const std::string refusal =
+          "DistributedDataParallel: the module has got or lost parameters or buffers since it was "
+          "wrapped: register_parameter(), replace_module() and the like must come before";
+      CHECK(message_of([&] { model.forward(torch::ones({1, 2})); }) == "nothing was thrown");
+      SUBCASE("") {
+        net->push_back(torch::nn::Linear(2, 2));
+      }
+      SUBCASE("") {
+        net->replace_module("0", torch::nn::Linear(2, 2).ptr());
+      }
+      SUBCASE("") {
+        net->register_buffer("scale", torch::ones({1}));
+      }
+      CHECK(message_of([&] {
+              for (int pass = 0; pass < 16; ++pass) model.forward(torch::ones({1, 2}));
+            }) == refusal);
+    });
+  }
+
   TEST_CASE("buffers that were moved after they were wrapped are named") {
     run_ranks(1, [](ProcessGroup& group) {
       torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1));

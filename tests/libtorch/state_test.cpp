@@ -1,7 +1,9 @@
 // Samplers and checkpoints.
 #include "tests/libtorch/net.hpp"
+#include "tests/support/rank_threads.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include <ddprun/error.hpp>
+#include <ddprun/torch.hpp>
 #include <ddprun/torch/checkpoint.hpp>
 #include <ddprun/torch/distributed_sampler.hpp>
 
@@ -105,6 +107,37 @@ TEST_SUITE("state of LibTorch's programs") {
     train(resumed, optimizer, 2);
     for (std::size_t i = 0; i < 4; ++i)
       CHECK(resumed->parameters()[i].equal(whole->parameters()[i]));
+  }
+
+  TEST_CASE("a wrapped module's buffers and parameters are loaded where they are") {
+    std::vector<torch::nn::BatchNorm1d> norms;
+    for (int rank = 0; rank < 3; ++rank) norms.emplace_back(4);
+    Checkpoint checkpoint;
+    {
+      const torch::NoGradGuard no_graph;
+      norms[2]->weight.fill_(3);
+      norms[2]->running_mean.fill_(5);
+      norms[2]->num_batches_tracked.fill_(7);
+    }
+    put_module(checkpoint, "norm", *norms[2]);
+    ddprun::test::run_ranks(2, [&](ddprun::ProcessGroup& group) {
+      torch::nn::BatchNorm1d& norm = ddprun::test::of(norms, group);
+      ddprun::torch::DistributedDataParallel model(norm, group);
+      const void* const place = norm->running_mean.data_ptr();
+      get_module(checkpoint, "norm", *norm);
+      CHECK(norm->weight.equal(torch::full({4}, 3.0F)));
+      CHECK(norm->running_mean.equal(torch::full({4}, 5.0F)));
+      CHECK(norm->num_batches_tracked.item<std::int64_t>() == 7);
+      CHECK(norm->running_mean.data_ptr() == place);
+      model.forward(torch::arange(8, torch::kFloat).reshape({2, 4})).sum().backward();
+      // Each rank alone has twice its number.
+      norm->bias.mutable_grad().zero_();
+      (model.forward(torch::arange(8, torch::kFloat).reshape({2, 4})) *
+       static_cast<double>(group.rank() + 1))
+          .sum()
+          .backward();
+      CHECK(norm->bias.grad().equal(torch::full({4}, 3.0F)));
+    });
   }
 
   TEST_CASE("a checkpoint of something else is refused, and says of what") {

@@ -145,6 +145,14 @@ TEST_SUITE("unusual modules") {
       model.zero_grad();
       step({"a", "c"}, {"a"});
       CHECK(value(module.gradient("c")) == 2);
+      {
+        const auto guard = model.no_sync();
+        step({"b", "c"}, {"b"});
+      }
+      model.zero_grad();
+      step({"a"}, {"a"});
+      CHECK_FALSE(module.gradient("b").defined());
+      CHECK_FALSE(module.gradient("c").defined());
     });
   }
 

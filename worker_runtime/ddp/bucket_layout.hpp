@@ -22,6 +22,10 @@ class BucketLayout {
   std::size_t number() const { return number_; }
   std::span<const BucketView> views() const { return views_; }
   const Buffer& gradient(std::size_t parameter) const { return gradients_[parameter]; }
+  /// In which that gradient lies; null if it has no elements.
+  const std::shared_ptr<void>& memory(std::size_t parameter) const {
+    return memory_[buckets_[parameter]];
+  }
   /// Of each parameter.
   std::span<const std::size_t> buckets() const { return buckets_; }
 

@@ -16,6 +16,9 @@ GradientReducer::~GradientReducer() = default;
 Buffer GradientReducer::gradient(std::size_t index) const {
   return impl_->gradient(index);
 }
+std::shared_ptr<const void> GradientReducer::memory(std::size_t index) const {
+  return impl_->memory(index);
+}
 const BucketPlan& GradientReducer::plan() const {
   return impl_->layout().plan();
 }
@@ -42,6 +45,9 @@ void GradientReducer::ready_all(std::span<const std::size_t> indices) {
 }
 void GradientReducer::unused(std::size_t index) {
   impl_->unused(index);
+}
+void GradientReducer::discard(std::size_t index) {
+  impl_->discard(index);
 }
 StepTimeline GradientReducer::finish(Deadline deadline) {
   return impl_->finish(deadline);

@@ -52,6 +52,7 @@ class Readiness {
   /// Ready in this step or in one without synchronisation since the last forget().
   bool has_contributed(std::size_t parameter) const { return slots_[parameter].has_contributed; }
   void forget();
+  void forget(std::size_t parameter) { slots_[parameter].has_contributed = false; }
 
   /// The order in which gradients were complete in the last step that was observed, the others
   /// last; empty if none was.

@@ -36,12 +36,16 @@ class GradientReducer::Impl {
     return reduction_.layout().gradient(checked(index));
   }
   const BucketLayout& layout() const { return reduction_.layout(); }
+  std::shared_ptr<const void> memory(std::size_t index) const {
+    return reduction_.layout().memory(checked(index));
+  }
   void zero_gradients();
   void begin_forward(bool synchronise);
   void begin(bool synchronise);
   void ready(std::size_t index) { ready(index, reduction_.stream()); }
   void ready(std::size_t index, void* stream);
   void unused(std::size_t index);
+  void discard(std::size_t index) { reduction_.discard(checked(index)); }
   StepTimeline finish(Deadline deadline);
   StepTimeline finish(void* stream);
   void synchronise(Deadline deadline) { reduction_.queue().await(deadline); }

@@ -45,6 +45,7 @@ class StepReduction {
   /// On a device the gradient is there once `stream` has come here.
   Readiness::Mark ready(std::size_t parameter, void* stream);
   Readiness::Mark unused(std::size_t parameter);
+  void discard(std::size_t parameter) { readiness_.forget(parameter); }
 
   /// Parameters whose gradients are not complete.
   std::vector<std::size_t> missing() const;

@@ -36,7 +36,8 @@ GradientHook::~GradientHook() {
 }
 
 bool GradientHook::is_called_for(const at::Tensor& parameter) const {
-  return ::torch::autograd::impl::try_get_grad_accumulator(parameter) == accumulator_;
+  return accumulator_ &&
+         ::torch::autograd::impl::try_get_grad_accumulator(parameter) == accumulator_;
 }
 
 }  // namespace ddprun::torch

@@ -19,6 +19,10 @@ namespace {
 /// Names in the error about missing gradients; the rest is counted.
 constexpr std::size_t kNamesMax = 10;
 
+/// LibTorch makes names for each look at a module's tensors, 0.1 ms for a ResNet-50. So that is
+/// done before the first forward pass and every so many.
+constexpr std::int64_t kPassesPerCheck = 16;
+
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(Errc::usage, "DistributedDataParallel: " + what);
 }
@@ -50,6 +54,12 @@ std::string named(const Watched& watched) {
   refuse(what + " has been moved: to(), load() and the like must come before");
 }
 
+/// Of a gradient: whether it lies in its bucket, as it is or as another tensor over it.
+bool is_view_of(const at::Tensor& gradient, const at::Tensor& in_bucket) {
+  return gradient.defined() && in_bucket.defined() && gradient.layout() == at::kStrided &&
+         gradient.data_ptr() == in_bucket.data_ptr();
+}
+
 GradientReducer make_reducer(const ModuleTensors& tensors, const ProcessGroup& group,
                              const ReducerOptions& options) {
   if (tensors.parameters.empty()) {
@@ -74,7 +84,8 @@ GradientReducer make_reducer(const ModuleTensors& tensors, const ProcessGroup& g
 
 class ModuleReducer::Impl {
  public:
-  Impl(const ModuleTensors& tensors, const ProcessGroup& group, const ReducerOptions& options);
+  Impl(const ::torch::nn::Module& module, const ModuleTensors& tensors, const ProcessGroup& group,
+       const ReducerOptions& options);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl();
@@ -84,8 +95,10 @@ class ModuleReducer::Impl {
   void join(const std::function<void()>& after_step);
 
   const GradientReducer& reducer() const { return reducer_; }
-  void set_synchronise(bool synchronise) { synchronise_ = synchronise; }
-  bool synchronise() const { return synchronise_; }
+  void set_averaging(bool averages) { averages_ = averages; }
+  bool is_averaging() const { return averages_; }
+  void synchronise(Deadline deadline) { reducer_.synchronise(deadline); }
+  void abort(const std::string& reason) { group_.abort(reason); }
 
  private:
   enum class Phase { idle, backward };
@@ -94,6 +107,7 @@ class ModuleReducer::Impl {
   void lay_out();
   void require_idle() const;
   void require_in_place() const;
+  void require_same_tensors() const;
   void take_gradient(std::size_t index, const at::Tensor& gradient);
   void begin_backward();
   void put_into_bucket(Watched& watched) const;
@@ -103,14 +117,18 @@ class ModuleReducer::Impl {
   void give_gradients();
   void mark_ready(std::size_t index);
 
+  const ::torch::nn::Module& module_;
+  const std::vector<const void*> identities_;  ///< of the module's tensors, which are kept below
   ProcessGroup group_;
   ReducerOptions options_;
   GradientReducer reducer_;
   bool is_on_device_;
+  std::vector<NamedTensor> frozen_;
   std::vector<Watched> watched_;
   std::vector<Kept> buffers_;
   std::size_t layout_ = 0;
-  bool synchronise_ = true;  ///< the forward passes from now on
+  std::int64_t forward_passes_ = 0;
+  bool averages_ = true;  ///< of the forward passes from now on
   /// Of the forward passes since the last backward pass; nothing if there was none.
   std::optional<bool> prepared_;
   std::mutex mutex_;  ///< hooks of several devices run at once
@@ -118,12 +136,15 @@ class ModuleReducer::Impl {
   bool is_synchronising_ = true;  ///< this backward pass
 };
 
-ModuleReducer::Impl::Impl(const ModuleTensors& tensors, const ProcessGroup& group,
-                          const ReducerOptions& options)
-    : group_(group),
+ModuleReducer::Impl::Impl(const ::torch::nn::Module& module, const ModuleTensors& tensors,
+                          const ProcessGroup& group, const ReducerOptions& options)
+    : module_(module),
+      identities_(identities_of(module)),
+      group_(group),
       options_(options),
       reducer_(make_reducer(tensors, group, options)),
-      is_on_device_(tensors.parameters.front().tensor.is_cuda()) {
+      is_on_device_(tensors.parameters.front().tensor.is_cuda()),
+      frozen_(tensors.frozen) {
   watched_.reserve(tensors.parameters.size());
   for (const auto& parameter : tensors.parameters) watch(parameter, watched_.size());
   for (const auto& buffer : tensors.buffers) buffers_.push_back({buffer, buffer.tensor.data_ptr()});
@@ -133,7 +154,7 @@ ModuleReducer::Impl::Impl(const ModuleTensors& tensors, const ProcessGroup& grou
 ModuleReducer::Impl::~Impl() {
   for (auto& watched : watched_) {
     at::Tensor& gradient = watched.parameter.tensor.mutable_grad();
-    if (gradient.is_same(watched.in_bucket)) gradient.reset();
+    if (is_view_of(gradient, watched.in_bucket)) gradient.reset();
   }
 }
 
@@ -153,9 +174,11 @@ void ModuleReducer::Impl::lay_out() {
     auto& [parameter, values, hook, in_bucket, has_gradient] = watched_[i];
     const at::Tensor& tensor = parameter.tensor;
     at::Tensor& gradient = parameter.tensor.mutable_grad();
-    const bool was_there = gradient.defined() && gradient.is_same(in_bucket);
-    in_bucket = at::from_blob(reducer_.gradient(i).data, tensor.sizes(), tensor.strides(),
-                              tensor.options().requires_grad(false));
+    const bool was_there = is_view_of(gradient, in_bucket);
+    // Whoever keeps a gradient keeps its bucket.
+    in_bucket = at::from_blob(
+        reducer_.gradient(i).data, tensor.sizes(), tensor.strides(),
+        [memory = reducer_.memory(i)](void*) {}, tensor.options().requires_grad(false));
     if (was_there) gradient = in_bucket;
   }
 }
@@ -175,20 +198,34 @@ void ModuleReducer::Impl::require_in_place() const {
   }
   for (const auto& [buffer, values] : buffers_)
     if (buffer.tensor.data_ptr() != values) refuse_moved("buffer " + in_quotes(buffer.name));
+  for (const auto& [name, tensor] : frozen_) {
+    if (tensor.requires_grad()) {
+      refuse("parameter " + in_quotes(name) +
+             " required no gradient when it was wrapped: wrap the module anew, after it does");
+    }
+  }
+}
+
+void ModuleReducer::Impl::require_same_tensors() const {
+  if (identities_of(module_) == identities_) return;
+  refuse(
+      "the module has got or lost parameters or buffers since it was wrapped: "
+      "register_parameter(), replace_module() and the like must come before");
 }
 
 void ModuleReducer::Impl::begin_forward() {
   if (!at::GradMode::is_enabled()) return;
   require_idle();
   require_in_place();
-  if (prepared_ && *prepared_ == synchronise_) return;
+  if (forward_passes_++ % kPassesPerCheck == 0) require_same_tensors();
+  if (prepared_ && *prepared_ == averages_) return;
   if (prepared_) {
     refuse(
         "forward passes within and without no_sync() before one backward pass: evaluate within "
         "torch::NoGradGuard");
   }
-  prepared_ = synchronise_;
-  reducer_.begin_forward(synchronise_);
+  prepared_ = averages_;
+  reducer_.begin_forward(averages_);
   if (reducer_.layout() != layout_) lay_out();
 }
 
@@ -220,7 +257,7 @@ void ModuleReducer::Impl::mark_ready(std::size_t index) {
 }
 
 void ModuleReducer::Impl::begin_backward() {
-  is_synchronising_ = std::exchange(prepared_, {}).value_or(synchronise_);
+  is_synchronising_ = std::exchange(prepared_, {}).value_or(averages_);
   reducer_.begin(is_synchronising_);
   if (reducer_.layout() != layout_) lay_out();
   for (auto& watched : watched_) watched.has_gradient = false;
@@ -264,7 +301,7 @@ void ModuleReducer::Impl::settle_unused() {
       mark_ready(i);
     } else {
       // What was left there before somebody made it undefined.
-      watched_[i].in_bucket.zero_();
+      reducer_.discard(i);
       reducer_.unused(i);
     }
   }
@@ -309,17 +346,23 @@ ReducerOptions ddp_defaults() {
 
 ModuleReducer::ModuleReducer(const ::torch::nn::Module& module, const ProcessGroup& group,
                              const ReducerOptions& options)
-    : impl_(std::make_unique<Impl>(tensors_of(module), group, options)) {}
+    : impl_(std::make_unique<Impl>(module, tensors_of(module), group, options)) {}
 ModuleReducer::~ModuleReducer() = default;
 
 void ModuleReducer::begin_forward() {
   impl_->begin_forward();
 }
-void ModuleReducer::set_synchronise(bool synchronise) {
-  impl_->set_synchronise(synchronise);
+void ModuleReducer::set_averaging(bool averages) {
+  impl_->set_averaging(averages);
 }
-bool ModuleReducer::synchronise() const {
-  return impl_->synchronise();
+bool ModuleReducer::is_averaging() const {
+  return impl_->is_averaging();
+}
+void ModuleReducer::synchronise(Deadline deadline) {
+  impl_->synchronise(deadline);
+}
+void ModuleReducer::abort(const std::string& reason) {
+  impl_->abort(reason);
 }
 void ModuleReducer::zero_grad() {
   impl_->zero_grad();

@@ -50,6 +50,14 @@ ModuleTensors tensors_of(const ::torch::nn::Module& module) {
   return found;
 }
 
+std::vector<const void*> identities_of(const ::torch::nn::Module& module) {
+  std::vector<const void*> identities;
+  for (const auto& parameter : module.parameters())
+    identities.push_back(parameter.unsafeGetTensorImpl());
+  for (const auto& buffer : module.buffers()) identities.push_back(buffer.unsafeGetTensorImpl());
+  return identities;
+}
+
 std::vector<Parameter> reduced_parameters(const std::vector<NamedTensor>& parameters) {
   std::vector<Parameter> reduced;
   for (const auto& parameter : parameters) {

@@ -24,6 +24,9 @@ struct ModuleTensors {
 /// A tensor that is there under several names is taken once, by the first of them.
 ModuleTensors tensors_of(const ::torch::nn::Module& module);
 
+/// Which tensors these are, whatever their values: all parameters, then all buffers.
+std::vector<const void*> identities_of(const ::torch::nn::Module& module);
+
 /// The parameters as the reducer wants them. Dimensions are in the order in which they lie in
 /// memory; one that is not that of their definition stands in the name as well, so that ranks with
 /// different memory formats are found out.

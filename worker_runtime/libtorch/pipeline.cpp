@@ -51,9 +51,17 @@ class Pipeline::Impl {
   at::Tensor train(const PipelineBatch& batch, const MeanLoss& loss);
   at::Tensor evaluate(const PipelineBatch& batch);
 
-  void abandon(const std::string& reason) { link_.abandon(reason); }
+  /// Calls `passes`, and if that throws sees to it that nobody waits for this stage.
+  template <typename Passes>
+  at::Tensor attempt(const Passes& passes);
 
  private:
+  /// Neither another stage nor a replica of this one is to wait for it.
+  void abandon(const std::string& reason) {
+    if (reducer_ != nullptr) reducer_->abort(reason);
+    link_.abandon(reason);
+  }
+
   /// What a backward pass needs of its forward pass.
   struct Kept {
     at::Tensor input;
@@ -96,7 +104,7 @@ at::Tensor Pipeline::Impl::input_of(const PipelineBatch& batch, const MicroBatch
 at::Tensor Pipeline::Impl::train(const PipelineBatch& batch, const MeanLoss& loss) {
   check(batch, true);
   const auto micro_batches = split(batch.rows);
-  const bool averages = reducer_ != nullptr && reducer_->synchronise();
+  const bool averages = reducer_ != nullptr && reducer_->is_averaging();
   std::optional<NoSync> until_the_end;
   if (reducer_ != nullptr) {
     // For what the first backward pass will be told, too.
@@ -115,7 +123,7 @@ at::Tensor Pipeline::Impl::train(const PipelineBatch& batch, const MeanLoss& los
       const at::Tensor share = kept[index].result.detach();
       mean = mean.defined() ? mean + share : share;
     } else {
-      if (averages) reducer_->set_synchronise(micro_batches[index].is_last());
+      if (averages) reducer_->set_averaging(micro_batches[index].is_last());
       pass_backward(kept[index]);
       kept[index] = {};
     }
@@ -174,21 +182,24 @@ Pipeline::Pipeline(StageForward forward, const ProcessGroup& stages, const Pipel
     : impl_(std::make_unique<Impl>(std::move(forward), stages, options, reducer)) {}
 Pipeline::~Pipeline() = default;
 
-at::Tensor Pipeline::train(const PipelineBatch& batch, const MeanLoss& loss) {
+template <typename Passes>
+at::Tensor Pipeline::Impl::attempt(const Passes& passes) {
   try {
-    return impl_->train(batch, loss);
+    return passes();
   } catch (const std::exception& error) {
-    impl_->abandon(error.what());
+    abandon(error.what());
+    throw;
+  } catch (...) {
+    abandon("a stage of the pipeline failed");
     throw;
   }
 }
+
+at::Tensor Pipeline::train(const PipelineBatch& batch, const MeanLoss& loss) {
+  return impl_->attempt([&] { return impl_->train(batch, loss); });
+}
 at::Tensor Pipeline::evaluate(const PipelineBatch& batch) {
-  try {
-    return impl_->evaluate(batch);
-  } catch (const std::exception& error) {
-    impl_->abandon(error.what());
-    throw;
-  }
+  return impl_->attempt([&] { return impl_->evaluate(batch); });
 }
 
 }  // namespace ddprun::torch

@@ -114,8 +114,8 @@ void StageLink::abandon(const std::string& reason) {
   for (const auto& [work, tensor] : under_way_) {
     try {
       work.wait();
-    } catch (const Error&) {
-      // Not sent: that is what is to be reached here.
+    } catch (...) {
+      // Not sent: that is what is to be reached here, and what has led to it is being thrown.
     }
   }
   under_way_.clear();

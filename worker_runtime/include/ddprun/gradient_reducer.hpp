@@ -64,6 +64,10 @@ class GradientReducer {
   /// pass adds to it, unless the parameter has memory of its own for that.
   Buffer gradient(std::size_t index) const;
 
+  /// The memory in which that is; who keeps it may look there also after a rebuild, or after the
+  /// reducer's end.
+  std::shared_ptr<const void> memory(std::size_t index) const;
+
   const BucketPlan& plan() const;
 
   /// How often buckets were rebuilt: 0, then 1 from begin_forward() of the step after the first
@@ -100,6 +104,10 @@ class GradientReducer {
   /// finish() would find out, so that its bucket need not wait. With find_unused_parameters only,
   /// else Errc::usage.
   void unused(std::size_t index);
+
+  /// What steps without synchronisation have added to the gradient of parameter `index` is not
+  /// wanted: unless it is ready in this step, it counts as zero and not used. Before unused().
+  void discard(std::size_t index);
 
   /// Waits until every gradient has been averaged. Parameters that were not ready are an
   /// Error{Errc::usage} naming them, which leaves the step open, unless find_unused_parameters:

@@ -27,12 +27,12 @@ ProcessGroup init(const GroupOptions& options = {});
 class NoSync {
  public:
   explicit NoSync(ModuleReducer& reducer, bool only_adds = true)
-      : reducer_(reducer), before_(reducer.synchronise()) {
-    if (only_adds) reducer_.set_synchronise(false);
+      : reducer_(reducer), before_(reducer.is_averaging()) {
+    if (only_adds) reducer_.set_averaging(false);
   }
   NoSync(const NoSync&) = delete;
   NoSync& operator=(const NoSync&) = delete;
-  ~NoSync() { reducer_.set_synchronise(before_); }
+  ~NoSync() { reducer_.set_averaging(before_); }
 
  private:
   ModuleReducer& reducer_;
@@ -79,6 +79,10 @@ class DistributedDataParallel {
 
   /// `const auto guard = model.no_sync();`, or, in a loop, `model.no_sync(!is_last)`.
   NoSync no_sync(bool only_adds = true) { return NoSync(*reducer_, only_adds); }
+
+  /// Before a checkpoint is written: blocks until the last backward pass' gradients are averaged,
+  /// and throws what that failed with. Where they are on a device, backward() returns before.
+  void synchronise(Deadline deadline = Deadline::never()) { reducer_->synchronise(deadline); }
 
   /// In place of the optimizer's, and faster: leaves all gradients undefined.
   void zero_grad() { reducer_->zero_grad(); }

@@ -26,8 +26,9 @@ class ModuleReducer {
   /// All workers get rank 0's parameters and buffers. Parameters that require no gradient are
   /// not reduced. Blocks; throws Error{Errc::usage} naming the parameter and the ranks where they
   /// differ in names, types or dimensions, and for a module in which nothing requires a gradient.
-  /// The module must outlive this object; its tensors must stay where they are: to(), load() and
-  /// the like come before.
+  /// The module must outlive this object. Its tensors must stay the same and where they are, and
+  /// those that require no gradient now must not later: to(), load(), register_parameter() and the
+  /// like come before.
   ModuleReducer(const ::torch::nn::Module& module, const ProcessGroup& group,
                 const ReducerOptions& options = ddp_defaults());
   ModuleReducer(const ModuleReducer&) = delete;
@@ -43,8 +44,16 @@ class ModuleReducer {
 
   /// Whether the backward passes of the forward passes from now on average gradients; if not they
   /// add up on this rank. The next that does averages the sums.
-  void set_synchronise(bool synchronise);
-  bool synchronise() const;
+  void set_averaging(bool averages);
+  bool is_averaging() const;
+
+  /// Blocks until the gradients of the last backward pass are averaged. Throws what that failed
+  /// with. Where they are on a device, backward() returns before; so this comes before anything
+  /// that was made of them is kept, as in a checkpoint.
+  void synchronise(Deadline deadline = Deadline::never());
+
+  /// Ends the calls of the group on all its ranks, which throw with `reason`: for who cannot go on.
+  void abort(const std::string& reason);
 
   /// Leaves all gradients undefined, which is faster than to fill them with zeros.
   void zero_grad();

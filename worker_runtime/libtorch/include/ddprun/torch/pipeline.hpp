@@ -38,11 +38,11 @@ struct PipelineBatch {
 
 class Pipeline {
  public:
-  /// Rank s of `stages` is stage s. `forward` is called with rows of micro-batches; what it refers
-  /// to must outlive this object, as must `reducer`, if there is one: it averages this stage's
-  /// gradients over replicas (PipelineGroups::replicas) during the last backward pass of a batch,
-  /// unless it is told not to (ModuleReducer::set_synchronise()), and gives all replicas the first
-  /// one's buffers before a batch if its options say so.
+  /// Rank s of `stages` is stage s. `forward` is called with rows of micro-batches, which it must
+  /// not change in place; what it refers to must outlive this object, as must `reducer`, if there
+  /// is one: it averages this stage's gradients over replicas (PipelineGroups::replicas) during the
+  /// last backward pass of a batch, unless it is told not to (ModuleReducer::set_averaging()), and
+  /// gives all replicas the first one's buffers before a batch if its options say so.
   Pipeline(StageForward forward, const ProcessGroup& stages, const PipelineOptions& options = {},
            ModuleReducer* reducer = nullptr);
   Pipeline(const Pipeline&) = delete;
@@ -52,8 +52,8 @@ class Pipeline {
   /// Adds to the gradients of this stage's parameters those of the mean of `loss` over the batch.
   /// Returns that mean on the last stage, without a graph; an undefined tensor elsewhere. Blocks
   /// until this stage's work is done. Throws Error{Errc::usage} for batches that do not fit the
-  /// stages or one another, and what the group's calls throw; the group is aborted then, so that no
-  /// stage waits in the middle of a batch.
+  /// stages or one another, and what the group's calls and `forward` throw; the group and the
+  /// reducer's are aborted then, so that nobody waits in the middle of a batch.
   at::Tensor train(const PipelineBatch& batch, const MeanLoss& loss);
 
   /// The model's output on the last stage, an undefined tensor elsewhere; no gradients.
