@@ -1,11 +1,13 @@
 #include "tests/support/failure_text.hpp"
 #include <ddprun/torch/data_parallel.hpp>
 
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -202,9 +204,19 @@ TEST_SUITE("data parallel module") {
     const auto target = torch::ones({12, 200});
     Unusual alone;
     mean_loss(alone(input), target).backward();
-    for (const int count : {1, 2, 3}) {
+    const auto check = [&](int count, bool is_frozen_first, bool is_moved) {
       CAPTURE(count);
-      DataParallel<Unusual> parallel(Unusual(), replicas(count), [] { return Unusual(); });
+      CAPTURE(is_frozen_first);
+      CAPTURE(is_moved);
+      Unusual module;
+      for (auto& parameter : module->parameters()) parameter.set_requires_grad(!is_frozen_first);
+      DataParallel<Unusual> parallel(module, replicas(count), [] { return Unusual(); });
+      for (auto& parameter : module->parameters()) parameter.set_requires_grad(true);
+      if (is_moved) {
+        parallel.train(input, target, mean_loss);
+        module->to(torch::kFloat64);
+        module->to(torch::kFloat32);
+      }
       for (int step = 0; step < 3; ++step) {
         for (auto& parameter : parallel.module()->parameters()) parameter.mutable_grad().reset();
         parallel.train(input, target, mean_loss);
@@ -215,7 +227,40 @@ TEST_SUITE("data parallel module") {
                       expected[parameter.key()].grad().to_dense().flatten());
         }
       }
-    }
+    };
+    for (const int count : {1, 2, 3}) check(count, false, false);
+    check(2, true, false);
+    check(2, false, true);
+  }
+
+  TEST_CASE("replicas that have a parameter in common are refused") {
+    const Net net;
+    CHECK(describe_failure([&] {
+            DataParallel<Net>(net, replicas(2), [&] { return net; });
+          }).find("two replicas have a parameter or buffer in common") != std::string::npos);
+  }
+
+  TEST_CASE("a replica computes in the state of the thread that calls it") {
+    struct Note : c10::DebugInfoBase {};
+    struct ListenerImpl : torch::nn::Module {
+      ListenerImpl() { weight = register_parameter("weight", torch::ones({1})); }
+      torch::Tensor forward(const torch::Tensor& input) {
+        if (c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::TEST_INFO)) ++heard;
+        return input * weight;
+      }
+      torch::Tensor weight;
+      std::atomic<int> heard = 0;
+    };
+    TORCH_MODULE(Listener);
+    std::vector<Listener> made{Listener()};
+    DataParallel<Listener> parallel(made[0], replicas(2), [&] {
+      made.emplace_back();
+      return made.back();
+    });
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::TEST_INFO, std::make_shared<Note>());
+    parallel.train(torch::ones({4, 1}), torch::ones({4, 1}), mean_loss);
+    parallel.forward(torch::ones({4, 1}));
+    for (const auto& module : made) CHECK(module->heard == 2);
   }
 
   TEST_CASE("a copy that shares parameters otherwise is refused") {

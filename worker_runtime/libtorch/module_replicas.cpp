@@ -1,8 +1,10 @@
+#include "worker_runtime/libtorch/module_tensors.hpp"
 #include "worker_runtime/libtorch/replica_gradients.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/torch/data_parallel.hpp>
 
 #include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 
@@ -71,6 +73,16 @@ void require_alike(const Module& first, const Module& other) {
   }
 }
 
+void require_apart(const Module& one, const Module& other) {
+  const auto ours = identities_of(one);
+  const auto theirs = identities_of(other);
+  if (std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) != ours.end()) {
+    refuse(
+        "two replicas have a parameter or buffer in common: the function that makes a module must "
+        "make all of it anew");
+  }
+}
+
 void require_rows(const at::Tensor& input, const at::Tensor& target) {
   if (!input.defined() || input.dim() == 0 || input.size(0) == 0) refuse("the input has no rows");
   if (!target.defined() || target.dim() == 0 || target.size(0) != input.size(0)) {
@@ -127,6 +139,7 @@ class ModuleReplicas::Impl {
         threads_(static_cast<int>(replicas_.size())) {
     for (std::size_t i = 0; i < replicas_.size(); ++i) {
       require_alike(*replicas_.front().module, *replicas_[i].module);
+      for (std::size_t j = 0; j < i; ++j) require_apart(*replicas_[j].module, *replicas_[i].module);
       replicas_[i].module->to(devices_[i]);
       gradients_.push_back(
           std::make_unique<ReplicaGradients>(distinct_parameters(*replicas_[i].module)));
@@ -198,7 +211,10 @@ at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor
                                        const MeanLoss& loss) {
   require_rows(input, target);
   std::vector<at::Tensor> shares(replicas_.size());
+  const at::ThreadLocalState callers;  // autocast and the like
   threads_.apply([&](Replica& replica) {
+    const at::ThreadLocalStateGuard as_caller(callers);
+    const at::AutoGradMode records_graph(true);
     take_state(replica);
     const ReplicaGradients::Step step(*gradients_[index_of(replica)],
                                       /*adds=*/replica.index == 0);
@@ -251,7 +267,9 @@ void ModuleReplicas::Impl::take_first(std::size_t parameter) {
 at::Tensor ModuleReplicas::Impl::forward(const at::Tensor& input) {
   if (!input.defined() || input.dim() == 0 || input.size(0) == 0) refuse("the input has no rows");
   std::vector<at::Tensor> outputs(replicas_.size());
+  const at::ThreadLocalState callers;
   threads_.apply([&](Replica& replica) {
+    const at::ThreadLocalStateGuard as_caller(callers);
     take_state(replica);
     const at::NoGradGuard no_graph;
     const Rows rows = replica.rows(static_cast<std::size_t>(input.size(0)));

@@ -20,13 +20,21 @@ bool can_hold(const at::Tensor& kept, const at::Tensor& gradient) {
 ReplicaGradients::ReplicaGradients(std::vector<at::Tensor> parameters)
     : parameters_(std::move(parameters)),
       kept_(parameters_.size()),
-      was_there_(parameters_.size()) {
-  hooks_.reserve(parameters_.size());
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    hooks_.emplace_back(parameters_[i], [this, i](const at::Tensor&) { keep(i); });
+      was_there_(parameters_.size()),
+      hooks_(parameters_.size()) {}
+
+void ReplicaGradients::renew_hooks() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& parameter = parameters_[i];
+    if (!parameter.requires_grad() || (hooks_[i] && hooks_[i]->is_called_for(parameter))) continue;
+    hooks_[i].reset();
+    hooks_[i] =
+        std::make_unique<GradientHook>(parameter, [this, i](const at::Tensor&) { keep(i); });
+  }
 }
 
 ReplicaGradients::Step::Step(ReplicaGradients& gradients, bool adds) : gradients_(gradients) {
+  gradients.renew_hooks();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (!adds) gradients[i].reset();
     gradients.was_there_[i] = gradients[i].defined();

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 namespace ddprun::torch {
@@ -43,10 +44,13 @@ class ReplicaGradients {
   /// Moves a gradient that the step has made into the memory of an earlier one.
   void keep(std::size_t parameter);
 
+  /// For parameters that were moved, or require a gradient only now.
+  void renew_hooks();
+
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> kept_;
-  std::vector<bool> was_there_;      ///< when the step began: the program's, if it is not kept
-  std::vector<GradientHook> hooks_;  ///< which refer to this object
+  std::vector<bool> was_there_;  ///< when the step began: the program's, if it is not kept
+  std::vector<std::unique_ptr<GradientHook>> hooks_;  ///< which refer to this object
   bool is_in_step_ = false;
 };
 
