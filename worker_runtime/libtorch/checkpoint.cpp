@@ -1,3 +1,4 @@
+#include "worker_runtime/libtorch/gradient_hook.hpp"
 #include "worker_runtime/libtorch/module_tensors.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/torch/checkpoint.hpp>
@@ -6,7 +7,6 @@
 #include <torch/serialize/archive.h>
 
 #include <cstring>
-#include <memory>
 
 namespace ddprun::torch {
 
@@ -54,7 +54,7 @@ std::string describe(const at::Tensor& tensor) {
 struct Place {
   NamedTensor named;
   at::Tensor before;
-  std::shared_ptr<::torch::autograd::Node> accumulator;  ///< of gradients, if there was one
+  Accumulator accumulator;  ///< of gradients, if there was one
 };
 
 std::vector<Place> places_of(const ::torch::nn::Module& module) {
@@ -78,10 +78,16 @@ void require_alike(const std::string& section, const Place& place) {
   }
 }
 
+/// `set` takes the weak pointer that goes with Accumulator.
+template <typename Weak>
+void give_accumulator(void (*set)(const at::Tensor&, Weak), const Place& place) {
+  set(place.named.tensor, Weak(place.accumulator));
+}
+
 void put_back(Place& place) {
   place.named.tensor.set_data(place.before);
   if (place.accumulator) {
-    ::torch::autograd::impl::set_grad_accumulator(place.named.tensor, place.accumulator);
+    give_accumulator(::torch::autograd::impl::set_grad_accumulator, place);
   }
 }
 

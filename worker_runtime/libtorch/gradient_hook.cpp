@@ -1,7 +1,8 @@
 #include "worker_runtime/libtorch/gradient_hook.hpp"
 
-#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/autograd/function.h>
 
+#include <memory>
 #include <utility>
 
 namespace ddprun::torch {

@@ -2,13 +2,18 @@
 // lives. LibTorch makes it, on the thread of the pass.
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <utility>
 
 namespace ddprun::torch {
+
+/// To the node that adds to a parameter's gradient: the standard library's shared pointer in old
+/// versions, LibTorch's own in new ones.
+using Accumulator =
+    decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
 class GradientHook {
  public:
@@ -25,7 +30,7 @@ class GradientHook {
 
  private:
   /// Made anew for each graph unless somebody keeps it.
-  std::shared_ptr<::torch::autograd::Node> accumulator_;
+  Accumulator accumulator_;
   std::uintptr_t key_ = 0;
 };
 
