@@ -3,6 +3,9 @@
 function(ddprun_find_libtorch lacks)
   # Its package tells of each of its own dependencies.
   set(CMAKE_MESSAGE_LOG_LEVEL WARNING)
+  # That of a LibTorch for CUDA tries nvcc, with the project's standard of C++ unless told; of C++20 CMake 3.25 takes
+  # nvcc to know nothing.
+  set(CMAKE_CUDA_STANDARD 17)
   find_package(Torch QUIET)
   if(NOT Torch_FOUND)
     set(${lacks} "LibTorch was not found (CMAKE_PREFIX_PATH may name its folder)" PARENT_SCOPE)
