@@ -318,8 +318,9 @@ TEST_SUITE("data parallel module") {
     alone->forward(batch.input.narrow(0, 0, 6));
     DataParallel<Net> parallel(net, replicas(2));
     parallel.train(batch.input, batch.target, mean_loss);
-    CHECK(net->norm->running_mean.equal(alone->norm->running_mean));
-    CHECK(net->norm->running_var.equal(alone->norm->running_var));
+    // Not bit for bit: with other threads than a replica's MKL adds up in another order.
+    check_close(net->norm->running_mean, alone->norm->running_mean);
+    check_close(net->norm->running_var, alone->norm->running_var);
   }
 
   TEST_CASE("a part of the module that evaluates does so in all replicas") {
