@@ -9,6 +9,10 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
+# The LibTorch of the build. Not by Torch_DIR: what its package asks for in turn would come from another one where there is one.
+get_filename_component(libtorch ${TORCH}/../../.. ABSOLUTE)
+set(ENV{CMAKE_PREFIX_PATH} ${libtorch})
+
 set(folder ${BUILD_FOLDER}/libtorch_install_test)
 file(REMOVE_RECURSE ${folder})
 run(${CMAKE_COMMAND} --install ${BUILD_FOLDER} --prefix ${folder}/prefix)
