@@ -16,8 +16,8 @@ void put_module(Checkpoint& checkpoint, const std::string& section,
                 const ::torch::nn::Module& module);
 
 /// Loads what put_module() put. Tensors stay where they are, so it may be called before a module is
-/// wrapped and after. Throws Error{Errc::usage} naming what the module has and the section has not, or
-/// otherwise; the module is as it was then. What only the section has is left out.
+/// wrapped and after. Throws Error{Errc::usage} naming what the module has and the section has not,
+/// or otherwise; the module is as it was then. What only the section has is left out.
 void get_module(const Checkpoint& checkpoint, const std::string& section,
                 ::torch::nn::Module& module);
 
