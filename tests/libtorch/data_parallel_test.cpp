@@ -233,6 +233,16 @@ TEST_SUITE("data parallel module") {
     check(2, false, true);
   }
 
+  TEST_CASE("a module that has got a layer since its replicas were made is refused") {
+    torch::nn::Sequential net(torch::nn::Linear(2, 2));
+    DataParallel<torch::nn::Sequential> parallel(net, replicas(2));
+    net->push_back(torch::nn::Linear(2, 2));
+    const auto input = torch::ones({4, 2});
+    for (const auto& said : {describe_failure([&] { parallel.forward(input); }),
+                             describe_failure([&] { parallel.train(input, input, mean_loss); })})
+      CHECK(said.find("the module has got or lost parameters or buffers") != std::string::npos);
+  }
+
   TEST_CASE("replicas that have a parameter in common are refused") {
     const Net net;
     CHECK(describe_failure([&] {

@@ -214,10 +214,10 @@ TEST_SUITE("distributed data parallel") {
       LastFirst& module = of(modules, group);
       {
         DistributedDataParallel model(module, group, options);
-        model.forward(4).backward();
+        model.forward(4.0F).backward();
         of(kept, group) = module.first.grad();
         model.zero_grad();
-        model.forward(8).backward();
+        model.forward(8.0F).backward();
         CHECK(model.reducer().layout() == 1);
         CHECK(module.first.grad().item<float>() == 8);
       }

@@ -194,6 +194,32 @@ TEST_SUITE("refusals") {
     });
   }
 
+  TEST_CASE("parameters that were frozen after they were wrapped are named") {
+    auto nets = make_nets(1);
+    run_ranks(1, [&](ProcessGroup& group) {
+      DistributedDataParallel model(of(nets, group), group);
+      of(nets, group)->second->bias.requires_grad_(false);
+      CHECK(message_of([&] {
+              model.forward(torch::ones({1, 8}));
+            }) ==
+            "DistributedDataParallel: parameter \"second.bias\" required a gradient when it was "
+            "wrapped: wrap the module anew, after it is frozen");
+    });
+  }
+
+  TEST_CASE("a layer that was replaced after it was wrapped is not taken for an unused one") {
+    run_ranks(1, [&](ProcessGroup& group) {
+      torch::nn::Sequential net(torch::nn::Linear(2, 2));
+      DistributedDataParallel model(net, group);
+      model.forward(torch::ones({1, 2})).sum().backward();
+      net->replace_module("0", torch::nn::Linear(2, 2).ptr());
+      const auto said = message_of([&] {
+        for (int pass = 0; pass < 16; ++pass) model.forward(torch::ones({1, 2})).sum().backward();
+      });
+      CHECK_MESSAGE(said.find("has got or lost parameters") != std::string::npos, said);
+    });
+  }
+
   TEST_CASE("a module that has got or lost tensors since it was wrapped is refused") {
     run_ranks(1, [&](ProcessGroup& group) {
       torch::nn::Sequential net(torch::nn::Linear(2, 2));

@@ -41,4 +41,16 @@ execute_process(
 if(result EQUAL 0 OR NOT output MATCHES "LibTorch was not found")
   message(FATAL_ERROR "a missing LibTorch is not told of:\n${output}")
 endif()
+# A component that does not exist is named.
+file(WRITE ${folder}/misspelt/CMakeLists.txt
+     "cmake_minimum_required(VERSION 3.25)\nproject(misspelt LANGUAGES CXX)\n"
+     "find_package(ddprun REQUIRED COMPONENTS LibTorch)\n")
+execute_process(
+  COMMAND ${CMAKE_COMMAND} -G Ninja -S ${folder}/misspelt -B ${folder}/misspelt/build -D
+          CMAKE_PREFIX_PATH=${folder}/prefix -D CMAKE_CXX_COMPILER=${COMPILER}
+  RESULT_VARIABLE result
+  ERROR_VARIABLE output)
+if(result EQUAL 0 OR NOT output MATCHES "no component \"LibTorch\", only *\n? *\"libtorch\"")
+  message(FATAL_ERROR "a component that does not exist is not told of:\n${output}")
+endif()
 file(REMOVE_RECURSE ${folder})

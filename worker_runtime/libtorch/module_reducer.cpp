@@ -195,6 +195,10 @@ void ModuleReducer::Impl::require_in_place() const {
     const at::Tensor& tensor = watched.parameter.tensor;
     if (tensor.data_ptr() != watched.values || !watched.hook.is_called_for(tensor))
       refuse_moved(named(watched));
+    if (!tensor.requires_grad()) {
+      refuse(named(watched) +
+             " required a gradient when it was wrapped: wrap the module anew, after it is frozen");
+    }
   }
   for (const auto& [buffer, values] : buffers_)
     if (buffer.tensor.data_ptr() != values) refuse_moved("buffer " + in_quotes(buffer.name));
@@ -316,6 +320,7 @@ void ModuleReducer::Impl::require_all_gradients() const {
     names += (names.empty() ? "" : ", ") + in_quotes(watched.parameter.name);
   }
   if (missing == 0) return;
+  require_same_tensors();
   if (missing > kNamesMax) names += " and " + std::to_string(missing - kNamesMax) + " more";
   refuse("the backward pass gave no gradient to " + names +
          ": what a forward pass does not use needs find_unused_parameters");

@@ -136,6 +136,7 @@ class ModuleReplicas::Impl {
       : replicas_(std::move(replicas)),
         devices_(options.devices),
         output_device_(options.output_device.value_or(options.devices.front())),
+        identities_(identities_of(*replicas_.front().module)),
         threads_(static_cast<int>(replicas_.size())) {
     for (std::size_t i = 0; i < replicas_.size(); ++i) {
       require_alike(*replicas_.front().module, *replicas_[i].module);
@@ -156,6 +157,7 @@ class ModuleReplicas::Impl {
   }
 
   void share_compute_threads(int each);
+  void require_same_tensors() const;
   void take_state(Replica& replica);
   void add_gradients(Replica& replica);
   void take_first(std::size_t parameter);
@@ -164,6 +166,7 @@ class ModuleReplicas::Impl {
   std::vector<std::unique_ptr<ReplicaGradients>> gradients_;
   std::vector<at::Device> devices_;
   at::Device output_device_;
+  std::vector<const void*> identities_;  ///< of the first replica's tensors
   ReplicaThreads threads_;
 };
 
@@ -210,6 +213,7 @@ void ModuleReplicas::Impl::take_state(Replica& replica) {
 at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor& target,
                                        const MeanLoss& loss) {
   require_rows(input, target);
+  require_same_tensors();
   std::vector<at::Tensor> shares(replicas_.size());
   const at::ThreadLocalState callers;  // autocast and the like
   threads_.apply([&](Replica& replica) {
@@ -234,6 +238,14 @@ at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor
   at::Tensor mean = shares.front();
   for (std::size_t i = 1; i < shares.size() && shares[i].defined(); ++i) mean = mean + shares[i];
   return mean;
+}
+
+/// The other replicas would not have them.
+void ModuleReplicas::Impl::require_same_tensors() const {
+  if (identities_of(*replicas_.front().module) == identities_) return;
+  refuse(
+      "the module has got or lost parameters or buffers since DataParallel was made: "
+      "register_module(), replace_module() and the like must come before");
 }
 
 /// In the order of the replicas.
@@ -266,6 +278,7 @@ void ModuleReplicas::Impl::take_first(std::size_t parameter) {
 
 at::Tensor ModuleReplicas::Impl::forward(const at::Tensor& input) {
   if (!input.defined() || input.dim() == 0 || input.size(0) == 0) refuse("the input has no rows");
+  require_same_tensors();
   std::vector<at::Tensor> outputs(replicas_.size());
   const at::ThreadLocalState callers;
   threads_.apply([&](Replica& replica) {

@@ -15,6 +15,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 namespace ddprun {
 
@@ -65,5 +66,11 @@ struct SpawnOptions {
 /// WorkerFailed, and Error{Errc::usage} or Errc::system if it cannot begin.
 void spawn(const std::function<void(const WorkerEnv& env)>& function, int workers,
            const SpawnOptions& options = {});
+
+/// Not for a function that returns something, which nobody would hear of: a worker fails by an
+/// exception or by its exit code.
+template <typename Function>
+void spawn(const Function& function, int workers, const SpawnOptions& options = {}) requires(
+    !std::is_void_v<std::invoke_result_t<const Function&, const WorkerEnv&>>) = delete;
 
 }  // namespace ddprun
