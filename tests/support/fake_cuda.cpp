@@ -1,5 +1,7 @@
 #include "tests/support/fake_cuda.hpp"
 
+#include "tests/support/fake_capture.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -121,8 +123,10 @@ class Moment {
   bool has_come_ = false;
 };
 
+/// Recorded in a capture or not.
 struct FakeEvent {
   std::shared_ptr<Moment> moment;
+  std::shared_ptr<CapturedMoment> captured;
 };
 
 /// All that there are, with who made them.
@@ -145,6 +149,8 @@ FakeEvent& event_of(cudaEvent_t event) {
 }
 
 cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
+  event_of(event).captured = capture_record(stream);
+  if (event_of(event).captured) return cudaSuccess;
   const auto moment = std::make_shared<Moment>();
   event_of(event).moment = moment;
   launch_on(stream, [moment] { moment->come(); });
@@ -152,8 +158,16 @@ cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t wait(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  if (const auto done = capture_wait(stream, event_of(event).captured.get())) return *done;
   launch_on(stream, [moment = event_of(event).moment] { moment->wait(); });
   return cudaSuccess;
+}
+
+cudaError_t query(cudaEvent_t event) {
+  if (const auto error = check_unsafe_call(); error != cudaSuccess) return error;
+  if (const auto error = query_captured(event_of(event).captured.get()); error != cudaSuccess)
+    return error;
+  return event_of(event).moment->has_come() ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
@@ -168,6 +182,7 @@ cudaError_t fill(void* memory, int value, std::size_t bytes, cudaStream_t stream
 }
 
 cudaError_t synchronize(cudaStream_t stream) {
+  if (const auto error = check_waiting_call(stream); error != cudaSuccess) return error;
   const auto moment = std::make_shared<Moment>();
   launch_on(stream, [moment] { moment->come(); });
   moment->wait();
@@ -177,6 +192,7 @@ cudaError_t synchronize(cudaStream_t stream) {
 /// Of a rank, which is a thread here: others' kernels may wait for it. Streams that are destroyed
 /// meanwhile have done what they were given.
 cudaError_t synchronize_device() {
+  if (const auto error = check_waiting_call(nullptr); error != cudaSuccess) return error;
   std::vector<std::shared_ptr<Moment>> moments;
   {
     const std::lock_guard lock(streams().mutex);
@@ -190,16 +206,18 @@ cudaError_t synchronize_device() {
   return cudaSuccess;
 }
 
-cudaError_t make_stream(cudaStream_t* stream, unsigned int) {
+cudaError_t make_stream(cudaStream_t* stream, unsigned int flags) {
   suffer(cuda_faults().closed, current_device);
   *stream = reinterpret_cast<cudaStream_t>(new FakeStream(current_device));
   ++objects;
+  note_stream(*stream, flags != cudaStreamNonBlocking);
   const std::lock_guard lock(streams().mutex);
   streams().made[*stream] = std::this_thread::get_id();
   return cudaSuccess;
 }
 
 cudaError_t destroy_stream(cudaStream_t stream) {
+  forget_stream(stream);
   {
     const std::lock_guard lock(streams().mutex);
     streams().made.erase(stream);
@@ -224,6 +242,7 @@ cudaError_t destroy(Handle handle) {
 }
 
 cudaError_t allocate(void** memory, std::size_t bytes) {
+  if (const auto error = check_unsafe_call(); error != cudaSuccess) return error;
   *memory = std::malloc(bytes);
   ++objects;
   const std::lock_guard lock(device_of(current_device).mutex);
@@ -232,6 +251,7 @@ cudaError_t allocate(void** memory, std::size_t bytes) {
 }
 
 cudaError_t free_memory(void* memory) {
+  if (const auto error = check_unsafe_call(); error != cudaSuccess) return error;
   if (memory != nullptr) --objects;
   for (int index = 0; index < kFakeDevices; ++index) {
     const std::lock_guard lock(device_of(index).mutex);
@@ -262,10 +282,7 @@ const cuda::CudaCalls& fake_cuda() {
       .event_create = make<FakeEvent, cudaEvent_t>,
       .event_destroy = destroy<FakeEvent, cudaEvent_t>,
       .event_record = record,
-      .event_query =
-          [](cudaEvent_t event) {
-            return event_of(event).moment->has_come() ? cudaSuccess : cudaErrorNotReady;
-          },
+      .event_query = query,
       .allocate = allocate,
       .free = free_memory,
       .copy_async = copy,
@@ -295,7 +312,9 @@ const cuda::CudaCalls& fake_cuda() {
           [](char* id, int length, int device) {
             std::snprintf(id, static_cast<std::size_t>(length), "0000:0%d:00.0", device);
             return cudaSuccess;
-          }};
+          },
+      .get_capture_info = fake_capture_info,
+      .exchange_capture_mode = fake_exchange_mode};
   return kCalls;
 }
 
@@ -316,6 +335,7 @@ int fake_cuda_objects() {
 void launch_on(cudaStream_t stream, std::function<void()> work) {
   // Nothing of a test is ever under way on the default stream.
   if (stream == nullptr) return work();
+  if (capture_work(stream, work)) return;
   stream_of(stream).give(std::move(work));
 }
 

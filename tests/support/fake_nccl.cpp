@@ -1,5 +1,6 @@
 #include "tests/support/fake_nccl.hpp"
 
+#include "tests/support/fake_capture.hpp"
 #include "tests/support/fake_cuda.hpp"
 #include "tests/support/fake_nccl_memory.hpp"
 #include <ddprun/process_group.hpp>
@@ -32,6 +33,12 @@ struct FakeComm {
   std::optional<ProcessGroup> group;  ///< once all are there
   bool is_aborted = false;
   std::atomic<ncclResult_t> state = ncclInProgress;
+  std::atomic<int> graphs = 0;  ///< works of graphs that are still there
+
+  /// The end of a communicator waits for all graphs that it is part of.
+  void await_graphs() {
+    for (int left = graphs; left != 0; left = graphs) graphs.wait(left);
+  }
 
   void abort() {
     const std::lock_guard lock(mutex);
@@ -129,6 +136,11 @@ using Body = std::function<void(ProcessGroup&)>;
 /// On the stream, as a kernel.
 ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, Body body) {
   const FakeNcclCall call(comm);
+  const auto release = [own = comm_of(comm)] {
+    --own->graphs;
+    own->graphs.notify_all();
+  };
+  if (at_end_of_graph(stream, release)) ++comm_of(comm)->graphs;
   launch_on(stream, [comm = comm_of(comm), body = std::move(body)] {
     std::optional<ProcessGroup> group;
     {
@@ -228,6 +240,7 @@ ncclResult_t let_go(ncclComm_t comm, bool aborts) {
     own->abort();
     ++aborted;
   }
+  own->await_graphs();
   delete &own;
   --communicators;
   return ncclSuccess;

@@ -30,6 +30,10 @@ struct CudaCalls {
   cudaError_t (*device_synchronize)();
   cudaError_t (*get_properties)(cudaDeviceProp* properties, int device);
   cudaError_t (*get_pci_bus_id)(char* id, int length, int device);
+  // Captures of streams into graphs. `id` counts where the status is active.
+  cudaError_t (*get_capture_info)(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                  unsigned long long* id);
+  cudaError_t (*exchange_capture_mode)(cudaStreamCaptureMode* mode);
 };
 
 /// Those of the runtime that is linked in.

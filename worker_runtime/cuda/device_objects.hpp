@@ -5,6 +5,7 @@
 #include "worker_runtime/cuda/cuda_calls.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,12 +14,29 @@
 
 namespace ddprun::cuda {
 
-/// The thread's device, for the life of this object. Afterwards it has its own again, but for a
-/// thread on device 0, where all are that have chosen none: to go back there would make CUDA at
-/// home on that device, too, which costs hundreds of megabytes of it for each process.
+/// For its life the thread is not kept from calls that CUDA forbids while a stream is captured, by
+/// this thread or any other one: not even an event of something else may be asked for then, which
+/// would end the capture of a program that knows nothing of it.
+class BesideCaptures {
+ public:
+  explicit BesideCaptures(const CudaCalls& calls) : calls_(calls) {
+    check(calls, calls.exchange_capture_mode(&mode_), "cudaThreadExchangeStreamCaptureMode");
+  }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+  ~BesideCaptures() { calls_.exchange_capture_mode(&mode_); }
+
+ private:
+  const CudaCalls& calls_;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+/// The thread's device, for the life of this object, beside any captures. Afterwards it has its own
+/// again, but for a thread on device 0, where all are that have chosen none: to go back there would
+/// make CUDA at home on that device, too, which costs hundreds of megabytes of it for each process.
 class OnDevice {
  public:
-  OnDevice(const CudaCalls& calls, int device) : calls_(calls) {
+  OnDevice(const CudaCalls& calls, int device) : calls_(calls), beside_captures_(calls) {
     check(calls, calls.get_device(&before_), "cudaGetDevice");
     is_changed_ = before_ != device;
     const auto what = [device] { return "cudaSetDevice(" + std::to_string(device) + ")"; };
@@ -32,9 +50,15 @@ class OnDevice {
 
  private:
   const CudaCalls& calls_;
+  const BesideCaptures beside_captures_;
   int before_ = 0;
   bool is_changed_ = false;
 };
+
+/// What stands for the capture that `stream` is part of, for the process' life; 0: it is part of
+/// none. Throws Error{Errc::usage} if that capture has failed, or `stream` is the default stream,
+/// which cannot be used while a stream that waits for it is captured.
+std::uint64_t capture_of(const CudaCalls& calls, cudaStream_t stream);
 
 /// Not ordered with the work of any other stream.
 class Stream {

@@ -2,6 +2,16 @@
 
 namespace ddprun::cuda {
 
+namespace {
+
+/// What else it tells differs between CUDA 12 and 13.
+cudaError_t capture_info(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                         unsigned long long* id) {
+  return ::cudaStreamGetCaptureInfo(stream, status, id);
+}
+
+}  // namespace
+
 const CudaCalls& runtime_calls() {
   static constexpr CudaCalls kCalls{.get_device_count = ::cudaGetDeviceCount,
                                     .set_device = ::cudaSetDevice,
@@ -22,7 +32,9 @@ const CudaCalls& runtime_calls() {
                                     .stream_synchronize = ::cudaStreamSynchronize,
                                     .device_synchronize = ::cudaDeviceSynchronize,
                                     .get_properties = cudaGetDeviceProperties,
-                                    .get_pci_bus_id = ::cudaDeviceGetPCIBusId};
+                                    .get_pci_bus_id = ::cudaDeviceGetPCIBusId,
+                                    .get_capture_info = capture_info,
+                                    .exchange_capture_mode = ::cudaThreadExchangeStreamCaptureMode};
   return kCalls;
 }
 
