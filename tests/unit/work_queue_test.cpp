@@ -30,6 +30,10 @@ class ToldDevice final : public DeviceQueue {
     --asking;
     return told;
   }
+  std::uint64_t capture_of(void*) override { return 0; }
+  std::uint64_t capture(const Operation&, void*, Deadline) override { return 0; }
+  void watch() override {}
+  void hold_captured(void*, std::uint64_t, std::uint64_t) override {}
   void hold(void*, std::uint64_t) override {}
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
   std::shared_ptr<void> allocate_registered(std::size_t) override { return nullptr; }

@@ -28,6 +28,10 @@ class DeviceQueue {
   /// CUDA at home on the device, which takes some tenths of a second.
   virtual void* mark(void* stream) = 0;
 
+  /// What stands for the capture into a graph that `stream` is part of; 0: it is part of none. Any
+  /// thread. Throws Error{Errc::usage} where no call could be made of it: its capture has failed.
+  virtual std::uint64_t capture_of(void* stream) = 0;
+
   // By who carries operations out, one call at a time, after Backend::enter():
 
   /// Hands `operation`, which is no message, to the device, where it begins after its mark and
@@ -39,7 +43,22 @@ class DeviceQueue {
   /// with, and all after it.
   virtual std::uint64_t ended() = 0;
 
+  /// Makes `operation`, which is no message, part of the capture that `stream` is part of, behind
+  /// what that has been given and the calls that were captured before. Returns its number in the
+  /// capture. Waits for NCCL to take it, until `deadline`, for nothing on the device. What cannot
+  /// be captured is Error{Errc::usage}, and nothing has happened then; after another exception as
+  /// launch().
+  virtual std::uint64_t capture(const Operation& operation, void* stream, Deadline deadline) = 0;
+
+  /// Throws if the group or NCCL has failed, though nothing may be under way that is known of:
+  /// graphs with captured operations are launched by the program.
+  virtual void watch() = 0;
+
   // Any thread:
+
+  /// What `stream`, which is part of the capture, is given from now on comes behind that operation.
+  /// Throws Error{Errc::usage} if it is part of no capture or of another one.
+  virtual void hold_captured(void* stream, std::uint64_t capture, std::uint64_t call) = 0;
 
   /// What `stream` is given from now on begins once the first `launches` operations have ended.
   virtual void hold(void* stream, std::uint64_t launches) = 0;
@@ -66,7 +85,8 @@ class DeviceQueue {
   /// What `after` is given from now on begins once `before` has done what it has been given.
   virtual void order(void* before, void* after) = 0;
 
-  /// Blocks until the stream of `mark`, which is used up by this, has come there.
+  /// Blocks until the stream of `mark`, which is used up by this, has come there. Throws what
+  /// launch() or watch() has failed with by then, too: that ends what streams wait for.
   virtual void await(void* mark, Deadline deadline) = 0;
 
   /// Copies to or from the device, beside what streams have been given. Blocks.

@@ -23,13 +23,19 @@ void Work::wait() const {
 
 void Work::wait(Deadline deadline) const {
   if (!state_) return;
+  if (state_->capture != 0) {
+    throw Error(Errc::usage, std::string(to_string(state_->operation.collective)) +
+                                 " was captured into a graph, and the host cannot wait for it: it "
+                                 "runs when the graph is launched (hold() a stream of the capture "
+                                 "for it, and wait for the stream of the launch)");
+  }
   if (!is_done()) state_->queue->wait(*state_, deadline);
   if (state_->failure) std::rethrow_exception(state_->failure);
 }
 
 void Work::hold(void* stream) const {
   if (!state_) return;
-  if (!is_done()) state_->queue->hold(*state_, stream);
+  if (!is_done() || state_->capture != 0) state_->queue->hold(*state_, stream);
   if (is_done() && state_->failure) std::rethrow_exception(state_->failure);
 }
 

@@ -56,13 +56,10 @@ void WorkQueue::stop() {
 }
 
 Work WorkQueue::push(const Operation& operation, void* stream) {
+  if (const auto number = capture_of(operation, stream)) return capture(operation, stream, number);
   Lock lock(mutex_);
   if (works_.size() == kQueuedWorksMax) await_room(lock);
-  auto work = std::make_shared<Work::State>();
-  work->operation = operation;
-  work->operation.sequence = calls_++;
-  work->operation.number = is_message(operation.collective) ? collectives_ : collectives_++;
-  work->queue = shared_from_this();
+  auto work = number(operation);
   if (!failure_ && is_on_device(operation)) mark(*work, stream, lock);
   if (failure_) {
     finish(*work, failure_);
@@ -73,6 +70,15 @@ Work WorkQueue::push(const Operation& operation, void* stream) {
   works_.push_back(work);
   if (!is_attentive_ || works_.size() > 1 || is_on_device(operation)) wanted_.notify_one();
   return Work(std::move(work));
+}
+
+std::shared_ptr<Work::State> WorkQueue::number(const Operation& operation) {
+  auto work = std::make_shared<Work::State>();
+  work->operation = operation;
+  work->operation.sequence = calls_++;
+  work->operation.number = is_message(operation.collective) ? collectives_ : collectives_++;
+  work->queue = shared_from_this();
+  return work;
 }
 
 /// Without the lock, since CUDA may take long. What fails is the group's failure: the other ranks
@@ -121,6 +127,7 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
 }
 
 void WorkQueue::hold(const Work::State& work, void* stream) {
+  if (work.capture != 0) return device_->hold_captured(stream, work.capture, work.captured);
   Lock lock(mutex_);
   while (!work.is_done && work.launch == 0) {
     if (is_running_) {
@@ -148,7 +155,7 @@ void WorkQueue::give_up(const Work::State& work, Deadline deadline) const {
 
 void WorkQueue::keep_end_time(Work::State& work) {
   const Lock lock(mutex_);
-  if (work.is_timed) return;
+  if (work.is_timed || work.capture != 0) return;
   work.is_timed = true;
   // A moment late: it has ended meanwhile.
   if (work.is_done) work.ended = Deadline::Clock::now();
@@ -174,7 +181,7 @@ void WorkQueue::communicate(Deadline join_deadline) {
   while (!is_stopping_ || !works_.empty() || !flying_.empty()) {
     if (works_.empty() && flying_.empty()) {
       is_attentive_ = false;
-      wanted_.wait(lock);
+      watch(lock);
     } else if (is_running_) {
       // Who asks the device now may give that up, and tells nobody.
       if (flying_.empty()) {

@@ -5,6 +5,10 @@
 //
 // Works of buffers on a device are handed to it one after another, and end there in that order: the
 // communication thread, or who waits, asks the device how far it is.
+//
+// A call on a stream that is being captured is carried out by its caller, there and then, once all
+// works before it are with the device; it becomes part of a graph. Nothing is known here of the
+// graph's launches, so from then on the communication thread looks whether the group still stands.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -44,7 +48,9 @@ struct Work::State {
   bool is_first = false;             ///< nothing was queued or running before it
   bool has_begun = false;            ///< somebody is carrying it out, or has
   std::uint64_t flight = 0;          ///< of the log, once it has been entered
-  std::uint64_t launch = 0;  ///< the device's how manieth it is, from 1; 0: it has not got it
+  std::uint64_t launch = 0;    ///< the device's how manieth it is, from 1; 0: it has not got it
+  std::uint64_t capture = 0;   ///< DeviceQueue::capture_of() of its stream; it is done then
+  std::uint64_t captured = 0;  ///< the capture's how manieth it is, from 1
   Deadline::Clock::time_point started = {};
   std::atomic<bool> is_done = false;
   std::exception_ptr failure = nullptr;
@@ -70,6 +76,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
   /// Blocks while the queue is full, at most the time a collective may take.
   /// For buffers on a device `stream` is what they depend on, as in ProcessGroup::set_stream().
+  /// Throws Error{Errc::usage}, and nothing has happened, if it is being captured and the call
+  /// cannot be.
   Work push(const Operation& operation, void* stream);
   void wait(const Work::State& work, Deadline deadline);
   /// What `stream` is given from now on begins when `work` has ended. Blocks until the device has
@@ -87,6 +95,12 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  std::uint64_t capture_of(const Operation& operation, void* stream);
+  [[noreturn]] void refuse_capture(const Operation& operation, const std::string& reason) const;
+  Work capture(const Operation& operation, void* stream, std::uint64_t capture);
+  void capture_now(Work::State& work, void* stream, Lock& lock);
+  void watch(Lock& lock);
+  std::shared_ptr<Work::State> number(const Operation& operation);
   void mark(Work::State& work, void* stream, Lock& lock);
   void await_room(Lock& lock);
   [[noreturn]] void give_up(const Work::State& work, Deadline deadline) const;
@@ -121,6 +135,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   bool is_attentive_ =
       false;  ///< the communication thread looks at the queue soon without being told
   bool is_stopping_ = false;
+  std::atomic<bool> uses_device_ = false;  ///< a call of a buffer there has been made
+  bool is_watching_ = false;               ///< there may be graphs with captured works
   std::uint64_t calls_ = 0;
   std::uint64_t collectives_ = 0;         ///< of them
   std::exception_ptr failure_ = nullptr;  ///< sticky

@@ -94,7 +94,7 @@ void Communicator::deregister(void* handle) noexcept {
 /// still in there may use the communicator, which an abort would free.
 bool Communicator::revoke() noexcept {
   const NcclCalls& calls = calls_();
-  if (calls.comm_revoke == nullptr || !has_met_) return false;
+  if (calls.comm_revoke == nullptr || !has_met_ || is_captured_) return false;
   ncclResult_t state = come_back([&calls, comm = comm_] {
     constexpr int kDefault = 0;
     return calls.comm_revoke(comm, kDefault);
@@ -114,12 +114,18 @@ void Communicator::end(ncclResult_t (*function)(ncclComm_t)) noexcept {
 }
 
 /// On a thread of its own, since nothing else gets this one back. Ends the process if `call` does
-/// not return.
+/// not return, unless it may be waiting for graphs: then it is left behind until they are gone.
 ncclResult_t Communicator::come_back(const std::function<ncclResult_t()>& call) noexcept {
   std::packaged_task<ncclResult_t()> task(call);
   auto result = task.get_future();
   std::thread thread(std::move(task));
-  if (result.wait_for(kEndTimeout) != std::future_status::ready) {
+  const Deadline::Duration limit = is_captured_ ? Deadline::Duration(kCapturedEnd) : kEndTimeout;
+  const bool is_back = result.wait_for(limit) == std::future_status::ready;
+  if (!is_back && is_captured_) {
+    thread.detach();
+    return ncclInProgress;
+  }
+  if (!is_back) {
     std::fprintf(stderr,
                  "ddprun: process group \"%s\": NCCL has not let go of its communicator after %lld "
                  "s; ending the process\n",

@@ -14,6 +14,8 @@ namespace ddprun::nccl {
 
 /// For each call by which NCCL lets go of a communicator. It was seen to hang there.
 inline constexpr std::chrono::seconds kEndTimeout{2};
+/// The same after a capture, where it may go on for as long as there are graphs.
+inline constexpr std::chrono::milliseconds kCapturedEnd{100};
 /// Once it has agreed to revoke a communicator, for what is under way to end.
 inline constexpr std::chrono::seconds kRevokeTimeout{1};
 
@@ -41,6 +43,10 @@ class Communicator {
   /// begun what it was asked for. Throws as check() does, and Error{Errc::timeout}.
   void settle(ncclResult_t result, const std::string& what, const Watch& watch);
 
+  /// A collective is about to be captured. NCCL keeps a communicator until all graphs that it is
+  /// part of are destroyed, so from now on its end is not waited for longer than kCapturedEnd.
+  void note_capture() { is_captured_ = true; }
+
   /// Throws if NCCL has failed meanwhile: PeerFailed if another rank is to blame, Error{Errc::nccl}
   /// else.
   void check(const std::function<std::string()>& what);
@@ -51,7 +57,9 @@ class Communicator {
   /// Lets go of it at once: collectives under way end, with whatever result. Where NCCL has it by
   /// ncclCommRevoke, which needs no other rank to do the same and after which a communicator is
   /// freed as any other; where that fails, or there is none, by ncclCommAbort. Ends the process if
-  /// one of them does not come back within kEndTimeout.
+  /// one of them does not come back within kEndTimeout. After a capture always by ncclCommAbort,
+  /// which ends the kernels of graphs that are launched later, too: a revocation is over when
+  /// NCCL's own streams are quiet, and those of a graph that comes then would spin for good.
   void abort() noexcept;
 
   /// NCCL's handle of the memory, for deregister(). Throws Error{Errc::nccl} if NCCL takes none, or
@@ -71,8 +79,9 @@ class Communicator {
   const NcclCalls& (*const calls_)();
   const std::string name_;
   ncclComm_t comm_ = nullptr;
-  bool has_met_ = false;  ///< all ranks are in it
-  std::mutex mutex_;      ///< for the list of memory, and for the end
+  bool has_met_ = false;      ///< all ranks are in it
+  bool is_captured_ = false;  ///< there may be graphs with it
+  std::mutex mutex_;          ///< for the list of memory, and for the end
 };
 
 }  // namespace ddprun::nccl

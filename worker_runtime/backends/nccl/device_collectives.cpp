@@ -69,6 +69,12 @@ std::optional<Buffer> got_from(int rank, const Operation& operation, const Devic
   return std::nullopt;
 }
 
+/// What is sent would be overwritten by what comes.
+bool needs_scratch(const Operation& operation) {
+  return operation.collective == Collective::all_to_all &&
+         operation.input.data == operation.output.data;
+}
+
 }  // namespace
 
 DeviceCollectives::DeviceCollectives(const Libraries& libraries, DevicePlace place,
@@ -77,13 +83,14 @@ DeviceCollectives::DeviceCollectives(const Libraries& libraries, DevicePlace pla
       place_(std::move(place)),
       look_(std::move(look)),
       stream_(*libraries.cuda, place_.device),
+      captured_(*libraries.cuda, place_.device),
       events_(*libraries.cuda),
       scratch_(*libraries.cuda),
       communicator_(std::make_shared<Communicator>(libraries.nccl, place_.group)) {}
 
 void DeviceCollectives::connect(const ncclUniqueId& id, Deadline deadline) {
   const auto home = here();
-  communicator_->connect(id, place_.rank, place_.ranks, watch(deadline));
+  communicator_->connect(id, place_.rank, place_.ranks, watch_until(deadline));
 }
 
 void* DeviceCollectives::mark(void* stream) {
@@ -101,7 +108,7 @@ void DeviceCollectives::launch(const Operation& operation, Deadline deadline) {
     cuda::check(*libraries_.cuda, libraries_.cuda->stream_wait_event(stream_.get(), mark.get(), 0),
                 "cudaStreamWaitEvent");
     const auto limit = deadline.remaining();
-    start(operation, watch(deadline));
+    start(operation, stream_.get(), watch_until(deadline));
     cuda::Event& end = events_.take();
     end.record(stream_.get());
     const std::lock_guard lock(mutex_);
@@ -131,6 +138,62 @@ std::uint64_t DeviceCollectives::ended() {
   return ended_;
 }
 
+/// Before anything is given to a stream: after an error in a capture that cannot be used any more.
+void DeviceCollectives::require_capturable(const Operation& operation,
+                                           std::uint64_t capture) const {
+  if (place_.ranks == 1) return;
+  if (!communicator_->is_connected()) {
+    throw Error(Errc::usage,
+                "the group has no communicator yet, and none can be made in a capture (run a step "
+                "or two without capture first)");
+  }
+  if (needs_scratch(operation)) {
+    throw Error(Errc::usage,
+                "in place it needs memory that a graph cannot keep (give it an output of its own)");
+  }
+  captured_.require_free(capture);
+}
+
+std::uint64_t DeviceCollectives::capture(const Operation& operation, void* stream,
+                                         Deadline deadline) {
+  if (failure_) std::rethrow_exception(failure_);
+  const auto home = here();
+  const std::uint64_t capture = capture_of(stream);
+  require_capturable(operation, capture);
+  try {
+    communicator_->note_capture();
+    captured_.begin(static_cast<cudaStream_t>(stream), capture);
+    start(operation, captured_.stream(), watch_until(deadline));
+    return captured_.end();
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+std::uint64_t DeviceCollectives::capture_of(void* stream) const {
+  const auto home = here();
+  return cuda::capture_of(*libraries_.cuda, static_cast<cudaStream_t>(stream));
+}
+
+void DeviceCollectives::hold_captured(void* stream, std::uint64_t capture, std::uint64_t call) {
+  const auto home = here();
+  captured_.hold(static_cast<cudaStream_t>(stream), capture, call);
+}
+
+void DeviceCollectives::watch() {
+  if (failure_) std::rethrow_exception(failure_);
+  const auto home = here();
+  try {
+    if (communicator_->is_connected())
+      communicator_->check([] { return std::string("a graph with collectives of the group"); });
+    look();
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
 /// Whether there is any sense in waiting for the first of those that have not ended.
 void DeviceCollectives::check_first() {
   Flight& first = flights_.front();
@@ -147,7 +210,10 @@ void DeviceCollectives::check_first() {
 /// The kernels of a collective that does not end would keep the device for good, and until they
 /// have ended they use the caller's memory.
 void DeviceCollectives::give_up() noexcept {
-  failure_ = std::current_exception();
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+  }
   communicator_->abort();
   drain();
   const std::lock_guard lock(mutex_);
@@ -156,6 +222,11 @@ void DeviceCollectives::give_up() noexcept {
 
 void DeviceCollectives::hold(void* stream, std::uint64_t launches) {
   const auto home = here();
+  if (cuda::capture_of(*libraries_.cuda, static_cast<cudaStream_t>(stream)) != 0) {
+    throw Error(Errc::usage,
+                "a stream that is being captured is to wait for a call from before the capture "
+                "(hold() it before cudaStreamBeginCapture())");
+  }
   const std::lock_guard lock(mutex_);
   if (launches <= ended_ || launches - ended_ > flights_.size()) return;
   cudaEvent_t end = flights_[launches - ended_ - 1].ended->get();
@@ -167,9 +238,12 @@ void DeviceCollectives::hold(void* stream, std::uint64_t launches) {
 void DeviceCollectives::await(void* mark, Deadline deadline) {
   auto& event = *static_cast<cuda::Event*>(mark);
   const auto home = here();
-  if (!nccl::await([&] { return event.has_happened(); }, watch(deadline)))
+  if (!nccl::await([&] { return event.has_happened(); }, watch_until(deadline)))
     throw Error(Errc::timeout, "the caller's stream had not come to it " + deadline.describe());
   events_.give_back(event);
+  // It may have come there because what it was to wait for has been ended.
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 void DeviceCollectives::abort(const std::string& reason) noexcept {
@@ -180,7 +254,7 @@ void DeviceCollectives::abort(const std::string& reason) noexcept {
   alarm_.ring();
 }
 
-Watch DeviceCollectives::watch(Deadline deadline) {
+Watch DeviceCollectives::watch_until(Deadline deadline) {
   return {deadline, alarm_, [this] { look(); }};
 }
 
@@ -213,11 +287,12 @@ void DeviceCollectives::drain() noexcept {
   }
 }
 
-void DeviceCollectives::start(const Operation& operation, const Watch& watching) {
+void DeviceCollectives::start(const Operation& operation, cudaStream_t stream,
+                              const Watch& watching) {
   const Buffer& input = operation.input;
   const Buffer& output = operation.output;
   // An average would be a pass over the memory for nothing.
-  if (place_.ranks == 1) return copy_on_device(input.data, output.data, output.bytes());
+  if (place_.ranks == 1) return copy_on_device(input.data, output.data, output.bytes(), stream);
   const auto turn = communicator_->take_turn();
   const NcclCalls& calls = libraries_.nccl();
   const auto settle = [&](ncclResult_t result) {
@@ -227,20 +302,21 @@ void DeviceCollectives::start(const Operation& operation, const Watch& watching)
     case Collective::all_reduce:
     case Collective::reduce:
     case Collective::reduce_scatter:
-      return reduce(operation, watching);
+      return reduce(operation, stream, watching);
     case Collective::broadcast:
       return settle(calls.broadcast(input.data, output.data, input.elements, type_of(input.type),
-                                    operation.peer, communicator_->get(), stream_.get()));
+                                    operation.peer, communicator_->get(), stream));
     case Collective::all_gather:
     case Collective::new_group:
       return settle(calls.all_gather(input.data, output.data, input.elements, type_of(input.type),
-                                     communicator_->get(), stream_.get()));
+                                     communicator_->get(), stream));
     default:
-      return exchange(operation, watching);
+      return exchange(operation, stream, watching);
   }
 }
 
-void DeviceCollectives::reduce(const Operation& operation, const Watch& watching) {
+void DeviceCollectives::reduce(const Operation& operation, cudaStream_t stream,
+                               const Watch& watching) {
   const Buffer& input = operation.input;
   const Buffer& output = operation.output;
   const NcclCalls& calls = libraries_.nccl();
@@ -249,53 +325,52 @@ void DeviceCollectives::reduce(const Operation& operation, const Watch& watching
   ncclResult_t result = ncclSuccess;
   if (operation.collective == Collective::all_reduce) {
     result = calls.all_reduce(input.data, output.data, input.elements, type, op,
-                              communicator_->get(), stream_.get());
+                              communicator_->get(), stream);
   } else if (operation.collective == Collective::reduce) {
     result = calls.reduce(input.data, output.data, input.elements, type, op, operation.peer,
-                          communicator_->get(), stream_.get());
+                          communicator_->get(), stream);
   } else {
     result = calls.reduce_scatter(input.data, output.data, output.elements, type, op,
-                                  communicator_->get(), stream_.get());
+                                  communicator_->get(), stream);
   }
   communicator_->settle(result, to_string(operation.collective), watching);
 }
 
 /// gather, scatter and all_to_all: every part goes from one rank to one other, all at once. What
 /// stays is copied, if it is not in its place.
-void DeviceCollectives::exchange(Operation operation, const Watch& watching) {
+void DeviceCollectives::exchange(Operation operation, cudaStream_t stream, const Watch& watching) {
   const NcclCalls& calls = libraries_.nccl();
-  const bool is_in_place = operation.collective == Collective::all_to_all &&
-                           operation.input.data == operation.output.data;
-  if (is_in_place) {
+  if (needs_scratch(operation)) {
     // What is under way may use what there is.
     if (!scratch_.has(operation.input.bytes())) await_flights(watching);
     void* const apart = scratch_.at_least(operation.input.bytes());
-    copy_on_device(operation.input.data, apart, operation.input.bytes());
+    copy_on_device(operation.input.data, apart, operation.input.bytes(), stream);
     operation.input.data = apart;
   }
   const auto own_sent = sent_to(place_.rank, operation, place_);
   const auto own_got = got_from(place_.rank, operation, place_);
-  if (own_sent && own_got) copy_on_device(own_sent->data, own_got->data, own_sent->bytes());
+  if (own_sent && own_got) copy_on_device(own_sent->data, own_got->data, own_sent->bytes(), stream);
   communicator_->settle(calls.group_start(), "ncclGroupStart", watching);
   for (int rank = 0; rank < place_.ranks; ++rank) {
     if (rank == place_.rank) continue;
     // What fails here is told at the end of NCCL's group.
     if (const auto part = sent_to(rank, operation, place_)) {
       calls.send(part->data, part->elements, type_of(part->type), rank, communicator_->get(),
-                 stream_.get());
+                 stream);
     }
     if (const auto part = got_from(rank, operation, place_)) {
       calls.recv(part->data, part->elements, type_of(part->type), rank, communicator_->get(),
-                 stream_.get());
+                 stream);
     }
   }
   communicator_->settle(calls.group_end(), to_string(operation.collective), watching);
 }
 
-void DeviceCollectives::copy_on_device(const void* from, void* to, std::size_t bytes) {
+void DeviceCollectives::copy_on_device(const void* from, void* to, std::size_t bytes,
+                                       cudaStream_t stream) {
   if (from == to || bytes == 0) return;
   cuda::check(*libraries_.cuda,
-              libraries_.cuda->copy_async(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
+              libraries_.cuda->copy_async(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
               "cudaMemcpy of " + std::to_string(bytes) + " bytes");
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/nccl/captured_calls.hpp"
 #include "worker_runtime/backends/nccl/communicator.hpp"
 #include "worker_runtime/backends/nccl/libraries.hpp"
 #include "worker_runtime/backends/nccl/registered_memory.hpp"
@@ -37,6 +38,10 @@ class DeviceCollectives {
 
   // Any thread:
 
+  /// As DeviceQueue::capture_of() and hold_captured().
+  std::uint64_t capture_of(void* stream) const;
+  void hold_captured(void* stream, std::uint64_t capture, std::uint64_t call);
+
   /// As DeviceQueue::mark().
   void* mark(void* stream);
   /// As DeviceQueue::hold().
@@ -54,9 +59,11 @@ class DeviceCollectives {
 
   void connect(const ncclUniqueId& id, Deadline deadline);
 
-  /// Once connected, as DeviceQueue::launch() and ended().
+  /// Once connected, as DeviceQueue::launch(), ended(), capture() and watch().
   void launch(const Operation& operation, Deadline deadline);
   std::uint64_t ended();
+  std::uint64_t capture(const Operation& operation, void* stream, Deadline deadline);
+  void watch();
 
   /// Nothing is under way nor will be. The other ranks do so, too.
   void finish() noexcept { communicator_->finish(); }
@@ -72,27 +79,29 @@ class DeviceCollectives {
   };
 
   cuda::OnDevice here() const { return {*libraries_.cuda, place_.device}; }
-  void start(const Operation& operation, const Watch& watch);
-  void reduce(const Operation& operation, const Watch& watch);
-  void exchange(Operation operation, const Watch& watch);
-  void copy_on_device(const void* from, void* to, std::size_t bytes);
+  void start(const Operation& operation, cudaStream_t stream, const Watch& watch);
+  void reduce(const Operation& operation, cudaStream_t stream, const Watch& watch);
+  void exchange(Operation operation, cudaStream_t stream, const Watch& watch);
+  void copy_on_device(const void* from, void* to, std::size_t bytes, cudaStream_t stream);
+  void require_capturable(const Operation& operation, std::uint64_t capture) const;
   void check_first();
   void give_up() noexcept;
   void await_flights(const Watch& watch);
   void drain() noexcept;
-  Watch watch(Deadline deadline);
+  Watch watch_until(Deadline deadline);
   void look();
 
   const Libraries libraries_;
   const DevicePlace place_;
   const std::function<void()> look_;
   cuda::Stream stream_;
+  CapturedCalls captured_;
   cuda::EventPool events_;
   cuda::Scratch scratch_;
   const std::shared_ptr<Communicator> communicator_;  ///< registered memory has it, too
   Alarm alarm_;                                       ///< rings with an abort
-  std::exception_ptr failure_;
-  std::mutex mutex_;  ///< for what follows
+  std::mutex mutex_;                                  ///< for what follows
+  std::exception_ptr failure_;                        ///< only who makes one call at a time sets it
   std::deque<Flight> flights_;
   std::uint64_t ended_ = 0;
   std::string abort_reason_;

@@ -65,6 +65,13 @@ void DeviceMemory::zero(void* memory, std::size_t bytes, void* stream) {
 void DeviceMemory::order(void* before, void* after) {
   if (before == after) return;
   const cuda::OnDevice here(*libraries_.cuda, device_);
+  // CUDA would end the capture, or draw the other stream into it, which has done its part already.
+  if (cuda::capture_of(*libraries_.cuda, stream_of(before)) !=
+      cuda::capture_of(*libraries_.cuda, stream_of(after))) {
+    throw Error(Errc::usage,
+                "of two streams that depend on each other one is being captured and the other one "
+                "is not part of that (fork it by an event before it is used)");
+  }
   cuda::Event& event = events_.take();
   event.record(stream_of(before));
   cuda::check(*libraries_.cuda,

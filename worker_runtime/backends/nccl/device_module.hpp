@@ -14,7 +14,7 @@
 namespace ddprun::nccl {
 
 /// Of everything in this file and in module.hpp. A module of another version is not used.
-inline constexpr std::uint32_t kModuleVersion = 2300 + module::kVersion;
+inline constexpr std::uint32_t kModuleVersion = 2400 + module::kVersion;
 
 /// What the ranks of a group meet by: one makes it, all have it.
 inline constexpr std::size_t kTokenBytes = 128;
@@ -103,6 +103,13 @@ struct DeviceTable {
                  module::Failure& failure) noexcept = nullptr;
   bool (*ended)(void* collectives, std::uint64_t& launches,
                 module::Failure& failure) noexcept = nullptr;
+  bool (*capture_of)(void* collectives, void* stream, std::uint64_t& capture,
+                     module::Failure& failure) noexcept = nullptr;
+  bool (*capture)(void* collectives, const Operation& operation, void* stream, std::int64_t left,
+                  std::uint64_t& call, module::Failure& failure) noexcept = nullptr;
+  bool (*hold_captured)(void* collectives, void* stream, std::uint64_t capture, std::uint64_t call,
+                        module::Failure& failure) noexcept = nullptr;
+  bool (*watch)(void* collectives, module::Failure& failure) noexcept = nullptr;
   bool (*await)(void* collectives, void* mark, std::int64_t left,
                 module::Failure& failure) noexcept = nullptr;
   void (*finish)(void* collectives) noexcept = nullptr;

@@ -220,6 +220,27 @@ DeviceTable make_device_table(const Libraries& libraries) {
           [](void* collectives, std::uint64_t& launches, Failure& failure) noexcept {
             return attempt(failure, [&] { launches = object_of(collectives).ended(); });
           },
+      .capture_of =
+          [](void* collectives, void* stream, std::uint64_t& capture, Failure& failure) noexcept {
+            return attempt(failure, [&] { capture = object_of(collectives).capture_of(stream); });
+          },
+      .capture =
+          [](void* collectives, const Operation& operation, void* stream, std::int64_t left,
+             std::uint64_t& call, Failure& failure) noexcept {
+            return attempt(failure, [&] {
+              call = object_of(collectives).capture(operation, stream, deadline_of(left));
+            });
+          },
+      .hold_captured =
+          [](void* collectives, void* stream, std::uint64_t capture, std::uint64_t call,
+             Failure& failure) noexcept {
+            return attempt(failure,
+                           [&] { object_of(collectives).hold_captured(stream, capture, call); });
+          },
+      .watch =
+          [](void* collectives, Failure& failure) noexcept {
+            return attempt(failure, [&] { object_of(collectives).watch(); });
+          },
       .await =
           [](void* collectives, void* mark, std::int64_t left, Failure& failure) noexcept {
             return attempt(failure, [&] { object_of(collectives).await(mark, deadline_of(left)); });

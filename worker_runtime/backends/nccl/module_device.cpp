@@ -102,6 +102,33 @@ std::uint64_t ModuleDevice::ended() {
   return launches;
 }
 
+std::uint64_t ModuleDevice::capture_of(void* stream) {
+  module::Failure failure;
+  std::uint64_t capture = 0;
+  if (!table_.capture_of(collectives(), stream, capture, failure)) module::raise(failure);
+  return capture;
+}
+
+std::uint64_t ModuleDevice::capture(const Operation& operation, void* stream, Deadline deadline) {
+  module::Failure failure;
+  std::uint64_t call = 0;
+  if (table_.capture(collectives(), operation, stream, module::left_until(deadline), call, failure))
+    return call;
+  // A refusal: nothing has happened, and the other ranks refuse it, too.
+  if (failure.code == Errc::usage) module::raise(failure);
+  fail(failure);
+}
+
+void ModuleDevice::watch() {
+  module::Failure failure;
+  if (!table_.watch(collectives(), failure)) fail(failure);
+}
+
+void ModuleDevice::hold_captured(void* stream, std::uint64_t capture, std::uint64_t call) {
+  module::Failure failure;
+  if (!table_.hold_captured(collectives(), stream, capture, call, failure)) module::raise(failure);
+}
+
 void ModuleDevice::await(void* mark, Deadline deadline) {
   module::Failure failure;
   if (!table_.await(collectives(), mark, module::left_until(deadline), failure)) fail(failure);

@@ -37,6 +37,10 @@ class ModuleDevice final : public DeviceQueue {
   void* mark(void* stream) override;
   void launch(const Operation& operation, Deadline deadline) override;
   std::uint64_t ended() override;
+  std::uint64_t capture_of(void* stream) override;
+  std::uint64_t capture(const Operation& operation, void* stream, Deadline deadline) override;
+  void watch() override;
+  void hold_captured(void* stream, std::uint64_t capture, std::uint64_t call) override;
   void hold(void* stream, std::uint64_t launches) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   std::shared_ptr<void> allocate_registered(std::size_t bytes) override;
