@@ -1,6 +1,7 @@
 #include "worker_runtime/ddp/reducer_impl.hpp"
 
 #include "worker_runtime/backends/device_queue.hpp"
+#include "worker_runtime/ddp/capture_check.hpp"
 #include "worker_runtime/ddp/reducer_checks.hpp"
 #include "worker_runtime/ddp/torch_sequence.hpp"
 
@@ -47,6 +48,9 @@ const Device* device_of(const ProcessGroup& group) {
 /// The group, once it is sure that all ranks ask the same of it.
 ProcessGroup verified(ProcessGroup group, std::span<const Parameter> parameters,
                       std::span<const Buffer> state, const ReducerOptions& options) {
+  if (!parameters.empty() &&
+      TensorWork(group, parameters.front().values.device).capture_of(group.stream()) != 0)
+    refuse("it is made while the group's stream is being captured (make it before)");
   if (group.size() > 1 && options.verify_parameters) {
     verify_ranks(group, parameters, state, options);
   }
@@ -140,8 +144,20 @@ StepPartners GradientReducer::Impl::prepare(bool takes_part, bool synchronise) {
   return partners;
 }
 
+/// Before anything is called or given to a stream.
+void GradientReducer::Impl::require_capturable() const {
+  if (reduction_.tensors().capture_of(group_.stream()) == 0) return;
+  const std::string reason =
+      why_not_captured(options_, state_,
+                       {.steps = steps_,
+                        .has_rebuilt = has_rebuilt_,
+                        .knows_counts = reduction_.readiness().knows_counts()});
+  if (!reason.empty()) refuse("this step cannot be captured: " + reason);
+}
+
 void GradientReducer::Impl::begin_forward(bool synchronise) {
   require_idle("begin_forward()");
+  require_capturable();
   if (forward_) refuse("begin_forward() twice, begin() is missing");
   forward_ = prepare(true, synchronise);
   forward_began_ = Deadline::Clock::now();
@@ -149,6 +165,7 @@ void GradientReducer::Impl::begin_forward(bool synchronise) {
 
 void GradientReducer::Impl::begin(bool synchronise) {
   require_idle("begin()");
+  require_capturable();
   forward_seconds_ = 0;
   if (forward_) {
     const std::chrono::duration<double> forward = Deadline::Clock::now() - forward_began_;
@@ -235,10 +252,16 @@ void GradientReducer::Impl::complete_step(const Wait& wait) {
 }
 
 StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
+  if (reduction_.capture() != 0 && phase_ == Phase::synchronising) {
+    refuse(
+        "finish() waits on the host, and the step is being captured: tell it a stream of the "
+        "capture");
+  }
   return finish_by([&] { reduction_.wait(deadline); });
 }
 
 StepTimeline GradientReducer::Impl::finish(void* stream) {
+  if (phase_ == Phase::synchronising) reduction_.require_same_capture(stream);
   return finish_by([&] { reduction_.hold(stream, Deadline::never()); });
 }
 

@@ -48,7 +48,7 @@ class GradientReducer::Impl {
   void discard(std::size_t index) { reduction_.discard(checked(index)); }
   StepTimeline finish(Deadline deadline);
   StepTimeline finish(void* stream);
-  void synchronise(Deadline deadline) { reduction_.queue().await(deadline); }
+  void synchronise(Deadline deadline) { reduction_.synchronise(deadline); }
   bool is_used(std::size_t index) const { return reduction_.is_used(checked(index)); }
   void join(const std::function<void()>& after_step);
   DdpLoggingData logging_data() const;
@@ -69,6 +69,7 @@ class GradientReducer::Impl {
   void require_all_ready() const;
   [[noreturn]] void refuse_parameter(std::size_t index, const std::string& reason) const;
   void broadcast_all(int root);
+  void require_capturable() const;
   bool is_rebuild_due() const;
   void rebuild();
   StepPartners prepare(bool takes_part, bool synchronise);

@@ -49,6 +49,7 @@ void StepReduction::zero() {
 void StepReduction::begin(bool synchronise, int ranks, bool observe) {
   is_synchronising_ = synchronise;
   stream_ = group_.stream();
+  capture_ = tensors_.capture_of(stream_);
   // What uses the gradients of the last step may still be on its way.
   if (held_) tensors_.order(*held_, stream_);
   readiness_.begin(synchronise, observe);
@@ -82,9 +83,21 @@ void StepReduction::note(std::size_t parameter, void* stream) {
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
+void StepReduction::require_same_capture(void* stream) const {
+  if (tensors_.capture_of(stream) == capture_) return;
+  throw Error(Errc::usage,
+              capture_ == 0
+                  ? "gradient reducer: a stream is being captured that was not when the step began "
+                    "(begin() comes after cudaStreamBeginCapture(), on the group's stream)"
+                  : "gradient reducer: the step is being captured, and a stream of its gradients "
+                    "is not part of that (fork it by an event before the backward pass)");
+}
+
 void StepReduction::count_down(std::size_t parameter, void* stream) {
   note(parameter, stream);
   if (!readiness_.count_down(parameter)) return;
+  // Once for each bucket: a look at each gradient's stream would cost more than it finds.
+  require_same_capture(stream);
   const std::size_t bucket = layout_->buckets()[parameter];
   gather(bucket, stream);
   queue_.complete(bucket, stream);
@@ -115,6 +128,7 @@ void StepReduction::settle_one(std::size_t parameter) {
 }
 
 Readiness::Mark StepReduction::ready(std::size_t parameter, void* stream) {
+  if (capture_ != 0) require_same_capture(stream);
   const auto mark = readiness_.mark(parameter);
   if (mark != Readiness::Mark::complete) {
     if (mark == Readiness::Mark::early) note(parameter, stream);
@@ -186,6 +200,18 @@ void StepReduction::hold(void* stream, Deadline deadline) {
   queue_.hold(stream, deadline);
   give_own(stream);
   held_ = stream;
+}
+
+void StepReduction::synchronise(Deadline deadline) {
+  if (capture_ == 0) return queue_.await(deadline);
+  void* const stream = held_.value_or(stream_);
+  if (tensors_.capture_of(stream) != 0) {
+    throw Error(Errc::usage,
+                "gradient reducer: synchronise() within a capture, in which nothing is carried out "
+                "(call it after the graph's launch)");
+  }
+  // The graph was launched on that stream, and nobody else knows of its launches.
+  tensors_.await(stream, deadline);
 }
 
 /// What was reduced, to where the caller wants it.

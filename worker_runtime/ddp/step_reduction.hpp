@@ -32,11 +32,19 @@ class StepReduction {
 
   /// Between steps.
   void zero();
+  /// After hold(): blocks until what was reduced is there.
+  void synchronise(Deadline deadline);
 
   const TensorWork& tensors() const { return tensors_; }
 
   /// Of the step under way: by which all goes that nobody has told another stream for.
   void* stream() const { return stream_; }
+
+  /// What stands for the capture that the step under way is part of; 0: it is part of none.
+  std::uint64_t capture() const { return capture_; }
+  /// Throws Error{Errc::usage} if `stream` is not part of that, or is part of one where there is
+  /// none.
+  void require_same_capture(void* stream) const;
 
   /// An average of a synchronised step is over `ranks` ranks. `observe` keeps the order in which
   /// gradients become ready.
@@ -95,6 +103,7 @@ class StepReduction {
   std::unique_ptr<BucketLayout> layout_;
   std::vector<std::int32_t> used_;
   void* stream_ = nullptr;             ///< the group's, in the step under way
+  std::uint64_t capture_ = 0;          ///< of that stream
   std::optional<void*> held_;          ///< the stream of the last step's gradients
   std::mutex mutex_;                   ///< for what follows
   std::vector<Gathering> gatherings_;  ///< by bucket

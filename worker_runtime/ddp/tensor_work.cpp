@@ -65,6 +65,10 @@ void TensorWork::order(void* before, void* after) const {
   if (is_on_device()) queue_->order(before, after);
 }
 
+std::uint64_t TensorWork::capture_of(void* stream) const {
+  return is_on_device() ? queue_->capture_of(stream) : 0;
+}
+
 void TensorWork::await(void* stream, Deadline deadline) const {
   if (is_on_device()) queue_->await(queue_->mark(stream), deadline);
 }

@@ -8,6 +8,7 @@
 #include <ddprun/process_group.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -42,6 +43,9 @@ class TensorWork {
 
   /// What `after` is given from now on begins once `before` has done what it has been given.
   void order(void* before, void* after) const;
+
+  /// As DeviceQueue::capture_of(); 0 for the CPU.
+  std::uint64_t capture_of(void* stream) const;
 
   /// Blocks until `stream` has done what it has been given.
   void await(void* stream, Deadline deadline) const;
