@@ -3,6 +3,8 @@
 //   device_collectives check CALLS    random calls, results compared with serial ones
 //   device_collectives time BYTES     the median of all_reduce
 //   device_collectives death          the last rank dies; how long the others take to hear of it
+//   device_collectives graph          all_reduce in a CUDA graph, results compared
+//   device_collectives graph_death    the same as death, while the others launch such a graph
 #include "tests/support/random_calls.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/process_group.hpp>
@@ -15,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -82,14 +85,72 @@ std::string time_all_reduce(ProcessGroup& group, Device device, std::size_t byte
          " bytes: " + std::to_string(static_cast<long>(microseconds[kRounds / 2])) + " us";
 }
 
-std::string hear_of_death(ProcessGroup& group, Device device) {
+/// all_reduce of a buffer as a graph, which is gone before its group.
+class GraphOfAllReduce {
+ public:
+  GraphOfAllReduce(ProcessGroup& group, Buffer buffer) {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    group.set_stream(stream_);
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    group.all_reduce(buffer).hold(stream_);
+    check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&launched_, graph_, 0), "cudaGraphInstantiate");
+  }
+  GraphOfAllReduce(const GraphOfAllReduce&) = delete;
+  GraphOfAllReduce& operator=(const GraphOfAllReduce&) = delete;
+  ~GraphOfAllReduce() {
+    cudaGraphExecDestroy(launched_);
+    cudaGraphDestroy(graph_);
+    cudaStreamDestroy(stream_);
+  }
+
+  void launch() { check(cudaGraphLaunch(launched_, stream_), "cudaGraphLaunch"); }
+  void wait() { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphExec_t launched_ = nullptr;
+};
+
+std::string launch_graph(ProcessGroup& group, Device device) {
+  constexpr std::size_t kBytes = 1 << 16;
+  constexpr int kLaunches = 10;
+  const auto memory = allocate_for_both(kBytes);
+  const Buffer buffer = floats_on(device, memory, kBytes);
+  auto* const values = static_cast<float*>(buffer.data);
+  std::fill_n(values, buffer.elements, 1.0F);
+  group.all_reduce(buffer).wait();
+  GraphOfAllReduce graph(group, buffer);
+  const auto begin = Clock::now();
+  for (int i = 0; i < kLaunches; ++i) graph.launch();
+  graph.wait();
+  const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
+  // A power of the number of ranks, small enough to be exact.
+  float expected = 1;
+  for (int i = 0; i < 1 + kLaunches; ++i) expected *= static_cast<float>(group.size());
+  if (std::count(values, values + buffer.elements, expected) !=
+      static_cast<std::ptrdiff_t>(buffer.elements))
+    throw std::runtime_error("launches of a graph give other sums than calls");
+  group.set_stream(nullptr);
+  return "all_reduce in a graph as called: " +
+         std::to_string(static_cast<long>(took.count() / kLaunches)) + " us a launch";
+}
+
+std::string hear_of_death(ProcessGroup& group, Device device, bool is_in_graph) {
   constexpr std::size_t kBytes = 1 << 20;
   const auto memory = allocate_on_device(kBytes);
   const Buffer buffer = floats_on(device, memory, kBytes);
   group.all_reduce(buffer).wait();
+  std::optional<GraphOfAllReduce> graph;
+  if (is_in_graph) graph.emplace(group, buffer);
   if (group.rank() == group.size() - 1) ::kill(::getpid(), SIGKILL);
   const auto begin = Clock::now();
   try {
+    if (is_in_graph) {
+      graph->launch();
+      graph->wait();
+    }
     group.all_reduce(buffer).wait();
   } catch (const PeerFailed& failure) {
     const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
@@ -109,7 +170,9 @@ int work(const WorkerEnv& env, const std::vector<std::string>& arguments) {
   std::string line;
   if (what == "check") line = compare(group, device, std::stoi(arguments.at(1)));
   if (what == "time") line = time_all_reduce(group, device, std::stoull(arguments.at(1)));
-  if (what == "death") line = hear_of_death(group, device);
+  if (what == "death") line = hear_of_death(group, device, false);
+  if (what == "graph") line = launch_graph(group, device);
+  if (what == "graph_death") line = hear_of_death(group, device, true);
   if (group.rank() == 0 && !line.empty()) std::printf("%s\n", line.c_str());
   return 0;
 }

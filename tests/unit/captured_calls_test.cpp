@@ -152,6 +152,24 @@ TEST_SUITE("captured calls") {
     });
   }
 
+  TEST_CASE("a call that no stream of the capture waits for is an error of CUDA's") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      meet(group);
+      const Stream stream;
+      group.set_stream(stream.get());
+      Floats values(3, 1);
+      FakeGraph graph;
+      begin_capture(stream.get());
+      group.all_reduce(on_device(values));
+      CHECK(end_capture(stream.get(), graph) == cudaErrorStreamCaptureUnjoined);
+      // The next capture and the next call know nothing of it.
+      graph = captured(stream, [&] { group.all_reduce(on_device(values)).hold(stream.get()); });
+      group.all_reduce(on_device(values)).wait();
+      CHECK(values == Floats(3, 2));
+    });
+  }
+
   TEST_CASE("a capture that forbids much to all threads goes on beside a call under way") {
     const CleanDevices clean;
     const int failures = fake_capture_failures();

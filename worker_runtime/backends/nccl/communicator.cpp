@@ -50,7 +50,7 @@ void Communicator::fail(ncclResult_t result, const std::string& what) {
 void Communicator::finish() noexcept {
   if (comm_ == nullptr) return;
   const auto turn = take_turn();
-  end(finalize() ? calls_().comm_destroy : calls_().comm_abort);
+  end(finalize() ? calls_().comm_destroy : calls_().comm_abort, kEndTimeout);
 }
 
 bool Communicator::finalize() noexcept {
@@ -68,7 +68,8 @@ bool Communicator::finalize() noexcept {
 void Communicator::abort() noexcept {
   if (comm_ == nullptr) return;
   const auto turn = take_turn();
-  end(revoke() ? calls_().comm_destroy : calls_().comm_abort);
+  end(revoke() ? calls_().comm_destroy : calls_().comm_abort,
+      is_captured_ ? Deadline::Duration(kCapturedEnd) : kEndTimeout);
 }
 
 void* Communicator::register_memory(void* memory, std::size_t bytes) {
@@ -95,10 +96,12 @@ void Communicator::deregister(void* handle) noexcept {
 bool Communicator::revoke() noexcept {
   const NcclCalls& calls = calls_();
   if (calls.comm_revoke == nullptr || !has_met_ || is_captured_) return false;
-  ncclResult_t state = come_back([&calls, comm = comm_] {
-    constexpr int kDefault = 0;
-    return calls.comm_revoke(comm, kDefault);
-  });
+  ncclResult_t state = come_back(
+      [&calls, comm = comm_] {
+        constexpr int kDefault = 0;
+        return calls.comm_revoke(comm, kDefault);
+      },
+      kEndTimeout);
   const auto is_quiet = [&] {
     if (state == ncclSuccess || state == ncclInProgress) {
       if (calls.comm_get_async_error(comm_, &state) != ncclSuccess) state = ncclInternalError;
@@ -109,17 +112,17 @@ bool Communicator::revoke() noexcept {
   return await(is_quiet, {Deadline::after(kRevokeTimeout), silence, [] {}}) && state == ncclSuccess;
 }
 
-void Communicator::end(ncclResult_t (*function)(ncclComm_t)) noexcept {
-  come_back([function, comm = std::exchange(comm_, nullptr)] { return function(comm); });
+void Communicator::end(ncclResult_t (*function)(ncclComm_t), Deadline::Duration limit) noexcept {
+  come_back([function, comm = std::exchange(comm_, nullptr)] { return function(comm); }, limit);
 }
 
 /// On a thread of its own, since nothing else gets this one back. Ends the process if `call` does
 /// not return, unless it may be waiting for graphs: then it is left behind until they are gone.
-ncclResult_t Communicator::come_back(const std::function<ncclResult_t()>& call) noexcept {
+ncclResult_t Communicator::come_back(const std::function<ncclResult_t()>& call,
+                                     Deadline::Duration limit) noexcept {
   std::packaged_task<ncclResult_t()> task(call);
   auto result = task.get_future();
   std::thread thread(std::move(task));
-  const Deadline::Duration limit = is_captured_ ? Deadline::Duration(kCapturedEnd) : kEndTimeout;
   const bool is_back = result.wait_for(limit) == std::future_status::ready;
   if (!is_back && is_captured_) {
     thread.detach();

@@ -14,7 +14,8 @@ namespace ddprun::nccl {
 
 /// For each call by which NCCL lets go of a communicator. It was seen to hang there.
 inline constexpr std::chrono::seconds kEndTimeout{2};
-/// The same after a capture, where it may go on for as long as there are graphs.
+/// For an abort after a capture, which goes on for as long as there are graphs: what ends their
+/// kernels is the first thing that it does.
 inline constexpr std::chrono::milliseconds kCapturedEnd{100};
 /// Once it has agreed to revoke a communicator, for what is under way to end.
 inline constexpr std::chrono::seconds kRevokeTimeout{1};
@@ -44,7 +45,7 @@ class Communicator {
   void settle(ncclResult_t result, const std::string& what, const Watch& watch);
 
   /// A collective is about to be captured. NCCL keeps a communicator until all graphs that it is
-  /// part of are destroyed, so from now on its end is not waited for longer than kCapturedEnd.
+  /// part of are destroyed, so from now on a thread is left behind with an end that takes long.
   void note_capture() { is_captured_ = true; }
 
   /// Throws if NCCL has failed meanwhile: PeerFailed if another rank is to blame, Error{Errc::nccl}
@@ -73,8 +74,9 @@ class Communicator {
   [[noreturn]] void fail(ncclResult_t result, const std::string& what);
   bool finalize() noexcept;
   bool revoke() noexcept;
-  void end(ncclResult_t (*function)(ncclComm_t)) noexcept;
-  ncclResult_t come_back(const std::function<ncclResult_t()>& call) noexcept;
+  void end(ncclResult_t (*function)(ncclComm_t), Deadline::Duration limit) noexcept;
+  ncclResult_t come_back(const std::function<ncclResult_t()>& call,
+                         Deadline::Duration limit) noexcept;
 
   const NcclCalls& (*const calls_)();
   const std::string name_;

@@ -8,6 +8,13 @@
 // On a device what the reducer does begins and ends on streams: gradients are ready where ready()
 // says, and used where finish() says. All else is done on the group's stream (set_stream()), and
 // the host waits only where that is said. Streams must live until the next finish().
+//
+// A step from begin() to finish(stream), zero_gradients() included, may be captured into a CUDA
+// graph with the group's stream, after a step or two that were not (three with rebuild_buckets and
+// static_graph). What has a part for the host in each step (hooks, find_unused_parameters without
+// static_graph, uneven_inputs, drift_check_steps, buffers on the host) is then Error{Errc::usage}
+// of begin_forward() or begin(). Launches are no steps here; the graph must be gone before the
+// reducer.
 #pragma once
 
 #include <ddprun/bucket_hook.hpp>
@@ -126,7 +133,9 @@ class GradientReducer {
   StepTimeline finish(void* stream);
 
   /// After finish(stream): blocks until the step's gradients are averaged. Throws what that failed
-  /// with. To be called before a checkpoint is written.
+  /// with. To be called before a checkpoint is written. After a step that was captured: blocks
+  /// until that stream has done what it has been given, launches of the graph for example, and
+  /// throws what the group has failed with.
   void synchronise(Deadline deadline = Deadline::never());
 
   /// After finish() with find_unused_parameters or static_graph: whether any rank marked the

@@ -69,6 +69,11 @@ class Work {
   /// wait(). `stream` is needed during the call only. Throws what it has failed with by now; later
   /// failures are those of wait() and of the group's next call, and what `stream` then works with
   /// is undefined.
+  ///
+  /// A call on a stream that was being captured (set_stream()) became part of the CUDA graph: it
+  /// runs at each launch, of which nothing is known here. is_done() is then true, wait() throws
+  /// Error{Errc::usage}, and hold() joins the call's end into the capture that `stream` is part of,
+  /// which has to be done before the capture ends.
   void hold(void* stream) const;
 
   /// Has the end of this work timed, which costs a small collective much of its time.
@@ -173,6 +178,11 @@ class ProcessGroup {
   /// stream. What a finished call has written may be used by any stream, what one under way writes
   /// by those that Work::hold() holds back. Such buffers lie on the device with the index
   /// LOCAL_RANK, and input and output both there; the backend nccl takes them.
+  ///
+  /// While `stream` is being captured into a CUDA graph, collectives of such buffers become part of
+  /// the graph, on all ranks or on none. All else is Error{Errc::usage}, thrown by the call before
+  /// anything has happened: messages, barriers, buffers on the host, all_to_all in place, and
+  /// whatever comes before the group's first collective on its device.
   void set_stream(void* stream);
   /// What set_stream() was told last.
   void* stream() const;
