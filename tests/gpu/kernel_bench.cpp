@@ -1,6 +1,8 @@
 // How fast our kernels are on a real GPU, beside cudaMemcpyAsync from device to device, and whether
 // their results are right there; for tests/gpu/run. Prints a line for each kernel and size, and
 // ends with 1 if one is wrong or slower than kFractionMin of the copy.
+//   kernel_bench          both
+//   kernel_bench check    results alone, of small sizes: for tools that make kernels slow
 #include "worker_runtime/collectives/half.hpp"
 #include "worker_runtime/cuda/kernel_calls.hpp"
 
@@ -24,7 +26,8 @@ struct Ours {};
 using Halves = collectives::Half<Ours>;
 
 constexpr double kFractionMin = 0.85;  // a kernel that is not limited by memory alone has failed
-constexpr double kScale = 0.25;        // results stay exact
+constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+constexpr double kScale = 0.25;  // results stay exact
 
 void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess)
@@ -119,44 +122,80 @@ std::vector<cuda::Piece> cut(const Case& now, std::size_t elements, const std::b
   return pieces;
 }
 
-bool measure(const Case& now, std::size_t bytes) {
-  const std::size_t elements = bytes / size_of(now.from);
-  const auto from = allocate(bytes);
-  const auto to = allocate(elements * size_of(now.to));
-  const auto source = encoded(elements, now.from, 1, now.from);
-  check(cudaMemcpy(from.get(), source.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-  const auto pieces = cut(now, elements, from.get(), to.get());
-  const double seconds = median_seconds([&] {
-    check(cuda::kernel_calls().convert(pieces, now.from, now.to, now.scale, nullptr), "convert");
-  });
-  const auto expected = encoded(elements, now.to, now.scale, now.from);
-  std::vector<std::byte> result(expected.size());
-  check(cudaMemcpy(result.data(), to.get(), result.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
-  const bool is_right = result == expected;
+/// Memory of a case, and its pieces there.
+struct Arena {
+  std::shared_ptr<std::byte> from;
+  std::shared_ptr<std::byte> to;
+  std::size_t result_bytes = 0;
+  std::vector<cuda::Piece> pieces;
+};
 
+Arena arena_of(const Case& now, std::size_t bytes) {
+  const std::size_t elements = bytes / size_of(now.from);
+  Arena arena{.from = allocate(bytes), .result_bytes = elements * size_of(now.to)};
+  arena.to = allocate(arena.result_bytes);
+  const auto source = encoded(elements, now.from, 1, now.from);
+  check(cudaMemcpy(arena.from.get(), source.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  arena.pieces = cut(now, elements, arena.from.get(), arena.to.get());
+  return arena;
+}
+
+void run(const Case& now, const Arena& arena) {
+  check(cuda::kernel_calls().convert(arena.pieces, now.from, now.to, now.scale, nullptr),
+        "convert");
+}
+
+bool is_right(const Case& now, const Arena& arena) {
+  const auto expected = encoded(arena.result_bytes / size_of(now.to), now.to, now.scale, now.from);
+  std::vector<std::byte> result(arena.result_bytes);
+  check(cudaMemcpy(result.data(), arena.to.get(), result.size(), cudaMemcpyDeviceToHost),
+        "cudaMemcpy");
+  return result == expected;
+}
+
+bool measure(const Case& now, std::size_t bytes) {
+  const Arena arena = arena_of(now, bytes);
+  const double seconds = median_seconds([&] { run(now, arena); });
+  const bool is_good = is_right(now, arena);
   const auto other = allocate(bytes);
   const double copy_seconds = median_seconds([&] {
-    check(cudaMemcpyAsync(other.get(), from.get(), bytes, cudaMemcpyDeviceToDevice, nullptr),
+    check(cudaMemcpyAsync(other.get(), arena.from.get(), bytes, cudaMemcpyDeviceToDevice, nullptr),
           "cudaMemcpyAsync");
   });
-  const double moved = static_cast<double>(bytes + result.size());
+  const auto moved = static_cast<double>(bytes + arena.result_bytes);
   const double fraction = moved / seconds / (2 * static_cast<double>(bytes) / copy_seconds);
   std::printf("%s, %zu MiB: %.2f of a copy's bandwidth, %.0f GB/s%s\n", now.name.c_str(),
-              bytes >> 20, fraction, moved / seconds / 1e9, is_right ? "" : ", WRONG");
+              bytes >> 20, fraction, moved / seconds / 1e9, is_good ? "" : ", WRONG");
   std::fflush(stdout);
-  return is_right && fraction >= kFractionMin;
+  return is_good && fraction >= kFractionMin;
+}
+
+bool measure_all() {
+  bool is_good = true;
+  for (const std::size_t bytes : {64 * kMebibyte, 256 * kMebibyte}) {
+    for (const Case& now : kCases) is_good = measure(now, bytes) && is_good;
+  }
+  return is_good;
+}
+
+bool check_all() {
+  bool is_good = true;
+  for (const Case& now : kCases) {
+    const Arena arena = arena_of(now, kMebibyte);
+    run(now, arena);
+    const bool is_now = is_right(now, arena);
+    std::printf("%s: %s\n", now.name.c_str(), is_now ? "right" : "WRONG");
+    is_good = is_good && is_now;
+  }
+  return is_good;
 }
 
 }  // namespace
 
-int main() {
-  constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+int main(int count, char** arguments) {
   try {
-    bool is_good = true;
-    for (const std::size_t bytes : {64 * kMebibyte, 256 * kMebibyte}) {
-      for (const Case& now : kCases) is_good = measure(now, bytes) && is_good;
-    }
-    return is_good ? 0 : 1;
+    const bool is_check = count == 2 && std::string(arguments[1]) == "check";
+    return (is_check ? check_all() : measure_all()) ? 0 : 1;
   } catch (const std::exception& exception) {
     std::fprintf(stderr, "kernel_bench: %s\n", exception.what());
     return 1;
