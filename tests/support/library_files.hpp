@@ -1,0 +1,18 @@
+// Files that stand for libraries, where one is looked for but not loaded.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace ddprun::test {
+
+namespace fs = std::filesystem;
+
+inline std::string put_file(const fs::path& file) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file) << "x";
+  return file;
+}
+
+}  // namespace ddprun::test

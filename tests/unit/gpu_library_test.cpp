@@ -1,0 +1,131 @@
+// Where a library of NVIDIA's is looked for, and what is told if none is good.
+#include "tests/support/library_files.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include <ddprun/gpu_library.hpp>
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::test;
+
+namespace {
+
+using Files = std::vector<std::string>;
+
+const GpuLibrary kLibrary{.title = "libother",
+                          .file = "libother.so.1",
+                          .variable = "OTHER_LIBRARY",
+                          .package_folders = {"nvidia/all/lib", "nvidia/other/lib"},
+                          .failure = Errc::nccl};
+
+/// As a library it is the C library.
+const GpuLibrary kPresent{.title = "libc", .file = "libc.so.6", .variable = "OTHER_LIBRARY"};
+
+std::string failure_of(const GpuLibrary& library, const GpuLibraryPlaces& places,
+                       const std::function<void(const LoadedGpuLibrary&)>& take) {
+  try {
+    load_gpu_library(library, places, take);
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "none";
+}
+
+void take_nothing(const LoadedGpuLibrary& /*library*/) {}
+
+}  // namespace
+
+TEST_SUITE("GPU library") {
+  TEST_CASE("what was asked for is all that is tried") {
+    CHECK(gpu_library_candidates(kLibrary, {.wanted = "/opt/libother.so", .path = "/usr/bin"}) ==
+          Files{"/opt/libother.so"});
+  }
+
+  TEST_CASE("the loader is asked first, then CUDA's folders, the named and the newest one first") {
+    const TemporaryFolder folder;
+    const fs::path root = folder.path();
+    const auto home = put_file(root / "home/lib/libother.so.1");
+    const auto older = put_file(root / "local/cuda-9.2/lib64/libother.so.1");
+    const auto newer = put_file(root / "local/cuda-13.0/lib64/libother.so.1");
+    const auto linked = put_file(root / "local/cuda/lib64/libother.so.1");
+    put_file(root / "local/cuda-11.8/lib64/libmore.so.1");
+    CHECK(
+        gpu_library_candidates(kLibrary, {.cuda_home = root / "home", .system = root / "local"}) ==
+        Files{"libother.so.1", home, linked, newer, older});
+    CHECK(gpu_library_candidates(kLibrary, {.system = root / "empty"}) == Files{"libother.so.1"});
+  }
+
+  TEST_CASE("the packages of the Pythons in PATH come last, in its order") {
+    const TemporaryFolder folder;
+    const fs::path root = folder.path();
+    const auto of_cuda = put_file(root / "cuda/lib64/libother.so.1");
+    const auto packages = "site-packages/nvidia/other/lib/libother.so.1";
+    const auto older = put_file(root / "a/lib/python3.9" / packages);
+    const auto newer = put_file(root / "a/lib/python3.12" / packages);
+    const auto joint =
+        put_file(root / "a/lib/python3.9/site-packages/nvidia/all/lib/libother.so.1");
+    const auto second = put_file(root / "b/lib/python3.11" / packages);
+    put_file(root / "a/bin/python3");
+    put_file(root / "b/bin/python3");
+    put_file(root / "c/lib/python3.11" / packages);  // a Python that is not in PATH
+    const std::string path = (root / "a/bin").string() + ":" + (root / "nowhere").string() +
+                             "::" + (root / "b/bin").string();
+    CHECK(gpu_library_candidates(
+              kLibrary, {.cuda_home = root / "cuda", .path = path, .system = root / "empty"}) ==
+          Files{"libother.so.1", of_cuda, newer, joint, older, second});
+  }
+
+  TEST_CASE("the packages of a virtual environment come before those of what it was made from") {
+    const TemporaryFolder folder;
+    const fs::path root = folder.path();
+    const auto packages = "dist-packages/nvidia/other/lib/libother.so.1";
+    const auto base = put_file(root / "base/lib/python3.11" / packages);
+    const auto python = put_file(root / "base/bin/python3");
+    const auto own = put_file(root / "venv/lib/python3.11" / packages);
+    fs::create_directories(root / "venv/bin");
+    fs::create_symlink(python, root / "venv/bin/python3");
+    CHECK(gpu_library_candidates(kLibrary, {.path = root / "venv/bin", .system = root / "empty"}) ==
+          Files{"libother.so.1", own, base});
+  }
+
+  TEST_CASE("functions are those of the library, and null where it has none") {
+    int (*absolute)(int) = nullptr;
+    int (*other)(int) = nullptr;
+    load_gpu_library(kPresent, {}, [&](const LoadedGpuLibrary& library) {
+      library.find("abs", absolute);
+      library.find_if_there("no_such_function", other);
+    });
+    CHECK(absolute(-3) == 3);
+    const bool has_other = other != nullptr;
+    CHECK_FALSE(has_other);
+  }
+
+  TEST_CASE("the next one is tried where one is refused, and all reasons are told") {
+    const TemporaryFolder folder;
+    const fs::path root = folder.path();
+    const auto broken = put_file(root / "home/lib64/libc.so.6");
+    const auto failure = failure_of(
+        kPresent, {.cuda_home = root / "home", .system = root / "empty"}, [](const auto& library) {
+          void (*function)() = nullptr;
+          library.find("no_such_function", function);
+        });
+    CHECK(failure.starts_with(
+        "cuda: libc cannot be loaded (libc.so.6: it has no function no_such_function; " + broken +
+        ": "));
+    CHECK(failure.ends_with("); OTHER_LIBRARY names another libc.so.6"));
+    CHECK(failure_of(kPresent, {.wanted = broken}, take_nothing) != "none");
+    CHECK(failure_of(kPresent, {.cuda_home = root / "home"}, take_nothing) == "none");
+    CHECK(failure_of(kLibrary, {.wanted = "/no/lib.so"}, take_nothing).starts_with("nccl: "));
+  }
+
+  TEST_CASE("the environment names a file, CUDA's folder and the Pythons") {
+    const GpuLibrary library{.title = "", .file = "", .variable = "PATH", .package_folders = {}};
+    const auto places = gpu_library_places(library);
+    CHECK_FALSE(places.path.empty());
+    CHECK(places.wanted == places.path);
+  }
+}
