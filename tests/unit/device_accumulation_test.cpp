@@ -49,6 +49,22 @@ struct Halved {
   std::vector<Parameter> parameters;
 };
 
+/// Adds halves from behind `shift` elements to ones, and looks beside them, too.
+template <typename Element>
+void check_added(const std::vector<Element>& from, DataType type, std::size_t shift,
+                 std::size_t elements) {
+  const test::Stream stream;
+  std::vector<float> to(elements + 5, 1);
+  const std::vector<cuda::Piece> pieces = {{from.data() + shift, to.data() + 2, elements}};
+  CHECK(emulated_kernels().add(pieces, type, stream.get()) == cudaSuccess);
+  wait_for(stream);
+  CHECK(to[1] == 1);
+  CHECK(to[elements + 2] == 1);
+  std::size_t right = 0;
+  for (std::size_t i = 0; i < elements; ++i) right += to[i + 2] == 1.5F ? 1 : 0;
+  CHECK(right == elements);
+}
+
 }  // namespace
 
 TEST_SUITE("accumulation on a device") {
@@ -119,21 +135,14 @@ TEST_SUITE("accumulation on a device") {
 
   TEST_CASE("the kernel adds wherever pieces begin and however long they are") {
     const CleanDevices clean;
-    const test::Stream stream;
     for (const std::size_t shift : {0U, 1U, 3U, 8U}) {
       for (const std::size_t elements : {1U, 7U, 64U, 4099U, 9000U}) {
-        std::vector<std::uint16_t> from(elements + shift, half_of(DataType::float16, 0.5F));
-        std::vector<float> to(elements + 5, 1);
-        const std::vector<cuda::Piece> pieces = {{from.data() + shift, to.data() + 2, elements}};
-        CHECK(emulated_kernels().add(pieces, DataType::float16, stream.get()) == cudaSuccess);
-        wait_for(stream);
-        CHECK(to[1] == 1);
-        CHECK(to[elements + 2] == 1);
-        std::size_t right = 0;
-        for (std::size_t i = 0; i < elements; ++i) right += to[i + 2] == 1.5F ? 1 : 0;
-        CHECK(right == elements);
+        check_added(std::vector<std::uint16_t>(elements + shift, half_of(DataType::float16, 0.5F)),
+                    DataType::float16, shift, elements);
+        check_added(std::vector<float>(elements + shift, 0.5F), DataType::float32, shift, elements);
       }
     }
-    CHECK(emulated_kernels().add({}, DataType::float32, stream.get()) == cudaErrorInvalidValue);
+    const test::Stream stream;
+    CHECK(emulated_kernels().add({}, DataType::float64, stream.get()) == cudaErrorInvalidValue);
   }
 }

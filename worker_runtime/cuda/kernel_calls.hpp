@@ -21,8 +21,8 @@ struct KernelCalls {
   /// Returns once `stream` has been given the work; `pieces` may then be freed.
   cudaError_t (*convert)(std::span<const Piece> pieces, DataType from, DataType to, double scale,
                          cudaStream_t stream);
-  /// to[i] += from[i] in each piece: elements of a half type to such of float32. Apart, and no
-  /// element twice. Otherwise as convert().
+  /// to[i] += from[i] in each piece: elements of a half type or of float32 to such of float32.
+  /// Apart, and no element twice. Otherwise as convert().
   cudaError_t (*add)(std::span<const Piece> pieces, DataType from, cudaStream_t stream);
 };
 

@@ -149,6 +149,7 @@ void BucketQueue::end_all(void* stream, Deadline deadline, const Await& await) {
 
 void BucketQueue::wait(void* stream, Deadline deadline) {
   end_all(stream, deadline, [deadline](const Work& work) { work.wait(deadline); });
+  await_hook(deadline);
 }
 
 void BucketQueue::hold(void* stream, Deadline deadline) {
@@ -157,8 +158,16 @@ void BucketQueue::hold(void* stream, Deadline deadline) {
 }
 
 void BucketQueue::await(Deadline deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& bucket : buckets_) bucket.work.wait(deadline);
+  }
+  await_hook(deadline);
+}
+
+void BucketQueue::await_hook(Deadline deadline) {
   const std::lock_guard lock(mutex_);
-  for (auto& bucket : buckets_) bucket.work.wait(deadline);
+  if (exchange_.hook && exchange_.hook->await) exchange_.hook->await(deadline);
 }
 
 void BucketQueue::abort(const std::string& reason) {

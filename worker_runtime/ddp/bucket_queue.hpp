@@ -87,6 +87,7 @@ class BucketQueue {
   template <typename Await>
   void end_all(void* stream, Deadline deadline, const Await& await);
   void end(Bucket& bucket, Deadline deadline);
+  void await_hook(Deadline deadline);
 
   ProcessGroup group_;
   const TensorWork& tensors_;

@@ -8,6 +8,12 @@
 namespace ddprun {
 
 void add_widened(const Buffer& from, const Buffer& to) {
+  if (from.type == DataType::float32) {
+    const auto* terms = static_cast<const float*>(from.data);
+    auto* sums = static_cast<float*>(to.data);
+    for (std::size_t i = 0; i < from.elements; ++i) sums[i] += terms[i];
+    return;
+  }
   std::array<float, 1024> wide;  // stays in the first cache
   for (std::size_t first = 0; first < from.elements; first += wide.size()) {
     const std::size_t count = std::min(wide.size(), from.elements - first);

@@ -36,8 +36,11 @@ class TensorWork {
 
   /// On the CPU types are the same, on a device float types may differ.
   void copy(std::span<const TensorCopy> copies, void* stream) const;
-  /// to += from, of half types and of float32.
+  /// to += from, of half types or float32 and of float32.
   void add(std::span<const TensorCopy> sums, void* stream) const;
+  /// A step of PowerSGD for each of the matrices.
+  void low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices,
+                void* stream) const;
   void zero(const Buffer& tensor, void* stream) const;
   void scale(const Buffer& tensor, double factor, void* stream) const;
 

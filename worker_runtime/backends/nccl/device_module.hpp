@@ -61,6 +61,8 @@ struct DeviceMemoryTable {
                   module::Failure& failure) noexcept = nullptr;
   bool (*add)(void* memory, const DevicePiece* pieces, std::size_t count, DataType from,
               void* stream, module::Failure& failure) noexcept = nullptr;
+  bool (*low_rank)(void* memory, const LowRankOrder& order, const LowRankMatrix* matrices,
+                   std::size_t count, void* stream, module::Failure& failure) noexcept = nullptr;
   bool (*zero)(void* memory, void* allocated, std::size_t bytes, void* stream,
                module::Failure& failure) noexcept = nullptr;
   bool (*order)(void* memory, void* before, void* after,

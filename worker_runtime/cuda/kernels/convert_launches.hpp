@@ -91,6 +91,7 @@ cudaError_t add_pieces(std::span<const Piece> pieces, DataType from, const Launc
     return convert_each<__half, float>(pieces, Added<__half>{}, launch);
   if (from == DataType::bfloat16)
     return convert_each<__nv_bfloat16, float>(pieces, Added<__nv_bfloat16>{}, launch);
+  if (from == DataType::float32) return convert_each<float, float>(pieces, Added<float>{}, launch);
   return cudaErrorInvalidValue;
 }
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <random>
+#include <vector>
 
 namespace ddprun {
 
@@ -34,18 +34,63 @@ void add_scaled(std::span<float> to, float factor, std::span<const float> from) 
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * from[i];
 }
 
+/// A number within 0 and 1, both excluded: SplitMix64 (Steele, Lea, Flood, 2014) at `index`, so
+/// that a device can make all numbers at once.
+double uniform_at(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t bits = seed + (index + 1) * 0x9e37'79b9'7f4a'7c15;
+  bits = (bits ^ (bits >> 30)) * 0xbf58'476d'1ce4'e5b9;
+  bits = (bits ^ (bits >> 27)) * 0x94d0'49bb'1331'11eb;
+  bits ^= bits >> 31;
+  return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
+}
+
+/// Replaces the matrix by `factor` times what stands for it, and keeps what that misses of it.
+void expand(const LowRankMatrix& matrix, MatrixView left, MatrixView right, float factor) {
+  std::vector<float> product(matrix.columns);
+  for (std::size_t i = 0; i < matrix.rows; ++i) {
+    expand_row(left, right, i, product);
+    float* const row = matrix.matrix + i * matrix.columns;
+    if (matrix.errors != nullptr) {
+      float* const errors = matrix.errors + i * matrix.columns;
+      for (std::size_t j = 0; j < product.size(); ++j) errors[j] = row[j] - product[j];
+    }
+    for (std::size_t j = 0; j < product.size(); ++j) row[j] = factor * product[j];
+  }
+}
+
+void compute(const LowRankOrder& order, const LowRankMatrix& matrix) {
+  const MatrixView whole = {matrix.matrix, matrix.rows, matrix.columns};
+  const MatrixView left = {matrix.left, order.rank, matrix.rows};
+  const MatrixView right = {matrix.right, order.rank, matrix.columns};
+  switch (order.step) {
+    case LowRankStep::fill_right:
+      return fill_random(right, order.seed);
+    case LowRankStep::orthonormalise_right:
+      return orthonormalise_rows(right);
+    case LowRankStep::orthonormalise_left:
+      return orthonormalise_rows(left);
+    case LowRankStep::project_columns:
+      return project_columns(whole, right, left);
+    case LowRankStep::project_rows:
+      return project_rows(whole, left, right);
+    case LowRankStep::expand:
+      return expand(matrix, left, right, order.factor);
+  }
+}
+
 }  // namespace
 
 void fill_random(MatrixView matrix, std::uint64_t seed) {
   // Box and Muller's transformation: the standard's distribution is another one in each library.
-  std::mt19937_64 random(seed);
-  const auto uniform = [&random] {
-    return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;  // within 0 and 1, both excluded
-  };
   for (std::size_t i = 0; i < matrix.rows * matrix.columns; ++i) {
-    const double radius = std::sqrt(-2 * std::log(uniform()));
-    matrix.data[i] = static_cast<float>(radius * std::cos(2 * std::numbers::pi * uniform()));
+    const double radius = std::sqrt(-2 * std::log(uniform_at(seed, 2 * i)));
+    const double angle = 2 * std::numbers::pi * uniform_at(seed, 2 * i + 1);
+    matrix.data[i] = static_cast<float>(radius * std::cos(angle));
   }
+}
+
+void compute_low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices) {
+  for (const auto& matrix : matrices) compute(order, matrix);
 }
 
 void orthonormalise_rows(MatrixView matrix) {

@@ -50,6 +50,10 @@ struct BucketHook {
   /// gives up, it aborts the group and waits for them without deadline before it throws, lest they
   /// write into memory that has gone.
   std::function<void(const BucketView& bucket, Deadline deadline)> complete = {};
+  /// For a `complete` that lets the group's stream() wait for its collectives rather than waiting
+  /// itself: called by finish() without a stream and by synchronise(), blocks until those
+  /// collectives have ended, and throws what they failed with.
+  std::function<void(Deadline deadline)> await = {};
   /// False if ranks end a step with different gradients on purpose.
   bool keeps_ranks_equal = true;
 };

@@ -37,8 +37,8 @@ struct PowerSgdOptions {
 };
 
 /// A gradient of more than two dimensions counts as a matrix of its first by all others. Takes the
-/// memory of a second bucket for each bucket. Ranks end with the same gradients, bit for bit.
-/// Throws Error{Errc::usage} for a rank of 0.
+/// memory of a second bucket for each bucket. Ranks end with the same gradients, bit for bit, on
+/// devices if these are of one kind. Throws Error{Errc::usage} for a rank of 0.
 BucketHook power_sgd(ProcessGroup group, PowerSgdOptions options = {});
 
 /// Post-local SGD (Lin, Stich, Patel, Jaggi, 2018): gradients of all ranks are averaged in the
