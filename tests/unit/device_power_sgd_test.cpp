@@ -16,6 +16,9 @@
 #include <string>
 #include <vector>
 
+// Where a sanitizer is linked in.
+extern "C" [[gnu::weak]] void __sanitizer_set_death_callback(void (*callback)());
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -24,7 +27,10 @@ namespace {
 using Gradients = std::vector<float>;  // of all parameters, one after the other
 
 constexpr int kRanks = 2;
-constexpr int kSteps = 3;  // emulated kernels take long under sanitizers
+
+// Emulated kernels take a hundred times as long under sanitizers, which need not see every option.
+const bool kIsSlow = __sanitizer_set_death_callback != nullptr;
+const int kSteps = kIsSlow ? 2 : 3;
 
 /// Two matrices, one of three dimensions, and what travels as it is, in two buckets.
 struct Layers {
@@ -140,11 +146,16 @@ std::string failure_of(const std::function<void()>& body) {
 
 TEST_SUITE("PowerSGD on a device") {
   TEST_CASE("it gives what it gives on the CPU, on all ranks the same bits") {
-    for (const auto& options :
-         {PowerSgdOptions{.rank = 1, .start_step = 0}, PowerSgdOptions{.rank = 2, .start_step = 1},
-          PowerSgdOptions{.rank = 2, .start_step = 0, .error_feedback = false},
-          PowerSgdOptions{.rank = 2, .start_step = 0, .warm_start = false, .seed = 9}}) {
-      for (const auto op : {ReduceOp::average, ReduceOp::sum}) {
+    std::vector<PowerSgdOptions> all_options{{.rank = 2, .start_step = 0}};
+    std::vector<ReduceOp> ops{ReduceOp::average};
+    if (!kIsSlow) {
+      all_options.push_back({.rank = 1, .start_step = 1});
+      all_options.push_back({.rank = 2, .start_step = 0, .error_feedback = false});
+      all_options.push_back({.rank = 2, .start_step = 0, .warm_start = false, .seed = 9});
+      ops.push_back(ReduceOp::sum);
+    }
+    for (const auto& options : all_options) {
+      for (const auto op : ops) {
         const CleanDevices clean;
         auto given = options;
         given.min_compression_rate = 1;
@@ -189,7 +200,7 @@ TEST_SUITE("PowerSGD on a device") {
       options.hook = power_sgd(group, {.rank = 1, .start_step = 0, .warm_start = false});
       GradientReducer reducer(group, layers.parameters, {}, options);
       launch_on(stream.get(), [held] { held.wait(); });
-      for (int step = 0; step < 3; ++step) {
+      for (int step = 0; step < kSteps; ++step) {
         backward_on(stream, reducer, group.rank(), step);
         reducer.finish(stream.get());
       }
