@@ -1,7 +1,11 @@
 // A step of data parallelism by threads of one process (DataParallel) beside one by processes
-// (spawn() and DistributedDataParallel), on the CPU with one computing thread for each replica. The
-// forms take turns; prints their medians over the rounds.
+// (spawn() and DistributedDataParallel), on the CPU with one computing thread for each replica;
+// with
+// --native of a model that is no module but has passes of its own. The forms take turns; prints
+// their medians over the rounds.
 #include "tests/bench/statistics.hpp"
+#include <ddprun/data_parallel.hpp>
+#include <ddprun/gradient_reducer.hpp>
 #include <ddprun/spawn.hpp>
 #include <ddprun/torch.hpp>
 #include <ddprun/torch/data_parallel.hpp>
@@ -15,6 +19,7 @@
 #include <functional>
 #include <string>
 #include <sys/mman.h>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -28,6 +33,7 @@ struct Options {
   std::int64_t rows = 64;  // of all replicas
   int steps = 30;
   int rounds = 7;
+  bool is_native = false;
 };
 
 struct Problem {
@@ -92,6 +98,91 @@ double by_processes(const Options& options, const WorkerEnv& env) {
   });
 }
 
+/// The same network without biases. LibTorch multiplies its matrices, and knows no more of it.
+class Layers {
+ public:
+  explicit Layers(const Options& options) {
+    torch::manual_seed(1);
+    for (const auto& [outputs, inputs] :
+         {std::pair{options.width, std::int64_t{10}}, std::pair{options.width, options.width},
+          std::pair{std::int64_t{5}, options.width}}) {
+      shapes_.push_back({outputs, inputs});
+      values_.emplace_back(static_cast<std::size_t>(outputs * inputs));
+      matrix(values_.size() - 1).normal_(0, 0.01);
+    }
+  }
+
+  std::vector<ddprun::Parameter> parameters() {
+    std::vector<ddprun::Parameter> parameters;
+    for (auto& values : values_)
+      parameters.push_back({"weight", ddprun::as_buffer(values.data(), values.size())});
+    return parameters;
+  }
+
+  /// The gradients of these rows, the last layer's first.
+  void learn(ddprun::GradientReducer& reducer, const torch::Tensor& input,
+             const torch::Tensor& target) {
+    std::vector<torch::Tensor> inputs{input};
+    for (std::size_t i = 0; i < 2; ++i) inputs.push_back(inputs[i].mm(matrix(i).t()).relu());
+    torch::Tensor error = inputs[2].mm(matrix(2).t()).sub(target).mul(2.0 / 5);
+    for (std::size_t i = 3; i-- > 0;) {
+      torch::Tensor gradient = view(reducer.gradient(i).data, i);
+      torch::mm_out(gradient, error.t(), inputs[i]);
+      reducer.ready(i);
+      if (i > 0) error = error.mm(matrix(i)).mul(inputs[i].gt(0));
+    }
+  }
+
+  void update(std::size_t layer, const ddprun::Buffer& gradient) {
+    matrix(layer).sub_(view(gradient.data, layer), 1e-3);
+  }
+
+ private:
+  torch::Tensor view(void* data, std::size_t layer) const {
+    return torch::from_blob(data, {shapes_[layer].first, shapes_[layer].second});
+  }
+  torch::Tensor matrix(std::size_t layer) { return view(values_[layer].data(), layer); }
+
+  std::vector<std::pair<std::int64_t, std::int64_t>> shapes_;
+  std::vector<std::vector<float>> values_;
+};
+
+double native_by_threads(const Options& options) {
+  torch::set_num_threads(1);
+  const torch::NoGradGuard no_graph;
+  const Problem problem(options);
+  Layers layers(options);
+  ddprun::DataParallel<Layers> parallel(layers, options.replicas);
+  return median_milliseconds(options.steps, [&] {
+    parallel.step(
+        [&](Layers& copy, ddprun::GradientReducer& reducer, const ddprun::Replica& replica) {
+          const torch::NoGradGuard none_here_either;
+          const auto part = static_cast<std::size_t>(replica.index);
+          copy.learn(reducer, problem.input.chunk(replica.count)[part],
+                     problem.target.chunk(replica.count)[part]);
+        });
+    for (std::size_t i = 0; i < 3; ++i) layers.update(i, parallel.gradient(i));
+  });
+}
+
+double native_by_processes(const Options& options, const WorkerEnv& env) {
+  torch::set_num_threads(1);
+  const torch::NoGradGuard no_graph;
+  const auto group = ddprun::ProcessGroup::create(env);
+  const Problem problem(options);
+  Layers layers(options);
+  ddprun::GradientReducer reducer(group, layers.parameters());
+  const auto part = static_cast<std::size_t>(env.rank);
+  const auto input = problem.input.chunk(env.world_size)[part];
+  const auto target = problem.target.chunk(env.world_size)[part];
+  return median_milliseconds(options.steps, [&] {
+    reducer.begin();
+    layers.learn(reducer, input, target);
+    reducer.finish();
+    for (std::size_t i = 0; i < 3; ++i) layers.update(i, reducer.gradient(i));
+  });
+}
+
 /// What rank 0 of so many workers returns. Both forms run in new processes, so that neither finds
 /// more than the other.
 double measured(int workers, const std::function<double(const WorkerEnv&)>& form) {
@@ -118,17 +209,20 @@ int main(int argc, char** argv) {
   app.add_option("--rows", options.rows, "of a batch, of all replicas");
   app.add_option("--steps", options.steps, "in a round");
   app.add_option("--rounds", options.rounds);
+  app.add_flag("--native", options.is_native, "a model with passes of its own");
   CLI11_PARSE(app, argc, argv);
+  const auto threads_form = options.is_native ? native_by_threads : by_threads;
+  const auto processes_form = options.is_native ? native_by_processes : by_processes;
   std::vector<double> threads;
   std::vector<double> processes;
   std::vector<double> alone;
   for (int round = 0; round < options.rounds; ++round) {
-    threads.push_back(measured(1, [&](const WorkerEnv&) { return by_threads(options); }));
-    processes.push_back(measured(options.replicas,
-                                 [&](const WorkerEnv& env) { return by_processes(options, env); }));
+    threads.push_back(measured(1, [&](const WorkerEnv&) { return threads_form(options); }));
+    processes.push_back(measured(
+        options.replicas, [&](const WorkerEnv& env) { return processes_form(options, env); }));
     Options one = options;
     one.replicas = 1;
-    alone.push_back(measured(1, [&](const WorkerEnv&) { return by_threads(one); }));
+    alone.push_back(measured(1, [&](const WorkerEnv&) { return threads_form(one); }));
   }
   const double by_process = ddprun::bench::median(processes);
   const double by_thread = ddprun::bench::median(threads);
