@@ -81,10 +81,11 @@ class WorkerGroup {
 
   /// Asks all to stop: `signal` and SIGCONT to each process group now, SIGKILL to all that is left
   /// after `grace`. What ends from now on is marked was_stopped, unless its death had been noticed
-  /// before; such a worker is not signalled, but killed like the others if it does not end. Nor is
-  /// a worker marked that has recorded an error in its file: it had failed already. A second call
-  /// with a shorter grace shortens it. If the plan says so, stacks are taken before the signal or
-  /// before SIGKILL, which delays these by some seconds at most; never without a grace.
+  /// before; such a worker is not signalled (only continued if it is stopped), but killed like the
+  /// others if it does not end. Nor is a worker marked that has recorded an error in its file: it
+  /// had failed already. A second call with a shorter grace shortens it. If the plan says so,
+  /// stacks are taken before the signal or before SIGKILL, which delays these by some seconds at
+  /// most; never without a grace.
   void stop(int signal, std::chrono::milliseconds grace);
 
   /// The time that stop() grants is longer by this: the workers could not run meanwhile.

@@ -75,6 +75,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void ask_to_stop(int signal, std::chrono::milliseconds grace);
   void end_grace(std::chrono::milliseconds grace);
   bool is_on_its_way_out(const Worker& worker) const;
+  void let_go_on(Worker& worker);
   void signal_all(int signal);
   void kill(std::chrono::milliseconds grace);
   void warn_of_killed();

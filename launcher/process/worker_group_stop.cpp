@@ -44,6 +44,17 @@ bool WorkerGroup::Impl::is_on_its_way_out(const Worker& worker) const {
          process_state(worker.process.pid()).is_exiting();
 }
 
+/// Who is on his way out already neither dies of a signal nor needs it, and his last steps say how
+/// he ended: only one that is stopped is let go on. For all others SIGCONT is not without effect:
+/// it takes back the SIGSTOP by which a debugger or a leak checker is just holding the process,
+/// which waits for ever then.
+void WorkerGroup::Impl::let_go_on(Worker& worker) {
+  const pid_t announced = page_.pid(worker.spec.local_rank);
+  for (const pid_t pid : {worker.process.pid(), announced}) {
+    if (pid > 0 && process_state(pid).letter == 'T') return worker.process.signal_group(SIGCONT);
+  }
+}
+
 void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
   const control::AbortRecord record{.rank = rank, .reason = reason};
   // It would wake who hangs, and nobody would see where.
@@ -71,14 +82,16 @@ void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
 void WorkerGroup::Impl::ask_to_stop(int signal, std::chrono::milliseconds grace) {
   if (delayed_abort_) page_.abort(*std::exchange(delayed_abort_, std::nullopt));
   for (auto& worker : workers_) {
-    // Who is on his way out already neither dies of this nor needs it.
-    if (worker->has_ended || is_on_its_way_out(*worker)) continue;
+    if (worker->has_ended) continue;
+    if (is_on_its_way_out(*worker)) {
+      let_go_on(*worker);
+      continue;
+    }
     worker->was_stopped = !worker->has_recorded_error();
-    // Nor would it be right to disturb its last steps, which say how it ended.
-    if (!worker->is_death_noticed) worker->process.signal_group(signal);
+    worker->process.signal_group(signal);
+    // After the signal, so that a stopped worker does nothing else when it goes on.
+    worker->process.signal_group(SIGCONT);
   }
-  // After the signal, so that a stopped worker does nothing else when it goes on.
-  signal_all(SIGCONT);
   const auto until = Worker::Clock::now() + grace;
   if (has_killed_ || (is_stopping_ && until >= kill_timer_.expiry())) return;
   is_stopping_ = true;

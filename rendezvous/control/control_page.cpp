@@ -238,6 +238,10 @@ WorkerPhase ControlPage::phase(int local_rank) const {
   return static_cast<WorkerPhase>(layout_->slot(local_rank).phase.load(std::memory_order_acquire));
 }
 
+pid_t ControlPage::pid(int local_rank) const {
+  return layout_->slot(local_rank).pid.load();
+}
+
 int ControlPage::exit_status(int local_rank) const {
   return layout_->slot(local_rank).exit_status.load();
 }

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <sys/types.h>
 
 namespace ddprun::control {
 
@@ -67,6 +68,9 @@ class ControlPage {
   void announce_exit(int local_rank, int exit_status) noexcept;
 
   WorkerPhase phase(int local_rank) const;
+
+  /// The process that has announced itself, which may be a wrapper's child; 0 if none has.
+  pid_t pid(int local_rank) const;
 
   /// The status given to announce_exit; meaningful in phase exiting.
   int exit_status(int local_rank) const;

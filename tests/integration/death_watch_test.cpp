@@ -1,6 +1,7 @@
 // Deaths that the control page tells of before the kernel is done with them.
 #include "launcher/process/death_watch.hpp"
 
+#include "launcher/process/proc_scan.hpp"
 #include "tests/support/worker_bench.hpp"
 
 #include <doctest/doctest.h>
@@ -102,6 +103,25 @@ TEST_SUITE("death watch") {
     CHECK(bench.history().killed.size() == 1);
     CHECK(bench.history().exit_of(0).signal == SIGKILL);
     CHECK_FALSE(bench.history().exit_of(0).was_stopped);
+  }
+
+  TEST_CASE("a worker on its way out is continued only if it is stopped") {
+    // SIGCONT would take back the SIGSTOP of a debugger or leak checker that is just attaching.
+    for (const bool is_stopped : {false, true}) {
+      CAPTURE(is_stopped);
+      WorkerBench bench;
+      const auto ready = bench.folder() / "ready";
+      const auto started = bench.start({probe(
+          bench, 0, {"announce-and-go", "3", is_stopped ? "stopped" : "running", ready.string()})});
+      await_line(ready);
+      bench.run_to_first_news();
+      if (is_stopped) bench.run_until([&] { return process_state(started[0].pid).letter == 'T'; });
+      bench.group().stop(SIGTERM, 20s);
+      bench.group().forward(SIGWINCH);
+      bench.run_to_end();
+      CHECK(bench.history().killed.empty());
+      CHECK(bench.history().exit_of(0).exit_code == (is_stopped ? 50 : 3));
+    }
   }
 
   TEST_CASE("a worker that becomes another program by exec has not died") {

@@ -54,6 +54,26 @@ int announce_exit(const char* status, const char* ready) {
   while (true) ::pause();
 }
 
+/// Announces itself and its exit with `status`, stops itself if `first` is "stopped", and goes with
+/// the status once SIGWINCH comes, or with 50 if SIGCONT comes before.
+int announce_and_go(const char* status, const char* first, const char* ready) {
+  sigset_t awaited;
+  ::sigemptyset(&awaited);
+  ::sigaddset(&awaited, SIGCONT);
+  ::sigaddset(&awaited, SIGWINCH);
+  ::sigprocmask(SIG_BLOCK, &awaited, nullptr);
+  auto page = attach();
+  const int local_rank = std::atoi(std::getenv("LOCAL_RANK"));
+  page.announce_alive(local_rank);
+  page.announce_exit(local_rank, std::atoi(status));
+  say_ready(ready);
+  if (std::strcmp(first, "stopped") == 0) ::raise(SIGSTOP);
+  // The lower number is taken first.
+  int signal = 0;
+  ::sigwait(&awaited, &signal);
+  return signal == SIGCONT ? 50 : std::atoi(status);
+}
+
 /// Announces itself, then becomes another program, which is not a death.
 int become_sleep(const char* ready) {
   auto page = attach();
@@ -87,6 +107,7 @@ int main(int argc, char** argv) {
   if (what == "hold" && argc == 4) return hold(argv[2], argv[3]);
   if (what == "leave" && argc == 4) return leave(argv[2], argv[3]);
   if (what == "announce-exit" && argc == 4) return announce_exit(argv[2], argv[3]);
+  if (what == "announce-and-go" && argc == 5) return announce_and_go(argv[2], argv[3], argv[4]);
   if (what == "await-abort" && argc == 4) return await_abort(argv[2], argv[3]);
   if (what == "become-sleep" && argc == 3) return become_sleep(argv[2]);
   std::fprintf(stderr, "probe_worker: what?\n");

@@ -56,6 +56,8 @@ TEST_SUITE("control page") {
     CHECK(wait_until(page, [&] { return page.is_dead(1); }));
     CHECK_FALSE(page.is_dead(0));
     CHECK(page.phase(0) == WorkerPhase::silent);
+    CHECK(page.pid(1) == pid);
+    CHECK(page.pid(0) == 0);
     CHECK(::waitpid(pid, nullptr, 0) == pid);
   }
 
