@@ -3,7 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 using ddprun::test::in_bin;
@@ -67,12 +70,41 @@ TEST_SUITE("pipeline") {
   }
 
   TEST_CASE("workers that make no whole pipelines are told so") {
-    CHECK(contains(words_of(3, {kSplit}),
-                   "error: pipeline: 3 worker(s) cannot be divided into pipelines of 2 stages; "
-                   "start a multiple of 2"));
+    CHECK(contains(
+        words_of(3, {kSplit}),
+        "error: --stages 2 needs a multiple of 2 workers and there are 3: start as many by "
+        "--nproc_per_node, or let each have the whole model by --stages 1"));
     CHECK(
         contains(words_of(1, {"--schedule=gpipe"}), "--schedule: gpipe not in {fill_drain,1f1b}"));
+    CHECK(contains(words_of(1, {"--stages=three"}),
+                   "error: --stages: three is not a whole number from 1 to 2"));
+    CHECK(contains(words_of(1, {"--lr=x"}), "error: --lr: x is not a number from 0 to 1000"));
+    CHECK(contains(words_of(1, {"one", "two"}), "error: unexpected arguments: one, two ("));
+    CHECK(contains(words_of(1, {"one"}), "error: unexpected argument: one ("));
     CHECK(contains(words_of(1, {"--split_size=2"}),
                    "error: --image_size 32 leaves one value of a channel to the batch norms"));
+  }
+
+  TEST_CASE("what a run is about is said in its first line") {
+    Program run(training(2, {}));
+    CHECK(run.wait() == 0);
+    CHECK_MESSAGE(contains(run.output(),
+                           "resnet50_pipeline: 2 stages, 1 replica, batches of 5 images in one "
+                           "piece, 1f1b\n"),
+                  run.output());
+  }
+
+  TEST_CASE("the help fits the terminal, and what COLUMNS says where there is none") {
+    for (const auto& [columns, most] : std::vector<std::pair<std::string, std::size_t>>{
+             {"", 80}, {"60", 60}, {"200", 80}, {"7", 50}, {"-4", 80}, {"wide", 80}}) {
+      CAPTURE(columns);
+      Program help({"/usr/bin/env", "COLUMNS=" + columns, in_bin("resnet50_pipeline"), "--help"});
+      CHECK(help.wait() == 0);
+      std::istringstream lines(help.output());
+      std::size_t widest = 0;
+      for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+      CHECK(widest <= most);
+      CHECK(widest > most - 8);
+    }
   }
 }

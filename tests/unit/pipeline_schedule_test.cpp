@@ -180,10 +180,10 @@ TEST_SUITE("pipeline schedule") {
     CHECK(pipeline_place(2, 6, 3).is_last());
     CHECK(pipeline_place(3, 6, 3).is_first());
     CHECK(describe_failure([] { pipeline_place(0, 5, 2); }) ==
-          "usage: pipeline: 5 worker(s) cannot be divided into pipelines of 2 stages; start a "
+          "usage: pipeline: 5 workers cannot be divided into pipelines of 2 stages; start a "
           "multiple of 2");
     CHECK(describe_failure([] { pipeline_place(0, 2, 3); }) ==
-          "usage: pipeline: 2 worker(s) cannot be divided into pipelines of 3 stages; start a "
+          "usage: pipeline: 2 workers cannot be divided into pipelines of 3 stages; start a "
           "multiple of 3");
     for (const int stages : {0, -1}) {
       CHECK(describe_failure([&] { pipeline_place(0, 4, stages); }) ==

@@ -5,8 +5,11 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <sstream>
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <vector>
 
 namespace trainer {
@@ -14,6 +17,7 @@ namespace trainer {
 namespace {
 
 constexpr std::size_t kHelpColumns = 80;
+constexpr std::size_t kHelpColumnsMin = 50;
 
 /// "--batch-size=-1" becomes "--batch_size=-1".
 std::string with_underscores(std::string argument) {
@@ -25,13 +29,27 @@ std::string with_underscores(std::string argument) {
   return argument;
 }
 
-/// The words of `text` in lines of at most kHelpColumns, which begin at column `indent`.
-std::string wrapped(const std::string& text, std::size_t indent) {
+/// A terminal's, or COLUMNS as a shell may say where the output goes elsewhere; at most
+/// kHelpColumns, at least room for an option and some words beside it.
+std::size_t help_columns() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    const char* said = std::getenv("COLUMNS");
+    const int columns = said == nullptr ? 0 : std::atoi(said);
+    return columns <= 0
+               ? kHelpColumns
+               : std::clamp(static_cast<std::size_t>(columns), kHelpColumnsMin, kHelpColumns);
+  }
+  return std::clamp(std::size_t{size.ws_col}, kHelpColumnsMin, kHelpColumns);
+}
+
+/// The words of `text` in lines of at most `columns`, which begin at column `indent`.
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns) {
   std::istringstream words(text);
   std::string result;
   std::size_t column = indent;
   for (std::string word; words >> word; column += word.size()) {
-    if (column > indent && column + 1 + word.size() > kHelpColumns) {
+    if (column > indent && column + 1 + word.size() > columns) {
       result += "\n" + std::string(indent, ' ');
       column = indent;
     } else if (column > indent) {
@@ -46,6 +64,10 @@ std::string wrapped(const std::string& text, std::size_t indent) {
 /// Lines that fit into a terminal, without the ranges of numbers, which errors name.
 class HelpFormatter : public CLI::Formatter {
  public:
+  std::string make_description(const CLI::App* app) const override {
+    return wrapped(app->get_description(), 0, help_columns()) + "\n";
+  }
+
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
     constexpr std::size_t kIndent = 30;
     std::string text = "  " + make_option_name(option, is_positional);
@@ -62,7 +84,7 @@ class HelpFormatter : public CLI::Formatter {
     }
     text += text.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
                                       : std::string(kIndent - text.size(), ' ');
-    return text + wrapped(description, kIndent) + "\n";
+    return text + wrapped(description, kIndent, help_columns()) + "\n";
   }
 };
 
@@ -74,22 +96,45 @@ std::string describe(const CLI::App& app, const CLI::ConfigError& error) {
          (what.starts_with(unknown) ? "there is no option " + what.substr(unknown.size()) : what);
 }
 
+std::string where_to_look(const CLI::App& app) {
+  return " (" + app.get_name() + " --help lists the options)";
+}
+
+/// CLI11 names them from the last to the first.
+std::string describe_unexpected(const CLI::App& app) {
+  std::string list;
+  const auto extras = app.remaining();
+  for (const auto& extra : extras) list += (list.empty() ? "" : ", ") + extra;
+  return (extras.size() == 1 ? "unexpected argument: " : "unexpected arguments: ") + list +
+         where_to_look(app);
+}
+
+/// `type` is what the help calls it, `kind` what an error does.
+template <typename Number>
+CLI::Validator range(const std::string& type, const std::string& kind, Number least, Number most) {
+  const std::string bounds = CLI::detail::to_string(least) + " to " + CLI::detail::to_string(most);
+  const auto check = [=](std::string& text) -> std::string {
+    Number value{};
+    const bool is_number = CLI::detail::lexical_cast(text, value);
+    if (is_number && value >= least && value <= most) return "";
+    return text + " is not " + kind + " from " + bounds;
+  };
+  return CLI::Validator(check, type + " in [" + bounds + "]");
+}
+
 }  // namespace
 
 CLI::Validator between(double least, double most) {
-  const std::string range =
-      "[" + CLI::detail::to_string(least) + " - " + CLI::detail::to_string(most) + "]";
-  const auto check = [least, most, range](std::string& text) -> std::string {
-    double value = 0;
-    const bool is_number = CLI::detail::lexical_cast(text, value);
-    if (is_number && value >= least && value <= most) return "";
-    return text + " is not within " + range;
-  };
-  return CLI::Validator(check, "FLOAT in " + range);
+  return range<double>("FLOAT", "a number", least, most);
+}
+
+CLI::Validator whole(std::int64_t least, std::int64_t most) {
+  return range<std::int64_t>("INT", "a whole number", least, most);
 }
 
 std::string parse(CLI::App& app, int argc, const char* const* argv) {
-  app.set_config("--config", "", "read options from a TOML file; the command line wins");
+  app.set_config("--config", "", "read options from a TOML file; the command line wins")
+      ->type_name("FILE");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.formatter(std::make_shared<HelpFormatter>());
 
@@ -102,9 +147,10 @@ std::string parse(CLI::App& app, int argc, const char* const* argv) {
     return app.help();
   } catch (const CLI::ConfigError& error) {
     throw ddprun::Error(ddprun::Errc::usage, describe(app, error));
+  } catch (const CLI::ExtrasError&) {
+    throw ddprun::Error(ddprun::Errc::usage, describe_unexpected(app));
   } catch (const CLI::ParseError& error) {
-    throw ddprun::Error(ddprun::Errc::usage, std::string(error.what()) + " (" + app.get_name() +
-                                                 " --help lists the options)");
+    throw ddprun::Error(ddprun::Errc::usage, error.what() + where_to_look(app));
   }
   return "";
 }

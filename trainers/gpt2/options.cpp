@@ -43,7 +43,7 @@ void add_model_options(CLI::App& app, Options& options) {
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   const auto size = [&](const char* name, std::size_t& value, const char* help) {
-    app.add_option(name, value, help)->check(CLI::Range(std::int64_t{1}, kSizeMax));
+    app.add_option(name, value, help)->check(whole(1, kSizeMax));
   };
   size("--layers", options.shape.layers, "transformer blocks");
   size("--heads", options.shape.heads, "of attention in each layer");
@@ -59,7 +59,7 @@ void add_model_options(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
   app.add_option("--threads", options.threads, "for the CPU's matrix products, per worker")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole(1, 1024))
       ->capture_default_str();
 }
 
@@ -68,28 +68,28 @@ void add_data_options(CLI::App& app, Options& options) {
   app.add_option("--test_data", options.test_data,
                  "token file to test with (default: the data's name with .test, if there is one)");
   app.add_option("--batch_size", options.batch_size, "sequences per worker and backward pass")
-      ->check(CLI::Range(std::int64_t{1}, kBatchMax))
+      ->check(whole(1, kBatchMax))
       ->capture_default_str();
   app.add_option("--gradient_accumulation", options.gradient_accumulation,
                  "backward passes per step")
-      ->check(CLI::Range(std::int64_t{1}, kBatchMax))
+      ->check(whole(1, kBatchMax))
       ->capture_default_str();
   app.add_option("--global_batch_size", options.global_batch_size,
                  "sequences of all workers per step, in as many backward passes as they need; the "
                  "number of workers may then change between attempts (0: it must not)")
-      ->check(CLI::Range(std::int64_t{0}, kBatchMax))
+      ->check(whole(0, kBatchMax))
       ->capture_default_str();
   app.add_option("--test_every", options.test_every, "steps between tests (0: at the end only)")
-      ->check(CLI::Range(std::int64_t{0}, kCountMax))
+      ->check(whole(0, kCountMax))
       ->capture_default_str();
   app.add_option("--test_sequences", options.test_sequences, "to test with (0: all)")
-      ->check(CLI::Range(std::int64_t{0}, kCountMax))
+      ->check(whole(0, kCountMax))
       ->capture_default_str();
 }
 
 void add_training_options(CLI::App& app, Options& options) {
   app.add_option("--steps", options.steps, "optimizer steps in all")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->check(whole(1, kCountMax))
       ->capture_default_str();
   app.add_option("--lr", options.lr, "learning rate, at its highest")
       ->check(between(1e-9, 1e3))
@@ -101,7 +101,7 @@ void add_training_options(CLI::App& app, Options& options) {
       ->check(between(0, 1))
       ->capture_default_str();
   app.add_option("--warmup_steps", options.warmup_steps, "in which the rate rises from 0")
-      ->check(CLI::Range(std::int64_t{0}, kCountMax))
+      ->check(whole(0, kCountMax))
       ->capture_default_str();
   app.add_option("--beta1", options.beta1, "of AdamW")
       ->check(between(0, 0.9999999))
@@ -117,7 +117,7 @@ void add_training_options(CLI::App& app, Options& options) {
       ->check(between(0, 1e9))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the first values and the order of the sequences")
-      ->check(CLI::Range(std::int64_t{0}, kSeedMax))
+      ->check(whole(0, kSeedMax))
       ->capture_default_str();
 }
 
@@ -132,12 +132,13 @@ void add_run_options(CLI::App& app, Options& options) {
                  "save here and resume from the newest good checkpoint; a restarted worker starts "
                  "over without it");
   app.add_option("--checkpoint_every", options.checkpoint_every, "steps between checkpoints")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->check(whole(1, kCountMax))
       ->capture_default_str();
   app.add_option("--print_every", options.print_every, "steps between lines")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->check(whole(1, kCountMax))
       ->capture_default_str();
-  app.add_option("--metrics", options.metrics, "write JSON lines: start, steps, tests, end");
+  app.add_option("--metrics", options.metrics, "write JSON lines: start, steps, tests, end")
+      ->type_name("FILE");
   app.add_option("--ledger", options.ledger,
                  "write the sequences of every step to FILE.rankN, one JSON line a step");
 }

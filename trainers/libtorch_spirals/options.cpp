@@ -18,7 +18,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   Options& options = result.options;
   CLI::App app("Learns with LibTorch to which of three spirals a point belongs.",
                "libtorch_spirals");
-  const auto count = CLI::Range(std::int64_t{1}, kCountMax);
+  const auto count = whole(1, kCountMax);
   app.add_option("--epochs", options.epochs, "passes through all samples")
       ->check(count)
       ->capture_default_str();
@@ -33,14 +33,15 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       ->check(between(0, 1e3))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of first values, points and their order")
-      ->check(CLI::Range(std::int64_t{0}, kSeedMax))
+      ->check(whole(0, kSeedMax))
       ->capture_default_str();
   app.add_option("--checkpoint_dir", options.checkpoint_dir,
                  "save there, and go on from the newest that is there");
   app.add_option("--checkpoint_every", options.checkpoint_every, "steps between two checkpoints")
       ->check(count)
       ->capture_default_str();
-  app.add_option("--metrics", options.metrics, "write JSON lines: start, step, end");
+  app.add_option("--metrics", options.metrics, "write JSON lines: start, step, end")
+      ->type_name("FILE");
   result.help = parse(app, argc, argv);
   return result;
 }

@@ -5,6 +5,7 @@
 #include "trainers/frame/text.hpp"
 #include "trainers/resnet50_pipeline/options.hpp"
 #include "trainers/resnet50_pipeline/resnet.hpp"
+#include <ddprun/error.hpp>
 #include <ddprun/torch/pipeline.hpp>
 #include <ddprun/worker.hpp>
 
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <string>
 
 namespace trainer::resnet50 {
 
@@ -30,6 +32,11 @@ using torch::Tensor;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// "1 stage", "2 stages".
+std::string counted(std::int64_t count, const char* thing) {
+  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
 /// Random images on the first stage, their random classes on the last: the same whichever worker
@@ -60,11 +67,13 @@ class Report {
         metrics_(speaks() ? options.metrics : std::string(), JsonLines::Start::empty) {}
 
   void start() {
+    const bool is_split = options_.split_size > 0 && options_.split_size < options_.batch_size;
     console_.line(
-        format("resnet50_pipeline: %d stage(s), %d replica(s), batches of %ld images, "
-               "split_size %ld, %s",
-               place_.stages, place_.replicas, long{options_.batch_size}, long{options_.split_size},
-               to_string(options_.schedule)));
+        "resnet50_pipeline: " + counted(place_.stages, "stage") + ", " +
+        counted(place_.replicas, "replica") + ", batches of " +
+        counted(options_.batch_size, "image") + " in " +
+        (is_split ? "micro-batches of " + std::to_string(options_.split_size) : "one piece") +
+        ", " + to_string(options_.schedule));
     write({{"event", "start"},
            {"stages", place_.stages},
            {"replicas", place_.replicas},
@@ -102,6 +111,14 @@ class Report {
 
 /// Blocks until all workers are here.
 void train(ddprun::ProcessGroup& workers, const Options& options) {
+  if (workers.size() % options.stages != 0) {
+    const auto stages = std::to_string(options.stages);
+    throw ddprun::Error(ddprun::Errc::usage,
+                        "--stages " + stages + " needs a multiple of " + stages +
+                            " workers and there are " + std::to_string(workers.size()) +
+                            ": start as many by --nproc_per_node, or let each have the whole "
+                            "model by --stages 1");
+  }
   auto groups = make_pipeline_groups(workers, options.stages);
   const PipelinePlace& place = groups.place;
   auto stage = make_stage(place.stage, place.stages, options.classes, options.seed);

@@ -38,39 +38,41 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   Options& options = result.options;
   std::string schedule = to_string(options.schedule);
   CLI::App app(
-      "Trains a ResNet-50 on random images, whole or in two stages that are workers of ddprun.",
+      "Trains a ResNet-50 on random images on the CPU, whole or in two stages that are workers of "
+      "ddprun. The loss is the mean squared error.",
       "resnet50_pipeline");
   app.add_option("--stages", options.stages,
                  "1: every worker has the whole model; 2: conv1 to layer2, and layer3 to fc. "
                  "Workers beyond are replicas, whose gradients are averaged")
-      ->check(CLI::Range(1, 2))
+      ->check(whole(1, 2))
       ->capture_default_str();
   app.add_option("--split_size", options.split_size,
                  "images of a micro-batch (0: the whole batch is one)")
-      ->check(CLI::Range(std::int64_t{0}, kCountMax))
+      ->check(whole(0, kCountMax))
       ->capture_default_str();
   app.add_option("--schedule", schedule, "fill_drain or 1f1b: the order of a stage's passes")
       ->check(CLI::IsMember({"fill_drain", "1f1b"}))
       ->capture_default_str();
-  app.add_option("--batches", options.batches, "to train with")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+  app.add_option("--batches", options.batches, "number of batches to train with")
+      ->check(whole(1, kCountMax))
       ->capture_default_str();
   app.add_option("--batch_size", options.batch_size, "images of a batch, of each replica")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->check(whole(1, kCountMax))
       ->capture_default_str();
-  app.add_option("--image_size", options.image_size, "pixels of a side")
-      ->check(CLI::Range(std::int64_t{1}, kImageSizeMax))
+  app.add_option("--image_size", options.image_size, "pixels of an image's side")
+      ->check(whole(1, kImageSizeMax))
       ->capture_default_str();
-  app.add_option("--classes", options.classes, "of images")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+  app.add_option("--classes", options.classes, "number of classes of the images")
+      ->check(whole(1, kCountMax))
       ->capture_default_str();
   app.add_option("--lr", options.lr, "learning rate of SGD")
       ->check(between(0, 1e3))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the first values and the images")
-      ->check(CLI::Range(std::int64_t{0}, kSeedMax))
+  app.add_option("--seed", options.seed, "seed of the parameters' first values and of the images")
+      ->check(whole(0, kSeedMax))
       ->capture_default_str();
-  app.add_option("--metrics", options.metrics, "write JSON lines: start, batches, end");
+  app.add_option("--metrics", options.metrics, "write JSON lines: start, batches, end")
+      ->type_name("FILE");
   result.help = parse(app, argc, argv);
   if (!result.help.empty()) return result;
   options.schedule = ddprun::parse_pipeline_schedule(schedule).value_or(options.schedule);

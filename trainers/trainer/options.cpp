@@ -42,7 +42,7 @@ void add_model_options(CLI::App& app, Options& options) {
                  "bag: cpu or cuda, where the embedding is (default: as --device)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--threads", options.threads, "for the CPU's matrix products, per worker")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole(1, 1024))
       ->capture_default_str();
 }
 
@@ -53,25 +53,25 @@ void add_data_options(CLI::App& app, Options& options) {
   app.add_option("--data_dir", options.data_dir, "folder of the four idx .gz files")
       ->capture_default_str();
   app.add_option("--batch_size", options.batch_size, "samples per worker and backward pass")
-      ->check(CLI::Range(std::int64_t{1}, kBatchMax))
+      ->check(whole(1, kBatchMax))
       ->capture_default_str();
   app.add_option("--gradient_accumulation", options.gradient_accumulation,
                  "backward passes per step")
-      ->check(CLI::Range(std::int64_t{1}, kBatchMax))
+      ->check(whole(1, kBatchMax))
       ->capture_default_str();
   app.add_option("--global_batch_size", options.global_batch_size,
                  "samples of all workers per step, in as many backward passes as they need; their "
                  "number may then change between attempts (0: it must not)")
-      ->check(CLI::Range(std::int64_t{0}, kBatchMax))
+      ->check(whole(0, kBatchMax))
       ->capture_default_str();
 }
 
 void add_training_options(CLI::App& app, Options& options) {
   app.add_option("--epochs", options.epochs, "times that every sample is used")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->check(whole(1, kCountMax))
       ->capture_default_str();
   app.add_option("--max_steps", options.max_steps, "stop after so many steps in all (0: no limit)")
-      ->check(CLI::Range(std::int64_t{0}, kCountMax))
+      ->check(whole(0, kCountMax))
       ->capture_default_str();
   app.add_option("--optimizer", options.optimizer, "sgd or adam")
       ->check(CLI::IsMember({"sgd", "adam"}))
@@ -86,7 +86,7 @@ void add_training_options(CLI::App& app, Options& options) {
       ->check(between(0, 0.9999))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the parameters' first values and the samples' order")
-      ->check(CLI::Range(std::int64_t{0}, kSeedMax))
+      ->check(whole(0, kSeedMax))
       ->capture_default_str();
 }
 
@@ -106,9 +106,10 @@ void add_distributed_options(CLI::App& app, Options& options) {
                  "save here and resume from the newest good checkpoint; a restarted worker starts "
                  "over without it");
   app.add_option("--checkpoint_every", options.checkpoint_every, "steps between checkpoints")
-      ->check(CLI::Range(std::int64_t{1}, kCountMax))
+      ->check(whole(1, kCountMax))
       ->capture_default_str();
-  app.add_option("--metrics", options.metrics, "write JSON lines: start, steps, epochs, end");
+  app.add_option("--metrics", options.metrics, "write JSON lines: start, steps, epochs, end")
+      ->type_name("FILE");
   app.add_option("--ledger", options.ledger,
                  "write the samples of every step to FILE.rankN, one JSON line a step");
   app.add_option("--trace_collectives", options.trace_collectives,

@@ -53,7 +53,8 @@ PipelinePlace pipeline_place(int rank, int workers, int stages) {
   if (workers % stages != 0) {
     const std::string count = std::to_string(stages);
     throw Error(Errc::usage, "pipeline: " + std::to_string(workers) +
-                                 " worker(s) cannot be divided into pipelines of " + count +
+                                 (workers == 1 ? " worker" : " workers") +
+                                 " cannot be divided into pipelines of " + count +
                                  " stages; start a multiple of " + count);
   }
   return {.stage = rank % stages,
