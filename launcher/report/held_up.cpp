@@ -228,9 +228,15 @@ std::string through_text(const HeldUp& held_up) {
   return "; " + plural(held_up.through, " is", " are") + " through with it";
 }
 
+/// Nothing of a wait that would be told as 0.0 s.
+std::string duration_text(const HeldUp& held_up) {
+  constexpr double kLeastTold = 0.05;
+  if (held_up.waited_seconds < kLeastTold) return {};
+  return ", for up to " + seconds_text(held_up.waited_seconds);
+}
+
 std::string wait_text(const HeldUp& held_up) {
-  return plural(held_up.waiting, " waits", " wait") + " in it, for up to " +
-         seconds_text(held_up.waited_seconds);
+  return plural(held_up.waiting, " waits", " wait") + " in it" + duration_text(held_up);
 }
 
 std::string disagreement(const HeldUp& held_up) {
@@ -275,14 +281,14 @@ std::string headline(const HeldUp& held_up) {
   }
   if (held_up.calls.empty()) {
     const auto senders = ranks_of(held_up.messaging);
-    return plural(senders, " waits", " wait") + " for messages in " + group + ", for up to " +
-           seconds_text(held_up.waited_seconds);
+    return plural(senders, " waits", " wait") + " for messages in " + group +
+           duration_text(held_up);
   }
   const std::string what = place_of(held_up);
   if (held_up.calls.size() > 1) return "in " + what + " " + disagreement(held_up);
   if (missing.empty()) {
-    return plural(held_up.waiting, " is in ", " are in ") + what + ", for up to " +
-           seconds_text(held_up.waited_seconds) + through_text(held_up);
+    return plural(held_up.waiting, " is in ", " are in ") + what + duration_text(held_up) +
+           through_text(held_up);
   }
   return plural(missing, " has", " have") + " not entered " + what + "; " + wait_text(held_up) +
          through_text(held_up);

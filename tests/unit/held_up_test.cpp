@@ -107,6 +107,14 @@ TEST_SUITE("held up") {
           Lines{"ranks 0, 1 are in collective 2 of group \"default\", barrier(), for up to 5.0 s"});
   }
 
+  TEST_CASE("a wait that has only begun is told without its length") {
+    CHECK(said({rank(0, {in(2, "barrier()", 20ms)}), rank(1, {in(2, "barrier()", 0ms)})}) ==
+          Lines{"ranks 0, 1 are in collective 2 of group \"default\", barrier()"});
+    CHECK(said({rank(0, {receiving("recv(1 x int32, rank 1, tag 7)", 60ms)}),
+                rank(1, {done(0, "barrier()", 4s)})})
+              .front() == "rank 0 waits for messages in group \"default\", for up to 0.1 s");
+  }
+
   TEST_CASE("ranks that wait for messages are told of, alone and beside a collective") {
     const auto waiting = receiving("recv(1 x int32, rank 1, tag 7)", 4s);
     CHECK(said({rank(0, {waiting}), rank(1, {done(0, "barrier()", 4s)})}) ==
