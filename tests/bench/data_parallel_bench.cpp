@@ -1,8 +1,7 @@
 // A step of data parallelism by threads of one process (DataParallel) beside one by processes
 // (spawn() and DistributedDataParallel), on the CPU with one computing thread for each replica;
-// with
-// --native of a model that is no module but has passes of its own. The forms take turns; prints
-// their medians over the rounds.
+// with --native of a model that is no module but has passes of its own. The forms take turns;
+// prints their medians over the rounds.
 #include "tests/bench/statistics.hpp"
 #include <ddprun/data_parallel.hpp>
 #include <ddprun/gradient_reducer.hpp>
@@ -34,6 +33,7 @@ struct Options {
   int steps = 30;
   int rounds = 7;
   bool is_native = false;
+  bool is_copied = false;
 };
 
 struct Problem {
@@ -153,16 +153,25 @@ double native_by_threads(const Options& options) {
   const Problem problem(options);
   Layers layers(options);
   ddprun::DataParallel<Layers> parallel(layers, options.replicas);
-  return median_milliseconds(options.steps, [&] {
-    parallel.step(
-        [&](Layers& copy, ddprun::GradientReducer& reducer, const ddprun::Replica& replica) {
-          const torch::NoGradGuard none_here_either;
-          const auto part = static_cast<std::size_t>(replica.index);
-          copy.learn(reducer, problem.input.chunk(replica.count)[part],
-                     problem.target.chunk(replica.count)[part]);
-        });
-    for (std::size_t i = 0; i < 3; ++i) layers.update(i, parallel.gradient(i));
-  });
+  const auto learn = [&](Layers& copy, ddprun::GradientReducer& reducer,
+                         const ddprun::Replica& replica) {
+    const torch::NoGradGuard none_here_either;
+    const auto part = static_cast<std::size_t>(replica.index);
+    copy.learn(reducer, problem.input.chunk(replica.count)[part],
+               problem.target.chunk(replica.count)[part]);
+  };
+  if (options.is_copied) {
+    return median_milliseconds(options.steps, [&] {
+      parallel.step(learn);
+      for (std::size_t i = 0; i < 3; ++i) layers.update(i, parallel.gradient(i));
+    });
+  }
+  parallel.set_zero_gradients(false);
+  const auto update = [](Layers& copy, ddprun::GradientReducer& reducer, const ddprun::Replica&) {
+    const torch::NoGradGuard none_here_either;
+    for (std::size_t i = 0; i < 3; ++i) copy.update(i, reducer.gradient(i));
+  };
+  return median_milliseconds(options.steps, [&] { parallel.step(learn, update); });
 }
 
 double native_by_processes(const Options& options, const WorkerEnv& env) {
@@ -210,6 +219,8 @@ int main(int argc, char** argv) {
   app.add_option("--steps", options.steps, "in a round");
   app.add_option("--rounds", options.rounds);
   app.add_flag("--native", options.is_native, "a model with passes of its own");
+  app.add_flag("--copied", options.is_copied,
+               "native: one update, parameters copied and gradients zeroed in each step");
   CLI11_PARSE(app, argc, argv);
   const auto threads_form = options.is_native ? native_by_threads : by_threads;
   const auto processes_form = options.is_native ? native_by_processes : by_processes;

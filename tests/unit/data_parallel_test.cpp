@@ -102,6 +102,52 @@ TEST_SUITE("data parallel") {
     }
   }
 
+  TEST_CASE("replicas that update themselves learn what a model that is copied does") {
+    const Points points = make_points(64);
+    const Line copied = learn(3);
+    Line line;
+    DataParallel<Line> parallel(line, 3);
+    std::vector<Line> ends(3);
+    const auto learn_by = [&](const Line& own, GradientReducer& reducer, const Replica& replica) {
+      backward(own, reducer, points, replica.rows(points.x.size()), replica.count);
+    };
+    const auto update = [&](Line& own, const GradientReducer& reducer, const Replica& replica) {
+      own.a[0] -= 0.125 * *static_cast<const double*>(reducer.gradient(0).data);
+      own.b[0] -= 0.125 * *static_cast<const double*>(reducer.gradient(1).data);
+      ends[static_cast<std::size_t>(replica.index)] = own;
+    };
+    for (int step = 0; step < 50; ++step) parallel.step(learn_by, update);
+    for (const Line& end : ends) {
+      CHECK(end.a == copied.a);
+      CHECK(end.b == copied.b);
+    }
+    CHECK(line.a == copied.a);
+
+    line.a[0] = line.b[0] = 0;
+    parallel.refresh();
+    for (int step = 0; step < 50; ++step) parallel.step(learn_by, update);
+    for (const Line& end : ends) CHECK(end.a == copied.a);
+  }
+
+  TEST_CASE("gradients begin with zero, or with what the step before has left") {
+    Line line;
+    DataParallel<Line> parallel(line, 2);
+    const auto add_one = [](const Line&, GradientReducer& reducer, const Replica&) {
+      for (const std::size_t i : {0, 1}) {
+        *static_cast<double*>(reducer.gradient(i).data) += 1;
+        reducer.ready(i);
+      }
+    };
+    const auto found = [&] { return *static_cast<const double*>(parallel.gradient(1).data); };
+    for (int step = 0; step < 2; ++step) {
+      parallel.step(add_one);
+      CHECK(found() == 1);
+    }
+    parallel.set_zero_gradients(false);
+    parallel.step(add_one);
+    CHECK(found() == 2);
+  }
+
   TEST_CASE("replicas compute with the model's present parameters, each on its thread") {
     Line line;
     DataParallel<Line> parallel(line, 3);

@@ -86,6 +86,10 @@ class DataParallel {
     });
   }
 
+  /// Whether a step begins with gradients of zero, to be added to. True at first; without, a
+  /// backward pass has to set each, which saves writing them twice.
+  void set_zero_gradients(bool is_wanted) { zeroes_gradients_ = is_wanted; }
+
   /// Calls `backward` for all replicas at the same time, with their parameters as `model` has them
   /// now. It is to leave the gradients of its rows in the reducer (GradientReducer::gradient(),
   /// ready()), as between begin() and finish(). Blocks until gradient() has the average over the
@@ -93,13 +97,28 @@ class DataParallel {
   template <typename Backward>
   void step(const Backward& backward) {
     threads_.apply([&](Replica& replica) {
-      Part& part = part_of(replica);
       take_parameters(replica);
-      part.reducer->zero_gradients();
-      part.reducer->begin();
-      backward(*part.model, *part.reducer, std::as_const(replica));
-      part.reducer->finish();
+      average_gradients(backward, replica);
     });
+  }
+
+  /// The same, but each replica then calls `update(model, reducer, replica)`, which is to do the
+  /// optimizer's work on its own parameters, and the next step goes on with these: nothing is
+  /// copied, as with a process for each. An optimizer's state is each replica's own, too, and all
+  /// updates have to be the same. What else changes parameters of `model` (a checkpoint) is
+  /// followed by a refresh().
+  template <typename Backward, typename Update>
+  void step(const Backward& backward, const Update& update) {
+    threads_.apply([&](Replica& replica) {
+      average_gradients(backward, replica);
+      Part& part = part_of(replica);
+      update(*part.model, *part.reducer, std::as_const(replica));
+    });
+  }
+
+  /// Gives all replicas the parameters of `model`. Blocks.
+  void refresh() {
+    threads_.apply([&](Replica& replica) { take_parameters(replica); });
   }
 
   /// Calls `call` for all replicas at the same time, without gradients. What they compute they
@@ -127,6 +146,15 @@ class DataParallel {
 
   Part& part_of(const Replica& replica) { return parts_[static_cast<std::size_t>(replica.index)]; }
 
+  template <typename Backward>
+  void average_gradients(const Backward& backward, Replica& replica) {
+    Part& part = part_of(replica);
+    if (zeroes_gradients_) part.reducer->zero_gradients();
+    part.reducer->begin();
+    backward(*part.model, *part.reducer, std::as_const(replica));
+    part.reducer->finish();
+  }
+
   /// Nobody writes the model's meanwhile: replica 0 computes with them, too.
   void take_parameters(const Replica& replica) {
     if (replica.index == 0) return;
@@ -136,6 +164,7 @@ class DataParallel {
       std::memcpy(own[i].values.data, models[i].values.data, own[i].values.bytes());
   }
 
+  bool zeroes_gradients_ = true;
   ReplicaThreads threads_;
   std::vector<Part> parts_;
 };
