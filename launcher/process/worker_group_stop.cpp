@@ -92,10 +92,11 @@ void WorkerGroup::Impl::ask_to_stop(int signal, std::chrono::milliseconds grace)
     // After the signal, so that a stopped worker does nothing else when it goes on.
     worker->process.signal_group(SIGCONT);
   }
-  const auto until = Worker::Clock::now() + grace;
-  if (has_killed_ || (is_stopping_ && until >= kill_timer_.expiry())) return;
-  is_stopping_ = true;
+  const bool was_stopping = std::exchange(is_stopping_, true);
+  // Also if the grace has just ended and stacks are being taken.
   if (grace <= 0ms) return kill(grace);
+  const auto until = Worker::Clock::now() + grace;
+  if (has_killed_ || (was_stopping && until >= kill_timer_.expiry())) return;
   kill_timer_.start(until, [weak = weak_from_this(), grace] {
     if (const auto self = weak.lock()) self->end_grace(grace);
   });

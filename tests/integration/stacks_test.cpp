@@ -289,9 +289,10 @@ TEST_SUITE("stacks of workers") {
   TEST_CASE("killing at once does not wait for a tool that is at work") {
     for (const auto mode : {ContainmentMode::automatic, ContainmentMode::marker}) {
       const TemporaryFolder folder;
-      Patient patient(
-          {.when = StacksWhen::kill, .gdb = make_tool(folder.path(), "touch $0.up; sleep 1000")},
-          mode);
+      Patient patient({.when = StacksWhen::kill,
+                       .gdb = make_tool(folder.path(), "touch $0.up; sleep 1000"),
+                       .limits = {.tool = 1000s, .together = 1000s}},
+                      mode);
       patient.start_stuck("plain");
       patient.bench.group().stop(SIGTERM, 10ms);
       patient.bench.run_until([&] { return fs::exists(folder.path() / "tool.up"); });
