@@ -3,12 +3,17 @@
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
+#include "tests/support/threads_at_rest.hpp"
 
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <random>
 #include <string>
+#include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace ddprun;
@@ -23,6 +28,16 @@ GroupOptions gloo_group(Deadline::Duration timeout = 60s) {
   options.join_timeout = 60s;
   options.collective_timeout = timeout;
   return options;
+}
+
+/// What a thread that waits for `work` hears when the group is aborted then.
+std::string said_to_who_waits(ProcessGroup& group, const Work& work) {
+  std::string said;
+  std::thread waiter([&] { said = describe_failure([&] { work.wait(); }); });
+  await_threads_at_rest();
+  group.abort("enough");
+  waiter.join();
+  return said;
 }
 
 }  // namespace
@@ -94,6 +109,40 @@ TEST_SUITE("gloo group") {
     const auto said = ranks.wait(1).said;
     CHECK(said.find("peer -1: ") == 0);
     CHECK(said.find("(during recv(1 x float32, rank 0, tag 0) of group") != std::string::npos);
+  }
+
+  TEST_CASE("an abort ends a call that waits for a rank that does not come") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), gloo_group(1h));
+      float value = 1;
+      if (rank == 1) return describe_failure([&] { group.recv(as_buffer(&value, 1), 0).wait(); });
+      return said_to_who_waits(group, group.all_reduce(as_buffer(&value, 1)));
+    });
+    CHECK(ranks.wait(0).said == "closed: process group \"default\" was aborted: enough");
+    CHECK(ranks.wait(1).said.find("peer -1: ") == 0);
+  }
+
+  TEST_CASE("an abort ends a call that has sent a part") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), gloo_group(1h));
+      std::int32_t pid = ::getpid();
+      group.broadcast(as_buffer(&pid, 1), 1).wait();
+      std::vector<float> values(16 << 20);  // more than sockets hold
+      const Buffer buffer = as_buffer(values.data(), values.size());
+      if (rank == 0) {
+        await_state(pid, 'T');
+        return said_to_who_waits(group, group.broadcast(buffer, 0));
+      }
+      const Work work = group.broadcast(buffer, 0);
+      std::thread waiter([&] { work.wait(); });
+      await_threads_at_rest();
+      ::raise(SIGSTOP);
+      waiter.join();
+      return std::string();
+    });
+    CHECK(ranks.wait(0).said == "closed: process group \"default\" was aborted: enough");
   }
 
   TEST_CASE("averages that could overflow are refused with the reason") {

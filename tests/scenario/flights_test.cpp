@@ -73,7 +73,7 @@ TEST_SUITE("flights") {
 
   TEST_CASE("an exception with a call under way ends all ranks at once and is the first cause") {
     for (const auto& backend : backends()) {
-      for (const std::string how : {"throw", "throw-apart"}) {
+      for (const std::string how : {"throw", "throw-entered", "throw-apart"}) {
         const auto result = run_apart(backend, how);
         CAPTURE(result.output);
         CHECK(result.exit_code == 1);

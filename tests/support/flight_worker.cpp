@@ -1,5 +1,6 @@
 // A worker whose ranks come apart in their collectives:
-//   flight_worker BACKEND stop|kill|mismatch|message|meet|end|end-early|throw|throw-apart
+//   flight_worker BACKEND stop|kill|mismatch|message|meet|end|end-early
+//   flight_worker BACKEND throw|throw-entered|throw-apart
 //   flight_worker BACKEND end-first EVENTS
 //   stop      the last rank stops itself after a barrier; the others wait for it in an all_reduce
 //   kill      the same, but it is killed
@@ -10,7 +11,8 @@
 //   end-early  the same before it makes the group
 //   end-first  the same, and the others make the group once ddprun has written into its file
 //              EVENTS that it has ended
-//   throw     rank 1 has a call under way when an exception ends it; the others wait for it
+//   throw     rank 1 has a call queued when an exception ends it; the others wait for it
+//   throw-entered  the same with a call that has begun
 //   throw-apart  the same in a group of some ranks
 #include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/process_group.hpp>
@@ -18,6 +20,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <numeric>
@@ -33,20 +36,21 @@ using namespace ddprun;
 
 constexpr std::size_t kElements = 6'553'600;  // 25 MiB of float32
 
-/// Until the other ranks, all on this node, are in their second collective.
-void await_others(const WorkerEnv& env) {
+/// Until `rank`, which is on this node and has made its group, has entered so many collectives.
+void await_entered(const WorkerEnv& env, int rank, std::uint64_t collectives) {
   const auto page = control::ControlPage::attach_again(*env.control_page_fd, env.control_page_slot);
   const auto deadline = Deadline::after(std::chrono::seconds(60));
-  for (int rank = 0; rank + 1 < env.local_world_size; ++rank) {
-    while (control::read_flights(page, rank, Deadline::Clock::now()).groups.at(0).entered < 2) {
-      if (deadline.passed()) throw Error(Errc::timeout, "the other ranks did not come");
-      std::this_thread::yield();
-    }
+  const auto entered = [&] {
+    return control::read_flights(page, rank, Deadline::Clock::now()).groups.at(0).entered;
+  };
+  while (entered() < collectives) {
+    if (deadline.passed()) throw Error(Errc::timeout, "a rank has not entered its collective");
+    std::this_thread::yield();
   }
 }
 
 /// Nobody's call can end but by what happens to rank 1.
-int throw_with_call_under_way(ProcessGroup group, const std::string& how) {
+int throw_with_call_under_way(const WorkerEnv& env, ProcessGroup group, const std::string& how) {
   if (how == "throw-apart") {
     std::vector<int> all(static_cast<std::size_t>(group.size()));
     std::iota(all.begin(), all.end(), 0);
@@ -56,6 +60,7 @@ int throw_with_call_under_way(ProcessGroup group, const std::string& how) {
   const Buffer buffer = as_buffer(&value, 1);
   if (group.rank() == 1) {
     const Work work = group.all_reduce(buffer);
+    if (how == "throw-entered") await_entered(env, 1, 1);
     throw std::runtime_error("loss is nan");
   }
   group.recv(buffer, 1).wait();
@@ -82,7 +87,8 @@ int come_apart(const std::string& how, const WorkerEnv& env, ProcessGroup& group
   std::vector<float> values(kElements);
   const Buffer buffer = as_buffer(values.data(), values.size());
   group.barrier().wait();
-  if (is_last && (how == "stop" || how == "kill")) await_others(env);
+  for (int rank = 0; is_last && (how == "stop" || how == "kill") && rank < env.rank; ++rank)
+    await_entered(env, rank, 2);
   if (is_last && how == "stop") std::raise(SIGSTOP);
   if (is_last && how == "kill") std::raise(SIGKILL);
   if (is_last && how == "message") ::pause();
@@ -106,7 +112,7 @@ int main(int, char** argv) {
     options.arena_bytes = 64 << 20;
     // Longer than the test takes.
     if (how.starts_with("throw"))
-      return throw_with_call_under_way(ProcessGroup::create(env, options), how);
+      return throw_with_call_under_way(env, ProcessGroup::create(env, options), how);
     if (how.starts_with("end-") && env.rank + 1 == env.world_size) return 0;
     if (how == "end-first") await_last_end(env, argv[3]);
     if (!how.starts_with("end")) options.collective_timeout = std::chrono::seconds(2);

@@ -2,6 +2,7 @@
 // those who want what PyTorch does. Sums are made by ddprun's kernels, two at a time and in Gloo's
 // order, so the last bits differ from the host backend's, and half types are rounded after each of
 // them.
+#include "worker_runtime/backends/gloo/gloo_device.hpp"
 #include "worker_runtime/backends/gloo/gloo_messages.hpp"
 #include "worker_runtime/backends/gloo/gloo_store.hpp"
 #include "worker_runtime/backends/gloo/no_pipe_signal.hpp"
@@ -19,7 +20,6 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/hash_store.h>
 #include <gloo/scatter.h>
-#include <gloo/transport/tcp/device.h>
 
 #include <array>
 #include <cstring>
@@ -131,7 +131,10 @@ class GlooBackend : public Backend {
     const NoPipeSignal spared;
     const std::lock_guard lock(mutex_);
     if (abort_reason_.empty()) abort_reason_ = reason;
-    if (context_) context_->closeConnections();
+    if (!context_) return;
+    // The first for the other ranks' calls, the second for this one's.
+    context_->closeConnections();
+    device_->end_waits();
   }
 
  private:
@@ -139,19 +142,19 @@ class GlooBackend : public Backend {
   static constexpr auto kFarewell = std::chrono::seconds(5);
 
   void connect(gloo::rendezvous::Store& store, const std::string& address, Deadline deadline) {
-    gloo::transport::tcp::attr attributes;
-    attributes.hostname = address;
-    auto device = gloo::transport::tcp::CreateDevice(attributes);
+    auto device = std::make_shared<GlooDevice>(address);
+    std::shared_ptr<gloo::transport::Device> any_device = device;
     auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
     try {
       context->setTimeout(gloo_timeout(deadline));
-      context->connectFullMesh(store, device);
+      context->connectFullMesh(store, any_device);
       gloo::BarrierOptions all_are_there(context);
       gloo::barrier(all_are_there);
     } catch (const gloo::Exception& error) {
       raise(error, "process group \"" + group_ + "\": meeting the other ranks");
     }
     const std::lock_guard lock(mutex_);
+    device_ = std::move(device);
     context_ = std::move(context);
     messages_.emplace(*context_, rank_);
   }
@@ -327,10 +330,11 @@ class GlooBackend : public Backend {
   const int size_;
   const std::string group_;
   const StoreEndpoint endpoint_;
+  std::shared_ptr<GlooDevice> device_;
   std::shared_ptr<gloo::Context> context_;
   std::optional<GlooMessages> messages_;
   Bytes scratch_;
-  std::mutex mutex_;  ///< of the reason, and of the context for who aborts
+  std::mutex mutex_;  ///< of the reason, and of device and context for who aborts
   std::string abort_reason_;
 };
 
