@@ -2,6 +2,7 @@
 #include "launcher/process/death_watch.hpp"
 
 #include "launcher/process/proc_scan.hpp"
+#include "tests/support/threads_at_rest.hpp"
 #include "tests/support/worker_bench.hpp"
 
 #include <doctest/doctest.h>
@@ -26,6 +27,13 @@ WorkerSpec probe(WorkerBench& bench, int local_rank, std::vector<std::string> ar
   return spec;
 }
 
+/// Until the worker is dead and the watch has told what it makes of that. Nothing reaps the worker
+/// meanwhile, as the bench's loop does not run.
+void await_watched_death(const WorkerStarted& worker) {
+  await_state(worker.pid, 'Z');
+  await_threads_at_rest();
+}
+
 }  // namespace
 
 TEST_SUITE("death watch") {
@@ -41,10 +49,10 @@ TEST_SUITE("death watch") {
   TEST_CASE("a killed worker's death is known before it has been reaped") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
-    // Enough memory that taking it down takes longer than the news of the death.
-    const auto started = bench.start({probe(bench, 0, {"hold", "512", ready.string()})});
+    const auto started = bench.start({probe(bench, 0, {"hold", ready.string()})});
     await_line(ready);
     ::kill(started[0].pid, SIGKILL);
+    await_watched_death(started[0]);
     bench.run_to_first_news();
     REQUIRE(bench.history().dying.size() == 1);
     CHECK(bench.history().exited.empty());
@@ -58,7 +66,12 @@ TEST_SUITE("death watch") {
     for (const int status : {0, 3}) {
       CAPTURE(status);
       WorkerBench bench;
-      bench.start({probe(bench, 0, {"leave", "512", std::to_string(status)})});
+      const auto ready = bench.folder() / "ready";
+      const auto started =
+          bench.start({probe(bench, 0, {"leave", std::to_string(status), ready.string()})});
+      await_line(ready);
+      ::kill(started[0].pid, SIGUSR1);
+      await_watched_death(started[0]);
       bench.run_to_end();
       CHECK(bench.history().dying.size() == (status == 0 ? 0U : 1U));
       CHECK(bench.history().exit_of(0).exit_code == status);
@@ -68,7 +81,7 @@ TEST_SUITE("death watch") {
   TEST_CASE("a death that was noticed before the others were stopped stays a cause") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
-    const auto started = bench.start({probe(bench, 0, {"hold", "512", ready.string()})});
+    const auto started = bench.start({probe(bench, 0, {"hold", ready.string()})});
     await_line(ready);
     ::kill(started[0].pid, SIGKILL);
     bench.run_to_first_news();

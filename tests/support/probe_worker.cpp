@@ -10,7 +10,6 @@
 #include <string>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <vector>
 
 namespace {
 
@@ -27,21 +26,25 @@ void say_ready(const char* file) {
   std::fclose(stream);
 }
 
-/// Fills this many MiB of memory, says it is ready and waits to be killed.
-int hold(const char* mebibytes, const char* ready) {
+/// Announces itself, says it is ready and waits to be killed.
+int hold(const char* ready) {
   auto page = attach();
   page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
-  const std::vector<char> memory(static_cast<std::size_t>(std::atoi(mebibytes)) << 20, 'x');
   say_ready(ready);
   while (true) ::pause();
 }
 
-/// Fills this many MiB of memory and leaves with `status`, past everything that announces an exit.
-int leave(const char* mebibytes, const char* status) {
+/// The same, but at SIGUSR1 it leaves with `status`, past everything that announces an exit.
+int leave(const char* status, const char* ready) {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, SIGUSR1);
+  ::sigprocmask(SIG_BLOCK, &wanted, nullptr);
   auto page = attach();
   page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
-  const std::vector<char> memory(static_cast<std::size_t>(std::atoi(mebibytes)) << 20, 'x');
-  ::_exit(memory.back() == 'x' ? std::atoi(status) : 99);
+  say_ready(ready);
+  int signal = 0;
+  ::_exit(::sigwait(&wanted, &signal) == 0 ? std::atoi(status) : 99);
 }
 
 /// Announces itself and its exit with `status`, then waits to be killed instead of going.
@@ -104,7 +107,7 @@ int await_abort(const char* ready, const char* file) {
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
-  if (what == "hold" && argc == 4) return hold(argv[2], argv[3]);
+  if (what == "hold" && argc == 3) return hold(argv[2]);
   if (what == "leave" && argc == 4) return leave(argv[2], argv[3]);
   if (what == "announce-exit" && argc == 4) return announce_exit(argv[2], argv[3]);
   if (what == "announce-and-go" && argc == 5) return announce_and_go(argv[2], argv[3], argv[4]);
