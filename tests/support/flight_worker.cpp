@@ -50,13 +50,15 @@ void await_entered(const WorkerEnv& env, int rank, std::uint64_t collectives) {
 }
 
 /// Nobody's call can end but by what happens to rank 1.
-int throw_with_call_under_way(const WorkerEnv& env, ProcessGroup group, const std::string& how) {
+int throw_with_call_under_way(const WorkerEnv& env, const GroupOptions& options,
+                              const std::string& how) {
+  float value = 1;  // for as long as there is a group that may have a call of it under way
+  auto group = ProcessGroup::create(env, options);
   if (how == "throw-apart") {
     std::vector<int> all(static_cast<std::size_t>(group.size()));
     std::iota(all.begin(), all.end(), 0);
     group = group.new_group(all).value();
   }
-  float value = 1;
   const Buffer buffer = as_buffer(&value, 1);
   if (group.rank() == 1) {
     const Work work = group.all_reduce(buffer);
@@ -111,8 +113,7 @@ int main(int, char** argv) {
     GroupOptions options{.backend = argv[1]};
     options.arena_bytes = 64 << 20;
     // Longer than the test takes.
-    if (how.starts_with("throw"))
-      return throw_with_call_under_way(env, ProcessGroup::create(env, options), how);
+    if (how.starts_with("throw")) return throw_with_call_under_way(env, options, how);
     if (how.starts_with("end-") && env.rank + 1 == env.world_size) return 0;
     if (how == "end-first") await_last_end(env, argv[3]);
     if (!how.starts_with("end")) options.collective_timeout = std::chrono::seconds(2);
