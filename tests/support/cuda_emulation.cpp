@@ -373,4 +373,9 @@ void run_grid(const KernelShape& shape, const std::function<void()>& thread) {
   }
 }
 
+void free_fibers() {
+  const std::lock_guard lock(turn);
+  fibers = {};
+}
+
 }  // namespace ddprun::test

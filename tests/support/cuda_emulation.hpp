@@ -72,6 +72,10 @@ void* dynamic_shared_memory();
 /// would launch, and what `thread` throws.
 void run_grid(const KernelShape& shape, const std::function<void()>& thread);
 
+/// Frees the fibers that are kept for the next kernel. ThreadSanitizer takes them for threads, and
+/// ends a process that starts threads after it was forked from one with several.
+void free_fibers();
+
 /// As kernel<<<shape>>>(arguments...), and waits for its end.
 template <typename... Parameters, typename... Arguments>
 void run_kernel(const KernelShape& shape, void (*kernel)(Parameters...),

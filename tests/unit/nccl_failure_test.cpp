@@ -1,4 +1,5 @@
 // What ranks with CUDA devices get when one of them, or NCCL, fails, with the fake's.
+#include "tests/support/cuda_emulation.hpp"
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/rank_errors.hpp"
 #include "tests/support/rank_threads.hpp"
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <functional>
 #include <latch>
+#include <ostream>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
@@ -61,10 +63,15 @@ struct ChildEnd {
   bool operator==(const ChildEnd&) const = default;
 };
 
+std::ostream& operator<<(std::ostream& out, const ChildEnd& end) {
+  return out << "exit code " << end.exit_code << ", said: " << end.said;
+}
+
 /// Of a process that has `fault` while it lets go of a communicator.
 ChildEnd end_of_child_that_aborts(void (*fault)(NcclFaults& faults)) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
+  free_fibers();  // of the suites before this one
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(ends[1], STDERR_FILENO);
