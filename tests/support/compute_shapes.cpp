@@ -1,6 +1,10 @@
 #include "tests/support/compute_shapes.hpp"
 
 #include "tests/support/random_arrays.hpp"
+#include "trainers/compute/adamw_pace.hpp"
+
+#include <span>
+#include <utility>
 
 namespace ddprun::test {
 
@@ -175,8 +179,9 @@ ComputeShape sum(std::size_t elements) {
           }};
 }
 
-ComputeShape adamw(std::size_t elements) {
-  return {"AdamW on " + std::to_string(elements) + " elements",
+/// Where the pace is in memory, the operation's own step and rate are others.
+ComputeShape adamw(std::size_t elements, bool has_pace = false) {
+  return {"AdamW on " + std::to_string(elements) + " elements" + (has_pace ? " at a pace" : ""),
           [=](Compute& compute, DataType type) {
             Arrays arrays(compute, type);
             AdamW o{.values = arrays.random(elements),
@@ -191,6 +196,12 @@ ComputeShape adamw(std::size_t elements) {
                     .gradient_norm_max = 0.5};
             // Of the device's own type: a CPU has no other weights than float32 ones.
             if (type == DataType::bfloat16) o.master = arrays.widened(o.values);
+            if (has_pace) {
+              const AdamWPace pace = adamw_pace(
+                  std::exchange(o.step, 100), std::exchange(o.learning_rate, 1), o.beta1, o.beta2);
+              o.pace = arrays.of(sizeof pace / sizeof(double), DataType::float64);
+              compute.copy_in(std::as_bytes(std::span(&pace, 1)), o.pace);
+            }
             compute.zero(o.squared_norm);
             compute.run(AddSum{o.gradient, o.squared_norm, elements, true});
             compute.run(o);
@@ -254,6 +265,7 @@ std::vector<ComputeShape> compute_shapes() {
           sum(33),
           adamw(1000),
           adamw(777),
+          adamw(500, true),
           many_arrays()};
 }
 

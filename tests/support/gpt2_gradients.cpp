@@ -55,7 +55,8 @@ int main() {
     if (step == 1) {
       record("gradient", [](const gpt2::ModelParameter& one) { return one.gradient; });
     }
-    optimizer.update(options, step);
+    optimizer.set_step(options, step);
+    optimizer.update(options);
     result["norms"].push_back(optimizer.gradient_norm());
     result["rates"].push_back(gpt2::learning_rate(options, step));
   }

@@ -1,4 +1,5 @@
 #include "tests/support/compute_cases.hpp"
+#include "trainers/compute/adamw_pace.hpp"
 #include "trainers/compute/cpu_math.hpp"
 #include <ddprun/error.hpp>
 
@@ -167,6 +168,31 @@ TEST_SUITE("compute on the CPU") {
     };
     check_close(from_device(*compute, values.buffer),
                 {expected(2, 0.57, 0.2619), expected(-1, 0.16, 1.0156)}, 1e-6);
+  }
+
+  TEST_CASE("a pace in memory counts in place of AdamW's own step and rate") {
+    const auto compute = make_cpu_compute(1);
+    const Array gradient = on_device(*compute, {3, 4}, DataType::float64);
+    const auto after = [&](AdamW o) {
+      const Array values = on_device(*compute, {2, -1}, DataType::float64);
+      const Array statistics = on_device(*compute, {0.5, 0.1, 0.25, 1}, DataType::float64);
+      o.values = values.buffer;
+      o.gradient = gradient.buffer;
+      o.mean = statistics.buffer.slice(0, 2);
+      o.square = statistics.buffer.slice(2, 2);
+      o.elements = 2;
+      o.weight_decay = 0.2;
+      compute->run(o);
+      return from_device(*compute, values.buffer);
+    };
+    const AdamWPace pace = adamw_pace(7, 0.1, AdamW{}.beta1, AdamW{}.beta2);
+    const Array in_memory = on_device(
+        *compute, {pace.learning_rate, pace.rate, pace.inverse_correction}, DataType::float64);
+    const Doubles expected = after({.step = 7, .learning_rate = 0.1});
+    CHECK(after({.pace = in_memory.buffer}) == expected);
+    CHECK(after({.step = 8, .learning_rate = 0.1}) != expected);
+    CHECK_THROWS_WITH_AS(after({.pace = in_memory.buffer.slice(0, 2)}),
+                         "AdamW: pace has 2 elements, 3 are needed", Error);
   }
 
   TEST_CASE("conversion rounds, and sums are formed in float64") {

@@ -103,7 +103,8 @@ Doubles train_tiny(Compute& compute, DataType type) {
     for (const Array& gradient : gradients) compute.zero(gradient.buffer);
     losses.push_back(loss_of(compute, model, tokens, targets, 1.0 / kRows));
     model.backward([](std::size_t) {});
-    optimizer.update(options, step);
+    optimizer.set_step(options, step);
+    optimizer.update(options);
   }
   return losses;
 }

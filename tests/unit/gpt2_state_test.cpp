@@ -36,7 +36,8 @@ struct State {
     const auto tokens = ddprun::test::random_tokens(5, kTinyShape.vocabulary, random);
     ddprun::test::loss_of(*compute, model, tokens, tokens, 0.2);
     model.backward([](std::size_t) {});
-    optimizer->update({}, 1);
+    optimizer->set_step({}, 1);
+    optimizer->update({});
   }
 
   Checkpoint checkpoint(const Settings& settings = kSettings) {

@@ -1,3 +1,4 @@
+#include "trainers/compute/adamw_pace.hpp"
 #include "trainers/compute/cpu_kernels.hpp"
 #include "trainers/compute/cpu_math.hpp"
 
@@ -107,12 +108,11 @@ void compute(const AdamW& o) {
     const double norm = std::sqrt(*values_of<double>(o.squared_norm));
     clip = std::min(1.0, o.gradient_norm_max / (norm + kNoDivisionByZero));
   }
-  // In double: beta^step is near 1 at first.
-  const auto steps = static_cast<double>(o.step);
-  const double square_correction = std::sqrt(1 - std::pow(o.beta2, steps));
-  const auto rate = static_cast<Real>(o.learning_rate / (1 - std::pow(o.beta1, steps)));
-  const auto inverse_correction = static_cast<Real>(1 / square_correction);
-  const auto keep = static_cast<Real>(1 - o.learning_rate * o.weight_decay);
+  const AdamWPace pace =
+      o.pace.data == nullptr ? adamw_pace(o) : *values_of<const AdamWPace>(o.pace);
+  const auto rate = static_cast<Real>(pace.rate);
+  const auto inverse_correction = static_cast<Real>(pace.inverse_correction);
+  const auto keep = static_cast<Real>(1 - pace.learning_rate * o.weight_decay);
   const auto clipped = static_cast<Real>(clip);
   const auto beta1 = static_cast<Real>(o.beta1);
   const auto beta2 = static_cast<Real>(o.beta2);

@@ -254,6 +254,10 @@ void check(const AdamW& o, ddprun::Device device) {
   if (o.gradient_norm_max > 0) {
     demand("AdamW", device, o.values.type, {{"squared_norm", o.squared_norm, 1, Kind::total}});
   }
+  if (o.pace.data != nullptr) {
+    constexpr std::size_t kNumbers = sizeof(AdamWPace) / sizeof(double);
+    demand("AdamW", device, o.values.type, {{"pace", o.pace, kNumbers, Kind::total}});
+  }
 }
 
 void check(const Sgd& o, ddprun::Device device) {

@@ -256,6 +256,13 @@ struct AddSum {
   bool squares = false;
 };
 
+/// What of AdamW is another in each step.
+struct AdamWPace {
+  double learning_rate = 0;
+  double rate = 0;                ///< learning_rate / (1 - beta1^step)
+  double inverse_correction = 0;  ///< 1 / sqrt(1 - beta2^step)
+};
+
 /// One step of AdamW (Loshchilov and Hutter, 2019) with PyTorch's rule, on one parameter:
 ///   g = gradient * clip, clip = min(1, gradient_norm_max / (norm + 1e-6))
 ///   mean = beta1 * mean + (1 - beta1) * g; square = beta2 * square + (1 - beta2) * g^2
@@ -269,6 +276,8 @@ struct AdamW {
   Buffer mean;          ///< [elements] as statistics, changed; zero before the first step
   Buffer square;        ///< [elements] as statistics, changed; zero before the first step
   Buffer squared_norm;  ///< [1] float64: norm^2 of all parameters' gradients (AddSum)
+  Buffer pace = {};     ///< [3] float64, an AdamWPace that counts in place of `step` and
+                        ///< `learning_rate`, for steps that are recorded; without data: none
   std::size_t elements = 0;
   std::int64_t step = 1;  ///< counts from 1
   double learning_rate = 0;

@@ -1,6 +1,9 @@
 #include "trainers/gpt2/optimizer.hpp"
 
+#include "trainers/compute/adamw_pace.hpp"
+
 #include <cmath>
+#include <span>
 #include <utility>
 
 namespace trainer::gpt2 {
@@ -8,7 +11,10 @@ namespace trainer::gpt2 {
 using ddprun::DataType;
 
 Optimizer::Optimizer(Compute& compute, Model& model)
-    : compute_(compute), model_(model), squared_norm_(compute.allocate(1, DataType::float64)) {
+    : compute_(compute),
+      model_(model),
+      squared_norm_(compute.allocate(1, DataType::float64)),
+      pace_(compute.allocate(sizeof(AdamWPace) / sizeof(double), DataType::float64)) {
   for (const ModelParameter& parameter : model.parameters()) {
     const Buffer& values = parameter.values.buffer;
     const bool is_half = values.type == DataType::bfloat16;
@@ -24,7 +30,13 @@ Optimizer::Optimizer(Compute& compute, Model& model)
   }
 }
 
-void Optimizer::update(const Options& options, std::int64_t step) {
+void Optimizer::set_step(const Options& options, std::int64_t step) {
+  const AdamWPace pace =
+      adamw_pace(step, learning_rate(options, step), options.beta1, options.beta2);
+  compute_.copy_in(std::as_bytes(std::span(&pace, 1)), pace_.buffer);
+}
+
+void Optimizer::update(const Options& options) {
   compute_.zero(squared_norm_.buffer);
   std::vector<AddSum> sums;
   for (const ModelParameter& parameter : model_.parameters()) {
@@ -46,9 +58,8 @@ void Optimizer::update(const Options& options, std::int64_t step) {
                      .mean = state.mean.buffer,
                      .square = state.square.buffer,
                      .squared_norm = squared_norm_.buffer,
+                     .pace = pace_.buffer,
                      .elements = values.elements,
-                     .step = step,
-                     .learning_rate = learning_rate(options, step),
                      .beta1 = options.beta1,
                      .beta2 = options.beta2,
                      .weight_decay = parameter.spec.decays() ? options.weight_decay : 0,

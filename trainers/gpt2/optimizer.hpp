@@ -22,8 +22,11 @@ class Optimizer {
   /// `compute` and `model` must outlive it. The master weights are what the model's values are now.
   Optimizer(Compute& compute, Model& model);
 
-  /// Changes the parameters by their gradients. `step` counts from 1.
-  void update(const Options& options, std::int64_t step);
+  /// Puts what updates of step `step` depend on, which counts from 1, into the device's memory.
+  void set_step(const Options& options, std::int64_t step);
+
+  /// Changes the parameters by their gradients. Asks the device for the same in each step.
+  void update(const Options& options);
 
   /// Of the last update's gradients, before they were clipped. Waits for the device.
   double gradient_norm();
@@ -38,6 +41,7 @@ class Optimizer {
   Model& model_;
   std::vector<State> states_;  ///< one per parameter
   Array squared_norm_;         ///< [1] float64
+  Array pace_;                 ///< an AdamWPace
 };
 
 }  // namespace trainer::gpt2

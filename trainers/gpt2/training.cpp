@@ -149,7 +149,8 @@ StepResult train_step(Training& training, bool stop_wanted) {
     result.exposed_seconds += run_backward(training).exposed_seconds();
   }
   ++training.step;
-  training.optimizer.update(options, training.step);
+  training.optimizer.set_step(options, training.step);
+  training.optimizer.update(options);
   training.sampler.commit();
   if (training.sampler.is_at_end()) training.sampler.next_epoch();
 

@@ -2,6 +2,7 @@
 // arrays.
 #pragma once
 
+#include "trainers/compute/adamw_pace.hpp"
 #include "trainers/compute/cuda/kernels/pieces.cuh"
 #include "trainers/compute/cuda/launches.hpp"
 
@@ -91,17 +92,18 @@ float* master_of(const Operation& o) {
   return values_of<float>(o.master.data == nullptr ? o.values : o.master);
 }
 
-/// In float64: beta^step is near 1 at first.
 inline AdamWFactors factors_of(const AdamW& o) {
-  const auto steps = static_cast<double>(o.step);
-  return {.rate = static_cast<float>(o.learning_rate / (1 - std::pow(o.beta1, steps))),
-          .inverse_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(o.beta2, steps))),
-          .keep = static_cast<float>(1 - o.learning_rate * o.weight_decay),
+  const AdamWPace pace = adamw_pace(o);
+  return {.rate = static_cast<float>(pace.rate),
+          .inverse_correction = static_cast<float>(pace.inverse_correction),
+          .keep = static_cast<float>(1 - pace.learning_rate * o.weight_decay),
+          .weight_decay = static_cast<float>(o.weight_decay),
           .beta1 = static_cast<float>(o.beta1),
           .beta2 = static_cast<float>(o.beta2),
           .epsilon = static_cast<float>(o.epsilon),
           .norm_max = static_cast<float>(o.gradient_norm_max),
-          .squared_norm = values_of<const double>(o.squared_norm)};
+          .squared_norm = values_of<const double>(o.squared_norm),
+          .pace = values_of<const AdamWPace>(o.pace)};
 }
 
 template <typename Launch>

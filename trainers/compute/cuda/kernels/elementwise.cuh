@@ -185,16 +185,28 @@ struct PositionGradientEach {
   }
 };
 
-/// AdamW's numbers that are the same for all elements.
+/// AdamW's numbers that are the same for all elements. The first three are those of the pace, where
+/// there is one.
 struct AdamWFactors {
-  float rate;                ///< learning rate / (1 - beta1^step)
-  float inverse_correction;  ///< 1 / sqrt(1 - beta2^step)
-  float keep;                ///< 1 - learning rate * weight decay
+  float rate;
+  float inverse_correction;
+  float keep;  ///< 1 - learning rate * weight decay
+  float weight_decay;
   float beta1;
   float beta2;
   float epsilon;
   float norm_max;              ///< 0: no clipping
   const double* squared_norm;  ///< on the device
+  const AdamWPace* pace;       ///< on the device, or null
+
+  __device__ AdamWFactors at_pace() const {
+    AdamWFactors factors = *this;
+    if (pace == nullptr) return factors;
+    factors.rate = static_cast<float>(pace->rate);
+    factors.inverse_correction = static_cast<float>(pace->inverse_correction);
+    factors.keep = static_cast<float>(1 - pace->learning_rate * static_cast<double>(weight_decay));
+    return factors;
+  }
 };
 
 /// `master` is `values` where these are float32.
@@ -209,7 +221,7 @@ struct AdamWEach {
 
   template <int kWidth>
   __device__ void at(std::size_t first) const {
-    const AdamWFactors& f = factors;
+    const AdamWFactors f = factors.at_pace();
     float clip = 1;
     if (f.norm_max > 0) {
       constexpr float kNoDivisionByZero = 1e-6F;  // PyTorch's
