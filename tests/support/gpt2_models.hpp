@@ -43,7 +43,7 @@ inline double loss_of(trainer::Compute& compute, trainer::gpt2::Model& model,
                       const std::vector<std::int32_t>& tokens,
                       const std::vector<std::int32_t>& targets, double scale) {
   const trainer::Array total = compute.allocate(1, DataType::float64);
-  model.forward(tokens, targets, total.buffer, scale);
+  model.forward({on_device(compute, tokens), on_device(compute, targets)}, total.buffer, scale);
   return scale * from_device(compute, total.buffer)[0];
 }
 

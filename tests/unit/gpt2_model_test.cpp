@@ -179,8 +179,7 @@ TEST_SUITE("GPT-2 model") {
                          "CPU, 1 thread does not compute in bfloat16", Error);
     Model model(*compute, kTinyShape, 1, DataType::float32);
     const Array total = compute->allocate(1, DataType::float64);
-    const std::vector<std::int32_t> ten(10);
-    CHECK_THROWS_WITH_AS(model.forward(ten, ten, total.buffer, 1),
+    CHECK_THROWS_WITH_AS(model.forward(gpt2::make_batch(*compute, 2, 5), total.buffer, 1),
                          "10 tokens and 10 targets are not up to 1 whole sequences", Error);
   }
 }

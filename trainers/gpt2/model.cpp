@@ -2,11 +2,24 @@
 
 #include <ddprun/error.hpp>
 
+#include <span>
 #include <string>
 
 namespace trainer::gpt2 {
 
 using ddprun::DataType;
+
+Batch make_batch(Compute& compute, std::size_t sequences, std::size_t context) {
+  return {compute.allocate(sequences * context, DataType::int32),
+          compute.allocate(sequences * context, DataType::int32)};
+}
+
+Batch part_of(const Batch& batch, std::size_t first, std::size_t count, std::size_t context) {
+  const auto slice = [&](const Array& all) {
+    return Array{all.buffer.slice(first * context, count * context), all.hold};
+  };
+  return {slice(batch.inputs), slice(batch.targets)};
+}
 
 Model::Model(Compute& compute, const Shape& shape, std::size_t sequences_max, DataType type)
     : compute_(compute), shape_(shape), sequences_max_(sequences_max) {
@@ -20,8 +33,6 @@ Model::Model(Compute& compute, const Shape& shape, std::size_t sequences_max, Da
     parameters_.push_back({std::move(spec), compute.allocate(elements, type), {}});
   }
   activations_ = make_activations(compute, shape, sequences_max, type);
-  tokens_ = compute.allocate(sequences_max * shape.context, DataType::int32);
-  targets_ = compute.allocate(sequences_max * shape.context, DataType::int32);
 }
 
 void Model::initialise(std::uint64_t seed) {
@@ -110,29 +121,29 @@ void Model::normalise_backward(const Buffer& input, std::size_t weight_index,
   ready(weight_index);
 }
 
-void Model::forward(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                    const Buffer& total, double gradient_scale) {
-  sequences_ = tokens.size() / shape_.context;
-  if (tokens.size() != targets.size() || tokens.size() != sequences_ * shape_.context ||
-      sequences_ > sequences_max_) {
+void Model::forward(const Batch& batch, const Buffer& total, double gradient_scale) {
+  const std::size_t tokens = batch.inputs.buffer.elements;
+  const std::size_t targets = batch.targets.buffer.elements;
+  sequences_ = tokens / shape_.context;
+  if (tokens != targets || tokens != sequences_ * shape_.context || sequences_ > sequences_max_) {
     throw ddprun::Error(ddprun::Errc::usage,
-                        std::to_string(tokens.size()) + " tokens and " +
-                            std::to_string(targets.size()) + " targets are not up to " +
-                            std::to_string(sequences_max_) + " whole sequences");
+                        std::to_string(tokens) + " tokens and " + std::to_string(targets) +
+                            " targets are not up to " + std::to_string(sequences_max_) +
+                            " whole sequences");
   }
   if (sequences_ == 0) return;
-  compute_.copy_in(std::as_bytes(tokens), tokens_.buffer.slice(0, tokens.size()));
-  compute_.run(Embedding{.tokens = tokens_.buffer,
+  batch_ = batch;
+  compute_.run(Embedding{.tokens = batch_.inputs.buffer,
                          .token_table = weight(kTokenTable),
                          .position_table = weight(kPositionTable),
                          .output = activations_.layers[0].residual.buffer,
-                         .rows = tokens.size(),
+                         .rows = tokens,
                          .context = shape_.context,
                          .channels = shape_.channels});
   for (std::size_t layer = 0; layer < shape_.layers; ++layer) forward_layer(layer);
   normalise(activations_.layers.back().middle.buffer, &activations_.branch.buffer,
             activations_.residual.buffer, final_norm_weight(shape_), activations_.final_norm);
-  compute_loss(targets, total, gradient_scale);
+  compute_loss(total, gradient_scale);
 }
 
 void Model::forward_layer(std::size_t layer) {
@@ -167,10 +178,8 @@ void Model::forward_layer(std::size_t layer) {
   apply({index(LayerParameter::contraction_weight), own.activated.buffer, branch, 4 * c, c});
 }
 
-void Model::compute_loss(std::span<const std::int32_t> targets, const Buffer& total,
-                         double gradient_scale) {
-  const std::size_t rows = targets.size();
-  compute_.copy_in(std::as_bytes(targets), targets_.buffer.slice(0, rows));
+void Model::compute_loss(const Buffer& total, double gradient_scale) {
+  const std::size_t rows = sequences_ * shape_.context;
   compute_.run(MatrixProduct{.left = activations_.final_norm.output.buffer,
                              .right = weight(kTokenTable),
                              .result = activations_.logits.buffer,
@@ -179,7 +188,7 @@ void Model::compute_loss(std::span<const std::int32_t> targets, const Buffer& to
                              .inner = shape_.channels,
                              .right_is_transposed = true});
   compute_.run(CrossEntropy{.logits = activations_.logits.buffer,
-                            .targets = targets_.buffer,
+                            .targets = batch_.targets.buffer,
                             .losses = activations_.losses.buffer,
                             .rows = rows,
                             .columns = shape_.padded_vocabulary(),
@@ -212,7 +221,7 @@ void Model::backward(const GradientReady& ready) {
   normalise_backward(activations_.residual.buffer, final_norm_weight(shape_),
                      activations_.final_norm, ready);
   for (std::size_t layer = shape_.layers; layer-- > 0;) backward_layer(layer, ready);
-  compute_.run(EmbeddingBackward{.tokens = tokens_.buffer,
+  compute_.run(EmbeddingBackward{.tokens = batch_.inputs.buffer,
                                  .output_gradient = activations_.residual_gradient.buffer,
                                  .token_gradient = gradient(kTokenTable),
                                  .position_gradient = gradient(kPositionTable),

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <vector>
 
 namespace trainer::gpt2 {
@@ -18,6 +17,18 @@ struct ModelParameter {
   Array values;
   Buffer gradient;  ///< of the values' type or as Compute allows; backward passes add to it
 };
+
+/// Sequences in the device's memory: their tokens, and for each the one that follows it.
+struct Batch {
+  Array inputs;   ///< [sequences, context] int32, all of them below the vocabulary
+  Array targets;  ///< the same
+};
+
+/// With token 0 all over.
+Batch make_batch(Compute& compute, std::size_t sequences, std::size_t context);
+
+/// `count` of its sequences, in the same memory.
+Batch part_of(const Batch& batch, std::size_t first, std::size_t count, std::size_t context);
 
 /// Called with a parameter's index as soon as its gradient is complete for this backward pass, so
 /// that its communication runs while earlier layers still compute.
@@ -37,12 +48,10 @@ class Model {
   std::vector<ModelParameter>& parameters() { return parameters_; }
   const std::vector<ModelParameter>& parameters() const { return parameters_; }
 
-  /// Computes the loss of `sequences` sequences, [sequences, context] tokens and as many targets,
-  /// all of them below the vocabulary, and adds the sum of its rows to `total`, a float64 on the
-  /// device. With a gradient_scale above 0, backward() may follow and scales the gradient of that
-  /// sum by it.
-  void forward(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-               const Buffer& total, double gradient_scale);
+  /// Computes the loss of the batch's sequences and adds the sum of its rows to `total`, a float64
+  /// on the device. With a gradient_scale above 0, backward() may follow and scales the gradient of
+  /// that sum by it.
+  void forward(const Batch& batch, const Buffer& total, double gradient_scale);
 
   /// Adds to the parameters' gradients, last layer first.
   void backward(const GradientReady& ready);
@@ -63,17 +72,15 @@ class Model {
                       const GradientReady& ready);
   void forward_layer(std::size_t layer);
   void backward_layer(std::size_t layer, const GradientReady& ready);
-  void compute_loss(std::span<const std::int32_t> targets, const Buffer& total,
-                    double gradient_scale);
+  void compute_loss(const Buffer& total, double gradient_scale);
 
   Compute& compute_;
   Shape shape_;
   std::size_t sequences_max_;
   std::vector<ModelParameter> parameters_;
   Activations activations_;
-  Array tokens_;               ///< [rows] int32
-  Array targets_;              ///< [rows] int32
-  std::size_t sequences_ = 0;  ///< of the last forward pass
+  Batch batch_;                ///< of the last forward pass
+  std::size_t sequences_ = 0;  ///< of it
 };
 
 }  // namespace trainer::gpt2

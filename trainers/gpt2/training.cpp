@@ -15,40 +15,28 @@ using ddprun::Error;
 
 namespace {
 
-/// Tokens of some sequences, and those that follow them.
-struct Batch {
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> targets;
-};
-
-Batch read_batch(const TokenFile& data, std::span<const std::int64_t> windows,
-                 std::size_t context) {
-  Batch batch;
-  batch.tokens.resize(windows.size() * context);
-  batch.targets.resize(batch.tokens.size());
+/// These windows of the data into `batch`, which has as many sequences.
+void load(Compute& compute, const TokenFile& data, std::span<const std::int64_t> windows,
+          std::size_t context, const Batch& batch) {
+  std::vector<std::int32_t> inputs(windows.size() * context);
+  std::vector<std::int32_t> targets(inputs.size());
   for (std::size_t i = 0; i < windows.size(); ++i) {
     data.read_window(static_cast<std::size_t>(windows[i]),
-                     std::span(batch.tokens).subspan(i * context, context),
-                     std::span(batch.targets).subspan(i * context, context));
+                     std::span(inputs).subspan(i * context, context),
+                     std::span(targets).subspan(i * context, context));
   }
-  return batch;
-}
-
-/// Part `pass` of `all`, of at most `size` items.
-std::span<const std::int64_t> part(const std::vector<std::int64_t>& all, std::int64_t pass,
-                                   std::int64_t size) {
-  const std::size_t first = std::min(static_cast<std::size_t>(pass * size), all.size());
-  return std::span(all).subspan(first,
-                                std::min(static_cast<std::size_t>(size), all.size() - first));
+  compute.copy_in(std::as_bytes(std::span(inputs)), batch.inputs.buffer);
+  compute.copy_in(std::as_bytes(std::span(targets)), batch.targets.buffer);
 }
 
 /// Backward passes per step, the same on all workers.
-std::int64_t passes_of(const Training& training) {
+std::size_t passes_of(const Training& training) {
   const Options& options = training.options;
-  if (options.global_batch_size == 0) return options.gradient_accumulation;
+  if (options.global_batch_size == 0)
+    return static_cast<std::size_t>(options.gradient_accumulation);
   const std::int64_t workers = training.env.world_size;
   const std::int64_t share = (options.global_batch_size + workers - 1) / workers;
-  return (share + options.batch_size - 1) / options.batch_size;
+  return static_cast<std::size_t>((share + options.batch_size - 1) / options.batch_size);
 }
 
 /// The sum over all workers, once the work is done. One alone calls no collective: any backend will
@@ -67,6 +55,57 @@ ddprun::StepTimeline run_backward(Training& training) {
   }
   training.model.backward([&](std::size_t index) { reducer.ready(index, stream); });
   return reducer.finish(stream);
+}
+
+/// Of all workers.
+double tokens_of_step(const Training& training) {
+  return static_cast<double>(training.sampler.window_size()) *
+         static_cast<double>(training.options.shape.context);
+}
+
+/// What is another in each step, to where the device finds it.
+void load_step(Training& training, bool stop_wanted) {
+  const std::array<double, 2> start = {0, stop_wanted ? 1.0 : 0.0};
+  training.compute.copy_in(std::as_bytes(std::span(start)), training.sums.buffer);
+  const std::size_t context = training.options.shape.context;
+  const std::vector<std::int64_t> own = training.sampler.samples();
+  if (!training.batch) training.batch = make_batch(training.compute, own.size(), context);
+  load(training.compute, training.data, own, context, *training.batch);
+  training.optimizer.set_step(training.options, training.step + 1);
+}
+
+/// All else, which is the same in each step. On a device the host waits for nothing. Returns the
+/// seconds of communication that no computation has hidden.
+double run_step(Training& training) {
+  const Options& options = training.options;
+  const std::size_t context = options.shape.context;
+  const double scale = 1 / tokens_of_step(training);
+  const std::size_t sequences = training.batch->inputs.buffer.elements / context;
+  const auto size = static_cast<std::size_t>(options.batch_size);
+  const std::size_t passes = passes_of(training);
+  double exposed_seconds = 0;
+  ddprun::Work sharing;
+  training.reducer.zero_gradients();
+  for (std::size_t pass = 0; pass < passes; ++pass) {
+    // Some workers may have fewer sequences than passes.
+    const std::size_t first = std::min(pass * size, sequences);
+    const std::size_t count = std::min(size, sequences - first);
+    training.model.forward(part_of(*training.batch, first, count, context),
+                           training.sums.buffer.slice(0, 1), scale);
+    const bool is_last = pass + 1 == passes;
+    // The sum of the losses travels during the backward pass, as the gradients do.
+    if (is_last) sharing = sum_over_workers(training, training.sums.buffer);
+    training.reducer.begin(is_last);
+    exposed_seconds += run_backward(training).exposed_seconds();
+  }
+  void* const stream = training.compute.stream();
+  if (stream == nullptr) {
+    sharing.wait();
+  } else {
+    sharing.hold(stream);
+  }
+  training.optimizer.update(options);
+  return exposed_seconds;
 }
 
 void refuse_infinite(const Training& training, const StepResult& result) {
@@ -127,35 +166,15 @@ ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& m
 }
 
 StepResult train_step(Training& training, bool stop_wanted) {
-  const Options& options = training.options;
-  const std::size_t context = options.shape.context;
-  const std::array<double, 2> start = {0, stop_wanted ? 1.0 : 0.0};
-  training.compute.copy_in(std::as_bytes(std::span(start)), training.sums.buffer);
-  const double tokens =
-      static_cast<double>(training.sampler.window_size()) * static_cast<double>(context);
-  const std::vector<std::int64_t> own = training.sampler.samples();
-  const std::int64_t passes = passes_of(training);
+  const double tokens = tokens_of_step(training);
   StepResult result;
-  ddprun::Work sharing;
-  training.reducer.zero_gradients();
-  for (std::int64_t pass = 0; pass < passes; ++pass) {
-    const Batch batch = read_batch(training.data, part(own, pass, options.batch_size), context);
-    training.model.forward(batch.tokens, batch.targets, training.sums.buffer.slice(0, 1),
-                           1 / tokens);
-    const bool is_last = pass + 1 == passes;
-    // The sum of the losses travels during the backward pass, as the gradients do.
-    if (is_last) sharing = sum_over_workers(training, training.sums.buffer);
-    training.reducer.begin(is_last);
-    result.exposed_seconds += run_backward(training).exposed_seconds();
-  }
+  load_step(training, stop_wanted);
+  result.exposed_seconds = run_step(training);
   ++training.step;
-  training.optimizer.set_step(options, training.step);
-  training.optimizer.update(options);
   training.sampler.commit();
   if (training.sampler.is_at_end()) training.sampler.next_epoch();
 
   // Only now, when a device has been given everything, does the host wait.
-  sharing.wait();
   if (training.compute.stream() != nullptr) training.reducer.synchronise();
   std::array<double, 2> sums = {};
   training.compute.copy_out(training.sums.buffer, std::as_writable_bytes(std::span(sums)));
@@ -177,10 +196,14 @@ double test_loss(Training& training) {
   }
   const Buffer total = training.sums.buffer.slice(0, 1);
   training.compute.zero(total);
-  const std::int64_t size = options.batch_size;
-  for (std::int64_t pass = 0; !part(own, pass, size).empty(); ++pass) {
-    const Batch batch = read_batch(*training.test_data, part(own, pass, size), context);
-    training.model.forward(batch.tokens, batch.targets, total, 0);
+  const auto size = static_cast<std::size_t>(options.batch_size);
+  const Batch memory = make_batch(training.compute, std::min(size, own.size()), context);
+  for (std::size_t first = 0; first < own.size(); first += size) {
+    const std::size_t count = std::min(size, own.size() - first);
+    const Batch batch = part_of(memory, 0, count, context);
+    load(training.compute, *training.test_data, std::span(own).subspan(first, count), context,
+         batch);
+    training.model.forward(batch, total, 0);
   }
   sum_over_workers(training, total).wait();
   double sum = 0;

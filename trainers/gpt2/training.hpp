@@ -16,7 +16,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
-#include <vector>
+#include <optional>
 
 namespace trainer::gpt2 {
 
@@ -33,7 +33,8 @@ struct Training {
   ddprun::ProcessGroup group;
   ddprun::GradientReducer reducer;
   ddprun::ElasticSampler sampler;
-  std::int64_t step = 0;  ///< optimizer steps so far
+  std::int64_t step = 0;            ///< optimizer steps so far
+  std::optional<Batch> batch = {};  ///< of this worker's steps, which are all as large
 };
 
 /// Sequences of all workers in a step.
