@@ -1,12 +1,14 @@
 #include "tests/support/emulated_device.hpp"
 
 #include "tests/support/cuda_emulation.hpp"
+#include "tests/support/fake_capture.hpp"
 #include "tests/support/fake_cuda.hpp"
 #include "tests/support/wmma_emulation.hpp"
 #include "trainers/compute/cuda/kernel_table.hpp"
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace ddprun::test {
@@ -48,6 +50,27 @@ cudaError_t attribute(int* value, cudaDeviceAttr which, int) {
   return cudaSuccess;
 }
 
+FakeGraph& graph_of(cudaGraph_t graph) {
+  return *reinterpret_cast<FakeGraph*>(graph);
+}
+
+FakeGraph& graph_of(cudaGraphExec_t launched) {
+  return *reinterpret_cast<FakeGraph*>(launched);
+}
+
+cudaError_t end(cudaStream_t stream, cudaGraph_t* graph) {
+  FakeGraph captured;
+  const cudaError_t error = end_capture(stream, captured);
+  *graph = captured ? reinterpret_cast<cudaGraph_t>(new FakeGraph(std::move(captured))) : nullptr;
+  return error;
+}
+
+template <typename Handle>
+cudaError_t destroy_graph(Handle graph) {
+  delete &graph_of(graph);
+  return cudaSuccess;
+}
+
 const RuntimeCalls& runtime() {
   static const RuntimeCalls kCalls{
       .get_device_count = fake_cuda().get_device_count,
@@ -65,7 +88,21 @@ const RuntimeCalls& runtime() {
             launch_on(stream, [=] { std::memset(memory, value, bytes); });
             return cudaSuccess;
           },
-      .error_string = fake_cuda().error_string};
+      .error_string = fake_cuda().error_string,
+      .begin_capture = begin_capture,
+      .end_capture = end,
+      .graph_destroy = destroy_graph<cudaGraph_t>,
+      .graph_instantiate =
+          [](cudaGraphExec_t* launched, cudaGraph_t graph) {
+            *launched = reinterpret_cast<cudaGraphExec_t>(new FakeGraph(graph_of(graph)));
+            return cudaSuccess;
+          },
+      .graph_launch =
+          [](cudaGraphExec_t launched, cudaStream_t stream) {
+            launch_graph(graph_of(launched), stream);
+            return cudaSuccess;
+          },
+      .launched_destroy = destroy_graph<cudaGraphExec_t>};
   return kCalls;
 }
 
@@ -146,6 +183,10 @@ const BlasCalls& blas() {
           [](cublasHandle_t handle, cudaStream_t stream) {
             blas_of(handle).stream = stream;
             return CUBLAS_STATUS_SUCCESS;
+          },
+      .set_workspace =
+          [](cublasHandle_t, void* memory, std::size_t) {
+            return memory == nullptr ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
           },
       .gemm = gemm,
       .status_string = [](cublasStatus_t) { return "an error of the emulation"; }};

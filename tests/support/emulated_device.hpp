@@ -2,7 +2,10 @@
 // of cuBLAS.
 #pragma once
 
+#include "tests/support/fake_cuda.hpp"
 #include "trainers/compute/cuda/cuda_compute.hpp"
+
+#include <doctest/doctest.h>
 
 namespace ddprun::test {
 
@@ -11,6 +14,14 @@ const trainer::cuda::Calls& emulated_calls();
 inline std::unique_ptr<trainer::Compute> make_emulated_compute(int index = 0) {
   return trainer::cuda::make_compute(emulated_calls(), index);
 }
+
+/// For the length of a test, which frees all that it allocates on the devices.
+struct LeavesNothing {
+  LeavesNothing() = default;
+  LeavesNothing(const LeavesNothing&) = delete;
+  LeavesNothing& operator=(const LeavesNothing&) = delete;
+  ~LeavesNothing() { CHECK(fake_cuda_objects() == 0); }
+};
 
 /// Kernels of a Compute that have been launched so far.
 int emulated_launches();

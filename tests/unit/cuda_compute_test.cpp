@@ -1,7 +1,6 @@
 #include "tests/support/compute_cases.hpp"
 #include "tests/support/compute_shapes.hpp"
 #include "tests/support/emulated_device.hpp"
-#include "tests/support/fake_cuda.hpp"
 #include "tests/support/gpt2_models.hpp"
 #include "trainers/gpt2/optimizer.hpp"
 #include <ddprun/error.hpp>
@@ -108,13 +107,6 @@ Doubles train_tiny(Compute& compute, DataType type) {
   }
   return losses;
 }
-
-struct LeavesNothing {
-  LeavesNothing() = default;
-  LeavesNothing(const LeavesNothing&) = delete;
-  LeavesNothing& operator=(const LeavesNothing&) = delete;
-  ~LeavesNothing() { CHECK(fake_cuda_objects() == 0); }
-};
 
 }  // namespace
 

@@ -17,6 +17,7 @@
 #include "trainers/compute/operations.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,15 @@ namespace trainer {
 struct Array {
   Buffer buffer;
   std::shared_ptr<void> hold;
+};
+
+/// Operations that can be asked for together, again and again.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+
+  /// Asks for all of them, in their order. They find in the arrays what is there by then.
+  virtual void launch() = 0;
 };
 
 class Compute {
@@ -68,6 +78,12 @@ class Compute {
 
   /// Until everything that was asked for is done. Throws what it failed with.
   virtual void wait() = 0;
+
+  /// What `work` asks for, without doing it; on a GPU as a CUDA graph, which is launched at the
+  /// price of one operation. `work` asks for the same whenever it is called, has been called
+  /// before, and neither copies from or to the program's memory nor waits; collectives on stream()
+  /// may be part of it. What it refers to outlives the recording, which does not outlive this.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
 
   virtual void run(const MatrixProduct& operation) = 0;
   virtual void run(const SumOfRows& operation) = 0;

@@ -21,6 +21,16 @@ using ddprun::DataType;
 using ddprun::Errc;
 using ddprun::Error;
 
+/// Nothing is saved by knowing beforehand.
+class Repetition : public Recording {
+ public:
+  explicit Repetition(std::function<void()> work) : work_(std::move(work)) {}
+  void launch() override { work_(); }
+
+ private:
+  std::function<void()> work_;
+};
+
 class CpuCompute : public Compute {
  public:
   explicit CpuCompute(int threads) : threads_(threads) { ::openblas_set_num_threads(threads); }
@@ -40,6 +50,9 @@ class CpuCompute : public Compute {
   void copy_out(const Buffer& from, std::span<std::byte> to) override;
   void zero(const Buffer& buffer) override { std::memset(buffer.data, 0, buffer.bytes()); }
   void wait() override {}
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    return std::make_unique<Repetition>(work);
+  }
 
   void run(const MatrixProduct& o) override { carry_out(o, o.left.type); }
   void run(const SumOfRows& o) override { carry_out(o, o.values.type); }

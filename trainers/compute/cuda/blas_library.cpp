@@ -13,6 +13,7 @@ BlasCalls calls_of(const ddprun::LoadedGpuLibrary& library) {
   library.find("cublasCreate_v2", calls.create);
   library.find("cublasDestroy_v2", calls.destroy);
   library.find("cublasSetStream_v2", calls.set_stream);
+  library.find("cublasSetWorkspace_v2", calls.set_workspace);
   library.find("cublasGemmEx", calls.gemm);
   library.find("cublasGetStatusString", calls.status_string);
   return calls;

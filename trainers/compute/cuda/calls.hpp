@@ -27,12 +27,20 @@ struct RuntimeCalls {
                             cudaStream_t stream);
   cudaError_t (*set_async)(void* memory, int value, std::size_t bytes, cudaStream_t stream);
   const char* (*error_string)(cudaError_t error);
+  // Captures of a stream into a graph.
+  cudaError_t (*begin_capture)(cudaStream_t stream, cudaStreamCaptureMode mode);
+  cudaError_t (*end_capture)(cudaStream_t stream, cudaGraph_t* graph);
+  cudaError_t (*graph_destroy)(cudaGraph_t graph);
+  cudaError_t (*graph_instantiate)(cudaGraphExec_t* launched, cudaGraph_t graph);
+  cudaError_t (*graph_launch)(cudaGraphExec_t launched, cudaStream_t stream);
+  cudaError_t (*launched_destroy)(cudaGraphExec_t launched);
 };
 
 struct BlasCalls {
   cublasStatus_t (*create)(cublasHandle_t* handle);
   cublasStatus_t (*destroy)(cublasHandle_t handle);
   cublasStatus_t (*set_stream)(cublasHandle_t handle, cudaStream_t stream);
+  cublasStatus_t (*set_workspace)(cublasHandle_t handle, void* memory, std::size_t bytes);
   cublasStatus_t (*gemm)(cublasHandle_t handle, cublasOperation_t transpose_left,
                          cublasOperation_t transpose_right, int rows, int columns, int inner,
                          const void* scale, const void* left, cudaDataType left_type,

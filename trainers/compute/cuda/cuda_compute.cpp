@@ -1,11 +1,13 @@
 #include "trainers/compute/cuda/cuda_compute.hpp"
 
 #include "trainers/compute/cuda/device_objects.hpp"
+#include "trainers/compute/cuda/graph.hpp"
 #include "trainers/compute/cuda/workspace.hpp"
 #include "trainers/compute/operation_checks.hpp"
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace trainer::cuda {
 
@@ -48,7 +50,7 @@ class CudaCompute : public Compute {
         runtime_(*calls.runtime),
         index_(checked_device(runtime_, index)),
         stream_(runtime_),
-        blas_(*calls.blas, stream_),
+        blas_(calls, stream_),
         workspace_(runtime_, stream_) {}
 
   std::string name() const override {
@@ -66,6 +68,7 @@ class CudaCompute : public Compute {
   void copy_out(const Buffer& from, std::span<std::byte> to) override;
   void zero(const Buffer& buffer) override;
   void wait() override { stream_.wait(); }
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
 
   void run(const MatrixProduct& o) override;
   void run(const SumOfRows& o) override { carry_out(o, o.values.type, "sum of rows"); }
@@ -118,6 +121,11 @@ class CudaCompute : public Compute {
                                  to_string(type));
   }
 
+  /// CUDA would keep the place in the program's memory, and look there at each launch.
+  void refuse_recording(const char* what) const {
+    if (capture_) throw Error(Errc::usage, std::string(what) + " cannot be recorded");
+  }
+
   static void refuse_wide(std::size_t head_size) {
     if (head_size <= kHeadSizeMax) return;
     throw Error(Errc::usage, "attention: heads of " + std::to_string(head_size) +
@@ -164,6 +172,7 @@ class CudaCompute : public Compute {
   const Stream stream_;
   const BlasHandle blas_;
   Workspace workspace_;
+  std::optional<Capture> capture_;  ///< while something is recorded
 };
 
 double CudaCompute::peak_flops(DataType type) {
@@ -193,6 +202,7 @@ Array CudaCompute::allocate(std::size_t elements, DataType type) {
 }
 
 void CudaCompute::copy_in(std::span<const std::byte> from, const Buffer& to) {
+  refuse_recording("copying in");
   refuse_other_size("copying in", from.size(), to);
   if (from.empty()) return;
   set_device();
@@ -204,6 +214,7 @@ void CudaCompute::copy_in(std::span<const std::byte> from, const Buffer& to) {
 }
 
 void CudaCompute::copy_out(const Buffer& from, std::span<std::byte> to) {
+  refuse_recording("copying out");
   refuse_other_size("copying out", to.size(), from);
   if (to.empty()) return;
   set_device();
@@ -211,6 +222,21 @@ void CudaCompute::copy_out(const Buffer& from, std::span<std::byte> to) {
         runtime_.copy_async(to.data(), from.data, to.size(), cudaMemcpyDeviceToHost, stream_.get()),
         "cudaMemcpyAsync from the device");
   stream_.wait();
+}
+
+std::unique_ptr<Recording> CudaCompute::record(const std::function<void()>& work) {
+  refuse_recording("a recording");
+  set_device();
+  capture_.emplace(runtime_, stream_);
+  try {
+    work();
+    auto graph = std::make_unique<Graph>(runtime_, stream_, capture_->end(), workspace_.hold());
+    capture_.reset();
+    return graph;
+  } catch (...) {
+    capture_.reset();
+    throw;
+  }
 }
 
 void CudaCompute::zero(const Buffer& buffer) {

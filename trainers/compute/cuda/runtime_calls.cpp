@@ -20,7 +20,16 @@ const RuntimeCalls& runtime_calls() {
       .free = ::cudaFree,
       .copy_async = ::cudaMemcpyAsync,
       .set_async = ::cudaMemsetAsync,
-      .error_string = ::cudaGetErrorString};
+      .error_string = ::cudaGetErrorString,
+      .begin_capture = ::cudaStreamBeginCapture,
+      .end_capture = ::cudaStreamEndCapture,
+      .graph_destroy = ::cudaGraphDestroy,
+      .graph_instantiate =
+          [](cudaGraphExec_t* launched, cudaGraph_t graph) {
+            return ::cudaGraphInstantiate(launched, graph, 0);
+          },
+      .graph_launch = ::cudaGraphLaunch,
+      .launched_destroy = ::cudaGraphExecDestroy};
   return kCalls;
 }
 
