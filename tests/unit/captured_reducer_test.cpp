@@ -274,6 +274,28 @@ TEST_SUITE("failures beside graphs") {
     CHECK(are_communicators_gone());
   }
 
+  TEST_CASE("a rank that aborts its group ends its own launches as well") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      DeviceModel model;
+      const Stream stream;
+      group.set_stream(stream.get());
+      std::optional<GradientReducer> reducer;
+      reducer.emplace(group, model.parameters, std::vector<Buffer>{}, kSmallBuckets);
+      warm_up(*reducer, stream, group.rank());
+      const int number = 2;
+      FakeGraph graph = captured(stream, [&] { step(*reducer, stream, group.rank(), number); });
+      if (group.rank() == 0) launch_graph(graph, stream.get());
+      group.barrier().wait();
+      // Of the only one that has launched: its kernels wait for a rank that does not come.
+      if (group.rank() == 0) group.abort("this rank has had enough");
+      fake_cuda().stream_synchronize(stream.get());
+      graph.reset();
+      reducer.reset();
+    });
+    CHECK(are_communicators_gone());
+  }
+
   TEST_CASE("what NCCL finds wrong in a launch is heard of by all") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [&](ProcessGroup& group) {

@@ -106,9 +106,9 @@ void WorkQueue::capture_now(Work::State& work, void* stream, Lock& lock) {
 /// Until there is something to do. Who waits for a graph's launch waits for the device, which
 /// knows of no rank's death: somebody has to look.
 void WorkQueue::watch(Lock& lock) {
-  if (!is_watching_ || failure_) return wanted_.wait(lock);
+  if (!is_watching_) return wanted_.wait(lock);
   const bool is_told = wanted_.wait_for(lock, kWatchPause) == std::cv_status::no_timeout;
-  if (is_told || is_running_ || failure_ || !works_.empty()) return;
+  if (is_told || is_running_ || !works_.empty()) return;
   is_running_ = true;
   lock.unlock();
   std::exception_ptr failure;
@@ -120,7 +120,11 @@ void WorkQueue::watch(Lock& lock) {
   }
   lock.lock();
   is_running_ = false;
-  if (failure) fail_all(failure);
+  if (failure) {
+    // After an abort() of this rank the device has now heard of it, too.
+    is_watching_ = false;
+    fail_all(failure_ ? failure_ : failure);
+  }
   changed_.notify_all();
 }
 
