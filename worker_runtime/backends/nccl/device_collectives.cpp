@@ -261,6 +261,8 @@ Watch DeviceCollectives::watch_until(Deadline deadline) {
 void DeviceCollectives::look() {
   {
     const std::lock_guard lock(mutex_);
+    // What was found here says which rank it was; the abort that it has led to does not.
+    if (failure_) std::rethrow_exception(failure_);
     if (!abort_reason_.empty()) throw Error(Errc::closed, abort_reason_);
   }
   look_();
