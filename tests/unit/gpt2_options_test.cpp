@@ -95,6 +95,7 @@ TEST_SUITE("gpt2 options") {
         {{"--checkpoint_every=5"}, "--checkpoint_every needs --checkpoint_dir"},
         {{"--lr_schedule=constant", "--lr_final=0.5"}, "--lr_final is an option of"},
         {{"--device=cuda", "--threads=2"}, "--threads is an option of --device cpu"},
+        {{"--cuda_graph"}, "--cuda_graph is an option of --device cuda"},
         {{"--warmup_steps=30", "--steps=20"}, "--warmup_steps 30 is more than --steps 20"},
         {{"--test_every=5"}, "there is nothing to test with"},
     };
@@ -103,6 +104,7 @@ TEST_SUITE("gpt2 options") {
       CHECK_MESSAGE(message.find(refused.says) != std::string::npos, message);
     }
     CHECK(refusal({}).empty());
+    CHECK(refusal({"--cuda_graph", "--device=cuda"}).empty());
   }
 
   TEST_CASE("the rate rises in a line and falls in half a wave") {

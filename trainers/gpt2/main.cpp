@@ -77,6 +77,8 @@ void report_step(const Training& training, const StepResult& result, double seco
   const double lr = learning_rate(options, training.step);
   const double utilisation =
       outputs.flops_max > 0 ? rate * flops_per_token(options.shape) / outputs.flops_max : 0;
+  nlohmann::ordered_json exposed;  // null if nobody knows
+  if (result.exposed_seconds) exposed = *result.exposed_seconds;
   outputs.metrics.write({{"event", "step"},
                          {"step", training.step},
                          {"loss", result.loss},
@@ -85,7 +87,7 @@ void report_step(const Training& training, const StepResult& result, double seco
                          {"seconds", seconds},
                          {"tokens_per_second", rate},
                          {"mfu", utilisation},
-                         {"exposed_seconds", result.exposed_seconds}});
+                         {"exposed_seconds", exposed}});
   if (training.step % options.print_every != 0 && training.step != options.steps) return;
   const std::string mfu =
       outputs.flops_max > 0 ? format(", MFU %.1f %%", 100 * utilisation) : std::string();

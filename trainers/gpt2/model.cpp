@@ -132,8 +132,8 @@ void Model::forward(const Batch& batch, const Buffer& total, double gradient_sca
                             " whole sequences");
   }
   if (sequences_ == 0) return;
-  batch_ = batch;
-  compute_.run(Embedding{.tokens = batch_.inputs.buffer,
+  if (gradient_scale > 0) batch_ = batch;
+  compute_.run(Embedding{.tokens = batch.inputs.buffer,
                          .token_table = weight(kTokenTable),
                          .position_table = weight(kPositionTable),
                          .output = activations_.layers[0].residual.buffer,
@@ -143,7 +143,7 @@ void Model::forward(const Batch& batch, const Buffer& total, double gradient_sca
   for (std::size_t layer = 0; layer < shape_.layers; ++layer) forward_layer(layer);
   normalise(activations_.layers.back().middle.buffer, &activations_.branch.buffer,
             activations_.residual.buffer, final_norm_weight(shape_), activations_.final_norm);
-  compute_loss(total, gradient_scale);
+  compute_loss(batch.targets.buffer, total, gradient_scale);
 }
 
 void Model::forward_layer(std::size_t layer) {
@@ -178,7 +178,7 @@ void Model::forward_layer(std::size_t layer) {
   apply({index(LayerParameter::contraction_weight), own.activated.buffer, branch, 4 * c, c});
 }
 
-void Model::compute_loss(const Buffer& total, double gradient_scale) {
+void Model::compute_loss(const Buffer& targets, const Buffer& total, double gradient_scale) {
   const std::size_t rows = sequences_ * shape_.context;
   compute_.run(MatrixProduct{.left = activations_.final_norm.output.buffer,
                              .right = weight(kTokenTable),
@@ -188,7 +188,7 @@ void Model::compute_loss(const Buffer& total, double gradient_scale) {
                              .inner = shape_.channels,
                              .right_is_transposed = true});
   compute_.run(CrossEntropy{.logits = activations_.logits.buffer,
-                            .targets = batch_.targets.buffer,
+                            .targets = targets,
                             .losses = activations_.losses.buffer,
                             .rows = rows,
                             .columns = shape_.padded_vocabulary(),

@@ -50,7 +50,7 @@ class Model {
 
   /// Computes the loss of the batch's sequences and adds the sum of its rows to `total`, a float64
   /// on the device. With a gradient_scale above 0, backward() may follow and scales the gradient of
-  /// that sum by it.
+  /// that sum by it; the batch's memory is then kept until the next such pass.
   void forward(const Batch& batch, const Buffer& total, double gradient_scale);
 
   /// Adds to the parameters' gradients, last layer first.
@@ -72,15 +72,15 @@ class Model {
                       const GradientReady& ready);
   void forward_layer(std::size_t layer);
   void backward_layer(std::size_t layer, const GradientReady& ready);
-  void compute_loss(const Buffer& total, double gradient_scale);
+  void compute_loss(const Buffer& targets, const Buffer& total, double gradient_scale);
 
   Compute& compute_;
   Shape shape_;
   std::size_t sequences_max_;
   std::vector<ModelParameter> parameters_;
   Activations activations_;
-  Batch batch_;                ///< of the last forward pass
-  std::size_t sequences_ = 0;  ///< of it
+  Batch batch_;                ///< of the last forward pass that backward() may follow
+  std::size_t sequences_ = 0;  ///< of the last forward pass
 };
 
 }  // namespace trainer::gpt2

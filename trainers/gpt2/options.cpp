@@ -58,6 +58,9 @@ void add_model_options(CLI::App& app, Options& options) {
                  "(cuda)")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
+  app.add_flag("--cuda_graph", options.cuda_graph,
+               "launch a step as one CUDA graph instead of kernel by kernel; the same results "
+               "(cuda)");
   app.add_option("--threads", options.threads, "for the CPU's matrix products, per worker")
       ->check(whole(1, 1024))
       ->capture_default_str();
@@ -168,6 +171,9 @@ void refuse_contradictions(const CLI::App& app, const Options& options) {
   }
   if (given("--threads") && options.device != "cpu") {
     refuse("--threads is an option of --device cpu");
+  }
+  if (options.cuda_graph && options.device != "cuda") {
+    refuse("--cuda_graph is an option of --device cuda");
   }
   if (options.warmup_steps > options.steps) {
     refuse("--warmup_steps " + std::to_string(options.warmup_steps) + " is more than --steps " +

@@ -16,6 +16,7 @@ struct Options {
   Shape shape;  ///< after parsing: the preset with what was given besides; vocabulary 0: the data's
   std::string device = "cpu";
   std::string dtype = "float32";
+  bool cuda_graph = false;
   int threads = 1;              ///< of the CPU's matrix products, per worker
   std::int64_t batch_size = 4;  ///< sequences per worker and backward pass
   std::int64_t gradient_accumulation = 1;

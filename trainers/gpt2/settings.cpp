@@ -105,6 +105,7 @@ Settings common_settings(const Options& options, const ddprun::WorkerEnv& env,
   settings.erase("workers");
   settings["global_batch_size"] = options.global_batch_size;
   settings["bucket_cap_mb"] = options.bucket_cap_mb;
+  settings["cuda_graph"] = options.cuda_graph;
   settings["test_data_checksum"] = test_data == nullptr ? "none" : checksum_text(*test_data);
   settings["test_every"] = options.test_every;
   settings["test_sequences"] = options.test_sequences;

@@ -169,7 +169,15 @@ StepResult train_step(Training& training, bool stop_wanted) {
   const double tokens = tokens_of_step(training);
   StepResult result;
   load_step(training, stop_wanted);
-  result.exposed_seconds = run_step(training);
+  if (training.options.cuda_graph && training.warm_up_steps == 0) {
+    if (!training.recording) {
+      training.recording = training.compute.record([&training] { run_step(training); });
+    }
+    training.recording->launch();
+  } else {
+    result.exposed_seconds = run_step(training);
+    if (training.warm_up_steps > 0) --training.warm_up_steps;
+  }
   ++training.step;
   training.sampler.commit();
   if (training.sampler.is_at_end()) training.sampler.next_epoch();

@@ -16,6 +16,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 namespace trainer::gpt2 {
@@ -35,6 +36,8 @@ struct Training {
   ddprun::ElasticSampler sampler;
   std::int64_t step = 0;            ///< optimizer steps so far
   std::optional<Batch> batch = {};  ///< of this worker's steps, which are all as large
+  int warm_up_steps = 2;            ///< left to do before a step is recorded (--cuda_graph)
+  std::unique_ptr<Recording> recording = {};  ///< of a step
 };
 
 /// Sequences of all workers in a step.
@@ -55,8 +58,9 @@ ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& m
 struct StepResult {
   double loss = 0;  ///< mean over the tokens of all workers
   double gradient_norm = 0;
-  bool stop_wanted = false;    ///< some worker has got a signal to stop
-  double exposed_seconds = 0;  ///< communication that no computation has hidden
+  bool stop_wanted = false;  ///< some worker has got a signal to stop
+  /// Communication that no computation has hidden, unless the step was launched as a recording.
+  std::optional<double> exposed_seconds = {};
 };
 
 /// One optimizer step. Throws Error{Errc::usage} if the loss is not finite any more.
