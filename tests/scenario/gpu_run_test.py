@@ -36,6 +36,29 @@ exit $status
 """
 
 
+# Ten steps; a training in the folder "halves" is stopped at the eighth. With a graph losses are
+# $LOSS.
+GPT2 = r"""
+loss=3
+for argument; do
+  case $argument in
+    --metrics=*) metrics=${argument#*=} ;;
+    --checkpoint_dir=*) folder=${argument#*=} ;;
+    --cuda_graph) loss=${LOSS-3} ;;
+  esac
+done
+first=1
+if [ -e "$folder" ]; then first=9; fi
+mkdir -p "$folder"
+trap 'exit 143' TERM
+for ((step = first; step <= 10; ++step)); do
+  echo '{"event":"step","step":'"$step"',"loss":'"$loss"',"seconds":1}' >>"$metrics"
+  echo "step $step/10: loss $loss, 1000 tokens/s"
+  if [[ $folder = */halves ]] && [ "$step" = 8 ]; then while :; do sleep 0.02; done; fi
+done
+"""
+
+
 class GpuRun(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -118,6 +141,23 @@ class GpuRun(unittest.TestCase):
         self.assertEqual(status, 1, self.output)
         self.assertEqual(rows["memcheck, copy kernels"][0], "FAILED")
         self.assertEqual(rows["memcheck, what trainers compute"][0], "ok")
+
+    def test_gpt2_has_the_same_losses_with_its_steps_as_graphs(self):
+        self.stand_in(self.bin / "gpt2", GPT2)
+        self.rows()
+        rows = [line for line in self.output.splitlines() if "GPT-2 124M" in line]
+        self.assertEqual([row.split(" | ")[2:] for row in rows], [
+            ["ok", "step 10/10: loss 3, 1000 tokens/s |"],
+            ["ok", "as a CUDA graph, step 10/10: loss 3, 1000 tokens/s |"],
+            ["ok", "10 losses of a training with steps as CUDA graphs are those of the other |"],
+            ["ok", "10 losses of a training that went on from a stop are those of the other |"]])
+
+    def test_other_losses_with_graphs_fail(self):
+        self.stand_in(self.bin / "gpt2", GPT2)
+        status, _ = self.rows(LOSS="4")
+        self.assertEqual(status, 1, self.output)
+        self.assertIn("| FAILED | the losses of a training with steps as CUDA graphs are others",
+                      self.output)
 
     def test_without_the_tool_a_row_says_how_to_get_it(self):
         if self.where():
