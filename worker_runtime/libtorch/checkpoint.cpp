@@ -1,53 +1,19 @@
 #include "worker_runtime/libtorch/gradient_hook.hpp"
 #include "worker_runtime/libtorch/module_tensors.hpp"
-#include <ddprun/error.hpp>
+#include "worker_runtime/libtorch/section_archive.hpp"
 #include <ddprun/torch/checkpoint.hpp>
 
 #include <torch/csrc/autograd/variable.h>
-#include <torch/serialize/archive.h>
 
-#include <cstring>
+#include <algorithm>
+#include <map>
+#include <set>
 
 namespace ddprun::torch {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& section, const std::string& reason) {
-  throw Error(Errc::usage, "checkpoint section \"" + section + "\" " + reason);
-}
-
-template <typename Trained>
-void put(Checkpoint& checkpoint, const std::string& section, const Trained& trained) {
-  ::torch::serialize::OutputArchive archive;
-  trained.save(archive);
-  std::vector<std::byte> bytes;
-  archive.save_to([&](const void* data, std::size_t size) {
-    const auto* const first = static_cast<const std::byte*>(data);
-    bytes.insert(bytes.end(), first, first + size);
-    return size;
-  });
-  checkpoint.sections[section] = std::move(bytes);
-}
-
-template <typename Trained>
-void get(const Checkpoint& checkpoint, const std::string& section, Trained& trained) {
-  const auto found = checkpoint.sections.find(section);
-  if (found == checkpoint.sections.end()) refuse(section, "is missing");
-  try {
-    ::torch::serialize::InputArchive archive;
-    archive.load_from(reinterpret_cast<const char*>(found->second.data()), found->second.size());
-    trained.load(archive);
-  } catch (const c10::Error& error) {
-    refuse(section, std::string("is of something else: ") + error.what_without_backtrace());
-  }
-}
-
-std::string describe(const at::Tensor& tensor) {
-  std::string dimensions;
-  for (const auto size : tensor.sizes())
-    dimensions += (dimensions.empty() ? "" : ", ") + std::to_string(size);
-  return std::string(at::toString(tensor.scalar_type())) + "[" + dimensions + "]";
-}
+using Tensors = std::vector<NamedTensor>;
 
 /// A module's tensor and what LibTorch takes from it when it loads: it puts other memory in its
 /// place, and no longer tells those who wait for its gradient.
@@ -69,12 +35,99 @@ std::vector<Place> places_of(const ::torch::nn::Module& module) {
   return places;
 }
 
-void require_alike(const std::string& section, const Place& place) {
-  const at::Tensor& loaded = place.named.tensor;
-  if (loaded.sizes() != place.before.sizes() ||
-      loaded.scalar_type() != place.before.scalar_type()) {
-    refuse(section, "has " + describe(loaded) + " for \"" + place.named.name + "\", which is " +
-                        describe(place.before));
+void require_alike(const std::string& section, const NamedTensor& ours, const at::Tensor& theirs) {
+  if (theirs.sizes() == ours.tensor.sizes() && theirs.scalar_type() == ours.tensor.scalar_type())
+    return;
+  refuse_section(section, "has " + describe(theirs) + " for \"" + ours.name + "\", which is " +
+                              describe(ours.tensor));
+}
+
+/// Under all of its names each.
+Tensors all_tensors_of(const ::torch::nn::Module& module) {
+  Tensors tensors;
+  for (const auto& item : module.named_parameters()) tensors.push_back({item.key(), item.value()});
+  for (const auto& item : module.named_buffers()) tensors.push_back({item.key(), item.value()});
+  return tensors;
+}
+
+/// What a module writes, by name.
+struct Written {
+  Tensors tensors;
+  /// Other things too, as its own save() says: then a section may have more than this.
+  bool has_more = false;
+};
+
+Written written_by(const ::torch::nn::Module& module) {
+  Checkpoint checkpoint;
+  put_module(checkpoint, "", module);
+  auto archive = get_archive(checkpoint, "");
+  std::set<std::string> names;
+  for (const auto& [name, value] : values_of(archive)) names.insert(name);
+  Written written;
+  for (auto& named : all_tensors_of(module))
+    if (names.erase(named.name) > 0) written.tensors.push_back(std::move(named));
+  written.has_more = !names.empty();
+  return written;
+}
+
+bool has_all(const std::vector<NamedValue>& saved, const Tensors& tensors) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : saved) names.insert(name);
+  return names.size() == tensors.size() &&
+         std::all_of(tensors.begin(), tensors.end(),
+                     [&](const NamedTensor& named) { return names.contains(named.name); });
+}
+
+/// Parts that are not serializable, and a save() of the module's own, show in what it writes only.
+/// That is as large as the module, so it is looked at where it matters.
+Written expected_of(const ::torch::nn::Module& module, const std::vector<NamedValue>& saved) {
+  Tensors tensors = all_tensors_of(module);
+  if (has_all(saved, tensors)) return {.tensors = std::move(tensors)};
+  return written_by(module);
+}
+
+std::string and_more(std::size_t count) {
+  return count > 1 ? " and " + std::to_string(count - 1) + " more" : "";
+}
+
+void require_same_names(const std::string& section, const std::vector<NamedValue>& saved,
+                        const Written& expected) {
+  std::set<std::string> theirs;
+  for (const auto& [name, value] : saved) theirs.insert(name);
+  Tensors missing;
+  std::set<std::string> ours;
+  for (const auto& named : expected.tensors) {
+    ours.insert(named.name);
+    if (!theirs.contains(named.name)) missing.push_back(named);
+  }
+  if (!missing.empty()) {
+    refuse_section(section, "lacks \"" + missing.front().name + "\" of the module, " +
+                                describe(missing.front().tensor) + and_more(missing.size()));
+  }
+  if (expected.has_more) return;
+  const auto is_new = [&](const NamedValue& value) { return !ours.contains(value.name); };
+  const auto found = std::find_if(saved.begin(), saved.end(), is_new);
+  if (found == saved.end()) return;
+  const auto count = std::count_if(saved.begin(), saved.end(), is_new);
+  refuse_section(
+      section,
+      "has \"" + found->name + "\"" +
+          (found->value.isTensor() ? ", " + describe(found->value.toTensor()) : std::string()) +
+          and_more(static_cast<std::size_t>(count)) + ", which the module has not");
+}
+
+/// Before anything is changed.
+void require_fitting(const std::string& section, const std::vector<NamedValue>& saved,
+                     const ::torch::nn::Module& module) {
+  const Written expected = expected_of(module, saved);
+  require_same_names(section, saved, expected);
+  std::map<std::string, at::Tensor> theirs;
+  for (const auto& [name, value] : saved)
+    if (value.isTensor()) theirs.emplace(name, value.toTensor());
+  for (const auto& named : expected.tensors) {
+    const auto found = theirs.find(named.name);
+    if (found == theirs.end()) refuse_section(section, "has no tensor for \"" + named.name + "\"");
+    require_alike(section, named, found->second);
   }
 }
 
@@ -95,15 +148,19 @@ void put_back(Place& place) {
 
 void put_module(Checkpoint& checkpoint, const std::string& section,
                 const ::torch::nn::Module& module) {
-  put(checkpoint, section, module);
+  put_archive(checkpoint, section, [&](auto& archive) { module.save(archive); });
 }
 
 void get_module(const Checkpoint& checkpoint, const std::string& section,
                 ::torch::nn::Module& module) {
+  auto archive = get_archive(checkpoint, section);
+  in_words(section, kSomethingElse, [&] { require_fitting(section, values_of(archive), module); });
   auto places = places_of(module);
   try {
-    get(checkpoint, section, module);
-    for (const auto& place : places) require_alike(section, place);
+    in_words(section, kSomethingElse, [&] { module.load(archive); });
+    // What a load() of the module's own has done.
+    for (const auto& [named, before, accumulator] : places)
+      require_alike(section, {named.name, before}, named.tensor);
   } catch (...) {
     for (auto& place : places) put_back(place);
     throw;
@@ -113,16 +170,6 @@ void get_module(const Checkpoint& checkpoint, const std::string& section,
     place.before.copy_(place.named.tensor.detach());
     put_back(place);
   }
-}
-
-void put_optimizer(Checkpoint& checkpoint, const std::string& section,
-                   const ::torch::optim::Optimizer& optimizer) {
-  put(checkpoint, section, optimizer);
-}
-
-void get_optimizer(const Checkpoint& checkpoint, const std::string& section,
-                   ::torch::optim::Optimizer& optimizer) {
-  get(checkpoint, section, optimizer);
 }
 
 }  // namespace ddprun::torch
