@@ -129,7 +129,7 @@ std::string refusal_with(ProcessGroup& group, const ReducerOptions& options, int
   // It goes on without.
   make_step();
   group.set_stream(nullptr);
-  const std::string beginning = "gradient reducer: this step cannot be captured: ";
+  const std::string beginning = "GradientReducer: this step cannot be captured: ";
   return refusal.starts_with(beginning) ? refusal.substr(beginning.size()) : refusal;
 }
 
@@ -220,19 +220,18 @@ TEST_SUITE("captured reducer steps") {
                 reducer.ready(4, other.get());
               }).find("a stream of its gradients is not part of that") != std::string::npos);
         for (std::size_t p = 5; p-- > 0;) reducer.ready(p, stream.get());
-        CHECK(
-            what_of([&] { reducer.finish(); })
-                .starts_with("gradient reducer: finish() waits on the host, and the step is being "
-                             "captured"));
+        CHECK(what_of([&] { reducer.finish(); })
+                  .starts_with("GradientReducer: finish() waits on the host, and the step is being "
+                               "captured"));
         CHECK(what_of([&] { reducer.finish(other.get()); }).find("is not part of that") !=
               std::string::npos);
         reducer.finish(stream.get());
         CHECK(what_of([&] {
                 reducer.synchronise();
-              }).starts_with("gradient reducer: synchronise() within a capture"));
+              }).starts_with("GradientReducer: synchronise() within a capture"));
         CHECK(what_of([&] {
                 const GradientReducer second(group, model.parameters);
-              }).starts_with("gradient reducer: it is made while the group's stream is being"));
+              }).starts_with("GradientReducer: it is made while the group's stream is being"));
       });
     });
   }

@@ -175,14 +175,13 @@ TEST_SUITE("data parallel") {
     });
     CHECK(said == "system: no such row");
     CHECK(describe_failure([&] { threads.apply([](Replica&) {}); }) ==
-          "closed: data parallel: an earlier call has failed, so replicas differ");
+          "closed: DataParallel: an earlier call has failed, so replicas differ");
   }
 
   TEST_CASE("numbers of replicas that cannot be are refused") {
     for (const int count : {0, -3, 1025}) {
       CHECK(describe_failure([&] { ReplicaThreads threads(count); }) ==
-            "usage: data parallel: " + std::to_string(count) +
-                " replicas (1 to 1024 are possible)");
+            "usage: DataParallel: " + std::to_string(count) + " replicas (1 to 1024 are possible)");
     }
   }
 }

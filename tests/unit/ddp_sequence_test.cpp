@@ -168,12 +168,12 @@ TEST_SUITE("sequence of collectives") {
     };
     const std::vector<Difference> differences = {
         {[](Toy& toy) { toy.parameters.pop_back(); },
-         {"gradient reducer: rank 0 has 4 parameters, rank 1 has 3",
-          "gradient reducer: rank 1 has 3 parameters, rank 0 has 4"}},
+         {"GradientReducer: rank 0 has 4 parameters, rank 1 has 3",
+          "GradientReducer: rank 1 has 3 parameters, rank 0 has 4"}},
         {[](Toy& toy) {
            toy.parameters[2].shape = {10, 5};
          },
-         {"", "gradient reducer: rank 1's parameters have other dimensions than rank 0's"}}};
+         {"", "GradientReducer: rank 1's parameters have other dimensions than rank 0's"}}};
     for (const auto& difference : differences) {
       const auto errors = ddprun::test::errors_of_ranks(2, [&](ProcessGroup& group) {
         Toy toy(false);

@@ -170,11 +170,11 @@ TEST_SUITE("reducer and gradients in the caller's memory") {
       });
     };
     CHECK(make(as_buffer(memory.data(), 9), false) ==
-          "gradient reducer: the gradient of parameter \"w\" has 9 elements, its values 10");
+          "GradientReducer: the gradient of parameter \"w\" has 9 elements, its values 10");
     CHECK(make({memory.data(), 10, DataType::bfloat16}, false) ==
-          "gradient reducer: the gradient of parameter \"w\" is bfloat16, must be float32");
+          "GradientReducer: the gradient of parameter \"w\" is bfloat16, must be float32");
     CHECK(make({memory.data(), 10, DataType::int32}, true) ==
-          "gradient reducer: the gradient of parameter \"w\" is int32, must be float32 or a half "
+          "GradientReducer: the gradient of parameter \"w\" is int32, must be float32 or a half "
           "type");
     CHECK(make({memory.data(), 10, DataType::bfloat16}, true) == "");
   }

@@ -1,15 +1,15 @@
-#include "worker_runtime/ddp/rank_agreement.hpp"
-
 #include "tests/support/rank_errors.hpp"
+#include <ddprun/rank_agreement.hpp>
 
 #include <doctest/doctest.h>
 
 using ddprun::describe_disagreement;
 using ddprun::Error;
+using ddprun::Fact;
 using ddprun::ProcessGroup;
 using ddprun::require_agreement;
 using ddprun::test::errors_of_ranks;
-using Lists = std::vector<std::vector<std::string>>;
+using Lists = std::vector<std::vector<Fact>>;
 
 TEST_SUITE("rank agreement") {
   TEST_CASE("the first difference is described with the ranks that have it") {
@@ -17,23 +17,34 @@ TEST_SUITE("rank agreement") {
       Lists lists;
       std::string text;
     };
+    const Fact a{"a", "1"};
+    const Fact b{"b", "1"};
+    const Fact b2{"b", "2"};
+    const Fact b3{"b", "3"};
+    const Fact c{"c", "1"};
     const std::vector<Case> cases = {
-        {{{"a", "b"}}, ""},
-        {{{"a", "b"}, {"a", "b"}}, ""},
+        {{{a, b}}, ""},
+        {{{a, b}, {a, b}}, ""},
         {{{}, {}}, ""},
-        {{{"a", "b"}, {"a", "c"}}, "rank 0 has b, rank 1 has c"},
-        {{{"a"}, {"b"}, {"a"}, {"b"}}, "rank 0 has a, ranks 1, 3 differ, rank 1 has b"},
-        {{{"a"}, {"b"}, {"c"}}, "rank 0 has a, ranks 1, 2 differ, rank 1 has b"},
-        {{{"a"}, {"a", "b"}}, "rank 0 has nothing, rank 1 has b"},
-        {{{"a", "b"}, {"a", "b"}, {"a"}}, "rank 0 has b, rank 2 has nothing"},
-        {{{"a", "b"}, {"x"}}, "rank 0 has a, rank 1 has x"},
+        {{{a, b}, {a, b2}}, "b is 2 on rank 1, 1 on rank 0"},
+        {{{b}, {b2}, {b}, {b2}}, "b is 2 on ranks 1 and 3, 1 on rank 0"},
+        {{{b}, {b2}, {b2}, {b2}}, "b is 2 on ranks 1, 2 and 3, 1 on rank 0"},
+        {{{b}, {b2}, {b3}}, "b is 2 on rank 1, 1 on rank 0 (rank 2 differs, too)"},
+        {{{b}, {b3}, {b2}, {b3}, {}},
+         "b is 3 on ranks 1 and 3, 1 on rank 0 (ranks 2 and 4 differ, too)"},
+        {{{a}, {a, b}}, "rank 1 has b, which rank 0 lacks"},
+        {{{a}, {a, b}, {a, b}}, "ranks 1 and 2 have b, which rank 0 lacks"},
+        {{{a, b}, {a, b}, {a}}, "rank 2 lacks b of rank 0"},
+        {{{a, b}, {a}, {a}}, "ranks 1 and 2 lack b of rank 0"},
+        {{{a, b}, {a, c}}, "rank 1 has c where rank 0 has b"},
+        {{{a, b}, {a, c}, {a, c}}, "ranks 1 and 2 have c where rank 0 has b"},
     };
     for (const auto& test : cases) CHECK(describe_disagreement(test.lists) == test.text);
   }
 
   TEST_CASE("ranks with the same list go on") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
-      require_agreement(group, "test", {"one", "two"});
+      require_agreement(group, "test", {{"one", "1"}, {"two", "2"}});
       require_agreement(group, "test", {});
     });
     CHECK(errors == std::vector<std::string>(4));
@@ -42,29 +53,31 @@ TEST_SUITE("rank agreement") {
   TEST_CASE("all ranks get the same error, whichever of them differs") {
     for (int odd = 0; odd < 3; ++odd) {
       const auto errors = errors_of_ranks(3, [odd](ProcessGroup& group) {
-        require_agreement(group, "test", {"same", group.rank() == odd ? "odd" : "even", "same"});
+        require_agreement(group, "test",
+                          {{"first", "same"},
+                           {"second", group.rank() == odd ? "odd" : "even"},
+                           {"third", "same"}});
       });
-      const std::string expected =
-          odd == 0
-              ? "test: the ranks differ: rank 0 has odd, ranks 1, 2 differ, rank 1 has even"
-              : "test: the ranks differ: rank 0 has even, rank " + std::to_string(odd) + " has odd";
-      CHECK(errors == std::vector<std::string>(3, expected));
+      const std::string expected = odd == 0
+                                       ? "even on ranks 1 and 2, odd on rank 0"
+                                       : "odd on rank " + std::to_string(odd) + ", even on rank 0";
+      CHECK(errors == std::vector<std::string>(3, "test: the ranks differ: second is " + expected));
     }
   }
 
   TEST_CASE("lists of different lengths are told apart, also by an empty text") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
-      require_agreement(group, "test", std::vector<std::string>(group.rank() == 0 ? 1 : 2));
+      require_agreement(group, "test", std::vector<Fact>(group.rank() == 0 ? 1 : 2));
     });
     CHECK(errors ==
-          std::vector<std::string>(2, "test: the ranks differ: rank 0 has nothing, rank 1 has "));
+          std::vector<std::string>(2, "test: the ranks differ: rank 1 has , which rank 0 lacks"));
   }
 
   TEST_CASE("lists too large to exchange are still noticed") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       std::string text(ddprun::kAgreementBytesMax / 2, 'x');
       text.front() = group.rank() == 0 ? 'a' : 'b';
-      require_agreement(group, "test", {text});
+      require_agreement(group, "test", {{"text", text}});
     });
     CHECK(errors == std::vector<std::string>(2, "test: the ranks differ: too much to say in what"));
   }

@@ -126,7 +126,7 @@ TEST_SUITE("reducer that rebuilds its buckets") {
     auto options = rebuilding();
     options.find_unused_parameters = true;
     CHECK(what_of([&] { GradientReducer(groups[0], model.parameters, {}, options); }) ==
-          "gradient reducer: rebuild_buckets and find_unused_parameters exclude each other: the "
+          "GradientReducer: rebuild_buckets and find_unused_parameters exclude each other: the "
           "order may change");
   }
 }

@@ -108,14 +108,14 @@ TEST_SUITE("reducer of a static graph") {
     reducer.finish();
     static_backward(reducer, 0, 1);
     CHECK(what_of([&] { reducer.ready(2); }) ==
-          "gradient reducer: parameter \"p2\" is ready more often than the 2 times of the first "
+          "GradientReducer: parameter \"p2\" is ready more often than the 2 times of the first "
           "step: the graph is not static");
     CHECK(what_of([&] { reducer.ready(1); }).find("the 0 times") != std::string::npos);
     CHECK_NOTHROW(reducer.finish());
     reducer.begin();
     for (const std::size_t p : {4u, 2u, 3u, 0u}) reducer.ready(p);
     CHECK(what_of([&] { reducer.finish(); }) ==
-          "gradient reducer: no gradient for \"p2\", which the first step used: the graph is not "
+          "GradientReducer: no gradient for \"p2\", which the first step used: the graph is not "
           "static");
   }
 }
@@ -160,19 +160,19 @@ TEST_SUITE("reducer that is told of unused parameters") {
     options.find_unused_parameters = true;
     GradientReducer reducer(groups[0], model.parameters, {}, options);
     CHECK(what_of([&] { reducer.unused(1); }) ==
-          "gradient reducer: parameter \"p1\" is unused outside a step, begin() is missing");
+          "GradientReducer: parameter \"p1\" is unused outside a step, begin() is missing");
     reducer.begin();
     reducer.ready(1);
     CHECK(what_of([&] { reducer.unused(1); }) ==
-          "gradient reducer: parameter \"p1\" is unused, but was ready or unused in this step "
+          "GradientReducer: parameter \"p1\" is unused, but was ready or unused in this step "
           "before");
     reducer.unused(2);
     CHECK(what_of([&] { reducer.ready(2); }) ==
-          "gradient reducer: parameter \"p2\" is ready twice in a step");
+          "GradientReducer: parameter \"p2\" is ready twice in a step");
     reducer.finish();
     GradientReducer strict(groups[0], model.parameters, {}, kSmallBuckets);
     strict.begin();
     CHECK(what_of([&] { strict.unused(0); }) ==
-          "gradient reducer: parameter \"p0\" is unused: set find_unused_parameters");
+          "GradientReducer: parameter \"p0\" is unused: set find_unused_parameters");
   }
 }

@@ -197,7 +197,7 @@ TEST_SUITE("reducer with uneven inputs") {
     options.hook = post_local_sgd(groups[0], {.start_step = 0});
     Model model;
     CHECK(what_of([&] { GradientReducer(groups[0], model.parameters, {}, options); }) ==
-          "gradient reducer: average_over_active with bucket hook \"post-local SGD after 0\", "
+          "GradientReducer: average_over_active with bucket hook \"post-local SGD after 0\", "
           "which does not average over all ranks");
   }
 
@@ -233,7 +233,7 @@ TEST_SUITE("reducer with uneven inputs") {
       reducer.join();
     });
     CHECK(errors == Errors(4,
-                           "gradient reducer: ranks 0, 2 have no more input, the others have: "
+                           "GradientReducer: ranks 0, 2 have no more input, the others have: "
                            "all stop here"));
     const auto even = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
@@ -272,22 +272,21 @@ TEST_SUITE("reducer with uneven inputs") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer plain(group, model.parameters, {}, kSmallBuckets);
-      require(what_of([&] { plain.join(); }) == "gradient reducer: join() without uneven_inputs",
+      require(what_of([&] { plain.join(); }) == "GradientReducer: join() without uneven_inputs",
               "without");
       GradientReducer reducer(group, model.parameters, {}, joining());
       const auto differ = what_of([&] { reducer.begin(group.rank() == 0); });
-      require(
-          differ == "gradient reducer: 1 of 2 ranks synchronise in this step, the others do not",
-          differ);
+      require(differ == "GradientReducer: 1 of 2 ranks synchronise in this step, the others do not",
+              differ);
       reducer.begin_forward(true);
       require(what_of([&] { reducer.begin_forward(true); }) ==
-                  "gradient reducer: begin_forward() twice, begin() is missing",
+                  "GradientReducer: begin_forward() twice, begin() is missing",
               "twice");
       require(what_of([&] { reducer.join(); }) ==
-                  "gradient reducer: join() after begin_forward(), begin() is missing",
+                  "GradientReducer: join() after begin_forward(), begin() is missing",
               "join");
       require(what_of([&] { reducer.begin(false); }) ==
-                  "gradient reducer: begin() and begin_forward() were told differently whether to "
+                  "GradientReducer: begin() and begin_forward() were told differently whether to "
                   "synchronise",
               "differently");
     });

@@ -16,7 +16,7 @@ constexpr int kReplicasMax = 1024;
 
 int checked(int count) {
   if (count >= 1 && count <= kReplicasMax) return count;
-  throw Error(Errc::usage, "data parallel: " + std::to_string(count) + " replicas (1 to " +
+  throw Error(Errc::usage, "DataParallel: " + std::to_string(count) + " replicas (1 to " +
                                std::to_string(kReplicasMax) + " are possible)");
 }
 
@@ -54,7 +54,7 @@ class ReplicaThreads::Impl {
       for (Replica& replica : replicas_) threads_.emplace_back([&] { serve(replica); });
     } catch (const std::system_error& error) {
       end();
-      throw Error(Errc::system, "data parallel: a thread for replica " +
+      throw Error(Errc::system, "DataParallel: a thread for replica " +
                                     std::to_string(threads_.size()) + ": " + error.what());
     }
   }
@@ -68,7 +68,7 @@ class ReplicaThreads::Impl {
   void apply(const std::function<void(Replica&)>& call) {
     std::unique_lock lock(mutex_);
     if (has_failed_)
-      throw Error(Errc::closed, "data parallel: an earlier call has failed, so replicas differ");
+      throw Error(Errc::closed, "DataParallel: an earlier call has failed, so replicas differ");
     call_ = &call;
     ++round_;
     left_ = count();

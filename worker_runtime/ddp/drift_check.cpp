@@ -1,8 +1,8 @@
 #include "worker_runtime/ddp/drift_check.hpp"
 
 #include "worker_runtime/ddp/checksum.hpp"
-#include "worker_runtime/ddp/rank_agreement.hpp"
 #include "worker_runtime/ddp/reducer_checks.hpp"
+#include <ddprun/rank_agreement.hpp>
 
 #include <algorithm>
 #include <array>
@@ -55,15 +55,15 @@ void DriftCheck::finish(ProcessGroup& group, const TensorWork& tensors, const Bu
   const bool agree = std::all_of(all_.begin(), all_.end(),
                                  [this](std::int64_t other) { return other == all_[0]; });
   if (agree) return;
-  std::vector<std::string> list = {"step " + std::to_string(step),
-                                   "bucket layout " + hexadecimal(checksum_of(plan))};
+  std::vector<Fact> list = {{"step", std::to_string(step)},
+                            {"bucket layout", hexadecimal(checksum_of(plan))}};
   const auto sums = checksums_of(tensors, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    list.push_back("parameter " + quoted(parameters[i].name) + " with checksum " +
-                   hexadecimal(sums[i]));
+    list.push_back(
+        {"the checksum of parameter " + quoted(parameters[i].name), hexadecimal(sums[i])});
   }
-  require_agreement(group, "gradient reducer: drift in step " + std::to_string(step), list);
-  throw Error(Errc::internal, "gradient reducer: the ranks' checksums differed in step " +
+  require_agreement(group, "GradientReducer: drift in step " + std::to_string(step), list);
+  throw Error(Errc::internal, "GradientReducer: the ranks' checksums differed in step " +
                                   std::to_string(step) +
                                   " and do no longer: the parameters were "
                                   "changed within the step");

@@ -20,7 +20,7 @@ StepPartners count(std::span<const std::int32_t> flags) {
     if ((flags[rank] & kSynchronises) != 0) ++synchronising;
   }
   if (synchronising != 0 && synchronising != partners.active) {
-    throw Error(Errc::usage, "gradient reducer: " + std::to_string(synchronising) + " of " +
+    throw Error(Errc::usage, "GradientReducer: " + std::to_string(synchronising) + " of " +
                                  std::to_string(partners.active) +
                                  " ranks synchronise in this step, the others do not");
   }
@@ -52,7 +52,7 @@ StepPartners InputCount::announce(ProcessGroup& group, bool takes_part, bool syn
   const StepPartners partners = count(flags);
   if (policy_ == UnevenInputs::throw_early && partners.active > 0 &&
       partners.active < group.size()) {
-    throw Error(Errc::usage, "gradient reducer: " + describe_idle(flags) +
+    throw Error(Errc::usage, "GradientReducer: " + describe_idle(flags) +
                                  " no more input, the others have: all stop here");
   }
   return partners;

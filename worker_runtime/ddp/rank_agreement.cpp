@@ -1,45 +1,71 @@
-#include "worker_runtime/ddp/rank_agreement.hpp"
-
 #include "rendezvous/base/fnv1a.hpp"
+#include <ddprun/rank_agreement.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 namespace ddprun {
 
 namespace {
 
-constexpr std::string_view kNothing = "nothing";
-
-std::string_view item(const std::vector<std::string>& list, std::size_t index) {
-  return index < list.size() ? std::string_view(list[index]) : kNothing;
+const Fact* item(const std::vector<Fact>& list, std::size_t index) {
+  return index < list.size() ? &list[index] : nullptr;
 }
 
+bool is_same(const Fact* a, const Fact* b) {
+  return a == nullptr || b == nullptr ? a == b : *a == *b;
+}
+
+/// "rank 1", "ranks 1, 2 and 5"
 std::string join_ranks(const std::vector<std::size_t>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
   }
   return text;
 }
 
-/// The items one after another, each with a zero byte at its end.
-std::vector<std::uint8_t> pack(const std::vector<std::string>& list) {
+/// Rank 0 has one fact, some others have another one in its place; either may be missing.
+std::string describe_difference(const Fact* expected, const Fact* other,
+                                const std::vector<std::size_t>& ranks) {
+  const std::string they = join_ranks(ranks);
+  const std::string have = ranks.size() == 1 ? " has " : " have ";
+  if (other == nullptr)
+    return they + (ranks.size() == 1 ? " lacks " : " lack ") + expected->thing + " of rank 0";
+  if (expected == nullptr) return they + have + other->thing + ", which rank 0 lacks";
+  if (expected->thing != other->thing)
+    return they + have + other->thing + " where rank 0 has " + expected->thing;
+  return other->thing + " is " + other->value + " on " + they + ", " + expected->value +
+         " on rank 0";
+}
+
+/// Things and values one after another, each with a zero byte at its end.
+std::vector<std::uint8_t> pack(const std::vector<Fact>& list) {
   std::vector<std::uint8_t> bytes;
-  for (const auto& text : list) {
-    bytes.insert(bytes.end(), text.begin(), text.end());
-    bytes.push_back(0);
+  for (const auto& fact : list) {
+    for (const auto* text : {&fact.thing, &fact.value}) {
+      bytes.insert(bytes.end(), text->begin(), text->end());
+      bytes.push_back(0);
+    }
   }
   return bytes;
 }
 
-std::vector<std::string> unpack(std::span<const std::uint8_t> bytes) {
-  std::vector<std::string> list;
+std::string unpack_text(std::span<const std::uint8_t>& bytes) {
+  const auto end = std::find(bytes.begin(), bytes.end(), std::uint8_t{0});
+  std::string text(bytes.begin(), end);
+  bytes = bytes.subspan(std::min(text.size() + 1, bytes.size()));
+  return text;
+}
+
+std::vector<Fact> unpack(std::span<const std::uint8_t> bytes) {
+  std::vector<Fact> list;
   while (!bytes.empty()) {
-    const auto end = std::find(bytes.begin(), bytes.end(), std::uint8_t{0});
-    list.emplace_back(bytes.begin(), end);
-    bytes = bytes.subspan(std::min(list.back().size() + 1, bytes.size()));
+    std::string thing = unpack_text(bytes);
+    list.push_back({std::move(thing), unpack_text(bytes)});
   }
   return list;
 }
@@ -67,9 +93,8 @@ std::vector<Summary> gather_summaries(ProcessGroup& group, const std::vector<std
   return summaries;
 }
 
-std::vector<std::vector<std::string>> gather_lists(ProcessGroup& group,
-                                                   std::span<const Summary> summaries,
-                                                   std::vector<std::uint8_t> own) {
+std::vector<std::vector<Fact>> gather_lists(ProcessGroup& group, std::span<const Summary> summaries,
+                                            std::vector<std::uint8_t> own) {
   std::int64_t longest = 0;
   for (const auto& summary : summaries) longest = std::max(longest, summary.bytes);
   const auto stride = static_cast<std::size_t>(longest);
@@ -79,7 +104,7 @@ std::vector<std::vector<std::string>> gather_lists(ProcessGroup& group,
   const Work work =
       group.all_gather(as_buffer(own.data(), own.size()), as_buffer(all.data(), all.size()));
   work.wait();
-  std::vector<std::vector<std::string>> lists;
+  std::vector<std::vector<Fact>> lists;
   for (std::size_t rank = 0; rank < summaries.size(); ++rank) {
     const auto bytes = static_cast<std::size_t>(summaries[rank].bytes);
     lists.push_back(unpack(std::span(all).subspan(rank * stride, bytes)));
@@ -89,29 +114,32 @@ std::vector<std::vector<std::string>> gather_lists(ProcessGroup& group,
 
 }  // namespace
 
-std::string describe_disagreement(std::span<const std::vector<std::string>> lists) {
+std::string describe_disagreement(std::span<const std::vector<Fact>> lists) {
   std::size_t longest = 0;
   for (const auto& list : lists) longest = std::max(longest, list.size());
   for (std::size_t i = 0; i < longest; ++i) {
-    const auto expected = item(lists[0], i);
-    std::vector<std::size_t> differing;
+    const Fact* const expected = item(lists[0], i);
+    // Those that differ as the first of them does are named with it.
+    const Fact* other = nullptr;
+    std::vector<std::size_t> alike;
+    std::vector<std::size_t> further;
     for (std::size_t rank = 1; rank < lists.size(); ++rank) {
-      if (item(lists[rank], i) != expected) differing.push_back(rank);
+      const Fact* const own = item(lists[rank], i);
+      if (is_same(own, expected)) continue;
+      if (alike.empty()) other = own;
+      (is_same(own, other) ? alike : further).push_back(rank);
     }
-    if (differing.empty()) continue;
-    // One example of what the others have says enough.
-    const auto other = item(lists[differing.front()], i);
-    return "rank 0 has " + std::string(expected) + ", " + join_ranks(differing) +
-           (differing.size() == 1
-                ? " has "
-                : " differ, rank " + std::to_string(differing.front()) + " has ") +
-           std::string(other);
+    if (alike.empty()) continue;
+    const std::string text = describe_difference(expected, other, alike);
+    if (further.empty()) return text;
+    return text + " (" + join_ranks(further) +
+           (further.size() == 1 ? " differs, too)" : " differ, too)");
   }
   return {};
 }
 
 void require_agreement(ProcessGroup& group, const std::string& subject,
-                       const std::vector<std::string>& list) {
+                       const std::vector<Fact>& list) {
   auto own = pack(list);
   const auto summaries = gather_summaries(group, own);
   const bool agreed = std::all_of(summaries.begin(), summaries.end(),

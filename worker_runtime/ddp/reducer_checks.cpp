@@ -1,24 +1,23 @@
 #include "worker_runtime/ddp/reducer_checks.hpp"
 
 #include "worker_runtime/ddp/gradient_type.hpp"
-#include "worker_runtime/ddp/rank_agreement.hpp"
 #include "worker_runtime/ddp/torch_sequence.hpp"
+#include <ddprun/rank_agreement.hpp>
 
 namespace ddprun {
 
 namespace {
 
 [[noreturn]] void refuse(const std::string& what) {
-  throw Error(Errc::usage, "gradient reducer: " + what);
+  throw Error(Errc::usage, "GradientReducer: " + what);
 }
 
-std::string describe(const std::string& what, const Buffer& values,
-                     std::span<const std::size_t> shape = {}) {
+std::string describe(const Buffer& values, std::span<const std::size_t> shape = {}) {
   std::string dimensions;
   for (const auto size : shape)
     dimensions += (dimensions.empty() ? "" : ", ") + std::to_string(size);
   if (shape.empty()) dimensions = std::to_string(values.elements);
-  return what + " " + to_string(values.type) + "[" + dimensions + "]";
+  return std::string(to_string(values.type)) + "[" + dimensions + "]";
 }
 
 /// True if the dimensions, where there are any, make up the elements.
@@ -88,42 +87,39 @@ void check_options(const ReducerOptions& options) {
   }
 }
 
-std::string describe(const ReducerOptions& options) {
-  const auto yes = [](bool value) { return std::to_string(static_cast<int>(value)); };
-  std::string text = "options first_bucket_bytes " + std::to_string(options.first_bucket_bytes) +
-                     ", bucket_bytes_cap " + std::to_string(options.bucket_bytes_cap) + ", op " +
-                     to_string(options.op) + ", broadcast_state " + yes(options.broadcast_state) +
-                     ", find_unused_parameters " + yes(options.find_unused_parameters);
-  // The rest is told only where it was chosen: most know of the few above.
-  const auto add = [&](const char* name, bool is_chosen, const std::string& value) {
-    if (is_chosen) text += std::string(", ") + name + " " + value;
+std::vector<Fact> facts_of(const ReducerOptions& options) {
+  std::vector<Fact> facts;
+  const auto add = [&](const char* name, const std::string& value) {
+    facts.push_back({std::string("option ") + name, value});
   };
-  add("pre_divide", options.pre_divide, "1");
-  add("broadcast_buffers", options.broadcast_buffers, "1");
-  add("static_graph", options.static_graph, "1");
-  add("rebuild_buckets", options.rebuild_buckets, "1");
-  add("accumulate_in_float32", options.accumulate_in_float32, "1");
-  add("drift_check_steps", options.drift_check_steps > 0,
-      std::to_string(options.drift_check_steps));
-  add("hook", options.hook.has_value(), options.hook ? quoted(options.hook->name) : "");
-  add("uneven_inputs", options.uneven_inputs != UnevenInputs::none,
-      std::to_string(static_cast<int>(options.uneven_inputs)));
-  return text;
+  const auto yes = [](bool value) { return std::string(value ? "true" : "false"); };
+  add("first_bucket_bytes", std::to_string(options.first_bucket_bytes));
+  add("bucket_bytes_cap", std::to_string(options.bucket_bytes_cap));
+  add("op", to_string(options.op));
+  add("pre_divide", yes(options.pre_divide));
+  add("broadcast_state", yes(options.broadcast_state));
+  add("broadcast_buffers", yes(options.broadcast_buffers));
+  add("find_unused_parameters", yes(options.find_unused_parameters));
+  add("static_graph", yes(options.static_graph));
+  add("rebuild_buckets", yes(options.rebuild_buckets));
+  add("accumulate_in_float32", yes(options.accumulate_in_float32));
+  add("drift_check_steps", std::to_string(options.drift_check_steps));
+  add("hook", options.hook ? quoted(options.hook->name) : "none");
+  add("uneven_inputs", std::to_string(static_cast<int>(options.uneven_inputs)));
+  return facts;
 }
 
 /// What has to be equal on all ranks for their collectives to match.
-std::vector<std::string> describe_all(std::span<const Parameter> parameters,
-                                      std::span<const Buffer> state,
-                                      const ReducerOptions& options) {
-  std::vector<std::string> list = {describe(options)};
+std::vector<Fact> facts_of(std::span<const Parameter> parameters, std::span<const Buffer> state,
+                           const ReducerOptions& options) {
+  std::vector<Fact> facts = facts_of(options);
   for (const auto& parameter : parameters) {
-    const auto what = "parameter " + quoted(parameter.name);
-    list.push_back(describe(what, parameter.values, parameter.shape));
+    facts.push_back(
+        {"parameter " + quoted(parameter.name), describe(parameter.values, parameter.shape)});
   }
-  for (std::size_t i = 0; i < state.size(); ++i) {
-    list.push_back(describe("state buffer " + std::to_string(i), state[i]));
-  }
-  return list;
+  for (std::size_t i = 0; i < state.size(); ++i)
+    facts.push_back({"state buffer " + std::to_string(i), describe(state[i])});
+  return facts;
 }
 
 }  // namespace
@@ -144,7 +140,7 @@ std::vector<Parameter> checked_parameters(const Device* device, std::vector<Para
              describe(parameters.front().values.device));
     }
     if (!has_fitting_shape(parameter)) {
-      refuse(describe(what, parameter.values, parameter.shape) + " has " +
+      refuse(what + " " + describe(parameter.values, parameter.shape) + " has " +
              std::to_string(parameter.values.elements) + " elements");
     }
     check_gradient(what, parameter, options);
@@ -161,7 +157,7 @@ void verify_ranks(ProcessGroup& group, std::span<const Parameter> parameters,
   if (options.sequence == CollectiveSequence::pytorch) {
     verify_as_torch(group, parameters);
   } else {
-    require_agreement(group, "gradient reducer", describe_all(parameters, state, options));
+    require_agreement(group, "GradientReducer", facts_of(parameters, state, options));
   }
 }
 

@@ -19,7 +19,7 @@ constexpr std::size_t kNamesMax = 10;
 constexpr std::int32_t kNotObserved = -1;
 
 [[noreturn]] void refuse(const std::string& what) {
-  throw Error(Errc::usage, "gradient reducer: " + what);
+  throw Error(Errc::usage, "GradientReducer: " + what);
 }
 
 /// PyTorch rebuilds whenever it can.

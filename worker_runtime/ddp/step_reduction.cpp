@@ -87,9 +87,9 @@ void StepReduction::require_same_capture(void* stream) const {
   if (tensors_.capture_of(stream) == capture_) return;
   throw Error(Errc::usage,
               capture_ == 0
-                  ? "gradient reducer: a stream is being captured that was not when the step began "
+                  ? "GradientReducer: a stream is being captured that was not when the step began "
                     "(begin() comes after cudaStreamBeginCapture(), on the group's stream)"
-                  : "gradient reducer: the step is being captured, and a stream of its gradients "
+                  : "GradientReducer: the step is being captured, and a stream of its gradients "
                     "is not part of that (fork it by an event before the backward pass)");
 }
 
@@ -207,7 +207,7 @@ void StepReduction::synchronise(Deadline deadline) {
   void* const stream = held_.value_or(stream_);
   if (tensors_.capture_of(stream) != 0) {
     throw Error(Errc::usage,
-                "gradient reducer: synchronise() within a capture, in which nothing is carried out "
+                "GradientReducer: synchronise() within a capture, in which nothing is carried out "
                 "(call it after the graph's launch)");
   }
   // The graph was launched on that stream, and nobody else knows of its launches.

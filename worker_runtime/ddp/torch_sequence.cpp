@@ -38,7 +38,7 @@ void verify_as_torch(ProcessGroup& group, std::span<const Parameter> parameters)
   group.all_gather(as_buffer(&mine, 1), as_buffer(counts.data(), counts.size())).wait();
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {
     if (counts[rank] == own) continue;
-    throw Error(Errc::usage, "gradient reducer: rank " + std::to_string(group.rank()) + " has " +
+    throw Error(Errc::usage, "GradientReducer: rank " + std::to_string(group.rank()) + " has " +
                                  std::to_string(own) + " parameters, rank " + std::to_string(rank) +
                                  " has " + std::to_string(counts[rank]));
   }
@@ -46,7 +46,7 @@ void verify_as_torch(ProcessGroup& group, std::span<const Parameter> parameters)
   auto all = expected;
   if (!all.empty()) group.broadcast(as_buffer(all.data(), all.size()), 0).wait();
   if (all == expected) return;
-  throw Error(Errc::usage, "gradient reducer: rank " + std::to_string(group.rank()) +
+  throw Error(Errc::usage, "GradientReducer: rank " + std::to_string(group.rank()) +
                                "'s parameters have other dimensions than rank 0's");
 }
 

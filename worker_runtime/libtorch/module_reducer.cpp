@@ -1,5 +1,6 @@
 #include "worker_runtime/libtorch/gradient_hook.hpp"
 #include "worker_runtime/libtorch/module_tensors.hpp"
+#include "worker_runtime/libtorch/reduced_module.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/torch.hpp>
 
@@ -22,10 +23,6 @@ constexpr std::size_t kNamesMax = 10;
 /// LibTorch makes names for each look at a module's tensors, 0.1 ms for a ResNet-50. So that is
 /// done before the first forward pass and every so many.
 constexpr std::int64_t kPassesPerCheck = 16;
-
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(Errc::usage, "DistributedDataParallel: " + what);
-}
 
 std::string in_quotes(const std::string& name) {
   return "\"" + name + "\"";
@@ -51,33 +48,13 @@ std::string named(const Watched& watched) {
 }
 
 [[noreturn]] void refuse_moved(const std::string& what) {
-  refuse(what + " has been moved: to(), load() and the like must come before");
+  refuse_ddp(what + " has been moved: to(), load() and the like must come before");
 }
 
 /// Of a gradient: whether it lies in its bucket, as it is or as another tensor over it.
 bool is_view_of(const at::Tensor& gradient, const at::Tensor& in_bucket) {
   return gradient.defined() && in_bucket.defined() && gradient.layout() == at::kStrided &&
          gradient.data_ptr() == in_bucket.data_ptr();
-}
-
-GradientReducer make_reducer(const ModuleTensors& tensors, const ProcessGroup& group,
-                             const ReducerOptions& options) {
-  if (tensors.parameters.empty()) {
-    refuse("no parameter of the module requires a gradient, so there is nothing to average");
-  }
-  if (options.accumulate_in_float32) {
-    refuse(
-        "accumulate_in_float32 is not for LibTorch, whose gradients have their parameters' type");
-  }
-  GradientReducer reducer(group, reduced_parameters(tensors.parameters),
-                          broadcast_buffers(tensors.buffers), options);
-  // Only for what its constructor does: compare and broadcast.
-  if (!tensors.frozen.empty()) {
-    GradientReducer(group, reduced_parameters(tensors.frozen), {},
-                    {.verify_parameters = options.verify_parameters,
-                     .broadcast_state = options.broadcast_state});
-  }
-  return reducer;
 }
 
 }  // namespace
@@ -97,7 +74,9 @@ class ModuleReducer::Impl {
   const GradientReducer& reducer() const { return reducer_; }
   void set_averaging(bool averages) { averages_ = averages; }
   bool is_averaging() const { return averages_; }
-  void synchronise(Deadline deadline) { reducer_.synchronise(deadline); }
+  void synchronise(Deadline deadline) {
+    as_ddp([&] { reducer_.synchronise(deadline); });
+  }
   void abort(const std::string& reason) { group_.abort(reason); }
 
  private:
@@ -142,7 +121,7 @@ ModuleReducer::Impl::Impl(const ::torch::nn::Module& module, const ModuleTensors
       identities_(identities_of(module)),
       group_(group),
       options_(options),
-      reducer_(make_reducer(tensors, group, options)),
+      reducer_(make_reducer(module, tensors, group, options)),
       is_on_device_(tensors.parameters.front().tensor.is_cuda()),
       frozen_(tensors.frozen) {
   watched_.reserve(tensors.parameters.size());
@@ -185,7 +164,7 @@ void ModuleReducer::Impl::lay_out() {
 
 void ModuleReducer::Impl::require_idle() const {
   if (phase_ == Phase::idle) return;
-  refuse(
+  refuse_ddp(
       "the last backward pass has not ended, as an exception was thrown in it: the other ranks do "
       "not know; let this worker end, so that all begin again");
 }
@@ -196,23 +175,24 @@ void ModuleReducer::Impl::require_in_place() const {
     if (tensor.data_ptr() != watched.values || !watched.hook.is_called_for(tensor))
       refuse_moved(named(watched));
     if (!tensor.requires_grad()) {
-      refuse(named(watched) +
-             " required a gradient when it was wrapped: wrap the module anew, after it is frozen");
+      refuse_ddp(
+          named(watched) +
+          " required a gradient when it was wrapped: wrap the module anew, after it is frozen");
     }
   }
   for (const auto& [buffer, values] : buffers_)
     if (buffer.tensor.data_ptr() != values) refuse_moved("buffer " + in_quotes(buffer.name));
   for (const auto& [name, tensor] : frozen_) {
     if (tensor.requires_grad()) {
-      refuse("parameter " + in_quotes(name) +
-             " required no gradient when it was wrapped: wrap the module anew, after it does");
+      refuse_ddp("parameter " + in_quotes(name) +
+                 " required no gradient when it was wrapped: wrap the module anew, after it does");
     }
   }
 }
 
 void ModuleReducer::Impl::require_same_tensors() const {
   if (identities_of(module_) == identities_) return;
-  refuse(
+  refuse_ddp(
       "the module has got or lost parameters or buffers since it was wrapped: "
       "register_parameter(), replace_module() and the like must come before");
 }
@@ -224,12 +204,12 @@ void ModuleReducer::Impl::begin_forward() {
   if (forward_passes_++ % kPassesPerCheck == 0) require_same_tensors();
   if (prepared_ && *prepared_ == averages_) return;
   if (prepared_) {
-    refuse(
+    refuse_ddp(
         "forward passes within and without no_sync() before one backward pass: evaluate within "
         "torch::NoGradGuard");
   }
   prepared_ = averages_;
-  reducer_.begin_forward(averages_);
+  as_ddp([&] { reducer_.begin_forward(averages_); });
   if (reducer_.layout() != layout_) lay_out();
 }
 
@@ -237,13 +217,14 @@ void ModuleReducer::Impl::take_gradient(std::size_t index, const at::Tensor& gra
   const std::lock_guard lock(mutex_);
   Watched& watched = watched_[index];
   if (at::GradMode::is_enabled()) {
-    refuse("backward() with create_graph for " + named(watched) +
-           ": make a graph of gradients by torch::autograd::grad(), and call backward() without");
+    refuse_ddp(
+        "backward() with create_graph for " + named(watched) +
+        ": make a graph of gradients by torch::autograd::grad(), and call backward() without");
   }
   if (gradient.defined() && gradient.layout() != at::kStrided) {
-    refuse(named(watched) +
-           " has a sparse gradient, only dense ones can be averaged: make its "
-           "embedding with sparse(false)");
+    refuse_ddp(named(watched) +
+               " has a sparse gradient, only dense ones can be averaged: make its "
+               "embedding with sparse(false)");
   }
   if (phase_ == Phase::idle) begin_backward();
   const at::NoGradGuard no_graph;
@@ -253,16 +234,18 @@ void ModuleReducer::Impl::take_gradient(std::size_t index, const at::Tensor& gra
 }
 
 void ModuleReducer::Impl::mark_ready(std::size_t index) {
-  if (is_on_device_) {
-    reducer_.ready(index, group_.stream());
-  } else {
-    reducer_.ready(index);
-  }
+  as_ddp([&] {
+    if (is_on_device_) {
+      reducer_.ready(index, group_.stream());
+    } else {
+      reducer_.ready(index);
+    }
+  });
 }
 
 void ModuleReducer::Impl::begin_backward() {
   is_synchronising_ = std::exchange(prepared_, {}).value_or(averages_);
-  reducer_.begin(is_synchronising_);
+  as_ddp([&] { reducer_.begin(is_synchronising_); });
   if (reducer_.layout() != layout_) lay_out();
   for (auto& watched : watched_) watched.has_gradient = false;
   phase_ = Phase::backward;
@@ -286,11 +269,13 @@ void ModuleReducer::Impl::end_backward() {
   const bool is_told_by_reducer = !is_synchronising_ || options_.static_graph;
   if (!is_told_by_reducer && options_.find_unused_parameters) settle_unused();
   if (!is_told_by_reducer && !options_.find_unused_parameters) require_all_gradients();
-  if (is_on_device_) {
-    reducer_.finish(group_.stream());
-  } else {
-    reducer_.finish();
-  }
+  as_ddp([&] {
+    if (is_on_device_) {
+      reducer_.finish(group_.stream());
+    } else {
+      reducer_.finish();
+    }
+  });
   if (is_synchronising_) give_gradients();
   phase_ = Phase::idle;
 }
@@ -322,8 +307,8 @@ void ModuleReducer::Impl::require_all_gradients() const {
   if (missing == 0) return;
   require_same_tensors();
   if (missing > kNamesMax) names += " and " + std::to_string(missing - kNamesMax) + " more";
-  refuse("the backward pass gave no gradient to " + names +
-         ": what a forward pass does not use needs find_unused_parameters");
+  refuse_ddp("the backward pass gave no gradient to " + names +
+             ": what a forward pass does not use needs find_unused_parameters");
 }
 
 /// Those that only other ranks have used.
@@ -342,7 +327,7 @@ void ModuleReducer::Impl::zero_grad() {
 void ModuleReducer::Impl::join(const std::function<void()>& after_step) {
   require_idle();
   require_in_place();
-  reducer_.join(after_step);
+  as_ddp([&] { reducer_.join(after_step); });
 }
 
 ReducerOptions ddp_defaults() {

@@ -23,14 +23,10 @@ std::vector<std::int64_t> order_in_memory(const at::Tensor& tensor) {
   return dimensions;
 }
 
-/// Names are compared over the ranks. Sizes do not tell of the order where several are equal.
-std::string name_with_order(const NamedTensor& parameter,
-                            const std::vector<std::int64_t>& dimensions) {
-  if (std::is_sorted(dimensions.begin(), dimensions.end())) return parameter.name;
-  std::string order;
-  for (const auto dimension : dimensions)
-    order += (order.empty() ? "" : ", ") + std::to_string(dimension);
-  return parameter.name + " with dimensions " + order + " in memory";
+std::string in_brackets(at::IntArrayRef numbers) {
+  std::string text;
+  for (const auto number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return "[" + text + "]";
 }
 
 }  // namespace
@@ -58,18 +54,33 @@ std::vector<const void*> identities_of(const ::torch::nn::Module& module) {
   return identities;
 }
 
+std::string describe(const at::Tensor& tensor) {
+  return at::toString(tensor.scalar_type()) + in_brackets(tensor.sizes());
+}
+
+std::vector<Fact> facts_of(const ::torch::nn::Module& module) {
+  std::vector<Fact> facts;
+  for (const auto& item : module.named_parameters()) {
+    const std::string thing = "parameter \"" + item.key() + "\"";
+    const at::Tensor& tensor = item.value();
+    facts.push_back({thing, describe(tensor)});
+    facts.push_back({thing, tensor.requires_grad() ? "trained" : "frozen"});
+    facts.push_back({"the order in memory of " + thing + "'s dimensions",
+                     in_brackets(order_in_memory(tensor))});
+  }
+  for (const auto& item : module.named_buffers())
+    facts.push_back({"buffer \"" + item.key() + "\"", describe(item.value())});
+  return facts;
+}
+
 std::vector<Parameter> reduced_parameters(const std::vector<NamedTensor>& parameters) {
   std::vector<Parameter> reduced;
-  for (const auto& parameter : parameters) {
-    const auto& [name, tensor] = parameter;
+  for (const auto& [name, tensor] : parameters) {
     const Buffer values = as_buffer(tensor, "parameter \"" + name + "\"");
-    const auto dimensions = order_in_memory(tensor);
     std::vector<std::size_t> shape;
-    for (const auto dimension : dimensions)
+    for (const auto dimension : order_in_memory(tensor))
       shape.push_back(static_cast<std::size_t>(tensor.size(dimension)));
-    reduced.push_back({.name = name_with_order(parameter, dimensions),
-                       .values = values,
-                       .shape = std::move(shape)});
+    reduced.push_back({.name = name, .values = values, .shape = std::move(shape)});
   }
   return reduced;
 }

@@ -1,3 +1,4 @@
+#include "worker_runtime/libtorch/module_tensors.hpp"
 #include "worker_runtime/libtorch/section_archive.hpp"
 #include <ddprun/torch/checkpoint.hpp>
 

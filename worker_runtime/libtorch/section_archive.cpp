@@ -55,11 +55,4 @@ std::vector<NamedValue> values_of(InputArchive& archive) {
   return values;
 }
 
-std::string describe(const at::Tensor& tensor) {
-  std::string dimensions;
-  for (const auto size : tensor.sizes())
-    dimensions += (dimensions.empty() ? "" : ", ") + std::to_string(size);
-  return std::string(at::toString(tensor.scalar_type())) + "[" + dimensions + "]";
-}
-
 }  // namespace ddprun::torch

@@ -44,7 +44,4 @@ struct NamedValue {
 /// All values, those of nested archives as well, in the order in which they were written.
 std::vector<NamedValue> values_of(::torch::serialize::InputArchive& archive);
 
-/// "Float[2, 3]"
-std::string describe(const at::Tensor& tensor);
-
 }  // namespace ddprun::torch
