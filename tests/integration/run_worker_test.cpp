@@ -107,6 +107,16 @@ TEST_SUITE("run_worker") {
     }
   }
 
+  TEST_CASE("the stack at the end of an exception's text is no part of the message") {
+    const Run run = run_worker("libtorch");
+    CHECK(run.message() == "std::runtime_error: sizes differ");
+    CHECK(run.standard_error == "error: std::runtime_error: sizes differ\n");
+    CHECK(run.stack() ==
+          "Exception raised from f at g.cpp:1 (most recent call first):\nframe #0: main\n\n");
+    CHECK(run_worker("libtorch thread").message() ==
+          "uncaught exception: std::runtime_error: sizes differ");
+  }
+
   TEST_CASE("an exception of no standard type is described, too") {
     const Run run = run_worker("unknown");
     CHECK(run.exited_with(1));

@@ -25,11 +25,17 @@ __attribute__((noinline)) int overflow_stack(int depth) {
 
 int fail(const std::string& how) {
   if (how == "exception") throw std::runtime_error("no \"such\" layer\nat all");
+  // As LibTorch's exceptions speak.
+  if (how == "libtorch")
+    throw std::runtime_error(
+        "sizes differ\n\nException raised from f at g.cpp:1 (most recent "
+        "call first):\nframe #0: main\n");
   if (how == "error") throw ddprun::Error(ddprun::Errc::system, "disk full");
   if (how == "usage") throw ddprun::Error(ddprun::Errc::usage, "no such option");
   if (how == "peer") throw ddprun::PeerFailed(3, "rank 3 died");
   if (how == "unknown") throw 42;
   if (how == "thread") std::thread([] { throw std::runtime_error("in a thread"); }).join();
+  if (how == "libtorch thread") std::thread([] { fail("libtorch"); }).join();
   if (how == "overflow") return overflow_stack(0);
   if (how == "exit") ::exit(7);
   if (how == "child") {

@@ -186,6 +186,9 @@ template <typename Passes>
 at::Tensor Pipeline::Impl::attempt(const Passes& passes) {
   try {
     return passes();
+  } catch (const c10::Error& error) {
+    abandon(error.what_without_backtrace());
+    throw;
   } catch (const std::exception& error) {
     abandon(error.what());
     throw;

@@ -105,7 +105,7 @@ class StopSignalsLater {
     send_message(channel, kVictim, std::to_string(failure.rank()) + " " + failure.what());
     leave(1);
   } catch (...) {
-    send_message(channel, kCulprit, worker::describe(std::current_exception()));
+    send_message(channel, kCulprit, worker::describe(std::current_exception()).message);
     leave(1);
   }
   leave(0);

@@ -97,7 +97,8 @@ ErrorFile::ErrorFile(const std::string& path) : process_(::getpid()) {
   std::memcpy(temporary_path_, temporary.c_str(), temporary.size() + 1);
 }
 
-void ErrorFile::write(std::string_view message, void (*write_stack)(int fd)) noexcept {
+void ErrorFile::write(std::string_view message, std::string_view heading,
+                      void (*write_stack)(int fd)) noexcept {
   if (path_[0] == '\0' || process_ != ::getpid() || is_written_.test_and_set()) return;
   const int fd = ::open(temporary_path_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return;
@@ -105,7 +106,7 @@ void ErrorFile::write(std::string_view message, void (*write_stack)(int fd)) noe
   writer.raw("{\"message\": {\"message\": \"");
   writer.escaped(message);
   writer.raw("\", \"extraInfo\": {\"py_callstack\": \"");
-  writer.escaped(message);
+  writer.escaped(heading);
   writer.raw("\\n");
   write_stack_escaped(writer, write_stack);
   writer.raw("\", \"timestamp\": \"");

@@ -13,6 +13,7 @@
 #include <memory>
 #include <typeinfo>
 #include <unistd.h>
+#include <utility>
 
 namespace ddprun::worker {
 
@@ -46,17 +47,26 @@ const char* name_of(int signal) {
 void handle_fatal_signal(int signal) {
   char message[64] = "fatal signal ";
   std::strcat(message, name_of(signal));
-  error_file->write(message, write_backtrace);
+  error_file->write(message, message, write_backtrace);
   ::raise(signal);
 }
 
 [[noreturn]] void handle_terminate() {
   const auto failure = std::current_exception();
-  const std::string message = failure ? "uncaught exception: " + describe(failure)
+  const std::string message = failure ? "uncaught exception: " + describe(failure).message
                                       : std::string("std::terminate was called");
-  error_file->write(message, write_backtrace);
+  error_file->write(message, message, write_backtrace);
   std::fprintf(stderr, "error: %s\n", message.c_str());
   std::abort();
+}
+
+/// LibTorch's texts end with the stack of who threw: dozens of lines, among which what was written
+/// for people is not found.
+Failure without_backtrace(const std::string& text) {
+  const auto end = text.find("\nException raised from ");
+  if (end == std::string::npos) return {text};
+  const auto last = text.find_last_not_of('\n', end);
+  return {text.substr(0, last + 1), text.substr(end + 1)};
 }
 
 /// The stack that an exception was thrown from is gone when it has been caught.
@@ -85,23 +95,28 @@ void install_failure_report(const std::string& path) {
   std::set_terminate(handle_terminate);
 }
 
-std::string describe(const std::exception_ptr& failure) {
+Failure describe(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
+    auto [message, backtrace] = without_backtrace(error.what());
     // The type of a plain Error says nothing that its message does not.
-    if (typeid(error) == typeid(Error)) return error.what();
+    if (typeid(error) == typeid(Error)) return {std::move(message), std::move(backtrace)};
     int status = 0;
     const std::unique_ptr<char, decltype(&std::free)> name(
         abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), &std::free);
-    return std::string(name ? name.get() : typeid(error).name()) + ": " + error.what();
+    return {std::string(name ? name.get() : typeid(error).name()) + ": " + message,
+            std::move(backtrace)};
   } catch (...) {
-    return "exception of an unknown type";
+    return {"exception of an unknown type"};
   }
 }
 
-void report_failure(const std::string& message) noexcept {
-  if (error_file != nullptr) error_file->write(message, write_nothing);
+bool report_failure(const Failure& failure) noexcept {
+  if (error_file == nullptr || !error_file->has_path()) return false;
+  error_file->write(failure.message,
+                    failure.backtrace.empty() ? failure.message : failure.backtrace, write_nothing);
+  return true;
 }
 
 }  // namespace ddprun::worker

@@ -11,10 +11,17 @@ namespace ddprun::worker {
 /// From now on failures are described in the file at `path`; nowhere if it is empty.
 void install_failure_report(const std::string& path);
 
-/// "std::runtime_error: no such layer"; without the type if that is ddprun::Error itself.
-std::string describe(const std::exception_ptr& failure);
+struct Failure {
+  /// "std::runtime_error: no such layer"; without the type if that is ddprun::Error itself.
+  std::string message;
+  /// The stack that the exception's text ends with, as LibTorch's do; empty if there is none.
+  std::string backtrace = {};
+};
 
-/// Writes `message` to the error file unless something has been written before.
-void report_failure(const std::string& message) noexcept;
+Failure describe(const std::exception_ptr& failure);
+
+/// Writes it to the error file unless something has been written before. False if there is no such
+/// file.
+bool report_failure(const Failure& failure) noexcept;
 
 }  // namespace ddprun::worker

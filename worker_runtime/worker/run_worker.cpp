@@ -40,17 +40,20 @@ void announce_alive(const WorkerEnv& env) {
 /// type before a message that was written for them; the agent tells victims from culprits by it.
 int report(const std::exception_ptr& failure) {
   constexpr int kUsageExit = 2;
-  std::string message = worker::describe(failure);
-  worker::report_failure(message);
+  const worker::Failure described = worker::describe(failure);
+  std::string printed = described.message;
+  // Kept where it does not hide the message: in the error file, if there is one.
+  if (!worker::report_failure(described) && !described.backtrace.empty())
+    printed += "\n" + described.backtrace;
   int exit_code = 1;
   try {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
-    message = error.what();
+    printed = error.what();
     if (error.code() == Errc::usage) exit_code = kUsageExit;
   } catch (...) {
   }
-  std::fprintf(stderr, "error: %s\n", message.c_str());
+  std::fprintf(stderr, "error: %s\n", printed.c_str());
   return exit_code;
 }
 
