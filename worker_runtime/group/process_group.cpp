@@ -1,6 +1,7 @@
 #include "worker_runtime/group/process_group_impl.hpp"
 #include "worker_runtime/group/registry.hpp"
 #include "worker_runtime/group/subgroup.hpp"
+#include "worker_runtime/group/waiting_notice.hpp"
 #include "worker_runtime/group/work_queue.hpp"
 #include <ddprun/process_group.hpp>
 
@@ -72,6 +73,7 @@ std::shared_ptr<ProcessGroup::Impl> connect(const GroupPlace& place, const Backe
 
 ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& options) {
   const auto deadline = Deadline::after(options.join_timeout);
+  const WaitingNotice notice(env, options, deadline);
   auto impl = connect(place_among_all(env), choose_backend(env, options), options, deadline);
   impl->start(deadline);
   impl->wait_entered();

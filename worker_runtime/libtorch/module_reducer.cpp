@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -365,7 +366,14 @@ const GradientReducer& ModuleReducer::reducer() const {
 }
 
 ProcessGroup init(const GroupOptions& options) {
-  return ProcessGroup::create(from_process_environment(), options);
+  GroupOptions told = options;
+  if (!told.log) {
+    told.log = [](LogLevel level, std::string_view line) {
+      if (level >= LogLevel::warn)
+        std::fprintf(stderr, "warning: %.*s\n", static_cast<int>(line.size()), line.data());
+    };
+  }
+  return ProcessGroup::create(from_process_environment(), told);
 }
 
 }  // namespace ddprun::torch

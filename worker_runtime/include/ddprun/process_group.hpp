@@ -105,6 +105,9 @@ struct GroupOptions {
   std::string name = "default";
   /// For all ranks to meet at construction.
   Deadline::Duration join_timeout = std::chrono::minutes(5);
+  /// After so much of it the log is told for whom this rank waits, and again each time that the
+  /// wait has become twice as long. Above 0.
+  Deadline::Duration waiting_notice = std::chrono::seconds(5);
   /// For one collective, from its start on this rank. PyTorch's Gloo default is the same.
   Deadline::Duration collective_timeout = std::chrono::minutes(30);
   /// Memory that this rank can give out by allocate() and for sends under way; 0 is an even share

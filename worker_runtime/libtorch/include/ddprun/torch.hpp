@@ -18,8 +18,10 @@
 namespace ddprun::torch {
 
 /// Meets the other workers of this run, as the environment names them, and blocks until all are
-/// there. A program that was started alone is a group of one. For more about this worker
-/// (local rank, restarts, ...) and for failures in the agent's report see <ddprun/worker.hpp>.
+/// there. A program that was started alone is a group of one. Where nobody comes for some seconds
+/// it says for whom it waits, on standard error unless `options` have a log. For more about this
+/// worker (local rank, restarts, ...) and for failures in the agent's report see
+/// <ddprun/worker.hpp>.
 ProcessGroup init(const GroupOptions& options = {});
 
 /// While it lives, backward passes only add up gradients on this rank (PyTorch's no_sync), unless

@@ -1,0 +1,85 @@
+// What a rank says while it waits for others that do not come.
+#include "tests/support/failure_text.hpp"
+#include "tests/support/free_port.hpp"
+#include "tests/support/test_store.hpp"
+#include <ddprun/process_group.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Of a rank that is told of `world_size` ranks and meets nobody.
+std::vector<std::string> said_at(const StoreEndpoint& store, int world_size) {
+  WorkerEnv env;
+  env.rank = world_size - 1;
+  env.world_size = world_size;
+  env.master_addr = store.host;
+  env.master_port = store.port;
+  GroupOptions options;
+  options.backend = "host";
+  options.join_timeout = 2s;
+  options.waiting_notice = 100ms;
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  options.log = [&](LogLevel level, std::string_view line) {
+    CHECK(level == LogLevel::warn);
+    const std::lock_guard lock(mutex);
+    lines.emplace_back(line);
+  };
+  CHECK(
+      test::describe_failure([&] { ProcessGroup::create(env, options); }).starts_with("timeout: "));
+  return lines;
+}
+
+/// One after another, with anything between, as seconds.
+void check_order(const std::string& line, const std::vector<std::string>& parts) {
+  CAPTURE(line);
+  std::size_t from = 0;
+  for (const auto& part : parts) {
+    CAPTURE(part);
+    from = line.find(part, from);
+    REQUIRE(from != std::string::npos);
+    from += part.size();
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("waiting notice") {
+  TEST_CASE("who waits where nobody listens says so long before the end") {
+    const test::FreePort port;
+    const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
+    const auto lines = said_at(nobody, 2);
+    REQUIRE_FALSE(lines.empty());
+    CHECK(lines.size() <= 5);
+    check_order(lines[0], {"process group \"default\": rank 1 has waited ",
+                           " s for the other rank at the store 127.0.0.1:" + port.text() +
+                               ", where nobody answers, and waits for ",
+                           " s more (so say RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset, "
+                           "it is alone)"});
+  }
+
+  TEST_CASE("who waits for ranks that do not come says that the store is there") {
+    const test::TestStore store;
+    const auto lines = said_at(store.endpoint(), 4);
+    REQUIRE_FALSE(lines.empty());
+    check_order(lines[0], {"rank 3 has waited ", " s for the 3 other ranks at the store ",
+                           ", which answers, and waits for "});
+  }
+
+  TEST_CASE("who has met all others, or is alone, says nothing") {
+    std::vector<std::string> lines;
+    GroupOptions options;
+    options.log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); };
+    ProcessGroup::create(WorkerEnv{}, options);
+    CHECK(lines.empty());
+  }
+}

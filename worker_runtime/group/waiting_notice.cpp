@@ -1,0 +1,72 @@
+#include "worker_runtime/group/waiting_notice.hpp"
+
+#include <chrono>
+#include <string>
+
+namespace ddprun {
+
+namespace {
+
+// Long enough for a store that answers at all.
+constexpr auto kStoreTimeout = std::chrono::seconds(1);
+
+bool answers(const StoreEndpoint& endpoint) {
+  try {
+    Store::connect(endpoint, Deadline::after(kStoreTimeout));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string seconds(Deadline::Duration duration) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(duration).count()) + " s";
+}
+
+std::string describe_wait(const WorkerEnv& env, const std::string& group, Deadline deadline) {
+  const int others = env.world_size - 1;
+  std::string text = "process group \"" + group + "\": rank " + std::to_string(env.rank) +
+                     " has waited " + seconds(deadline.elapsed()) + " for the " +
+                     (others == 1 ? "other rank" : std::to_string(others) + " other ranks");
+  const StoreEndpoint endpoint = env.store();
+  if (endpoint.port != 0) {
+    text += " at the store " + endpoint.host + ":" + std::to_string(endpoint.port) +
+            (answers(endpoint) ? ", which answers" : ", where nobody answers");
+  }
+  text += deadline.is_never() ? ", and waits on"
+                              : ", and waits for " + seconds(deadline.remaining()) + " more";
+  // An agent's variables are right.
+  if (!env.is_launched() && env.mpi_vendor.empty())
+    text += " (so say RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset, it is alone)";
+  return text;
+}
+
+}  // namespace
+
+WaitingNotice::WaitingNotice(const WorkerEnv& env, const GroupOptions& options, Deadline deadline) {
+  if (env.world_size == 1 || !options.log) return;
+  thread_ = std::thread([this, &env, &options, deadline] { run(env, options, deadline); });
+}
+
+WaitingNotice::~WaitingNotice() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void WaitingNotice::run(const WorkerEnv& env, const GroupOptions& options, Deadline deadline) {
+  // Each silence is as long as all before it, so a long wait is some lines.
+  auto silence = options.waiting_notice;
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, silence, [this] { return is_over_; })) {
+    lock.unlock();
+    write_log(options.log, LogLevel::warn, describe_wait(env, options.name, deadline));
+    lock.lock();
+    silence = deadline.elapsed();
+  }
+}
+
+}  // namespace ddprun
