@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -103,6 +104,15 @@ TEST_SUITE("refusals") {
       CHECK(message_of([&] { DistributedDataParallel model(of(nets, group), group, options); }) ==
             "DistributedDataParallel: the ranks differ: option find_unused_parameters is true on "
             "rank 1, false on rank 0");
+    });
+  }
+
+  TEST_CASE("a module that is not there is refused") {
+    run_ranks(1, [](ProcessGroup& group) {
+      const std::string expected = "DistributedDataParallel: the module holder or pointer is empty";
+      CHECK(message_of([&] { DistributedDataParallel model(Net(nullptr), group); }) == expected);
+      const std::shared_ptr<ddprun::test::NetImpl> nothing;
+      CHECK(message_of([&] { DistributedDataParallel model(nothing, group); }) == expected);
     });
   }
 

@@ -7,6 +7,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <torch/cuda.h>
 
 #include <algorithm>
 #include <string>
@@ -120,6 +121,23 @@ void add_share(at::Tensor& sum, const at::Tensor& other, const Replica& replica,
   }
 }
 
+/// A tensor of the module that has been given another type, by to(), gives it to its copies.
+void take_values(at::Tensor& own, const at::Tensor& first) {
+  if (own.scalar_type() != first.scalar_type()) own.set_data(own.detach().to(first.scalar_type()));
+  own.copy_(first);
+}
+
+/// A device that is not there would be told of by LibTorch in dozens of lines.
+void require_there(at::Device device) {
+  if (!device.is_cuda()) return;
+  const auto count = static_cast<int>(::torch::cuda::device_count());
+  if (device.index() < count && count > 0) return;
+  refuse("device " + device.str() + " is not there: LibTorch " +
+         (count == 0 ? "has no CUDA devices here (it is made for CPUs, there is no driver, or none "
+                       "is visible)"
+                     : "has " + std::to_string(count) + " here, counted from 0"));
+}
+
 /// Whether it trains or evaluates, each submodule for itself: parents come first, and train() is
 /// for all below as well.
 void take_modes(Module& own, const Module& first) {
@@ -200,12 +218,13 @@ void ModuleReplicas::Impl::take_state(Replica& replica) {
       if (ours[i].device() == theirs[i].device()) {
         ours[i].set_data(theirs[i].detach());
       } else {
-        ours[i].copy_(theirs[i]);
+        take_values(ours[i], theirs[i]);
       }
     }
     const auto their_buffers = first.buffers();
     auto our_buffers = own.buffers();
-    for (std::size_t i = 0; i < our_buffers.size(); ++i) our_buffers[i].copy_(their_buffers[i]);
+    for (std::size_t i = 0; i < our_buffers.size(); ++i)
+      take_values(our_buffers[i], their_buffers[i]);
   }
   replica.group.barrier().wait();
 }
@@ -301,6 +320,8 @@ ModuleReplicas::ModuleReplicas(std::vector<One> replicas, const DataParallelOpti
     refuse(std::to_string(replicas.size()) + " replicas for " +
            std::to_string(options.devices.size()) + " devices");
   }
+  for (const auto device : options.devices) require_there(device);
+  if (options.output_device) require_there(*options.output_device);
   impl_ = std::make_unique<Impl>(std::move(replicas), options);
 }
 ModuleReplicas::~ModuleReplicas() = default;

@@ -3,6 +3,7 @@
 // and checkpoints of what was trained. Everything else is LibTorch's and the programmer's own.
 #pragma once
 
+#include <ddprun/error.hpp>
 #include <ddprun/process_group.hpp>
 #include <ddprun/torch/as_buffer.hpp>
 #include <ddprun/torch/checkpoint.hpp>
@@ -59,7 +60,7 @@ class DistributedDataParallel {
   DistributedDataParallel(
       Module module, const ProcessGroup& group,
       const ReducerOptions& options = ddp_defaults()) requires(!ModuleClass<Module>)
-      : module_(std::move(module)),
+      : module_(std::move(not_empty(module))),
         reducer_(std::make_unique<ModuleReducer>(*module_, group, options)) {}
 
   /// The module's forward().
@@ -96,6 +97,11 @@ class DistributedDataParallel {
   const GradientReducer& reducer() const { return reducer_->reducer(); }
 
  private:
+  static Module& not_empty(Module& module) {
+    if (module) return module;
+    throw Error(Errc::usage, "DistributedDataParallel: the module holder or pointer is empty");
+  }
+
   std::conditional_t<ModuleClass<Module>, Module*, Module> module_;
   std::unique_ptr<ModuleReducer> reducer_;
 };

@@ -84,6 +84,7 @@ class DataParallel {
 
  private:
   static ModuleReplicas::One one_of(Module module) {
+    if (!module) throw Error(Errc::usage, "DataParallel: a module holder is empty");
     return {module.ptr(),
             [module](const at::Tensor& input) mutable { return module->forward(input); }};
   }
