@@ -12,20 +12,27 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <iostream>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace {
+
+/// What was loaded, or that a directory is new. Without a log nobody hears of it.
+void tell(ddprun::LogLevel, std::string_view line) {
+  std::cerr << line << '\n';
+}
 
 /// Trains up to step `steps`, from wherever an earlier life of these workers has come to. `folder`
 /// is on a file system that all of them see.
 void train(torch::nn::Sequential net, ddprun::ProcessGroup group,
            const std::filesystem::path& folder, std::int64_t steps,
            const std::function<torch::Tensor(std::int64_t step)>& input_of) {
-  ddprun::CheckpointDirectory checkpoints(folder);
+  ddprun::CheckpointDirectory checkpoints(folder, {.log = tell});
   if (group.rank() == 0) checkpoints.claim();  // first: nobody else saves there from now on
   group.barrier().wait();
   ddprun::torch::DistributedDataParallel model(net, group);

@@ -73,6 +73,15 @@ TEST_SUITE("checkpoint") {
                        "checkpoint " + file("step_000000000020.ckpt").string() + " is loaded"});
   }
 
+  TEST_CASE_FIXTURE(Fixture, "a directory that was not there is told of, once") {
+    const auto path = folder.path() / "of" / "a" / "mistyped" / "name";
+    const auto log = [&](ddprun::LogLevel, std::string_view line) { notes.emplace_back(line); };
+    notes.clear();
+    const CheckpointDirectory made(path, {.log = log});
+    const CheckpointDirectory found(path, {.log = log});
+    CHECK(notes == std::vector<std::string>{"directory " + path.string() + " is new"});
+  }
+
   TEST_CASE_FIXTURE(Fixture, "a run does not begin anew where no checkpoint can be used") {
     directory.save(sample(1));
     directory.save(sample(2));

@@ -91,13 +91,15 @@ void sync_directory(const fs::path& directory) {
   }
 }
 
-void create_durably(const fs::path& directory) {
+/// False if it was there, or another process has been faster.
+bool create_durably(const fs::path& directory) {
   std::error_code error;
-  if (directory.empty() || fs::is_directory(directory, error)) return;
+  if (directory.empty() || fs::is_directory(directory, error)) return false;
   create_durably(directory.parent_path());
-  fs::create_directory(directory, error);
+  const bool is_new = fs::create_directory(directory, error);
   if (error) throw_system_error("creating directory " + directory.string(), error.value());
   sync_directory(directory.parent_path());
+  return is_new;
 }
 
 /// Writes and flushes a new file; none is left behind if that fails.
@@ -157,7 +159,9 @@ CheckpointDirectory::CheckpointDirectory(fs::path path, Options options)
     throw Error(Errc::usage, "checkpoints to keep: " + std::to_string(options_.keep) +
                                  ", must be at least 2 so that a damaged one has a predecessor");
   }
-  create_durably(path_);
+  // What was mistyped begins anew, too.
+  if (create_durably(path_))
+    write_log(options_.log, LogLevel::info, "directory " + path_.string() + " is new");
   const auto names = names_in(path_);
   // In this order: what is in the list belongs to a writer that holds the lock, or to a dead one.
   if (!WriterLock::is_held(path_)) remove_temporaries(names);

@@ -67,8 +67,9 @@ class CheckpointDirectory {
     Log log = {};  ///< of what is passed over, waited for or removed; empty: nobody hears of it
   };
 
-  /// Creates the directory if it is missing and removes temporary files that dead writers left.
-  /// Throws Error{Errc::system} if that is not possible, Errc::usage for a `keep` below 2.
+  /// Creates the directory if it is missing, which the log is told, and removes temporary files
+  /// that dead writers left. Throws Error{Errc::system} if that is not possible, Errc::usage for a
+  /// `keep` below 2.
   explicit CheckpointDirectory(std::filesystem::path path);
   CheckpointDirectory(std::filesystem::path path, Options options);
 
