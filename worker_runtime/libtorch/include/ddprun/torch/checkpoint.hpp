@@ -26,7 +26,7 @@ void get_module(const Checkpoint& checkpoint, const std::string& section,
 
 /// Options and what the optimizer knows of each parameter, for LibTorch's own kinds always in the
 /// same bytes; other kinds as their save() writes them. Throws Error{Errc::usage} for what LibTorch
-/// cannot write, as 1.13 an LBFGS that has taken a step.
+/// cannot write, as an LBFGS that has taken a step (1.13, 2.7.1).
 void put_optimizer(Checkpoint& checkpoint, const std::string& section,
                    const ::torch::optim::Optimizer& optimizer);
 
