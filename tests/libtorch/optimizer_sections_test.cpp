@@ -93,6 +93,23 @@ TEST_SUITE("optimizers' sections of checkpoints") {
           "2");
   }
 
+  TEST_CASE("a parameter that is a single number has state of its own shape and type") {
+    const auto number = [](torch::ScalarType type) { return torch::ones({}, type); };
+    torch::optim::Adam saved({number(torch::kFloat)});
+    const auto checkpoint = with_optimizer(saved);
+    torch::optim::Adam of_matrix({torch::ones({4, 3})});
+    CHECK(refusal(checkpoint, of_matrix) ==
+          "usage: checkpoint section \"optimizer\" has Float[] for \"exp_avg\" of parameter 0 in "
+          "group 0, which is Float[4, 3]");
+    torch::optim::Adam of_double({number(torch::kDouble)});
+    CHECK(refusal(checkpoint, of_double) ==
+          "usage: checkpoint section \"optimizer\" has Float[] for \"exp_avg\" of parameter 0 in "
+          "group 0, which is Double[]");
+    torch::optim::Adam again({number(torch::kFloat)});
+    get_optimizer(checkpoint, "optimizer", again);
+    CHECK(again.state().size() == 1);
+  }
+
   TEST_CASE("an optimizer does not take the state of another kind") {
     Linear layer(3, 2);
     torch::optim::SGD sgd(layer->parameters(), momentum());
