@@ -8,6 +8,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 using ddprun::Checkpoint;
@@ -24,6 +26,16 @@ Linear copy_of(const Linear& layer) {
   return Linear(std::dynamic_pointer_cast<torch::nn::LinearImpl>(layer->clone()));
 }
 
+torch::optim::SGDOptions momentum() {
+  return torch::optim::SGDOptions(0.1).momentum(0.9);
+}
+
+/// Misreads every section.
+struct Misreader : torch::optim::SGD {
+  using SGD::SGD;
+  void load(torch::serialize::InputArchive&) override { std::stoull("none"); }
+};
+
 void take_step(torch::optim::Optimizer& optimizer) {
   for (auto& group : optimizer.param_groups()) {
     for (auto& parameter : group.params()) parameter.mutable_grad() = torch::ones_like(parameter);
@@ -38,11 +50,7 @@ Checkpoint with_optimizer(torch::optim::Optimizer& optimizer) {
   return checkpoint;
 }
 
-/// As other programs write it.
-Checkpoint as_libtorch(torch::optim::Optimizer& optimizer) {
-  take_step(optimizer);
-  torch::serialize::OutputArchive archive;
-  optimizer.save(archive);
+Checkpoint with_archive(torch::serialize::OutputArchive& archive) {
   std::string bytes;
   archive.save_to([&](const void* data, std::size_t size) {
     bytes.append(static_cast<const char*>(data), size);
@@ -53,15 +61,52 @@ Checkpoint as_libtorch(torch::optim::Optimizer& optimizer) {
   return checkpoint;
 }
 
+/// As other programs write it.
+Checkpoint as_libtorch(torch::optim::Optimizer& optimizer) {
+  take_step(optimizer);
+  torch::serialize::OutputArchive archive;
+  optimizer.save(archive);
+  return with_archive(archive);
+}
+
+/// What an SGD has written that knows something of its one parameter, torch::ones({2}).
+struct SgdSection {
+  std::string parameter = "0";              ///< the key of its state
+  std::vector<std::string> states = {"0"};  ///< all keys
+
+  Checkpoint write() const;
+};
+
+Checkpoint SgdSection::write() const {
+  using torch::serialize::OutputArchive;
+  OutputArchive archive;
+  OutputArchive all_states;
+  OutputArchive groups;
+  OutputArchive group;
+  OutputArchive options;
+  for (const auto& key : states) {
+    OutputArchive state;
+    state.write("momentum_buffer", c10::IValue(torch::ones({2})));
+    all_states.write(key, state);
+  }
+  momentum().serialize(options);
+  group.write("params/size", torch::tensor(std::int64_t{1}));
+  group.write("params/0", c10::IValue(parameter));
+  group.write("options", options);
+  groups.write("param_groups/size", torch::tensor(std::int64_t{1}));
+  groups.write("param_groups/0", group);
+  archive.write("pytorch_version", c10::IValue("1.5.0"));
+  archive.write("kind", c10::IValue("torch::optim::SGD"));
+  archive.write("state", all_states);
+  archive.write("param_groups", groups);
+  return with_archive(archive);
+}
+
 /// The refusal, of which the optimizer must show nothing.
 std::string refusal(const Checkpoint& checkpoint, torch::optim::Optimizer& optimizer) {
   const auto said = describe_failure([&] { get_optimizer(checkpoint, "optimizer", optimizer); });
   CHECK(optimizer.state().empty());
   return said;
-}
-
-torch::optim::SGDOptions momentum() {
-  return torch::optim::SGDOptions(0.1).momentum(0.9);
 }
 
 }  // namespace
@@ -130,6 +175,41 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     put_module(module, "optimizer", *layer);
     CHECK(refusal(module, other) ==
           "usage: checkpoint section \"optimizer\" is not of an optimizer");
+  }
+
+  TEST_CASE("an optimizer does not take keys of state that this LibTorch misreads") {
+    // Old versions take them as they are, new ones as numbers.
+    using States = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
+    constexpr bool takes_words = std::is_same_v<States::key_type, std::string>;
+    const auto said_to = [](const SgdSection& section) {
+      torch::optim::SGD optimizer({torch::ones({2})}, momentum());
+      const auto said =
+          describe_failure([&] { get_optimizer(section.write(), "optimizer", optimizer); });
+      CHECK(optimizer.state().size() == (said == "no failure" ? 1 : 0));
+      return said;
+    };
+    CHECK(said_to({}) == "no failure");
+    CHECK(said_to({.parameter = "7", .states = {"6", "7"}}) == "no failure");
+    const std::string huge(23, '9');
+    for (const auto& [key, section] : std::vector<std::pair<std::string, SgdSection>>{
+             {huge, {.parameter = huge, .states = {huge}}},
+             {huge, {.states = {"0", huge}}},
+             {"00", {.states = {"0", "00"}}},
+             {"none", {.states = {"0", "none"}}},
+         }) {
+      CHECK(said_to(section) == (takes_words ? "no failure"
+                                             : "usage: checkpoint section \"optimizer\" has \"" +
+                                                   key + "\" for a parameter's address"));
+    }
+    const auto old = said_to({.parameter = "0x55d0", .states = {"0x55d0"}});
+    const bool is_refused = old.find("was written by an older LibTorch") != std::string::npos;
+    CHECK(is_refused == !takes_words);
+  }
+
+  TEST_CASE("what an optimizer's own load() throws is told as the section's") {
+    Misreader optimizer({torch::ones({2})}, momentum());
+    CHECK(refusal(SgdSection().write(), optimizer) ==
+          "usage: checkpoint section \"optimizer\" is of something else: stoull");
   }
 
   TEST_CASE("every kind of optimizer goes on from its section, and from one of LibTorch's own") {

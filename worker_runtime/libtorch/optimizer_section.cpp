@@ -5,8 +5,10 @@
 #include <torch/optim.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <sstream>
+#include <system_error>
 #include <typeinfo>
 
 namespace ddprun::torch {
@@ -122,8 +124,11 @@ std::vector<std::string> options_of(const ::torch::optim::OptimizerParamGroup& g
   return get_archive(checkpoint, "").keys();
 }
 
-bool is_decimal(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+/// As std::to_string() writes it: others may be too large for LibTorch, or be read as one another.
+bool is_number(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && std::to_string(number) == text;
 }
 
 /// Compares a section with the optimizer that is to load it, before anything is changed.
@@ -150,6 +155,9 @@ class OptimizerCheck {
       if (kind_ != nullptr) require_same_options(group, ours[i]);
       require_fitting_states(group, states, i);
     }
+    if (kind_ == nullptr) return;
+    // LibTorch reads those of no parameter as well.
+    for (const auto& key : states.keys()) require_readable(key);
   }
 
  private:
@@ -202,10 +210,12 @@ class OptimizerCheck {
     }
   }
 
-  /// Old versions write addresses as 0x..., of which new ones read the 0: all states would be one.
+  /// Keys are addresses. Old versions write them as 0x..., of which new ones read the 0: all states
+  /// would be one.
   void require_readable(const std::string& key) const {
     using Key = std::decay_t<decltype(optimizer_.state())>::key_type;
-    if (std::is_same_v<Key, std::string> || is_decimal(key)) return;
+    if (std::is_same_v<Key, std::string> || is_number(key)) return;
+    if (!key.starts_with("0x")) refuse("has \"" + key + "\" for a parameter's address");
     refuse(
         "was written by an older LibTorch in a form that this one misreads: let a program with "
         "that LibTorch and this ddprun load and save it");

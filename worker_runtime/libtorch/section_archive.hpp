@@ -2,10 +2,13 @@
 #pragma once
 
 #include <ddprun/checkpoint.hpp>
+#include <ddprun/error.hpp>
 
 #include <torch/serialize/archive.h>
 
+#include <exception>
 #include <functional>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -14,14 +17,20 @@ namespace ddprun::torch {
 /// Throws Error{Errc::usage}.
 [[noreturn]] void refuse_section(const std::string& section, const std::string& reason);
 
-/// What `call` returns. Throws Error{Errc::usage} for what LibTorch throws: the section, `reason`
-/// and its words.
+/// What `call` returns. Throws Error{Errc::usage} for what LibTorch throws, or what it calls, such
+/// as std::stoull(): the section, `reason` and its words.
 template <typename Call>
 auto in_words(const std::string& section, const std::string& reason, const Call& call) {
   try {
     return call();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const c10::Error& error) {
     refuse_section(section, reason + ": " + error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    refuse_section(section, reason + ": " + error.what());
   }
 }
 
