@@ -73,6 +73,8 @@ Checkpoint as_libtorch(torch::optim::Optimizer& optimizer) {
 struct SgdSection {
   std::string parameter = "0";              ///< the key of its state
   std::vector<std::string> states = {"0"};  ///< all keys
+  std::string further_option;               ///< none if empty
+  bool is_named = true;                     ///< says that it is an SGD's
 
   Checkpoint write() const;
 };
@@ -90,13 +92,14 @@ Checkpoint SgdSection::write() const {
     all_states.write(key, state);
   }
   momentum().serialize(options);
+  if (!further_option.empty()) options.write(further_option, c10::IValue(true));
   group.write("params/size", torch::tensor(std::int64_t{1}));
   group.write("params/0", c10::IValue(parameter));
   group.write("options", options);
   groups.write("param_groups/size", torch::tensor(std::int64_t{1}));
   groups.write("param_groups/0", group);
   archive.write("pytorch_version", c10::IValue("1.5.0"));
-  archive.write("kind", c10::IValue("torch::optim::SGD"));
+  if (is_named) archive.write("kind", c10::IValue("torch::optim::SGD"));
   archive.write("state", all_states);
   archive.write("param_groups", groups);
   return with_archive(archive);
@@ -175,6 +178,14 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     put_module(module, "optimizer", *layer);
     CHECK(refusal(module, other) ==
           "usage: checkpoint section \"optimizer\" is not of an optimizer");
+  }
+
+  TEST_CASE("options that another LibTorch has are no reason to refuse a kind that was written") {
+    torch::optim::SGD optimizer({torch::ones({2})}, momentum());
+    CHECK(refusal(SgdSection{.further_option = "fused", .is_named = false}.write(), optimizer)
+              .find("of an optimizer with the options dampening, fused, lr,") != std::string::npos);
+    get_optimizer(SgdSection{.further_option = "fused"}.write(), "optimizer", optimizer);
+    CHECK(optimizer.state().size() == 1);
   }
 
   TEST_CASE("an optimizer does not take keys of state that this LibTorch misreads") {

@@ -144,7 +144,7 @@ class OptimizerCheck {
       if (kind_ == nullptr) return;
       refuse("is not of an optimizer");
     }
-    require_kind(archive);
+    const bool is_named = names_kind(archive);
     const auto& ours = optimizer_.param_groups();
     require_same("groups of parameters", read_size(groups, "param_groups/size"), ours.size());
     for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -152,7 +152,7 @@ class OptimizerCheck {
       groups.read("param_groups/" + std::to_string(i), group);
       require_same("parameters in group " + std::to_string(i), read_size(group, "params/size"),
                    ours[i].params().size());
-      if (kind_ != nullptr) require_same_options(group, ours[i]);
+      if (kind_ != nullptr && !is_named) require_same_options(group, ours[i]);
       require_fitting_states(group, states, i);
     }
     if (kind_ == nullptr) return;
@@ -163,10 +163,11 @@ class OptimizerCheck {
  private:
   [[noreturn]] void refuse(const std::string& reason) const { refuse_section(section_, reason); }
 
-  void require_kind(InputArchive& archive) const {
+  /// Whether it says that it is of this kind.
+  bool names_kind(InputArchive& archive) const {
     c10::IValue theirs;
-    if (kind_ == nullptr || !archive.try_read("kind", theirs) || !theirs.isString()) return;
-    if (theirs.toStringRef() == kind_->name) return;
+    if (kind_ == nullptr || !archive.try_read("kind", theirs) || !theirs.isString()) return false;
+    if (theirs.toStringRef() == kind_->name) return true;
     refuse("is of a " + theirs.toStringRef() + ", and this is a " + kind_->name);
   }
 
@@ -176,7 +177,7 @@ class OptimizerCheck {
            std::to_string(ours));
   }
 
-  /// What there is of a kind where none was written.
+  /// What there is of a kind where none was written. Another version may have other options.
   void require_same_options(InputArchive& group,
                             const ::torch::optim::OptimizerParamGroup& own) const {
     InputArchive options;
