@@ -151,6 +151,15 @@ TEST_SUITE("refusals") {
     });
   }
 
+  TEST_CASE("sparse parameters are refused with their name, however many ranks there are") {
+    run_ranks(2, [](ProcessGroup& group) {
+      torch::nn::Linear layer(2, 2);
+      layer->register_parameter("table", torch::ones({2, 2}).to_sparse());
+      CHECK(message_of([&] { DistributedDataParallel model(layer, group); }) ==
+            "parameter \"table\" is sparse: collectives need dense memory");
+    });
+  }
+
   TEST_CASE("a graph of gradients is refused in backward(), and made by grad()") {
     auto nets = make_nets(1);
     run_ranks(1, [&](ProcessGroup& group) {

@@ -65,6 +65,7 @@ std::vector<Fact> facts_of(const ::torch::nn::Module& module) {
     const at::Tensor& tensor = item.value();
     facts.push_back({thing, describe(tensor)});
     facts.push_back({thing, tensor.requires_grad() ? "trained" : "frozen"});
+    if (tensor.layout() != at::kStrided) continue;  // the reducer refuses it
     facts.push_back({"the order in memory of " + thing + "'s dimensions",
                      in_brackets(order_in_memory(tensor))});
   }
