@@ -43,6 +43,15 @@ void take_step(torch::optim::Optimizer& optimizer) {
   optimizer.step();
 }
 
+void take_step(torch::optim::LBFGS& optimizer, Linear& layer) {
+  optimizer.step([&] {
+    optimizer.zero_grad();
+    auto loss = (layer(torch::ones({2, 3})) - 1).pow(2).sum();
+    loss.backward();
+    return loss;
+  });
+}
+
 Checkpoint with_optimizer(torch::optim::Optimizer& optimizer) {
   take_step(optimizer);
   Checkpoint checkpoint;
@@ -256,6 +265,45 @@ TEST_SUITE("optimizers' sections of checkpoints") {
         CHECK(again->bias.equal(layer->bias));
       }
     }
+  }
+
+  TEST_CASE("an LBFGS that has taken a step is refused in words, or written") {
+    Linear layer(3, 2);
+    torch::optim::LBFGS optimizer(layer->parameters());
+    Checkpoint checkpoint;
+    put_optimizer(checkpoint, "optimizer", optimizer);
+    const Checkpoint before = checkpoint;
+    take_step(optimizer, layer);
+    const auto said = describe_failure([&] { put_optimizer(checkpoint, "optimizer", optimizer); });
+    if (said == "no failure") return;  // a version that can
+    CHECK(said.starts_with("usage: checkpoint section \"optimizer\" cannot be written: "));
+    CHECK(checkpoint == before);
+    torch::optim::LBFGS again(layer->parameters());
+    get_optimizer(checkpoint, "optimizer", again);
+    CHECK(again.state().empty());
+  }
+
+  TEST_CASE("an LBFGS goes on from state of all its parameters together, of no others") {
+    Linear layer(3, 2);
+    torch::optim::LBFGS optimizer(layer->parameters());
+    take_step(optimizer, layer);
+    for (auto& item : optimizer.state()) {
+      auto& state = static_cast<torch::optim::LBFGSParamState&>(*item.second);
+      state.al(std::decay_t<decltype(state.al())>());  // what cannot be written
+    }
+    Checkpoint checkpoint;
+    put_optimizer(checkpoint, "optimizer", optimizer);
+    Linear large(3, 4);
+    torch::optim::LBFGS of_large(large->parameters());
+    CHECK(refusal(checkpoint, of_large) ==
+          "usage: checkpoint section \"optimizer\" has Float[8] for \"d\" of parameter 0 in group "
+          "0, which is Float[16]");
+    Linear again = copy_of(layer);
+    torch::optim::LBFGS loaded(again->parameters());
+    get_optimizer(checkpoint, "optimizer", loaded);
+    take_step(optimizer, layer);
+    take_step(loaded, again);
+    CHECK(again->weight.equal(layer->weight));
   }
 
   TEST_CASE("what programs in other processes have put is the same, byte for byte") {
