@@ -138,10 +138,13 @@ TEST_SUITE("LibTorch's trainer") {
     REQUIRE(wait_until([&] { return last_step(folder, 0) >= 100; }));
     first.signal(SIGTERM);
     first.wait();
+    const std::string is_new = "directory " + (folder / "checkpoints") + " is new";
+    CHECK(first.output().find(is_new) != std::string::npos);
     Program second(training(folder, 1, 0, epochs_beyond(last_step(folder, 0))));
     const int exit_code = second.wait();
     INFO(second.output());
     CHECK(exit_code == 0);
+    CHECK(second.output().find(is_new) == std::string::npos);
     const auto lines = read_json_lines(metrics_of(folder));
     CHECK(lines.front().at("workers") == 1);
     CHECK(lines.front().at("step") >= 80);  // the last one that was surely saved

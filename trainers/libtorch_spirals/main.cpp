@@ -8,6 +8,7 @@
 #include "trainers/libtorch_spirals/options.hpp"
 #include <ddprun/elastic_sampler.hpp>
 #include <ddprun/error.hpp>
+#include <ddprun/log.hpp>
 #include <ddprun/torch.hpp>
 #include <ddprun/worker.hpp>
 
@@ -18,6 +19,7 @@
 #include <numbers>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace trainer::spirals {
 
@@ -29,6 +31,11 @@ using torch::Tensor;
 
 constexpr std::int64_t kArms = 3;
 constexpr std::int64_t kDriftCheckSteps = 100;  // costs nothing for a model as small as this
+
+/// What was loaded, or that a directory is new: its name may have been mistyped.
+void tell_on_stderr(ddprun::LogLevel, std::string_view text) {
+  std::fprintf(stderr, "libtorch_spirals: %.*s\n", static_cast<int>(text.size()), text.data());
+}
 
 struct NetImpl : torch::nn::Module {
   NetImpl() {
@@ -126,7 +133,8 @@ void Training::resume() {
   if (options_.checkpoint_dir.empty()) return;
   std::optional<ddprun::Checkpoint> newest;
   if (speaks()) {
-    checkpoints_.emplace(options_.checkpoint_dir);
+    checkpoints_.emplace(options_.checkpoint_dir,
+                         ddprun::CheckpointDirectory::Options{.log = tell_on_stderr});
     checkpoints_->claim();
     newest = checkpoints_->load_newest();
   }
