@@ -80,6 +80,9 @@ TEST_SUITE("checkpoint") {
     const CheckpointDirectory made(path, {.log = log});
     const CheckpointDirectory found(path, {.log = log});
     CHECK(notes == std::vector<std::string>{"directory " + path.string() + " is new"});
+    notes.clear();
+    const CheckpointDirectory other(folder.path() / "other" / "", {.log = log});
+    CHECK(notes == std::vector<std::string>{"directory " + file("other").string() + "/ is new"});
   }
 
   TEST_CASE_FIXTURE(Fixture, "a run does not begin anew where no checkpoint can be used") {

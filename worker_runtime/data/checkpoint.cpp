@@ -95,7 +95,9 @@ void sync_directory(const fs::path& directory) {
 bool create_durably(const fs::path& directory) {
   std::error_code error;
   if (directory.empty() || fs::is_directory(directory, error)) return false;
-  create_durably(directory.parent_path());
+  const bool has_new_parent = create_durably(directory.parent_path());
+  // "run/": that was it.
+  if (!directory.has_filename()) return has_new_parent;
   const bool is_new = fs::create_directory(directory, error);
   if (error) throw_system_error("creating directory " + directory.string(), error.value());
   sync_directory(directory.parent_path());
