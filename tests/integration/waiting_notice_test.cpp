@@ -17,7 +17,9 @@ using namespace std::chrono_literals;
 namespace {
 
 /// Of a rank that is told of `world_size` ranks and meets nobody.
-std::vector<std::string> said_at(const StoreEndpoint& store, int world_size) {
+std::vector<std::string> said_at(const StoreEndpoint& store, int world_size,
+                                 Deadline::Duration notice = 100ms,
+                                 Deadline::Duration timeout = 2s) {
   WorkerEnv env;
   env.rank = world_size - 1;
   env.world_size = world_size;
@@ -25,8 +27,8 @@ std::vector<std::string> said_at(const StoreEndpoint& store, int world_size) {
   env.master_port = store.port;
   GroupOptions options;
   options.backend = "host";
-  options.join_timeout = 2s;
-  options.waiting_notice = 100ms;
+  options.join_timeout = timeout;
+  options.waiting_notice = notice;
   std::mutex mutex;
   std::vector<std::string> lines;
   options.log = [&](LogLevel level, std::string_view line) {
@@ -62,7 +64,7 @@ TEST_SUITE("waiting notice") {
     CHECK(lines.size() <= 5);
     check_order(lines[0], {"process group \"default\": rank 1 has waited ",
                            " s for the other rank at the store 127.0.0.1:" + port.text() +
-                               ", where nobody answers, and waits for ",
+                               ", where no store answers, and waits for ",
                            " s more (so say RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset, "
                            "it is alone)"});
   }
@@ -75,11 +77,27 @@ TEST_SUITE("waiting notice") {
                            ", which answers, and waits for "});
   }
 
-  TEST_CASE("who has met all others, or is alone, says nothing") {
+  TEST_CASE("who is alone says nothing") {
     std::vector<std::string> lines;
     GroupOptions options;
+    options.waiting_notice = Deadline::Duration(1);
     options.log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); };
     ProcessGroup::create(WorkerEnv{}, options);
     CHECK(lines.empty());
+  }
+
+  TEST_CASE("who never wants to hear of it does not") {
+    const test::FreePort port;
+    const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
+    CHECK(said_at(nobody, 2, Deadline::Duration::max(), 200ms).empty());
+  }
+
+  TEST_CASE("a notice after no time at all is refused") {
+    GroupOptions options;
+    for (const auto after : {0s, -1s}) {
+      options.waiting_notice = after;
+      CHECK(test::describe_failure([&] { ProcessGroup::create(WorkerEnv{}, options); }) ==
+            "usage: process group: waiting_notice has to be above 0");
+    }
   }
 }

@@ -72,6 +72,8 @@ std::shared_ptr<ProcessGroup::Impl> connect(const GroupPlace& place, const Backe
 }  // namespace
 
 ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& options) {
+  if (options.waiting_notice <= Deadline::Duration::zero())
+    throw Error(Errc::usage, "process group: waiting_notice has to be above 0");
   const auto deadline = Deadline::after(options.join_timeout);
   const WaitingNotice notice(env, options, deadline);
   auto impl = connect(place_among_all(env), choose_backend(env, options), options, deadline);

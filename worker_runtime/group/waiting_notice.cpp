@@ -1,7 +1,9 @@
 #include "worker_runtime/group/waiting_notice.hpp"
 
 #include <chrono>
+#include <exception>
 #include <string>
+#include <system_error>
 
 namespace ddprun {
 
@@ -14,7 +16,7 @@ bool answers(const StoreEndpoint& endpoint) {
   try {
     Store::connect(endpoint, Deadline::after(kStoreTimeout));
     return true;
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return false;
   }
 }
@@ -31,7 +33,7 @@ std::string describe_wait(const WorkerEnv& env, const std::string& group, Deadli
   const StoreEndpoint endpoint = env.store();
   if (endpoint.port != 0) {
     text += " at the store " + endpoint.host + ":" + std::to_string(endpoint.port) +
-            (answers(endpoint) ? ", which answers" : ", where nobody answers");
+            (answers(endpoint) ? ", which answers" : ", where no store answers");
   }
   text += deadline.is_never() ? ", and waits on"
                               : ", and waits for " + seconds(deadline.remaining()) + " more";
@@ -45,7 +47,11 @@ std::string describe_wait(const WorkerEnv& env, const std::string& group, Deadli
 
 WaitingNotice::WaitingNotice(const WorkerEnv& env, const GroupOptions& options, Deadline deadline) {
   if (env.world_size == 1 || !options.log) return;
-  thread_ = std::thread([this, &env, &options, deadline] { run(env, options, deadline); });
+  try {
+    thread_ = std::thread([this, &env, &options, deadline] { run(env, options, deadline); });
+  } catch (const std::system_error&) {
+    // No more threads: the group may come about without this one.
+  }
 }
 
 WaitingNotice::~WaitingNotice() {
@@ -59,9 +65,10 @@ WaitingNotice::~WaitingNotice() {
 
 void WaitingNotice::run(const WorkerEnv& env, const GroupOptions& options, Deadline deadline) {
   // Each silence is as long as all before it, so a long wait is some lines.
-  auto silence = options.waiting_notice;
+  Deadline::Duration silence = options.waiting_notice;
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, silence, [this] { return is_over_; })) {
+  const auto is_over = [this] { return is_over_; };
+  while (!changed_.wait_until(lock, Deadline::after(silence).time(), is_over)) {
     lock.unlock();
     write_log(options.log, LogLevel::warn, describe_wait(env, options.name, deadline));
     lock.lock();

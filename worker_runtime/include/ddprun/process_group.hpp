@@ -105,8 +105,8 @@ struct GroupOptions {
   std::string name = "default";
   /// For all ranks to meet at construction.
   Deadline::Duration join_timeout = std::chrono::minutes(5);
-  /// After so much of it the log is told for whom this rank waits, and again each time that the
-  /// wait has become twice as long. Above 0.
+  /// In create(): after so much of it the log is told for whom this rank waits, and again each time
+  /// that the wait has become twice as long. Above 0.
   Deadline::Duration waiting_notice = std::chrono::seconds(5);
   /// For one collective, from its start on this rank. PyTorch's Gloo default is the same.
   Deadline::Duration collective_timeout = std::chrono::minutes(30);
@@ -117,6 +117,7 @@ struct GroupOptions {
   /// Called after each collective that succeeded by the thread that carried it out (one at a time),
   /// if set. Must not throw.
   std::function<void(const CollectiveRecord&)> on_collective;
+  /// Called by threads of the group, too, and by several at once.
   Log log;
 };
 
