@@ -105,7 +105,10 @@ class StopSignalsLater {
     send_message(channel, kVictim, std::to_string(failure.rank()) + " " + failure.what());
     leave(1);
   } catch (...) {
-    send_message(channel, kCulprit, worker::describe(std::current_exception()).message);
+    const auto described = worker::describe(std::current_exception());
+    send_message(channel, kCulprit, described.message);
+    // The parent tells the message only.
+    if (!described.backtrace.empty()) std::fprintf(stderr, "%s\n", described.backtrace.c_str());
     leave(1);
   }
   leave(0);

@@ -97,11 +97,11 @@ ErrorFile::ErrorFile(const std::string& path) : process_(::getpid()) {
   std::memcpy(temporary_path_, temporary.c_str(), temporary.size() + 1);
 }
 
-void ErrorFile::write(std::string_view message, std::string_view heading,
+bool ErrorFile::write(std::string_view message, std::string_view heading,
                       void (*write_stack)(int fd)) noexcept {
-  if (path_[0] == '\0' || process_ != ::getpid() || is_written_.test_and_set()) return;
+  if (path_[0] == '\0' || process_ != ::getpid() || is_written_.test_and_set()) return false;
   const int fd = ::open(temporary_path_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return;
+  if (fd < 0) return false;
   Writer writer(fd);
   writer.raw("{\"message\": {\"message\": \"");
   writer.escaped(message);
@@ -114,11 +114,9 @@ void ErrorFile::write(std::string_view message, std::string_view heading,
   writer.raw("\"}}}\n");
   const bool is_complete = writer.finish();
   ::close(fd);
-  if (is_complete) {
-    // A failed rename leaves no error file: nothing better can be done here.
-    if (::rename(temporary_path_, path_) == 0) return;
-  }
+  if (is_complete && ::rename(temporary_path_, path_) == 0) return true;
   ::unlink(temporary_path_);
+  return false;
 }
 
 void write_backtrace(int fd) {

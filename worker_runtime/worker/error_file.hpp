@@ -17,12 +17,10 @@ class ErrorFile {
   /// For this process and not for those that it forks. An empty path means that nothing is written.
   explicit ErrorFile(const std::string& path);
 
-  bool has_path() const { return path_[0] != '\0'; }
-
   /// Writes to a temporary file beside and renames it. The first call wins, later ones do nothing.
   /// The call stack is `heading` and the text that `write_stack` writes to a descriptor.
-  /// Async-signal-safe if that is.
-  void write(std::string_view message, std::string_view heading,
+  /// Async-signal-safe if that is. False if this call has left no file.
+  bool write(std::string_view message, std::string_view heading,
              void (*write_stack)(int fd)) noexcept;
 
  private:

@@ -53,10 +53,13 @@ void handle_fatal_signal(int signal) {
 
 [[noreturn]] void handle_terminate() {
   const auto failure = std::current_exception();
-  const std::string message = failure ? "uncaught exception: " + describe(failure).message
+  const Failure described = failure ? describe(failure) : Failure();
+  const std::string message = failure ? "uncaught exception: " + described.message
                                       : std::string("std::terminate was called");
-  error_file->write(message, message, write_backtrace);
+  const bool is_kept = error_file->write(message, message, write_backtrace);
   std::fprintf(stderr, "error: %s\n", message.c_str());
+  if (!is_kept && !described.backtrace.empty())
+    std::fprintf(stderr, "%s\n", described.backtrace.c_str());
   std::abort();
 }
 
@@ -113,10 +116,8 @@ Failure describe(const std::exception_ptr& failure) {
 }
 
 bool report_failure(const Failure& failure) noexcept {
-  if (error_file == nullptr || !error_file->has_path()) return false;
-  error_file->write(failure.message,
-                    failure.backtrace.empty() ? failure.message : failure.backtrace, write_nothing);
-  return true;
+  const auto& stack = failure.backtrace.empty() ? failure.message : failure.backtrace;
+  return error_file != nullptr && error_file->write(failure.message, stack, write_nothing);
 }
 
 }  // namespace ddprun::worker
