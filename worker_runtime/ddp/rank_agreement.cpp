@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 namespace ddprun {
@@ -47,7 +48,7 @@ std::vector<std::uint8_t> pack(const std::vector<Fact>& list) {
   std::vector<std::uint8_t> bytes;
   for (const auto& fact : list) {
     for (const auto* text : {&fact.thing, &fact.value}) {
-      bytes.insert(bytes.end(), text->begin(), text->end());
+      std::replace_copy(text->begin(), text->end(), std::back_inserter(bytes), '\0', '?');
       bytes.push_back(0);
     }
   }

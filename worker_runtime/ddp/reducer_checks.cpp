@@ -8,6 +8,20 @@ namespace ddprun {
 
 namespace {
 
+const char* to_string(UnevenInputs policy) {
+  switch (policy) {
+    case UnevenInputs::none:
+      return "none";
+    case UnevenInputs::average_over_all:
+      return "average_over_all";
+    case UnevenInputs::average_over_active:
+      return "average_over_active";
+    case UnevenInputs::throw_early:
+      return "throw_early";
+  }
+  return "unknown";
+}
+
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(Errc::usage, "GradientReducer: " + what);
 }
@@ -105,7 +119,7 @@ std::vector<Fact> facts_of(const ReducerOptions& options) {
   add("accumulate_in_float32", yes(options.accumulate_in_float32));
   add("drift_check_steps", std::to_string(options.drift_check_steps));
   add("hook", options.hook ? quoted(options.hook->name) : "none");
-  add("uneven_inputs", std::to_string(static_cast<int>(options.uneven_inputs)));
+  add("uneven_inputs", to_string(options.uneven_inputs));
   return facts;
 }
 
