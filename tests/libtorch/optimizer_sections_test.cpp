@@ -267,6 +267,38 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     }
   }
 
+  TEST_CASE("an optimizer that has gone on goes back to what it was, if that was nothing, too") {
+    Linear layer(3, 2);
+    torch::optim::SGD optimizer(layer->parameters(), momentum());
+    Checkpoint checkpoint;
+    put_optimizer(checkpoint, "optimizer", optimizer);
+    take_step(optimizer);
+    CHECK(optimizer.state().size() == 2);
+    get_optimizer(checkpoint, "optimizer", optimizer);
+    CHECK(optimizer.state().empty());
+  }
+
+  TEST_CASE("an optimizer does not take state without what its options need") {
+    Linear layer(3, 2);
+    const auto adam = [&](bool has_maxima) {
+      return torch::optim::Adam(layer->parameters(),
+                                torch::optim::AdamOptions().amsgrad(has_maxima));
+    };
+    auto plain = adam(false);
+    auto with_maxima = adam(true);
+    CHECK(refusal(with_optimizer(plain), with_maxima) ==
+          "usage: checkpoint section \"optimizer\" is of a torch::optim::Adam without amsgrad, and "
+          "this one is with");
+    auto another = adam(false);
+    auto written = adam(true);
+    CHECK(refusal(with_optimizer(written), another) ==
+          "usage: checkpoint section \"optimizer\" is of a torch::optim::Adam with amsgrad, and "
+          "this one is without");
+    auto again = adam(true);
+    get_optimizer(with_optimizer(written), "optimizer", again);
+    take_step(again);
+  }
+
   TEST_CASE("an LBFGS that has taken a step is refused in words, or written") {
     Linear layer(3, 2);
     torch::optim::LBFGS optimizer(layer->parameters());

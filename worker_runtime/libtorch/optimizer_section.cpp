@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <sstream>
 #include <system_error>
+#include <type_traits>
 #include <typeinfo>
+#include <utility>
 
 namespace ddprun::torch {
 
@@ -118,10 +120,16 @@ std::string join(std::vector<std::string> words) {
   return text;
 }
 
-std::vector<std::string> options_of(const ::torch::optim::OptimizerParamGroup& group) {
+InputArchive options_of(const ::torch::optim::OptimizerParamGroup& group) {
   Checkpoint checkpoint;
   put_archive(checkpoint, "", [&](auto& archive) { group.options().serialize(archive); });
-  return get_archive(checkpoint, "").keys();
+  return get_archive(checkpoint, "");
+}
+
+/// False if there is no such option.
+bool is_on(InputArchive& options, const std::string& name) {
+  c10::IValue value;
+  return options.try_read(name, value) && value.isBool() && value.toBool();
 }
 
 /// As std::to_string() writes it: others may be too large for LibTorch, or be read as one another.
@@ -153,6 +161,7 @@ class OptimizerCheck {
       require_same("parameters in group " + std::to_string(i), read_size(group, "params/size"),
                    ours[i].params().size());
       if (kind_ != nullptr && !is_named) require_same_options(group, ours[i]);
+      if (kind_ != nullptr) require_same_state(group, ours[i]);
       require_fitting_states(group, states, i);
     }
     if (kind_ == nullptr) return;
@@ -183,10 +192,24 @@ class OptimizerCheck {
     InputArchive options;
     group.read("options", options);
     const std::string theirs = join(options.keys());
-    const std::string ours = join(options_of(own));
+    const std::string ours = join(options_of(own).keys());
     if (theirs == ours) return;
     refuse("is of an optimizer with the options " + theirs + ", and this is a " + kind_->name +
            ", which has " + ours);
+  }
+
+  /// With one of these, parameters have state that is not there without.
+  void require_same_state(InputArchive& group,
+                          const ::torch::optim::OptimizerParamGroup& own) const {
+    InputArchive options;
+    group.read("options", options);
+    InputArchive ours = options_of(own);
+    for (const char* const name : {"amsgrad", "centered"}) {
+      const bool is_theirs = is_on(options, name);
+      if (is_theirs == is_on(ours, name)) continue;
+      refuse("is of a " + std::string(kind_->name) + (is_theirs ? " with " : " without ") + name +
+             ", and this one is" + (is_theirs ? " without" : " with"));
+    }
   }
 
   void require_fitting_states(InputArchive& group, InputArchive& states, std::size_t index) const {
@@ -234,6 +257,18 @@ class OptimizerCheck {
   const Kind* kind_;
 };
 
+/// Its load() adds to what there is: state that the section lacks would stay.
+void load_anew(InputArchive& archive, Optimizer& optimizer) {
+  std::decay_t<decltype(optimizer.state())> before;
+  std::swap(before, optimizer.state());
+  try {
+    optimizer.load(archive);
+  } catch (...) {
+    std::swap(before, optimizer.state());
+    throw;
+  }
+}
+
 }  // namespace
 
 void put_optimizer(Checkpoint& checkpoint, const std::string& section, const Optimizer& optimizer) {
@@ -251,7 +286,9 @@ void get_optimizer(const Checkpoint& checkpoint, const std::string& section, Opt
   auto archive = get_archive(checkpoint, section);
   in_words(section, kSomethingElse, [&] {
     OptimizerCheck(section, optimizer).require_fitting(archive);
-    optimizer.load(archive);
+    // Of others it is not known where they keep what they know.
+    if (kind_of(optimizer) == nullptr) return optimizer.load(archive);
+    load_anew(archive, optimizer);
   });
 }
 
