@@ -67,9 +67,12 @@ void add_model_options(CLI::App& app, Options& options) {
 }
 
 void add_data_options(CLI::App& app, Options& options) {
-  app.add_option("--data", options.data, "token file, made by scripts/prepare_text")->required();
+  app.add_option("--data", options.data, "token file, made by scripts/prepare_text")
+      ->type_name("FILE")
+      ->required();
   app.add_option("--test_data", options.test_data,
-                 "token file to test with (default: the data's name with .test, if there is one)");
+                 "token file to test with (default: the data's name with .test, if there is one)")
+      ->type_name("FILE");
   app.add_option("--batch_size", options.batch_size, "sequences per worker and backward pass")
       ->check(whole(1, kBatchMax))
       ->capture_default_str();
@@ -133,7 +136,8 @@ void add_run_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--checkpoint_dir", options.checkpoint_dir,
                  "save here and resume from the newest good checkpoint; a restarted worker starts "
-                 "over without it");
+                 "over without it")
+      ->type_name("DIR");
   app.add_option("--checkpoint_every", options.checkpoint_every, "steps between checkpoints")
       ->check(whole(1, kCountMax))
       ->capture_default_str();
@@ -143,7 +147,8 @@ void add_run_options(CLI::App& app, Options& options) {
   app.add_option("--metrics", options.metrics, "write JSON lines: start, steps, tests, end")
       ->type_name("FILE");
   app.add_option("--ledger", options.ledger,
-                 "write the sequences of every step to FILE.rankN, one JSON line a step");
+                 "write the sequences of every step to FILE.rankN, one JSON line a step")
+      ->type_name("FILE");
 }
 
 /// The preset's sizes where none were given.

@@ -51,6 +51,7 @@ void add_data_options(CLI::App& app, Options& options) {
                  "fashion_mnist or random (default: fashion_mnist; toy: random)")
       ->check(CLI::IsMember({"fashion_mnist", "random"}));
   app.add_option("--data_dir", options.data_dir, "folder of the four idx .gz files")
+      ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--batch_size", options.batch_size, "samples per worker and backward pass")
       ->check(whole(1, kBatchMax))
@@ -104,16 +105,19 @@ void add_distributed_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--checkpoint_dir", options.checkpoint_dir,
                  "save here and resume from the newest good checkpoint; a restarted worker starts "
-                 "over without it");
+                 "over without it")
+      ->type_name("DIR");
   app.add_option("--checkpoint_every", options.checkpoint_every, "steps between checkpoints")
       ->check(whole(1, kCountMax))
       ->capture_default_str();
   app.add_option("--metrics", options.metrics, "write JSON lines: start, steps, epochs, end")
       ->type_name("FILE");
   app.add_option("--ledger", options.ledger,
-                 "write the samples of every step to FILE.rankN, one JSON line a step");
+                 "write the samples of every step to FILE.rankN, one JSON line a step")
+      ->type_name("FILE");
   app.add_option("--trace_collectives", options.trace_collectives,
-                 "write each collective to a Chrome trace; rank N > 0 to FILE's name with .rankN");
+                 "write each collective to a Chrome trace; rank N > 0 to FILE's name with .rankN")
+      ->type_name("FILE");
 }
 
 [[noreturn]] void refuse(const std::string& what) {
