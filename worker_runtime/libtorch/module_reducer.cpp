@@ -369,8 +369,9 @@ ProcessGroup init(const GroupOptions& options) {
   GroupOptions told = options;
   if (!told.log) {
     told.log = [](LogLevel level, std::string_view line) {
-      if (level >= LogLevel::warn)
-        std::fprintf(stderr, "warning: %.*s\n", static_cast<int>(line.size()), line.data());
+      if (level < LogLevel::warn) return;
+      std::fprintf(stderr, "%s: %.*s\n", level == LogLevel::warn ? "warning" : "error",
+                   static_cast<int>(line.size()), line.data());
     };
   }
   return ProcessGroup::create(from_process_environment(), told);

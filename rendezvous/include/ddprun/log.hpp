@@ -1,4 +1,5 @@
-// How libraries speak: through a callable that the program hands them. They never print.
+// How libraries speak: through a callable that the program hands them. Without one they do not
+// print, but for ddprun::torch::init(), whose programs hand nothing over.
 #pragma once
 
 #include <functional>
