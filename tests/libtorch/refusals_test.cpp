@@ -153,10 +153,13 @@ TEST_SUITE("refusals") {
 
   TEST_CASE("sparse parameters are refused with their name, however many ranks there are") {
     run_ranks(2, [](ProcessGroup& group) {
-      torch::nn::Linear layer(2, 2);
-      layer->register_parameter("table", torch::ones({2, 2}).to_sparse());
-      CHECK(message_of([&] { DistributedDataParallel model(layer, group); }) ==
-            "parameter \"table\" is sparse: collectives need dense memory");
+      const auto table = torch::ones({2, 2});
+      for (const auto& sparse : {table.to_sparse(), table.to_sparse_csr()}) {
+        torch::nn::Linear layer(2, 2);
+        layer->register_parameter("table", sparse);
+        CHECK(message_of([&] { DistributedDataParallel model(layer, group); }) ==
+              "parameter \"table\" is sparse: collectives need dense memory");
+      }
     });
   }
 
