@@ -108,7 +108,7 @@ TEST_SUITE("recordings") {
               .square = statistics.buffer.slice(2, 2),
               .pace = has_pace ? pace.buffer : Buffer{},
               .elements = 2,
-              .weight_decay = 0.125};
+              .weight_decay = 9.9};  // so that its rounding would show
       std::unique_ptr<Recording> recording;
       for (o.step = 1; o.step <= kSteps; ++o.step) {
         o.learning_rate = 0.1 / static_cast<double>(o.step);

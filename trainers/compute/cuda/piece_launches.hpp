@@ -96,14 +96,13 @@ inline AdamWFactors factors_of(const AdamW& o) {
   const AdamWPace pace = adamw_pace(o);
   return {.rate = static_cast<float>(pace.rate),
           .inverse_correction = static_cast<float>(pace.inverse_correction),
-          .keep = static_cast<float>(1 - pace.learning_rate * o.weight_decay),
-          .weight_decay = static_cast<float>(o.weight_decay),
           .beta1 = static_cast<float>(o.beta1),
           .beta2 = static_cast<float>(o.beta2),
           .epsilon = static_cast<float>(o.epsilon),
           .norm_max = static_cast<float>(o.gradient_norm_max),
           .squared_norm = values_of<const double>(o.squared_norm),
-          .pace = values_of<const AdamWPace>(o.pace)};
+          .pace = values_of<const AdamWPace>(o.pace),
+          .decay = o.pace.data == nullptr ? pace.learning_rate * o.weight_decay : o.weight_decay};
 }
 
 template <typename Launch>

@@ -185,26 +185,25 @@ struct PositionGradientEach {
   }
 };
 
-/// AdamW's numbers that are the same for all elements. The first three are those of the pace, where
+/// AdamW's numbers that are the same for all elements. The first two are those of the pace, where
 /// there is one.
 struct AdamWFactors {
   float rate;
   float inverse_correction;
-  float keep;  ///< 1 - learning rate * weight decay
-  float weight_decay;
   float beta1;
   float beta2;
   float epsilon;
   float norm_max;              ///< 0: no clipping
   const double* squared_norm;  ///< on the device
   const AdamWPace* pace;       ///< on the device, or null
+  double decay;                ///< learning rate * weight decay; with a pace weight decay alone
 
   __device__ AdamWFactors at_pace() const {
     AdamWFactors factors = *this;
     if (pace == nullptr) return factors;
     factors.rate = static_cast<float>(pace->rate);
     factors.inverse_correction = static_cast<float>(pace->inverse_correction);
-    factors.keep = static_cast<float>(1 - pace->learning_rate * static_cast<double>(weight_decay));
+    factors.decay = pace->learning_rate * decay;
     return factors;
   }
 };
@@ -222,6 +221,7 @@ struct AdamWEach {
   template <int kWidth>
   __device__ void at(std::size_t first) const {
     const AdamWFactors f = factors.at_pace();
+    const auto keep = static_cast<float>(1 - f.decay);
     float clip = 1;
     if (f.norm_max > 0) {
       constexpr float kNoDivisionByZero = 1e-6F;  // PyTorch's
@@ -240,8 +240,7 @@ struct AdamWEach {
       slope[i] *= clip;
       m[i] += (1 - f.beta1) * (slope[i] - m[i]);
       s[i] = f.beta2 * s[i] + (1 - f.beta2) * slope[i] * slope[i];
-      value[i] =
-          f.keep * value[i] - f.rate * m[i] / (sqrtf(s[i]) * f.inverse_correction + f.epsilon);
+      value[i] = keep * value[i] - f.rate * m[i] / (sqrtf(s[i]) * f.inverse_correction + f.epsilon);
     }
     store(m, mean + first);
     store(s, square + first);
