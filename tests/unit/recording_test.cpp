@@ -167,9 +167,13 @@ TEST_SUITE("recordings") {
     const Array result = device->allocate(1, DataType::float32);
     const auto small = sum_rows(64, result);
     small();
-    const auto recording = device->record(small);
+    auto recording = device->record(small);
+    const int objects = fake_cuda_objects();
     sum_rows(100'000, result)();
+    CHECK(fake_cuda_objects() == objects + 1);  // there are two workspaces now
     recording->launch();
     CHECK(from_device(*device, result.buffer) == Doubles{64 + 100'000 + 64});
+    recording.reset();
+    CHECK(fake_cuda_objects() == objects);
   }
 }

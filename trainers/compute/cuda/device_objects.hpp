@@ -44,6 +44,8 @@ class Stream {
 class Workspace {
  public:
   Workspace(const RuntimeCalls& calls, const Stream& stream) : calls_(calls), stream_(stream) {}
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
 
   /// Waits when it grows, which a training does in its first step alone.
   void* at_least(std::size_t bytes) {

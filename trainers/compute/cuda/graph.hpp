@@ -12,7 +12,8 @@ namespace trainer::cuda {
 /// What `stream` is given from now on becomes a graph instead of being done. Ends with its owner.
 class Capture {
  public:
-  /// Other threads may do as they like meanwhile: what they ask CUDA for is not this graph's.
+  /// Meanwhile other threads may allocate and free memory, for example, which this one may not. In
+  /// no mode of capture may anybody wait for the stream or the whole device, or ask after them.
   Capture(const RuntimeCalls& calls, const Stream& stream) : calls_(calls), stream_(stream) {
     check(calls, calls.begin_capture(stream.get(), cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
