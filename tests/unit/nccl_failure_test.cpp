@@ -3,6 +3,7 @@
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/rank_errors.hpp"
 #include "tests/support/rank_threads.hpp"
+#include "worker_runtime/backends/nccl/watch.hpp"
 #include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>
@@ -102,6 +103,14 @@ ChildEnd end_of_child_that_aborts(void (*fault)(NcclFaults& faults)) {
 }  // namespace
 
 TEST_SUITE("nccl failure") {
+  TEST_CASE("a wait for the device is a fiftieth too long at most, or 20 us, and 1 ms") {
+    CHECK(nccl::pause_after(0us) == 20us);
+    CHECK(nccl::pause_after(1ms) == 20us);
+    CHECK(nccl::pause_after(4ms) == 80us);
+    CHECK(nccl::pause_after(50ms) == 1ms);
+    CHECK(nccl::pause_after(24h) == 1ms);
+  }
+
   TEST_CASE("a rank that gives up ends the call of the others, which name it") {
     const CleanDevices clean;
     std::latch have_met(3);

@@ -41,15 +41,22 @@ struct Watch {
   std::function<void()> look;
 };
 
+/// How long to sleep after so long a wait, which gets longer by a fiftieth at most.
+inline std::chrono::microseconds pause_after(Deadline::Duration waited) {
+  constexpr std::chrono::microseconds kShortestPause{20};
+  // A worker that has died is heard of this much later at most.
+  constexpr std::chrono::microseconds kLongestPause{1000};
+  constexpr int kShare = 50;
+  const auto share = std::chrono::duration_cast<std::chrono::microseconds>(waited / kShare);
+  return std::clamp(share, kShortestPause, kLongestPause);
+}
+
 /// False if the deadline passed before `is_done()`. Throws what it and `look` throw.
 template <typename IsDone>
 bool await(const IsDone& is_done, const Watch& watch) {
   // Collectives of small buffers take some ten microseconds, those that are worth a sleep hundreds.
   constexpr int kAtOnce = 200;
-  constexpr auto kFirstPause = std::chrono::microseconds(20);
-  // A worker that has died is heard of this much later at most.
-  constexpr auto kLongestPause = std::chrono::milliseconds(1);
-  std::chrono::microseconds pause = kFirstPause;
+  const auto start = Deadline::Clock::now();
   for (int i = 0; !is_done(); ++i) {
     if (i < kAtOnce) {
       std::this_thread::yield();
@@ -57,8 +64,7 @@ bool await(const IsDone& is_done, const Watch& watch) {
     }
     watch.look();
     if (watch.deadline.passed()) return false;
-    watch.alarm.wait_for(pause);
-    pause = std::min<std::chrono::microseconds>(2 * pause, kLongestPause);
+    watch.alarm.wait_for(pause_after(Deadline::Clock::now() - start));
   }
   return true;
 }
