@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 namespace ddprun::test {
 
@@ -28,17 +27,6 @@ cudaError_t free_memory(void* memory) {
 cudaError_t allocate(void** memory, std::size_t bytes) {
   constexpr std::size_t kMemory = std::size_t{1} << 32U;
   return bytes > kMemory ? cudaErrorMemoryAllocation : fake_cuda().allocate(memory, bytes);
-}
-
-/// What comes from the program has been read when this returns.
-cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                 cudaStream_t stream) {
-  if (kind != cudaMemcpyHostToDevice) return fake_cuda().copy_async(to, from, bytes, kind, stream);
-  const auto* first = static_cast<const std::byte*>(from);
-  launch_on(stream, [to, held = std::vector<std::byte>(first, first + bytes)] {
-    std::memcpy(to, held.data(), held.size());
-  });
-  return cudaSuccess;
 }
 
 /// Those of an H200.
@@ -82,7 +70,7 @@ const RuntimeCalls& runtime() {
       .stream_synchronize = fake_cuda().stream_synchronize,
       .allocate = allocate,
       .free = free_memory,
-      .copy_async = copy,
+      .copy_async = fake_cuda().copy_async,
       .set_async =
           [](void* memory, int value, std::size_t bytes, cudaStream_t stream) {
             launch_on(stream, [=] { std::memset(memory, value, bytes); });

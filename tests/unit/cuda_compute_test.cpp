@@ -7,7 +7,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <future>
+#include <span>
+#include <vector>
 
 using namespace trainer;
 using namespace ddprun::test;
@@ -111,6 +116,25 @@ Doubles train_tiny(Compute& compute, DataType type) {
 }  // namespace
 
 TEST_SUITE("compute on CUDA") {
+  TEST_CASE("what is copied in may be changed at once, however late the device comes to it") {
+    const LeavesNothing check;
+    const auto device = make_emulated_compute();
+    const auto check_copy = [&](std::size_t elements, const std::function<void()>& go_on) {
+      const Array array = device->allocate(elements, DataType::float32);
+      std::vector<float> values(elements, 1);
+      device->copy_in(std::as_bytes(std::span(values)), array.buffer);
+      std::fill(values.begin(), values.end(), 2.0F);
+      go_on();
+      device->copy_out(array.buffer, std::as_writable_bytes(std::span(values)));
+      CHECK(values == std::vector<float>(elements, 1));
+    };
+    std::promise<void> wanted;
+    launch_on(static_cast<cudaStream_t>(device->stream()),
+              [is_wanted = wanted.get_future().share()] { is_wanted.wait(); });
+    check_copy(10, [&] { wanted.set_value(); });
+    check_copy(std::size_t{1} << 21U, [] {});
+  }
+
   TEST_CASE("every operation gives what the CPU gives, within float32's rounding") {
     const LeavesNothing check;
     for (const ComputeCase& one : compute_cases()) check_case(one, DataType::float32, 5e-6);

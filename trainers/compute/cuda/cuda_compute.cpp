@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <vector>
 
 namespace trainer::cuda {
 
@@ -16,6 +17,10 @@ namespace {
 using ddprun::DataType;
 using ddprun::Errc;
 using ddprun::Error;
+
+/// Of what the program has copied in at most so much is kept until the device has it: a step's
+/// tokens, not a model.
+constexpr std::size_t kKeptBytesMax = std::size_t{4} << 20U;
 
 /// The widest head that the kernels of attention take.
 constexpr std::size_t kHeadSizeMax = 128;
@@ -67,7 +72,7 @@ class CudaCompute : public Compute {
   void copy_in(std::span<const std::byte> from, const Buffer& to) override;
   void copy_out(const Buffer& from, std::span<std::byte> to) override;
   void zero(const Buffer& buffer) override;
-  void wait() override { stream_.wait(); }
+  void wait() override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
 
   void run(const MatrixProduct& o) override;
@@ -172,7 +177,9 @@ class CudaCompute : public Compute {
   const Stream stream_;
   const BlasHandle blas_;
   Workspace workspace_;
-  std::optional<Capture> capture_;  ///< while something is recorded
+  std::optional<Capture> capture_;            ///< while something is recorded
+  std::vector<std::vector<std::byte>> kept_;  ///< what the stream may not have copied in yet
+  std::size_t kept_bytes_ = 0;
 };
 
 double CudaCompute::peak_flops(DataType type) {
@@ -206,11 +213,23 @@ void CudaCompute::copy_in(std::span<const std::byte> from, const Buffer& to) {
   refuse_other_size("copying in", from.size(), to);
   if (from.empty()) return;
   set_device();
-  // From memory that is not locked, so it has been read when this returns.
+  // CUDA does not promise to have read it when the call returns, not even from pageable memory.
+  const bool is_kept = from.size() <= kKeptBytesMax - kept_bytes_;
+  if (is_kept) {
+    from = kept_.emplace_back(from.begin(), from.end());
+    kept_bytes_ += from.size();
+  }
   check(
       runtime_,
       runtime_.copy_async(to.data, from.data(), from.size(), cudaMemcpyHostToDevice, stream_.get()),
       "cudaMemcpyAsync to the device");
+  if (!is_kept) wait();
+}
+
+void CudaCompute::wait() {
+  stream_.wait();
+  kept_.clear();
+  kept_bytes_ = 0;
 }
 
 void CudaCompute::copy_out(const Buffer& from, std::span<std::byte> to) {
@@ -221,7 +240,7 @@ void CudaCompute::copy_out(const Buffer& from, std::span<std::byte> to) {
   check(runtime_,
         runtime_.copy_async(to.data(), from.data, to.size(), cudaMemcpyDeviceToHost, stream_.get()),
         "cudaMemcpyAsync from the device");
-  stream_.wait();
+  wait();
 }
 
 std::unique_ptr<Recording> CudaCompute::record(const std::function<void()>& work) {
