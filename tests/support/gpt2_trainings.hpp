@@ -81,13 +81,13 @@ struct TrainingEnds {
   std::int64_t last_step = 0;
 };
 
-using AfterStep = std::function<void(const trainer::gpt2::Training&)>;
+using AfterStep = std::function<void(trainer::gpt2::Training&)>;
 
 /// Goes on from the checkpoint, if there is one, and leaves its own there.
 inline Told train_rank(
     ProcessGroup group, trainer::Compute& compute, const SmallText& text,
     const trainer::gpt2::Options& options, TrainingEnds& ends,
-    const AfterStep& after_step = [](const trainer::gpt2::Training&) {}) {
+    const AfterStep& after_step = [](trainer::gpt2::Training&) {}) {
   using namespace trainer::gpt2;
   WorkerEnv env;
   env.rank = group.rank();

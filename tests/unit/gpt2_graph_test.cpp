@@ -6,6 +6,10 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <future>
+#include <string>
+#include <utility>
 #include <vector>
 
 using namespace ddprun;
@@ -107,6 +111,34 @@ TEST_SUITE("gpt2 as graphs") {
     CHECK(train_on_devices(2, text, with_graph(options), of_two_with_graph) ==
           train_on_devices(2, text, options, of_two));
     CHECK(of_two_with_graph.checkpoint == of_two.checkpoint);
+  }
+
+  TEST_CASE("a launch ends after the group's time limit where another rank hangs") {
+    const CleanDevices clean;
+    const SmallText text;
+    std::promise<void> end;
+    const std::shared_future<void> has_ended = end.get_future();
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      const auto compute = make_emulated_compute();
+      TrainingEnds ends;
+      const bool hangs = group.rank() == 1;
+      const auto said = describe_failure([&] {
+        train_rank(std::move(group), *compute, text, with_graph(graph_training()), ends,
+                   [&](Training& training) {
+                     if (training.step < 3) return;
+                     training.launch_timeout = std::chrono::milliseconds(200);
+                     if (hangs) has_ended.wait_for(std::chrono::minutes(1));
+                   });
+      });
+      if (hangs) {
+        CHECK(said.starts_with("peer 0: "));
+      } else {
+        end.set_value();
+        CHECK(said.starts_with("timeout: step 4, a CUDA graph, was not done after "));
+        CHECK(said.find("(0.2 s allowed)") != std::string::npos);
+      }
+    });
+    CHECK(are_communicators_gone());
   }
 
   TEST_CASE("the end of a rank between launches is told to the others, who leave nothing behind") {

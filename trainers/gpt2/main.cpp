@@ -236,6 +236,7 @@ int train(const WorkerEnv& env, Options options) {
                        optimizer,       sums,
                        group,           make_reducer(group, model, optimizer, options),
                        sampler,         progress ? progress->step : 0};
+  training.launch_timeout = group_options.collective_timeout;
   // Without checkpoints there is nothing to save before leaving.
   const StopSignal stop(!options.checkpoint_dir.empty());
 

@@ -108,6 +108,23 @@ double run_step(Training& training) {
   return exposed_seconds;
 }
 
+/// Until the step is done on all workers. One alone waits for its device when it reads the sums.
+void await_step(Training& training, bool is_launched) {
+  if (training.compute.stream() == nullptr || training.group.size() == 1) return;
+  if (!is_launched) return training.reducer.synchronise();
+  const auto deadline = ddprun::Deadline::after(training.launch_timeout);
+  try {
+    training.reducer.synchronise(deadline);
+  } catch (const Error& error) {
+    // Nothing else ends what a graph waits for, and freeing memory would wait for the graph.
+    training.group.abort(error.what());
+    if (error.code() != Errc::timeout || !deadline.passed()) throw;
+    throw Error(Errc::timeout,
+                format("step %lld, a CUDA graph, was not done %s: another worker may hang",
+                       static_cast<long long>(training.step), deadline.describe().c_str()));
+  }
+}
+
 void refuse_infinite(const Training& training, const StepResult& result) {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
   throw Error(Errc::usage,
@@ -169,7 +186,8 @@ StepResult train_step(Training& training, bool stop_wanted) {
   const double tokens = tokens_of_step(training);
   StepResult result;
   load_step(training, stop_wanted);
-  if (training.options.cuda_graph && training.warm_up_steps == 0) {
+  const bool is_launched = training.options.cuda_graph && training.warm_up_steps == 0;
+  if (is_launched) {
     if (!training.recording) {
       training.recording = training.compute.record([&training] { run_step(training); });
     }
@@ -183,7 +201,7 @@ StepResult train_step(Training& training, bool stop_wanted) {
   if (training.sampler.is_at_end()) training.sampler.next_epoch();
 
   // Only now, when a device has been given everything, does the host wait.
-  if (training.compute.stream() != nullptr) training.reducer.synchronise();
+  await_step(training, is_launched);
   std::array<double, 2> sums = {};
   training.compute.copy_out(training.sums.buffer, std::as_writable_bytes(std::span(sums)));
   result.loss = sums[0] / tokens;

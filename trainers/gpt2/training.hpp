@@ -8,6 +8,7 @@
 #include "trainers/gpt2/options.hpp"
 #include "trainers/gpt2/token_file.hpp"
 #include "trainers/gpt2/training_state.hpp"
+#include <ddprun/deadline.hpp>
 #include <ddprun/elastic_sampler.hpp>
 #include <ddprun/gradient_reducer.hpp>
 #include <ddprun/process_group.hpp>
@@ -37,7 +38,11 @@ struct Training {
   std::int64_t step = 0;            ///< optimizer steps so far
   std::optional<Batch> batch = {};  ///< of this worker's steps, which are all as large
   int warm_up_steps = 2;            ///< left to do before a step is recorded (--cuda_graph)
-  std::unique_ptr<Recording> recording = {};  ///< of a step
+  /// For a recorded step, as no collective in it has a time limit of its own.
+  ddprun::Deadline::Duration launch_timeout = ddprun::GroupOptions().collective_timeout;
+  /// Of a step. The last member, so that it goes first: a graph has to be gone before the reducer
+  /// and the group whose collectives are part of it.
+  std::unique_ptr<Recording> recording = {};
 };
 
 /// Sequences of all workers in a step.
