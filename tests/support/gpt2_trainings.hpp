@@ -69,7 +69,8 @@ inline trainer::gpt2::Options small_training() {
 struct Told {
   Doubles losses;
   Doubles norms;
-  Doubles test_losses;  ///< on the same text
+  Doubles test_losses;              ///< on the same text
+  std::vector<std::int64_t> stops;  ///< steps in which some rank wanted to stop
   std::uint64_t hash = 0;
 
   bool operator==(const Told&) const = default;
@@ -79,6 +80,7 @@ struct Told {
 struct TrainingEnds {
   std::optional<Checkpoint> checkpoint = {};
   std::int64_t last_step = 0;
+  std::int64_t stop_wanted_in = 0;  ///< the step in which this rank wants to stop; 0: in none
 };
 
 using AfterStep = std::function<void(trainer::gpt2::Training&)>;
@@ -109,7 +111,8 @@ inline Told train_rank(
                        sampler,      progress ? progress->step : 0};
   Told told;
   while (training.step < (ends.last_step == 0 ? options.steps : ends.last_step)) {
-    const StepResult result = train_step(training, false);
+    const StepResult result = train_step(training, training.step + 1 == ends.stop_wanted_in);
+    if (result.stop_wanted) told.stops.push_back(training.step);
     told.losses.push_back(result.loss);
     told.norms.push_back(result.gradient_norm);
     if (training.step % options.test_every == 0) told.test_losses.push_back(test_loss(training));

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <future>
 #include <string>
 #include <utility>
@@ -111,6 +112,19 @@ TEST_SUITE("gpt2 as graphs") {
     CHECK(train_on_devices(2, text, with_graph(options), of_two_with_graph) ==
           train_on_devices(2, text, options, of_two));
     CHECK(of_two_with_graph.checkpoint == of_two.checkpoint);
+  }
+
+  TEST_CASE("all ranks hear in the same launch that one wants to stop, and in no other") {
+    const CleanDevices clean;
+    const SmallText text;
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      const auto compute = make_emulated_compute();
+      Options options = with_graph(graph_training());
+      options.steps = 5;
+      TrainingEnds ends{.stop_wanted_in = group.rank() == 1 ? 4 : 0};
+      const Told told = train_rank(std::move(group), *compute, text, options, ends);
+      CHECK(told.stops == std::vector<std::int64_t>{4});
+    });
   }
 
   TEST_CASE("a launch ends after the group's time limit where another rank hangs") {
