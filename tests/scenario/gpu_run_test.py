@@ -150,7 +150,9 @@ class GpuRun(unittest.TestCase):
             ["ok", "step 10/10: loss 3, 1000 tokens/s |"],
             ["ok", "as a CUDA graph, step 10/10: loss 3, 1000 tokens/s |"],
             ["ok", "10 losses of a training with steps as CUDA graphs are those of the other |"],
-            ["ok", "10 losses of a training that went on from a stop are those of the other |"]])
+            ["ok", "10 losses of a training that went on from a stop are those of the other |"],
+            ["ok", "10 losses of a training that went on from a stop with steps as CUDA graphs are "
+                   "those of the other |"]])
 
     def test_other_losses_with_graphs_fail(self):
         self.stand_in(self.bin / "gpt2", GPT2)
