@@ -1,5 +1,6 @@
 // PowerSGD where buckets are on a device, against PowerSGD in the memory of the CPU.
 #include "tests/support/device_ranks.hpp"
+#include "tests/support/largest_difference.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/reducer_model.hpp"
 #include <ddprun/bucket_hooks.hpp>
@@ -7,8 +8,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <future>
 #include <latch>
 #include <mutex>
@@ -106,16 +105,6 @@ Gradients train_on_device(ProcessGroup& group, const ReducerOptions& options) {
   reducer.synchronise();
   fake_cuda().stream_synchronize(stream.get());
   return all;
-}
-
-double largest_difference(const Gradients& left, const Gradients& right) {
-  REQUIRE(left.size() == right.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    const double apart = std::abs(static_cast<double>(left[i]) - static_cast<double>(right[i]));
-    largest = std::isfinite(apart) ? std::max(largest, apart) : INFINITY;
-  }
-  return largest;
 }
 
 using Train = Gradients (*)(ProcessGroup& group, const ReducerOptions& options);

@@ -1,10 +1,10 @@
 // The kernels of PowerSGD against the same steps on the processor.
 #include "tests/support/emulated_kernels.hpp"
+#include "tests/support/largest_difference.hpp"
 #include "worker_runtime/ddp/hooks/low_rank.hpp"
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -78,16 +78,6 @@ class Matrices {
 void run_emulated(const LowRankOrder& order, Matrices& matrices, bool backwards = false) {
   REQUIRE(run_low_rank_here(order, matrices.all(), backwards) == cudaSuccess);
   matrices.forget_partial_sums();
-}
-
-double largest_difference(const std::vector<float>& left, const std::vector<float>& right) {
-  REQUIRE(left.size() == right.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    const double apart = std::abs(static_cast<double>(left[i]) - static_cast<double>(right[i]));
-    largest = std::isfinite(apart) ? std::max(largest, apart) : INFINITY;
-  }
-  return largest;
 }
 
 constexpr LowRankStep kSteps[] = {LowRankStep::fill_right,           LowRankStep::project_columns,

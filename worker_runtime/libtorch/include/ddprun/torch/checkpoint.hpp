@@ -33,10 +33,11 @@ void put_optimizer(Checkpoint& checkpoint, const std::string& section,
 /// Of the same kind, and over the same parameters in the same order, as the one that was put.
 /// Throws Error{Errc::usage} if it is not, as far as that can be told: groups and parameters are
 /// counted, and of LibTorch's own kinds the kind is compared and the shapes and types of what they
-/// know of each parameter. The optimizer is as it was then; it is undefined after an Error from
-/// LibTorch itself. Sections of earlier versions do not name their kind: then options are compared,
-/// which Adam's and AdamW's do not differ in. LibTorch 1.13 loads no options (learning rate, ...):
-/// these stay what the constructor was told.
+/// know of each parameter, and whether amsgrad and centered, which need state, are on. The
+/// optimizer is as it was then; it is undefined after an Error from LibTorch itself. What other
+/// kinds know and the section lacks may stay, as their load() has it. Sections of earlier versions
+/// do not name their kind: then options are compared, which Adam's and AdamW's do not differ in.
+/// LibTorch 1.13 loads no options (learning rate, ...): these stay what the constructor was told.
 void get_optimizer(const Checkpoint& checkpoint, const std::string& section,
                    ::torch::optim::Optimizer& optimizer);
 
