@@ -61,7 +61,7 @@ set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 function(ddprun_kernels name)
   add_library(${name} OBJECT ${ARGN})
   target_compile_options(
-    ${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>")
+    ${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra>")
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/rendezvous/include
                                              ${PROJECT_SOURCE_DIR}/worker_runtime/include)
 endfunction()

@@ -16,6 +16,10 @@ set(warnings
     -Wold-style-cast
     -Werror=return-type
     -Werror=switch)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ takes the sources of a unity build for headers, whose types must not be local to a source.
+  list(APPEND warnings -Wno-subobject-linkage)
+endif()
 target_compile_options(ddprun_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${warnings}>")
 
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${PROJECT_BINARY_DIR}/generated/ddprun_version.hpp @ONLY)

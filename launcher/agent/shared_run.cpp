@@ -6,15 +6,14 @@
 #include "launcher/agent/host_search.hpp"
 #include "launcher/agent/placement.hpp"
 #include "launcher/agent/restart_policy.hpp"
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/membership/node_part.hpp"
 #include <ddprun/error.hpp>
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <csignal>
 #include <cstdint>
@@ -28,8 +27,6 @@ namespace asio = boost::asio;
 using namespace membership;
 
 namespace {
-
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 Time now() {
   return Deadline::Clock::now();

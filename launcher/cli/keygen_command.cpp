@@ -6,7 +6,7 @@ namespace ddprun {
 
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kKeygenUsage =
     "Usage: ddprun keygen FILE    write a new secret for runs of several nodes\n"
     "Only you can read the file, which must not be there yet. Copy it to all nodes, with mode "
     "600,\n"
@@ -18,7 +18,8 @@ std::optional<KeygenAnswer> run_keygen_command(const std::vector<std::string>& a
                                                const Invocation& invocation) {
   const bool is_own = invocation.persona == Persona::ddprun;
   if (!is_own || arguments.empty() || arguments[0] != "keygen") return std::nullopt;
-  if (arguments.size() == 2 && (arguments[1] == "--help" || arguments[1] == "-h")) return kUsage;
+  if (arguments.size() == 2 && (arguments[1] == "--help" || arguments[1] == "-h"))
+    return kKeygenUsage;
   if (arguments.size() != 2 || arguments[1].empty() || arguments[1][0] == '-') {
     return UsageProblem{
         {"keygen: needs the name of a file and nothing else; a program called keygen is run as "

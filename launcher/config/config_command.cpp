@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr const char* kUsage =
+constexpr const char* kConfigUsage =
     "Usage: ddprun config check FILE [options]    what a file means on this node, or what is "
     "wrong\n"
     "       ddprun config schema                  the JSON Schema of such files, for editors\n"
@@ -88,7 +88,7 @@ ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
   arguments.insert(arguments.end(), words.begin() + 1, words.end());
   const auto read = read_arguments(arguments);
   if (!read.problem.empty()) return {.problems = {read.problem}};
-  if (read.given.contains(find_option("help"))) return {.text = kUsage};
+  if (read.given.contains(find_option("help"))) return {.text = kConfigUsage};
   if (read.given.contains(find_option("ssh")) && summaries.over_ssh) {
     return answer_of(summaries.over_ssh(arguments));
   }
@@ -139,7 +139,7 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
                    arguments.end());
   const bool is_known = action == "check" || action == "convert" || action == "schema";
   if (asks_for_help({action}) || (is_known && asks_for_help(rest))) {
-    return ConfigAnswer{.text = kUsage};
+    return ConfigAnswer{.text = kConfigUsage};
   }
   if (action == "check") return check(rest, environment, sources, summaries);
   if (action == "convert") return convert(rest);

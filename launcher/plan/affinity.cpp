@@ -17,7 +17,6 @@ namespace {
 // More would make the line unreadable; --dry_run shows all.
 constexpr std::size_t kDescribedMax = 32;
 
-using Kind = Affinity::Kind;
 using Cores = std::vector<std::vector<int>>;
 
 /// The physical cores with their CPUs, ordered so that neighbours share as much as possible.
@@ -96,13 +95,13 @@ std::vector<int> cache_of(const Topology& topology, int node, std::size_t turn) 
 }
 
 /// For the bindings that give all workers of a node the same kind of thing.
-CpuMap bind_to_parts(const Topology& topology, Kind kind, std::size_t workers) {
+CpuMap bind_to_parts(const Topology& topology, Affinity::Kind kind, std::size_t workers) {
   CpuMap map;
   std::map<int, std::size_t> seen;  // workers of each node so far
   for (const int node : place(topology, workers)) {
-    if (kind == Kind::node) {
+    if (kind == Affinity::Kind::node) {
       map.push_back(cpus_where(topology, [&](const CpuFacts& cpu) { return cpu.node == node; }));
-    } else if (kind == Kind::socket) {
+    } else if (kind == Affinity::Kind::socket) {
       const int socket = socket_of(topology, node);
       map.push_back(
           cpus_where(topology, [&](const CpuFacts& cpu) { return cpu.socket == socket; }));
@@ -142,7 +141,7 @@ std::map<int, std::set<int>> divided_nodes(const Topology& topology, const std::
   return divided;
 }
 
-std::variant<CpuMap, std::string> divide_cores(const Topology& topology, Kind kind,
+std::variant<CpuMap, std::string> divide_cores(const Topology& topology, Affinity::Kind kind,
                                                std::size_t workers) {
   const auto nodes = place(topology, workers);
   const bool is_by_gpu = gpu_nodes(topology, workers).has_value();
@@ -151,7 +150,7 @@ std::variant<CpuMap, std::string> divide_cores(const Topology& topology, Kind ki
        divided_nodes(topology, {nodes.begin(), nodes.end()}, is_by_gpu)) {
     const auto cores = cores_where(topology, divided);
     const auto sharers = static_cast<std::size_t>(std::count(nodes.begin(), nodes.end(), home));
-    if (kind == Kind::exclusive && cores.size() < sharers) {
+    if (kind == Affinity::Kind::exclusive && cores.size() < sharers) {
       return "NUMA node " + std::to_string(home) + " has " + std::to_string(cores.size()) +
              " cores for " + std::to_string(sharers) + " workers";
     }
@@ -186,10 +185,10 @@ std::variant<CpuMap, std::string> check_lists(const Topology& topology, const Cp
 std::variant<CpuMap, std::string> bind_workers(const Topology& topology, const Affinity& affinity,
                                                int workers) {
   const auto count = static_cast<std::size_t>(workers);
-  if (affinity.kind == Kind::none) return CpuMap(count);
+  if (affinity.kind == Affinity::Kind::none) return CpuMap(count);
   if (topology.cpus.empty()) return "the CPUs that ddprun may run on cannot be read";
-  if (affinity.kind == Kind::list) return check_lists(topology, affinity.lists, count);
-  if (affinity.kind == Kind::cores || affinity.kind == Kind::exclusive) {
+  if (affinity.kind == Affinity::Kind::list) return check_lists(topology, affinity.lists, count);
+  if (affinity.kind == Affinity::Kind::cores || affinity.kind == Affinity::Kind::exclusive) {
     return divide_cores(topology, affinity.kind, count);
   }
   return bind_to_parts(topology, affinity.kind, count);

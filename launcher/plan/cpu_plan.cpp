@@ -9,15 +9,13 @@ namespace ddprun {
 
 namespace {
 
-using Kind = Affinity::Kind;
-
 int at_least_one(double number) {
   return std::max(static_cast<int>(number), 1);
 }
 
-std::string note_of_shared_cores(const CpuMap& map, Kind kind) {
+std::string note_of_shared_cores(const CpuMap& map, Affinity::Kind kind) {
   const std::set<std::vector<int>> different(map.begin(), map.end());
-  if (kind != Kind::cores || different.size() == map.size()) return "";
+  if (kind != Affinity::Kind::cores || different.size() == map.size()) return "";
   return "there are more workers (" + std::to_string(map.size()) +
          ") than cores for them: some share a core";
 }
@@ -36,13 +34,13 @@ std::variant<CpuPlan, std::string> plan_cpus(const LaunchOptions& options, const
                .memory_nodes = std::vector<int>(count, -1),
                .thread_shares = std::vector<int>(
                    count, at_least_one(usable_cpus(facts) / std::max(workers, 1)))};
-  const bool is_torchruns = options.numa_binding.kind != Kind::none;
+  const bool is_torchruns = options.numa_binding.kind != Affinity::Kind::none;
   const std::string option = is_torchruns ? "--numa_binding: " : "--affinity: ";
   const auto& affinity = is_torchruns ? options.numa_binding : options.affinity;
-  if (is_torchruns && options.affinity.kind != Kind::none) {
+  if (is_torchruns && options.affinity.kind != Affinity::Kind::none) {
     return "--affinity and --numa_binding, its spelling in torchrun, exclude each other";
   }
-  if (affinity.kind == Kind::none || workers == 0) return plan;
+  if (affinity.kind == Affinity::Kind::none || workers == 0) return plan;
 
   const Topology topology{.cpus = facts.read_cpus(),
                           .gpu_nodes = nodes_of_gpus(gpus, facts.read_gpus())};

@@ -26,10 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(int error_number) {
-  return std::strerror(error_number);
-}
-
 /// The cgroup's folder and all below it, the deepest last.
 std::vector<fs::path> folders_of(const fs::path& folder) {
   std::vector<fs::path> folders{folder};
@@ -84,7 +80,7 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
     if (is_made) cgroup = open(folder);
     const bool is_taken_away = is_made && (errno == ENOENT || errno == EWOULDBLOCK);
     if (cgroup || is_taken_away) continue;
-    reason = folder.string() + ": " + text_of(errno);
+    reason = folder.string() + ": " + std::strerror(errno);
     if (is_made) ::rmdir(folder.c_str());
     return std::nullopt;
   }
@@ -94,7 +90,7 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
   }
   if (const int error = try_birth(cgroup->fd_); error != 0) {
     ::rmdir(folder.c_str());
-    reason = folder.string() + ": no process can be started in it: " + text_of(error);
+    reason = folder.string() + ": no process can be started in it: " + std::strerror(error);
     return std::nullopt;
   }
   return cgroup;

@@ -19,10 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(int error_number) {
-  return std::strerror(error_number);
-}
-
 /// The first bytes, enough for an ELF header or the interpreter line.
 std::string head_of(const fs::path& file) {
   std::array<char, 256> bytes{};
@@ -138,7 +134,7 @@ std::string explain_exec(const StartFailure& failure, const std::string& program
     case ETIMEDOUT:
       return "it was not running in time (is the file system that holds it hanging?)";
     default:
-      return text_of(failure.error_number);
+      return std::strerror(failure.error_number);
   }
 }
 
@@ -147,7 +143,7 @@ std::string explain_fork(int error_number) {
     return "no more processes are allowed (ulimit -u, or the pids limit of the cgroup)";
   if (error_number == EMFILE || error_number == ENFILE)
     return "too many open files (ulimit -n; each worker needs six)";
-  return text_of(error_number);
+  return std::strerror(error_number);
 }
 
 }  // namespace
@@ -161,12 +157,13 @@ std::string describe_start_failure(const StartFailure& failure, const std::strin
     case StartStep::fork:
       return subject + explain_fork(failure.error_number);
     case StartStep::folder:
-      return subject + "cannot enter the folder " + folder + ": " + text_of(failure.error_number);
+      return subject + "cannot enter the folder " + folder + ": " +
+             std::strerror(failure.error_number);
     case StartStep::affinity:
-      return subject + "none of its CPUs may be used: " + text_of(failure.error_number) +
+      return subject + "none of its CPUs may be used: " + std::strerror(failure.error_number) +
              " (is the cpuset smaller than the binding?)";
     default:
-      return subject + to_string(failure.step) + ": " + text_of(failure.error_number);
+      return subject + to_string(failure.step) + ": " + std::strerror(failure.error_number);
   }
 }
 

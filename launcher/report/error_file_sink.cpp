@@ -16,7 +16,7 @@ namespace ddprun {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Time = std::chrono::system_clock::time_point;
 
 /// Whole seconds as text, as torchelastic writes them and its readers expect.
@@ -24,7 +24,8 @@ std::string seconds_text(Time when) {
   return std::to_string(std::chrono::system_clock::to_time_t(when));
 }
 
-Json document(const std::string& message, int error_code, const std::string& callstack, Time when) {
+OrderedJson document(const std::string& message, int error_code, const std::string& callstack,
+                     Time when) {
   return {{"message",
            {{"message", message},
             {"errorCode", error_code},
@@ -37,7 +38,7 @@ std::string end_in_words(const WorkerExited& worker) {
   return text;
 }
 
-Json document_of(const WorkerExited& worker, Time now) {
+OrderedJson document_of(const WorkerExited& worker, Time now) {
   const auto& message = worker.error_message;
   return document(message.empty() ? end_in_words(worker) : message,
                   worker.signal != 0 ? -worker.signal : worker.exit_code, worker.error_traceback,
@@ -66,7 +67,7 @@ std::string error_document(const RunFinished& finished, Time now) {
   const bool has_cause = finished.result == RunResult::failed && !finished.failures.empty();
   const auto json = has_cause ? document_of(finished.failures.front(), now)
                               : document(finished.reason, finished.exit_code, "", now);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 ErrorFileSink::ErrorFileSink(std::filesystem::path file, Log log)

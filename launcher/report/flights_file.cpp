@@ -14,7 +14,7 @@ namespace ddprun {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using control::Flight;
 using control::FlightState;
 using control::GroupFlights;
@@ -49,8 +49,8 @@ const char* to_text(GroupState state) {
   return "open";
 }
 
-std::string dumped(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string dumped(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 std::string line_of(const Flight& flight, std::chrono::system_clock::time_point when) {
@@ -58,23 +58,24 @@ std::string line_of(const Flight& flight, std::chrono::system_clock::time_point 
     return utc_timestamp(when - std::chrono::duration_cast<std::chrono::microseconds>(ago));
   };
   const bool has_ended = flight.state != FlightState::entered;
-  return dumped({{"collective", flight.is_message ? Json() : Json(flight.number)},
+  return dumped({{"collective", flight.is_message ? OrderedJson() : OrderedJson(flight.number)},
                  {"call", flight.call},
                  {"bytes", flight.bytes},
                  {"state", to_text(flight.state)},
                  {"entered", before(flight.entered_ago)},
-                 {"ended", has_ended ? Json(before(flight.ended_ago)) : Json()}});
+                 {"ended", has_ended ? OrderedJson(before(flight.ended_ago)) : OrderedJson()}});
 }
 
 /// Without its closing brackets: calls follow, a line each.
 std::string heading_of(const GroupFlights& group) {
-  const Json heading = {{"name", group.name},
-                        {"rank", group.rank},
-                        {"size", group.size},
-                        {"members", group.members.empty() ? Json() : Json(group.members)},
-                        {"state", to_text(group.state)},
-                        {"collectives_entered", group.entered},
-                        {"calls", Json::array()}};
+  const OrderedJson heading = {
+      {"name", group.name},
+      {"rank", group.rank},
+      {"size", group.size},
+      {"members", group.members.empty() ? OrderedJson() : OrderedJson(group.members)},
+      {"state", to_text(group.state)},
+      {"collectives_entered", group.entered},
+      {"calls", OrderedJson::array()}};
   const std::string text = dumped(heading);
   return text.substr(0, text.size() - 2);
 }
@@ -83,12 +84,12 @@ std::string heading_of(const GroupFlights& group) {
 
 std::string flights_document(const RankFlights& rank, int attempt,
                              std::chrono::system_clock::time_point when) {
-  const Json heading = {{"version", kVersion},
-                        {"time", utc_timestamp(when)},
-                        {"attempt", attempt},
-                        {"rank", rank.rank},
-                        {"unrecorded_groups", rank.worker.unrecorded_groups},
-                        {"groups", Json::array()}};
+  const OrderedJson heading = {{"version", kVersion},
+                               {"time", utc_timestamp(when)},
+                               {"attempt", attempt},
+                               {"rank", rank.rank},
+                               {"unrecorded_groups", rank.worker.unrecorded_groups},
+                               {"groups", OrderedJson::array()}};
   std::string text = dumped(heading);
   text.resize(text.size() - 2);
   const char* separator = "\n";

@@ -58,7 +58,7 @@ double waited(const Flight& flight) {
   return seconds(flight.entered_ago - flight.ended_ago);
 }
 
-std::string seconds_text(double value) {
+std::string tenths_text(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f s", value);
   return text;
@@ -141,9 +141,9 @@ std::string doing(const Member& member) {
   if (last == nullptr) return "has not called anything";
   const auto what = call_text(last->call, last->bytes);
   if (last->state == FlightState::done)
-    return "its last was " + what + ", " + seconds_text(seconds(last->ended_ago)) + " before";
+    return "its last was " + what + ", " + tenths_text(seconds(last->ended_ago)) + " before";
   return (last->is_message ? "is in " : "is in an earlier one, ") + what + ", for " +
-         seconds_text(waited(*last));
+         tenths_text(waited(*last));
 }
 
 std::optional<HeldUp> find_meeting(const std::string& name, const Members& members) {
@@ -232,7 +232,7 @@ std::string through_text(const HeldUp& held_up) {
 std::string duration_text(const HeldUp& held_up) {
   constexpr double kLeastTold = 0.05;
   if (held_up.waited_seconds < kLeastTold) return {};
-  return ", for up to " + seconds_text(held_up.waited_seconds);
+  return ", for up to " + tenths_text(held_up.waited_seconds);
 }
 
 std::string wait_text(const HeldUp& held_up) {

@@ -17,14 +17,14 @@ namespace ddprun {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json signal_or_null(int signal) {
-  return signal == 0 ? Json() : Json(signal_name(signal));
+OrderedJson signal_or_null(int signal) {
+  return signal == 0 ? OrderedJson() : OrderedJson(signal_name(signal));
 }
 
-Json path_or_null(const std::filesystem::path& path) {
-  return path.empty() ? Json() : Json(path.string());
+OrderedJson path_or_null(const std::filesystem::path& path) {
+  return path.empty() ? OrderedJson() : OrderedJson(path.string());
 }
 
 const char* to_text(RunResult result) {
@@ -47,24 +47,24 @@ const char* to_text(RunResult result) {
   return "failed";
 }
 
-Json fields(const RunStarted& event) {
+OrderedJson fields(const RunStarted& event) {
   return {{"event", "run_started"},   {"run_id", event.run_id},
           {"program", event.program}, {"local_world_size", event.local_world_size},
           {"store", event.store},     {"log_folder", path_or_null(event.log_folder)}};
 }
 
-Json fields(const RoundJoined& event) {
+OrderedJson fields(const RoundJoined& event) {
   return {{"event", "round_joined"},        {"round", event.round},
           {"node_rank", event.node_rank},   {"node_count", event.node_count},
           {"first_rank", event.first_rank}, {"local_world_size", event.local_world_size},
           {"world_size", event.world_size}, {"store", event.store}};
 }
 
-Json fields(const PreflightStarted& event) {
+OrderedJson fields(const PreflightStarted& event) {
   return {{"event", "preflight_started"}, {"workers", event.workers}};
 }
 
-Json fields(const DeviceExamined& event) {
+OrderedJson fields(const DeviceExamined& event) {
   const auto& report = event.report;
   return {{"event", "device_examined"},
           {"local_rank", event.local_rank},
@@ -77,26 +77,27 @@ Json fields(const DeviceExamined& event) {
           {"all_reduce_bytes_per_second", report.all_reduce_bytes_per_second}};
 }
 
-Json fields(const PreflightEnded& event) {
+OrderedJson fields(const PreflightEnded& event) {
   return {{"event", "preflight_ended"},
           {"seconds", event.seconds},
           {"is_in_order", !event.summary.empty()}};
 }
 
-Json fields(const AttemptStarted& event) {
-  return {{"event", "attempt_started"},
-          {"attempt", event.attempt},
-          {"restarts_left", event.restarts_left ? Json(*event.restarts_left) : Json()}};
+OrderedJson fields(const AttemptStarted& event) {
+  return {
+      {"event", "attempt_started"},
+      {"attempt", event.attempt},
+      {"restarts_left", event.restarts_left ? OrderedJson(*event.restarts_left) : OrderedJson()}};
 }
 
-Json fields(const WorkerStarted& event) {
+OrderedJson fields(const WorkerStarted& event) {
   return {{"event", "worker_started"},
           {"attempt", event.attempt},
           {"rank", event.rank},
           {"pid", event.pid}};
 }
 
-Json fields(const WorkerNotStarted& event) {
+OrderedJson fields(const WorkerNotStarted& event) {
   return {{"event", "worker_not_started"},
           {"attempt", event.attempt},
           {"rank", event.rank},
@@ -104,7 +105,7 @@ Json fields(const WorkerNotStarted& event) {
           {"message", event.message}};
 }
 
-Json fields(const WorkerDying& event) {
+OrderedJson fields(const WorkerDying& event) {
   return {{"event", "worker_dying"},
           {"attempt", event.attempt},
           {"rank", event.rank},
@@ -112,41 +113,42 @@ Json fields(const WorkerDying& event) {
           {"error_message", event.error_message}};
 }
 
-Json fields(const WorkerExited& event) {
+OrderedJson fields(const WorkerExited& event) {
   return {{"event", "worker_exited"},
           {"attempt", event.attempt},
           {"rank", event.rank},
           {"local_rank", event.local_rank},
           {"pid", event.pid},
-          {"exit_code", event.signal == 0 ? Json(event.exit_code) : Json()},
+          {"exit_code", event.signal == 0 ? OrderedJson(event.exit_code) : OrderedJson()},
           {"signal", signal_or_null(event.signal)},
           {"was_stopped", event.was_stopped},
           {"is_out_of_memory", event.is_out_of_memory},
           {"peak_memory_bytes", event.peak_memory_bytes},
           {"ran_seconds", event.ran_seconds},
-          {"core_file", event.core_file ? Json(event.core_file->string()) : Json()},
+          {"core_file", event.core_file ? OrderedJson(event.core_file->string()) : OrderedJson()},
           {"error_message", event.error_message},
           {"error_traceback", event.error_traceback},
-          {"error_time", event.error_time ? Json(utc_timestamp(*event.error_time)) : Json()},
+          {"error_time",
+           event.error_time ? OrderedJson(utc_timestamp(*event.error_time)) : OrderedJson()},
           {"last_lines", event.last_lines},
           {"log_folder", path_or_null(event.log_folder)}};
 }
 
-Json fields(const WorkersStopping& event) {
+OrderedJson fields(const WorkersStopping& event) {
   return {{"event", "workers_stopping"},
           {"attempt", event.attempt},
           {"reason", event.reason},
           {"ranks", event.ranks}};
 }
 
-Json fields(const WorkersKilled& event) {
+OrderedJson fields(const WorkersKilled& event) {
   return {{"event", "workers_killed"},
           {"attempt", event.attempt},
           {"reason", event.reason},
           {"ranks", event.ranks}};
 }
 
-Json fields(const StacksTaken& event) {
+OrderedJson fields(const StacksTaken& event) {
   return {{"event", "stacks_taken"},    {"attempt", event.attempt},
           {"rank", event.rank},         {"pid", event.pid},
           {"reason", event.reason},     {"means", event.means},
@@ -154,21 +156,21 @@ Json fields(const StacksTaken& event) {
           {"lines", event.lines},       {"was_ended", event.was_ended}};
 }
 
-Json missing_ranks(const std::vector<MissingRank>& ranks) {
-  Json list = Json::array();
+OrderedJson missing_ranks(const std::vector<MissingRank>& ranks) {
+  OrderedJson list = OrderedJson::array();
   for (const auto& one : ranks) list.push_back({{"rank", one.rank}, {"doing", one.doing}});
   return list;
 }
 
-Json fields(const CollectiveHeldUp& event) {
+OrderedJson fields(const CollectiveHeldUp& event) {
   const HeldUp& held_up = event.held_up;
-  Json calls = Json::array();
+  OrderedJson calls = OrderedJson::array();
   for (const auto& [call, bytes, ranks] : held_up.calls)
     calls.push_back({{"call", call}, {"bytes", bytes}, {"ranks", ranks}});
   return {{"event", "collective_held_up"},
           {"attempt", event.attempt},
           {"group", held_up.group},
-          {"number", held_up.calls.empty() ? Json() : Json(held_up.number)},
+          {"number", held_up.calls.empty() ? OrderedJson() : OrderedJson(held_up.number)},
           {"calls", calls},
           {"waiting_ranks", held_up.waiting},
           {"waited_seconds", held_up.waited_seconds},
@@ -178,29 +180,29 @@ Json fields(const CollectiveHeldUp& event) {
           {"unknown_ranks", held_up.unknown}};
 }
 
-Json fields(const RestartDecided& event) {
+OrderedJson fields(const RestartDecided& event) {
   return {{"event", "restart_decided"},
           {"next_attempt", event.next_attempt},
           {"reason", event.reason},
           {"delay_seconds", std::chrono::duration<double>(event.delay).count()}};
 }
 
-Json fields(const SignalReceived& event) {
+OrderedJson fields(const SignalReceived& event) {
   return {{"event", "signal_received"},
           {"signal", signal_name(event.signal)},
           {"action", event.action}};
 }
 
-Json fields(const Note& event) {
+OrderedJson fields(const Note& event) {
   return {{"event", "note"}, {"message", event.message}};
 }
 
-Json fields(const Warning& event) {
+OrderedJson fields(const Warning& event) {
   return {{"event", "warning"}, {"message", event.message}};
 }
 
-Json fields(const RunFinished& event) {
-  Json ranks = Json::array();
+OrderedJson fields(const RunFinished& event) {
+  OrderedJson ranks = OrderedJson::array();
   for (const auto& worker : event.failures) ranks.push_back(worker.rank);
   return {{"event", "run_finished"},      {"result", to_text(event.result)},
           {"exit_code", event.exit_code}, {"attempts", event.attempts},
@@ -224,9 +226,9 @@ std::string utc_timestamp(std::chrono::system_clock::time_point when) {
 
 std::string json_line(const Event& event, std::chrono::system_clock::time_point when,
                       int node_rank) {
-  Json line = {{"time", utc_timestamp(when)}, {"node_rank", node_rank}};
+  OrderedJson line = {{"time", utc_timestamp(when)}, {"node_rank", node_rank}};
   line.update(std::visit([](const auto& value) { return fields(value); }, event));
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 JsonLinesSink::JsonLinesSink(const std::filesystem::path& file, int node_rank, Log log)

@@ -124,11 +124,11 @@ class RelayChild : public Child {
   }
 
   void pass_on(NodeReport each) {
-    using Kind = NodeReport::Kind;
     // Nobody speaks for nodes that are not his.
     if (!open_.contains(each.node)) return;
-    const bool is_end =
-        each.kind == Kind::ended || each.kind == Kind::not_started || each.kind == Kind::lost;
+    const bool is_end = each.kind == NodeReport::Kind::ended ||
+                        each.kind == NodeReport::Kind::not_started ||
+                        each.kind == NodeReport::Kind::lost;
     if (is_end) open_.erase(each.node);
     sink_.take(std::move(each));
   }

@@ -1,6 +1,7 @@
 #include "rendezvous/etcd/campaign.hpp"
 
 #include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/etcd/request_deadline.hpp"
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/host.hpp"
 #include "rendezvous/membership/outsider.hpp"
@@ -16,20 +17,6 @@ using membership::Seat;
 using membership::Settings;
 
 namespace {
-
-/// For one request; a campaign that fails is followed by another.
-constexpr auto kRequestTimeout = std::chrono::seconds(5);
-
-/// What is not revoked by then ends by itself.
-constexpr auto kRevocationTimeout = std::chrono::seconds(1);
-
-Deadline request_deadline() {
-  return Deadline::after(kRequestTimeout);
-}
-
-HeldLease::Time now() {
-  return Deadline::Clock::now();
-}
 
 std::chrono::seconds lease_of_memory(const Settings& settings) {
   return std::max(membership::memory_of_run(settings), kLeaseMin);
@@ -79,7 +66,7 @@ asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings e
 /// What a successful candidate does next, or why it cannot.
 asio::awaitable<Result<HeldLease>> hold_lease(std::shared_ptr<Client> client,
                                               std::chrono::seconds time) {
-  const auto sent = now();
+  const auto sent = Deadline::Clock::now();
   auto granting = client->grant(time, request_deadline());
   const auto granted = co_await std::move(granting);
   if (const auto* problem = std::get_if<Problem>(&granted)) co_return *problem;
@@ -114,7 +101,7 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
   if (const auto* problem = std::get_if<Problem>(&record)) {
     co_return CampaignResult{.problem = problem->text};
   }
-  if (!office.is_held(now())) {
+  if (!office.is_held(Deadline::Clock::now())) {
     co_return CampaignResult{.problem = "etcd took longer to elect this node than its lease lasts"};
   }
   const TermFacts facts{.keys = keys,
@@ -152,7 +139,7 @@ asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSet
   auto result = co_await std::move(entering);
   if (!result.problem.empty()) {
     // Even without an answer this node may have been elected, and nobody else is until it is not.
-    auto revoking = client->revoke(lease.id(), Deadline::after(kRevocationTimeout));
+    auto revoking = client->revoke(lease.id(), revocation_deadline());
     co_await std::move(revoking);
   }
   co_return result;

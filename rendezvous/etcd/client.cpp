@@ -1,13 +1,12 @@
 #include "rendezvous/etcd/client.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/foreign_speech.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
@@ -22,8 +21,6 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 
 namespace {
-
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 /// From here on a request is worth no more time at an endpoint that does not answer.
 constexpr auto kEndpointTimeout = std::chrono::seconds(5);
@@ -53,7 +50,7 @@ Request make_request(const StoreEndpoint& endpoint, const char* path, std::strin
 }
 
 /// Why the answer is not in the parser; no error: it is.
-struct Failure {
+struct ExchangeFailure {
   boost::system::error_code error;
   std::string first_words{};  ///< of what cannot be read
 
@@ -65,13 +62,14 @@ struct Failure {
   }
 };
 
-asio::awaitable<Failure> exchange(tcp::socket& socket, Request& request, Parser& parser) {
+asio::awaitable<ExchangeFailure> exchange(tcp::socket& socket, Request& request, Parser& parser) {
   const auto written = co_await http::async_write(socket, request, kAwait);
-  if (std::get<0>(written)) co_return Failure{std::get<0>(written)};
+  if (std::get<0>(written)) co_return ExchangeFailure{std::get<0>(written)};
   boost::beast::flat_buffer buffer;
   const auto read = co_await http::async_read(socket, buffer, parser, kAwait);
   const auto size = std::min(buffer.size(), membership::kFirstWordsMax);
-  co_return Failure{std::get<0>(read), {static_cast<const char*>(buffer.data().data()), size}};
+  co_return ExchangeFailure{std::get<0>(read),
+                            {static_cast<const char*>(buffer.data().data()), size}};
 }
 
 /// Reads what comes of a watch, line by line. True: something has changed.

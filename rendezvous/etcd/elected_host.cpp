@@ -1,10 +1,11 @@
 #include "rendezvous/etcd/elected_host.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 #include "rendezvous/etcd/campaign.hpp"
 #include "rendezvous/etcd/election.hpp"
+#include "rendezvous/etcd/request_deadline.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -26,12 +27,6 @@ using membership::Time;
 
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-
-/// For a request while a coordinator is looked for; the search itself is limited by the node's
-/// part.
-constexpr auto kRequestTimeout = std::chrono::seconds(5);
-
 /// For connecting to a coordinator: it may be on a machine that is gone, and another one is elected
 /// within a lease.
 constexpr auto kConnectTimeout = std::chrono::seconds(1);
@@ -44,14 +39,6 @@ constexpr int kRestInLeases = 2;
 
 /// A wait that is longer is explained.
 constexpr auto kQuietWait = std::chrono::seconds(1);
-
-Time now() {
-  return Deadline::Clock::now();
-}
-
-Deadline request_deadline() {
-  return Deadline::after(kRequestTimeout);
-}
 
 class Election : public std::enable_shared_from_this<Election> {
  public:
@@ -168,13 +155,15 @@ class Election : public std::enable_shared_from_this<Election> {
         co_return co_await give_up(problem->text, not_before);
       }
       const bool is_in_office = is_own(tried_);
-      if (is_in_office && is_unreachable({elected_, has_nodes(), own_failures_}, now())) {
+      if (is_in_office &&
+          is_unreachable({elected_, has_nodes(), own_failures_}, Deadline::Clock::now())) {
         co_return co_await make_way(not_before);
       }
-      const auto move = decide_move(std::get<Sight>(sight), self_, tried_, not_before <= now());
+      const auto move =
+          decide_move(std::get<Sight>(sight), self_, tried_, not_before <= Deadline::Clock::now());
       if (const auto* go = std::get_if<GoTo>(&move)) {
         tried_ = go->created;
-        sent_ = now();
+        sent_ = Deadline::Clock::now();
         co_return Found{.endpoint = go->endpoint,
                         .node = std::get<Sight>(sight).holder->node,
                         .office_end = office_end(go->created),
@@ -190,9 +179,9 @@ class Election : public std::enable_shared_from_this<Election> {
       std::string problem;
       if (const auto* change = std::get_if<AwaitChange>(&move)) {
         co_await await_change(change->first, not_before);
-      } else if (now() < rest_end_) {
+      } else if (Deadline::Clock::now() < rest_end_) {
         co_await await_change(std::get<Sight>(sight).revision + 1, not_before);
-        if (not_before <= now()) co_return Found{.problem = unreachable_};
+        if (not_before <= Deadline::Clock::now()) co_return Found{.problem = unreachable_};
       } else {
         problem = co_await stand();
       }
@@ -210,7 +199,8 @@ class Election : public std::enable_shared_from_this<Election> {
   /// A search follows soon from a failure to get where the last one has led, or later from the loss
   /// of a connection there.
   void note_own_failure() {
-    const bool is_failure = is_own(tried_) && !has_nodes() && now() - sent_ <= 2 * kConnectTimeout;
+    const bool is_failure =
+        is_own(tried_) && !has_nodes() && Deadline::Clock::now() - sent_ <= 2 * kConnectTimeout;
     own_failures_ = is_failure ? own_failures_ + 1 : 0;
   }
 
@@ -224,7 +214,7 @@ class Election : public std::enable_shared_from_this<Election> {
     const auto term = term_;
     auto returning = Term::give_back(term, false);
     co_await std::move(returning);
-    rest_end_ = now() + kRestInLeases * etcd_.lease;
+    rest_end_ = Deadline::Clock::now() + kRestInLeases * etcd_.lease;
     auto giving_up = give_up(unreachable_, not_before);
     co_return co_await std::move(giving_up);
   }
@@ -263,7 +253,7 @@ class Election : public std::enable_shared_from_this<Election> {
 
   asio::awaitable<void> await_change(Revision first, Time not_before) {
     const Range coordinator{keys_.coordinator()};
-    const auto deadline = Deadline::after(not_before - now());
+    const auto deadline = Deadline::after(not_before - Deadline::Clock::now());
     auto waiting = client_->wait_for_change(coordinator, first, deadline);
     const bool has_changed = co_await std::move(waiting);
     if (has_changed || is_leaving_) co_return;
@@ -283,7 +273,7 @@ class Election : public std::enable_shared_from_this<Election> {
     if (!result.term) co_return result.problem;
     note_ = result.note;
     own_address_ = result.address;
-    elected_ = now();
+    elected_ = Deadline::Clock::now();
     term_ = std::move(result.term);
     if (is_leaving_ && !term_->has_ended()) term_->coordinator().resign(resignation());
     co_return std::string();

@@ -1,11 +1,11 @@
 #include "rendezvous/etcd/term.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/etcd/record_bounds.hpp"
+#include "rendezvous/etcd/request_deadline.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -18,8 +18,6 @@ using Time = HeldLease::Time;
 
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-
 /// Between two attempts at an etcd that refuses them: a lease allows for many.
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
 
@@ -29,15 +27,9 @@ constexpr auto kRenewalTimeout = std::chrono::seconds(1);
 /// Before the end of the office, to tell the nodes of a verdict that could not be written down.
 constexpr auto kTellingTime = std::chrono::milliseconds(100);
 
-/// What is not revoked by then ends by itself.
-constexpr auto kRevocationTimeout = std::chrono::seconds(1);
-
-Time now() {
-  return Deadline::Clock::now();
-}
-
 Deadline deadline_at(Time time) {
-  return Deadline::after(std::min<Deadline::Duration>(time - now(), kRenewalTimeout));
+  return Deadline::after(
+      std::min<Deadline::Duration>(time - Deadline::Clock::now(), kRenewalTimeout));
 }
 
 }  // namespace
@@ -55,7 +47,7 @@ void Term::begin(membership::Settings settings, std::optional<membership::RunRec
   membership::Office office{.record = std::move(record)};
   office.is_held = [weak = weak_from_this()] {
     const auto self = weak.lock();
-    return self && !self->has_ended_ && self->facts_.office.is_held(now());
+    return self && !self->has_ended_ && self->facts_.office.is_held(Deadline::Clock::now());
   };
   office.keep = [weak = weak_from_this()](KeepRecord kept) {
     return keep_record(weak.lock(), std::move(kept));
@@ -111,8 +103,8 @@ asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
   auto& office = self->facts_.office;
   auto& record = self->facts_.record;
   while (!self->has_ended_) {
-    if (!office.is_held(now())) co_return self->lose_office(self->problem_);
-    const auto sent = now();
+    if (!office.is_held(Deadline::Clock::now())) co_return self->lose_office(self->problem_);
+    const auto sent = Deadline::Clock::now();
     // The office goes first: the record's lease is long, and lasts without it.
     const bool is_record = sent < office.next_renewal() && record.next_renewal() <= sent;
     auto& lease = is_record ? record : office;
@@ -125,7 +117,7 @@ asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
     if (self->has_ended_) co_return;  // nobody holds the office any more
     if (const auto* problem = std::get_if<Problem>(&renewed)) {
       self->problem_ = problem->text;
-      co_await self->pause(std::min(now() + kRetryPause, office.end()));
+      co_await self->pause(std::min(Deadline::Clock::now() + kRetryPause, office.end()));
     } else if (const auto time = std::get<std::chrono::seconds>(renewed); time.count() > 0) {
       lease.renew(sent, time);
       if (!is_record && self->on_renewal_) self->on_renewal_(office.end());
@@ -154,7 +146,7 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
   const auto limit = facts.office.end() - kTellingTime;
   std::string problem = "its lease is about to end";
   asio::steady_timer retry(self->client_->executor());
-  while (!self->has_ended_ && now() < limit) {
+  while (!self->has_ended_ && Deadline::Clock::now() < limit) {
     auto committing = self->client_->commit(transaction, deadline_at(limit));
     const auto answer = co_await std::move(committing);
     if (const auto* done = std::get_if<TransactionAnswer>(&answer)) {
@@ -178,12 +170,10 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
 asio::awaitable<void> Term::give_back(std::shared_ptr<Term> self, bool is_abandoned) {
   if (self->has_ended_) co_return;
   if (is_abandoned) {
-    auto forgetting =
-        self->client_->revoke(self->facts_.record.id(), Deadline::after(kRevocationTimeout));
+    auto forgetting = self->client_->revoke(self->facts_.record.id(), revocation_deadline());
     co_await std::move(forgetting);
   }
-  auto revoking =
-      self->client_->revoke(self->facts_.office.id(), Deadline::after(kRevocationTimeout));
+  auto revoking = self->client_->revoke(self->facts_.office.id(), revocation_deadline());
   co_await std::move(revoking);
   self->end();
 }

@@ -86,7 +86,7 @@ class Writer {
   template <typename Fields>
   requires std::is_class_v<Fields>
   void put(const Fields& value) {
-    std::apply([this](const auto&... field) { (put(field), ...); }, fields(value));
+    std::apply([this](const auto&... field) { (this->put(field), ...); }, fields(value));
   }
 
  private:

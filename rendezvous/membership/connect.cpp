@@ -1,13 +1,12 @@
 #include "rendezvous/membership/connect.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 #include "rendezvous/store/name_lookup.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <ifaddrs.h>
 
 #include <algorithm>
@@ -24,8 +23,6 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 namespace {
-
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 /// Of one attempt: what does not answer by then is cut off, and there will be other attempts.
 constexpr auto kConnectTimeout = std::chrono::seconds(5);

@@ -1,12 +1,11 @@
 #include "rendezvous/membership/coordinator.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/membership/action_queue.hpp"
 #include "rendezvous/membership/agent_sessions.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <exception>
 #include <utility>
@@ -14,12 +13,6 @@
 namespace ddprun::membership {
 
 namespace asio = boost::asio;
-
-namespace {
-
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-
-}  // namespace
 
 class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
  public:

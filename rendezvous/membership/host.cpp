@@ -1,13 +1,12 @@
 #include "rendezvous/membership/host.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/seat.hpp"
 #include <ddprun/error.hpp>
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -17,8 +16,6 @@ namespace ddprun::membership {
 namespace asio = boost::asio;
 
 namespace {
-
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 /// In Kubernetes a name may come into being some seconds after the containers that ask for it.
 constexpr auto kLookupPause = std::chrono::seconds(1);

@@ -1,13 +1,12 @@
 #include "rendezvous/membership/message_channel.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 #include "rendezvous/store/socket_address.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <array>
 #include <cerrno>
@@ -24,7 +23,6 @@ using asio::ip::tcp;
 
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 16 * 1024;
 constexpr auto kFlushTimeout = std::chrono::seconds(1);
 

@@ -1,14 +1,13 @@
 #include "rendezvous/store/acceptor.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/store/listener.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <cerrno>
 #include <chrono>
@@ -23,8 +22,6 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 namespace {
-
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 /// Time to wait when there is no descriptor or memory for another connection: nothing else tells
 /// that there is one again.

@@ -1,17 +1,16 @@
 #include "rendezvous/store/store_server.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/store/acceptor.hpp"
 #include "rendezvous/store/socket_address.hpp"
 #include "rendezvous/store/store_table.hpp"
 #include "rendezvous/wire/request_parser.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <array>
 #include <bit>
@@ -30,8 +29,6 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
-
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 /// Nearly every request fits, so one read is all there is; and each connection has a buffer of its
 /// own of this size, so it should be small.

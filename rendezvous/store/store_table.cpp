@@ -11,7 +11,6 @@ namespace ddprun {
 
 namespace {
 
-using wire::Answer;
 using wire::Change;
 
 // Memory of a node beyond its strings: hash table, string objects, and a deque's first block.
@@ -60,7 +59,7 @@ struct StoreTable::Apply {
   }
 
   void operator()(wire::Check& check) {
-    reply(table.has_all(check.keys) ? Answer::ready : Answer::not_ready);
+    reply(table.has_all(check.keys) ? wire::Answer::ready : wire::Answer::not_ready);
   }
 
   void operator()(wire::Wait& wait) {
@@ -69,7 +68,7 @@ struct StoreTable::Apply {
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     if (keys.empty()) {
-      reply(Answer::ready);
+      reply(wire::Answer::ready);
     } else if (may_wait()) {
       if (!table.waiting_.wait(client, std::move(keys))) refuse_wait();
     }
@@ -79,7 +78,7 @@ struct StoreTable::Apply {
 
   void operator()(wire::WatchKey& watch) {
     if (!table.waiting_.watch(client, watch.key)) return refuse_wait();
-    reply(Answer::watch_registered);
+    reply(wire::Answer::watch_registered);
   }
 
   void operator()(wire::DeleteKey& erase) {
@@ -122,7 +121,7 @@ struct StoreTable::Apply {
 
   void operator()(wire::CancelWait&) {
     table.waiting_.cancel(client);
-    reply(Answer::wait_cancelled);
+    reply(wire::Answer::wait_cancelled);
   }
 
   void operator()(wire::QueuePush& push) {
@@ -175,7 +174,7 @@ struct StoreTable::Apply {
     if (!is_last && !table.waiting_.has_room(1)) return refuse_wait();
     if (!store(barrier.key, std::to_string(arrived), Change::updated)) return;
     if (is_last) {
-      reply(Answer::ready);
+      reply(wire::Answer::ready);
       wake(table.waiting_.barrier_opened(barrier.key));
     } else {
       table.waiting_.wait_at_barrier(client, barrier.key);
@@ -212,7 +211,7 @@ struct StoreTable::Apply {
   void reply(wire::Reply reply) { outcome.replies.push_back({client, std::move(reply)}); }
 
   void wake(const std::vector<ClientId>& clients) {
-    for (const ClientId woken : clients) outcome.replies.push_back({woken, Answer::ready});
+    for (const ClientId woken : clients) outcome.replies.push_back({woken, wire::Answer::ready});
   }
 
   void refuse(std::string why) { outcome.refusal = std::move(why); }
@@ -304,7 +303,7 @@ std::vector<Delivery> StoreTable::offer(const std::string& queue) {
   for (const ClientId woken : waiting_.key_created(queue, 1)) {
     offers_[woken] = queue;
     bytes_ += queue.size() + kOfferOverhead;
-    replies.push_back({woken, Answer::ready});
+    replies.push_back({woken, wire::Answer::ready});
   }
   return replies;
 }

@@ -21,7 +21,6 @@ const security::Secret& secret() {
   return secret;
 }
 
-constexpr std::size_t kHeadBytes = 5;
 const std::string kNonce(security::kDigestBytes, 'n');
 const Join kJoin = {.run_id = "run", .name = "a"};
 

@@ -60,7 +60,7 @@ void read_reports(std::string_view bytes) {
 }
 
 /// One variable: one that the file may forward and use.
-std::optional<std::string> variable(const std::string& name) {
+std::optional<std::string> forwarded_variable(const std::string& name) {
   if (name == "DATA") return "x$y";
   return std::nullopt;
 }
@@ -88,7 +88,7 @@ void make_plan(std::string_view input) {
                      .folder = "/work",
                      .own_node = std::nullopt,
                      .variables = {"DATA"},
-                     .environment = variable,
+                     .environment = forwarded_variable,
                      .new_secret = kSecret};
   for (const bool is_node : {false, true}) {
     if (is_node) facts.own_node = 0;

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace affinity_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 namespace fs = std::filesystem;
@@ -85,3 +87,5 @@ TEST_SUITE("affinity") {
     CHECK(::rmdir(cgroup.c_str()) == 0);
   }
 }
+
+}  // namespace affinity_test

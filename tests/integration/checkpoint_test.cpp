@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace checkpoint_test {
+
 namespace fs = std::filesystem;
 using ddprun::Checkpoint;
 using ddprun::CheckpointDirectory;
@@ -271,3 +273,5 @@ TEST_SUITE("checkpoint on a real disk") {
     CHECK(second.load_newest() == sample(2, 10));
   }
 }
+
+}  // namespace checkpoint_test

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace containment_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -210,3 +212,5 @@ TEST_SUITE("containment") {
     CHECK_FALSE(fs::exists(folder));
   }
 }
+
+}  // namespace containment_test

@@ -18,6 +18,8 @@
 #include <new>
 #include <thread>
 
+namespace coordinator_test {
+
 using namespace ddprun;
 using namespace ddprun::membership;
 using namespace ddprun::test;
@@ -288,3 +290,5 @@ TEST_SUITE("coordinator") {
     form_a_round(rendezvous);
   }
 }
+
+}  // namespace coordinator_test

@@ -11,6 +11,8 @@
 #include <future>
 #include <unistd.h>
 
+namespace death_watch_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -148,3 +150,5 @@ TEST_SUITE("death watch") {
     CHECK(bench.history().exit_of(0).was_stopped);
   }
 }
+
+}  // namespace death_watch_test

@@ -17,6 +17,8 @@
 #include <unistd.h>
 #include <utility>
 
+namespace etcd_client_test {
+
 using namespace ddprun;
 using namespace ddprun::etcd;
 using namespace std::chrono_literals;
@@ -223,3 +225,5 @@ TEST_SUITE("etcd client") {
     CHECK(client.endpoint() == at(well.port()));
   }
 }
+
+}  // namespace etcd_client_test

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace freeze_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -101,3 +103,5 @@ TEST_SUITE("quiet write") {
     CHECK(status == 0);
   }
 }
+
+}  // namespace freeze_test

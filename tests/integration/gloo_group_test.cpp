@@ -16,6 +16,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace gloo_group_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -160,3 +162,5 @@ TEST_SUITE("gloo group") {
                          doctest::Contains("MASTER_PORT is not set"), Error);
   }
 }
+
+}  // namespace gloo_group_test

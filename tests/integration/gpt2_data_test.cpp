@@ -7,6 +7,8 @@
 #include <numeric>
 #include <set>
 
+namespace gpt2_data_test {
+
 using ddprun::Error;
 using ddprun::test::TemporaryFolder;
 using ddprun::test::TokenFileHeader;
@@ -122,3 +124,5 @@ TEST_SUITE("token files") {
     CHECK(TokenFile(path).windows(1) == 0);
   }
 }
+
+}  // namespace gpt2_data_test

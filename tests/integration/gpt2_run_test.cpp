@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace gpt2_run_test {
+
 using ddprun::test::guessable_tokens;
 using ddprun::test::in_bin;
 using ddprun::test::Program;
@@ -285,3 +287,5 @@ TEST_SUITE("gpt2 runs") {
     refused({"--test_data=" + (folder / "text")}, "beyond the vocabulary of 30");
   }
 }
+
+}  // namespace gpt2_run_test

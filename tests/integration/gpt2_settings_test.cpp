@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace gpt2_settings_test {
+
 using namespace trainer::gpt2;
 using ddprun::ProcessGroup;
 using ddprun::test::TemporaryFolder;
@@ -97,3 +99,5 @@ TEST_SUITE("gpt2 settings") {
               .starts_with("the checksum of --test_data is none on rank 0 and "));
   }
 }
+
+}  // namespace gpt2_settings_test

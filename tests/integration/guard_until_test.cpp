@@ -5,6 +5,8 @@
 
 #include <csignal>
 
+namespace guard_until_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -67,3 +69,5 @@ TEST_SUITE("guard until") {
     CHECK_FALSE(is_alive(guardian));
   }
 }
+
+}  // namespace guard_until_test

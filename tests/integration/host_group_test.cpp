@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+namespace host_group_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -338,3 +340,5 @@ TEST_SUITE("host group") {
           "nccl, host, gloo, openmpi, mpich)");
   }
 }
+
+}  // namespace host_group_test

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+namespace killed_rank_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -78,3 +80,5 @@ TEST_SUITE("killed rank") {
     }
   }
 }
+
+}  // namespace killed_rank_test

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace liveness_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -193,3 +195,5 @@ TEST_SUITE("liveness") {
     }
   }
 }
+
+}  // namespace liveness_test

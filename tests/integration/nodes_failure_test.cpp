@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+namespace nodes_failure_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -276,3 +278,5 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(1).said.find(expected) == 0);
   }
 }
+
+}  // namespace nodes_failure_test

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+namespace nodes_group_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -120,3 +122,5 @@ TEST_SUITE("nodes group") {
     CHECK(client.list_keys(Deadline::after(60s)).empty());
   }
 }
+
+}  // namespace nodes_group_test

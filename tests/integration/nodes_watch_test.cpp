@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace nodes_watch_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -121,3 +123,5 @@ TEST_SUITE("nodes watch") {
     }
   }
 }
+
+}  // namespace nodes_watch_test

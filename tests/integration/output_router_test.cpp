@@ -16,6 +16,8 @@
 #include <iterator>
 #include <unistd.h>
 
+namespace output_router_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -269,3 +271,5 @@ TEST_SUITE("console") {
     CHECK(console.log[0].find("console: Broken pipe") == 0);
   }
 }
+
+}  // namespace output_router_test

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <vector>
 
+namespace peer_meeting_test {
+
 using namespace ddprun;
 using namespace ddprun::tcp;
 using namespace std::chrono_literals;
@@ -144,3 +146,5 @@ TEST_SUITE("peer meeting") {
           0);
   }
 }
+
+}  // namespace peer_meeting_test

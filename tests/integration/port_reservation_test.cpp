@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace port_reservation_test {
+
 using ddprun::Errc;
 using ddprun::Error;
 using ddprun::PortReservation;
@@ -70,3 +72,5 @@ TEST_SUITE("port reservation") {
     ::close(listener.fd);
   }
 }
+
+}  // namespace port_reservation_test

@@ -17,6 +17,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace run_worker_test {
+
 using ddprun::control::ControlPage;
 using ddprun::control::WorkerPhase;
 using ddprun::test::TemporaryFolder;
@@ -174,3 +176,5 @@ TEST_SUITE("run_worker") {
     CHECK(dying.is_dead(1));
   }
 }
+
+}  // namespace run_worker_test

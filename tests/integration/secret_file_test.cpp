@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+namespace secret_file_test {
+
 using namespace ddprun;
 using namespace ddprun::security;
 using ddprun::test::TemporaryFolder;
@@ -137,3 +139,5 @@ TEST_SUITE("secret file") {
     CHECK_FALSE(std::filesystem::exists(folder / "large"));
   }
 }
+
+}  // namespace secret_file_test

@@ -15,6 +15,8 @@
 #include <optional>
 #include <sys/resource.h>
 
+namespace shared_run_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -144,3 +146,5 @@ TEST_SUITE("shared run") {
     CHECK_FALSE(is_alive(worker));
   }
 }
+
+}  // namespace shared_run_test

@@ -16,6 +16,8 @@
 #include <thread>
 #include <unistd.h>
 
+namespace spawn_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -237,3 +239,5 @@ TEST_SUITE("spawn") {
     other.join();
   }
 }
+
+}  // namespace spawn_test

@@ -11,6 +11,8 @@
 #include <iterator>
 #include <sys/stat.h>
 
+namespace stack_requests_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -151,3 +153,5 @@ TEST_SUITE("requests for stacks") {
     CHECK(taken.problems[0] == "faulthandler: Python printed nothing");
   }
 }
+
+}  // namespace stack_requests_test

@@ -14,6 +14,8 @@
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 
+namespace stacks_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -367,3 +369,5 @@ TEST_SUITE("stacks of workers") {
     CHECK(patient.bench.history().stacks.size() == 2);  // before the signal and before the kill
   }
 }
+
+}  // namespace stacks_test

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace stale_runs_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -91,3 +93,5 @@ TEST_SUITE("stale runs") {
     CHECK_FALSE(Cgroup::open(folder).has_value());
   }
 }
+
+}  // namespace stale_runs_test

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <unistd.h>
 
+namespace store_admission_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -56,3 +58,5 @@ TEST_SUITE("store admission") {
     CHECK(has_seen);
   }
 }
+
+}  // namespace store_admission_test

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <thread>
 
+namespace store_client_test {
+
 using ddprun::Deadline;
 using ddprun::Errc;
 using ddprun::Error;
@@ -125,3 +127,5 @@ TEST_SUITE("store client") {
     CHECK(nested.list_keys(soon()) == std::vector<std::string>{"k"});
   }
 }
+
+}  // namespace store_client_test

@@ -17,6 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace store_outage_test {
+
 namespace wire = ddprun::wire;
 using ddprun::Deadline;
 using ddprun::Errc;
@@ -209,3 +211,5 @@ TEST_SUITE("store outage") {
     CHECK(contains(next_message, "the connection was closed by an earlier error"));
   }
 }
+
+}  // namespace store_outage_test

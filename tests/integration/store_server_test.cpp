@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace store_server_test {
+
 namespace wire = ddprun::wire;
 using ddprun::Deadline;
 using ddprun::Errc;
@@ -335,3 +337,5 @@ TEST_SUITE("store server") {
     CHECK(client.is_closed_by_server());
   }
 }
+
+}  // namespace store_server_test

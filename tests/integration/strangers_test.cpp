@@ -12,6 +12,8 @@
 #include <future>
 #include <thread>
 
+namespace strangers_test {
+
 using namespace ddprun;
 using namespace ddprun::membership;
 using namespace ddprun::test;
@@ -260,3 +262,5 @@ TEST_SUITE("strangers") {
     form_a_round(rendezvous);
   }
 }
+
+}  // namespace strangers_test

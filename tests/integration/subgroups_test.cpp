@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace subgroups_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -155,3 +157,5 @@ TEST_SUITE("subgroups of processes") {
     CHECK(store.connect().number_of_keys(Deadline::after(60s)) == 0);
   }
 }
+
+}  // namespace subgroups_test

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <string>
 
+namespace trainer_data_test {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -186,3 +188,5 @@ TEST_SUITE("trainer JSON lines") {
     CHECK(contains(message, "none/x cannot be written: No such file"));
   }
 }
+
+}  // namespace trainer_data_test

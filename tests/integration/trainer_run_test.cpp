@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace trainer_run_test {
+
 using ddprun::test::in_bin;
 using ddprun::test::Program;
 using ddprun::test::read_file;
@@ -278,3 +280,5 @@ TEST_SUITE("trainer runs") {
     CHECK(trace.size() > 32);  // the steps of an epoch
   }
 }
+
+}  // namespace trainer_run_test

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace trainer_trace_test {
+
 using ddprun::test::in_bin;
 using ddprun::test::read_file;
 using ddprun::test::run_program;
@@ -97,3 +99,5 @@ TEST_SUITE("trainer traces") {
     }
   }
 }
+
+}  // namespace trainer_trace_test

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace waiting_notice_test {
+
 using namespace ddprun;
 using namespace std::chrono_literals;
 
@@ -101,3 +103,5 @@ TEST_SUITE("waiting notice") {
     }
   }
 }
+
+}  // namespace waiting_notice_test

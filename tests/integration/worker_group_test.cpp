@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <iterator>
 
+namespace worker_group_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -174,3 +176,5 @@ TEST_SUITE("worker group") {
     CHECK_FALSE(is_alive(pid));
   }
 }
+
+}  // namespace worker_group_test

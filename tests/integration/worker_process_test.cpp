@@ -17,6 +17,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+namespace worker_process_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -235,3 +237,5 @@ TEST_SUITE("worker process") {
     CHECK(bench.history().exited.empty());
   }
 }
+
+}  // namespace worker_process_test

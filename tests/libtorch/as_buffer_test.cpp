@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
+namespace as_buffer_test {
+
 using ddprun::DataType;
 using ddprun::torch::as_buffer;
 using ddprun::torch::as_copied_buffer;
@@ -42,3 +44,5 @@ TEST_SUITE("tensors as buffers") {
                          "x is on device meta: collectives reach the CPU and CUDA", ddprun::Error);
   }
 }
+
+}  // namespace as_buffer_test

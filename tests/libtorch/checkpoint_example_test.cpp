@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+namespace checkpoint_example_test {
+
 namespace {
 
 /// What was loaded, or that a directory is new. Without a log nobody hears of it.
@@ -138,3 +140,5 @@ TEST_SUITE("LibTorch's checkpoint example") {
     CHECK(shown.ends_with("\n" + here));
   }
 }
+
+}  // namespace checkpoint_example_test

@@ -8,6 +8,8 @@
 
 #include <string>
 
+namespace data_parallel_refusals_test {
+
 using ddprun::test::describe_failure;
 using ddprun::test::make_net;
 using ddprun::test::make_rows;
@@ -84,3 +86,5 @@ TEST_SUITE("data parallel refusals") {
           "system: out of luck");
   }
 }
+
+}  // namespace data_parallel_refusals_test

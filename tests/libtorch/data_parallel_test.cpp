@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+namespace data_parallel_test {
+
 using ddprun::test::check_close;
 using ddprun::test::describe_failure;
 using ddprun::test::gradients_of;
@@ -309,3 +311,5 @@ TEST_SUITE("data parallel module") {
           }) == "usage: DataParallel: a replica has other parameters than the module");
   }
 }
+
+}  // namespace data_parallel_test

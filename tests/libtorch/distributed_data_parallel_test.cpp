@@ -10,6 +10,8 @@
 #include <tuple>
 #include <vector>
 
+namespace distributed_data_parallel_test {
+
 using ddprun::ProcessGroup;
 using ddprun::test::backward;
 using ddprun::test::Batch;
@@ -285,3 +287,5 @@ TEST_SUITE("distributed data parallel") {
     });
   }
 }
+
+}  // namespace distributed_data_parallel_test

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace document_test {
+
 namespace {
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -51,3 +53,5 @@ TEST_SUITE("LibTorch's document") {
     CHECK(block_in("docs/libtorch.md", "diff") == changed);
   }
 }
+
+}  // namespace document_test

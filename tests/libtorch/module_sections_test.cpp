@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace module_sections_test {
+
 using ddprun::Checkpoint;
 using ddprun::test::describe_failure;
 using ddprun::torch::get_module;
@@ -140,3 +142,5 @@ TEST_SUITE("modules' sections of checkpoints") {
     CHECK(refusal(with_module(*layer), full).find("lacks \"layer.weight\"") != std::string::npos);
   }
 }
+
+}  // namespace module_sections_test

@@ -26,7 +26,13 @@ struct NetImpl : ::torch::nn::Module {
   ::torch::nn::Linear first{nullptr};
   ::torch::nn::Linear second{nullptr};
 };
-TORCH_MODULE(Net);
+
+/// TORCH_MODULE(Net) names `torch`, which is ddprun::torch here once <ddprun/torch.hpp> is
+/// included.
+struct Net : ::torch::nn::ModuleHolder<NetImpl> {
+  using ::torch::nn::ModuleHolder<NetImpl>::ModuleHolder;
+  using Impl = NetImpl;
+};
 
 /// As many for each rank, with the same parameters.
 inline std::vector<Net> make_nets(int ranks) {

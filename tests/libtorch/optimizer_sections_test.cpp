@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+namespace optimizer_sections_test {
+
 using ddprun::Checkpoint;
 using ddprun::test::describe_failure;
 using ddprun::torch::get_optimizer;
@@ -352,3 +354,5 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     CHECK((write() == first));  // LibTorch prints no bytes
   }
 }
+
+}  // namespace optimizer_sections_test

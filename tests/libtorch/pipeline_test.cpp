@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+namespace pipeline_test {
+
 using ddprun::PipelineSchedule;
 using ddprun::ProcessGroup;
 using ddprun::test::describe_failure;
@@ -322,3 +324,5 @@ TEST_SUITE("pipeline") {
     });
   }
 }
+
+}  // namespace pipeline_test

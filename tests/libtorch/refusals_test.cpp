@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+namespace refusals_test {
+
 using ddprun::Error;
 using ddprun::ProcessGroup;
 using ddprun::test::backward;
@@ -332,3 +334,5 @@ TEST_SUITE("refusals") {
     });
   }
 }
+
+}  // namespace refusals_test

@@ -11,6 +11,8 @@
 
 #include <sstream>
 
+namespace state_test {
+
 using ddprun::Checkpoint;
 using ddprun::test::Net;
 using ddprun::torch::DistributedSampler;
@@ -140,3 +142,5 @@ TEST_SUITE("state of LibTorch's programs") {
     });
   }
 }
+
+}  // namespace state_test

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace unusual_modules_test {
+
 using ddprun::ProcessGroup;
 using ddprun::test::make_batch;
 using ddprun::test::make_nets;
@@ -195,3 +197,5 @@ TEST_SUITE("unusual modules") {
     CHECK(last[0].equal(last[1]));
   }
 }
+
+}  // namespace unusual_modules_test

@@ -6,6 +6,8 @@
 
 #include <vector>
 
+namespace affinity_test {
+
 using ddprun::test::in_bin;
 using ddprun::test::run_program;
 
@@ -63,3 +65,5 @@ TEST_SUITE("affinity") {
     CHECK(contains(refused.output, "CPU 8191 of local rank 0 is none that ddprun may run on"));
   }
 }
+
+}  // namespace affinity_test

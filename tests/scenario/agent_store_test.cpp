@@ -8,6 +8,8 @@
 #include <string>
 #include <unistd.h>
 
+namespace agent_store_test {
+
 using ddprun::test::contains;
 using ddprun::test::in_bin;
 using ddprun::test::launch;
@@ -46,3 +48,5 @@ TEST_SUITE("agent store") {
     ::close(taken.fd);
   }
 }
+
+}  // namespace agent_store_test

@@ -9,6 +9,8 @@
 #include <csignal>
 #include <string>
 
+namespace chaos_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -111,3 +113,5 @@ TEST_SUITE("chaos") {
     CHECK(line.host.leaves_no_process());
   }
 }
+
+}  // namespace chaos_test

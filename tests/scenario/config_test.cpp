@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+namespace config_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -191,3 +193,5 @@ TEST_SUITE("configuration file") {
     CHECK(count(run_program({"/bin/sh", "-c", script}).output, "[default0]:a program\n") == 2);
   }
 }
+
+}  // namespace config_test

@@ -5,6 +5,8 @@
 
 #include <string>
 
+namespace crash_on_stop_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -37,3 +39,5 @@ TEST_SUITE("crash on stop") {
     CHECK(contains(newcomer.output(), "attempt 1"));
   }
 }
+
+}  // namespace crash_on_stop_test

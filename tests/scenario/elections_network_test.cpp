@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+namespace elections_network_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -146,3 +148,5 @@ TEST_SUITE("elections on a network") {
     nodes.check_end({2, 3});
   }
 }
+
+}  // namespace elections_network_test

@@ -11,6 +11,8 @@
 #include <memory>
 #include <string>
 
+namespace elections_test {
+
 using namespace ddprun::test;
 
 TEST_SUITE("elections") {
@@ -320,3 +322,5 @@ TEST_SUITE("elections") {
     CHECK(contains(first->output() + second->output(), "rank 1 of 2"));
   }
 }
+
+}  // namespace elections_test

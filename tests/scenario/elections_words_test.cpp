@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace elections_words_test {
+
 using namespace ddprun::test;
 
 TEST_SUITE("elections' words") {
@@ -39,3 +41,5 @@ TEST_SUITE("elections' words") {
     CHECK(contains(lost.output(), "at work"));
   }
 }
+
+}  // namespace elections_words_test

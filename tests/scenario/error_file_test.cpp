@@ -7,6 +7,8 @@
 
 #include <filesystem>
 
+namespace error_file_test {
+
 using namespace ddprun::test;
 using nlohmann::json;
 
@@ -110,3 +112,5 @@ TEST_SUITE("error files") {
     }
   }
 }
+
+}  // namespace error_file_test

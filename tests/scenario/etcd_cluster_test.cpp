@@ -9,6 +9,8 @@
 #include <csignal>
 #include <string>
 
+namespace etcd_cluster_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -104,3 +106,5 @@ TEST_SUITE("cluster of etcd") {
     etcd[0].signal(SIGCONT);
   }
 }
+
+}  // namespace etcd_cluster_test

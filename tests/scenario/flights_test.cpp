@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace flights_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -177,3 +179,5 @@ TEST_SUITE("flights") {
                  "rank 2 has not made group \"default\"; ranks 0, 1 wait for the others to join"));
   }
 }
+
+}  // namespace flights_test

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace gpt2_test {
+
 using ddprun::test::guessable_tokens;
 using ddprun::test::in_bin;
 using ddprun::test::Program;
@@ -101,3 +103,5 @@ TEST_SUITE("gpt2") {
           read_json_lines(undisturbed / "metrics").back().at("parameters_hash"));
   }
 }
+
+}  // namespace gpt2_test

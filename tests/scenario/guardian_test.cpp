@@ -6,6 +6,8 @@
 #include <csignal>
 #include <optional>
 
+namespace guardian_test {
+
 using ddprun::test::in_bin;
 using ddprun::test::Program;
 using ddprun::test::read_file;
@@ -83,3 +85,5 @@ TEST_SUITE("guardian") {
     CHECK(program.leaves_no_process());
   }
 }
+
+}  // namespace guardian_test

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <string>
 
+namespace host_leave_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -68,3 +70,5 @@ TEST_SUITE("host leaves") {
     CHECK(other.wait() == 0);
   }
 }
+
+}  // namespace host_leave_test

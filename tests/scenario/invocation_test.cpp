@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+namespace invocation_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -149,3 +151,5 @@ TEST_SUITE("invocation") {
     CHECK(count(output({"--use_env"}), "python -u " + script + " --lr 1\n") == 2);
   }
 }
+
+}  // namespace invocation_test

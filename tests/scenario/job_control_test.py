@@ -55,7 +55,7 @@ def is_alive(pid):
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter while the process is reaped
         return False
 
 

@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <unistd.h>
 
+namespace launch_test {
+
 using ddprun::test::contains;
 using ddprun::test::count;
 using ddprun::test::in_bin;
@@ -353,3 +355,5 @@ TEST_SUITE("launch") {
     CHECK(contains(result.output, "killed rank 0"));
   }
 }
+
+}  // namespace launch_test

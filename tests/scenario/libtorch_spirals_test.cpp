@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace libtorch_spirals_test {
+
 using ddprun::test::in_bin;
 using ddprun::test::Program;
 using ddprun::test::read_json_lines;
@@ -151,3 +153,5 @@ TEST_SUITE("LibTorch's trainer") {
     CHECK(end_of(folder).at("accuracy") > 0.95);
   }
 }
+
+}  // namespace libtorch_spirals_test

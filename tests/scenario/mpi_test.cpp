@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace mpi_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -122,3 +124,5 @@ TEST_SUITE("mpi") {
     CHECK(contains(result.output, "the mpirun of Open MPI has to start the program"));
   }
 }
+
+}  // namespace mpi_test

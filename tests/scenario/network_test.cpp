@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace network_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -164,3 +166,5 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2});
   }
 }
+
+}  // namespace network_test

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace network_training_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -188,3 +190,5 @@ TEST_SUITE("network training") {
     CHECK((samples_in(planned) == samples_in(disturbed)));
   }
 }
+
+}  // namespace network_training_test

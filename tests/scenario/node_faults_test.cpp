@@ -10,6 +10,8 @@
 #include <string>
 #include <sys/resource.h>
 
+namespace node_faults_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -104,3 +106,5 @@ TEST_SUITE("node faults") {
     CHECK(contains(host.output(), "rank 0 of 1."));
   }
 }
+
+}  // namespace node_faults_test

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <string>
 
+namespace nodes_test {
+
 using ddprun::test::Cluster;
 using ddprun::test::contains;
 using ddprun::test::count;
@@ -312,3 +314,5 @@ TEST_SUITE("nodes") {
     CHECK(third.wait() == 0);
   }
 }
+
+}  // namespace nodes_test

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace nodes_training_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -156,3 +158,5 @@ TEST_SUITE("nodes training") {
     CHECK(run.other.leaves_no_process());
   }
 }
+
+}  // namespace nodes_training_test

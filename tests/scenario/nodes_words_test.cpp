@@ -6,6 +6,8 @@
 
 #include <csignal>
 
+namespace nodes_words_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -288,3 +290,5 @@ TEST_SUITE("nodes' words") {
     CHECK(host.wait() == 128 + SIGTERM);
   }
 }
+
+}  // namespace nodes_words_test

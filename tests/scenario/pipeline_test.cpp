@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+namespace pipeline_test {
+
 using ddprun::test::in_bin;
 using ddprun::test::Program;
 using ddprun::test::read_json_lines;
@@ -108,3 +110,5 @@ TEST_SUITE("pipeline") {
     }
   }
 }
+
+}  // namespace pipeline_test

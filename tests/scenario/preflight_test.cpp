@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace preflight_test {
+
 using ddprun::test::contains;
 using ddprun::test::count;
 using ddprun::test::in_bin;
@@ -111,3 +113,5 @@ TEST_SUITE("preflight") {
     CHECK(contains(result.output, "--preflight: ddprun-preflight, which comes with ddprun, is"));
   }
 }
+
+}  // namespace preflight_test

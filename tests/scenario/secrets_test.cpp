@@ -11,6 +11,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+namespace secrets_test {
+
 using ddprun::test::contains;
 using ddprun::test::count;
 using ddprun::test::FreePort;
@@ -331,3 +333,5 @@ TEST_SUITE("secrets") {
     CHECK(contains(node.output(), "store at 127.0.0.2:" + store_port.text() + "."));
   }
 }
+
+}  // namespace secrets_test

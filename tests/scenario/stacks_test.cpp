@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace stacks_test {
+
 using ddprun::test::in_bin;
 using ddprun::test::Program;
 using ddprun::test::read_file;
@@ -150,3 +152,5 @@ TEST_SUITE("stacks of a run") {
     CHECK(contains(result.output, "SIGSEGV"));
   }
 }
+
+}  // namespace stacks_test

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace surroundings_test {
+
 using ddprun::test::contains;
 using ddprun::test::in_bin;
 using ddprun::test::run_program;
@@ -72,3 +74,5 @@ TEST_SUITE("surroundings") {
     CHECK(contains(result.output, "LOGLEVEL=LOUD is none of DEBUG, INFO, WARNING and ERROR"));
   }
 }
+
+}  // namespace surroundings_test

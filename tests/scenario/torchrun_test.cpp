@@ -10,6 +10,8 @@
 #include <map>
 #include <sstream>
 
+namespace torchrun_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -348,3 +350,5 @@ TEST_SUITE("torchrun's faults") {
     }
   }
 }
+
+}  // namespace torchrun_test

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+namespace training_test {
+
 using ddprun::test::in_bin;
 using ddprun::test::Program;
 using ddprun::test::read_json_lines;
@@ -213,3 +215,5 @@ TEST_SUITE("training") {
     CHECK(ends[0].at("parameters_hash") == ends[1].at("parameters_hash"));
   }
 }
+
+}  // namespace training_test

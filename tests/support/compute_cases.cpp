@@ -10,28 +10,14 @@ using namespace trainer;
 
 using Inputs = std::vector<Doubles>;
 
-/// What is added to begins at this value, which no float type rounds.
-constexpr double kBefore = 0.5;
-
 Array added_to(Compute& compute, std::size_t size, DataType type) {
   return on_device(compute, Doubles(size, kBefore), type);
-}
-
-/// What has been added.
-Doubles added(Compute& compute, const Array& array) {
-  Doubles values = from_device(compute, array.buffer);
-  for (double& value : values) value -= kBefore;
-  return values;
 }
 
 std::vector<Array> all_on_device(Compute& compute, const Inputs& inputs, DataType type) {
   std::vector<Array> arrays;
   for (const Doubles& input : inputs) arrays.push_back(on_device(compute, input, type));
   return arrays;
-}
-
-DataType statistics(DataType type) {
-  return type == DataType::float64 ? DataType::float64 : DataType::float32;
 }
 
 /// result = left * right, with bias.

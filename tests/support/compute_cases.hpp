@@ -38,4 +38,19 @@ std::vector<ComputeCase> network_cases();
 /// Random inputs of the sizes that the case wants.
 std::vector<Doubles> random_inputs(const ComputeCase& one, std::mt19937& random);
 
+/// Value that sums are added to; no float type rounds it.
+inline constexpr double kBefore = 0.5;
+
+/// What was added to an array that held kBefore.
+inline Doubles added(trainer::Compute& compute, const trainer::Array& array) {
+  Doubles values = from_device(compute, array.buffer);
+  for (double& value : values) value -= kBefore;
+  return values;
+}
+
+/// The data type of the statistics that operations on `type` keep.
+inline DataType statistics(DataType type) {
+  return type == DataType::float64 ? DataType::float64 : DataType::float32;
+}
+
 }  // namespace ddprun::test

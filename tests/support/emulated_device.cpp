@@ -188,10 +188,10 @@ struct LaunchEmulated {
   cudaStream_t stream;
 
   template <typename... Parameters, typename... Arguments>
-  cudaError_t operator()(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+  cudaError_t operator()(void (*kernel)(Parameters...), dim3 blocks, dim3 threads,
                          const Arguments&... arguments) const {
     ++launches;
-    const KernelShape shape{.grid = grid, .block = block, .backwards = runs_backwards};
+    const KernelShape shape{.grid = blocks, .block = threads, .backwards = runs_backwards};
     launch_on(stream, [=] { run_kernel(shape, kernel, arguments...); });
     return cudaSuccess;
   }

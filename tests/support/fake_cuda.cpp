@@ -241,7 +241,7 @@ cudaError_t destroy(Handle handle) {
   return cudaSuccess;
 }
 
-cudaError_t allocate(void** memory, std::size_t bytes) {
+cudaError_t fake_allocate(void** memory, std::size_t bytes) {
   if (const auto error = check_unsafe_call(); error != cudaSuccess) return error;
   *memory = std::malloc(bytes);
   ++objects;
@@ -250,7 +250,7 @@ cudaError_t allocate(void** memory, std::size_t bytes) {
   return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
-cudaError_t free_memory(void* memory) {
+cudaError_t fake_free(void* memory) {
   if (const auto error = check_unsafe_call(); error != cudaSuccess) return error;
   if (memory != nullptr) --objects;
   for (int index = 0; index < kFakeDevices; ++index) {
@@ -283,8 +283,8 @@ const cuda::CudaCalls& fake_cuda() {
       .event_destroy = destroy<FakeEvent, cudaEvent_t>,
       .event_record = record,
       .event_query = query,
-      .allocate = allocate,
-      .free = free_memory,
+      .allocate = fake_allocate,
+      .free = fake_free,
       .copy_async = copy,
       .get_last_error = [] { return cudaSuccess; },
       .error_string =

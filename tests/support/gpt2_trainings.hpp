@@ -94,7 +94,8 @@ inline Told train_rank(
   WorkerEnv env;
   env.rank = group.rank();
   env.world_size = group.size();
-  Model model(compute, options.shape, static_cast<std::size_t>(options.batch_size), options.type());
+  trainer::gpt2::Model model(compute, options.shape, static_cast<std::size_t>(options.batch_size),
+                             options.type());
   model.initialise(1);
   Optimizer optimizer(compute, model);
   const trainer::Array sums = compute.allocate(2, DataType::float64);

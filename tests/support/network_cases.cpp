@@ -8,20 +8,6 @@ using namespace trainer;
 
 using Inputs = std::vector<Doubles>;
 
-/// What is added to begins at this value, which no float type rounds.
-constexpr double kBefore = 0.5;
-
-/// What has been added.
-Doubles added(Compute& compute, const Array& array) {
-  Doubles values = from_device(compute, array.buffer);
-  for (double& value : values) value -= kBefore;
-  return values;
-}
-
-DataType statistics(DataType type) {
-  return type == DataType::float64 ? DataType::float64 : DataType::float32;
-}
-
 /// The arrays of a batch normalisation: inputs input, scale, shift.
 struct BatchNormRun {
   static constexpr std::size_t kRows = 70;    // more than a block sums at once

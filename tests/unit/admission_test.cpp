@@ -7,6 +7,8 @@
 #include <limits>
 #include <string>
 
+namespace admission_test {
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 
@@ -125,3 +127,5 @@ TEST_SUITE("admission of nodes") {
     CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=1 is that of a already");
   }
 }
+
+}  // namespace admission_test

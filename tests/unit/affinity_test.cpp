@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+namespace affinity_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using Kind = Affinity::Kind;
@@ -256,3 +258,5 @@ TEST_SUITE("cpu list") {
     CHECK(format_cpu_list({}).empty());
   }
 }
+
+}  // namespace affinity_test

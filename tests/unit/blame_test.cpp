@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+namespace blame_test {
+
 using namespace ddprun;
 
 namespace {
@@ -54,3 +56,5 @@ TEST_SUITE("blame") {
     CHECK(is_victim_of_a_peer({.signal = SIGABRT, .last_lines = {kClosed}}));
   }
 }
+
+}  // namespace blame_test

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace blas_library_test {
+
 using namespace ddprun::test;
 
 TEST_SUITE("cuBLAS library") {
@@ -27,3 +29,5 @@ TEST_SUITE("cuBLAS library") {
           std::vector<std::string>{name, joint, own});
   }
 }
+
+}  // namespace blas_library_test

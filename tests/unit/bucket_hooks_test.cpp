@@ -10,6 +10,8 @@
 #include <map>
 #include <mutex>
 
+namespace bucket_hooks_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -341,3 +343,5 @@ TEST_SUITE("bucket hooks") {
           "model averager: a period of 0 steps, must be at least 1");
   }
 }
+
+}  // namespace bucket_hooks_test

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+namespace bucket_plan_test {
+
 using ddprun::BucketPlan;
 using ddprun::DataType;
 using ddprun::Parameter;
@@ -133,3 +135,5 @@ TEST_SUITE("bucket plan") {
     }
   }
 }
+
+}  // namespace bucket_plan_test

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+namespace capture_fake_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -155,3 +157,5 @@ TEST_SUITE("capture fake") {
           Ends{cudaSuccess, cudaSuccess});
   }
 }
+
+}  // namespace capture_fake_test

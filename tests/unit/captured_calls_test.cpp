@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+namespace captured_calls_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -309,3 +311,5 @@ TEST_SUITE("captured calls") {
     });
   }
 }
+
+}  // namespace captured_calls_test

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace captured_reducer_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -332,3 +334,5 @@ TEST_SUITE("failures beside graphs") {
     CHECK(are_communicators_gone());
   }
 }
+
+}  // namespace captured_reducer_test

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace checkpoint_example_test {
+
 using ddprun::Checkpoint;
 using ddprun::CheckpointDirectory;
 using ddprun::LogLevel;
@@ -70,3 +72,5 @@ TEST_SUITE("checkpoint example") {
     CHECK(here == ddprun::test::code_shown_in("docs/checkpoint.md"));
   }
 }
+
+}  // namespace checkpoint_example_test

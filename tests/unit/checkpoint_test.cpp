@@ -11,6 +11,8 @@
 #include <iterator>
 #include <sys/stat.h>
 
+namespace checkpoint_test {
+
 namespace fs = std::filesystem;
 using ddprun::Checkpoint;
 using ddprun::CheckpointDirectory;
@@ -303,3 +305,5 @@ TEST_SUITE("checkpoint") {
                          "checkpoint of step 3 has no section \"optimizer\"", Error);
   }
 }
+
+}  // namespace checkpoint_test

@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+namespace collectives_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -271,3 +273,5 @@ TEST_SUITE("collectives") {
     });
   }
 }
+
+}  // namespace collectives_test

@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+namespace command_line_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -353,3 +355,5 @@ TEST_SUITE("command line") {
     CHECK(contains(problems_of({"--\x1b[31m"}), "--\\x1b[31m"));
   }
 }
+
+}  // namespace command_line_test

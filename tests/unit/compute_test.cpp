@@ -9,6 +9,8 @@
 #include <cmath>
 #include <numeric>
 
+namespace compute_test {
+
 using namespace trainer;
 using ddprun::DataType;
 using ddprun::Error;
@@ -245,3 +247,5 @@ TEST_SUITE("compute on the CPU") {
     CHECK(compute->peak_flops(DataType::bfloat16) == 0);
   }
 }
+
+}  // namespace compute_test

@@ -13,6 +13,8 @@
 #include <fstream>
 #include <iterator>
 
+namespace config_command_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -295,3 +297,5 @@ TEST_SUITE("example configurations") {
     CHECK(files >= 3);
   }
 }
+
+}  // namespace config_command_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace config_file_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -169,3 +171,5 @@ TEST_SUITE("configuration file") {
     CHECK(text == "c.json:3:10: nodes[1].name: is one too many: there are more than 16384 nodes");
   }
 }
+
+}  // namespace config_file_test

@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+namespace config_values_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -160,3 +162,5 @@ TEST_SUITE("configuration keys") {
     }
   }
 }
+
+}  // namespace config_values_test

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace console_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -104,3 +106,5 @@ TEST_SUITE("console") {
     CHECK_FALSE(parse_log_level("loud"));
   }
 }
+
+}  // namespace console_test

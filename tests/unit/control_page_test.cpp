@@ -11,6 +11,8 @@
 #include <thread>
 #include <unistd.h>
 
+namespace control_page_test {
+
 using ddprun::Deadline;
 using ddprun::control::AbortRecord;
 using ddprun::control::ControlPage;
@@ -125,3 +127,5 @@ TEST_SUITE("control page") {
     ::close(copy);
   }
 }
+
+}  // namespace control_page_test

@@ -13,6 +13,8 @@
 #include <random>
 #include <vector>
 
+namespace convert_kernel_test {
+
 using namespace ddprun;
 
 namespace {
@@ -237,3 +239,5 @@ TEST_SUITE("convert kernel") {
           cudaErrorInvalidValue);
   }
 }
+
+}  // namespace convert_kernel_test

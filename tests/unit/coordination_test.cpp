@@ -8,6 +8,8 @@
 #include <limits>
 #include <string>
 
+namespace coordination_test {
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 using namespace std::chrono_literals;
@@ -294,3 +296,5 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<Finish>(1)[0].verdict.reason == "a worker of a failed; no restarts left of 1");
   }
 }
+
+}  // namespace coordination_test

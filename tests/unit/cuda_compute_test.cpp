@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+namespace cuda_compute_test {
+
 using namespace trainer;
 using namespace ddprun::test;
 using ddprun::DataType;
@@ -316,3 +318,5 @@ TEST_SUITE("compute on CUDA") {
     CHECK(difference(train_tiny(*device, DataType::bfloat16), expected) < 0.05);
   }
 }
+
+}  // namespace cuda_compute_test

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+namespace cuda_emulation_test {
+
 using namespace ddprun::test;
 
 namespace {
@@ -190,3 +192,5 @@ TEST_SUITE("cuda emulation") {
     CHECK(has(refused({.shared_bytes = 49153}), "49153 bytes of shared memory, at most 49152"));
   }
 }
+
+}  // namespace cuda_emulation_test

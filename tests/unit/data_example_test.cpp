@@ -11,6 +11,8 @@
 #include <optional>
 #include <vector>
 
+namespace data_example_test {
+
 using ddprun::as_buffer;
 using ddprun::DataLoader;
 using ddprun::ElasticSampler;
@@ -115,3 +117,5 @@ TEST_SUITE("data example") {
     CHECK(here == ddprun::test::code_shown_in("docs/data.md"));
   }
 }
+
+}  // namespace data_example_test

@@ -12,6 +12,8 @@
 #include <set>
 #include <thread>
 
+namespace data_loader_test {
+
 using ddprun::DataLoader;
 using ddprun::DataLoaderOptions;
 using ddprun::Deadline;
@@ -229,3 +231,5 @@ TEST_SUITE("data loader") {
     CHECK(used == ddprun::DistributedSampler(100, 1, 0).indices(0));
   }
 }
+
+}  // namespace data_loader_test

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+namespace data_parallel_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -185,3 +187,5 @@ TEST_SUITE("data parallel") {
     }
   }
 }
+
+}  // namespace data_parallel_test

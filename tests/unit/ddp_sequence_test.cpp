@@ -11,6 +11,8 @@
 #include <mutex>
 #include <string>
 
+namespace ddp_sequence_test {
+
 using ddprun::as_buffer;
 using ddprun::Buffer;
 using ddprun::CollectiveSequence;
@@ -210,3 +212,5 @@ TEST_SUITE("sequence of collectives") {
     for (const auto& error : errors) CHECK(error == "");
   }
 }
+
+}  // namespace ddp_sequence_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace deadline_test {
+
 using ddprun::Deadline;
 using namespace std::chrono_literals;
 
@@ -37,3 +39,5 @@ TEST_SUITE("deadline") {
     CHECK(Deadline::after(1h).remaining_poll_milliseconds() > 3'599'000);
   }
 }
+
+}  // namespace deadline_test

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace deserter_test {
+
 using namespace ddprun;
 using control::Flight;
 using control::FlightState;
@@ -111,3 +113,5 @@ TEST_SUITE("deserter") {
     CHECK(from_record(to_record(exit, true)) == exit);
   }
 }
+
+}  // namespace deserter_test

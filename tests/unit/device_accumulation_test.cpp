@@ -10,6 +10,8 @@
 #include <future>
 #include <vector>
 
+namespace device_accumulation_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -146,3 +148,5 @@ TEST_SUITE("accumulation on a device") {
     CHECK(emulated_kernels().add({}, DataType::float64, stream.get()) == cudaErrorInvalidValue);
   }
 }
+
+}  // namespace device_accumulation_test

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace device_power_sgd_test {
+
 // Where a sanitizer is linked in.
 extern "C" [[gnu::weak]] void __sanitizer_set_death_callback(void (*callback)());
 
@@ -233,3 +235,5 @@ TEST_SUITE("PowerSGD on a device") {
     }
   }
 }
+
+}  // namespace device_power_sgd_test

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace device_reducer_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -305,3 +307,5 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 }
+
+}  // namespace device_reducer_test

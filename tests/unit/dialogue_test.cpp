@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace dialogue_test {
+
 using namespace ddprun;
 using namespace ddprun::membership;
 using namespace ddprun::test;
@@ -215,3 +217,5 @@ TEST_SUITE("dialogue") {
     CHECK(dialogues.coordinator.problem().find("bytes (at most 4096)") != std::string::npos);
   }
 }
+
+}  // namespace dialogue_test

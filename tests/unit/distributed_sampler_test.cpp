@@ -10,6 +10,8 @@
 #include <numeric>
 #include <string>
 
+namespace distributed_sampler_test {
+
 using ddprun::DistributedSampler;
 using ddprun::Error;
 using ddprun::kPermutationMax;
@@ -139,3 +141,5 @@ TEST_SUITE("distributed sampler") {
     CHECK(DistributedSampler(3, world_size, 4, {.drop_last = true}).indices(0).empty());
   }
 }
+
+}  // namespace distributed_sampler_test

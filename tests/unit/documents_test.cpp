@@ -10,6 +10,8 @@
 #include <set>
 #include <sstream>
 
+namespace documents_test {
+
 using namespace ddprun;
 
 namespace {
@@ -153,9 +155,12 @@ TEST_SUITE("from torchrun") {
 
   TEST_CASE("it names each variable that a worker finds") {
     const auto text = document("from_torchrun.md");
-    for (const auto& [name, value] : to_environment(WorkerEnv{})) {
+    for (const auto& variable : to_environment(WorkerEnv{})) {
+      const auto& name = variable.first;
       if (name.starts_with("DDPRUN_")) continue;
       CHECK_MESSAGE(text.find("`" + name + "`") != std::string::npos, name);
     }
   }
 }
+
+}  // namespace documents_test

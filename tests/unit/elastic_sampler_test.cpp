@@ -10,6 +10,8 @@
 #include <random>
 #include <set>
 
+namespace elastic_sampler_test {
+
 using ddprun::DistributedSampler;
 using ddprun::ElasticSampler;
 using ddprun::ElasticSamplerOptions;
@@ -265,3 +267,5 @@ TEST_SUITE("elastic sampler") {
     CHECK(why({}, 2, 2) == "elastic sampler: rank is 2, must be 0 to 1");
   }
 }
+
+}  // namespace elastic_sampler_test

@@ -14,6 +14,8 @@
 #include <optional>
 #include <random>
 
+namespace elastic_training_test {
+
 using ddprun::as_buffer;
 using ddprun::Checkpoint;
 using ddprun::ElasticSampler;
@@ -238,3 +240,5 @@ TEST_SUITE("elastic training") {
     CHECK(replayed > kSchedules);
   }
 }
+
+}  // namespace elastic_training_test

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <sys/stat.h>
 
+namespace error_file_sink_test {
+
 using namespace ddprun;
 using nlohmann::json;
 using test::TemporaryFolder;
@@ -103,3 +105,5 @@ TEST_SUITE("agent's error file") {
     CHECK(complaint(pipe, failure).ends_with("cannot be written: No such device or address"));
   }
 }
+
+}  // namespace error_file_sink_test

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+namespace etcd_campaign_test {
+
 using namespace ddprun;
 using namespace ddprun::etcd;
 using ddprun::test::ScriptedEtcd;
@@ -111,3 +113,5 @@ TEST_SUITE("a campaign that succeeds") {
     CHECK(rendezvous != store);
   }
 }
+
+}  // namespace etcd_campaign_test

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace etcd_election_test {
+
 using namespace ddprun;
 using namespace ddprun::etcd;
 using membership::Join;
@@ -229,7 +231,9 @@ TEST_SUITE("etcd keys") {
         {kKeys.verdict(), R"({"version":3,"result":"sunk"})"},
         {kKeys.verdict(), changed(verdict_text(verdict()), "\"rank\":3", "\"rank\":\"3\"")},
     };
-    for (const auto& [key, value] : bad) {
+    for (const auto& row : bad) {
+      const auto& key = row.first;
+      const auto& value = row.second;
       CAPTURE(value);
       const auto sight = read_sight(answer(key, value), kKeys);
       REQUIRE(std::holds_alternative<Problem>(sight));
@@ -250,3 +254,5 @@ TEST_SUITE("etcd keys") {
           "--rdzv_id, or delete the key");
   }
 }
+
+}  // namespace etcd_election_test

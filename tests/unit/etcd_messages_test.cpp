@@ -6,6 +6,8 @@
 
 #include <string>
 
+namespace etcd_messages_test {
+
 using namespace ddprun::etcd;
 using namespace std::chrono_literals;
 
@@ -144,3 +146,5 @@ TEST_SUITE("held lease") {
     CHECK(lease.end() == begin + 3500ms);
   }
 }
+
+}  // namespace etcd_messages_test

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace etcd_record_bounds_test {
+
 using namespace ddprun;
 using namespace ddprun::etcd;
 using membership::kNameBytesMax;
@@ -97,3 +99,5 @@ TEST_SUITE("etcd record bounds") {
     CHECK(read->failures.front().rank == 0);
   }
 }
+
+}  // namespace etcd_record_bounds_test

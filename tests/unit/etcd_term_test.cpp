@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+namespace etcd_term_test {
+
 using namespace ddprun;
 using namespace ddprun::etcd;
 using namespace std::chrono_literals;
@@ -83,3 +85,5 @@ TEST_SUITE("a term whose etcd has no room") {
     CHECK(begun.said.find("no room") != std::string::npos);
   }
 }
+
+}  // namespace etcd_term_test

@@ -14,6 +14,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace flight_recorder_test {
+
 using namespace ddprun::control;
 using namespace std::chrono_literals;
 
@@ -196,3 +198,5 @@ TEST_SUITE("flight recorder") {
     writer.join();
   }
 }
+
+}  // namespace flight_recorder_test

@@ -8,6 +8,8 @@
 
 #include <fstream>
 
+namespace flights_file_test {
+
 using namespace ddprun;
 using namespace std::chrono_literals;
 using control::FlightState;
@@ -72,3 +74,5 @@ TEST_SUITE("flights file") {
     CHECK(write_flights(folder.path(), "x").find(": Is a directory") != std::string::npos);
   }
 }
+
+}  // namespace flights_file_test

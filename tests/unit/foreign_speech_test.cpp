@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+namespace foreign_speech_test {
+
 using namespace ddprun::membership;
 using ddprun::test::secret_of;
 
@@ -58,3 +60,5 @@ TEST_SUITE("foreign speech") {
           "sent a message of 1701670771 bytes (at most 4194304)");
   }
 }
+
+}  // namespace foreign_speech_test

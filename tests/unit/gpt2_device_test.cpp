@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace gpt2_device_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -26,3 +28,5 @@ TEST_SUITE("gpt2 on devices") {
       CHECK(on_devices.losses[step] == doctest::Approx(on_cpus[0].losses[step]).epsilon(1e-5));
   }
 }
+
+}  // namespace gpt2_device_test

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+namespace gpt2_graph_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using trainer::gpt2::Options;
@@ -174,3 +176,5 @@ TEST_SUITE("gpt2 as graphs") {
     CHECK(are_communicators_gone());
   }
 }
+
+}  // namespace gpt2_graph_test

@@ -8,6 +8,8 @@
 #include <limits>
 #include <string>
 
+namespace gpt2_model_test {
+
 using namespace trainer;
 using ddprun::DataType;
 using ddprun::Error;
@@ -242,3 +244,5 @@ TEST_SUITE("GPT-2 shape") {
     CHECK(gpt2::flops_per_token(shape) == doctest::Approx(7.98e8).epsilon(0.01));
   }
 }
+
+}  // namespace gpt2_model_test

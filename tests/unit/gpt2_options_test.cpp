@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace gpt2_options_test {
+
 using trainer::gpt2::learning_rate;
 using trainer::gpt2::Options;
 using trainer::gpt2::parse_command_line;
@@ -125,3 +127,5 @@ TEST_SUITE("gpt2 options") {
     CHECK(learning_rate(options, 110) == 1);
   }
 }
+
+}  // namespace gpt2_options_test

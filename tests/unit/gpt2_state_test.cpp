@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 
+namespace gpt2_state_test {
+
 using namespace trainer;
 using namespace trainer::gpt2;
 using ddprun::Checkpoint;
@@ -148,3 +150,5 @@ TEST_SUITE("gpt2 state") {
           "the checkpoint of step 1 has no section 'progress': it is none of gpt2's");
   }
 }
+
+}  // namespace gpt2_state_test

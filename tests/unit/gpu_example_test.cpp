@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace gpu_example_test {
+
 using ddprun::Buffer;
 using ddprun::DataType;
 using ddprun::Device;
@@ -81,3 +83,5 @@ TEST_SUITE("GPU example") {
     CHECK(here == ddprun::test::code_shown_in("docs/gpus.md"));
   }
 }
+
+}  // namespace gpu_example_test

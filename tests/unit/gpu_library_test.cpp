@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace gpu_library_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -129,3 +131,5 @@ TEST_SUITE("GPU library") {
     CHECK(places.wanted == places.path);
   }
 }
+
+}  // namespace gpu_library_test

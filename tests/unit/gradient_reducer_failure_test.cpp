@@ -6,6 +6,8 @@
 #include <future>
 #include <optional>
 
+namespace gradient_reducer_failure_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -248,3 +250,5 @@ TEST_SUITE("gradient reducer when things go wrong") {
     CHECK(errors[0] == "an exception in the backward pass");
   }
 }
+
+}  // namespace gradient_reducer_failure_test

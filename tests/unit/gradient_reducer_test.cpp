@@ -8,6 +8,8 @@
 #include <numeric>
 #include <random>
 
+namespace gradient_reducer_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -361,3 +363,5 @@ TEST_SUITE("gradient reducer") {
     CHECK_NOTHROW(second.finish());
   }
 }
+
+}  // namespace gradient_reducer_test

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace handshake_test {
+
 using namespace ddprun;
 using namespace ddprun::security;
 
@@ -263,3 +265,5 @@ TEST_SUITE("seals") {
     CHECK(unseal(sealing.seal(longest), 9) == Unsealed{{longest}, false});
   }
 }
+
+}  // namespace handshake_test

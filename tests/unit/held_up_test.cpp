@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace held_up_test {
+
 using namespace ddprun;
 using namespace std::chrono_literals;
 using control::Flight;
@@ -233,3 +235,5 @@ TEST_SUITE("held up") {
     CHECK(report.find("\n    rank 1: has not called anything\n") != std::string::npos);
   }
 }
+
+}  // namespace held_up_test

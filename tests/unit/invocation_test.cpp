@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace invocation_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -49,7 +51,9 @@ TEST_SUITE("invocation") {
         {"ddprun-0.1", {}},
         {"", {}},
     };
-    for (const auto& [word, invocation] : expected) {
+    for (const auto& row : expected) {
+      const auto& word = row.first;
+      const auto& invocation = row.second;
       CHECK_MESSAGE(invocation_of(word) == invocation, word);
     }
   }
@@ -102,3 +106,5 @@ TEST_SUITE("invocation") {
     CHECK_FALSE(options_as({}, {"train.py"}).is_quiet);
   }
 }
+
+}  // namespace invocation_test

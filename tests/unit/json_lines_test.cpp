@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+namespace json_lines_test {
+
 using namespace ddprun;
 using namespace std::chrono_literals;
 
@@ -221,3 +223,5 @@ TEST_SUITE("json lines file") {
     CHECK(warnings[0] == "--events=/dev/full: events are being lost: No space left on device");
   }
 }
+
+}  // namespace json_lines_test

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace json_test {
+
 using namespace ddprun;
 using ddprun::test::contains;
 
@@ -163,3 +165,5 @@ TEST_SUITE("configuration identity") {
     }
   }
 }
+
+}  // namespace json_test

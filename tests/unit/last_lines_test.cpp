@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace last_lines_test {
+
 using ddprun::LastLines;
 
 TEST_SUITE("last lines") {
@@ -39,3 +41,5 @@ TEST_SUITE("last lines") {
     CHECK(last.lines() == std::vector<std::string>{"loading", " 20%", "error", " 1%"});
   }
 }
+
+}  // namespace last_lines_test

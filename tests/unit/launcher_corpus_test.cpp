@@ -4,6 +4,8 @@
 #include "tests/fuzz/ssh_target.hpp"
 #include "tests/support/fuzz_corpus.hpp"
 
+namespace launcher_corpus_test {
+
 using ddprun::test::run_fuzz_corpus;
 
 TEST_SUITE("fuzz corpus") {
@@ -19,3 +21,5 @@ TEST_SUITE("fuzz corpus") {
     run_fuzz_corpus("flights", ddprun::fuzz::run_flights, 6, 300);
   }
 }
+
+}  // namespace launcher_corpus_test

@@ -5,6 +5,8 @@
 
 #include <optional>
 
+namespace limit_timer_test {
+
 using ddprun::LimitTimer;
 using namespace std::chrono_literals;
 
@@ -92,3 +94,5 @@ TEST_SUITE("limit timer") {
     CHECK(expired == 1);
   }
 }
+
+}  // namespace limit_timer_test

@@ -6,6 +6,8 @@
 
 #include <variant>
 
+namespace line_filter_test {
+
 using ddprun::kConsoleLineBytesMax;
 using ddprun::LineFilter;
 
@@ -76,3 +78,5 @@ TEST_SUITE("filters") {
     CHECK(problem.text == "has more than 64 texts");
   }
 }
+
+}  // namespace line_filter_test

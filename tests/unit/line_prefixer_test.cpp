@@ -5,6 +5,8 @@
 #include <ctime>
 #include <random>
 
+namespace line_prefixer_test {
+
 using ddprun::kConsoleLineBytesMax;
 using ddprun::LinePrefix;
 using ddprun::LinePrefixer;
@@ -239,3 +241,5 @@ TEST_SUITE("time stamps") {
           "a2026-11-21 01:02:03.004b2026-11-21 01:02:03.004cx\n");
   }
 }
+
+}  // namespace line_prefixer_test

@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+namespace low_rank_kernel_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -158,3 +160,5 @@ TEST_SUITE("low-rank kernels") {
     CHECK(std::abs(squares / 20'000 - 1) < 0.04);
   }
 }
+
+}  // namespace low_rank_kernel_test

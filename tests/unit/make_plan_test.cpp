@@ -8,6 +8,8 @@
 
 #include <csignal>
 
+namespace make_plan_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -279,3 +281,5 @@ TEST_SUITE("describe plan") {
     CHECK(streams({"--ranks_filter=1"}) == "  stdout: console");
   }
 }
+
+}  // namespace make_plan_test

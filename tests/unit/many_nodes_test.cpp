@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace many_nodes_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -252,3 +254,5 @@ TEST_SUITE("options about nodes") {
     }
   }
 }
+
+}  // namespace many_nodes_test

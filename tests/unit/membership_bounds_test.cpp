@@ -9,6 +9,8 @@
 
 #include <string>
 
+namespace membership_bounds_test {
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 
@@ -119,3 +121,5 @@ TEST_SUITE("membership bounds") {
     CHECK(text.ends_with("n and 7 more)"));
   }
 }
+
+}  // namespace membership_bounds_test

@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+namespace membership_codec_test {
+
 using namespace ddprun::membership;
 
 namespace {
@@ -170,3 +172,5 @@ TEST_SUITE("membership codec") {
     CHECK(order_nodes(nodes, 3) == std::vector<std::size_t>{3, 2, 0});
   }
 }
+
+}  // namespace membership_codec_test

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace membership_simulation_test {
+
 using ddprun::test::simulate_elections;
 using ddprun::test::simulate_harshly;
 using ddprun::test::simulate_membership;
@@ -106,3 +108,5 @@ TEST_SUITE("membership simulation") {
     CHECK(held_back > 10);
   }
 }
+
+}  // namespace membership_simulation_test

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace missing_nodes_test {
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 using namespace std::chrono_literals;
@@ -129,3 +131,5 @@ TEST_SUITE("missing nodes") {
         "for 60 s at most");
   }
 }
+
+}  // namespace missing_nodes_test

@@ -9,6 +9,8 @@
 #include <string>
 #include <thread>
 
+namespace name_lookup_test {
+
 using ddprun::Deadline;
 using ddprun::look_up;
 using ddprun::look_up_by;
@@ -62,3 +64,5 @@ TEST_SUITE("name lookup") {
     CHECK(watch.expired());
   }
 }
+
+}  // namespace name_lookup_test

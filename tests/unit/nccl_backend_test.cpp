@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace nccl_backend_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -210,3 +212,5 @@ TEST_SUITE("nccl backend") {
     });
   }
 }
+
+}  // namespace nccl_backend_test

@@ -18,6 +18,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace nccl_failure_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -285,3 +287,5 @@ TEST_SUITE("nccl failure") {
     CHECK(in_revoke == ChildEnd{1, said});
   }
 }
+
+}  // namespace nccl_failure_test

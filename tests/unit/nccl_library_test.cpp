@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace nccl_library_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -26,3 +28,5 @@ TEST_SUITE("NCCL library") {
           std::vector<std::string>{"libnccl.so.2", of_cuda, of_package});
   }
 }
+
+}  // namespace nccl_library_test

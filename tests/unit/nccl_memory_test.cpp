@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace nccl_memory_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -314,3 +316,5 @@ TEST_SUITE("nccl memory") {
     }
   }
 }
+
+}  // namespace nccl_memory_test

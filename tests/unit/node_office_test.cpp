@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+namespace node_office_test {
+
 using namespace ddprun::membership;
 using namespace std::chrono_literals;
 
@@ -112,3 +114,5 @@ TEST_SUITE("node beside an elected coordinator") {
     CHECK(part.next_wake() == at(500));
   }
 }
+
+}  // namespace node_office_test

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace node_part_test {
+
 using namespace ddprun::membership;
 using namespace std::chrono_literals;
 
@@ -385,3 +387,5 @@ TEST_SUITE("node part") {
     CHECK(is_refusal(of<EndRun>(actions)[0].verdict));
   }
 }
+
+}  // namespace node_part_test

@@ -6,6 +6,8 @@
 
 #include <string>
 
+namespace node_return_test {
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 using namespace std::chrono_literals;
@@ -168,3 +170,5 @@ TEST_SUITE("node return") {
     CHECK(talk.coordination().is_over());
   }
 }
+
+}  // namespace node_return_test

@@ -11,6 +11,8 @@
 #include <set>
 #include <vector>
 
+namespace node_schedule_test {
+
 using namespace ddprun::collectives;
 
 namespace {
@@ -200,3 +202,5 @@ TEST_SUITE("node schedule") {
     });
   }
 }
+
+}  // namespace node_schedule_test

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace nodes_group_parts_test {
+
 using namespace ddprun;
 using ddprun::host::layout_of;
 using ddprun::host::Presence;
@@ -110,3 +112,5 @@ TEST_SUITE("nodes group parts") {
     CHECK_FALSE(tcp::is_hello(tcp::Hello{}, token, 3, 1));
   }
 }
+
+}  // namespace nodes_group_parts_test

@@ -5,6 +5,8 @@
 
 #include <regex>
 
+namespace nodes_report_test {
+
 using namespace ddprun;
 
 namespace {
@@ -71,3 +73,5 @@ TEST_SUITE("console of several nodes") {
     CHECK(report.ends_with("=\n<m>E\n"));
   }
 }
+
+}  // namespace nodes_report_test

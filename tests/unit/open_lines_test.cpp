@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace open_lines_test {
+
 using ddprun::fit_to_row;
 using ddprun::OpenLines;
 using ddprun::TerminalSize;
@@ -133,3 +135,5 @@ TEST_SUITE("a line in a row") {
     CHECK(fit_to_row("a\u009bAb", 80) == "aAb");
   }
 }
+
+}  // namespace open_lines_test

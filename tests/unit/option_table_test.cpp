@@ -11,6 +11,8 @@
 #include <random>
 #include <set>
 
+namespace option_table_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -199,3 +201,5 @@ TEST_SUITE("command line robustness") {
     CHECK(plans > 200);
   }
 }
+
+}  // namespace option_table_test

@@ -6,6 +6,8 @@
 
 #include <string>
 
+namespace orderly_end_test {
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 using namespace std::chrono_literals;
@@ -149,3 +151,5 @@ TEST_SUITE("orderly end") {
     }
   }
 }
+
+}  // namespace orderly_end_test

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+namespace own_gradients_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -193,3 +195,5 @@ TEST_SUITE("reducer and gradients in the caller's memory") {
     CHECK(errors == Errors(3));
   }
 }
+
+}  // namespace own_gradients_test

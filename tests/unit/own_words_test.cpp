@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace own_words_test {
+
 using namespace ddprun;
 using ddprun::ssh::CommonWords;
 
@@ -112,3 +114,5 @@ TEST_SUITE("common words") {
     CHECK(words.is_news(1, "first"));
   }
 }
+
+}  // namespace own_words_test

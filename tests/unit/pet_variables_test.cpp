@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+namespace pet_variables_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -119,3 +121,5 @@ TEST_SUITE("PET_ variables") {
     }
   }
 }
+
+}  // namespace pet_variables_test

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+namespace pipeline_schedule_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -197,3 +199,5 @@ TEST_SUITE("pipeline schedule") {
     CHECK(!parse_pipeline_schedule("gpipe"));
   }
 }
+
+}  // namespace pipeline_schedule_test

@@ -7,6 +7,8 @@
 
 #include <csignal>
 
+namespace placement_test {
+
 using namespace ddprun;
 
 namespace {
@@ -186,3 +188,5 @@ TEST_SUITE("exit record") {
     CHECK_FALSE(from_record(std::string(100'000, '[')));
   }
 }
+
+}  // namespace placement_test

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace plan_environment_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -88,3 +90,5 @@ TEST_SUITE("worker environment of a plan") {
     CHECK_FALSE(variable(plan_of({"train.py"}, facts).workers[0], "NCCL_HOSTID"));
   }
 }
+
+}  // namespace plan_environment_test

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace pmi_messages_test {
+
 using namespace ddprun::mpi;
 
 namespace {
@@ -72,3 +74,5 @@ TEST_SUITE("pmi messages") {
     CHECK(process_mapping({0}) == "(vector,(0,1,1))");
   }
 }
+
+}  // namespace pmi_messages_test

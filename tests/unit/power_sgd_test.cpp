@@ -12,6 +12,8 @@
 #include <mutex>
 #include <random>
 
+namespace power_sgd_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -298,3 +300,5 @@ TEST_SUITE("PowerSGD") {
           "bucket hook: PowerSGD of rank 0, must be 1 or more");
   }
 }
+
+}  // namespace power_sgd_test

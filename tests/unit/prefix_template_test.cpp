@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+namespace prefix_template_test {
+
 using namespace ddprun;
 
 namespace {
@@ -48,7 +50,9 @@ TEST_SUITE("prefix template") {
         {"", ""},
         {"nonesuch", "nonesuch"},
     };
-    for (const auto& [text, expected] : table) {
+    for (const auto& row : table) {
+      const auto& text = row.first;
+      const auto& expected = row.second;
       CAPTURE(text);
       CHECK(filled_in(text) == expected);
     }
@@ -70,7 +74,9 @@ TEST_SUITE("prefix template") {
         {"a\rb", "has a line break"},
         {std::string(kPrefixBytesMax + 1, 'x'), "is longer than 256 bytes"},
     };
-    for (const auto& [text, problem] : table) {
+    for (const auto& row : table) {
+      const auto& text = row.first;
+      const auto& problem = row.second;
       CAPTURE(text);
       CHECK(filled_in(text) == "problem: " + problem);
     }
@@ -82,3 +88,5 @@ TEST_SUITE("prefix template") {
           default_prefix());
   }
 }
+
+}  // namespace prefix_template_test

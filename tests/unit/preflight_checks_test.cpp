@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+namespace preflight_checks_test {
+
 using namespace ddprun::preflight;
 using ddprun::Deadline;
 using ddprun::Device;
@@ -276,3 +278,5 @@ TEST_SUITE("node check") {
     CHECK(failures == 3);
   }
 }
+
+}  // namespace preflight_checks_test

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace preflight_device_test {
+
 using namespace ddprun;
 using namespace ddprun::preflight;
 using namespace ddprun::test;
@@ -185,3 +187,5 @@ TEST_SUITE("preflight of a device") {
     });
   }
 }
+
+}  // namespace preflight_device_test

@@ -4,6 +4,8 @@
 
 #include <string>
 
+namespace preflight_report_test {
+
 using ddprun::kPreflightTextMax;
 using ddprun::preflight_report_from;
 using ddprun::PreflightReport;
@@ -53,3 +55,5 @@ TEST_SUITE("preflight report") {
           PreflightReport{.device = "CPU"});
   }
 }
+
+}  // namespace preflight_report_test

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace preflight_verdict_test {
+
 using ddprun::DeviceExamined;
 using ddprun::judge_devices;
 using ddprun::objection_to_start;
@@ -137,3 +139,5 @@ TEST_SUITE("preflight verdict") {
     CHECK(summary_of({}).empty());
   }
 }
+
+}  // namespace preflight_verdict_test

@@ -26,6 +26,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace process_group_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -376,3 +378,5 @@ TEST_SUITE("process group") {
     CHECK(reason.find("(looked in " DDPRUN_BIN_DIR ", ") != std::string::npos);
   }
 }
+
+}  // namespace process_group_test

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace rank_agreement_test {
+
 using ddprun::describe_disagreement;
 using ddprun::Error;
 using ddprun::Fact;
@@ -82,3 +84,5 @@ TEST_SUITE("rank agreement") {
     CHECK(errors == std::vector<std::string>(2, "test: the ranks differ: too much to say in what"));
   }
 }
+
+}  // namespace rank_agreement_test

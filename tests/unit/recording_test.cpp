@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <vector>
 
+namespace recording_test {
+
 using namespace trainer;
 using namespace ddprun::test;
 using ddprun::DataType;
@@ -177,3 +179,5 @@ TEST_SUITE("recordings") {
     CHECK(fake_cuda_objects() == objects);
   }
 }
+
+}  // namespace recording_test

@@ -12,6 +12,8 @@
 #include <limits>
 #include <vector>
 
+namespace reduce_kernels_test {
+
 using namespace ddprun;
 using namespace ddprun::collectives;
 using namespace ddprun::test;
@@ -144,3 +146,5 @@ TEST_SUITE("reduce kernels") {
     }
   }
 }
+
+}  // namespace reduce_kernels_test

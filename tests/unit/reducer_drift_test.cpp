@@ -8,6 +8,8 @@
 #include <mutex>
 #include <set>
 
+namespace reducer_drift_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -121,3 +123,5 @@ TEST_SUITE("reducer's drift check") {
     }
   }
 }
+
+}  // namespace reducer_drift_test

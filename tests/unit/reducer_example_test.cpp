@@ -7,6 +7,8 @@
 
 #include <span>
 
+namespace reducer_example_test {
+
 using ddprun::as_buffer;
 using ddprun::Buffer;
 using ddprun::GradientReducer;
@@ -54,3 +56,5 @@ TEST_SUITE("reducer example") {
     CHECK(here == ddprun::test::code_shown_in("docs/reducer.md"));
   }
 }
+
+}  // namespace reducer_example_test

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 
+namespace reducer_log_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -115,3 +117,5 @@ TEST_SUITE("what a reducer tells of itself") {
     CHECK(errors == std::vector<std::string>(2));
   }
 }
+
+}  // namespace reducer_log_test

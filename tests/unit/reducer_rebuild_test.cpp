@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
+namespace reducer_rebuild_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -130,3 +132,5 @@ TEST_SUITE("reducer that rebuilds its buckets") {
           "order may change");
   }
 }
+
+}  // namespace reducer_rebuild_test

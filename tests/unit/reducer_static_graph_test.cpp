@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace reducer_static_graph_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -176,3 +178,5 @@ TEST_SUITE("reducer that is told of unused parameters") {
           "GradientReducer: parameter \"p0\" is unused: set find_unused_parameters");
   }
 }
+
+}  // namespace reducer_static_graph_test

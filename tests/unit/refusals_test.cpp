@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+namespace refusals_test {
+
 using namespace ddprun::membership;
 using Lines = std::vector<std::string>;
 
@@ -51,3 +53,5 @@ TEST_SUITE("refusals") {
     CHECK(lines.back() == "refused others " + std::to_string(rest) + " times");
   }
 }
+
+}  // namespace refusals_test

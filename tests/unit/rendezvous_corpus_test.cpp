@@ -5,6 +5,8 @@
 #include "tests/fuzz/store_target.hpp"
 #include "tests/support/fuzz_corpus.hpp"
 
+namespace rendezvous_corpus_test {
+
 using ddprun::test::run_fuzz_corpus;
 
 TEST_SUITE("fuzz corpus") {
@@ -24,3 +26,5 @@ TEST_SUITE("fuzz corpus") {
     run_fuzz_corpus("etcd", ddprun::fuzz::run_etcd, 12, 300);
   }
 }
+
+}  // namespace rendezvous_corpus_test

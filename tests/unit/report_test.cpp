@@ -5,6 +5,8 @@
 
 #include <csignal>
 
+namespace report_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -190,3 +192,5 @@ TEST_SUITE("final report") {
     CHECK(report.find("  and ranks 10-1002\n") != std::string::npos);
   }
 }
+
+}  // namespace report_test

@@ -14,6 +14,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+namespace report_words_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -103,3 +105,5 @@ TEST_SUITE("text") {
     CHECK(ddprun::terminal_columns(-1, 100) == 100);
   }
 }
+
+}  // namespace report_words_test

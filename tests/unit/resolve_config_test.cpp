@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace resolve_config_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -241,3 +243,5 @@ TEST_SUITE("finding the own node") {
     CHECK(found_in(R"({"version": 1})", clues) == "--node_name=a: c.json names no nodes");
   }
 }
+
+}  // namespace resolve_config_test

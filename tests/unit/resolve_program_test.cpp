@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace resolve_program_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -156,3 +158,5 @@ TEST_SUITE("macros") {
     for (const auto& [text, expected] : cases) CHECK(expand_macros(text, 7) == expected);
   }
 }
+
+}  // namespace resolve_program_test

@@ -6,6 +6,8 @@
 
 #include <csignal>
 
+namespace restart_policy_test {
+
 using ddprun::AttemptOutcome;
 using ddprun::decide_after_attempt;
 using ddprun::RestartDecision;
@@ -154,3 +156,5 @@ TEST_SUITE("restart policy") {
           "rank 0 (pid 100) was killed by SIGKILL (out of memory)");
   }
 }
+
+}  // namespace restart_policy_test

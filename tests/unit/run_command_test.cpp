@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace run_command_test {
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 
@@ -55,3 +57,5 @@ TEST_SUITE("commands of nodes") {
     CHECK(one != bounded_command(shared + "2"));
   }
 }
+
+}  // namespace run_command_test

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace scheduler_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -271,3 +273,5 @@ TEST_SUITE("scheduler") {
     CHECK(options->local_addr == "gpu002");
   }
 }
+
+}  // namespace scheduler_test

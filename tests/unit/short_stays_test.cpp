@@ -7,6 +7,8 @@
 
 #include <string>
 
+namespace short_stays_test {
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 using namespace std::chrono_literals;
@@ -146,3 +148,5 @@ TEST_SUITE("short stays") {
     }
   }
 }
+
+}  // namespace short_stays_test

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace ssh_node_check_test {
+
 using namespace ddprun;
 using namespace ddprun::ssh;
 using namespace ddprun::test;
@@ -88,3 +90,5 @@ TEST_SUITE("checking the nodes of a start by ssh") {
     CHECK(found({}, std::nullopt, text, {}, how).empty());
   }
 }
+
+}  // namespace ssh_node_check_test

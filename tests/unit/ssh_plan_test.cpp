@@ -11,6 +11,8 @@
 
 #include <algorithm>
 
+namespace ssh_plan_test {
+
 using namespace ddprun;
 using namespace ddprun::ssh;
 using namespace ddprun::test;
@@ -233,3 +235,5 @@ TEST_SUITE("plan of a start by ssh") {
     CHECK_FALSE(contains(told, "random"));
   }
 }
+
+}  // namespace ssh_plan_test

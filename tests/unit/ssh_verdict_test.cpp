@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace ssh_verdict_test {
+
 using namespace ddprun::ssh;
 
 namespace {
@@ -111,3 +113,5 @@ TEST_SUITE("verdict of a start by ssh") {
     CHECK(describe_end(of({ended(1), ended(-9)}), "", {"b was lost"}).empty());
   }
 }
+
+}  // namespace ssh_verdict_test

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace ssh_wire_test {
+
 using namespace ddprun;
 using namespace ddprun::ssh;
 
@@ -160,3 +162,5 @@ TEST_SUITE("what ssh says before anybody answers") {
     CHECK(words.last().empty());
   }
 }
+
+}  // namespace ssh_wire_test

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace stack_captures_test {
+
 using namespace ddprun;
 
 namespace {
@@ -135,3 +137,5 @@ TEST_SUITE("captures of stacks") {
     CHECK(bench.happened == Names{"first", "idle"});
   }
 }
+
+}  // namespace stack_captures_test

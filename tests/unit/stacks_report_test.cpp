@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace stacks_report_test {
+
 using namespace ddprun;
 
 namespace {
@@ -95,3 +97,5 @@ TEST_SUITE("stacks in reports") {
     CHECK(text.find("  and 12 more stacks\n") != std::string::npos);
   }
 }
+
+}  // namespace stacks_report_test

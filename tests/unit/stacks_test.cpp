@@ -11,6 +11,8 @@
 #include <fstream>
 #include <sstream>
 
+namespace stacks_test {
+
 using namespace ddprun;
 
 namespace {
@@ -261,3 +263,5 @@ TEST_SUITE("stacks") {
     CHECK(cut.ends_with("..."));
   }
 }
+
+}  // namespace stacks_test

@@ -14,6 +14,8 @@
 #include <functional>
 #include <vector>
 
+namespace staged_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using shared_memory::kPieceBytes;
@@ -80,3 +82,5 @@ TEST_SUITE("staged collectives") {
     }
   }
 }
+
+}  // namespace staged_test

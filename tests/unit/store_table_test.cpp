@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace store_table_test {
+
 namespace wire = ddprun::wire;
 using ddprun::ClientId;
 using ddprun::Delivery;
@@ -353,3 +355,5 @@ TEST_SUITE("store table") {
     CHECK(is_refused(table.ask(kAnn, wire::ListKeys{})));
   }
 }
+
+}  // namespace store_table_test

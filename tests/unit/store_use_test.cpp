@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace store_use_test {
+
 using namespace ddprun;
 using namespace std::chrono_literals;
 
@@ -139,3 +141,5 @@ TEST_SUITE("use of the store") {
     CHECK(bench.watch.end_attempt({}, true).empty());
   }
 }
+
+}  // namespace store_use_test

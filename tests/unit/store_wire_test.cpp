@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+namespace store_wire_test {
+
 namespace wire = ddprun::wire;
 using wire::Dialect;
 using wire::Request;
@@ -263,3 +265,5 @@ TEST_SUITE("store wire") {
     }
   }
 }
+
+}  // namespace store_wire_test

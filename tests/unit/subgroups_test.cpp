@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace subgroups_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
@@ -210,3 +212,5 @@ TEST_SUITE("group place") {
     CHECK(two.names().from(1).list({0}) == "5");
   }
 }
+
+}  // namespace subgroups_test

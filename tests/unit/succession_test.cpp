@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace succession_test {
+
 using namespace ddprun::membership;
 using ddprun::test::Talk;
 using namespace std::chrono_literals;
@@ -255,3 +257,5 @@ TEST_SUITE("succession") {
     CHECK(talk.coordination().has_nodes());
   }
 }
+
+}  // namespace succession_test

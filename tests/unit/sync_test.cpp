@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+namespace sync_test {
+
 using namespace ddprun;
 using namespace ddprun::shared_memory;
 using namespace std::chrono_literals;
@@ -150,3 +152,5 @@ TEST_SUITE("sync") {
     }
   }
 }
+
+}  // namespace sync_test

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace tidy_test {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -198,6 +200,15 @@ TEST_SUITE("tidy") {
     }
   }
 
+  TEST_CASE("test sources that are compiled as one have namespaces of their own") {
+    for (const auto& file : source_files()) {
+      const auto name = file.stem().string();
+      if (!name.ends_with("_test") || file.extension() != ".cpp") continue;
+      CHECK_MESSAGE(read(in_tree(file)).find("\nnamespace " + name + " {\n") != std::string::npos,
+                    file.string(), " has no namespace ", name);
+    }
+  }
+
   TEST_CASE("the preprocessor decides nothing outside the places for optional libraries") {
     const std::regex conditional("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b");
     for (const auto& file : source_files()) {
@@ -267,3 +278,5 @@ TEST_SUITE("tidy") {
     }
   }
 }
+
+}  // namespace tidy_test

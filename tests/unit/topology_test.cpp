@@ -12,6 +12,8 @@
 
 #include <fstream>
 
+namespace topology_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 namespace fs = std::filesystem;
@@ -236,3 +238,5 @@ TEST_SUITE("host facts") {
     CHECK(facts.look_at("/no/such/file") == FileKind::missing);
   }
 }
+
+}  // namespace topology_test

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+namespace trainer_batches_test {
+
 using trainer::BatchOptions;
 using trainer::EpochBatches;
 
@@ -167,3 +169,5 @@ TEST_SUITE("trainer data") {
     CHECK(make(1).test.targets.size() == 8);
   }
 }
+
+}  // namespace trainer_batches_test

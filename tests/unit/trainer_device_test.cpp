@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace trainer_device_test {
+
 using namespace trainer;
 using ddprun::ProcessGroup;
 using ddprun::test::Doubles;
@@ -240,3 +242,5 @@ TEST_SUITE("trainer on devices") {
                 1e-5);
   }
 }
+
+}  // namespace trainer_device_test

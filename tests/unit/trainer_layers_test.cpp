@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace trainer_layers_test {
+
 using namespace trainer;
 using namespace ddprun::test;
 using ddprun::DataType;
@@ -274,3 +276,5 @@ TEST_SUITE("trainer losses") {
     CHECK(loss({-1000, 1000, 1000}) == doctest::Approx(2000).epsilon(1e-3));
   }
 }
+
+}  // namespace trainer_layers_test

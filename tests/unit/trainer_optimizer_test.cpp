@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+namespace trainer_optimizer_test {
+
 using namespace trainer;
 using ddprun::test::from_device;
 
@@ -73,3 +75,5 @@ TEST_SUITE("trainer optimizers") {
     CHECK(adam.state().size() == 2);
   }
 }
+
+}  // namespace trainer_optimizer_test

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace trainer_options_test {
+
 using trainer::Options;
 
 namespace {
@@ -119,3 +121,5 @@ TEST_SUITE("trainer console") {
     CHECK(trainer::progress_bar(state, 7) == "epoch 2");
   }
 }
+
+}  // namespace trainer_options_test

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace trainer_state_test {
+
 using ddprun::Checkpoint;
 using trainer::Model;
 using trainer::Progress;
@@ -160,3 +162,5 @@ TEST_SUITE("trainer state") {
     CHECK(hash_of(state.model) != before);
   }
 }
+
+}  // namespace trainer_state_test

@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+namespace uneven_inputs_test {
+
 using namespace ddprun;
 using namespace ddprun::test;
 
@@ -297,3 +299,5 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK_NOTHROW(reducer.join());
   }
 }
+
+}  // namespace uneven_inputs_test

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+namespace with_deadline_test {
+
 namespace asio = boost::asio;
 using ddprun::Deadline;
 using ddprun::with_deadline;
@@ -155,3 +157,5 @@ TEST_SUITE("with deadline") {
     CHECK_FALSE(too_late);
   }
 }
+
+}  // namespace with_deadline_test

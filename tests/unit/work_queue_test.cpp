@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+namespace work_queue_test {
+
 using namespace ddprun;
 
 namespace {
@@ -129,3 +131,5 @@ TEST_SUITE("work queue") {
     queue->stop();
   }
 }
+
+}  // namespace work_queue_test

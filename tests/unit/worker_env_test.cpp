@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace worker_env_test {
+
 using ddprun::EnvironmentLookup;
 using ddprun::Error;
 using ddprun::WorkerEnv;
@@ -138,3 +140,5 @@ TEST_SUITE("worker env") {
     CHECK(contains(problem_with({{"RANK", "0"}}), "WORLD_SIZE is not set"));
   }
 }
+
+}  // namespace worker_env_test

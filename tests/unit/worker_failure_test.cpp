@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+namespace worker_failure_test {
+
 using namespace ddprun;
 namespace fs = std::filesystem;
 
@@ -256,3 +258,5 @@ TEST_SUITE("process state") {
     ::munmap(pages, kPages * page);
   }
 }
+
+}  // namespace worker_failure_test

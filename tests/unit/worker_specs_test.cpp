@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace worker_specs_test {
+
 using ddprun::AttemptFacts;
 using ddprun::LaunchPlan;
 using ddprun::LinePrefix;
@@ -178,3 +180,5 @@ TEST_SUITE("worker specs") {
     CHECK(specs[0].standard_output.prefix == LinePrefix("[trainer0]:"));
   }
 }
+
+}  // namespace worker_specs_test

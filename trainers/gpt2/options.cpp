@@ -23,7 +23,7 @@ constexpr std::int64_t kBatchMax = 1'000'000;      // its square and the workers
 constexpr std::int64_t kSizeMax = 1 << 24;         // of the model; see check(Shape)
 constexpr std::int64_t kSeedMax = 0xffff'ffff;     // fits every random generator
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_options(const std::string& what) {
   throw Error(Errc::usage, what);
 }
 
@@ -166,26 +166,26 @@ Shape completed(const Options& options) {
 void refuse_contradictions(const CLI::App& app, const Options& options) {
   const auto given = [&](const char* name) { return app.count(name) > 0; };
   if (given("--gradient_accumulation") && options.global_batch_size > 0) {
-    refuse("--gradient_accumulation follows from --global_batch_size and --batch_size");
+    refuse_options("--gradient_accumulation follows from --global_batch_size and --batch_size");
   }
   if (given("--checkpoint_every") && options.checkpoint_dir.empty()) {
-    refuse("--checkpoint_every needs --checkpoint_dir");
+    refuse_options("--checkpoint_every needs --checkpoint_dir");
   }
   if (given("--lr_final") && options.lr_schedule != "cosine") {
-    refuse("--lr_final is an option of --lr_schedule cosine");
+    refuse_options("--lr_final is an option of --lr_schedule cosine");
   }
   if (given("--threads") && options.device != "cpu") {
-    refuse("--threads is an option of --device cpu");
+    refuse_options("--threads is an option of --device cpu");
   }
   if (options.cuda_graph && options.device != "cuda") {
-    refuse("--cuda_graph is an option of --device cuda");
+    refuse_options("--cuda_graph is an option of --device cuda");
   }
   if (options.warmup_steps > options.steps) {
-    refuse("--warmup_steps " + std::to_string(options.warmup_steps) + " is more than --steps " +
-           std::to_string(options.steps));
+    refuse_options("--warmup_steps " + std::to_string(options.warmup_steps) +
+                   " is more than --steps " + std::to_string(options.steps));
   }
   if ((given("--test_every") || given("--test_sequences")) && options.test_data.empty()) {
-    refuse(
+    refuse_options(
         "there is nothing to test with: give --test_data, or prepare the text with "
         "--test_fraction");
   }

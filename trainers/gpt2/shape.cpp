@@ -16,7 +16,7 @@ constexpr double kDeviation = 0.02;
 constexpr std::size_t kLayerParameters = 12;
 constexpr std::size_t kTables = 2;
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_shape(const std::string& what) {
   throw ddprun::Error(ddprun::Errc::usage, what);
 }
 
@@ -40,7 +40,7 @@ Shape preset(std::string_view name) {
     if (name == one.name) return one.shape;
     names += std::string(names.empty() ? "" : ", ") + one.name;
   }
-  refuse("there is no model '" + std::string(name) + "': choose one of " + names);
+  refuse_shape("there is no model '" + std::string(name) + "': choose one of " + names);
 }
 
 void check(const Shape& shape) {
@@ -48,8 +48,8 @@ void check(const Shape& shape) {
   constexpr std::size_t kMost = std::size_t{1} << 24U;
   const auto one = [](const char* name, std::size_t value) {
     if (value >= 1 && value <= kMost) return;
-    refuse(std::string(name) + " must be within 1 and " + std::to_string(kMost) + ", not " +
-           std::to_string(value));
+    refuse_shape(std::string(name) + " must be within 1 and " + std::to_string(kMost) + ", not " +
+                 std::to_string(value));
   };
   one("--layers", shape.layers);
   one("--heads", shape.heads);
@@ -57,8 +57,8 @@ void check(const Shape& shape) {
   one("--context", shape.context);
   one("--vocabulary", shape.vocabulary);
   if (shape.channels % shape.heads != 0) {
-    refuse("--heads " + std::to_string(shape.heads) + " does not divide --channels " +
-           std::to_string(shape.channels));
+    refuse_shape("--heads " + std::to_string(shape.heads) + " does not divide --channels " +
+                 std::to_string(shape.channels));
   }
 }
 

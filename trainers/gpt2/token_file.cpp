@@ -30,7 +30,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 24);
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_token_file(const std::string& what) {
   throw ddprun::Error(ddprun::Errc::usage, what);
 }
 
@@ -48,12 +48,12 @@ TokenFile::TokenFile(const std::filesystem::path& path) : name_(path.string()) {
   const Descriptor file = {::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   struct stat status = {};
   if (file.number < 0 || ::fstat(file.number, &status) != 0) {
-    refuse(name_ + " cannot be read: " + std::strerror(errno) +
-           " (scripts/prepare_text makes token files)");
+    refuse_token_file(name_ + " cannot be read: " + std::strerror(errno) +
+                      " (scripts/prepare_text makes token files)");
   }
   mapped_bytes_ = static_cast<std::size_t>(status.st_size);
   if (!S_ISREG(status.st_mode) || mapped_bytes_ < sizeof(Header)) {
-    refuse(name_ + " is no token file: make one by scripts/prepare_text");
+    refuse_token_file(name_ + " is no token file: make one by scripts/prepare_text");
   }
   void* mapping = ::mmap(nullptr, mapped_bytes_, PROT_READ, MAP_SHARED, file.number, 0);
   if (mapping == MAP_FAILED) ddprun::throw_system_error("mapping " + name_, errno);
@@ -71,22 +71,22 @@ void TokenFile::read_header() {
   Header header = {};
   std::memcpy(&header, mapping_, sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
-    refuse(name_ + " is no token file: make one by scripts/prepare_text");
+    refuse_token_file(name_ + " is no token file: make one by scripts/prepare_text");
   }
   if (header.version != kVersion) {
-    refuse(name_ + " is a token file of version " + std::to_string(header.version) +
-           ", this program reads version " + std::to_string(kVersion));
+    refuse_token_file(name_ + " is a token file of version " + std::to_string(header.version) +
+                      ", this program reads version " + std::to_string(kVersion));
   }
   if (header.vocabulary == 0 || header.vocabulary > kVocabularyMax) {
-    refuse(name_ + " says that its vocabulary is " + std::to_string(header.vocabulary) +
-           ", not 1 to " + std::to_string(kVocabularyMax));
+    refuse_token_file(name_ + " says that its vocabulary is " + std::to_string(header.vocabulary) +
+                      ", not 1 to " + std::to_string(kVocabularyMax));
   }
   const std::size_t held = (mapped_bytes_ - sizeof header) / sizeof(std::uint16_t);
   if (header.tokens != held || (mapped_bytes_ - sizeof header) % sizeof(std::uint16_t) != 0) {
-    refuse(name_ + " says that it has " + std::to_string(header.tokens) +
-           " tokens, but there are bytes for " + std::to_string(held) +
-           (header.tokens > held ? ": it was not written to its end"
-                                 : ": something was written behind them"));
+    refuse_token_file(name_ + " says that it has " + std::to_string(header.tokens) +
+                      " tokens, but there are bytes for " + std::to_string(held) +
+                      (header.tokens > held ? ": it was not written to its end"
+                                            : ": something was written behind them"));
   }
   vocabulary_ = header.vocabulary;
   const auto* first = static_cast<const std::byte*>(mapping_) + sizeof header;
@@ -104,9 +104,10 @@ void TokenFile::read_tokens() {
     if (largest >= vocabulary_) {
       const auto bad = std::find_if(block.begin(), block.end(),
                                     [&](std::uint16_t token) { return token >= vocabulary_; });
-      refuse(name_ + ": token " +
-             std::to_string(first + static_cast<std::size_t>(bad - block.begin())) + " is " +
-             std::to_string(*bad) + ", beyond the vocabulary of " + std::to_string(vocabulary_));
+      refuse_token_file(name_ + ": token " +
+                        std::to_string(first + static_cast<std::size_t>(bad - block.begin())) +
+                        " is " + std::to_string(*bad) + ", beyond the vocabulary of " +
+                        std::to_string(vocabulary_));
     }
     checksum_ = checksum_of(std::as_bytes(block), checksum_);
   }

@@ -60,7 +60,7 @@ void DriftCheck::finish(ProcessGroup& group, const TensorWork& tensors, const Bu
   const auto sums = checksums_of(tensors, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     list.push_back(
-        {"the checksum of parameter " + quoted(parameters[i].name), hexadecimal(sums[i])});
+        {"the checksum of parameter " + double_quoted(parameters[i].name), hexadecimal(sums[i])});
   }
   require_agreement(group, "GradientReducer: drift in step " + std::to_string(step), list);
   throw Error(Errc::internal, "GradientReducer: the ranks' checksums differed in step " +

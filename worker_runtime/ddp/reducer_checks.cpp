@@ -22,10 +22,6 @@ const char* to_string(UnevenInputs policy) {
   return "unknown";
 }
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(Errc::usage, "GradientReducer: " + what);
-}
-
 std::string describe(const Buffer& values, std::span<const std::size_t> shape = {}) {
   std::string dimensions;
   for (const auto size : shape)
@@ -54,10 +50,10 @@ std::string describe(const Device& device) {
 void check_memory(const std::string& what, const Buffer& values, const Device* device) {
   const bool is_reached = device != nullptr && values.device == *device;
   if (values.device.kind != Device::Kind::cpu && !is_reached) {
-    refuse(what + " is " + describe(values.device) + ", and the group's backend reaches " +
-           (device == nullptr ? "none" : "device " + std::to_string(device->index)));
+    refuse_reducer(what + " is " + describe(values.device) + ", and the group's backend reaches " +
+                   (device == nullptr ? "none" : "device " + std::to_string(device->index)));
   }
-  if (values.data == nullptr && values.elements > 0) refuse(what + " has no memory");
+  if (values.data == nullptr && values.elements > 0) refuse_reducer(what + " has no memory");
 }
 
 void check_gradient(const std::string& what, const Parameter& parameter,
@@ -66,38 +62,39 @@ void check_gradient(const std::string& what, const Parameter& parameter,
   if (own.data == nullptr) return;
   check_memory("the gradient of " + what, own, &parameter.values.device);
   if (own.device != parameter.values.device) {
-    refuse("the gradient of " + what + " is " + describe(own.device) + ", its values " +
-           describe(parameter.values.device));
+    refuse_reducer("the gradient of " + what + " is " + describe(own.device) + ", its values " +
+                   describe(parameter.values.device));
   }
   if (own.elements != parameter.values.elements) {
-    refuse("the gradient of " + what + " has " + std::to_string(own.elements) +
-           " elements, its values " + std::to_string(parameter.values.elements));
+    refuse_reducer("the gradient of " + what + " has " + std::to_string(own.elements) +
+                   " elements, its values " + std::to_string(parameter.values.elements));
   }
   const DataType kept = gradient_type(parameter.values.type, options);
   const bool widens = kept == DataType::float32 && is_half(own.type);
   if (own.type != kept && !(widens && options.accumulate_in_float32)) {
-    refuse("the gradient of " + what + " is " + to_string(own.type) + ", must be " +
-           to_string(kept) + (options.accumulate_in_float32 ? " or a half type" : ""));
+    refuse_reducer("the gradient of " + what + " is " + to_string(own.type) + ", must be " +
+                   to_string(kept) + (options.accumulate_in_float32 ? " or a half type" : ""));
   }
 }
 
 void check_options(const ReducerOptions& options) {
   if (options.op != ReduceOp::average && options.op != ReduceOp::sum) {
-    refuse(std::string("op ") + to_string(options.op) + ", must be average or sum");
+    refuse_reducer(std::string("op ") + to_string(options.op) + ", must be average or sum");
   }
   if (options.rebuild_buckets && options.find_unused_parameters && !options.static_graph) {
-    refuse("rebuild_buckets and find_unused_parameters exclude each other: the order may change");
+    refuse_reducer(
+        "rebuild_buckets and find_unused_parameters exclude each other: the order may change");
   }
-  if (options.hook && !options.hook->start) refuse("the bucket hook has no start function");
-  if (options.drift_check_steps < 0) refuse("drift_check_steps is negative");
+  if (options.hook && !options.hook->start) refuse_reducer("the bucket hook has no start function");
+  if (options.drift_check_steps < 0) refuse_reducer("drift_check_steps is negative");
   if (options.drift_check_steps > 0 && options.hook && !options.hook->keeps_ranks_equal) {
-    refuse("drift_check_steps with bucket hook " + quoted(options.hook->name) +
-           ", which lets the ranks drift apart");
+    refuse_reducer("drift_check_steps with bucket hook " + double_quoted(options.hook->name) +
+                   ", which lets the ranks drift apart");
   }
   if (options.uneven_inputs == UnevenInputs::average_over_active && options.hook &&
       !options.hook->keeps_ranks_equal) {
-    refuse("average_over_active with bucket hook " + quoted(options.hook->name) +
-           ", which does not average over all ranks");
+    refuse_reducer("average_over_active with bucket hook " + double_quoted(options.hook->name) +
+                   ", which does not average over all ranks");
   }
 }
 
@@ -118,7 +115,7 @@ std::vector<Fact> facts_of(const ReducerOptions& options) {
   add("rebuild_buckets", yes(options.rebuild_buckets));
   add("accumulate_in_float32", yes(options.accumulate_in_float32));
   add("drift_check_steps", std::to_string(options.drift_check_steps));
-  add("hook", options.hook ? quoted(options.hook->name) : "none");
+  add("hook", options.hook ? double_quoted(options.hook->name) : "none");
   add("uneven_inputs", to_string(options.uneven_inputs));
   return facts;
 }
@@ -128,8 +125,8 @@ std::vector<Fact> facts_of(std::span<const Parameter> parameters, std::span<cons
                            const ReducerOptions& options) {
   std::vector<Fact> facts = facts_of(options);
   for (const auto& parameter : parameters) {
-    facts.push_back(
-        {"parameter " + quoted(parameter.name), describe(parameter.values, parameter.shape)});
+    facts.push_back({"parameter " + double_quoted(parameter.name),
+                     describe(parameter.values, parameter.shape)});
   }
   for (std::size_t i = 0; i < state.size(); ++i)
     facts.push_back({"state buffer " + std::to_string(i), describe(state[i])});
@@ -138,7 +135,11 @@ std::vector<Fact> facts_of(std::span<const Parameter> parameters, std::span<cons
 
 }  // namespace
 
-std::string quoted(const std::string& name) {
+void refuse_reducer(const std::string& problem) {
+  throw Error(Errc::usage, "GradientReducer: " + problem);
+}
+
+std::string double_quoted(const std::string& name) {
   return "\"" + name + "\"";
 }
 
@@ -147,15 +148,15 @@ std::vector<Parameter> checked_parameters(const Device* device, std::vector<Para
                                           const ReducerOptions& options) {
   check_options(options);
   for (auto& parameter : parameters) {
-    const auto what = "parameter " + quoted(parameter.name);
+    const auto what = "parameter " + double_quoted(parameter.name);
     check_memory(what, parameter.values, device);
     if (parameter.values.device != parameters.front().values.device) {
-      refuse(what + " is " + describe(parameter.values.device) + ", the first one " +
-             describe(parameters.front().values.device));
+      refuse_reducer(what + " is " + describe(parameter.values.device) + ", the first one " +
+                     describe(parameters.front().values.device));
     }
     if (!has_fitting_shape(parameter)) {
-      refuse(what + " " + describe(parameter.values, parameter.shape) + " has " +
-             std::to_string(parameter.values.elements) + " elements");
+      refuse_reducer(what + " " + describe(parameter.values, parameter.shape) + " has " +
+                     std::to_string(parameter.values.elements) + " elements");
     }
     check_gradient(what, parameter, options);
     if (parameter.shape.empty()) parameter.shape = {parameter.values.elements};

@@ -11,8 +11,11 @@
 
 namespace ddprun {
 
+/// Throws Error{Errc::usage}: "GradientReducer: " and the problem.
+[[noreturn]] void refuse_reducer(const std::string& problem);
+
 /// `name` in double quotes.
-std::string quoted(const std::string& name);
+std::string double_quoted(const std::string& name);
 
 /// The parameters with their shapes filled in. `device`: where they may be beside the CPU; null if
 /// nowhere. Throws Error{Errc::usage} naming the argument that cannot work.

@@ -18,10 +18,6 @@ constexpr std::size_t kNamesMax = 10;
 /// In place of an order, where rank 0 took no part in the step that was observed.
 constexpr std::int32_t kNotObserved = -1;
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(Errc::usage, "GradientReducer: " + what);
-}
-
 /// PyTorch rebuilds whenever it can.
 ReducerOptions completed(ReducerOptions options) {
   if (options.sequence == CollectiveSequence::pytorch) {
@@ -50,7 +46,7 @@ ProcessGroup verified(ProcessGroup group, std::span<const Parameter> parameters,
                       std::span<const Buffer> state, const ReducerOptions& options) {
   if (!parameters.empty() &&
       TensorWork(group, parameters.front().values.device).capture_of(group.stream()) != 0)
-    refuse("it is made while the group's stream is being captured (make it before)");
+    refuse_reducer("it is made while the group's stream is being captured (make it before)");
   if (group.size() > 1 && options.verify_parameters) {
     verify_ranks(group, parameters, state, options);
   }
@@ -88,12 +84,12 @@ GradientReducer::Impl::Impl(ProcessGroup group, std::vector<Parameter> parameter
 
 std::size_t GradientReducer::Impl::checked(std::size_t index) const {
   if (index < parameters_.size()) return index;
-  refuse("parameter " + std::to_string(index) + " does not exist, there are " +
-         std::to_string(parameters_.size()));
+  refuse_reducer("parameter " + std::to_string(index) + " does not exist, there are " +
+                 std::to_string(parameters_.size()));
 }
 
 void GradientReducer::Impl::refuse_parameter(std::size_t index, const std::string& reason) const {
-  refuse("parameter " + quoted(parameters_[index].name) + " " + reason);
+  refuse_reducer("parameter " + double_quoted(parameters_[index].name) + " " + reason);
 }
 
 void GradientReducer::Impl::broadcast_all(int root) {
@@ -107,7 +103,8 @@ void GradientReducer::Impl::require_idle(const std::string& call) const {
   if (phase_ == Phase::idle) return;
   const Phase phase = phase_;
   const bool has_failed = phase == Phase::finishing || phase == Phase::checking;
-  refuse(call + (has_failed ? " after a step that failed" : " within a step, finish() is missing"));
+  refuse_reducer(
+      call + (has_failed ? " after a step that failed" : " within a step, finish() is missing"));
 }
 
 void GradientReducer::Impl::zero_gradients() {
@@ -152,13 +149,13 @@ void GradientReducer::Impl::require_capturable() const {
                        {.steps = steps_,
                         .has_rebuilt = has_rebuilt_,
                         .knows_counts = reduction_.readiness().knows_counts()});
-  if (!reason.empty()) refuse("this step cannot be captured: " + reason);
+  if (!reason.empty()) refuse_reducer("this step cannot be captured: " + reason);
 }
 
 void GradientReducer::Impl::begin_forward(bool synchronise) {
   require_idle("begin_forward()");
   require_capturable();
-  if (forward_) refuse("begin_forward() twice, begin() is missing");
+  if (forward_) refuse_reducer("begin_forward() twice, begin() is missing");
   forward_ = prepare(true, synchronise);
   forward_began_ = Deadline::Clock::now();
 }
@@ -174,7 +171,7 @@ void GradientReducer::Impl::begin(bool synchronise) {
     forward_ = prepare(true, synchronise);
   }
   if (forward_->synchronise != synchronise) {
-    refuse("begin() and begin_forward() were told differently whether to synchronise");
+    refuse_reducer("begin() and begin_forward() were told differently whether to synchronise");
   }
   start(*std::exchange(forward_, {}));
 }
@@ -229,15 +226,15 @@ void GradientReducer::Impl::require_all_ready() const {
   if (missing.empty()) return;
   std::string names;
   for (std::size_t i = 0; i < missing.size() && i < kNamesMax; ++i) {
-    names += (i == 0 ? " " : ", ") + quoted(parameters_[missing[i]].name);
+    names += (i == 0 ? " " : ", ") + double_quoted(parameters_[missing[i]].name);
   }
   if (missing.size() > kNamesMax) {
     names += " and " + std::to_string(missing.size() - kNamesMax) + " more";
   }
-  refuse("no gradient for" + names +
-         (options_.static_graph
-              ? ", which the first step used: the graph is not static"
-              : ": call ready() for each parameter, or set find_unused_parameters"));
+  refuse_reducer("no gradient for" + names +
+                 (options_.static_graph
+                      ? ", which the first step used: the graph is not static"
+                      : ": call ready() for each parameter, or set find_unused_parameters"));
 }
 
 template <typename Wait>
@@ -253,7 +250,7 @@ void GradientReducer::Impl::complete_step(const Wait& wait) {
 
 StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
   if (reduction_.capture() != 0 && phase_ == Phase::synchronising) {
-    refuse(
+    refuse_reducer(
         "finish() waits on the host, and the step is being captured: tell it a stream of the "
         "capture");
   }
@@ -278,7 +275,7 @@ StepTimeline GradientReducer::Impl::finish_by(const Wait& wait) {
             .begun = queue.begin_time(),
             .forward_seconds = forward_seconds_};
   }
-  if (phase_ != Phase::synchronising) refuse("finish() outside a step, begin() is missing");
+  if (phase_ != Phase::synchronising) refuse_reducer("finish() outside a step, begin() is missing");
   const bool counts = reduction_.readiness().is_counting();
   const bool settles = options_.find_unused_parameters && !options_.static_graph;
   if (!counts && !settles) require_all_ready();
@@ -306,7 +303,7 @@ DdpLoggingData GradientReducer::Impl::logging_data() const {
 /// Takes part in a step of the others.
 void GradientReducer::Impl::shadow(const StepPartners& partners) {
   if (!reduction_.readiness().knows_counts()) {
-    refuse("static_graph needs input for the first step on every rank");
+    refuse_reducer("static_graph needs input for the first step on every rank");
   }
   start(partners);
   if (partners.synchronise) {
@@ -319,8 +316,8 @@ void GradientReducer::Impl::shadow(const StepPartners& partners) {
 
 void GradientReducer::Impl::join(const std::function<void()>& after_step) {
   require_idle("join()");
-  if (options_.uneven_inputs == UnevenInputs::none) refuse("join() without uneven_inputs");
-  if (forward_) refuse("join() after begin_forward(), begin() is missing");
+  if (options_.uneven_inputs == UnevenInputs::none) refuse_reducer("join() without uneven_inputs");
+  if (forward_) refuse_reducer("join() after begin_forward(), begin() is missing");
   if (group_.size() == 1) return;
   for (auto next = prepare(false, false); next.active > 0; next = prepare(false, false)) {
     shadow(next);

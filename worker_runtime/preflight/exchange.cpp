@@ -15,7 +15,7 @@ namespace {
 using Clock = Deadline::Clock;
 
 // The best of a few: the first connects, and others use the machine, too.
-constexpr int kRepetitions = 5;
+constexpr int kExchanges = 5;
 
 /// Small integers, whose sums over all ranks are exact in float32.
 float value_of(std::size_t element, int worker) {
@@ -75,7 +75,7 @@ double measure(ProcessGroup group, const ExchangeSettings& settings) {
   const auto deadline = Deadline::after(settings.limit);
   Numbers numbers(group, settings, deadline);
   double best = 0;
-  for (int i = 0; i < kRepetitions; ++i) {
+  for (int i = 0; i < kExchanges; ++i) {
     numbers.set(workers[static_cast<std::size_t>(group.rank())]);
     group.barrier().wait(deadline);
     const auto start = Clock::now();

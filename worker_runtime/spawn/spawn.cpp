@@ -22,7 +22,7 @@ namespace {
 using spawning::ChildEnd;
 using spawning::ChildProcesses;
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_spawn(const std::string& what) {
   throw Error(Errc::usage, "spawn: " + what);
 }
 
@@ -36,21 +36,22 @@ const std::ptrdiff_t kThreadsAtLoad = count_threads();
 
 void check(int workers, const SpawnOptions& options) {
   if (workers < 1 || workers > kLocalWorkersMax) {
-    refuse(std::to_string(workers) + " workers (1 to " + std::to_string(kLocalWorkersMax) +
-           " are possible)");
+    refuse_spawn(std::to_string(workers) + " workers (1 to " + std::to_string(kLocalWorkersMax) +
+                 " are possible)");
   }
   struct sigaction action {};
   ::sigaction(SIGCHLD, nullptr, &action);
   const bool is_ignored = (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
   if (is_ignored || (action.sa_flags & SA_NOCLDWAIT) != 0) {
-    refuse(
+    refuse_spawn(
         "SIGCHLD is ignored, so nobody would learn how workers end: set it to its default first");
   }
   const auto more = count_threads() - kThreadsAtLoad;
   if (more > 0 && !options.allow_threads) {
-    refuse("this process has made " + std::to_string(more) +
-           " thread(s), which copies of it would lack: call it before any are made (libraries may "
-           "make theirs when they first compute), or see allow_threads");
+    refuse_spawn(
+        "this process has made " + std::to_string(more) +
+        " thread(s), which copies of it would lack: call it before any are made (libraries may "
+        "make theirs when they first compute), or see allow_threads");
   }
 }
 

@@ -56,15 +56,15 @@ namespace {
 using std::chrono::milliseconds;
 
 /// A buffer of Gloo's with waits that can be ended; it takes one that is aborted for done.
-class Buffer : public transport::UnboundBuffer {
+class AbortableBuffer : public transport::UnboundBuffer {
  public:
-  Buffer(std::unique_ptr<transport::UnboundBuffer> inner, std::shared_ptr<GlooWaits> waits)
+  AbortableBuffer(std::unique_ptr<transport::UnboundBuffer> inner, std::shared_ptr<GlooWaits> waits)
       : transport::UnboundBuffer(inner->ptr, inner->size),
         inner_(std::move(inner)),
         waits_(std::move(waits)) {
     waits_->add(*inner_);
   }
-  ~Buffer() override { waits_->remove(*inner_); }
+  ~AbortableBuffer() override { waits_->remove(*inner_); }
 
   bool waitRecv(int* rank, milliseconds timeout) override {
     waits_->check();
@@ -110,7 +110,7 @@ class Context : public transport::Context {
 
   std::unique_ptr<transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                 std::size_t bytes) override {
-    return std::make_unique<Buffer>(inner_->createUnboundBuffer(data, bytes), waits_);
+    return std::make_unique<AbortableBuffer>(inner_->createUnboundBuffer(data, bytes), waits_);
   }
 
  private:

@@ -21,7 +21,7 @@ namespace {
 // At a time, so that all connections go on.
 constexpr std::size_t kBurstBytes = 256 << 10;
 // For receivers to come and take what was sent to them before this rank left.
-constexpr auto kFarewellTimeout = std::chrono::seconds(5);
+constexpr auto kDeliveryTimeout = std::chrono::seconds(5);
 // No message is larger; a length beyond is not a message's.
 constexpr std::uint64_t kLetterBytesMax = std::uint64_t{1} << 46;
 
@@ -82,7 +82,7 @@ void Messenger::carry() {
     Deadline until = Deadline::never();
     {
       const Lock lock(mutex_);
-      if (is_stopping_ && !farewell) farewell = Deadline::after(kFarewellTimeout);
+      if (is_stopping_ && !farewell) farewell = Deadline::after(kDeliveryTimeout);
       if (farewell && (!has_mail() || farewell->passed())) return;
       polled = wanted();
       until = earlier(farewell.value_or(Deadline::never()), meeting_.next_timeout());
