@@ -9,7 +9,7 @@ namespace ddprun {
 namespace {
 
 // Parts of messages. Gloo begins each error of a connection with the place in its sources.
-constexpr std::string_view kWords[] = {
+constexpr std::string_view kPeerFailureWords[] = {
     "PeerFailed",       // the worker runtime's exception
     "gloo/transport/",  // "[.../gloo/transport/tcp/pair.cc:598] Connection closed by peer"
     "Gloo connectFullMesh failed",    // a peer went before all were connected
@@ -33,9 +33,9 @@ std::string last_words(const std::vector<std::string>& lines) {
 }  // namespace
 
 bool blames_a_peer(std::string_view message) {
-  return std::any_of(std::begin(kWords), std::end(kWords), [&](std::string_view words) {
-    return message.find(words) != std::string_view::npos;
-  });
+  return std::any_of(
+      std::begin(kPeerFailureWords), std::end(kPeerFailureWords),
+      [&](std::string_view words) { return message.find(words) != std::string_view::npos; });
 }
 
 bool is_victim_of_a_peer(const WorkerExited& exit) {

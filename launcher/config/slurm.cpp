@@ -11,7 +11,7 @@ namespace ddprun {
 namespace {
 
 constexpr int kNumberMax = 2'000'000'000;
-constexpr const char* kSwitch = "; --standalone makes this node a run of its own";
+constexpr const char* kStandaloneHint = "; --standalone makes this node a run of its own";
 
 /// Two steps of a job may run at once on one node, and jobs with neighbouring numbers do so often.
 int port_of(int job, int step) {
@@ -35,7 +35,7 @@ class SlurmReader {
     if (!variable("SLURM_JOB_ID") || are_nodes_given()) return values_;
     const auto job_nodes = number("SLURM_JOB_NUM_NODES", "SLURM_NNODES");
     if (problem_.empty() && job_nodes.value_or(1) > 1) read_step(*job_nodes);
-    if (!problem_.empty()) return UsageProblem{{problem_ + kSwitch}};
+    if (!problem_.empty()) return UsageProblem{{problem_ + kStandaloneHint}};
     return std::move(values_);
   }
 

@@ -154,21 +154,21 @@ class Planner {
   }
 
   void count_workers() {
-    using Kind = WorkerCount::Kind;
+    using Count = WorkerCount::Kind;
     const auto& wanted = options_.nproc_per_node;
     const int gpus = static_cast<int>(gpus_.size());
     const int cpus = usable_cpus(facts_);
     workers_ = wanted.number;
-    if (wanted.kind == Kind::gpu) workers_ = gpus;
-    if (wanted.kind == Kind::cpu) workers_ = cpus;
-    if (wanted.kind == Kind::automatic) workers_ = gpus > 0 ? gpus : cpus;
+    if (wanted.kind == Count::gpu) workers_ = gpus;
+    if (wanted.kind == Count::cpu) workers_ = cpus;
+    if (wanted.kind == Count::automatic) workers_ = gpus > 0 ? gpus : cpus;
     const bool counts_cpus =
-        wanted.kind == Kind::cpu || (wanted.kind == Kind::automatic && gpus == 0);
+        wanted.kind == Count::cpu || (wanted.kind == Count::automatic && gpus == 0);
     if (counts_cpus && facts_.cpus.size() > static_cast<std::size_t>(cpus)) {
       plan_.notes.push_back("the quota of the cgroup leaves " + std::to_string(cpus) + " of " +
                             std::to_string(facts_.cpus.size()) + " CPUs to count on");
     }
-    if (wanted.kind == Kind::gpu && gpus == 0) {
+    if (wanted.kind == Count::gpu && gpus == 0) {
       const auto visible = facts_.environment("CUDA_VISIBLE_DEVICES");
       const auto reason = facts_.installed_gpus == 0
                               ? std::string("no NVIDIA GPU was found")

@@ -31,6 +31,27 @@ std::set<std::string> open_descriptors() {
   return open;
 }
 
+/// Names each test case as it starts, so that the output of a program that was killed at its time
+/// limit ends with the case that did not end.
+struct StartedCases : doctest::IReporter {
+  explicit StartedCases(const doctest::ContextOptions&) {}
+  void test_case_start(const doctest::TestCaseData& test) override {
+    std::fprintf(stderr, "started: %s\n", test.m_name);
+  }
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats&) override {}
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+DOCTEST_REGISTER_LISTENER("started", 1, StartedCases);
+
 int complain(const std::string& what) {
   std::fprintf(stderr, "left behind: %s\n", what.c_str());
   return 1;
