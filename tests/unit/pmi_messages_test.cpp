@@ -24,6 +24,11 @@ struct Asked {
                   log += "get " + key;
                   return std::string("there");
                 },
+            .mapping =
+                [this] {
+                  log += "mapping";
+                  return std::string("(vector,(0,1,1))");
+                },
             .barrier = [this] { log += "barrier"; }};
   }
 };
@@ -47,6 +52,10 @@ TEST_SUITE("pmi messages") {
         {"cmd=put kvsname=ddprun key=-allgather-3 value=abc=#1",
          "cmd=put_result rc=0 msg=success\n", "put -allgather-3 abc=#1"},
         {"cmd=get kvsname=ddprun key=k", "cmd=get_result rc=0 msg=success value=there\n", "get k"},
+        {"cmd=get kvsname=ddprun key=PMI_process_mapping",
+         "cmd=get_result rc=0 msg=success value=(vector,(0,1,1))\n", "mapping"},
+        {"cmd=get kvsname=ddprun key=PMI_mpi_memory_alloc_kinds",
+         "cmd=get_result rc=-1 msg=key_PMI_mpi_memory_alloc_kinds_not_found value=unknown\n", ""},
         {"cmd=barrier_in", "cmd=barrier_out\n", "barrier"},
         {"cmd=finalize", "cmd=finalize_ack\n", ""},
     };

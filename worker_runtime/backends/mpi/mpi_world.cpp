@@ -19,12 +19,16 @@ bool is_started = false;
 std::atomic<bool> is_given_up = false;
 PmiServer* server = nullptr;  ///< lives as long as MPI, if it is not mpirun that started it
 
+/// Registered before MPI starts: MPICH 4.2 speaks to its process manager in an exit handler of its
+/// own, which runs before this one.
+void stop_server() {
+  if (!is_given_up) delete server;
+}
+
 /// Who ends without it is taken for a failure by mpirun. Ending needs all ranks, so it is only done
 /// where none is known to have failed.
 void finish() {
-  if (is_given_up) return;
-  MPI_Finalize();
-  delete server;
+  if (!is_given_up) MPI_Finalize();
 }
 
 void initialise() {
@@ -44,7 +48,10 @@ void initialise() {
 void start(const module::Member& member, Deadline deadline) {
   const std::lock_guard lock(mutex);
   if (!is_started) {
-    if (!member.is_of_mpirun && member.world_size > 1) server = new PmiServer(member, deadline);
+    if (!member.is_of_mpirun && member.world_size > 1) {
+      server = new PmiServer(member, deadline);
+      std::atexit(stop_server);
+    }
     initialise();
     if (server != nullptr) server->hide();
   }

@@ -10,6 +10,8 @@ namespace ddprun::mpi {
 namespace {
 
 constexpr char kSpace[] = "ddprun";  // the name of the one key-value space
+constexpr char kReservedPrefix[] = "PMI_";
+constexpr char kMappingKey[] = "PMI_process_mapping";
 
 std::map<std::string, std::string> words_of(const std::string& line) {
   std::map<std::string, std::string> words;
@@ -39,8 +41,15 @@ PmiAnswer answer_pmi(const std::string& line, const PmiFunctions& functions) {
     functions.put(words["key"], words["value"]);
     return {"cmd=put_result rc=0 msg=success\n"};
   }
-  if (command == "get")
-    return {"cmd=get_result rc=0 msg=success value=" + functions.get(words["key"]) + "\n"};
+  if (command == "get") {
+    const std::string& key = words["key"];
+    const bool is_mapping = key == kMappingKey;
+    // Such keys are the manager's own. MPICH 4.2 asks for more of them, and does without.
+    if (key.starts_with(kReservedPrefix) && !is_mapping)
+      return {"cmd=get_result rc=-1 msg=key_" + key + "_not_found value=unknown\n"};
+    return {"cmd=get_result rc=0 msg=success value=" +
+            (is_mapping ? functions.mapping() : functions.get(key)) + "\n"};
+  }
   if (command == "barrier_in") {
     functions.barrier();
     return {"cmd=barrier_out\n"};

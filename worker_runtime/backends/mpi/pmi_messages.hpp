@@ -15,11 +15,13 @@ inline constexpr std::size_t kPmiLineBytesMax = 4096;
 inline constexpr int kPmiKeyBytesMax = 64;
 inline constexpr int kPmiValueBytesMax = 1024;
 
-/// What the answers are made from.
+/// What the answers are made from. `get` may wait: MPICH asks for keys of its own only after a
+/// barrier that follows each rank's put.
 struct PmiFunctions {
   std::function<void(const std::string& key, const std::string& value)> put;
   std::function<std::string(const std::string& key)> get;
-  std::function<void()> barrier;  ///< returns when all ranks are in it
+  std::function<std::string()> mapping;  ///< process_mapping() of the ranks
+  std::function<void()> barrier;         ///< returns when all ranks are in it
 };
 
 struct PmiAnswer {

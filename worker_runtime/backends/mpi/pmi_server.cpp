@@ -17,7 +17,6 @@ namespace {
 
 constexpr char kPrefix[] = "ddprun/mpi/";
 constexpr char kNodePrefix[] = "ddprun/mpi/node/";
-constexpr char kMappingKey[] = "PMI_process_mapping";
 
 // After the start the ranks meet once more, when MPI ends.
 constexpr auto kEndTimeout = std::chrono::seconds(30);
@@ -80,7 +79,8 @@ std::string PmiServer::answer(const std::string& line, bool& is_last) {
   const PmiAnswer answer = answer_pmi(
       line, {.put = [&](const std::string& key,
                         const std::string& value) { store_.set(kPrefix + key, value, limit); },
-             .get = [&](const std::string& key) { return get(key); },
+             .get = [&](const std::string& key) { return store_.get(kPrefix + key, deadline_); },
+             .mapping = [&] { return mapping(); },
              .barrier =
                  [&] {
                    const std::string key = "ddprun/mpi_barrier/" + std::to_string(barriers_++);
@@ -90,8 +90,7 @@ std::string PmiServer::answer(const std::string& line, bool& is_last) {
   return answer.line;
 }
 
-std::string PmiServer::get(const std::string& key) {
-  if (key != kMappingKey) return store_.get(kPrefix + key, deadline_);
+std::string PmiServer::mapping() {
   std::vector<int> nodes;
   for (int rank = 0; rank < size_; ++rank)
     nodes.push_back(std::stoi(store_.get(kNodePrefix + std::to_string(rank), deadline_)));

@@ -29,7 +29,7 @@ class PmiServer {
  private:
   void serve();
   std::string answer(const std::string& line, bool& is_last);
-  std::string get(const std::string& key);
+  std::string mapping();
 
   const int size_;
   const Deadline deadline_;
