@@ -201,10 +201,11 @@ asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string>
 asio::awaitable<StackTaker::Found> StackTaker::call_python(Patient patient, Deadline deadline) {
   const UniqueFd memory(::memfd_create("stacks", MFD_CLOEXEC));
   const auto target = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory.get());
-  auto running = run_tool(python_stack_arguments(plan_.gdb, patient.pid, target),
-                          std::move(patient), deadline);
+  auto arguments = python_stack_arguments(plan_.gdb, patient.pid, target,
+                                          parse_mappings(memory_map(patient.pid)));
+  auto running = run_tool(std::move(arguments), std::move(patient), deadline);
   Found found = co_await std::move(running);
-  found.text = read_all(memory.get());
+  found.text = python_frames_in(read_all(memory.get()));
   if (!found.text.empty()) found.problem.clear();
   co_return found;
 }

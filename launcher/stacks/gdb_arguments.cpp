@@ -1,5 +1,7 @@
 #include "launcher/stacks/gdb_arguments.hpp"
 
+#include <algorithm>
+
 namespace ddprun {
 
 namespace {
@@ -7,6 +9,12 @@ namespace {
 // Where the path of the target is put into the process: below all that a called function uses of
 // the stack, and well inside the smallest stacks.
 constexpr const char* kScratch = "($sp - 32768)";
+constexpr const char* kAction = "($sp - 28672)";
+
+// Of struct sigaction in glibc, on 64-bit processors.
+constexpr const char* kFlagsOffset = "136";
+// SA_RESETHAND | SA_ONSTACK
+constexpr const char* kFlags = "0x88000000";
 
 /// gdb looks at the process and runs `commands` one by one, going on if one fails. It looks at
 /// nobody's files of settings and asks no server.
@@ -34,8 +42,11 @@ std::vector<std::string> native_stack_arguments(const std::string& gdb, pid_t pi
 }
 
 std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pid,
-                                                const std::string& target) {
+                                                const std::string& target,
+                                                const std::vector<Mapping>& mappings) {
   const std::string scratch = kScratch;
+  const Mapping python = python_code(mappings);
+  const std::string sigaction = "((int (*)(int, void *, void *)) sigaction)";
   return gdb_arguments(
       gdb, pid,
       {"set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set width 0"},
@@ -51,6 +62,7 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
           "set unwindonsignal on",
           "handle all nostop noprint pass",
           "handle SIGSEGV SIGBUS stop nopass",
+          "handle SIGILL nostop noprint nopass",
           // A gdb that is older than the processor may be unable to write its registers, notices
           // only when it puts them back after a call, and lets the process go on into nowhere. So
           // it writes a flag first that nothing reads, and calls nothing if that fails.
@@ -61,10 +73,46 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
               "\"",
           "set $fd = $can_call ? ((int (*)(void *, int)) open)(" + scratch +
               ", 1) : -1",  // O_WRONLY
-          "print $fd < 0 ? (void *) 0 : ((void *(*)(int, void *, void *)) "
-          "_Py_DumpTracebackThreads)($fd, 0, 0)",
+          "set $dump = (long) 0",
+          "set $dump = (long) &_Py_DumpTracebackThreads",
+          "print $fd < 0 || !$dump ? (void *) 0 : ((void *(*)(int, void *, void *)) $dump)"
+          "($fd, 0, 0)",
+          // Not exported: faulthandler's handler of SIGILL calls it, with standard error. It
+          // raises the signal then, which gdb discards, and no longer handles it.
+          std::string("set $action = (long *) ") + kAction,
+          "set $handler = $fd < 0 || $dump ? 0 : " + sigaction + "(4, 0, $action) ? 0 : *$action",
+          "set $handler = $handler >= " + std::to_string(python.begin) + " && $handler < " +
+              std::to_string(python.end) + " ? $handler : 0",
+          "set $error = $handler ? ((int (*)(int)) dup)(2) : -1",
+          "print $error < 0 ? 0 : ((int (*)(int, int)) dup2)($fd, 2)",
+          "print $error < 0 ? 0 : ((int (*)(int)) $handler)(4)",
+          "print $error < 0 ? 0 : ((int (*)(int, int)) dup2)($error, 2)",
+          "print $error < 0 ? 0 : ((int (*)(int)) close)($error)",
+          // It is handled once more, for the next time that frames are asked for. A signal that
+          // comes by itself ends the process after that: what faulthandler raises has the default
+          // action.
+          "print $error < 0 ? 0 : " + sigaction + "(4, 0, $action)",
+          "set *$action = $error < 0 ? *$action : $handler",
+          std::string("set {int} ((char *) $action + ") + kFlagsOffset + ") = " + kFlags,
+          "print $error < 0 ? 0 : " + sigaction + "(4, $action, 0)",
           "print $fd < 0 ? 0 : ((int (*)(int)) close)($fd)",
       });
+}
+
+Mapping python_code(const std::vector<Mapping>& mappings) {
+  Mapping found;
+  for (const auto& mapping : mappings) {
+    const auto name = mapping.file.substr(mapping.file.rfind('/') + 1);
+    const bool is_library = name.starts_with("libpython");
+    if (!is_library && !name.starts_with("python")) continue;
+    // Where there is a library, the program is nothing but a call of it.
+    if (mapping.file == found.file) {
+      found.end = std::max(found.end, mapping.end);
+    } else if (found.file.empty() || is_library) {
+      found = mapping;
+    }
+  }
+  return found;
 }
 
 }  // namespace ddprun

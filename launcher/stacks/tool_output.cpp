@@ -24,7 +24,9 @@ constexpr Refusal kRefusals[] = {
     {"Permission denied"sv, ""sv},
     {"Permission Denied"sv, ""sv},
     {"Couldn't write extended state"sv, " This gdb is too old for the processor's registers."sv},
-    {"No symbol \""sv, ""sv}};
+    {"No symbol "sv,
+     " This Python exports no function that prints its frames, and its faulthandler is not enabled "
+     "(PYTHONFAULTHANDLER=1)."sv}};
 
 bool is_frame(std::string_view line) {
   return line.starts_with("#") || line.starts_with("    ");
@@ -45,6 +47,18 @@ std::string stacks_in(std::string_view tool_output) {
     return text;
   }
   return {};
+}
+
+std::string python_frames_in(std::string_view faulthandler_output) {
+  std::string text;
+  for (const auto& line : split(faulthandler_output, '\n')) {
+    if (line.starts_with("Fatal Python error: ") || line.starts_with("Extension modules: "))
+      continue;
+    if (text.empty() && line.empty()) continue;
+    text += line + "\n";
+  }
+  while (text.ends_with("\n\n")) text.pop_back();
+  return text;
 }
 
 std::string complaint_in(std::string_view tool_output) {

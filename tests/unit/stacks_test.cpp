@@ -1,4 +1,5 @@
 // Which means are chosen, and what is made of what they say.
+#include "launcher/stacks/gdb_arguments.hpp"
 #include "launcher/stacks/native_stack.hpp"
 #include "launcher/stacks/stack_means.hpp"
 #include "launcher/stacks/symbol_names.hpp"
@@ -113,12 +114,36 @@ TEST_SUITE("stacks") {
     CHECK(stacks_in("").empty());
   }
 
+  TEST_CASE("of faulthandler's words the frames are kept") {
+    CHECK(python_frames_in("Fatal Python error: Illegal instruction\n\nThread 0x7f (most recent "
+                           "call first):\n  File \"a.py\", line 3 in f\n\nExtension modules: "
+                           "numpy.core (total: 1)\n") ==
+          "Thread 0x7f (most recent call first):\n  File \"a.py\", line 3 in f\n");
+    CHECK(python_frames_in("").empty());
+  }
+
+  TEST_CASE("Python's code is that of its library if there is one") {
+    const auto code_in = [](std::string_view text) { return python_code(parse_mappings(text)); };
+    const std::string program =
+        "1000-2000 r-xp 00000000 fe:01 1 /usr/bin/python3.13\n"
+        "3000-4000 r--p 00000000 fe:01 1 /usr/bin/python3.13\n";
+    CHECK(code_in(program).begin == 0x1000);
+    CHECK(code_in(program).end == 0x4000);
+    const auto library =
+        code_in(program + "7000-8000 r-xp 00000000 fe:01 2 /usr/lib/libpython3.13.so.1.0\n" +
+                "9000-a000 r-xp 00000000 fe:01 3 /usr/lib/libc.so.6\n");
+    CHECK(library.begin == 0x7000);
+    CHECK(library.end == 0x8000);
+    CHECK(code_in("9000-a000 r-xp 00000000 fe:01 3 /usr/lib/libc.so.6\n").end == 0);
+  }
+
   TEST_CASE("a tool that is refused is quoted, any other by its last line") {
     CHECK(complaint_in("warning: process 3 is already traced by process 4\n"
                        "ptrace: Operation not permitted.\nNo threads.\n") ==
           "ptrace: Operation not permitted.");
     CHECK(complaint_in("0x0 in pause ()\nNo symbol \"f\" in current context.\n[detached]\n") ==
-          "No symbol \"f\" in current context.");
+          "No symbol \"f\" in current context. This Python exports no function that prints its "
+          "frames, and its faulthandler is not enabled (PYTHONFAULTHANDLER=1).");
     CHECK(complaint_in("Couldn't write extended state status: Bad address.\n$1 = 0\n"
                        "[Inferior 1 (process 9) detached]\n") ==
           "Couldn't write extended state status: Bad address. This gdb is too old for the "
