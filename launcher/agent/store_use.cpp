@@ -1,20 +1,15 @@
 #include "launcher/agent/store_use.hpp"
 
 #include "launcher/agent/emit.hpp"
+#include "launcher/plan/resolve_program.hpp"
 #include "rendezvous/base/endpoint.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
 
 namespace ddprun {
 
 namespace {
-
-bool is_python(const std::vector<std::string>& arguments) {
-  return !arguments.empty() &&
-         std::filesystem::path(arguments.front()).filename().string().starts_with("python");
-}
 
 /// PyTorch's words for it, in its messages and in its tracebacks.
 bool speaks_of_a_group(const std::string& text) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ struct HostFacts {
   // Functions because they take many file reads and few runs need them.
   std::function<std::vector<CpuFacts>()> read_cpus;  ///< of `cpus`
   std::function<std::vector<GpuFacts>()> read_gpus;  ///< all installed ones
+  std::function<std::optional<std::string>(const std::filesystem::path& interpreter,
+                                           const EnvironmentLookup&)>
+      pytorch_without_libuv;  ///< see installed_pytorch.hpp
 };
 
 /// The facts of this process. What cannot be read is left empty; throws only if there is no working

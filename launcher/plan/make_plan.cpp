@@ -32,11 +32,11 @@ class Planner {
   std::variant<LaunchPlan, UsageProblem> make() {
     choose_nodes();
     copy_settings();
+    choose_command();
     choose_store();
     choose_log_folder();
     count_workers();
     check_local_ranks();
-    choose_command();
     choose_preflight();
     choose_cpus();
     if (!problems_.empty()) return UsageProblem{problems_};
@@ -106,7 +106,6 @@ class Planner {
     if (!error_file.empty()) plan_.error_file = error_file;
   }
 
-  /// torchrun's switch counts unless the option was given.
   void choose_store() {
     if (plan_.nodes) {
       plan_.store_host = plan_.nodes->endpoint_host;
@@ -116,6 +115,11 @@ class Planner {
             "the workers of several nodes use ddprun's store: a store in the worker with rank "
             "0 is for one node");
       }
+      if (pytorch_without_libuv_) {
+        plan_.warnings.push_back("PyTorch " + *pytorch_without_libuv_ +
+                                 " was built without libuv: its process groups of several nodes "
+                                 "fail; install one that has it (pip install torch)");
+      }
       return;
     }
     const auto store = store_address(options_, uses_agent_store());
@@ -123,7 +127,10 @@ class Planner {
     plan_.store_port = store.port;
     plan_.worker_store_port = store.worker_port;
     if (store.worker_port) {
-      plan_.notes.emplace_back("the worker with rank 0 hosts the store at MASTER_PORT");
+      const auto reason = pytorch_without_libuv_
+                              ? "PyTorch " + *pytorch_without_libuv_ + " was built without libuv: "
+                              : std::string();
+      plan_.notes.push_back(reason + "the worker with rank 0 hosts the store at MASTER_PORT");
     }
     if (store.port != 0 && store.worker_port == store.port) {
       problem(
@@ -132,9 +139,12 @@ class Planner {
     }
   }
 
+  /// torchrun's switch counts unless the option was given; without both, what PyTorch can do.
   bool uses_agent_store() const {
-    constexpr const char* kSwitch = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
-    return options_.agent_store.value_or(facts_.environment(kSwitch) != "1");
+    if (options_.agent_store) return *options_.agent_store;
+    const auto is_switched_off = facts_.environment("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
+    if (is_switched_off) return *is_switched_off != "1";
+    return plan_.nodes || !pytorch_without_libuv_;
   }
 
   void choose_log_folder() {
@@ -230,6 +240,10 @@ class Planner {
     auto resolved = resolve_program(options_, facts_);
     if (const auto* text = std::get_if<std::string>(&resolved)) return problem(*text);
     command_ = std::get<std::vector<std::string>>(resolved);
+    if (is_python(command_)) {
+      pytorch_without_libuv_ =
+          facts_.pytorch_without_libuv(facts_.working_directory / command_[0], facts_.environment);
+    }
   }
 
   void choose_preflight() {
@@ -302,6 +316,9 @@ class Planner {
     if (!facts_.environment("PYTHONFAULTHANDLER")) {
       environment.emplace_back("PYTHONFAULTHANDLER", "1");
     }
+    if (plan_.worker_store_port && pytorch_without_libuv_ && !facts_.environment("USE_LIBUV")) {
+      environment.emplace_back("USE_LIBUV", "0");
+    }
     const auto index = static_cast<std::size_t>(local_rank);
     const auto threads = threads_of(index);
     if (!threads.empty()) environment.emplace_back("OMP_NUM_THREADS", threads);
@@ -345,6 +362,7 @@ class Planner {
   const std::vector<std::string> gpus_;
   int workers_ = 0;
   std::vector<std::string> command_;
+  std::optional<std::string> pytorch_without_libuv_;  ///< its version, if workers will import it
   CpuPlan cpus_;
   LaunchPlan plan_;
   std::vector<std::string> problems_;
@@ -363,12 +381,6 @@ HostFacts with_environment(HostFacts facts, const std::vector<EnvironmentChange>
 }
 
 }  // namespace
-
-bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank) {
-  const auto& ranks = plan.ranks_filter;
-  return worker.is_shown &&
-         (ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end());
-}
 
 std::variant<LaunchPlan, UsageProblem> make_plan(const LaunchOptions& options,
                                                  const HostFacts& facts) {

@@ -116,6 +116,11 @@ std::string script_problem(const std::string& name, const HostFacts& facts) {
 
 }  // namespace
 
+bool is_python(const std::vector<std::string>& arguments) {
+  return !arguments.empty() &&
+         fs::path(arguments.front()).filename().string().starts_with("python");
+}
+
 std::variant<fs::path, std::string> find_preflight(const HostFacts& facts) {
   // Beside ddprun in a build folder; where no PATH leads to in an installation.
   const auto& own = facts.program_directory;

@@ -23,6 +23,9 @@ namespace ddprun {
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
                                                                     const HostFacts& facts);
 
+/// Whether the program of a command line is a Python interpreter.
+bool is_python(const std::vector<std::string>& arguments);
+
 /// Where ddprun-preflight lies, which comes with ddprun; or where it was looked for.
 std::variant<std::filesystem::path, std::string> find_preflight(const HostFacts& facts);
 

@@ -20,7 +20,7 @@ namespace asio = boost::asio;
 using control::ThreadStack;
 
 // Room for the answers of all threads at once, so that none has to be lost.
-constexpr int kPipeBytes = static_cast<int>(kThreadsAskedMax * 2 * sizeof(ThreadStack));
+constexpr int kAnswerBytes = static_cast<int>(kThreadsAskedMax * 2 * sizeof(ThreadStack));
 
 /// A pipe with a name, which goes with this object.
 class NamedPipe {
@@ -30,7 +30,7 @@ class NamedPipe {
     if (::mkfifo(path_.c_str(), 0600) != 0) return;
     // For both, so that it has no end while this lives.
     fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-    ::fcntl(fd_.get(), F_SETPIPE_SZ, kPipeBytes);
+    ::fcntl(fd_.get(), F_SETPIPE_SZ, kAnswerBytes);
   }
   NamedPipe(const NamedPipe&) = delete;
   NamedPipe& operator=(const NamedPipe&) = delete;

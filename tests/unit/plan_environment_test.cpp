@@ -46,6 +46,38 @@ TEST_SUITE("worker environment of a plan") {
     CHECK_FALSE(variable(plan_of({"train.py"}, usual({{name, ""}})).workers[0], name));
   }
 
+  TEST_CASE("a PyTorch without libuv gets a store in rank 0, unless the operator has decided") {
+    const auto with = [](Variables variables) {
+      auto facts = usual(std::move(variables));
+      facts.pytorch_without_libuv = [](const auto& interpreter, const auto&) {
+        CHECK(interpreter == "/usr/bin/python3");
+        return std::optional<std::string>("2.6.0");
+      };
+      return facts;
+    };
+    const auto plan = plan_of({"train.py"}, with({}));
+    CHECK(plan.worker_store_port == 0);
+    CHECK(variable(plan.workers[0], "USE_LIBUV") == "0");
+    CHECK(plan.notes == Words{"PyTorch 2.6.0 was built without libuv: the worker with rank 0 "
+                              "hosts the store at MASTER_PORT"});
+    CHECK_FALSE(
+        variable(plan_of({"train.py"}, with({{"USE_LIBUV", "1"}})).workers[0], "USE_LIBUV"));
+    CHECK_FALSE(plan_of({"--agent_store=on", "train.py"}, with({})).worker_store_port);
+    const auto switched = with({{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0"}});
+    CHECK_FALSE(plan_of({"train.py"}, switched).worker_store_port);
+    const auto off = plan_of({"--agent_store=off", "train.py"}, with({}));
+    CHECK(variable(off.workers[0], "USE_LIBUV") == "0");
+    auto native = with({});
+    native.pytorch_without_libuv = nullptr;
+    native.look_at = [](const auto&) { return FileKind::executable; };
+    CHECK_FALSE(plan_of({"trainer"}, native).worker_store_port);
+    const auto nodes = plan_of(
+        {"--nnodes=2", "--security=open", "--rdzv_endpoint=first:29400", "train.py"}, with({}));
+    CHECK_FALSE(nodes.worker_store_port);
+    REQUIRE(nodes.warnings.size() == 1);
+    CHECK(contains(nodes.warnings[0], "process groups of several nodes fail"));
+  }
+
   TEST_CASE("the tools for stacks are those in PATH, and --stacks says when") {
     const auto plan = plan_of({"--stacks=stop", "train.py"});
     CHECK(plan.stacks == StackPlan{.when = StacksWhen::stop});

@@ -1,0 +1,145 @@
+#include "launcher/plan/installed_pytorch.hpp"
+
+#include "rendezvous/base/text.hpp"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <string_view>
+#include <vector>
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// PyTorch's text where its libuv store was left out at compile time. The function that tells, and
+// all others of that store, are not exported.
+constexpr std::string_view kNoLibuv = "LibUV TCPStore implementation missing";
+
+constexpr std::size_t kSectionsMax = 4096;
+constexpr std::size_t kLineMax = 4096;
+
+bool has_line(const fs::path& file, std::string_view wanted) {
+  std::ifstream in(file);
+  std::string line;
+  while (line.size() < kLineMax && std::getline(in, line)) {
+    std::erase(line, ' ');
+    if (line == wanted) return true;
+  }
+  return false;
+}
+
+/// In the order in which Python searches them.
+std::vector<fs::path> package_folders(const fs::path& interpreter,
+                                      const EnvironmentLookup& environment) {
+  std::error_code error;
+  const auto real = fs::canonical(interpreter, error);
+  if (error) return {};
+  std::vector<fs::path> folders;
+  for (const auto& folder : split(environment("PYTHONPATH").value_or(""), ':')) {
+    if (!folder.empty()) folders.emplace_back(folder);
+  }
+  const fs::path own_packages = fs::path("lib") / real.filename() / "site-packages";
+  const auto prefix = interpreter.parent_path().parent_path();
+  if (fs::exists(prefix / "pyvenv.cfg", error)) {
+    folders.push_back(prefix / own_packages);
+    if (!has_line(prefix / "pyvenv.cfg", "include-system-site-packages=true")) return folders;
+  }
+  const auto home = environment("HOME").value_or("");
+  if (!home.empty() && environment("PYTHONNOUSERSITE").value_or("").empty()) {
+    folders.push_back(home / fs::path(".local") / own_packages);
+  }
+  const auto system = real.parent_path().parent_path();
+  folders.push_back(system / own_packages);
+  // Debian's names.
+  folders.push_back(system / "local" / "lib" / real.filename() / "dist-packages");
+  folders.push_back(system / "lib" / "python3" / "dist-packages");
+  return folders;
+}
+
+/// `__version__ = '2.6.0+debian'` in torch/version.py; empty if there is none.
+std::string read_version(const fs::path& torch) {
+  std::ifstream in(torch / "version.py");
+  std::string line;
+  while (line.size() < kLineMax && std::getline(in, line)) {
+    if (!line.starts_with("__version__ = '")) continue;
+    const auto begin = line.find('\'') + 1;
+    return line.substr(begin, line.find('\'', begin) - begin);
+  }
+  return {};
+}
+
+bool asks_for_libuv(std::string_view version) {
+  int major = 0, minor = 0;
+  const auto* end = version.data() + version.size();
+  const auto dot = std::from_chars(version.data(), end, major).ptr;
+  if (dot == end || *dot != '.') return false;
+  return std::from_chars(dot + 1, end, minor).ec == std::errc() &&
+         (major > 2 || (major == 2 && minor >= 4));
+}
+
+bool contains(std::ifstream& in, std::uint64_t begin, std::uint64_t bytes, std::string_view text) {
+  std::string part(std::size_t{1} << 20, '\0');
+  in.seekg(static_cast<std::streamoff>(begin));
+  std::size_t kept = 0;  // the end of the part before, which may hold the text's beginning
+  while (bytes > 0) {
+    const auto wanted = std::min<std::uint64_t>(bytes, part.size() - kept);
+    if (!in.read(part.data() + kept, static_cast<std::streamsize>(wanted))) return false;
+    bytes -= wanted;
+    const std::string_view seen(part.data(), kept + wanted);
+    if (seen.find(text) != std::string_view::npos) return true;
+    kept = std::min(seen.size(), text.size() - 1);
+    std::copy(seen.end() - static_cast<std::ptrdiff_t>(kept), seen.end(), part.begin());
+  }
+  return false;
+}
+
+/// Whether a 64-bit ELF file has the text among its constants.
+bool has_constant(const fs::path& file, std::string_view text) {
+  std::ifstream in(file, std::ios::binary);
+  Elf64_Ehdr header{};
+  if (!in.read(reinterpret_cast<char*>(&header), sizeof header)) return false;
+  const bool is_elf = std::equal(ELFMAG, ELFMAG + SELFMAG, header.e_ident) &&
+                      header.e_ident[EI_CLASS] == ELFCLASS64 &&
+                      header.e_shentsize == sizeof(Elf64_Shdr) && header.e_shnum <= kSectionsMax;
+  if (!is_elf) return false;
+  std::vector<Elf64_Shdr> sections(header.e_shnum);
+  in.seekg(static_cast<std::streamoff>(header.e_shoff));
+  if (!in.read(reinterpret_cast<char*>(sections.data()),
+               static_cast<std::streamsize>(sections.size() * sizeof(Elf64_Shdr)))) {
+    return false;
+  }
+  return std::any_of(sections.begin(), sections.end(), [&](const Elf64_Shdr& section) {
+    constexpr Elf64_Xword kKind = SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR;
+    if (section.sh_type != SHT_PROGBITS || (section.sh_flags & kKind) != SHF_ALLOC) return false;
+    in.clear();
+    return contains(in, section.sh_offset, section.sh_size, text);
+  });
+}
+
+bool is_built_without_libuv(const fs::path& torch) {
+  std::error_code error;
+  const auto own = fs::canonical(torch / "lib", error);
+  const auto library = fs::canonical(torch / "lib" / "libtorch_cpu.so", error);
+  if (error || library.parent_path() == own || !fs::is_regular_file(library, error)) return false;
+  return has_constant(library, kNoLibuv);
+}
+
+}  // namespace
+
+std::optional<std::string> pytorch_without_libuv(const fs::path& interpreter,
+                                                 const EnvironmentLookup& environment) {
+  for (const auto& folder : package_folders(interpreter, environment)) {
+    const auto version = read_version(folder / "torch");
+    if (version.empty()) continue;
+    if (!asks_for_libuv(version) || !is_built_without_libuv(folder / "torch")) return std::nullopt;
+    return version;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,24 @@
+// The PyTorch that an interpreter would import, found without starting it: an import takes longer
+// than the launch of a run.
+#pragma once
+
+#include <ddprun/worker_env.hpp>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace ddprun {
+
+/// The version of the interpreter's PyTorch if its workers cannot be clients of a store that
+/// somebody else hosts: PyTorch 2.4 and later then ask for libuv, whether or not it was built with
+/// it. Debian's is not.
+///
+/// PyTorch is looked for in PYTHONPATH, the interpreter's virtual environment, the user's folder
+/// and the system's, as Python does. Only a libtorch_cpu.so that lies outside PyTorch's own folder
+/// is examined: PyPI's packages bring their own, with libuv. Nothing if there is no such PyTorch,
+/// or if its files cannot be read. Reads up to some 50 MB; blocks as file reads do.
+std::optional<std::string> pytorch_without_libuv(const std::filesystem::path& interpreter,
+                                                 const EnvironmentLookup& environment);
+
+}  // namespace ddprun

@@ -1,0 +1,13 @@
+#include "launcher/plan/launch_plan.hpp"
+
+#include <algorithm>
+
+namespace ddprun {
+
+bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank) {
+  const auto& ranks = plan.ranks_filter;
+  return worker.is_shown &&
+         (ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end());
+}
+
+}  // namespace ddprun
