@@ -42,6 +42,13 @@ std::string octal(mode_t mode) {
   return text;
 }
 
+/// As Kubernetes mounts secrets into pods with an fsGroup that do not run as root: root's, and a
+/// group of this process may read it, nobody else.
+bool is_lent_by_root(const struct stat& status) {
+  return ::geteuid() != 0 && status.st_uid == 0 && (status.st_mode & kOthers) == S_IRGRP &&
+         (status.st_gid == ::getegid() || ::group_member(status.st_gid) != 0);
+}
+
 /// A secret that others can read or replace is none.
 void check_keeping(const struct stat& status, const std::string& path, const std::string& origin) {
   if (!S_ISREG(status.st_mode)) refuse(origin, "is not a regular file");
@@ -49,7 +56,7 @@ void check_keeping(const struct stat& status, const std::string& path, const std
     refuse(origin, "belongs to user " + std::to_string(status.st_uid) +
                        ", who could replace it (must be yours or root's)");
   }
-  if ((status.st_mode & kOthers) != 0) {
+  if ((status.st_mode & kOthers) != 0 && !is_lent_by_root(status)) {
     refuse(origin, "is open to others than its owner (mode " + octal(status.st_mode) +
                        "); chmod 600 " + path);
   }

@@ -32,8 +32,9 @@ class Secret {
   std::string bytes_;  ///< always on the heap: longer than what a string holds in itself
 };
 
-/// Throws Error{Errc::usage} unless `path` is a regular file of this user or of root that nobody
-/// else may read or write, and of a secret's size.
+/// Throws Error{Errc::usage} unless `path` is a regular file of a secret's size, of this user or of
+/// root, that nobody else may read or write. A group of this process may read root's file, unless
+/// this process is root's too.
 Secret read_secret(const std::string& path, const std::string& origin);
 
 /// Writes a new random secret: a line of 64 hexadecimal digits, mode 0600. Throws Error if there is

@@ -4,13 +4,16 @@
 #include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>
+#include <grp.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 namespace secret_file_test {
 
@@ -37,6 +40,29 @@ std::string objection(const std::string& path) {
 }
 
 const std::string kGood(64, 'x');
+
+constexpr uid_t kNobody = 65534;
+
+/// While it lives, this process acts as a user that is not root, in one more group than its own.
+class OtherUser {
+ public:
+  explicit OtherUser(gid_t group) : groups_(static_cast<std::size_t>(::getgroups(0, nullptr))) {
+    REQUIRE(::getgroups(static_cast<int>(groups_.size()), groups_.data()) >= 0);
+    REQUIRE(::setgroups(1, &group) == 0);
+    REQUIRE(::setegid(kNobody) == 0);
+    REQUIRE(::seteuid(kNobody) == 0);
+  }
+  OtherUser(const OtherUser&) = delete;
+  OtherUser& operator=(const OtherUser&) = delete;
+  ~OtherUser() {
+    const bool is_back =
+        ::seteuid(0) == 0 && ::setegid(0) == 0 && ::setgroups(groups_.size(), groups_.data()) == 0;
+    if (!is_back) std::abort();
+  }
+
+ private:
+  std::vector<gid_t> groups_;
+};
 
 }  // namespace
 
@@ -79,9 +105,46 @@ TEST_SUITE("secret file") {
     if (::geteuid() != 0) return;  // nobody else can give files away
     const TemporaryFolder folder;
     const auto path = write(folder / "secret", kGood);
-    constexpr uid_t kNobody = 65534;
     REQUIRE(::chown(path.c_str(), kNobody, kNobody) == 0);
     CHECK(objection(path).find("belongs to user 65534") != std::string::npos);
+  }
+
+  TEST_CASE("root's file that a group of this user may read is taken, and no other of a group's") {
+    if (::geteuid() != 0) return;  // nobody else can act as another user
+    constexpr gid_t kGroup = 12345;
+    struct Case {
+      uid_t owner;
+      gid_t group;
+      mode_t mode;
+      bool is_taken;
+    };
+    const Case cases[] = {
+        {0, kGroup, 0440, true},        {0, kGroup, 0640, true},  {0, kNobody, 0440, true},
+        {0, kGroup, 0444, false},       {0, kGroup, 0460, false}, {0, kGroup, 0450, false},
+        {kNobody, kGroup, 0440, false},
+    };
+    const TemporaryFolder folder;
+    REQUIRE(::chmod(folder.path().c_str(), 0711) == 0);
+    // The other user need not be let into the folders above.
+    const auto before = std::filesystem::current_path();
+    std::filesystem::current_path(folder.path());
+    for (const auto& [owner, group, mode, is_taken] : cases) {
+      const auto path = write("secret", kGood, mode);
+      REQUIRE(::chown(path.c_str(), owner, group) == 0);
+      const OtherUser user(kGroup);
+      const auto text = objection(path);
+      CAPTURE(mode);
+      CAPTURE(text);
+      CHECK((text == "") == is_taken);
+      CHECK((text.find("is open to others than its owner") == std::string::npos) == is_taken);
+    }
+    const auto path = write("other", kGood, 0440);
+    REQUIRE(::chown(path.c_str(), 0, kGroup + 1) == 0);
+    {
+      const OtherUser stranger(kGroup);
+      CHECK(objection(path).find("Permission denied") != std::string::npos);
+    }
+    std::filesystem::current_path(before);
   }
 
   TEST_CASE("what is no regular file is refused and not waited for, a link to one is taken") {
