@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <sys/random.h>
+#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -92,7 +93,8 @@ class Containment::Impl {
                  {.word = word,
                   .cgroup = members.cgroup() ? members.cgroup()->folder() : std::filesystem::path(),
                   .temporary_folder = settings.temporary_folder}) {
-    if (!members.cgroup()) members.become_parent_of_orphans();
+    // Process 1 of a container is the parent of orphans in any case.
+    if (!members.cgroup() || ::getpid() == 1) members.become_parent_of_orphans();
     start_guardian();
   }
 };
@@ -104,6 +106,10 @@ Containment::~Containment() = default;
 
 ContainmentMode Containment::mode() const {
   return impl_->members.cgroup() ? ContainmentMode::cgroup : ContainmentMode::marker;
+}
+
+bool Containment::is_parent_of_orphans() const {
+  return impl_->members.is_parent_of_orphans();
 }
 
 pid_t Containment::guardian_pid() const {

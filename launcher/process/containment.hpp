@@ -55,6 +55,9 @@ class Containment {
   /// ContainmentMode::cgroup or ContainmentMode::marker.
   ContainmentMode mode() const;
 
+  /// Whether reap_orphans() is to be called when a child has ended.
+  bool is_parent_of_orphans() const;
+
   /// The guardian's; it is reaped only at the end, or when another takes its place.
   pid_t guardian_pid() const;
 
@@ -99,7 +102,7 @@ class Containment {
   std::optional<EndsToCome> kill_round(std::vector<pid_t>& met) const;
 
   /// Takes the exit status of orphans that have become the agent's children; `own` are the
-  /// children whose status somebody else takes. Only the marker mode has orphans to reap.
+  /// children whose status somebody else takes.
   void reap_orphans(const std::vector<pid_t>& own) const noexcept;
 
  private:

@@ -45,6 +45,7 @@ class RunMembers {
 
   /// From now on orphans of the run become children of this process, which must reap them.
   void become_parent_of_orphans();
+  bool is_parent_of_orphans() const { return is_parent_of_orphans_; }
 
   /// A child of this process that is no member; -1: none.
   void except(pid_t guardian) { guardian_ = guardian; }

@@ -165,7 +165,7 @@ void WorkerGroup::Impl::watch() {
         });
       },
       [on_agents_thread] { on_agents_thread([](Impl& self) { self.note_change(); }); });
-  if (containment_.mode() == ContainmentMode::marker) {
+  if (containment_.is_parent_of_orphans()) {
     orphans_.add(SIGCHLD);
     reap_orphans();
   }

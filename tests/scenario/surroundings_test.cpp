@@ -1,13 +1,19 @@
 // The launcher where something that it needs is missing or taken away.
 #include "tests/support/launch.hpp"
+#include "tests/support/skip.hpp"
 
 #include <doctest/doctest.h>
+
+#include <csignal>
 
 namespace surroundings_test {
 
 using ddprun::test::contains;
 using ddprun::test::in_bin;
+using ddprun::test::Program;
+using ddprun::test::read_file;
 using ddprun::test::run_program;
+using ddprun::test::skip;
 using ddprun::test::TemporaryFolder;
 
 TEST_SUITE("surroundings") {
@@ -72,6 +78,25 @@ TEST_SUITE("surroundings") {
     const auto result = run_program({in_bin("ddprun"), "/bin/true"}, {{"LOGLEVEL", "LOUD"}});
     CHECK(result.exit_code == 0);
     CHECK(contains(result.output, "LOGLEVEL=LOUD is none of DEBUG, INFO, WARNING and ERROR"));
+  }
+
+  TEST_CASE("process 1 of a container reaps orphans and ends at SIGTERM") {
+    const std::vector<std::string> container = {"unshare", "--pid", "--fork", "--kill-child",
+                                                "--mount-proc"};
+    auto probe = container;
+    probe.emplace_back("true");
+    if (run_program(probe).exit_code != 0) return skip("PID namespaces are not permitted here");
+    auto command = container;
+    command.insert(command.end(),
+                   {in_bin("ddprun"), "--no_python", "/bin/sh", "-c",
+                    "orphan=$(setsid sleep 0.05 >/dev/null & echo $!)\n"
+                    "while [ -e /proc/$orphan ]; do sleep 0.01; done; echo reaped; sleep 1000"});
+    Program program(command);
+    REQUIRE(program.read_until_contains("reaped"));
+    for (const pid_t pid : program.descendants()) {
+      if (read_file("/proc/" + std::to_string(pid) + "/comm") == "ddprun\n") ::kill(pid, SIGTERM);
+    }
+    CHECK(program.wait() == 128 + SIGTERM);
   }
 }
 
