@@ -43,6 +43,13 @@ def wait_for_orphans():
     wait_until(lambda: not living_children())
 
 
+def is_pytorchs(folder):
+    """What PyTorch has compiled it keeps for its next programs; and what PyTorch 2 writes when
+    torch.distributed is imported it leaves when it is killed."""
+    return (folder.name.startswith("torchinductor_")
+            or (folder / "_remote_module_non_scriptable.py").exists())
+
+
 class Run:
     """One ddprun, started with a temporary folder of its own.
 
@@ -73,10 +80,9 @@ class Run:
             left.append(f"ddprun itself, after {time_limit} s")
             self._end()
         left += end_children()
-        # A socket lives as long as a process that has it; a file does not. What PyTorch has
-        # compiled it keeps for its next programs.
-        left += [f"file {path}" for path in self._temporary.rglob("*")
-                 if not path.relative_to(self._temporary).parts[0].startswith("torchinductor_")]
+        # A socket lives as long as a process that has it; a file does not.
+        left += [f"file {path}" for folder in self._temporary.iterdir()
+                 if not is_pytorchs(folder) for path in (folder, *folder.rglob("*"))]
         self.code = self.process.returncode
         self.stdout = self._stdout.read_text(errors="replace")
         self.stderr = self._stderr.read_text(errors="replace")
@@ -126,6 +132,15 @@ def skip_without_torch():
         print(f"skipped: {INTERPRETER} has no PyTorch; 'scripts/install_packages interop' installs"
               " Debian's, and PYTHON_EXEC names another interpreter")
         sys.exit(SKIPPED)
+
+
+def lacks_libuv():
+    """Whether PyTorch's clients can only use a store that a worker hosts."""
+    look = ("import torch.distributed as d\n"
+            "try: d.TCPStore('127.0.0.1', 0, None, True, wait_for_workers=False)\n"
+            "except RuntimeError as error: print('without libuv' in str(error))")
+    return "True" in subprocess.run([INTERPRETER, "-c", look], check=False, text=True,
+                                    stdout=subprocess.PIPE).stdout
 
 
 def main():

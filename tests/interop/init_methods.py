@@ -14,7 +14,9 @@ rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 is_last = attempt == int(os.environ["TORCHELASTIC_MAX_RESTARTS"])
 uses_agent_store = {"agent": "True", "rank_0": "False"}[sys.argv[1]]
-assert os.environ["TORCHELASTIC_USE_AGENT_STORE"] == uses_agent_store
+# ddprun sets USE_LIBUV=0 where PyTorch's clients cannot use the agent's store.
+assert (os.environ["TORCHELASTIC_USE_AGENT_STORE"] == uses_agent_store
+        or os.environ.get("USE_LIBUV") == "0")
 
 
 def form_group(url):

@@ -53,7 +53,7 @@ class SideBySide(harness.RunTest):
             subprocess.run([torchrun, *NEEDED, *OPTIONS, "--master_port=0", script, *ARGUMENTS],
                            cwd=theirs, check=True, capture_output=True, env=environment,
                            timeout=harness.TIME_LIMIT)
-            run = self.run_ddprun(*OPTIONS, script, *ARGUMENTS)
+            run = self.run_ddprun("--agent_store=on", *OPTIONS, script, *ARGUMENTS)
             for rank in (0, 1):
                 expected, seen = seen_in(theirs, rank), seen_in(run.folder, rank)
                 self.assertEqual(seen["argv"], expected["argv"])

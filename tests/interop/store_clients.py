@@ -22,8 +22,15 @@ _numbers = itertools.count()
 
 
 def connect(host, port, world_size=None, is_master=False, seconds=SECONDS_ALLOWED):
-    return dist.TCPStore(host, port, world_size, is_master, datetime.timedelta(seconds=seconds),
-                         wait_for_workers=world_size is not None)
+    def make(**options):
+        return dist.TCPStore(host, port, world_size, is_master, datetime.timedelta(seconds=seconds),
+                             wait_for_workers=world_size is not None, **options)
+    try:
+        return make()
+    except RuntimeError as error:
+        if "without libuv" not in str(error):
+            raise
+        return make(use_libuv=False)
 
 
 def connect_to_agent(**options):

@@ -7,12 +7,17 @@ import socket
 import struct
 import threading
 import unittest
+import warnings
 
 import store_clients
 from store_clients import StoreTest, in_thread, is_legacy, needs_method
 
 CLIENTS = 1000
 PROCESSES = 5  # each with its share of the clients: a process may open some thousand files
+
+
+# Python 3.12 and later warn of a fork beside threads; those of this program hold no lock then.
+warnings.filterwarnings("ignore", ".*use of fork", DeprecationWarning)
 
 
 def milliseconds(number):
