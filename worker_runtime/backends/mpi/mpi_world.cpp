@@ -7,8 +7,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace ddprun::mpi {
 
@@ -25,17 +30,36 @@ void stop_server() {
   if (!is_given_up) delete server;
 }
 
-/// Who ends without it is taken for a failure by mpirun. Ending needs all ranks, so it is only done
-/// where none is known to have failed.
-void finish() {
-  if (!is_given_up) MPI_Finalize();
+/// How long mpirun may take to read what a rank has said last.
+constexpr auto kReadLimit = std::chrono::seconds(1);
+constexpr int kPauseMilliseconds = 1;  // no event tells that a pipe has become empty
+
+/// MPICH 4.2 loses what is in the pipe of standard error when a rank aborts.
+void wait_until_standard_error_is_read() {
+  struct stat status {};
+  if (::fstat(STDERR_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) return;
+  const auto deadline = Deadline::after(kReadLimit);
+  int unread = 0;
+  while (::ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 && !deadline.passed())
+    ::poll(nullptr, 0, kPauseMilliseconds);
+}
+
+/// Ending needs all ranks, so it is only done where none is known to have failed. Otherwise mpirun
+/// ends the others. It does so for a rank that just ends, too, but that of MPICH 4.2 then
+/// sometimes reports success.
+void finish(int status, void*) {
+  if (!is_given_up) {
+    MPI_Finalize();
+  } else if (server == nullptr) {
+    end_all(status == EXIT_SUCCESS ? EXIT_FAILURE : status);
+  }
 }
 
 void initialise() {
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "starting MPI");
   is_started = true;
-  std::atexit(finish);
+  ::on_exit(finish, nullptr);
   if (provided < MPI_THREAD_MULTIPLE) {
     throw Error(Errc::system, "this MPI was built without support for threads (it provides level " +
                                   std::to_string(provided) + ", and " +
@@ -67,6 +91,12 @@ void start(const module::Member& member, Deadline deadline) {
 
 void give_up() noexcept {
   is_given_up = true;
+}
+
+void end_all(int status) {
+  wait_until_standard_error_is_read();
+  MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);
 }
 
 std::string describe(int error) {

@@ -15,6 +15,10 @@ void start(const module::Member& member, Deadline deadline);
 /// The world is not what it was: MPI is not to be ended in order when the program ends.
 void give_up() noexcept;
 
+/// Has mpirun end all ranks with this exit status. Waits, at most a second, until mpirun has read
+/// what stands in standard error.
+[[noreturn]] void end_all(int status);
+
 /// MPI's own text for an error code.
 std::string describe(int error);
 

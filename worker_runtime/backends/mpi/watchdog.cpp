@@ -1,6 +1,6 @@
 #include "worker_runtime/backends/mpi/watchdog.hpp"
 
-#include <mpi.h>
+#include "worker_runtime/backends/mpi/mpi_world.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -83,7 +83,7 @@ void Watchdog::end_process(const std::string& reason) const {
   // Nobody is left to take an exception, and MPI itself says only that it was aborted.
   std::fprintf(stderr, "ddprun: %s over MPI: %s; ending the process\n",
                describe_in(group_, *operation_, ranks_).c_str(), reason.c_str());
-  if (ends_all_) MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+  if (ends_all_) end_all(EXIT_FAILURE);
   std::_Exit(EXIT_FAILURE);
 }
 
