@@ -47,6 +47,11 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
   const std::string scratch = kScratch;
   const Mapping python = python_code(mappings);
   const std::string sigaction = "((int (*)(int, void *, void *)) sigaction)";
+  const std::string find_handler =
+      "set $handler = $fd < 0 || $dump ? 0 : " + sigaction + "($signal, 0, $action) ? 0 : *$action";
+  const std::string keep_pythons = "set $handler = $handler >= " + std::to_string(python.begin) +
+                                   " && $handler < " + std::to_string(python.end) +
+                                   " ? $handler : 0";
   return gdb_arguments(
       gdb, pid,
       {"set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set width 0"},
@@ -62,7 +67,7 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
           "set unwindonsignal on",
           "handle all nostop noprint pass",
           "handle SIGSEGV SIGBUS stop nopass",
-          "handle SIGILL nostop noprint nopass",
+          "handle SIGILL SIGABRT nostop noprint nopass",
           // A gdb that is older than the processor may be unable to write its registers, notices
           // only when it puts them back after a call, and lets the process go on into nowhere. So
           // it writes a flag first that nothing reads, and calls nothing if that fails.
@@ -78,23 +83,28 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
           "print $fd < 0 || !$dump ? (void *) 0 : ((void *(*)(int, void *, void *)) $dump)"
           "($fd, 0, 0)",
           // Not exported: faulthandler's handler of SIGILL calls it, with standard error. It
-          // raises the signal then, which gdb discards, and no longer handles it.
+          // raises the signal then, which gdb discards, and no longer handles it. Libraries such as
+          // UCX, which Debian's PyTorch has through MPI, handle SIGILL themselves; they leave
+          // SIGABRT to Python.
           std::string("set $action = (long *) ") + kAction,
-          "set $handler = $fd < 0 || $dump ? 0 : " + sigaction + "(4, 0, $action) ? 0 : *$action",
-          "set $handler = $handler >= " + std::to_string(python.begin) + " && $handler < " +
-              std::to_string(python.end) + " ? $handler : 0",
+          "set $signal = 4",
+          find_handler,
+          keep_pythons,
+          "set $signal = $handler ? 4 : 6",
+          find_handler,
+          keep_pythons,
           "set $error = $handler ? ((int (*)(int)) dup)(2) : -1",
           "print $error < 0 ? 0 : ((int (*)(int, int)) dup2)($fd, 2)",
-          "print $error < 0 ? 0 : ((int (*)(int)) $handler)(4)",
+          "print $error < 0 ? 0 : ((int (*)(int)) $handler)($signal)",
           "print $error < 0 ? 0 : ((int (*)(int, int)) dup2)($error, 2)",
           "print $error < 0 ? 0 : ((int (*)(int)) close)($error)",
           // It is handled once more, for the next time that frames are asked for. A signal that
           // comes by itself ends the process after that: what faulthandler raises has the default
           // action.
-          "print $error < 0 ? 0 : " + sigaction + "(4, 0, $action)",
+          "print $error < 0 ? 0 : " + sigaction + "($signal, 0, $action)",
           "set *$action = $error < 0 ? *$action : $handler",
           std::string("set {int} ((char *) $action + ") + kFlagsOffset + ") = " + kFlags,
-          "print $error < 0 ? 0 : " + sigaction + "(4, $action, 0)",
+          "print $error < 0 ? 0 : " + sigaction + "($signal, $action, 0)",
           "print $fd < 0 ? 0 : ((int (*)(int)) close)($fd)",
       });
 }

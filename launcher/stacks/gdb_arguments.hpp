@@ -16,9 +16,10 @@ std::vector<std::string> native_stack_arguments(const std::string& gdb, pid_t pi
 /// Lets the process, which is Python, write the Python frames of all its threads to the file
 /// `target`, which must exist: by the function that its faulthandler calls in handlers of signals,
 /// and which therefore neither takes locks nor allocates. Where Python does not export it (3.10,
-/// and 3.13 and newer), by faulthandler's handler of SIGILL if that is enabled, from which that
-/// signal has its default action afterwards. The process goes on as if nothing had happened. Reads
-/// no symbols but those of Python and the C library. `mappings` are the process' own.
+/// and 3.13 and newer), by faulthandler's handler of SIGILL or SIGABRT if that is enabled; the
+/// signal has its default action after it has come once. The process goes on as if nothing had
+/// happened. Reads no symbols but those of Python and the C library. `mappings` are the process'
+/// own.
 std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pid,
                                                 const std::string& target,
                                                 const std::vector<Mapping>& mappings);
