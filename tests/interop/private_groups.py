@@ -7,16 +7,19 @@ import torch
 import torch.distributed as dist
 
 TIMEOUT = datetime.timedelta(seconds=60)
+# As ddprun sets it for a PyTorch without libuv.
+HAS_LIBUV = os.environ.get("USE_LIBUV") != "0"
+OPTIONS = {} if HAS_LIBUV else {"use_libuv": False}
 
 dist.init_process_group("gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()
 
 # The kernel chooses the port; the others are told over the group that there is.
-own = [dist.TCPStore("127.0.0.1", 0, world_size, True, TIMEOUT, wait_for_workers=False)
+own = [dist.TCPStore("127.0.0.1", 0, world_size, True, TIMEOUT, wait_for_workers=False, **OPTIONS)
        if rank == 0 else None]
 port = [own[0].port if rank == 0 else None]
 dist.broadcast_object_list(port)
-store = own[0] or dist.TCPStore("127.0.0.1", port[0], world_size, False, TIMEOUT)
+store = own[0] or dist.TCPStore("127.0.0.1", port[0], world_size, False, TIMEOUT, **OPTIONS)
 store.set(f"from {rank}", f"rank {rank}")
 for other in range(world_size):
     assert store.get(f"from {other}") == f"rank {other}".encode()
@@ -35,11 +38,12 @@ for turn in range(2):
     dist.barrier()
     dist.destroy_process_group()
 
-# The agent's store is there all the time.
-agents = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world_size, False,
-                       TIMEOUT)
-agents.set(f"end of {rank}", "")
-agents.wait([f"end of {other}" for other in range(world_size)])
+# The agent's store is there all the time; without libuv it is rank 0's, which went with the group.
+if HAS_LIBUV:
+    agents = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world_size,
+                           False, TIMEOUT)
+    agents.set(f"end of {rank}", "")
+    agents.wait([f"end of {other}" for other in range(world_size)])
 store.add("ended", 1)
 if rank == 0:  # whose store goes with it
     while store.add("ended", 0) < world_size:

@@ -43,6 +43,8 @@ class SideBySide(harness.RunTest):
         torchrun = pathlib.Path(harness.INTERPRETER).with_name("torchrun")
         if not torchrun.exists():
             self.skipTest(f"there is no {torchrun}")
+        if harness.lacks_libuv():
+            self.skipTest("this PyTorch has no libuv, without which its torchrun fails")
         with tempfile.TemporaryDirectory(prefix="ddprun-interop-") as name:
             theirs = pathlib.Path(name)
             script = theirs / "look.py"

@@ -21,16 +21,23 @@ now = time.monotonic
 _numbers = itertools.count()
 
 
-def connect(host, port, world_size=None, is_master=False, seconds=SECONDS_ALLOWED):
-    def make(**options):
-        return dist.TCPStore(host, port, world_size, is_master, datetime.timedelta(seconds=seconds),
-                             wait_for_workers=world_size is not None, **options)
+def has_libuv():
+    """False for a PyTorch 2.4 or later that was built without; older ones do not ask for it."""
     try:
-        return make()
+        dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
     except RuntimeError as error:
         if "without libuv" not in str(error):
             raise
-        return make(use_libuv=False)
+        return False
+    return True
+
+
+OPTIONS = {} if has_libuv() else {"use_libuv": False}
+
+
+def connect(host, port, world_size=None, is_master=False, seconds=SECONDS_ALLOWED):
+    return dist.TCPStore(host, port, world_size, is_master, datetime.timedelta(seconds=seconds),
+                         wait_for_workers=world_size is not None, **OPTIONS)
 
 
 def connect_to_agent(**options):
