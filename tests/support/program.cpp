@@ -97,6 +97,12 @@ Program::~Program() {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
+  // A guardian ends by itself, once it has removed what a killed agent left.
+  for (const pid_t left : descendants()) {
+    const auto name = read_file("/proc/" + std::to_string(left) + "/comm");
+    if (name != "guardian\n") ::kill(left, SIGKILL);
+  }
+  leaves_no_process();
   for (const pid_t left : descendants()) ::kill(left, SIGKILL);
   stop_reading();
 }
