@@ -21,16 +21,27 @@ namespace fs = std::filesystem;
 constexpr std::string_view kNoLibuv = "LibUV TCPStore implementation missing";
 
 constexpr std::size_t kSectionsMax = 4096;
-constexpr std::size_t kLineMax = 4096;
+constexpr std::size_t kTextMax = 65536;                          // bytes of a text file
+constexpr std::uint64_t kConstantsMax = std::uint64_t{1} << 28;  // bytes of a section
+
+/// Returns the lines of a text file's beginning; none if it cannot be read. A file that is not
+/// regular is not opened, as that may block.
+std::vector<std::string> read_lines(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return {};
+  std::ifstream in(file);
+  std::string text(kTextMax, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return split(text, '\n');
+}
 
 bool has_line(const fs::path& file, std::string_view wanted) {
-  std::ifstream in(file);
-  std::string line;
-  while (line.size() < kLineMax && std::getline(in, line)) {
+  const auto lines = read_lines(file);
+  return std::any_of(lines.begin(), lines.end(), [&](std::string line) {
     std::erase(line, ' ');
-    if (line == wanted) return true;
-  }
-  return false;
+    return line == wanted;
+  });
 }
 
 /// In the order in which Python searches them.
@@ -61,11 +72,9 @@ std::vector<fs::path> package_folders(const fs::path& interpreter,
   return folders;
 }
 
-/// `__version__ = '2.6.0+debian'` in torch/version.py; empty if there is none.
+/// Returns the value of `__version__` in torch/version.py; empty if there is none.
 std::string read_version(const fs::path& torch) {
-  std::ifstream in(torch / "version.py");
-  std::string line;
-  while (line.size() < kLineMax && std::getline(in, line)) {
+  for (const auto& line : read_lines(torch / "version.py")) {
     if (!line.starts_with("__version__ = '")) continue;
     const auto begin = line.find('\'') + 1;
     return line.substr(begin, line.find('\'', begin) - begin);
@@ -115,7 +124,10 @@ bool has_constant(const fs::path& file, std::string_view text) {
   }
   return std::any_of(sections.begin(), sections.end(), [&](const Elf64_Shdr& section) {
     constexpr Elf64_Xword kKind = SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR;
-    if (section.sh_type != SHT_PROGBITS || (section.sh_flags & kKind) != SHF_ALLOC) return false;
+    if (section.sh_type != SHT_PROGBITS || (section.sh_flags & kKind) != SHF_ALLOC ||
+        section.sh_size > kConstantsMax) {
+      return false;
+    }
     in.clear();
     return contains(in, section.sh_offset, section.sh_size, text);
   });

@@ -10,9 +10,8 @@
 
 namespace ddprun {
 
-/// The version of the interpreter's PyTorch if its workers cannot be clients of a store that
-/// somebody else hosts: PyTorch 2.4 and later then ask for libuv, whether or not it was built with
-/// it. Debian's is not.
+/// Returns the version of the interpreter's PyTorch if its clients cannot use the agent's store:
+/// PyTorch 2.4 and later ask for libuv there, even if they were built without it, as Debian's is.
 ///
 /// PyTorch is looked for in PYTHONPATH, the interpreter's virtual environment, the user's folder
 /// and the system's, as Python does. Only a libtorch_cpu.so that lies outside PyTorch's own folder

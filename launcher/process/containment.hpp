@@ -102,7 +102,7 @@ class Containment {
   std::optional<EndsToCome> kill_round(std::vector<pid_t>& met) const;
 
   /// Takes the exit status of orphans that have become the agent's children; `own` are the
-  /// children whose status somebody else takes.
+  /// children whose status other code takes.
   void reap_orphans(const std::vector<pid_t>& own) const noexcept;
 
  private:

@@ -42,8 +42,8 @@ std::string octal(mode_t mode) {
   return text;
 }
 
-/// As Kubernetes mounts secrets into pods with an fsGroup that do not run as root: root's, and a
-/// group of this process may read it, nobody else.
+/// As Kubernetes mounts secrets into pods with an fsGroup that do not run as root: the
+/// file belongs to root, and a group of this process may only read it.
 bool is_lent_by_root(const struct stat& status) {
   return ::geteuid() != 0 && status.st_uid == 0 && (status.st_mode & kOthers) == S_IRGRP &&
          (status.st_gid == ::getegid() || ::group_member(status.st_gid) != 0);

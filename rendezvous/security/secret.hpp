@@ -33,8 +33,8 @@ class Secret {
 };
 
 /// Throws Error{Errc::usage} unless `path` is a regular file of a secret's size, of this user or of
-/// root, that nobody else may read or write. A group of this process may read root's file, unless
-/// this process is root's too.
+/// root, to which no other user has access. If this process is not root's, one of its groups may
+/// read a file of root.
 Secret read_secret(const std::string& path, const std::string& origin);
 
 /// Writes a new random secret: a line of 64 hexadecimal digits, mode 0600. Throws Error if there is

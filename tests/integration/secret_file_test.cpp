@@ -110,7 +110,7 @@ TEST_SUITE("secret file") {
   }
 
   TEST_CASE("root's file that a group of this user may read is taken, and no other of a group's") {
-    if (::geteuid() != 0) return;  // nobody else can act as another user
+    if (::geteuid() != 0) return;  // only root can act as another user
     constexpr gid_t kGroup = 12345;
     struct Case {
       uid_t owner;

@@ -44,9 +44,8 @@ void wait_until_standard_error_is_read() {
     ::poll(nullptr, 0, kPauseMilliseconds);
 }
 
-/// Ending needs all ranks, so it is only done where none is known to have failed. Otherwise mpirun
-/// ends the others. It does so for a rank that just ends, too, but that of MPICH 4.2 then
-/// sometimes reports success.
+/// MPI_Finalize needs all ranks, so it is only called if none is known to have failed. Otherwise
+/// MPI_Abort has mpirun end them: if a rank just exits, MPICH 4.2's mpirun sometimes returns 0.
 void finish(int status, void*) {
   if (!is_given_up) {
     MPI_Finalize();
