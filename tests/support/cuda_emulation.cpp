@@ -54,6 +54,9 @@ class Fiber {
     context_.uc_stack.ss_size = GuardedStack::kBytes;
     context_.uc_link = nullptr;
     ::makecontext(&context_, entry, 0);
+    // The address sanitizer would clear its record of the whole stack at each switch, although it
+    // is told of the switches below. Nothing else reads the size from here on.
+    context_.uc_stack.ss_size = 0;
     if (__tsan_create_fiber != nullptr) tsan_ = __tsan_create_fiber(0);
   }
   Fiber(const Fiber&) = delete;
@@ -98,7 +101,9 @@ std::string to_text(std::source_location where) {
 }
 
 bool is_same(std::source_location one, std::source_location other) {
-  return one.line() == other.line() && std::string_view(one.file_name()) == other.file_name();
+  if (one.line() != other.line()) return false;
+  return one.file_name() == other.file_name() ||
+         std::string_view(one.file_name()) == other.file_name();
 }
 
 struct Thread {
@@ -276,7 +281,8 @@ void Grid::wait_for_block(std::source_location where) {
 bool Grid::complete_warp_call(unsigned first, const WarpCall& call) {
   LaneValues values{};
   const auto takes_part = [&](unsigned lane) { return (call.mask >> lane & 1U) != 0; };
-  for (unsigned lane = 0; lane < kLanes; ++lane) {
+  // From the last lane, which mostly comes last: the lanes before it need not be looked at in vain.
+  for (unsigned lane = kLanes; lane-- > 0;) {
     if (!takes_part(lane)) continue;
     if (first + lane >= threads_.size()) {
       throw KernelError(std::string(call.name) + " at " + to_text(call.where) + " with lane " +

@@ -175,7 +175,7 @@ TEST_SUITE("cuda emulation") {
     CHECK(has(error_of([&] {
                 run_kernel({.block = {16, 1, 1}}, half_a_warp_shuffles, values.data());
               }),
-              "lane 16, which the block does not have"));
+              "lane 31, which the block does not have"));
     CHECK(has(error_of([] {
                 run_kernel({.block = {4, 1, 1}}, is_not_in_its_mask);
               }),
