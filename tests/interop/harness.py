@@ -44,10 +44,11 @@ def wait_for_orphans():
 
 
 def is_pytorchs(folder):
-    """What PyTorch has compiled it keeps for its next programs; and what PyTorch 2 writes when
-    torch.distributed is imported it leaves when it is killed."""
+    """PyTorch keeps what it has compiled. When torch.distributed is imported, PyTorch 2 writes one
+    file into a folder of its own and removes both at exit: a killed process leaves them."""
     return (folder.name.startswith("torchinductor_")
-            or (folder / "_remote_module_non_scriptable.py").exists())
+            or (folder.name.startswith("tmp") and folder.is_dir()
+                and {path.name for path in folder.iterdir()} <= {"_remote_module_non_scriptable.py"}))
 
 
 class Run:

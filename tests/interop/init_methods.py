@@ -23,8 +23,14 @@ def form_group(url):
     dist.init_process_group("gloo", init_method=url, rank=rank, world_size=world_size)
 
 
+# PyTorch 2.6 hangs if a thread of Gloo drops the last reference to a tensor while a group is
+# destroyed: that holds Python's lock, and waits for the thread.
+tensors = []
+
+
 def add_up():
     ones = torch.ones(4)
+    tensors.append(ones)
     dist.all_reduce(ones)
     assert ones.tolist() == [world_size] * 4
 
@@ -36,11 +42,12 @@ def other_port():
     kept.bind(("", 0))
     form_group("env://")
     add_up()
-    chosen = [kept.getsockname()[1]]
-    dist.broadcast_object_list(chosen)
+    chosen = torch.tensor([kept.getsockname()[1]])
+    tensors.append(chosen)
+    dist.broadcast(chosen, 0)
     dist.barrier()
     dist.destroy_process_group()
-    return chosen[0], kept
+    return chosen.item(), kept
 
 
 if attempt == 2:  # up to 2026 PyTorch takes a port of the program's own for the agent's
