@@ -16,9 +16,21 @@ set(warnings
     -Wold-style-cast
     -Werror=return-type
     -Werror=switch)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Of fences, which g++'s thread sanitizer does not follow.
+  list(APPEND warnings -Wno-tsan)
+endif()
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ takes the sources of a unity build for headers, whose types must not be local to a source.
   list(APPEND warnings -Wno-subobject-linkage)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # Of what libstdc++ before version 13 calls in its own std::stable_sort. g++ reports the project's own uses.
+  list(APPEND warnings -Wno-deprecated-declarations)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 22)
+    # doctest's macros use __COUNTER__.
+    list(APPEND warnings -Wno-c2y-extensions)
+  endif()
 endif()
 target_compile_options(ddprun_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${warnings}>")
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <string_view>
 #include <vector>
@@ -112,7 +113,7 @@ bool has_constant(const fs::path& file, std::string_view text) {
   std::ifstream in(file, std::ios::binary);
   Elf64_Ehdr header{};
   if (!in.read(reinterpret_cast<char*>(&header), sizeof header)) return false;
-  const bool is_elf = std::equal(ELFMAG, ELFMAG + SELFMAG, header.e_ident) &&
+  const bool is_elf = std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
                       header.e_ident[EI_CLASS] == ELFCLASS64 &&
                       header.e_shentsize == sizeof(Elf64_Shdr) && header.e_shnum <= kSectionsMax;
   if (!is_elf) return false;

@@ -173,7 +173,8 @@ class Reader {
   template <typename Fields>
   requires std::is_class_v<Fields>
   bool get(Fields& value) {
-    return std::apply([this](auto&... field) { return (get(field) && ...); }, fields(value)) &&
+    return std::apply([this](auto&... field) { return (this->get(field) && ...); },
+                      fields(value)) &&
            is_sound(value);
   }
 

@@ -25,7 +25,7 @@ alignas(64) char alternate_stack[64 << 10];
 
 // A handler gets no argument of ours, so what it writes to has to be found here. Set once, before
 // the handlers are, and never freed.
-ErrorFile* error_file = nullptr;
+ErrorFile* open_file = nullptr;
 
 const char* name_of(int signal) {
   switch (signal) {
@@ -47,7 +47,7 @@ const char* name_of(int signal) {
 void handle_fatal_signal(int signal) {
   char message[64] = "fatal signal ";
   std::strcat(message, name_of(signal));
-  error_file->write(message, message, write_backtrace);
+  open_file->write(message, message, write_backtrace);
   ::raise(signal);
 }
 
@@ -56,7 +56,7 @@ void handle_fatal_signal(int signal) {
   const Failure described = failure ? describe(failure) : Failure();
   const std::string message = failure ? "uncaught exception: " + described.message
                                       : std::string("std::terminate was called");
-  const bool is_kept = error_file->write(message, message, write_backtrace);
+  const bool is_kept = open_file->write(message, message, write_backtrace);
   std::fprintf(stderr, "error: %s\n", message.c_str());
   if (!is_kept && !described.backtrace.empty())
     std::fprintf(stderr, "%s\n", described.backtrace.c_str());
@@ -86,8 +86,8 @@ void prime_backtrace() {
 }  // namespace
 
 void install_failure_report(const std::string& path) {
-  if (error_file != nullptr) return;
-  error_file = new ErrorFile(path);
+  if (open_file != nullptr) return;
+  open_file = new ErrorFile(path);
   prime_backtrace();
   const stack_t stack{.ss_sp = alternate_stack, .ss_flags = 0, .ss_size = sizeof alternate_stack};
   ::sigaltstack(&stack, nullptr);
@@ -117,7 +117,7 @@ Failure describe(const std::exception_ptr& failure) {
 
 bool report_failure(const Failure& failure) noexcept {
   const auto& stack = failure.backtrace.empty() ? failure.message : failure.backtrace;
-  return error_file != nullptr && error_file->write(failure.message, stack, write_nothing);
+  return open_file != nullptr && open_file->write(failure.message, stack, write_nothing);
 }
 
 }  // namespace ddprun::worker
