@@ -23,11 +23,19 @@ ThreadLimit::~ThreadLimit() {
 
 }  // namespace ddprun::test
 
+// The thread sanitizer's, where it is linked in: it has to know of each thread.
+extern "C" __attribute__((weak)) int __interceptor_pthread_create(pthread_t* thread,
+                                                                  const pthread_attr_t* attributes,
+                                                                  void* (*body)(void*),
+                                                                  void* argument);
+
 /// Stands before the C library's for all of the program.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*body)(void*), void* argument) {
   auto& left = ddprun::test::threads_left;
   if (left && (*left)-- <= 0) return EAGAIN;
+  if (__interceptor_pthread_create != nullptr)
+    return __interceptor_pthread_create(thread, attributes, body, argument);
   static const auto create =
       reinterpret_cast<decltype(&pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
   return create(thread, attributes, body, argument);
