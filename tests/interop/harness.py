@@ -46,9 +46,10 @@ def wait_for_orphans():
 def is_pytorchs(folder):
     """PyTorch keeps what it has compiled. When torch.distributed is imported, PyTorch 2 writes one
     file into a folder of its own and removes both at exit: a killed process leaves them."""
-    return (folder.name.startswith("torchinductor_")
-            or (folder.name.startswith("tmp") and folder.is_dir()
-                and {path.name for path in folder.iterdir()} <= {"_remote_module_non_scriptable.py"}))
+    if folder.name.startswith("torchinductor_"):
+        return True
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
+    return folder.name.startswith("tmp") and names <= {"_remote_module_non_scriptable.py"}
 
 
 class Run:
