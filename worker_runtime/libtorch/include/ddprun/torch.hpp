@@ -106,4 +106,11 @@ class DistributedDataParallel {
   std::unique_ptr<ModuleReducer> reducer_;
 };
 
+// clang does not tell the two constructors apart by their constraints when it deduces `Module`.
+template <typename Module>
+DistributedDataParallel(Module, const ProcessGroup&) -> DistributedDataParallel<Module>;
+template <typename Module>
+DistributedDataParallel(Module, const ProcessGroup&, const ReducerOptions&)
+    -> DistributedDataParallel<Module>;
+
 }  // namespace ddprun::torch
