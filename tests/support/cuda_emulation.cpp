@@ -54,8 +54,8 @@ class Fiber {
     context_.uc_stack.ss_size = GuardedStack::kBytes;
     context_.uc_link = nullptr;
     ::makecontext(&context_, entry, 0);
-    // The address sanitizer would clear its record of the whole stack at each switch, although it
-    // is told of the switches below. Nothing else reads the size from here on.
+    // With a size, the address sanitizer clears its shadow of the whole stack at each switch.
+    // switch_to() reports the switches to it, and swapcontext does not read the size.
     context_.uc_stack.ss_size = 0;
     if (__tsan_create_fiber != nullptr) tsan_ = __tsan_create_fiber(0);
   }
@@ -281,7 +281,7 @@ void Grid::wait_for_block(std::source_location where) {
 bool Grid::complete_warp_call(unsigned first, const WarpCall& call) {
   LaneValues values{};
   const auto takes_part = [&](unsigned lane) { return (call.mask >> lane & 1U) != 0; };
-  // From the last lane, which mostly comes last: the lanes before it need not be looked at in vain.
+  // The last lane mostly comes last: if it is missing, the search ends at once.
   for (unsigned lane = kLanes; lane-- > 0;) {
     if (!takes_part(lane)) continue;
     if (first + lane >= threads_.size()) {
