@@ -147,7 +147,13 @@ class GlooBackend : public Backend {
     auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
     try {
       context->setTimeout(gloo_timeout(deadline));
+#ifdef GLOO_SHARED_STORE
+      // Gloo keeps the pointer, but does not use the store once all ranks are connected.
+      const std::shared_ptr<gloo::rendezvous::Store> not_owned(std::shared_ptr<void>(), &store);
+      context->connectFullMesh(not_owned, any_device);
+#else
       context->connectFullMesh(store, any_device);
+#endif
       gloo::BarrierOptions all_are_there(context);
       gloo::barrier(all_are_there);
     } catch (const gloo::Exception& error) {

@@ -1,6 +1,7 @@
 #include "worker_runtime/backends/gloo/gloo_device.hpp"
 
 #include <gloo/common/error.h>
+#include <gloo/rendezvous/store.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
@@ -108,6 +109,13 @@ class Context : public transport::Context {
     return inner_->createPair(other);
   }
 
+#ifdef GLOO_SHARED_STORE
+  void createAndConnectAllPairs(std::shared_ptr<gloo::IStore> store) override {
+    inner_->setTimeout(getTimeout());
+    inner_->createAndConnectAllPairs(std::move(store));
+  }
+#endif
+
   std::unique_ptr<transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                 std::size_t bytes) override {
     return std::make_unique<AbortableBuffer>(inner_->createUnboundBuffer(data, bytes), waits_);
@@ -126,8 +134,14 @@ transport::tcp::attr attributes_of(const std::string& address) {
 
 }  // namespace
 
+#ifdef GLOO_SHARED_STORE  // Gloo since 2025
+GlooDevice::GlooDevice(const std::string& address)
+    : transport::tcp::Device(attributes_of(address), /*lazyInit=*/false),
+      waits_(std::make_shared<GlooWaits>()) {}
+#else
 GlooDevice::GlooDevice(const std::string& address)
     : transport::tcp::Device(attributes_of(address)), waits_(std::make_shared<GlooWaits>()) {}
+#endif
 
 std::shared_ptr<transport::Context> GlooDevice::createContext(int rank, int size) {
   return std::make_shared<Context>(transport::tcp::Device::createContext(rank, size), waits_);
