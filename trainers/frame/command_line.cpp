@@ -61,6 +61,16 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t col
   return result;
 }
 
+/// CLI11 2.6 ends lines of the description with a space.
+std::string without_trailing_spaces(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) {
+    result += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return result;
+}
+
 /// Lines that fit into a terminal, without the ranges of numbers, which errors name.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -144,7 +154,7 @@ std::string parse(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    return app.help();
+    return without_trailing_spaces(app.help());
   } catch (const CLI::ConfigError& error) {
     throw ddprun::Error(ddprun::Errc::usage, describe(app, error));
   } catch (const CLI::ExtrasError&) {
