@@ -57,6 +57,10 @@ def needs_method(name):
     return unittest.skipUnless(has_method(name), f"this PyTorch has no {name}")
 
 
+needs_queues = unittest.skipUnless(has_method("queue_push") and not OPTIONS,
+                                   "this PyTorch has no queues, or not without libuv")
+
+
 def in_thread(call):
     """A future of the call's result."""
     pool = concurrent.futures.ThreadPoolExecutor(1)

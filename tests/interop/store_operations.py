@@ -149,7 +149,7 @@ class Prefixes(StoreTest):
         self.same(1, count)
 
 
-@unittest.skipUnless(has_method("queue_push"), "this PyTorch has no queues")
+@store_clients.needs_queues
 class Queues(StoreTest):
     def test_values_leave_a_queue_in_the_order_in_which_they_came(self):
         def use(store, key):

@@ -134,7 +134,7 @@ class DyingClients(StoreTest):
         self.ours.set(key, "v")
         self.assertEqual(os.waitpid(survivor, 0)[1], 0)
 
-    @needs_method("queue_push")
+    @store_clients.needs_queues
     def test_a_value_that_a_killed_client_was_offered_goes_to_the_next(self):
         key = self.new_key()
         victim = self.wait_in_a_process(key)
