@@ -12,6 +12,12 @@ std::string_view last_state(std::string_view line) {
   return start == std::string_view::npos ? line : line.substr(start + 1);
 }
 
+/// Whether the line is of what Python 3.14 and later write after a fatal error's Python frames: up
+/// to 32 frames of C, most of the interpreter's own, and a list of modules.
+bool is_of_interpreter(std::string_view line) {
+  return line.starts_with("  Binary file \"") || line.starts_with("Extension modules: ");
+}
+
 }  // namespace
 
 void LastLines::take(std::string_view bytes) {
@@ -27,7 +33,7 @@ std::vector<std::string> LastLines::lines() const {
   std::string_view rest = end_;
   while (!rest.empty()) {
     const auto line = rest.substr(0, rest.find('\n'));
-    lines.emplace_back(last_state(line));
+    if (!is_of_interpreter(line)) lines.emplace_back(last_state(line));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
   }
   if (lines.size() > kLinesMax)

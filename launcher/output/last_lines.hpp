@@ -16,8 +16,9 @@ class LastLines {
   void take(std::string_view bytes);
 
   /// Oldest first, without newlines; a last line without a newline counts. Of a line that was
-  /// written again after a carriage return only the last state. If bytes have been dropped the
-  /// first line may lack its beginning.
+  /// written again after a carriage return only the last state. Without the C frames and modules
+  /// that Python lists after a fatal error. If bytes have been dropped the first line may lack
+  /// its beginning.
   std::vector<std::string> lines() const;
 
  private:

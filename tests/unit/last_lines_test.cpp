@@ -40,6 +40,23 @@ TEST_SUITE("last lines") {
     last.take("loading\r\n\r 10%\r 20%\nerror\n\r 1%\r");
     CHECK(last.lines() == std::vector<std::string>{"loading", " 20%", "error", " 1%"});
   }
+
+  TEST_CASE("the C frames of Python's fatal errors do not push its Python frames out") {
+    LastLines last;
+    last.take(
+        "Fatal Python error: Segmentation fault\n\n"
+        "Current thread 0x00007f7eadfa6200 [python3] (most recent call first):\n"
+        "  File \"train.py\", line 3 in step\n\n"
+        "Current thread's C stack trace (most recent call first):\n");
+    for (int i = 0; i < 32; ++i) {
+      last.take("  Binary file \"/usr/bin/python3\", at _Py_DumpStack+0x4a [0x499c1d]\n");
+    }
+    last.take("\nExtension modules: numpy._core._multiarray_umath (total: 1)\n");
+    const auto lines = last.lines();
+    REQUIRE(lines.size() == 7);
+    CHECK(lines[0] == "Fatal Python error: Segmentation fault");
+    CHECK(lines[3] == "  File \"train.py\", line 3 in step");
+  }
 }
 
 }  // namespace last_lines_test
