@@ -96,14 +96,13 @@ std::string to_text(uint3 index) {
          std::to_string(index.z) + ")";
 }
 
-std::string to_text(std::source_location where) {
-  return std::string(where.file_name()) + ":" + std::to_string(where.line());
+std::string to_text(SourceLocation where) {
+  return std::string(where.file) + ":" + std::to_string(where.line);
 }
 
-bool is_same(std::source_location one, std::source_location other) {
-  if (one.line() != other.line()) return false;
-  return one.file_name() == other.file_name() ||
-         std::string_view(one.file_name()) == other.file_name();
+bool is_same(SourceLocation one, SourceLocation other) {
+  return one.line == other.line &&
+         (one.file == other.file || std::string_view(one.file) == other.file);
 }
 
 struct Thread {
@@ -146,7 +145,7 @@ class Grid {
     }
   }
 
-  void wait_for_block(std::source_location where);
+  void wait_for_block(SourceLocation where);
   LaneValues gather(const WarpCall& call, std::uint64_t value);
   unsigned current() const { return current_; }
   void* shared() { return shared_.get(); }
@@ -257,7 +256,7 @@ void Grid::wait(Thread::State state, const WarpCall& call) {
   thread.fiber->switch_to(choose_next());
 }
 
-void Grid::wait_for_block(std::source_location where) {
+void Grid::wait_for_block(SourceLocation where) {
   const WarpCall call{.mask = 0, .name = "__syncthreads", .where = where};
   for (const Thread& thread : threads_) {
     if (thread.state == Thread::State::at_barrier && !is_same(thread.call.where, where)) {
@@ -357,7 +356,7 @@ int own_lane() {
   return static_cast<int>(grid->current() % kLanes);
 }
 
-void wait_for_block(std::source_location where) {
+void wait_for_block(SourceLocation where) {
   grid->wait_for_block(where);
 }
 

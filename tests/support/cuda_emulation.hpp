@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <source_location>
 #include <stdexcept>
 #include <tuple>
 
@@ -49,11 +48,22 @@ struct KernelShape {
   bool backwards = false;        ///< the last thread first, and the last block
 };
 
+/// A call's place in the sources; std::source_location is missing with clang 14.
+struct SourceLocation {
+  const char* file = "";
+  unsigned line = 0;
+
+  static constexpr SourceLocation current(const char* file = __builtin_FILE(),
+                                          unsigned line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
 /// Threads of a warp that take part in something, as the bits of a mask; and what for.
 struct WarpCall {
   unsigned mask = 0;
   const char* name = "";
-  std::source_location where;
+  SourceLocation where;
 };
 
 using LaneValues = std::array<std::uint64_t, 32>;
@@ -64,7 +74,7 @@ LaneValues gather_lanes(const WarpCall& call, std::uint64_t value);
 /// The calling thread's place in its warp.
 int own_lane();
 
-void wait_for_block(std::source_location where);
+void wait_for_block(SourceLocation where);
 
 void* dynamic_shared_memory();
 
@@ -106,44 +116,46 @@ T shuffle(const WarpCall& call, T value, int source, int width) {
 
 }  // namespace ddprun::test
 
-inline void __syncthreads(std::source_location where = std::source_location::current()) {
+inline void __syncthreads(
+    ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
   ddprun::test::wait_for_block(where);
 }
 
-inline void __syncwarp(unsigned mask = ~0U,
-                       std::source_location where = std::source_location::current()) {
+inline void __syncwarp(unsigned mask = ~0U, ddprun::test::SourceLocation where =
+                                                ddprun::test::SourceLocation::current()) {
   ddprun::test::gather_lanes({mask, "__syncwarp", where}, 0);
 }
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = warpSize,
-              std::source_location where = std::source_location::current()) {
+              ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
   return ddprun::test::shuffle({mask, "__shfl_sync", where}, value, source & (width - 1), width);
 }
 
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize,
-                  std::source_location where = std::source_location::current()) {
+                  ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
   const int source = (ddprun::test::own_lane() & (width - 1)) ^ bits;
   return ddprun::test::shuffle({mask, "__shfl_xor_sync", where}, value, source, width);
 }
 
 template <typename T>
 T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = warpSize,
-                   std::source_location where = std::source_location::current()) {
+                   ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
   const int source = (ddprun::test::own_lane() & (width - 1)) + static_cast<int>(distance);
   return ddprun::test::shuffle({mask, "__shfl_down_sync", where}, value, source, width);
 }
 
 template <typename T>
 T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = warpSize,
-                 std::source_location where = std::source_location::current()) {
+                 ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
   const int source = (ddprun::test::own_lane() & (width - 1)) - static_cast<int>(distance);
   return ddprun::test::shuffle({mask, "__shfl_up_sync", where}, value, source, width);
 }
 
-inline unsigned __ballot_sync(unsigned mask, int predicate,
-                              std::source_location where = std::source_location::current()) {
+inline unsigned __ballot_sync(
+    unsigned mask, int predicate,
+    ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
   const auto given =
       ddprun::test::gather_lanes({mask, "__ballot_sync", where}, predicate != 0 ? 1 : 0);
   unsigned votes = 0;

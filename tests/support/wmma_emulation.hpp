@@ -87,8 +87,9 @@ void mma_sync(fragment<accumulator, 16, 16, 16, float>& result, const Left& left
   };
   const Factors own{left, right};
   // The others' items are read where they are, while the warp waits.
-  const auto lanes = ddprun::test::gather_lanes({~0U, "mma_sync", std::source_location::current()},
-                                                reinterpret_cast<std::uintptr_t>(&own));
+  const auto lanes =
+      ddprun::test::gather_lanes({~0U, "mma_sync", ddprun::test::SourceLocation::current()},
+                                 reinterpret_cast<std::uintptr_t>(&own));
   const auto of_lane = [&](int item) -> const Factors& {
     return *reinterpret_cast<const Factors*>(lanes[static_cast<std::size_t>(item / 8)]);
   };
