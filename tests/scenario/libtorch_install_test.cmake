@@ -17,7 +17,8 @@ set(folder ${BUILD_FOLDER}/libtorch_install_test)
 file(REMOVE_RECURSE ${folder})
 run(${CMAKE_COMMAND} --install ${BUILD_FOLDER} --prefix ${folder}/prefix)
 run(${CMAKE_COMMAND} -G Ninja -S ${SOURCES}/libtorch_parts -B ${folder}/build -D CMAKE_PREFIX_PATH=${folder}/prefix
-    -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+    -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D CMAKE_CXX_COMPILER=${COMPILER}
+    -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 run(${CMAKE_COMMAND} --build ${folder}/build)
 if(output MATCHES "warning: ")
   message(FATAL_ERROR "warnings:\n${output}")
