@@ -128,15 +128,15 @@ TEST_SUITE("secret file") {
     // The other user need not be let into the folders above.
     const auto before = std::filesystem::current_path();
     std::filesystem::current_path(folder.path());
-    for (const auto& [owner, group, mode, is_taken] : cases) {
-      const auto path = write("secret", kGood, mode);
-      REQUIRE(::chown(path.c_str(), owner, group) == 0);
+    for (const auto& each : cases) {
+      const auto path = write("secret", kGood, each.mode);
+      REQUIRE(::chown(path.c_str(), each.owner, each.group) == 0);
       const OtherUser user(kGroup);
       const auto text = objection(path);
-      CAPTURE(mode);
+      CAPTURE(each.mode);
       CAPTURE(text);
-      CHECK((text == "") == is_taken);
-      CHECK((text.find("is open to others than its owner") == std::string::npos) == is_taken);
+      CHECK((text == "") == each.is_taken);
+      CHECK((text.find("is open to others than its owner") == std::string::npos) == each.is_taken);
     }
     const auto path = write("other", kGood, 0440);
     REQUIRE(::chown(path.c_str(), 0, kGroup + 1) == 0);

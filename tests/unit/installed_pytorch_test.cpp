@@ -117,13 +117,13 @@ TEST_SUITE("installed PyTorch") {
       const char* version;
       bool asks;
     };
-    for (const auto& [version, asks] :
+    for (const Case& each :
          {Case{"1.13.0", false}, Case{"2.3.1", false}, Case{"2.4.0", true},
           Case{"2.14.1+debian", true}, Case{"3.0", true}, Case{"2", false}, Case{"x.y", false}}) {
-      CAPTURE(version);
+      CAPTURE(each.version);
       const System system;
-      system.add_pytorch(kDebian, version);
-      CHECK(found(system.python()).has_value() == asks);
+      system.add_pytorch(kDebian, each.version);
+      CHECK(found(system.python()).has_value() == each.asks);
     }
   }
 
