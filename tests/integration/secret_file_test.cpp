@@ -135,7 +135,7 @@ TEST_SUITE("secret file") {
       const auto text = objection(path);
       CAPTURE(each.mode);
       CAPTURE(text);
-      CHECK((text == "") == each.is_taken);
+      CHECK(text.empty() == each.is_taken);
       CHECK((text.find("is open to others than its owner") == std::string::npos) == each.is_taken);
     }
     const auto path = write("other", kGood, 0440);

@@ -323,6 +323,7 @@ class GlooBackend : public Backend {
     if (rank_ == operation.peer) {
       const Buffer input = apart(operation.input);
       std::vector<std::uint8_t*> parts;
+      parts.reserve(static_cast<std::size_t>(size_));
       for (int rank = 0; rank < size_; ++rank) {
         parts.push_back(static_cast<std::uint8_t*>(input.data) +
                         static_cast<std::size_t>(rank) * operation.output.bytes());
