@@ -113,13 +113,13 @@ TEST_SUITE("pipeline") {
         std::vector<torch::Tensor> of_schedule;
         for (const auto schedule : kSchedules) {
           std::vector<torch::Tensor> found(static_cast<std::size_t>(stages));
-          run_ranks(stages, [&, expected_loss = expected_loss](ProcessGroup& group) {
+          run_ranks(stages, [&, whole_loss = expected_loss](ProcessGroup& group) {
             Sequential model = make_stage(group.rank(), stages);
             Pipeline pipeline(forward_of(model), group,
                               {.schedule = schedule, .split_size = split});
             const auto loss = pipeline.train({kRows, batch.input, batch.target}, mean_loss);
             CHECK(loss.defined() == (group.rank() + 1 == stages));
-            if (loss.defined()) CHECK(loss.item<double>() == doctest::Approx(expected_loss));
+            if (loss.defined()) CHECK(loss.item<double>() == doctest::Approx(whole_loss));
             found[static_cast<std::size_t>(group.rank())] = gradients_of(*model);
           });
           for (std::size_t stage = 0; stage < found.size(); ++stage)
