@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <poll.h>
@@ -24,24 +25,26 @@ bool is_started = false;
 std::atomic<bool> is_given_up = false;
 PmiServer* server = nullptr;  ///< lives as long as MPI, if it is not mpirun that started it
 
-/// Registered before MPI starts: MPICH 4.2 speaks to its process manager in an exit handler of its
-/// own, which runs before this one.
+/// Registered before MPI starts: MPICH 4.2 exchanges messages with its process manager in an exit
+/// handler of its own, which runs before this one.
 void stop_server() {
   if (!is_given_up) delete server;
 }
 
-/// How long mpirun may take to read what a rank has said last.
+/// How long mpirun may take to read a rank's last output.
 constexpr auto kReadLimit = std::chrono::seconds(1);
 constexpr int kPauseMilliseconds = 1;  // no event tells that a pipe has become empty
 
-/// MPICH 4.2 loses what is in the pipe of standard error when a rank aborts.
-void wait_until_standard_error_is_read() {
-  struct stat status {};
-  if (::fstat(STDERR_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) return;
+/// MPICH 4.2 loses what is in the pipes of standard output and error when a rank aborts.
+void wait_until_output_is_read() {
   const auto deadline = Deadline::after(kReadLimit);
-  int unread = 0;
-  while (::ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 && !deadline.passed())
-    ::poll(nullptr, 0, kPauseMilliseconds);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat status {};
+    if (::fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode)) continue;
+    int unread = 0;
+    while (::ioctl(fd, FIONREAD, &unread) == 0 && unread > 0 && !deadline.passed())
+      ::poll(nullptr, 0, kPauseMilliseconds);
+  }
 }
 
 /// MPI_Finalize needs all ranks, so it is only called if none is known to have failed. Otherwise
@@ -50,6 +53,7 @@ void finish(int status, void*) {
   if (!is_given_up) {
     MPI_Finalize();
   } else if (server == nullptr) {
+    std::fflush(nullptr);  // the C library does so after this handler, which does not return
     end_all(status == EXIT_SUCCESS ? EXIT_FAILURE : status);
   }
 }
@@ -93,7 +97,7 @@ void give_up() noexcept {
 }
 
 void end_all(int status) {
-  wait_until_standard_error_is_read();
+  wait_until_output_is_read();
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }
