@@ -23,7 +23,7 @@ constexpr std::string_view kNoLibuv = "LibUV TCPStore implementation missing";
 
 constexpr std::size_t kSectionsMax = 4096;
 constexpr std::size_t kTextMax = 65536;                          // bytes of a text file
-constexpr std::uint64_t kConstantsMax = std::uint64_t{1} << 28;  // bytes of a section
+constexpr std::uint64_t kConstantsMax = std::uint64_t{1} << 28;  // bytes of all such sections
 
 /// Returns the lines of a text file's beginning; none if it cannot be read. A file that is not
 /// regular is not opened, as that may block.
@@ -123,12 +123,14 @@ bool has_constant(const fs::path& file, std::string_view text) {
                static_cast<std::streamsize>(sections.size() * sizeof(Elf64_Shdr)))) {
     return false;
   }
+  std::uint64_t left = kConstantsMax;
   return std::any_of(sections.begin(), sections.end(), [&](const Elf64_Shdr& section) {
     constexpr Elf64_Xword kKind = SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR;
     if (section.sh_type != SHT_PROGBITS || (section.sh_flags & kKind) != SHF_ALLOC ||
-        section.sh_size > kConstantsMax) {
+        section.sh_size > left) {
       return false;
     }
+    left -= section.sh_size;
     in.clear();
     return contains(in, section.sh_offset, section.sh_size, text);
   });

@@ -16,7 +16,8 @@ namespace ddprun {
 /// PyTorch is looked for in PYTHONPATH, the interpreter's virtual environment, the user's folder
 /// and the system's, as Python does. Only a libtorch_cpu.so that lies outside PyTorch's own folder
 /// is examined: PyPI's packages bring their own, with libuv. Nothing if there is no such PyTorch,
-/// or if its files cannot be read. Reads up to some 50 MB; blocks as file reads do.
+/// or if its files cannot be read. Reads at most 256 MiB (Debian's: 50 MB); blocks as file
+/// reads do.
 std::optional<std::string> pytorch_without_libuv(const std::filesystem::path& interpreter,
                                                  const EnvironmentLookup& environment);
 

@@ -117,8 +117,9 @@ class Planner {
       }
       if (pytorch_without_libuv_) {
         plan_.warnings.push_back("PyTorch " + *pytorch_without_libuv_ +
-                                 " was built without libuv: its process groups of several nodes "
-                                 "fail; install one that has it (pip install torch)");
+                                 " was built without libuv: a program that uses it cannot form "
+                                 "process groups of several nodes; install one that has it (pip "
+                                 "install torch)");
       }
       return;
     }
@@ -362,7 +363,7 @@ class Planner {
   const std::vector<std::string> gpus_;
   int workers_ = 0;
   std::vector<std::string> command_;
-  std::optional<std::string> pytorch_without_libuv_;  ///< its version, if workers will import it
+  std::optional<std::string> pytorch_without_libuv_;  ///< if the interpreter would import it
   CpuPlan cpus_;
   LaunchPlan plan_;
   std::vector<std::string> problems_;

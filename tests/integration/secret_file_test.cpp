@@ -109,7 +109,7 @@ TEST_SUITE("secret file") {
     CHECK(objection(path).find("belongs to user 65534") != std::string::npos);
   }
 
-  TEST_CASE("root's file that a group of this user may read is taken, and no other of a group's") {
+  TEST_CASE("a secret that this user's group may read is accepted only if root owns it") {
     if (::geteuid() != 0) return;  // only root can act as another user
     constexpr gid_t kGroup = 12345;
     struct Case {

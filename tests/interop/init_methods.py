@@ -9,14 +9,17 @@ import sys
 import torch
 import torch.distributed as dist
 
+import store_clients
+
 address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 is_last = attempt == int(os.environ["TORCHELASTIC_MAX_RESTARTS"])
-uses_agent_store = {"agent": "True", "rank_0": "False"}[sys.argv[1]]
-# ddprun sets USE_LIBUV=0 where PyTorch's clients cannot use the agent's store.
-assert (os.environ["TORCHELASTIC_USE_AGENT_STORE"] == uses_agent_store
-        or os.environ.get("USE_LIBUV") == "0")
+# Without libuv PyTorch's clients cannot use the agent's store.
+lacks_libuv = os.environ.get("USE_LIBUV") == "0"
+uses_agent_store = sys.argv[1] == "agent" and not lacks_libuv
+assert lacks_libuv == bool(store_clients.OPTIONS)
+assert os.environ["TORCHELASTIC_USE_AGENT_STORE"] == str(uses_agent_store)
 
 
 def form_group(url):

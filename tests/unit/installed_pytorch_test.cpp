@@ -151,7 +151,7 @@ TEST_SUITE("installed PyTorch") {
     CHECK_FALSE(found(system.python()));
   }
 
-  TEST_CASE("a virtual environment has the system's PyTorch only if it says so") {
+  TEST_CASE("a virtual environment has the system's PyTorch only if configured so") {
     for (const bool has_system : {false, true}) {
       const System system;
       system.add_pytorch(kDebian, "2.6.0");

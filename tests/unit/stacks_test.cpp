@@ -114,7 +114,7 @@ TEST_SUITE("stacks") {
     CHECK(stacks_in("").empty());
   }
 
-  TEST_CASE("of faulthandler's words the frames are kept") {
+  TEST_CASE("faulthandler's header and list of modules are dropped") {
     CHECK(python_frames_in("Fatal Python error: Illegal instruction\n\nThread 0x7f (most recent "
                            "call first):\n  File \"a.py\", line 3 in f\n\nExtension modules: "
                            "numpy.core (total: 1)\n") ==
