@@ -47,8 +47,8 @@ TEST_SUITE("worker environment of a plan") {
   }
 
   TEST_CASE("a PyTorch without libuv gets a store in rank 0, unless the operator has decided") {
-    const auto with = [](Variables variables) {
-      auto facts = usual(std::move(variables));
+    const auto with = [](const Variables& variables) {
+      auto facts = usual(variables);
       facts.pytorch_without_libuv = [](const auto& interpreter, const auto&) {
         CHECK(interpreter == "/usr/bin/python3");
         return std::optional<std::string>("2.6.0");
