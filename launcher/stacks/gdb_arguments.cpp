@@ -106,6 +106,9 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
           std::string("set {int} ((char *) $action + ") + kFlagsOffset + ") = " + kFlags,
           "print $error < 0 ? 0 : " + sigaction + "($signal, $action, 0)",
           "print $fd < 0 ? 0 : ((int (*)(int)) close)($fd)",
+          // For complaint_in().
+          "printf \"ddprun: descriptor %d, exported %d, handler %d\\n\", $fd, $dump != 0, "
+          "$handler != 0",
       });
 }
 

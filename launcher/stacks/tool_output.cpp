@@ -16,17 +16,22 @@ struct Refusal {
   std::string_view meaning;  // put behind the tool's line; empty: that says it all
 };
 
-// What the kernel's refusals to trace look like in the words of gdb and py-spy, and what gdb says
-// where it cannot write the registers (gdb 13 on a processor with AMX) and of a Python that
-// does not let others call its functions.
+// What ddprun has gdb print about its calls begins with this; only the meaning is of interest.
+constexpr std::string_view kOwnLine = "ddprun: ";
+
+// What the kernel's refusals to trace look like in the words of gdb and py-spy, what gdb says
+// where it cannot write the registers (gdb 13 on a processor with AMX), and which calls of Python
+// were possible.
 constexpr Refusal kRefusals[] = {
     {"Operation not permitted"sv, ""sv},
     {"Permission denied"sv, ""sv},
     {"Permission Denied"sv, ""sv},
-    {"Couldn't write extended state"sv, " This gdb is too old for the processor's registers."sv},
-    {"No symbol "sv,
-     " This Python exports no function that prints its frames, and its faulthandler is not enabled "
-     "(PYTHONFAULTHANDLER=1)."sv}};
+    {"Couldn't write extended state"sv, "This gdb is too old for the processor's registers."sv},
+    {"No symbol \"open\""sv, ""sv},
+    {"descriptor -1,"sv, "The process could not open the file for its frames."sv},
+    {"exported 0, handler 0"sv,
+     "This Python exports no function that prints its frames, and its faulthandler is not enabled "
+     "(PYTHONFAULTHANDLER=1), or libraries handle SIGILL and SIGABRT."sv}};
 
 bool is_frame(std::string_view line) {
   return line.starts_with("#") || line.starts_with("    ");
@@ -65,9 +70,12 @@ std::string complaint_in(std::string_view tool_output) {
   std::string last;
   for (const auto& line : split(tool_output, '\n')) {
     for (const auto& refusal : kRefusals) {
-      if (line.find(refusal.words) != std::string::npos) return line + std::string(refusal.meaning);
+      if (line.find(refusal.words) == std::string::npos) continue;
+      if (line.starts_with(kOwnLine)) return std::string(refusal.meaning);
+      return refusal.meaning.empty() ? line : line + " " + std::string(refusal.meaning);
     }
-    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+    const bool is_blank = line.find_first_not_of(" \t\r") == std::string::npos;
+    if (!is_blank && !line.starts_with(kOwnLine)) last = line;
   }
   return last.empty() ? "it printed nothing" : last;
 }

@@ -2,7 +2,7 @@
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/runtime_stacks.hpp"
 #include "launcher/process/tool_runner.hpp"
-#include "tests/support/worker_bench.hpp"
+#include "tests/support/stack_patient.hpp"
 
 #include <doctest/doctest.h>
 
@@ -20,103 +20,7 @@ using namespace ddprun;
 using namespace ddprun::test;
 using namespace std::chrono_literals;
 
-namespace {
-
 namespace fs = std::filesystem;
-
-constexpr const char* kGdb = "/usr/bin/gdb";
-constexpr const char* kPython = "/usr/bin/python3";
-
-// On a new machine a debugger has to come from a slow disk first.
-constexpr StackLimits kLongLimits{.tool = 50s, .together = 55s};
-
-constexpr const char* kPythonScript =
-    "import ctypes, signal, sys, threading\n"
-    "def wait_in_thread():\n"
-    "  threading.Event().wait()\n"
-    "def wait_in_c():\n"
-    "  print('up', file=open(sys.argv[1], 'w'), flush=True)\n"
-    "  while ctypes.CDLL(None).pause() or True: print('woken', file=sys.stderr, flush=True)\n"
-    "threading.Thread(target=wait_in_thread, daemon=True).start()\n"
-    "signal.signal(signal.SIGTERM, lambda *_: None)\n"
-    "wait_in_c()\n";
-
-std::string text_of(const StacksTaken& taken) {
-  std::string text;
-  for (const auto& line : taken.lines) text += line + "\n";
-  for (const auto& problem : taken.problems) text += "problem: " + problem + "\n";
-  return text;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-std::ptrdiff_t open_descriptors() {
-  const fs::directory_iterator folder("/proc/self/fd");
-  return std::distance(begin(folder), end(folder));
-}
-
-/// A bench and its one worker.
-class Patient {
- public:
-  explicit Patient(const StackPlan& plan, ContainmentMode mode = ContainmentMode::automatic)
-      : bench(1, mode, plan) {}
-
-  /// Returns when the worker has said that it is ready.
-  void start(std::vector<std::string> arguments) {
-    WorkerSpec spec = shell_worker(0, "");
-    spec.arguments = std::move(arguments);
-    spec.error_file = bench.folder() / "error.json";
-    spec.stacks_file = bench.folder() / "stacks.txt";
-    spec.environment = {{"DDPRUN_CONTROL_FD", std::to_string(bench.control_page_fd())},
-                        {"DDPRUN_CONTROL_SLOT", "0"},
-                        {"TORCHELASTIC_ERROR_FILE", spec.error_file.string()},
-                        {"PYTHONFAULTHANDLER", "1"},
-                        {"RANK", "0"},
-                        {"WORLD_SIZE", "1"},
-                        {"LOCAL_RANK", "0"},
-                        {"MASTER_ADDR", "127.0.0.1"},
-                        {"MASTER_PORT", "1"}};
-    pid = bench.start({spec}).front().pid;
-    await_line(ready());
-  }
-
-  void start_stuck(const std::string& how, int threads = 2) {
-    start({DDPRUN_BIN_DIR "/stuck_worker", how, ready(), std::to_string(threads)});
-  }
-
-  /// In a C function that never returns; SIGTERM is ignored.
-  void start_python() { start({kPython, "-c", kPythonScript, ready()}); }
-
-  /// The same, run by a shell.
-  void start_python_by_shell() {
-    start({"/bin/sh", "-c", "trap '' TERM; \"$@\"; exit", "sh", kPython, "-c", kPythonScript,
-           ready()});
-  }
-
-  StacksTaken ask() {
-    const auto before = bench.history().stacks.size();
-    bench.group().take_stacks("for a test");
-    bench.run_until([&] { return bench.history().stacks.size() > before; });
-    return bench.history().stacks.back();
-  }
-
-  std::string ready() const { return (bench.folder() / "ready").string(); }
-
-  WorkerBench bench;
-  pid_t pid = -1;
-};
-
-/// A program that stands in for a tool.
-std::string make_tool(const fs::path& folder, const std::string& script) {
-  const auto path = folder / "tool";
-  std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
-  ::chmod(path.c_str(), 0755);
-  return path;
-}
-
-}  // namespace
 
 TEST_SUITE("stacks of workers") {
   TEST_CASE("a worker that links the runtime names the functions of all its threads and goes on") {
@@ -190,94 +94,6 @@ TEST_SUITE("stacks of workers") {
     const auto taken = patient.ask();
     CHECK(taken.means == std::vector<std::string>{"the kernel"});
     CHECK(is_alive(patient.pid));
-  }
-
-  TEST_CASE("Python in a C function shows its frames before it is killed, and leaves no core") {
-    Patient patient({.when = StacksWhen::kill});
-    patient.start_python();
-    patient.bench.group().stop(SIGTERM, 100ms);
-    patient.bench.run_to_end();
-    REQUIRE(patient.bench.history().stacks.size() == 1);
-    const auto& taken = patient.bench.history().stacks[0];
-    INFO(text_of(taken));
-    CHECK(taken.means == std::vector<std::string>{"faulthandler"});
-    CHECK(taken.was_ended);
-    CHECK(contains(text_of(taken), "in wait_in_c"));
-    CHECK(contains(patient.bench.console(), "in wait_in_c"));
-    const auto& exit = patient.bench.history().exit_of(0);
-    CHECK(exit.signal == SIGABRT);
-    CHECK(exit.was_stopped);
-    CHECK_FALSE(exit.core_file);
-  }
-
-  TEST_CASE("Python prints its frames when gdb tells it to, and notices nothing") {
-    if (!fs::exists(kGdb)) return;
-    for (const bool by_shell : {false, true}) {
-      CAPTURE(by_shell);
-      Patient patient({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
-      by_shell ? patient.start_python_by_shell() : patient.start_python();
-      patient.ask();
-      const auto descriptors = open_descriptors();
-      const auto taken = patient.ask();
-      INFO(text_of(taken));
-      if (contains(text_of(taken), "not permitted")) return;
-      CHECK_FALSE(taken.was_ended);
-      CHECK(open_descriptors() == descriptors);
-      CHECK(process_state(patient.pid).letter == 'S');
-      CHECK_FALSE(contains(patient.bench.console(), "woken"));
-      if (contains(text_of(taken), "too old for the processor")) {
-        CHECK(taken.means == std::vector<std::string>{"gdb"});
-        CHECK(contains(text_of(taken), "py-spy"));
-        MESSAGE("this machine's gdb cannot call functions on this machine's processor");
-        continue;
-      }
-      CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
-      CHECK(taken.problems.empty());
-      CHECK(contains(text_of(taken), "in wait_in_c"));
-      CHECK(contains(text_of(taken), "in wait_in_thread"));
-      CHECK_FALSE(contains(patient.bench.console(), "wait_in_c"));
-    }
-  }
-
-  TEST_CASE("who has no Python lines is told how to get them") {
-    Patient patient({.when = StacksWhen::never});
-    patient.start_python();
-    const auto taken = patient.ask();
-    REQUIRE(taken.problems.size() == 1);
-    CHECK(contains(taken.problems[0], "pip install py-spy"));
-  }
-
-  TEST_CASE("Python behind a shell is ended rather than the shell") {
-    Patient patient({.when = StacksWhen::kill});
-    patient.start_python_by_shell();
-    patient.bench.group().stop(SIGTERM, 100ms);
-    patient.bench.run_to_end();
-    REQUIRE(patient.bench.history().stacks.size() == 1);
-    CHECK(contains(text_of(patient.bench.history().stacks[0]), "in wait_in_c"));
-    CHECK(patient.bench.history().exit_of(0).was_stopped);
-  }
-
-  TEST_CASE("Python is not ended when its stack is asked for while it runs") {
-    Patient patient({.when = StacksWhen::kill});
-    patient.start_python();
-    const auto taken = patient.ask();
-    CHECK(taken.means == std::vector<std::string>{"the kernel"});
-    CHECK(is_alive(patient.pid));
-  }
-
-  TEST_CASE("Python that a signal would end shows its frames instead") {
-    Patient patient({.when = StacksWhen::stop});
-    patient.start({kPython, "-c",
-                   "import sys, time\n"
-                   "print('up', file=open(sys.argv[1], 'w'), flush=True)\n"
-                   "time.sleep(1000)\n",
-                   patient.ready()});
-    patient.bench.group().stop(SIGTERM, 20s);
-    patient.bench.run_to_end();
-    REQUIRE(patient.bench.history().stacks.size() == 1);
-    CHECK(contains(text_of(patient.bench.history().stacks[0]), "in <module>"));
-    CHECK(patient.bench.history().exit_of(0).was_stopped);
-    CHECK(patient.bench.history().killed.empty());
   }
 
   TEST_CASE("a worker that ends in time is not looked at") {

@@ -141,9 +141,14 @@ TEST_SUITE("stacks") {
     CHECK(complaint_in("warning: process 3 is already traced by process 4\n"
                        "ptrace: Operation not permitted.\nNo threads.\n") ==
           "ptrace: Operation not permitted.");
-    CHECK(complaint_in("0x0 in pause ()\nNo symbol \"f\" in current context.\n[detached]\n") ==
-          "No symbol \"f\" in current context. This Python exports no function that prints its "
-          "frames, and its faulthandler is not enabled (PYTHONFAULTHANDLER=1).");
+    const std::string no_symbol = "No symbol \"_Py_DumpTracebackThreads\" in current context.\n";
+    CHECK(complaint_in(no_symbol + "ddprun: descriptor 7, exported 0, handler 0\n[detached]\n") ==
+          "This Python exports no function that prints its frames, and its faulthandler is not "
+          "enabled (PYTHONFAULTHANDLER=1), or libraries handle SIGILL and SIGABRT.");
+    CHECK(complaint_in(no_symbol + "ddprun: descriptor -1, exported 0, handler 0\n") ==
+          "The process could not open the file for its frames.");
+    CHECK(complaint_in("No symbol \"open\" in current context.\n$1 = 0\n") ==
+          "No symbol \"open\" in current context.");
     CHECK(complaint_in("Couldn't write extended state status: Bad address.\n$1 = 0\n"
                        "[Inferior 1 (process 9) detached]\n") ==
           "Couldn't write extended state status: Bad address. This gdb is too old for the "

@@ -1,0 +1,167 @@
+// The stacks of Python workers, by real tools where there are any.
+#include "launcher/process/proc_scan.hpp"
+#include "tests/support/stack_patient.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace python_stacks_test {
+
+using namespace ddprun;
+using namespace ddprun::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A gdb to which Python seems not to export the function that prints its frames, as 3.13 does not.
+std::string make_gdb_of_python_3_13(const fs::path& folder) {
+  return make_tool(folder,
+                   "for argument do\n"
+                   "  shift\n"
+                   "  set -- \"$@\" \"$(printf %s \"$argument\" |"
+                   " sed s/_Py_DumpTracebackThreads/not_exported/)\"\n"
+                   "done\n"
+                   "exec " +
+                       std::string(kGdb) + " \"$@\"");
+}
+
+/// Whether gdb may and can call functions here.
+bool gdb_can_call(const StacksTaken& taken) {
+  return !contains(text_of(taken), "not permitted") &&
+         !contains(text_of(taken), "too old for the processor");
+}
+
+}  // namespace
+
+TEST_SUITE("stacks of Python workers") {
+  TEST_CASE("Python in a C function shows its frames before it is killed, and leaves no core") {
+    Patient patient({.when = StacksWhen::kill});
+    patient.start_python();
+    patient.bench.group().stop(SIGTERM, 100ms);
+    patient.bench.run_to_end();
+    REQUIRE(patient.bench.history().stacks.size() == 1);
+    const auto& taken = patient.bench.history().stacks[0];
+    INFO(text_of(taken));
+    CHECK(taken.means == std::vector<std::string>{"faulthandler"});
+    CHECK(taken.was_ended);
+    CHECK(contains(text_of(taken), "in wait_in_c"));
+    CHECK(contains(patient.bench.console(), "in wait_in_c"));
+    const auto& exit = patient.bench.history().exit_of(0);
+    CHECK(exit.signal == SIGABRT);
+    CHECK(exit.was_stopped);
+    CHECK_FALSE(exit.core_file);
+  }
+
+  TEST_CASE("Python prints its frames when gdb tells it to, and notices nothing") {
+    if (!fs::exists(kGdb)) return;
+    for (const bool by_shell : {false, true}) {
+      CAPTURE(by_shell);
+      Patient patient({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
+      by_shell ? patient.start_python_by_shell() : patient.start_python();
+      patient.ask();
+      const auto descriptors = open_descriptors();
+      const auto taken = patient.ask();
+      INFO(text_of(taken));
+      if (contains(text_of(taken), "not permitted")) return;
+      CHECK_FALSE(taken.was_ended);
+      CHECK(open_descriptors() == descriptors);
+      CHECK(process_state(patient.pid).letter == 'S');
+      CHECK_FALSE(contains(patient.bench.console(), "woken"));
+      if (contains(text_of(taken), "too old for the processor")) {
+        CHECK(taken.means == std::vector<std::string>{"gdb"});
+        CHECK(contains(text_of(taken), "py-spy"));
+        MESSAGE("this machine's gdb cannot call functions on this machine's processor");
+        continue;
+      }
+      CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
+      CHECK(taken.problems.empty());
+      CHECK(contains(text_of(taken), "in wait_in_c"));
+      CHECK(contains(text_of(taken), "in wait_in_thread"));
+      CHECK_FALSE(contains(patient.bench.console(), "wait_in_c"));
+    }
+  }
+
+  TEST_CASE("a Python that exports no function for it prints its frames by its faulthandler") {
+    if (!fs::exists(kGdb)) return;
+    const TemporaryFolder folder;
+    Patient patient({.when = StacksWhen::kill,
+                     .gdb = make_gdb_of_python_3_13(folder.path()),
+                     .limits = kLongLimits});
+    patient.start_python();
+    for (int i = 0; i < 2; ++i) {
+      const auto taken = patient.ask();
+      INFO(text_of(taken));
+      if (!gdb_can_call(taken)) return;
+      CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
+      CHECK(contains(text_of(taken), "in wait_in_c"));
+      CHECK(contains(text_of(taken), "in wait_in_thread"));
+      CHECK(process_state(patient.pid).letter == 'S');
+      CHECK_FALSE(contains(patient.bench.console(), "wait_in_c"));
+    }
+  }
+
+  TEST_CASE("a Python that cannot be asked for its frames is said to lack a faulthandler") {
+    if (!fs::exists(kGdb)) return;
+    const TemporaryFolder folder;
+    Patient patient({.when = StacksWhen::never,
+                     .gdb = make_gdb_of_python_3_13(folder.path()),
+                     .limits = kLongLimits});
+    patient.start({kPython, "-c",
+                   std::string("import faulthandler\nfaulthandler.disable()\n") + kPythonScript,
+                   patient.ready()});
+    const auto taken = patient.ask();
+    INFO(text_of(taken));
+    if (!gdb_can_call(taken)) return;
+    REQUIRE_FALSE(taken.problems.empty());
+    CHECK(contains(taken.problems[0], "its faulthandler is not enabled (PYTHONFAULTHANDLER=1)"));
+  }
+
+  TEST_CASE("who has no Python lines is told how to get them") {
+    Patient patient({.when = StacksWhen::never});
+    patient.start_python();
+    const auto taken = patient.ask();
+    REQUIRE(taken.problems.size() == 1);
+    CHECK(contains(taken.problems[0], "pip install py-spy"));
+  }
+
+  TEST_CASE("Python behind a shell is ended rather than the shell") {
+    Patient patient({.when = StacksWhen::kill});
+    patient.start_python_by_shell();
+    patient.bench.group().stop(SIGTERM, 100ms);
+    patient.bench.run_to_end();
+    REQUIRE(patient.bench.history().stacks.size() == 1);
+    CHECK(contains(text_of(patient.bench.history().stacks[0]), "in wait_in_c"));
+    CHECK(patient.bench.history().exit_of(0).was_stopped);
+  }
+
+  TEST_CASE("Python is not ended when its stack is asked for while it runs") {
+    Patient patient({.when = StacksWhen::kill});
+    patient.start_python();
+    const auto taken = patient.ask();
+    CHECK(taken.means == std::vector<std::string>{"the kernel"});
+    CHECK(is_alive(patient.pid));
+  }
+
+  TEST_CASE("Python that a signal would end shows its frames instead") {
+    Patient patient({.when = StacksWhen::stop});
+    patient.start({kPython, "-c",
+                   "import sys, time\n"
+                   "print('up', file=open(sys.argv[1], 'w'), flush=True)\n"
+                   "time.sleep(1000)\n",
+                   patient.ready()});
+    patient.bench.group().stop(SIGTERM, 20s);
+    patient.bench.run_to_end();
+    REQUIRE(patient.bench.history().stacks.size() == 1);
+    CHECK(contains(text_of(patient.bench.history().stacks[0]), "in <module>"));
+    CHECK(patient.bench.history().exit_of(0).was_stopped);
+    CHECK(patient.bench.history().killed.empty());
+  }
+}
+
+}  // namespace python_stacks_test
