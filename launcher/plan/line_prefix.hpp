@@ -13,8 +13,9 @@ namespace ddprun {
 
 struct LinePrefix {
   LinePrefix() = default;
-  LinePrefix(std::string text) : parts{std::move(text)} {}
-  LinePrefix(const char* text) : parts{text} {}
+  // Most prefixes are text.
+  LinePrefix(std::string text) : parts{std::move(text)} {}  // NOLINT(google-explicit-constructor)
+  LinePrefix(const char* text) : parts{text} {}             // NOLINT(google-explicit-constructor)
 
   /// The text, cut where the time a line began is to stand. At least one part.
   std::vector<std::string> parts{""};

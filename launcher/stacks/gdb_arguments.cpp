@@ -1,6 +1,7 @@
 #include "launcher/stacks/gdb_arguments.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ddprun {
 
@@ -34,65 +35,19 @@ std::vector<std::string> gdb_arguments(const std::string& gdb, pid_t pid,
   return arguments;
 }
 
-}  // namespace
-
-std::vector<std::string> native_stack_arguments(const std::string& gdb, pid_t pid) {
-  return gdb_arguments(gdb, pid, {"set debuginfod enabled off", "set auto-load off", "set width 0"},
-                       {"thread apply all bt 64"});
-}
-
-std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pid,
-                                                const std::string& target,
-                                                const std::vector<Mapping>& mappings) {
-  const std::string scratch = kScratch;
-  const Mapping python = python_code(mappings);
+/// Not exported: faulthandler's handler of SIGILL calls the function that prints the frames, with
+/// standard error. It raises the signal then, which gdb discards, and no longer handles it.
+/// Libraries such as UCX, which Debian's PyTorch has through MPI, handle SIGILL themselves; they
+/// leave SIGABRT to Python.
+std::vector<std::string> call_handler(const Mapping& python) {
   const std::string sigaction = "((int (*)(int, void *, void *)) sigaction)";
   const std::string find_handler =
       "set $handler = $fd < 0 || $dump ? 0 : " + sigaction + "($signal, 0, $action) ? 0 : *$action";
   const std::string keep_pythons = "set $handler = $handler >= " + std::to_string(python.begin) +
                                    " && $handler < " + std::to_string(python.end) +
                                    " ? $handler : 0";
-  return gdb_arguments(
-      gdb, pid,
-      {"set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set width 0"},
-      {
-          // Python is a program or a library.
-          "sharedlibrary libpython",
-          "sharedlibrary /libc\\.",
-          "set language c",
-          // All other threads stand still during the calls.
-          "set scheduler-locking on",
-          // A signal during a call is the process' own matter, unless the call itself is to blame:
-          // then it is given up and the process does not hear of it.
-          "set unwindonsignal on",
-          "handle all nostop noprint pass",
-          "handle SIGSEGV SIGBUS stop nopass",
-          "handle SIGILL SIGABRT nostop noprint nopass",
-          // A gdb that is older than the processor may be unable to write its registers, notices
-          // only when it puts them back after a call, and lets the process go on into nowhere. So
-          // it writes a flag first that nothing reads, and calls nothing if that fails.
-          "set $can_call = $_isvoid($mxcsr)",  // no such register: another processor
-          "set $flags = (int) $mxcsr",
-          "set $can_call = ($mxcsr = $flags ^ 32, $mxcsr = $flags, 1)",
-          "set {char[" + std::to_string(target.size() + 1) + "]}" + scratch + " = \"" + target +
-              "\"",
-          "set $fd = $can_call ? ((int (*)(void *, int)) open)(" + scratch +
-              ", 1) : -1",  // O_WRONLY
-          "set $dump = (long) 0",
-          "set $dump = (long) &_Py_DumpTracebackThreads",
-          "print $fd < 0 || !$dump ? (void *) 0 : ((void *(*)(int, void *, void *)) $dump)"
-          "($fd, 0, 0)",
-          // Not exported: faulthandler's handler of SIGILL calls it, with standard error. It
-          // raises the signal then, which gdb discards, and no longer handles it. Libraries such as
-          // UCX, which Debian's PyTorch has through MPI, handle SIGILL themselves; they leave
-          // SIGABRT to Python.
-          std::string("set $action = (long *) ") + kAction,
-          "set $signal = 4",
-          find_handler,
-          keep_pythons,
-          "set $signal = $handler ? 4 : 6",
-          find_handler,
-          keep_pythons,
+  return {std::string("set $action = (long *) ") + kAction, "set $signal = 4", find_handler,
+          keep_pythons, "set $signal = $handler ? 4 : 6", find_handler, keep_pythons,
           "set $error = $handler ? ((int (*)(int)) dup)(2) : -1",
           "print $error < 0 ? 0 : ((int (*)(int, int)) dup2)($fd, 2)",
           "print $error < 0 ? 0 : ((int (*)(int)) $handler)($signal)",
@@ -104,12 +59,56 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
           "print $error < 0 ? 0 : " + sigaction + "($signal, 0, $action)",
           "set *$action = $error < 0 ? *$action : $handler",
           std::string("set {int} ((char *) $action + ") + kFlagsOffset + ") = " + kFlags,
-          "print $error < 0 ? 0 : " + sigaction + "($signal, $action, 0)",
-          "print $fd < 0 ? 0 : ((int (*)(int)) close)($fd)",
-          // For complaint_in().
-          "printf \"ddprun: descriptor %d, exported %d, handler %d\\n\", $fd, $dump != 0, "
-          "$handler != 0",
-      });
+          "print $error < 0 ? 0 : " + sigaction + "($signal, $action, 0)"};
+}
+
+}  // namespace
+
+std::vector<std::string> native_stack_arguments(const std::string& gdb, pid_t pid) {
+  return gdb_arguments(gdb, pid, {"set debuginfod enabled off", "set auto-load off", "set width 0"},
+                       {"thread apply all bt 64"});
+}
+
+std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pid,
+                                                const std::string& target,
+                                                const std::vector<Mapping>& mappings) {
+  const std::string scratch = kScratch;
+  std::vector<std::string> commands = {
+      // Python is a program or a library.
+      "sharedlibrary libpython",
+      "sharedlibrary /libc\\.",
+      "set language c",
+      // All other threads stand still during the calls.
+      "set scheduler-locking on",
+      // A signal during a call is the process' own matter, unless the call itself is to blame:
+      // then it is given up and the process does not hear of it.
+      "set unwindonsignal on",
+      "handle all nostop noprint pass",
+      "handle SIGSEGV SIGBUS stop nopass",
+      "handle SIGILL SIGABRT nostop noprint nopass",
+      // A gdb that is older than the processor may be unable to write its registers, notices
+      // only when it puts them back after a call, and lets the process go on into nowhere. So
+      // it writes a flag first that nothing reads, and calls nothing if that fails.
+      "set $can_call = $_isvoid($mxcsr)",  // no such register: another processor
+      "set $flags = (int) $mxcsr",
+      "set $can_call = ($mxcsr = $flags ^ 32, $mxcsr = $flags, 1)",
+      "set {char[" + std::to_string(target.size() + 1) + "]}" + scratch + " = \"" + target + "\"",
+      "set $fd = $can_call ? ((int (*)(void *, int)) open)(" + scratch + ", 1) : -1",  // O_WRONLY
+      "set $dump = (long) 0",
+      "set $dump = (long) &_Py_DumpTracebackThreads",
+      "print $fd < 0 || !$dump ? (void *) 0 : ((void *(*)(int, void *, void *)) $dump)"
+      "($fd, 0, 0)",
+  };
+  for (auto& command : call_handler(python_code(mappings))) commands.push_back(std::move(command));
+  commands.emplace_back("print $fd < 0 ? 0 : ((int (*)(int)) close)($fd)");
+  // For complaint_in().
+  commands.emplace_back(
+      "printf \"ddprun: descriptor %d, exported %d, handler %d\\n\", $fd, $dump != 0, "
+      "$handler != 0");
+  return gdb_arguments(
+      gdb, pid,
+      {"set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set width 0"},
+      commands);
 }
 
 Mapping python_code(const std::vector<Mapping>& mappings) {

@@ -30,9 +30,10 @@ std::string check_all_reduce(ProcessGroup& group, float* values) {
   for (std::size_t i = 0; i < kElements; ++i)
     values[i] = static_cast<float>(i % 1000 + static_cast<std::size_t>(group.rank()));
   group.all_reduce(as_buffer(values, kElements)).wait();
-  const int size = group.size();
+  const auto size = static_cast<std::size_t>(group.size());
   for (std::size_t i = 0; i < kElements; ++i) {
-    const auto expected = static_cast<float>((i % 1000) * size + size * (size - 1) / 2);
+    const std::size_t of_ranks = size * (size - 1) / 2;
+    const auto expected = static_cast<float>((i % 1000) * size + of_ranks);
     if (values[i] != expected) return "wrong at " + std::to_string(i);
   }
   return "ok";

@@ -33,7 +33,7 @@ class StoreProcess {
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const TestStore store;
-      const StoreEndpoint endpoint = store.endpoint();
+      const StoreEndpoint& endpoint = store.endpoint();
       if (::write(ends[1], &endpoint.port, sizeof endpoint.port) > 0) ::pause();
       ::_exit(1);
     }

@@ -32,7 +32,7 @@ constexpr const char* kMarkerName = "DDPRUN_TEST_MARKER";
   throw std::system_error(error, std::generic_category(), what);
 }
 
-std::vector<std::string> make_environment(std::map<std::string, std::string> overlay) {
+std::vector<std::string> make_environment(const std::map<std::string, std::string>& overlay) {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -44,6 +44,7 @@ std::vector<std::string> make_environment(std::map<std::string, std::string> ove
 
 std::vector<char*> as_pointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (const auto& text : strings) pointers.push_back(const_cast<char*>(text.c_str()));
   pointers.push_back(nullptr);
   return pointers;
@@ -73,7 +74,7 @@ Program::Program(const std::vector<std::string>& arguments,
   marker_ = std::to_string(::getpid()) + "." + std::to_string(++count);
   auto overlay = environment;
   overlay[kMarkerName] = marker_;
-  const auto variables = make_environment(std::move(overlay));
+  const auto variables = make_environment(overlay);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe2", errno);
   posix_spawn_file_actions_t actions;
