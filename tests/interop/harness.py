@@ -12,6 +12,7 @@ with 77, which CTest shows as skipped.
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from orphans import LOOK_AGAIN, adopt_orphans, end_children, living_children
 
 INTERPRETER = os.environ.get("PYTHON_EXEC", "/usr/bin/python3")
 TIME_LIMIT = 200.0  # seconds; less than CTest's TIMEOUT, so that the output is shown
+STACKS_PAUSE = 2.0  # the longest between two lines about stacks
 GRACE = 20.0  # for a ddprun that is told to end after that
 SKIPPED = 77
 # Of ddprun, and of the connections of Gloo, where a PyTorch (Debian's 2.14) has its log on.
@@ -101,7 +103,16 @@ class Run:
                     or self.process.poll() is not None)
         wait_until(is_there)
 
+    def _show_stacks(self):
+        """Of the workers, until no more is printed: where a run without an end hangs."""
+        self.process.send_signal(signal.SIGRTMIN)
+        size, deadline = -1, time.monotonic() + GRACE
+        while size != self._stderr.stat().st_size and time.monotonic() < deadline:
+            size = self._stderr.stat().st_size
+            time.sleep(STACKS_PAUSE)
+
     def _end(self):
+        self._show_stacks()
         self.process.terminate()
         try:
             self.process.wait(GRACE)
