@@ -1,6 +1,5 @@
 # The language CUDA, for our own kernels; needs no GPU. DDPRUN_HAS_CUDA says whether there is a compiler for it.
-set(DDPRUN_CUDA AUTO CACHE STRING "What is made for GPUs: AUTO (if the CUDA toolkit with nvcc is found), ON or OFF")
-set_property(CACHE DDPRUN_CUDA PROPERTY STRINGS AUTO ON OFF)
+ddprun_optional_part(DDPRUN_CUDA "What is made for GPUs: AUTO (if the CUDA toolkit with nvcc is found), ON or OFF")
 
 # Why nothing is made for GPUs; empty if it is.
 set(DDPRUN_CUDA_LACKS "")

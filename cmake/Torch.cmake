@@ -1,6 +1,5 @@
 # LibTorch, for DDP around its modules. DDPRUN_HAS_LIBTORCH says whether it is there, as target ddprun_torch.
-set(DDPRUN_LIBTORCH AUTO CACHE STRING "DDP for LibTorch: AUTO (if LibTorch is found, CMAKE_PREFIX_PATH may name its folder), ON or OFF")
-set_property(CACHE DDPRUN_LIBTORCH PROPERTY STRINGS AUTO ON OFF)
+ddprun_optional_part(DDPRUN_LIBTORCH "DDP for LibTorch: AUTO (if LibTorch is found, CMAKE_PREFIX_PATH may name its folder), ON or OFF")
 
 # Why there is none; empty if there is.
 set(DDPRUN_LIBTORCH_LACKS "")

@@ -8,7 +8,7 @@ function(ddprun_find_libtorch lacks)
   set(CMAKE_CUDA_STANDARD 17)
   find_package(Torch QUIET)
   if(NOT Torch_FOUND)
-    set(${lacks} "LibTorch was not found (CMAKE_PREFIX_PATH may name its folder)" PARENT_SCOPE)
+    set(${lacks} "LibTorch was not found (CMAKE_PREFIX_PATH may name its folder; Debian: libtorch-dev)" PARENT_SCOPE)
     return()
   endif()
   # 1.13 is the oldest that has been tried.
