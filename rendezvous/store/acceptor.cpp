@@ -9,6 +9,8 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <sys/socket.h>
@@ -23,9 +25,17 @@ using asio::ip::tcp;
 
 namespace {
 
-/// Time to wait when there is no descriptor or memory for another connection: nothing else tells
-/// that there is one again.
+/// Time to wait when there is no descriptor or memory for another connection, or accept4() is
+/// refused: nothing else tells that this has changed.
 constexpr auto kPause = std::chrono::milliseconds(100);
+
+/// Whether the error is that of a connection that broke while it waited (accept(2)). All others
+/// stay, so that the next attempt has to be put off.
+bool is_of_connection(int error) {
+  constexpr std::array kErrors = {ECONNABORTED, EINTR,  EPROTO,       ENETDOWN,   ENOPROTOOPT,
+                                  EHOSTDOWN,    ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH};
+  return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
+}
 
 }  // namespace
 
@@ -45,7 +55,7 @@ struct Acceptor::State {
     return ::accept4(socket.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   }
 
-  /// False if the operating system has no room for another connection now.
+  /// False if the operating system gives out no connection now.
   bool accept_waiting() {
     while (socket.is_open()) {
       const int fd = accept_one();
@@ -53,19 +63,12 @@ struct Acceptor::State {
         take(fd);
         continue;
       }
-      switch (errno) {
-        case EAGAIN:
-          return true;
-        case EMFILE:
-        case ENFILE:
-        case ENOBUFS:
-        case ENOMEM:
-          complain("cannot accept a connection: " + std::generic_category().message(errno) +
-                   " (see ulimit -n); trying again");
-          return false;
-        default:  // the connection broke while it waited
-          break;
-      }
+      if (errno == EAGAIN) return true;
+      if (is_of_connection(errno)) continue;
+      const bool has_no_descriptors = errno == EMFILE || errno == ENFILE;
+      complain("cannot accept a connection: " + std::generic_category().message(errno) +
+               (has_no_descriptors ? " (see ulimit -n)" : "") + "; trying again");
+      return false;
     }
     return true;
   }
