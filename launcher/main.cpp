@@ -11,6 +11,7 @@
 #include "launcher/plan/host_facts.hpp"
 #include "launcher/plan/make_plan.hpp"
 #include "launcher/process/guardian.hpp"
+#include "launcher/process/inherited_state.hpp"
 #include "launcher/report/console_sink.hpp"
 #include "launcher/report/error_file_sink.hpp"
 #include "launcher/report/exit_code.hpp"
@@ -32,9 +33,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <fcntl.h>
 #include <optional>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -67,15 +66,6 @@ bool is_colored_terminal(int fd) {
 bool is_terminal_known() {
   const auto name = process_environment("TERM").value_or("");
   return !name.empty() && name != "dumb";
-}
-
-/// Each worker takes six descriptors while it starts and has one or two connections to the store;
-/// the usual soft limit of 1,024 ends at some hundred workers. The workers get the old one back.
-void raise_limit_of_open_files() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /// Keeps signals waiting for as long as it lives: one that ended the program half way through its
@@ -111,6 +101,7 @@ struct Reader {
 
 int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_level,
         const Reader& reader) {
+  if (const auto problem = system_problem()) throw Error(Errc::system, *problem);
   const auto level = parse_log_level(level_name);
   raise_limit_of_open_files();
   boost::asio::io_context context(1);
@@ -283,21 +274,13 @@ int run_command(const Invocation& invocation, const std::vector<std::string>& ar
   return start_over_ssh(std::get<ssh::SshRequest>(*over_ssh));
 }
 
-/// A descriptor below 3 that is closed would be given to the next file that is opened, and workers
-/// would take it for a standard stream.
-void open_missing_standard_streams() {
-  int fd = ::open("/dev/null", O_RDWR);
-  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::dup(fd);
-  if (fd > STDERR_FILENO) ::close(fd);
-}
-
 }  // namespace
 
 }  // namespace ddprun
 
 int main(int argc, char** argv) {
   if (argc > 0 && ddprun::is_guardian(argv[0])) return ddprun::be_guardian();
-  ddprun::open_missing_standard_streams();
+  ddprun::reset_inherited_state();
   const auto invocation = ddprun::invocation_of(argc > 0 ? argv[0] : "");
   const char* name = invocation.name.c_str();
   try {

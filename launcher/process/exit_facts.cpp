@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <unistd.h>
 
 namespace ddprun {
@@ -104,6 +105,10 @@ void add_exit_facts(WorkerExited& exited, const ProcessExit& exit, const WorkerS
   exited.error_message = std::move(report.message);
   exited.error_traceback = std::move(report.traceback);
   exited.error_time = report.when;
+  if (exit.wait_error != 0 && exited.error_message.empty()) {
+    exited.error_message =
+        "its exit status is unknown: waitid: " + std::generic_category().message(exit.wait_error);
+  }
   if (exit.signal == SIGKILL && !exited.was_stopped)
     exited.is_out_of_memory = out_of_memory.has_killed(exited.pid);
   if (exit.has_dumped_core) {

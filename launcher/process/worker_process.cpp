@@ -88,10 +88,13 @@ class WorkerProcess::Impl {
     rusage usage{};
     // The C library's waitid() has no place for the resource usage. Looking first and letting
     // Boost.Process reap keeps its idea of the process true.
-    ::syscall(SYS_waitid, P_PIDFD, pidfd_.native_handle(), &info, WEXITED | WNOWAIT, &usage);
+    const long looked =
+        ::syscall(SYS_waitid, P_PIDFD, pidfd_.native_handle(), &info, WEXITED | WNOWAIT, &usage);
+    const int wait_error = looked == 0 ? 0 : errno;
     boost::system::error_code ignored;
     process_.wait(ignored);
     is_reaped_ = true;
+    if (wait_error != 0) return {.exit_code = kUnknownExitCode, .wait_error = wait_error};
     const bool was_signaled = info.si_code != CLD_EXITED;
     return {.exit_code = was_signaled ? 0 : info.si_status,
             .signal = was_signaled ? info.si_status : 0,

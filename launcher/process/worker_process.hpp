@@ -16,10 +16,14 @@
 
 namespace ddprun {
 
+/// Stands for that of a process whose exit status could not be read: never a success.
+inline constexpr int kUnknownExitCode = 255;
+
 /// How a process ended.
 struct ProcessExit {
   int exit_code = 0;  ///< meaningful if signal is 0
   int signal = 0;
+  int wait_error = 0;  ///< errno of waitid; 0: the exit status has been read
   bool has_dumped_core = false;
   std::int64_t peak_memory_bytes = 0;
 };

@@ -90,6 +90,20 @@ TEST_SUITE("worker process") {
     CHECK(field_of(status, "SigCgt") == "0000000000000000");
   }
 
+  TEST_CASE("a worker whose exit status cannot be read has failed, and its message says why") {
+    WorkerBench bench;
+    const auto go = bench.folder() / "go";
+    bench.start({shell_worker(0, "while [ ! -e " + go.string() + " ]; do sleep 0.01; done")});
+    // From now on the kernel reaps children itself, whatever they end with.
+    ::signal(SIGCHLD, SIG_IGN);
+    std::ofstream(go).close();
+    bench.run_to_end();
+    ::signal(SIGCHLD, SIG_DFL);
+    const auto& exit = bench.history().exit_of(0);
+    CHECK(exit.failed());
+    CHECK(exit.error_message == "its exit status is unknown: waitid: No child processes");
+  }
+
   TEST_CASE("a worker inherits nothing but its streams and the control page") {
     const int leaked = ::open("/dev/zero", O_RDONLY);  // without close-on-exec
     WorkerBench bench;
