@@ -24,21 +24,41 @@ DeathWatch::DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids
 }
 
 DeathWatch::~DeathWatch() {
+  std::unique_lock lock(mutex_);
   must_stop_ = true;
-  page_.wake();
+  stop_changed_.notify_one();
+  // Again and again: a worker can set back the count that tells the thread of the call.
+  do page_.wake();
+  while (!stop_changed_.wait_for(lock, kLookPeriod, [this] { return has_stopped_; }));
+  lock.unlock();
   thread_.join();
 }
 
 void DeathWatch::run() {
   // Workers that made a group before this thread first ran have nobody else to speak for them.
   std::uint32_t changes_told = 0;
+  Deadline next_look = Deadline::after({});
+  Deadline next_change = next_look;
   while (true) {
     const auto changes = page_.changes();
-    if (must_stop_) return;
+    if (must_stop_before(next_look)) return;
     look();
-    if (std::exchange(changes_told, changes) != changes) tell_change_();
-    page_.wait_for_change(changes, is_settled_.get(), Deadline::never());
+    next_look = Deadline::after(kLookPeriod);
+    if (changes != changes_told && next_change.passed()) {
+      changes_told = changes;
+      next_change = Deadline::after(kChangePeriod);
+      tell_change_();
+    }
+    page_.wait_for_change(changes, is_settled_.get(),
+                          changes == changes_told ? Deadline::never() : next_change);
   }
+}
+
+bool DeathWatch::must_stop_before(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  has_stopped_ = stop_changed_.wait_until(lock, deadline.time(), [this] { return must_stop_; });
+  if (has_stopped_) stop_changed_.notify_one();
+  return has_stopped_;
 }
 
 void DeathWatch::look() {
@@ -50,6 +70,7 @@ void DeathWatch::look() {
 
 bool DeathWatch::is_failure(int local_rank) {
   const auto index = static_cast<std::size_t>(local_rank);
+  if (page_.damage(local_rank)) return is_settled_[index] = true;
   const bool is_exiting = page_.phase(local_rank) == control::WorkerPhase::exiting;
   const bool is_dead = page_.is_dead(local_rank);
   if (!is_exiting && !is_dead) return false;

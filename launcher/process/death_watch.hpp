@@ -4,8 +4,11 @@
 
 #include "rendezvous/control/control_page.hpp"
 
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <sys/types.h>
 #include <thread>
 #include <vector>
@@ -15,15 +18,19 @@ namespace ddprun {
 class DeathWatch {
  public:
   /// Calls `tell` with a local rank, on the thread of its own, at most once for each: when the
-  /// worker's main thread has died, unless by _exit(0), or it announced an exit with a status other
-  /// than 0. Calls `tell_change` there when anything else is told on the page, or has been since
-  /// the page was made: workers make process groups. `pids` are the workers' by local rank. `page`
-  /// outlives this.
+  /// worker's main thread has died, unless by _exit(0), it announced an exit with a status other
+  /// than 0, or its part of the page is damaged. Calls `tell_change` there when anything else is
+  /// told on the page, or has been since the page was made: workers make process groups. It looks
+  /// at most once in kLookPeriod and calls `tell_change` at most once in kChangePeriod, however
+  /// often workers write. `pids` are the workers' by local rank. `page` outlives this.
   DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
              std::function<void(int local_rank)> tell, std::function<void()> tell_change);
 
   /// Ends the thread and waits for it.
   ~DeathWatch();
+
+  static constexpr auto kLookPeriod = std::chrono::milliseconds(1);
+  static constexpr auto kChangePeriod = std::chrono::milliseconds(50);
 
   DeathWatch(const DeathWatch&) = delete;
   DeathWatch& operator=(const DeathWatch&) = delete;
@@ -32,13 +39,17 @@ class DeathWatch {
   void run();
   void look();
   bool is_failure(int local_rank);
+  bool must_stop_before(Deadline deadline);
 
   const control::ControlPage& page_;
   std::vector<pid_t> pids_;
   std::function<void(int)> tell_;
   std::function<void()> tell_change_;
   std::unique_ptr<bool[]> is_settled_;  ///< by local rank: told, or left to the pidfd
-  std::atomic<bool> must_stop_ = false;
+  std::mutex mutex_;
+  std::condition_variable stop_changed_;
+  bool must_stop_ = false;
+  bool has_stopped_ = false;
   std::thread thread_;
 };
 

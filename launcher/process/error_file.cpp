@@ -1,9 +1,13 @@
 #include "launcher/process/error_file.hpp"
 
+#include "rendezvous/base/unique_fd.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <charconv>
-#include <fstream>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace ddprun {
 
@@ -81,6 +85,14 @@ ErrorReport read_document(const json& document) {
           .when = time_in(extra)};
 }
 
+/// Not another file under this name: what an agent may read is not for all that read its report.
+/// The workers of root may run as any user.
+bool is_workers_own(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink != 1) return false;
+  return ::geteuid() == 0 || status.st_uid == ::geteuid();
+}
+
 }  // namespace
 
 ErrorReport parse_error_report(std::string_view text) {
@@ -94,12 +106,17 @@ ErrorReport parse_error_report(std::string_view text) {
 }
 
 ErrorReport read_error_report(const std::filesystem::path& file) {
-  std::error_code error;
-  if (file.empty() || !std::filesystem::is_regular_file(file, error)) return {};
-  std::ifstream stream(file, std::ios::binary);
+  // A FIFO is not waited for.
+  const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (fd.get() < 0 || !is_workers_own(fd.get())) return {};
   std::string text(kErrorFileBytesMax, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t count = ::read(fd.get(), text.data() + size, text.size() - size);
+    if (count <= 0) break;
+    size += static_cast<std::size_t>(count);
+  }
+  text.resize(size);
   return text.empty() ? ErrorReport{} : parse_error_report(text);
 }
 

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -78,6 +79,11 @@ const char* refused_system_call() {
   if (is_refusal(::ioctl(event.get(), FIONBIO, &is_on))) return "ioctl";
   const UniqueFd copy(::fcntl(event.get(), F_DUPFD_CLOEXEC, 0));
   if (is_refusal(copy.get())) return "fcntl";
+  if (is_refusal(::dup3(event.get(), copy.get(), O_CLOEXEC))) return "dup3";
+  rlimit limit{};
+  if (is_refusal(::prlimit(0, RLIMIT_NOFILE, nullptr, &limit))) return "prlimit64";
+  int signal = 0;
+  if (is_refusal(::prctl(PR_GET_PDEATHSIG, &signal))) return "prctl";
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (is_refusal(pidfd.get())) return "pidfd_open";
   if (is_refusal(::syscall(SYS_pidfd_send_signal, pidfd.get(), 0, nullptr, 0))) {
@@ -86,6 +92,7 @@ const char* refused_system_call() {
   if (is_refusal(::kill(::getpid(), 0))) return "kill";
   siginfo_t info{};
   if (is_refusal(::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT))) return "waitid";
+  // Reaps at most one process that the program before this one in the same process has left.
   int status = 0;
   if (is_refusal(::wait4(-1, &status, WNOHANG, nullptr))) return "wait4";
   return nullptr;

@@ -2,13 +2,14 @@
 #pragma once
 
 #include "launcher/output/worker_stream.hpp"
+#include "launcher/process/error_file.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/process/worker_process.hpp"
 
 #include <chrono>
-#include <filesystem>
 #include <memory>
-#include <system_error>
+#include <optional>
+#include <string>
 
 namespace ddprun {
 
@@ -24,13 +25,11 @@ struct Worker {
   bool is_death_noticed = false;
   bool has_ended = false;    ///< reaped, or given up
   bool was_stopped = false;  ///< asked to stop before its death was noticed
+  /// What its part of the control page says that it cannot have meant; it was killed for that.
+  std::optional<std::string> damage{};
 
-  /// Who has recorded an error has failed by itself and is only slow to end.
-  bool has_recorded_error() const {
-    std::error_code none;
-    const auto size = std::filesystem::file_size(spec.error_file, none);
-    return !none && size > 0;
-  }
+  /// A worker that has recorded an error has failed by itself and is only slow to end.
+  bool has_recorded_error() const { return !read_error_report(spec.error_file).message.empty(); }
 
   double seconds_since_start() const {
     return std::chrono::duration<double>(Clock::now() - started).count();

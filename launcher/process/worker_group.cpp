@@ -9,6 +9,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 namespace ddprun {
@@ -73,6 +74,11 @@ asio::awaitable<void> WorkerGroup::Impl::watch_worker(std::shared_ptr<Impl> self
   if (exited.failed()) {
     exited.last_lines = worker->standard_error->last_lines();
     add_exit_facts(exited, exit, worker->spec, self->out_of_memory_);
+    if (worker->damage && exited.error_message.empty()) {
+      exited.error_message = "control page: this worker has overwritten its part (" +
+                             *worker->damage + "); other memory of it may be damaged, too";
+      if (exit.signal == SIGKILL) exited.error_message += ", so ddprun killed it";
+    }
   }
   self->tell(std::move(exited));
   self->end_watch();
@@ -100,7 +106,15 @@ WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit&
   return exited;
 }
 
+/// A worker that overwrites its part of the page may have overwritten anything.
+void WorkerGroup::Impl::kill_damaged(Worker& worker, const std::string& damage) {
+  if (worker.has_ended || worker.damage) return;
+  worker.damage = damage;
+  worker.process.signal_group(SIGKILL);
+}
+
 void WorkerGroup::Impl::note_death(Worker& worker) {
+  if (const auto damage = page_.damage(worker.spec.local_rank)) kill_damaged(worker, *damage);
   if (worker.was_stopped || std::exchange(worker.is_death_noticed, true)) return;
   tell(WorkerDying{.attempt = attempt_,
                    .rank = worker.spec.rank,
@@ -167,12 +181,14 @@ std::vector<int> WorkerGroup::Impl::running() const {
   return ranks;
 }
 
-std::vector<RankFlights> WorkerGroup::Impl::flights() const {
+std::vector<RankFlights> WorkerGroup::Impl::flights() {
   const auto now = control::FlightRecorder::Clock::now();
   std::vector<RankFlights> ranks;
-  for (const auto& worker : workers_)
-    ranks.push_back(
-        {worker->spec.rank, control::read_flights(page_, worker->spec.local_rank, now)});
+  for (const auto& worker : workers_) {
+    auto flights = control::read_flights(page_, worker->spec.local_rank, now);
+    if (flights.damage) kill_damaged(*worker, *flights.damage);
+    ranks.push_back({worker->spec.rank, std::move(flights)});
+  }
   const bool has_any = std::any_of(ranks.begin(), ranks.end(), [](const RankFlights& rank) {
     return !rank.worker.groups.empty();
   });
@@ -214,7 +230,7 @@ std::vector<int> WorkerGroup::running() const {
   return impl_->running();
 }
 
-std::vector<RankFlights> WorkerGroup::flights() const {
+std::vector<RankFlights> WorkerGroup::flights() {
   return impl_->flights();
 }
 

@@ -96,7 +96,7 @@ class WorkerGroup {
 
   /// How far each worker has come in its collectives, the dead ones included. Empty if none has
   /// any.
-  std::vector<RankFlights> flights() const;
+  std::vector<RankFlights> flights();
 
   /// Tells of the stacks of all workers by StacksTaken; they go on.
   void take_stacks(const std::string& reason);

@@ -38,7 +38,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void stop(int signal, std::chrono::milliseconds grace);
   void put_off_limits(std::chrono::steady_clock::duration by);
   std::vector<int> running() const;
-  std::vector<RankFlights> flights() const;
+  std::vector<RankFlights> flights();
   void abort(int rank, const std::string& reason);
 
   /// With `then`, which is called when all has been told, the workers are to end: nothing that was
@@ -62,6 +62,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   static boost::asio::awaitable<bool> read_to_end(std::shared_ptr<Worker> worker,
                                                   Deadline deadline);
   void note_death(Worker& worker);
+  void kill_damaged(Worker& worker, const std::string& damage);
   void note_change();
   void reap_orphans();
   void tell(WorkerNews news);

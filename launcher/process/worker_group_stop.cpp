@@ -87,7 +87,7 @@ void WorkerGroup::Impl::ask_to_stop(int signal, std::chrono::milliseconds grace)
       let_go_on(*worker);
       continue;
     }
-    worker->was_stopped = !worker->has_recorded_error();
+    worker->was_stopped = !worker->damage && !worker->has_recorded_error();
     worker->process.signal_group(signal);
     // After the signal, so that a stopped worker does nothing else when it goes on.
     worker->process.signal_group(SIGCONT);

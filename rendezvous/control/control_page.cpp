@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/quiet_write.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/error.hpp>
 
@@ -23,7 +24,7 @@ namespace ddprun::control {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x6464'7072'756e'0002;  // "ddprun" and the layout's version
+constexpr std::uint64_t kMagic = 0x6464'7072'756e'0003;  // "ddprun" and the layout's version
 constexpr std::size_t kReasonBytes = 200;
 constexpr std::size_t kMemoryPage = 4096;
 constexpr std::size_t kFutexesPerWait = 128;  // FUTEX_WAITV_MAX
@@ -36,6 +37,10 @@ static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
 
 void futex_wake_all(const Word& word) noexcept {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool let_write(void* begin, std::size_t bytes) noexcept {
+  return ::mprotect(begin, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
 timespec to_timespec(Deadline deadline) {
@@ -64,26 +69,27 @@ struct ControlPage::Layout {
     }
   };
 
+  static_assert(sizeof(Slot) <= kSlotBytes);
+
+  // Read by all, written by the agent.
   std::uint64_t magic;
   std::int32_t local_world_size;
   std::int32_t round;
-  Word change_count;  // futex: counts announcements and wake() calls
-  Word abort_claim;   // who sets it writes the record
-  Word abort_word;    // futex: the record is complete
+  Word abort_claim;  // the first to set it writes the record
+  Word abort_word;   // futex: the record is complete
   std::int32_t abort_rank;
   std::array<char, kReasonBytes + 1> abort_reason;
 
-  Slot& slot(int local_rank) {
-    return reinterpret_cast<Slot*>(reinterpret_cast<char*>(this) + slots_offset())[local_rank];
+  // Written by all.
+  alignas(kMemoryPage) Word change_count;  // futex: counts announcements and wake() calls
+
+  char* area(int local_rank) {
+    return reinterpret_cast<char*>(this + 1) +
+           static_cast<std::size_t>(local_rank) * flight_area_bytes();
   }
-  static constexpr std::size_t slots_offset() { return (sizeof(Layout) + 63) / 64 * 64; }
-  static std::size_t flights_offset(int local_world_size) {
-    const auto end = slots_offset() + static_cast<std::size_t>(local_world_size) * sizeof(Slot);
-    return (end + kMemoryPage - 1) / kMemoryPage * kMemoryPage;
-  }
+  Slot& slot(int local_rank) { return *reinterpret_cast<Slot*>(area(local_rank)); }
   static std::size_t bytes(int local_world_size) {
-    return flights_offset(local_world_size) +
-           static_cast<std::size_t>(local_world_size) * flight_area_bytes();
+    return sizeof(Layout) + static_cast<std::size_t>(local_world_size) * flight_area_bytes();
   }
 
   void note_change() noexcept {
@@ -94,7 +100,8 @@ struct ControlPage::Layout {
   /// Gathers what to sleep on: the change counter and the life of each worker that is alive.
   /// Returns how many, or nothing if some worker's death is news. Workers beyond what one call can
   /// watch are left to their pidfds.
-  std::optional<unsigned> collect_waits(const bool* known_dead, std::uint32_t changes_seen,
+  std::optional<unsigned> collect_waits(int workers, const bool* known_dead,
+                                        std::uint32_t changes_seen,
                                         std::array<futex_waitv, kFutexesPerWait>& waits) {
     unsigned count = 0;
     auto add = [&](const Word& word, std::uint32_t expected) {
@@ -104,7 +111,7 @@ struct ControlPage::Layout {
                         .__reserved = 0};
     };
     add(change_count, changes_seen);
-    for (int i = 0; i < local_world_size && count < kFutexesPerWait; ++i) {
+    for (int i = 0; i < workers && count < kFutexesPerWait; ++i) {
       if (known_dead[i] || !slot(i).has_announced()) continue;
       // The kernel wakes a dead owner's waiters only if the bit is set.
       const std::uint32_t before =
@@ -123,22 +130,19 @@ ControlPage ControlPage::create(int local_world_size, int round) {
                                  " are possible)");
   }
   const std::size_t bytes = Layout::bytes(local_world_size);
-  const int fd = ::memfd_create("ddprun-control", MFD_CLOEXEC);
-  if (fd < 0) throw_system_error("control page: memfd_create", errno);
-  if (quiet_truncate(fd, static_cast<off_t>(bytes)) != 0) {
-    const int error = errno;
-    ::close(fd);
+  UniqueFd fd(::memfd_create("ddprun-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (fd.get() < 0) throw_system_error("control page: memfd_create", errno);
+  if (quiet_truncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     throw_system_error("control page: ftruncate to " + std::to_string(bytes) +
                            " bytes (see ulimit -f, which counts KiB)",
-                       error);
+                       errno);
   }
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) {
-    const int error = errno;
-    ::close(fd);
-    throw_system_error("control page: mmap", error);
-  }
-  ControlPage page(fd, static_cast<Layout*>(memory), bytes);
+  // Memory that a worker has cut off would end the agent by SIGBUS.
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    throw_system_error("control page: F_ADD_SEALS", errno);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) throw_system_error("control page: mmap", errno);
+  ControlPage page(fd.release(), static_cast<Layout*>(memory), local_world_size, round);
   page.layout_->magic = kMagic;
   page.layout_->local_world_size = local_world_size;
   page.layout_->round = round;
@@ -157,23 +161,29 @@ ControlPage ControlPage::attach(int fd, int local_rank) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) throw_system_error(thing, errno);
   const auto bytes = static_cast<std::size_t>(status.st_size);
-  if (!S_ISREG(status.st_mode) || bytes < Layout::slots_offset()) {
+  if (!S_ISREG(status.st_mode) || bytes < Layout::bytes(1)) {
     throw Error(Errc::usage, thing + ": not a control page (is DDPRUN_CONTROL_FD stale?)");
   }
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) throw_system_error(thing + ": mmap", errno);
   auto* layout = static_cast<Layout*>(memory);
-  const bool is_page = layout->magic == kMagic && layout->local_world_size >= 1 &&
-                       layout->local_world_size <= kLocalWorkersMax &&
-                       bytes >= Layout::bytes(layout->local_world_size);
-  if (!is_page || local_rank < 0 || local_rank >= layout->local_world_size) {
+  const int workers = layout->local_world_size;
+  const bool is_page = layout->magic == kMagic && workers >= 1 && workers <= kLocalWorkersMax &&
+                       bytes == Layout::bytes(workers);
+  if (!is_page || local_rank < 0 || local_rank >= workers) {
     ::munmap(memory, bytes);
     throw Error(Errc::usage,
                 is_page ? thing + ": no slot for local rank " + std::to_string(local_rank)
                         : thing + ": made by another version of ddprun, or not a control page");
   }
+  if (!let_write(&layout->change_count, kMemoryPage) ||
+      !let_write(layout->area(local_rank), flight_area_bytes())) {
+    const int error = errno;
+    ::munmap(memory, bytes);
+    throw_system_error(thing + ": mprotect", error);
+  }
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  return ControlPage(fd, layout, bytes);
+  return ControlPage(fd, layout, workers, layout->round);
 }
 
 ControlPage ControlPage::attach_again(int fd, int local_rank) {
@@ -190,26 +200,20 @@ ControlPage ControlPage::attach_again(int fd, int local_rank) {
 ControlPage::ControlPage(ControlPage&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       layout_(std::exchange(other.layout_, nullptr)),
-      bytes_(other.bytes_) {}
+      local_world_size_(other.local_world_size_),
+      round_(other.round_) {}
 
 ControlPage& ControlPage::operator=(ControlPage&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(layout_, other.layout_);
-  std::swap(bytes_, other.bytes_);
+  std::swap(local_world_size_, other.local_world_size_);
+  std::swap(round_, other.round_);
   return *this;
 }
 
 ControlPage::~ControlPage() {
-  if (layout_ != nullptr) ::munmap(layout_, bytes_);
+  if (layout_ != nullptr) ::munmap(layout_, Layout::bytes(local_world_size_));
   if (fd_ >= 0) ::close(fd_);
-}
-
-int ControlPage::local_world_size() const {
-  return layout_->local_world_size;
-}
-
-int ControlPage::round() const {
-  return layout_->round;
 }
 
 void ControlPage::announce_alive(int local_rank) {
@@ -250,6 +254,12 @@ bool ControlPage::is_dead(int local_rank) const {
   return layout_->slot(local_rank).is_dead();
 }
 
+std::optional<std::string> ControlPage::damage(int local_rank) const {
+  const std::uint32_t phase = layout_->slot(local_rank).phase.load(std::memory_order_acquire);
+  if (phase <= static_cast<std::uint32_t>(WorkerPhase::exiting)) return std::nullopt;
+  return "phase " + std::to_string(phase);
+}
+
 std::uint32_t ControlPage::changes() const noexcept {
   return layout_->change_count.load(std::memory_order_acquire);
 }
@@ -257,7 +267,7 @@ std::uint32_t ControlPage::changes() const noexcept {
 void ControlPage::wait_for_change(std::uint32_t changes_seen, const bool* known_dead,
                                   Deadline deadline) const {
   std::array<futex_waitv, kFutexesPerWait> waits;
-  const auto count = layout_->collect_waits(known_dead, changes_seen, waits);
+  const auto count = layout_->collect_waits(local_world_size_, known_dead, changes_seen, waits);
   if (!count) return;
   timespec until = to_timespec(deadline);
   const long result = ::syscall(SYS_futex_waitv, waits.data(), *count, 0,
@@ -294,12 +304,13 @@ const std::atomic<std::uint32_t>& ControlPage::abort_word() const noexcept {
 
 std::optional<AbortRecord> ControlPage::abort_record() const {
   if (!is_aborted()) return std::nullopt;
-  return AbortRecord{.rank = layout_->abort_rank, .reason = layout_->abort_reason.data()};
+  const char* const reason = layout_->abort_reason.data();
+  return AbortRecord{.rank = layout_->abort_rank,
+                     .reason = {reason, ::strnlen(reason, kReasonBytes)}};
 }
 
-void* ControlPage::flight_area(int local_rank) const {
-  return reinterpret_cast<char*>(layout_) + Layout::flights_offset(layout_->local_world_size) +
-         static_cast<std::size_t>(local_rank) * flight_area_bytes();
+void* ControlPage::worker_area(int local_rank) const {
+  return layout_->area(local_rank);
 }
 
 }  // namespace ddprun::control

@@ -3,6 +3,12 @@
 // as a memfd (no name, so nothing can leak) and the workers inherit it; a new attempt gets a new
 // page, so an old attempt's writes reach nobody.
 //
+// The agent trusts nothing that a worker can write: the memory cannot be resized, both sides keep
+// its sizes for themselves, and what is read is checked (damage(), read_flights()). A worker maps
+// all of it for reading and only its own part, and the change counter, for writing, so that a stray
+// write of one worker cannot change what another one says. One descriptor for each worker would
+// protect no better: workers of one user can write each other's memory anyway.
+//
 // Why it exists: the kernel tells of a process' death (pidfd, SIGCHLD, closed sockets) only after
 // it has torn down the memory, some 70 ms for each GiB. The robust futex list is processed before
 // that, so a robust mutex held for life by the worker's main thread tells of the death within a
@@ -57,8 +63,8 @@ class ControlPage {
   ~ControlPage();
 
   int fd() const { return fd_; }
-  int local_world_size() const;
-  int round() const;
+  int local_world_size() const { return local_world_size_; }
+  int round() const { return round_; }
 
   /// Worker: from now on this thread's end is the worker's death. To be called once, by the main
   /// thread.
@@ -77,6 +83,9 @@ class ControlPage {
 
   /// True once the worker was alive and its main thread has ended.
   bool is_dead(int local_rank) const;
+
+  /// What cannot have been written by announce_alive() or announce_exit(); empty if nothing.
+  std::optional<std::string> damage(int local_rank) const;
 
   /// How many announcements and wake() calls there have been. Read it before looking at phases and
   /// deaths.
@@ -102,17 +111,21 @@ class ControlPage {
 
   std::optional<AbortRecord> abort_record() const;
 
-  /// Where the worker's flight recorder writes, flight_area_bytes() of zeros to begin with.
-  void* flight_area(int local_rank) const;
+  /// The worker's own part: kSlotBytes of this class, then what its flight recorder writes. All of
+  /// the latter is zero to begin with.
+  void* worker_area(int local_rank) const;
+
+  static constexpr std::size_t kSlotBytes = 128;
 
  private:
   struct Layout;
-  ControlPage(int fd, Layout* layout, std::size_t bytes)
-      : fd_(fd), layout_(layout), bytes_(bytes) {}
+  ControlPage(int fd, Layout* layout, int local_world_size, int round)
+      : fd_(fd), layout_(layout), local_world_size_(local_world_size), round_(round) {}
 
   int fd_ = -1;
   Layout* layout_ = nullptr;
-  std::size_t bytes_ = 0;
+  int local_world_size_ = 0;
+  int round_ = 0;
 };
 
 }  // namespace ddprun::control

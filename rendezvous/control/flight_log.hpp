@@ -19,7 +19,7 @@ inline constexpr std::size_t kFlightPage = 4096;  // so that what is not used co
 /// In FlightEntry::state, beside a FlightState.
 inline constexpr std::uint32_t kMessageFlag = 0x100;
 
-/// A call. It is written between two changes of the stamp, which tells a reader whether what he has
+/// A call. It is written between two changes of the stamp, which tells a reader whether what it has
 /// read belongs together.
 struct alignas(64) FlightEntry {
   std::atomic<std::uint64_t> stamp;   ///< the group's n-th call, from 1; 0: being written
@@ -35,18 +35,19 @@ struct alignas(64) FlightEntry {
 static_assert(sizeof(FlightEntry) == 64);
 
 struct alignas(kFlightPage) FlightLog {
-  /// Who takes it describes his group before anybody reads of it.
+  /// The taker describes its group before anybody reads of it.
   enum Use : std::uint32_t { free, taken, over, being_described };
 
   std::atomic<std::uint32_t> use;
-  std::atomic<std::uint32_t> state;  ///< a GroupState
-  std::atomic<std::int64_t> ended;   ///< when its last group ended
+  std::atomic<std::uint32_t> described;  ///< descriptions begun: a reader sees one of them or none
+  std::atomic<std::uint32_t> state;      ///< a GroupState
+  std::atomic<std::int64_t> ended;       ///< when its last group ended
   std::atomic<std::uint64_t> collectives;
-  std::int32_t rank;
-  std::int32_t size;
-  std::uint32_t first_type;  ///< among the words
-  std::uint32_t first_reduction;
-  std::uint32_t members_listed;
+  std::atomic<std::int32_t> rank;
+  std::atomic<std::int32_t> size;
+  std::atomic<std::uint32_t> first_type;  ///< among the words
+  std::atomic<std::uint32_t> first_reduction;
+  std::atomic<std::uint32_t> members_listed;
   std::array<char, kGroupNameBytesMax + 1> name;
   std::array<std::array<char, kFlightWordBytes>, kFlightWordsMax> words;
   std::array<std::int32_t, kGroupMembersMax> members;
@@ -58,11 +59,12 @@ struct alignas(kFlightPage) FlightLog {
 
 /// One worker's part of the page.
 struct FlightArea {
+  std::array<std::byte, ControlPage::kSlotBytes> slot;
   std::atomic<std::int32_t> unrecorded_groups;
   std::array<FlightLog, kFlightGroupsMax> logs;
 
   static FlightArea& of(const ControlPage& page, int local_rank) {
-    return *static_cast<FlightArea*>(page.flight_area(local_rank));
+    return *static_cast<FlightArea*>(page.worker_area(local_rank));
   }
 };
 

@@ -61,18 +61,21 @@ std::uint32_t put_words(FlightLog& log, std::size_t& next, std::span<const char*
 }
 
 void describe(FlightLog& log, const FlightGroup& group, const FlightWords& words) {
+  constexpr auto after = std::memory_order_release;  // the count of descriptions
+  log.described.fetch_add(1);
   for (auto& entry : log.entries) entry.stamp.store(0, std::memory_order_relaxed);
   log.collectives.store(0, std::memory_order_relaxed);
   copy_text(log.name, group.name);
-  log.rank = group.rank;
-  log.size = group.size;
+  log.rank.store(group.rank, after);
+  log.size.store(group.size, after);
   const bool are_listed = group.members.size() <= kGroupMembersMax;
-  log.members_listed = are_listed ? static_cast<std::uint32_t>(group.members.size()) : 0;
-  std::copy_n(group.members.begin(), log.members_listed, log.members.begin());
+  const std::size_t listed = are_listed ? group.members.size() : 0;
+  log.members_listed.store(static_cast<std::uint32_t>(listed), after);
+  std::copy_n(group.members.begin(), listed, log.members.begin());
   std::size_t next = 0;
   put_words(log, next, words.calls);
-  log.first_type = put_words(log, next, words.types);
-  log.first_reduction = put_words(log, next, words.reductions);
+  log.first_type.store(put_words(log, next, words.types), after);
+  log.first_reduction.store(put_words(log, next, words.reductions), after);
   log.state.store(static_cast<std::uint32_t>(GroupState::meeting), std::memory_order_release);
 }
 

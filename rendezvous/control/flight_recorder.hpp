@@ -98,7 +98,8 @@ class FlightRecorder {
 std::size_t flight_area_bytes() noexcept;
 
 /// What the worker has recorded up to `now`, for the agent. Groups whose place another has taken
-/// are gone.
+/// are gone. Whatever the worker may have written in its part of the page, the result is bounded:
+/// ranks are within their groups, ages are not negative, texts are printable.
 WorkerFlights read_flights(const ControlPage& page, int local_rank,
                            FlightRecorder::Clock::time_point now);
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct GroupFlights {
 struct WorkerFlights {
   std::vector<GroupFlights> groups{};
   int unrecorded_groups = 0;  ///< for which there was no room
+  /// What no recorder can have written, if there is such: nothing else of the worker is told then.
+  std::optional<std::string> damage{};
 
   bool operator==(const WorkerFlights&) const = default;
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 namespace ddprun::control {
 
@@ -12,15 +13,66 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
+// What is read after, that is, the stamp or the count of descriptions again.
+constexpr auto kBefore = std::memory_order_acquire;
+
 /// Another process has written it, perhaps without an end.
 template <std::size_t N>
 std::string text_of(const std::array<char, N>& from) {
-  return {from.data(), ::strnlen(from.data(), N)};
+  std::string text(from.data(), ::strnlen(from.data(), N));
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char byte) { return byte < ' ' || byte == 0x7f; }, '?');
+  return text;
 }
 
-std::string word(const FlightLog& log, std::uint32_t index) {
-  return index < kFlightWordsMax ? text_of(log.words[index]) : "?";
-}
+/// A copy of what describes a group: the worker can change the log at any time.
+struct Heading {
+  std::int32_t rank = 0;
+  std::int32_t size = 0;
+  std::uint32_t first_type = 0;
+  std::uint32_t first_reduction = 0;
+  std::uint32_t members_listed = 0;
+  std::uint32_t state = 0;
+  std::array<char, kGroupNameBytesMax + 1> name{};
+  std::array<std::array<char, kFlightWordBytes>, kFlightWordsMax> words{};
+  std::array<std::int32_t, kGroupMembersMax> members{};
+
+  explicit Heading(const FlightLog& log)
+      : rank(log.rank.load(kBefore)),
+        size(log.size.load(kBefore)),
+        first_type(log.first_type.load(kBefore)),
+        first_reduction(log.first_reduction.load(kBefore)),
+        members_listed(log.members_listed.load(kBefore)),
+        state(log.state.load(kBefore)),
+        name(log.name),
+        words(log.words),
+        members(log.members) {}
+
+  std::optional<std::string> damage() const {
+    if (size < 1 || rank < 0 || rank >= size)
+      return "rank " + std::to_string(rank) + " of a group of " + std::to_string(size);
+    if (state > static_cast<std::uint32_t>(GroupState::left))
+      return "state " + std::to_string(state) + " of a group";
+    if (members_listed > kGroupMembersMax || first_type > kFlightWordsMax ||
+        first_reduction > kFlightWordsMax)
+      return "lists of a group beyond their bounds";
+    const auto end = members.begin() + members_listed;
+    const auto negative =
+        std::find_if(members.begin(), end, [](auto member) { return member < 0; });
+    if (negative != end) return "rank " + std::to_string(*negative) + " among a group's members";
+    return std::nullopt;
+  }
+
+  std::string word(std::uint32_t index) const {
+    return index < kFlightWordsMax ? text_of(words[index]) : "?";
+  }
+
+  /// As all workers call the group's rank.
+  std::string rank_text(std::int32_t of_group) const {
+    const auto index = static_cast<std::uint32_t>(of_group);
+    return std::to_string(index < members_listed ? members[index] : of_group);
+  }
+};
 
 /// What was read of an entry, belonging together.
 struct Reading {
@@ -43,42 +95,38 @@ struct Reading {
 
 /// Nothing if it is empty or was written meanwhile.
 std::optional<Reading> read(const FlightEntry& entry) {
-  constexpr auto before =
-      std::memory_order_acquire;  // what is read after, that is, the stamp again
-  Reading reading{.stamp = entry.stamp.load(before),
-                  .number = entry.number.load(before),
-                  .elements = entry.elements.load(before),
-                  .entered = entry.entered.load(before),
+  Reading reading{.stamp = entry.stamp.load(kBefore),
+                  .number = entry.number.load(kBefore),
+                  .elements = entry.elements.load(kBefore),
+                  .entered = entry.entered.load(kBefore),
                   .ended = 0,
-                  .peer = entry.peer.load(before),
-                  .tag = entry.tag.load(before),
-                  .kind = entry.kind.load(before),
-                  .state = entry.state.load(before)};
-  reading.ended = entry.ended.load(before);
+                  .peer = entry.peer.load(kBefore),
+                  .tag = entry.tag.load(kBefore),
+                  .kind = entry.kind.load(kBefore),
+                  .state = entry.state.load(kBefore)};
+  reading.ended = entry.ended.load(kBefore);
   const bool is_whole = reading.stamp != 0 && reading.stamp == entry.stamp.load();
   return is_whole ? std::optional(reading) : std::nullopt;
 }
 
-/// As all workers call the group's rank.
-std::string rank_text(const FlightLog& log, std::int32_t rank) {
-  const bool is_listed = rank >= 0 && static_cast<std::uint32_t>(rank) < log.members_listed &&
-                         static_cast<std::size_t>(rank) < kGroupMembersMax;
-  return std::to_string(is_listed ? log.members[static_cast<std::size_t>(rank)] : rank);
-}
-
-std::string describe(const FlightLog& log, const Reading& reading) {
-  std::string text = word(log, reading.call()) + "(";
+std::string describe(const Heading& heading, const Reading& reading) {
+  std::string text = heading.word(reading.call()) + "(";
   if (reading.type() == FlightCall::kNone) return text + ")";
-  text += std::to_string(reading.elements) + " x " + word(log, log.first_type + reading.type());
+  text +=
+      std::to_string(reading.elements) + " x " + heading.word(heading.first_type + reading.type());
   if (reading.reduction() != FlightCall::kNone)
-    text += ", " + word(log, log.first_reduction + reading.reduction());
+    text += ", " + heading.word(heading.first_reduction + reading.reduction());
   if (reading.is_message()) {
-    text += ", rank " + rank_text(log, reading.peer) + ", tag " + std::to_string(reading.tag);
+    text += ", rank " + heading.rank_text(reading.peer) + ", tag " + std::to_string(reading.tag);
   } else if (reading.peer >= 0) {
-    text += ", root " + rank_text(log, reading.peer);
+    text += ", root " + heading.rank_text(reading.peer);
   }
   return text + ")";
 }
+
+struct Damage {
+  std::string what;
+};
 
 FlightState state_of(const Reading& reading) {
   const std::uint32_t state = reading.state & ~kMessageFlag;
@@ -86,22 +134,21 @@ FlightState state_of(const Reading& reading) {
   return is_known ? static_cast<FlightState>(state) : FlightState::entered;
 }
 
-Flight flight_of(const FlightLog& log, const Reading& reading, Nanoseconds now) {
+Flight flight_of(const Heading& heading, const Reading& reading, Nanoseconds now) {
   Flight flight{.number = reading.number,
                 .is_message = reading.is_message(),
-                .call = describe(log, reading),
+                .call = describe(heading, reading),
                 .bytes = reading.elements * reading.element_bytes(),
                 .state = state_of(reading)};
-  const Nanoseconds entered(reading.entered);
-  flight.entered_ago = std::max(now - entered, Nanoseconds(0));
+  const auto entered = std::clamp(Nanoseconds(reading.entered), Nanoseconds(0), now);
+  flight.entered_ago = now - entered;
   // The end is by a clock of large steps, and may seem to lie before the beginning.
   if (flight.state != FlightState::entered)
-    flight.ended_ago =
-        std::clamp(now - Nanoseconds(reading.ended), Nanoseconds(0), flight.entered_ago);
+    flight.ended_ago = now - std::clamp(Nanoseconds(reading.ended), entered, now);
   return flight;
 }
 
-std::vector<Flight> flights_of(const FlightLog& log, Nanoseconds now) {
+std::vector<Flight> flights_of(const FlightLog& log, const Heading& heading, Nanoseconds now) {
   std::vector<Reading> readings;
   for (const auto& entry : log.entries) {
     if (const auto reading = read(entry)) readings.push_back(*reading);
@@ -109,26 +156,34 @@ std::vector<Flight> flights_of(const FlightLog& log, Nanoseconds now) {
   std::sort(readings.begin(), readings.end(),
             [](const Reading& a, const Reading& b) { return a.stamp < b.stamp; });
   std::vector<Flight> flights;
-  for (const auto& reading : readings) flights.push_back(flight_of(log, reading, now));
+  flights.reserve(readings.size());
+  for (const auto& reading : readings) flights.push_back(flight_of(heading, reading, now));
   return flights;
 }
 
-GroupState state_of(const FlightLog& log) {
-  const std::uint32_t state = log.state.load(std::memory_order_acquire);
-  const bool is_known = state <= static_cast<std::uint32_t>(GroupState::left);
-  return is_known ? static_cast<GroupState>(state) : GroupState::open;
+/// What a group's log says; nothing if another group has taken it meanwhile.
+using LogContents = std::variant<std::monostate, GroupFlights, Damage>;
+
+LogContents read(const FlightLog& log, Nanoseconds now) {
+  const std::uint32_t described = log.described.load(kBefore);
+  const std::uint32_t use = log.use.load(kBefore);
+  const Heading heading(log);
+  const auto damage = heading.damage();
+  GroupFlights group{.entered = log.collectives.load(kBefore)};
+  if (!damage) group.flights = flights_of(log, heading, now);
+  const bool is_one_group = FlightLog::is_readable(use) && log.described.load() == described;
+  if (!is_one_group) return {};
+  if (damage) return Damage{*damage};
+  group.name = text_of(heading.name);
+  group.rank = heading.rank;
+  group.size = heading.size;
+  group.members.assign(heading.members.begin(), heading.members.begin() + heading.members_listed);
+  group.state = static_cast<GroupState>(heading.state);
+  return group;
 }
 
-GroupFlights read(const FlightLog& log, Nanoseconds now) {
-  GroupFlights group{.name = text_of(log.name),
-                     .rank = log.rank,
-                     .size = log.size,
-                     .state = state_of(log),
-                     .entered = log.collectives.load(std::memory_order_acquire),
-                     .flights = flights_of(log, now)};
-  const auto listed = std::min<std::size_t>(log.members_listed, kGroupMembersMax);
-  group.members.assign(log.members.begin(), log.members.begin() + static_cast<long>(listed));
-  return group;
+WorkerFlights damaged(std::string what) {
+  return {.unrecorded_groups = 1, .damage = std::move(what)};
 }
 
 }  // namespace
@@ -141,19 +196,24 @@ WorkerFlights read_flights(const ControlPage& page, int local_rank,
   std::vector<std::tuple<bool, std::int64_t, const FlightLog*>> logs;
   for (const auto& log : area.logs) {
     const std::uint32_t use = log.use.load(std::memory_order_acquire);
+    if (use > FlightLog::being_described) return damaged("use " + std::to_string(use));
     if (FlightLog::is_readable(use))
-      logs.emplace_back(use == FlightLog::over, -log.ended.load(), &log);
+      logs.emplace_back(use == FlightLog::over, log.ended.load(), &log);
   }
-  std::sort(logs.begin(), logs.end());
-  WorkerFlights worker{.unrecorded_groups = area.unrecorded_groups.load()};
+  std::sort(logs.begin(), logs.end(), [](const auto& a, const auto& b) {
+    return std::pair(std::get<0>(a), std::get<1>(b)) < std::pair(std::get<0>(b), std::get<1>(a));
+  });
+  WorkerFlights worker{.unrecorded_groups = std::max(area.unrecorded_groups.load(), 0)};
+  if (auto damage = page.damage(local_rank)) return damaged(std::move(*damage));
   for (const auto& [is_over, ended, log] : logs) {
-    GroupFlights group = read(*log, now.time_since_epoch());
-    // Meanwhile another group may have taken the place of one that had ended.
-    if (is_over && log->use.load() != FlightLog::over) continue;
+    auto contents = read(*log, now.time_since_epoch());
+    if (auto* damage = std::get_if<Damage>(&contents)) return damaged(std::move(damage->what));
+    auto* group = std::get_if<GroupFlights>(&contents);
+    if (group == nullptr) continue;
     const bool is_known =
         std::any_of(worker.groups.begin(), worker.groups.end(),
-                    [&](const GroupFlights& other) { return other.name == group.name; });
-    if (!is_known) worker.groups.push_back(std::move(group));
+                    [&](const GroupFlights& other) { return other.name == group->name; });
+    if (!is_known) worker.groups.push_back(std::move(*group));
   }
   return worker;
 }

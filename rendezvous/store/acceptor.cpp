@@ -90,7 +90,7 @@ struct Acceptor::State {
   Complain complain;
 };
 
-Acceptor::Acceptor(asio::any_io_executor executor, const StoreEndpoint& endpoint, Take take,
+Acceptor::Acceptor(const asio::any_io_executor& executor, const StoreEndpoint& endpoint, Take take,
                    Complain complain)
     : state_(std::make_shared<State>(executor, endpoint, std::move(take), std::move(complain))) {}
 

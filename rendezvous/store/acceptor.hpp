@@ -20,7 +20,7 @@ class Acceptor {
   using Complain = std::function<void(const std::string& what)>;
 
   /// Binds and listens. Throws as open_listener() does.
-  Acceptor(boost::asio::any_io_executor executor, const StoreEndpoint& endpoint, Take take,
+  Acceptor(const boost::asio::any_io_executor& executor, const StoreEndpoint& endpoint, Take take,
            Complain complain);
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;

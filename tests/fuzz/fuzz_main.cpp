@@ -4,6 +4,7 @@
 #include "tests/fuzz/etcd_target.hpp"
 #include "tests/fuzz/flights_target.hpp"
 #include "tests/fuzz/membership_target.hpp"
+#include "tests/fuzz/page_target.hpp"
 #include "tests/fuzz/ssh_target.hpp"
 #include "tests/fuzz/store_target.hpp"
 

@@ -2,13 +2,22 @@
 #include "launcher/process/death_watch.hpp"
 
 #include "launcher/process/proc_scan.hpp"
+#include "rendezvous/control/flight_recorder.hpp"
 #include "tests/support/threads_at_rest.hpp"
 #include "tests/support/worker_bench.hpp"
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <csignal>
+#include <ctime>
 #include <future>
+#include <linux/futex.h>
+#include <random>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace death_watch_test {
@@ -36,6 +45,33 @@ void await_watched_death(const WorkerStarted& worker) {
   await_threads_at_rest();
 }
 
+/// All of the page but its first sizes, again and again; wakes sleepers.
+[[noreturn]] void write_at_random(int page_fd) {
+  struct stat status {};
+  ::fstat(page_fd, &status);
+  const auto words = static_cast<std::size_t>(status.st_size) / 4;
+  auto* const memory = static_cast<std::atomic<std::uint32_t>*>(
+      ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED,
+             page_fd, 0));
+  std::minstd_rand random(1);
+  while (true) {
+    for (int i = 0; i < 1000; ++i) {
+      // The beginnings of the parts more often than the rest.
+      const std::size_t page = random() % (words / 1024) * 1024;
+      memory[page + random() % (i % 2 == 0 ? 64 : 1024)] =
+          static_cast<std::uint32_t>(i % 3 == 0 ? random() % 5 : random());
+    }
+    for (std::size_t page = 0; page < words; page += 1024)
+      ::syscall(SYS_futex, memory + page, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  }
+}
+
+std::chrono::duration<double> processor_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 }  // namespace
 
 TEST_SUITE("death watch") {
@@ -46,6 +82,33 @@ TEST_SUITE("death watch") {
     const DeathWatch watch(
         page, {::getpid()}, [](int) {}, [&] { told.set_value(); });
     CHECK(told.get_future().wait_for(20s) == std::future_status::ready);
+  }
+
+  TEST_CASE("a worker that writes its part at random neither occupies nor holds up the watch") {
+    const auto page = control::ControlPage::create(2);
+    const pid_t writer = ::fork();
+    if (writer == 0) write_at_random(page.fd());
+    std::atomic<int> changes = 0;
+    const auto begin = Deadline::Clock::now();
+    const auto before = processor_time();
+    {
+      const DeathWatch watch(
+          page, {writer, ::getpid()}, [](int) {}, [&] { ++changes; });
+      const auto end = Deadline::after(1s);
+      while (!end.passed()) {
+        for (const int worker : {0, 1}) {
+          const auto flights =
+              control::read_flights(page, worker, control::FlightRecorder::Clock::now());
+          CHECK(flights.groups.size() <= control::kFlightGroupsMax);
+        }
+        ::usleep(20'000);
+      }
+    }
+    const std::chrono::duration<double> took = Deadline::Clock::now() - begin;
+    ::kill(writer, SIGKILL);
+    CHECK(::waitpid(writer, nullptr, 0) == writer);
+    CHECK(changes <= took / DeathWatch::kChangePeriod + 1);
+    CHECK(processor_time() - before < took / 2);
   }
 
   TEST_CASE("a killed worker's death is known before it has been reaped") {

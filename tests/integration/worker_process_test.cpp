@@ -162,6 +162,7 @@ TEST_SUITE("worker process") {
     ::sigaction(SIGALRM, &handler, &before);
     WorkerBench bench(8);
     std::vector<WorkerSpec> workers;
+    workers.reserve(8);
     for (int i = 0; i < 8; ++i) workers.push_back(shell_worker(i, "exit 0"));
     // Many in the time that one exec takes.
     const itimerval often{.it_interval = {.tv_sec = 0, .tv_usec = 50},

@@ -88,6 +88,7 @@ class InheritedTest(unittest.TestCase):
     def check_row(self, name, prepare, wrapper=(), works=None, sees_output=True):
         """`works`: True if the run has to work; None if it may be refused, too."""
         if not works and not self.is_any_program_possible(prepare, wrapper):
+            print(f"skipped: {name}: no program can be started")
             return
         with self.subTest(name):
             self.check_success(prepare, wrapper, works, sees_output)
@@ -100,7 +101,8 @@ class InheritedTest(unittest.TestCase):
         """False if not even the dynamic linker works."""
         version = subprocess.run([*wrapper, DDPRUN, "--version"], stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                 preexec_fn=prepare, restore_signals=False, check=False)
+                                 preexec_fn=prepare, restore_signals=False, check=False,
+                                 timeout=TIME_LIMIT)
         return version.returncode in {0, 1}
 
     def check_error(self, result, sees_output):
@@ -108,7 +110,9 @@ class InheritedTest(unittest.TestCase):
         self.assertGreater(result.exit_code, 0, result.output)
         if not sees_output:
             return
-        lines = [line for line in result.output.splitlines() if line]
+        # How many guardians are replaced until the run ends depends on the moment.
+        lines = [line for line in result.output.splitlines()
+                 if line and "another one (pid" not in line]
         self.assertTrue(lines, "no message")
         self.assertLessEqual(len(lines), ERROR_LINES_MAX, result.output)
         for text in ("Bad file descriptor", "boost", "terminate called", "what():"):
@@ -184,6 +188,8 @@ class InheritedTest(unittest.TestCase):
             for limit in (0, 1, 1 << 10, 1 << 20, 1 << 26) if IS_LONG else (0, 1 << 20):
                 if most != resource.RLIM_INFINITY:
                     limit = min(limit, most)
+                if kind == resource.RLIMIT_CPU:
+                    limit = max(limit, 60)  # the kernel kills each program that has used less
                 self.check_row(f"{name} {limit}", lambda: resource.setrlimit(kind, (limit, limit)),
                                sees_output=kind != resource.RLIMIT_FSIZE or limit > 1 << 10)
 

@@ -21,7 +21,7 @@ TEST_SUITE("surroundings") {
     for (const std::string limit : {"64", "40", "20", "12", "8"}) {
       CAPTURE(limit);
       const auto result = run_program({"/bin/sh", "-c", "ulimit -n " + limit + "; exec \"$@\"",
-                                       "sh", in_bin("ddprun"), "--nproc_per_node=12", "/bin/true"});
+                                       "sh", in_bin("ddprun"), "--nproc_per_node=24", "/bin/true"});
       INFO(result.output);
       CHECK(result.exit_code == 1);
       CHECK(contains(result.output, "ulimit -n"));

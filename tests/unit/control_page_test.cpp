@@ -1,12 +1,16 @@
 #include "rendezvous/control/control_page.hpp"
 
+#include "rendezvous/control/flight_log.hpp"
 #include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -16,6 +20,7 @@ namespace control_page_test {
 using ddprun::Deadline;
 using ddprun::control::AbortRecord;
 using ddprun::control::ControlPage;
+using ddprun::control::kFlightPage;
 using ddprun::control::WorkerPhase;
 using namespace std::chrono_literals;
 
@@ -44,6 +49,14 @@ bool wait_until(const ControlPage& page, Condition condition) {
     if (deadline.passed()) return false;
     page.wait_for_change(changes, none_known.data(), deadline);
   }
+}
+
+/// The kernel writes a byte there on behalf of this process, if it may.
+bool is_writable(const void* address) {
+  const int zero = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  const bool is_written = ::read(zero, const_cast<void*>(address), 1) == 1;
+  ::close(zero);
+  return is_written;
 }
 
 }  // namespace
@@ -112,6 +125,47 @@ TEST_SUITE("control page") {
     waker.join();
     page.wait_for_change(changes, &none_known, Deadline::never());
     CHECK(page.changes() != changes);
+  }
+
+  TEST_CASE("nobody can resize a control page") {
+    const auto page = ControlPage::create(2);
+    CHECK(::ftruncate(page.fd(), 0) == -1);
+    CHECK(errno == EPERM);
+    CHECK(::ftruncate(page.fd(), off_t{1} << 30) == -1);
+    CHECK(::fcntl(page.fd(), F_ADD_SEALS, F_SEAL_WRITE) == -1);
+  }
+
+  TEST_CASE("a worker's stray write reaches its own part of the control page only") {
+    const auto page = ControlPage::create(3);
+    const auto mine = ControlPage::attach_again(page.fd(), 1);
+    CHECK(is_writable(mine.worker_area(1)));
+    CHECK_FALSE(is_writable(mine.worker_area(0)));
+    CHECK_FALSE(is_writable(mine.worker_area(2)));
+    CHECK_FALSE(is_writable(static_cast<char*>(mine.worker_area(2)) - 1 +
+                            kFlightPage));  // the rest of the page of the slot
+    CHECK_FALSE(is_writable(&mine.abort_word()));
+    mine.wake();
+    CHECK(page.changes() == 1);
+  }
+
+  TEST_CASE("sizes that a worker has overwritten are not believed") {
+    const auto page = ControlPage::create(2, 7);
+    const std::array<std::int32_t, 2> wrong = {0x7fffffff, -1};
+    REQUIRE(::pwrite(page.fd(), wrong.data(), sizeof wrong, 8) == sizeof wrong);
+    CHECK(page.local_world_size() == 2);
+    CHECK(page.round() == 7);
+    CHECK(page.phase(1) == WorkerPhase::silent);
+    CHECK_THROWS_AS(ControlPage::attach_again(page.fd(), 0), ddprun::Error);
+  }
+
+  TEST_CASE("a phase that no worker can have announced is damage") {
+    auto page = ControlPage::create(1);
+    CHECK_FALSE(page.damage(0));
+    page.announce_alive(0);
+    CHECK_FALSE(page.damage(0));
+    auto* const bytes = static_cast<unsigned char*>(page.worker_area(0));
+    std::fill_n(bytes + sizeof(pthread_mutex_t), 4, 0x80);
+    CHECK(page.damage(0) == "phase 2155905152");
   }
 
   TEST_CASE("what is not a control page is refused") {

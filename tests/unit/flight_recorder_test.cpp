@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <limits>
 #include <optional>
 #include <string>
 #include <sys/wait.h>
@@ -171,6 +172,61 @@ TEST_SUITE("flight recorder") {
     const auto group = read_flights(page, 0, Clock::now()).groups.at(0);
     CHECK(group.name == std::string(kGroupNameBytesMax, 'n'));
     CHECK(group.members.empty());
+  }
+
+  TEST_CASE(
+      "a record that no recorder can have written is damage, and nothing else is told of it") {
+    struct Row {
+      void (*damage)(FlightLog&);
+      const char* told;
+    };
+    const std::array rows = {
+        Row{[](FlightLog& log) { log.use = 77; }, "use 77"},
+        Row{[](FlightLog& log) { log.state = 4; }, "state 4 of a group"},
+        Row{[](FlightLog& log) { log.size = 0; }, "rank 1 of a group of 0"},
+        Row{[](FlightLog& log) { log.rank = 2; }, "rank 2 of a group of 2"},
+        Row{[](FlightLog& log) { log.rank = -1; }, "rank -1 of a group of 2"},
+        Row{[](FlightLog& log) { log.members_listed = kGroupMembersMax + 1; },
+            "lists of a group beyond their bounds"},
+        Row{[](FlightLog& log) { log.first_type = kFlightWordsMax + 1; },
+            "lists of a group beyond their bounds"},
+        Row{[](FlightLog& log) { log.first_reduction = 0xffffffff; },
+            "lists of a group beyond their bounds"},
+        Row{[](FlightLog& log) { log.members[1] = -9; }, "rank -9 among a group's members"},
+    };
+    for (const auto& row : rows) {
+      CAPTURE(row.told);
+      const auto page = ControlPage::create(1);
+      const auto recorder = begin(page, {.name = "pair", .rank = 1, .size = 2, .members = {3, 5}});
+      CHECK_FALSE(read_flights(page, 0, Clock::now()).damage);
+      row.damage(FlightArea::of(page, 0).logs[0]);
+      const auto worker = read_flights(page, 0, Clock::now());
+      CHECK(worker == WorkerFlights{.unrecorded_groups = 1, .damage = row.told});
+    }
+  }
+
+  TEST_CASE("times and texts that no recorder would write are brought within bounds") {
+    constexpr auto kFirst = std::numeric_limits<std::int64_t>::min();
+    constexpr auto kLast = std::numeric_limits<std::int64_t>::max();
+    const auto page = ControlPage::create(1);
+    auto recorder = begin(page, {.name = "a\nb\x7f"});
+    recorder->end(recorder->enter(all_reduce(1), Clock::now()), FlightState::done);
+    FlightLog& log = FlightArea::of(page, 0).logs[0];
+    log.words[0].fill('\x1b');
+    FlightArea::of(page, 0).unrecorded_groups = -5;
+    for (const auto entered : {kFirst, std::int64_t{-1}, kLast}) {
+      for (const auto ended : {kFirst, std::int64_t{-1}, kLast}) {
+        log.entries[0].entered = entered;
+        log.entries[0].ended = ended;
+        const auto worker = read_flights(page, 0, Clock::now());
+        CHECK(worker.unrecorded_groups == 0);
+        CHECK(worker.groups.at(0).name == "a?b?");
+        const auto& flight = worker.groups[0].flights.at(0);
+        CHECK(flight.call == std::string(kFlightWordBytes, '?') + "(1 x float32, sum)");
+        CHECK(flight.ended_ago >= 0s);
+        CHECK(flight.entered_ago >= flight.ended_ago);
+      }
+    }
   }
 
   TEST_CASE("what is read while it is written belongs together") {

@@ -1,6 +1,7 @@
 // The inputs of the fuzzers of what the launcher reads from files and from other machines.
 #include "tests/fuzz/config_target.hpp"
 #include "tests/fuzz/flights_target.hpp"
+#include "tests/fuzz/page_target.hpp"
 #include "tests/fuzz/ssh_target.hpp"
 #include "tests/support/fuzz_corpus.hpp"
 
@@ -19,6 +20,10 @@ TEST_SUITE("fuzz corpus") {
 
   TEST_CASE("records of other nodes' collectives are read safely, cut short or with a slip, too") {
     run_fuzz_corpus("flights", ddprun::fuzz::run_flights, 6, 300);
+  }
+
+  TEST_CASE("whatever a worker writes in its part of the control page is read safely") {
+    run_fuzz_corpus("page", ddprun::fuzz::run_page, 8, 300);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <random>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace worker_failure_test {
@@ -91,6 +92,22 @@ TEST_SUITE("error file") {
     std::ofstream(folder.path() / "huge") << std::string(2 * kErrorFileBytesMax, 'x');
     const auto cut = std::string(kErrorMessageBytesMax, 'x') + "\n... (cut off)";
     CHECK(read_error_report(folder.path() / "huge").message == cut);
+  }
+
+  TEST_CASE("an error file that is a link or a FIFO is not read") {
+    const test::TemporaryFolder folder;
+    const auto other = folder.path() / "other";
+    const auto file = folder.path() / "error.json";
+    std::ofstream(other) << "a secret";
+    CHECK(read_error_report(other).message == "a secret");
+    fs::create_symlink(other, file);
+    CHECK(read_error_report(file) == ErrorReport{});
+    fs::remove(file);
+    fs::create_hard_link(other, file);
+    CHECK(read_error_report(file) == ErrorReport{});
+    fs::remove(file);
+    REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+    CHECK(read_error_report(file) == ErrorReport{});
   }
 
   TEST_CASE("a long message keeps its beginning, a long traceback its end, in whole characters") {
