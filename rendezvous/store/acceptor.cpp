@@ -29,6 +29,8 @@ namespace {
 /// refused: nothing else tells that this has changed.
 constexpr auto kPause = std::chrono::milliseconds(100);
 
+constexpr int kAcceptedMax = 64;
+
 /// Whether the error is that of a connection that broke while it waited (accept(2)). All others
 /// stay, so that the next attempt has to be put off.
 bool is_of_connection(int error) {
@@ -55,9 +57,10 @@ struct Acceptor::State {
     return ::accept4(socket.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   }
 
-  /// False if the operating system gives out no connection now.
+  /// False if the operating system gives out no connection now. Those beyond the bound are accepted
+  /// when others have had their turn.
   bool accept_waiting() {
-    while (socket.is_open()) {
+    for (int i = 0; i < kAcceptedMax && socket.is_open(); ++i) {
       const int fd = accept_one();
       if (fd >= 0) {
         take(fd);

@@ -3,6 +3,8 @@
 #include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/store/acceptor.hpp"
+#include "rendezvous/store/long_turns.hpp"
+#include "rendezvous/store/memory_return.hpp"
 #include "rendezvous/store/socket_address.hpp"
 #include "rendezvous/store/store_table.hpp"
 #include "rendezvous/wire/request_parser.hpp"
@@ -16,6 +18,7 @@
 #include <bit>
 #include <cerrno>
 #include <netinet/tcp.h>
+#include <optional>
 #include <sys/socket.h>
 #include <tuple>
 #include <unistd.h>
@@ -38,6 +41,12 @@ constexpr std::size_t kFirstReadBytes = 1024;
 /// enough for the others not to wait.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
+/// StoreTable::work() that is done as soon as a client asks for it: some 10 us. What is more waits
+/// for a long turn, of which there is one at a time, so that others are served in between.
+constexpr std::size_t kShortWork = 64;
+/// Of a long turn: about a millisecond, unless a single request takes longer.
+constexpr std::size_t kLongWork = 4096;
+
 /// Each client's connection. The coroutine that serves it and the server share it: either may be
 /// the first to find that it is over.
 struct Session {
@@ -48,14 +57,18 @@ struct Session {
   ClientId id;
   std::array<char, kFirstReadBytes> arriving;
   wire::RequestParser parser;
-  std::string replies;            ///< of which the client has not taken all yet
-  std::size_t taken_bytes = 0;    ///< of replies, from the front
-  std::size_t counted_bytes = 0;  ///< its part of Impl::session_bytes_
-  bool is_new = true;             ///< it may still speak the other protocol
-  std::string opening;            ///< what it has said while that is open
+  std::string replies;                    ///< of which the client has not taken all yet
+  std::size_t taken_bytes = 0;            ///< of replies, from the front
+  std::size_t counted_bytes = 0;          ///< its part of Impl::session_bytes_
+  std::string rest;                       ///< has arrived and waits for a long turn
+  std::optional<wire::Request> deferred;  ///< before the rest
+  bool has_more = false;                  ///< more may have arrived than was read
+  bool is_new = true;                     ///< it may still speak the other protocol
+  std::string opening;                    ///< what it has said while that is open
 
   bool is_open() const { return socket.is_open(); }
   std::size_t unread_bytes() const { return replies.size() - taken_bytes; }
+  bool needs_turn() const { return deferred || has_more || !rest.empty(); }
 };
 
 std::string describe_peer(const tcp::socket& socket) {
@@ -73,6 +86,8 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
       : executor_(std::move(executor)),
         options_(std::move(options)),
         table_(options_.limits),
+        turns_(executor_),
+        memory_(executor_),
         acceptor_(
             executor_, {.host = options_.address, .port = options_.port},
             [this](int fd) { admit(fd); },
@@ -88,6 +103,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void stop() {
+    memory_.stop();
     acceptor_.close();
     close_all();
   }
@@ -97,7 +113,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
     stats.connections = sessions_.size();
     stats.keys = table_.number_of_keys();
     stats.waits = table_.number_of_waits();
-    stats.bytes = table_.bytes() + session_bytes_;
+    stats.bytes = bytes();
     return stats;
   }
 
@@ -110,12 +126,13 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
 
   void take(Session& session, std::string_view input);
   void hand_over(Session& session);
-  void read_more(Session& session);
-  void carry_out(Session& session, std::string_view input);
+  void take_turn(Session& session);
+  void carry_out(Session& session, std::string_view input, std::size_t work_max);
   void deliver(const std::vector<Delivery>& replies);
   void write_replies();
   void write(Session& session);
   void count_bytes(Session& session);
+  std::size_t bytes() const { return table_.bytes() + session_bytes_; }
 
   void close(Session& session);
   void close_all();
@@ -125,12 +142,14 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   asio::any_io_executor executor_;
   StoreServerOptions options_;
   StoreTable table_;
+  LongTurns turns_;
+  MemoryReturn memory_;
   Acceptor acceptor_;
   std::unordered_map<ClientId, SessionPointer> sessions_;
   std::size_t session_bytes_ = 0;  ///< half-received requests and unread replies
   std::vector<ClientId> replied_;  ///< clients that got a reply since the last write, with repeats
   StoreServerStats counts_;
-  std::array<char, kReadBytes> buffer_;  ///< of read_more()
+  std::array<char, kReadBytes> buffer_;  ///< of take_turn()
 };
 
 void StoreServer::Impl::admit(int fd) {
@@ -159,8 +178,14 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
   while (session->is_open()) {
     boost::system::error_code error;
     std::size_t bytes = 0;
-    // Who does not read its replies is not read from either.
+    // A client that does not read its replies is not served either.
     const bool is_writing = session->unread_bytes() > 0;
+    if (!is_writing && session->needs_turn()) {
+      auto waiting = self->turns_.begin();
+      const auto turn = co_await std::move(waiting);
+      if (session->is_open()) self->take_turn(*session);
+      continue;
+    }
     if (is_writing) {
       const auto ready = co_await session->socket.async_wait(tcp::socket::wait_write, kAwait);
       std::tie(error) = ready;
@@ -177,8 +202,8 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
       self->write(*session);
       self->count_bytes(*session);
     } else {
+      session->has_more = bytes == kFirstReadBytes;
       self->take(*session, {session->arriving.data(), bytes});
-      if (bytes == kFirstReadBytes && session->is_open()) self->read_more(*session);
     }
     self->write_replies();
   }
@@ -187,13 +212,13 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
 /// Nearly always the first byte tells which protocol it is.
 void StoreServer::Impl::take(Session& session, std::string_view input) {
   const std::string_view other = options_.other_greeting;
-  if (!session.is_new || other.empty()) return carry_out(session, input);
+  if (!session.is_new || other.empty()) return carry_out(session, input, kShortWork);
   session.opening.append(input);
   const std::string_view opening = session.opening;
   if (opening.starts_with(other)) return hand_over(session);
   if (other.starts_with(opening)) return;
   session.is_new = false;
-  carry_out(session, std::exchange(session.opening, {}));
+  carry_out(session, std::exchange(session.opening, {}), kShortWork);
 }
 
 void StoreServer::Impl::hand_over(Session& session) {
@@ -203,15 +228,28 @@ void StoreServer::Impl::hand_over(Session& session) {
   options_.hand_over(fd, bytes);
 }
 
-void StoreServer::Impl::read_more(Session& session) {
+void StoreServer::Impl::take_turn(Session& session) {
+  if (session.deferred || !session.rest.empty())
+    return carry_out(session, std::exchange(session.rest, {}), kLongWork);
   const ssize_t bytes =
       ::recv(session.socket.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-  if (bytes > 0) carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)});
   // Otherwise there is nothing, or serve() will find out what is wrong.
+  session.has_more = bytes == static_cast<ssize_t>(buffer_.size());
+  if (bytes > 0) carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)}, kLongWork);
 }
 
-void StoreServer::Impl::carry_out(Session& session, std::string_view input) {
-  while (auto request = session.parser.next(input)) {
+/// At least one request in a long turn. What is left waits for the next turn.
+void StoreServer::Impl::carry_out(Session& session, std::string_view input, std::size_t work_max) {
+  std::size_t work = 0;
+  while (auto request = session.deferred ? std::exchange(session.deferred, std::nullopt)
+                                         : session.parser.next(input)) {
+    const bool must_do = work == 0 && work_max == kLongWork;
+    work += table_.work(*request);
+    if (work > work_max && !must_do) {
+      session.deferred = std::move(request);
+      break;
+    }
+    if (work > work_max) session.deferred = table_.split(*request, work_max);
     const StoreOutcome outcome =
         table_.apply(session.id, std::move(*request), session.parser.dialect());
     deliver(outcome.replies);
@@ -220,14 +258,16 @@ void StoreServer::Impl::carry_out(Session& session, std::string_view input) {
       close_for(session, counts_.refused, outcome.refusal);
       break;
     }
+    if (work > work_max) break;
   }
   write_replies();
   if (!session.is_open()) return;
+  session.rest.assign(input);
   if (session.parser.is_malformed()) {
     return close_for(session, counts_.malformed, session.parser.problem());
   }
   count_bytes(session);
-  if (table_.bytes() + session_bytes_ > options_.limits.bytes_max) {
+  if (bytes() > options_.limits.bytes_max) {
     close_for(session, counts_.refused,
               "the store is full (" + std::to_string(options_.limits.bytes_max) +
                   " bytes at most, half-received requests included)");
@@ -284,14 +324,17 @@ void StoreServer::Impl::write(Session& session) {
 
 void StoreServer::Impl::count_bytes(Session& session) {
   if (!session.is_open()) return;
-  const std::size_t bytes = session.parser.held_bytes() + session.unread_bytes();
-  session_bytes_ = session_bytes_ - session.counted_bytes + bytes;
-  session.counted_bytes = bytes;
+  const std::size_t held =
+      session.parser.held_bytes() + session.unread_bytes() + session.rest.size();
+  session_bytes_ = session_bytes_ - session.counted_bytes + held;
+  session.counted_bytes = held;
+  memory_.note(bytes());
 }
 
 void StoreServer::Impl::close(Session& session) {
   deliver(table_.drop(session.id));
   session_bytes_ -= std::exchange(session.counted_bytes, 0);
+  memory_.note(bytes());
   boost::system::error_code ignored;
   session.socket.close(ignored);
   sessions_.erase(session.id);  // last: may end the session's life

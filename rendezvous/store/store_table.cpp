@@ -1,10 +1,13 @@
 #include "rendezvous/store/store_table.hpp"
 
+#include "rendezvous/wire/bytes.hpp"
 #include "rendezvous/wire/limits.hpp"
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace ddprun {
@@ -21,6 +24,10 @@ constexpr std::size_t kOfferOverhead = 64;
 
 std::size_t bytes_of_value(const std::string& key, const std::string& value) {
   return key.size() + value.size() + kValueOverhead;
+}
+
+std::size_t work_of(const std::string& value) {
+  return 1 + value.size() / 1024;
 }
 
 }  // namespace
@@ -85,6 +92,7 @@ struct StoreTable::Apply {
     auto node = table.values_.extract(erase.key);
     if (!node.empty()) {
       table.bytes_ -= bytes_of_value(node.key(), node.mapped());
+      table.keys_bytes_ -= node.key().size() + sizeof(std::uint64_t);
       tell_watchers(Change::deleted, erase.key, node.mapped(), "");
     }
     reply(number(node.empty() ? 0 : 1));
@@ -157,12 +165,10 @@ struct StoreTable::Apply {
   }
 
   void operator()(wire::ListKeys&) {
-    std::size_t bytes = 0;
-    for (const auto& [key, value] : table.values_) bytes += key.size() + sizeof(std::uint64_t);
-    if (is_too_long("LIST_KEYS", bytes)) return;
-    wire::Keys keys;
-    keys.keys.reserve(table.values_.size());
-    for (const auto& [key, value] : table.values_) keys.keys.push_back(key);
+    if (is_too_long("LIST_KEYS", table.keys_bytes_)) return;
+    wire::Keys keys{.count = number(table.values_.size()).value, .strings = {}};
+    keys.strings.reserve(table.keys_bytes_);
+    for (const auto& [key, value] : table.values_) wire::append_string(keys.strings, key);
     reply(std::move(keys));
   }
 
@@ -250,6 +256,7 @@ bool StoreTable::Apply::store(const std::string& key, std::string value, Change 
   }
   table.bytes_ = table.bytes_ - old_bytes + new_bytes;
   if (is_new) {
+    table.keys_bytes_ += key.size() + sizeof(std::uint64_t);
     tell_watchers(Change::created, key, "", value);
     table.values_.emplace(key, std::move(value));
     wake(table.waiting_.key_created(key));
@@ -275,6 +282,46 @@ void StoreTable::Apply::tell_watchers(Change change, const std::string& key,
   for (const ClientId watcher : *watchers) {
     outcome.replies.push_back({watcher, wire::KeyChanged{change, key, before, after}});
   }
+}
+
+std::size_t StoreTable::work_at(const std::string& key) const {
+  const auto value = values_.find(key);
+  if (value != values_.end()) return work_of(value->second);
+  const auto queue = queues_.find(key);
+  return queue == queues_.end() ? 1 : work_of(queue->second.front());
+}
+
+std::size_t StoreTable::work(const wire::Request& request) const {
+  return std::visit(
+      [&]<typename Asked>(const Asked& asked) {
+        std::size_t work = 1;
+        if constexpr (requires { asked.key; })
+          work += work_at(asked.key) + waiting_.clients_at(asked.key);
+        if constexpr (requires { asked.value; }) work += work_of(asked.value);
+        if constexpr (requires { asked.desired; }) work += work_of(asked.desired);
+        if constexpr (requires { asked.bytes; }) work += work_of(asked.bytes);
+        if constexpr (requires { asked.keys; })
+          for (const auto& key : asked.keys) work += work_at(key);
+        if constexpr (requires { asked.pairs; })
+          for (const auto& [key, value] : asked.pairs)
+            work += work_of(value) + waiting_.clients_at(key);
+        if constexpr (std::is_same_v<Asked, wire::ListKeys>) work += values_.size();
+        return work;
+      },
+      request);
+}
+
+std::optional<wire::Request> StoreTable::split(wire::Request& request, std::size_t work_max) const {
+  auto* const get = std::get_if<wire::MultiGet>(&request);
+  if (get == nullptr) return std::nullopt;
+  auto& keys = get->keys;
+  std::size_t work = 0;
+  auto end = keys.begin();
+  while (end != keys.end() && work < work_max) work += work_at(*end++);
+  if (end == keys.end()) return std::nullopt;
+  wire::MultiGet rest{{std::make_move_iterator(end), std::make_move_iterator(keys.end())}};
+  keys.erase(end, keys.end());
+  return rest;
 }
 
 StoreOutcome StoreTable::apply(ClientId client, wire::Request request, wire::Dialect dialect) {
@@ -323,7 +370,7 @@ void StoreTable::clear() {
   queues_.clear();
   waiting_.clear();
   offers_.clear();
-  bytes_ = 0;
+  bytes_ = keys_bytes_ = 0;
 }
 
 bool StoreTable::has(const std::string& key) const {

@@ -53,6 +53,16 @@ const std::vector<ClientId>* WaitingClients::watchers(const std::string& key) co
   return found == watching_.end() ? nullptr : &found->second;
 }
 
+std::size_t WaitingClients::clients_at(const std::string& key) const {
+  std::size_t clients = 0;
+  for (const Index* index : {&by_key_, &at_barrier_, &watching_}) {
+    if (index->empty()) continue;
+    const auto found = index->find(key);
+    if (found != index->end()) clients += found->second.size();
+  }
+  return clients;
+}
+
 void WaitingClients::cancel(ClientId client) {
   const auto found = pending_.find(client);
   if (found == pending_.end()) return;

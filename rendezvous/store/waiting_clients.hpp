@@ -51,6 +51,9 @@ class WaitingClients {
   /// Pairs of a client and a key.
   std::size_t size() const { return pairs_; }
 
+  /// How many would be told of a change of this key, at most.
+  std::size_t clients_at(const std::string& key) const;
+
   /// Memory held, about.
   std::size_t bytes() const { return bytes_; }
 

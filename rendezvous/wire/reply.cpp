@@ -21,8 +21,8 @@ struct AppendReply {
     if (popped.length_before > 0) append_string(out, popped.value);
   }
   void operator()(const Keys& keys) const {
-    append_integer(out, static_cast<std::int64_t>(keys.keys.size()));
-    for (const auto& key : keys.keys) append_string(out, key);
+    append_integer(out, keys.count);
+    out.append(keys.strings);
   }
   void operator()(const KeyChanged& changed) const {
     out.push_back(static_cast<char>(changed.change));

@@ -42,7 +42,8 @@ struct Popped {  ///< QUEUE_POP: `value` is sent only if there was one
   bool operator==(const Popped&) const = default;
 };
 struct Keys {  ///< LIST_KEYS
-  std::vector<std::string> keys;
+  std::int64_t count = 0;
+  std::string strings;  ///< as they go on the wire: there may be a million
   bool operator==(const Keys&) const = default;
 };
 struct KeyChanged {  ///< to those who watch the key

@@ -201,9 +201,10 @@ bool RequestParser::read_string(std::string& out, std::size_t bytes_max, const c
     }
   }
   const std::size_t taken = std::min(*length_ - out.size(), input.size());
+  const std::size_t capacity = out.capacity();
   out.append(input.substr(0, taken));
   input.remove_prefix(taken);
-  held_bytes_ += taken;
+  held_bytes_ += out.capacity() - capacity;
   if (out.size() < *length_) return false;
   length_.reset();
   return true;

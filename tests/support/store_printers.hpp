@@ -22,7 +22,9 @@ struct ReplyPrinter {
   void operator()(const wire::Number& number) const { out << "number " << number.value; }
   void operator()(const wire::Value& value) const { print("value", {value.value}); }
   void operator()(const wire::Values& values) const { print("values", values.values); }
-  void operator()(const wire::Keys& keys) const { print("keys", keys.keys); }
+  void operator()(const wire::Keys& keys) const {
+    print("keys", std::vector<std::string>{keys.strings});
+  }
   void operator()(const wire::Popped& popped) const {
     out << "of " << popped.length_before << ' ';
     print("popped", {popped.value});

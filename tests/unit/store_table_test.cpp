@@ -69,7 +69,8 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kBob, wire::Get{"/none"}) == to(kBob, wire::Value{""}));
     CHECK(table.ask(kBob, wire::MultiGet{{"/k", "/none"}}) == to(kBob, wire::Values{{"v", ""}}));
     CHECK(table.ask(kBob, wire::NumberOfKeys{}) == to(kBob, wire::Number{1}));
-    CHECK(table.ask(kBob, wire::ListKeys{}) == to(kBob, wire::Keys{{"/k"}}));
+    CHECK(table.ask(kBob, wire::ListKeys{}) ==
+          to(kBob, wire::Keys{.count = 1, .strings = std::string("\2\0\0\0\0\0\0\0/k", 10)}));
     CHECK(table.ask(kBob, wire::DeleteKey{"/k"}) == to(kBob, wire::Number{1}));
     CHECK(table.ask(kBob, wire::DeleteKey{"/k"}) == to(kBob, wire::Number{0}));
     CHECK(table.ask(kBob, wire::Ping{7}) == to(kBob, wire::Nonce{7}));

@@ -1,0 +1,73 @@
+#include "rendezvous/store/long_turns.hpp"
+
+#include "rendezvous/base/await.hpp"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <chrono>
+#include <deque>
+
+namespace ddprun {
+
+namespace {
+
+namespace asio = boost::asio;
+using Clock = asio::steady_timer::clock_type;
+
+/// Of a turn. Usual ones are shorter and follow each other at once.
+constexpr auto kRestAfter = std::chrono::milliseconds(4);
+
+}  // namespace
+
+struct LongTurns::State {
+  explicit State(asio::any_io_executor the_executor)
+      : executor(std::move(the_executor)), rest(executor) {}
+
+  asio::any_io_executor executor;
+  asio::steady_timer rest;
+  Clock::time_point began;
+  bool is_taken = false;
+  std::deque<std::shared_ptr<asio::steady_timer>> waiting;  ///< one is cancelled: its turn begins
+
+  static asio::awaitable<Turn> begin(std::shared_ptr<State> self) {
+    if (std::exchange(self->is_taken, true)) {
+      const auto gate =
+          std::make_shared<asio::steady_timer>(self->executor, Clock::time_point::max());
+      self->waiting.push_back(gate);
+      co_await gate->async_wait(kAwait);
+    }
+    self->began = Clock::now();
+    co_return Turn(std::move(self));
+  }
+
+  static void end(std::shared_ptr<State> self) {
+    const auto took = Clock::now() - self->began;
+    if (took < kRestAfter) {
+      asio::post(self->executor, [self] { self->go_on(); });
+    } else {
+      self->rest.expires_after(took);
+      self->rest.async_wait([self](boost::system::error_code) { self->go_on(); });
+    }
+  }
+
+  void go_on() {
+    is_taken = !waiting.empty();
+    if (waiting.empty()) return;
+    waiting.front()->cancel();
+    waiting.pop_front();
+  }
+};
+
+LongTurns::LongTurns(asio::any_io_executor executor)
+    : state_(std::make_shared<State>(std::move(executor))) {}
+
+asio::awaitable<LongTurns::Turn> LongTurns::begin() {
+  return State::begin(state_);
+}
+
+LongTurns::Turn::~Turn() {
+  if (state_) State::end(std::move(state_));
+}
+
+}  // namespace ddprun
