@@ -1,11 +1,9 @@
 #include "rendezvous/store/memory_return.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 namespace ddprun {
 
@@ -14,12 +12,6 @@ namespace {
 /// Less is not worth the time.
 constexpr std::size_t kTrimBytes = std::size_t{16} << 20;
 constexpr auto kTrimPause = std::chrono::seconds(1);
-
-void give_back() {
-#ifdef __GLIBC__
-  ::malloc_trim(0);
-#endif
-}
 
 }  // namespace
 
@@ -31,7 +23,7 @@ void MemoryReturn::note(std::size_t bytes_in_use) {
   peak_bytes_ = bytes_in_use;
   timer_.expires_after(kTrimPause);
   timer_.async_wait([](boost::system::error_code error) {
-    if (!error) give_back();
+    if (!error) ::malloc_trim(0);
   });
 }
 
