@@ -1,29 +1,28 @@
-// Gives memory back to the operating system after much of it has been freed: the C library keeps it
-// otherwise, and an agent would stay as large as an attack or a leak of its workers has made it.
-// Runs on the executor's one thread.
+// Returns freed memory to the operating system: the C library keeps it otherwise, and an agent
+// would stay as large as an attack has made it. Runs on the executor's one thread.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <cstddef>
+#include <memory>
 
 namespace ddprun {
 
 class MemoryReturn {
  public:
-  explicit MemoryReturn(const boost::asio::any_io_executor& executor) : timer_(executor) {}
+  explicit MemoryReturn(const boost::asio::any_io_executor& executor);
 
-  /// So many bytes are in use now. If that is much less than it was, memory is given back a second
-  /// after the last call that said so.
+  /// Records how many bytes are in use. A second after they have fallen well below their peak,
+  /// freed memory is returned; at most once a second, as that takes some ms.
   void note(std::size_t bytes_in_use);
 
-  /// Nothing is given back any more.
-  void stop() { timer_.cancel(); }
+  /// Cancels a pending return.
+  void stop();
 
  private:
-  boost::asio::steady_timer timer_;
-  std::size_t peak_bytes_ = 0;  ///< since much was freed last
+  struct State;
+  std::shared_ptr<State> state_;  ///< shared with the timer's handler
 };
 
 }  // namespace ddprun

@@ -5,20 +5,21 @@
 #include "rendezvous/store/acceptor.hpp"
 #include "rendezvous/store/long_turns.hpp"
 #include "rendezvous/store/memory_return.hpp"
+#include "rendezvous/store/request_work.hpp"
 #include "rendezvous/store/socket_address.hpp"
+#include "rendezvous/store/store_session.hpp"
 #include "rendezvous/store/store_table.hpp"
-#include "rendezvous/wire/request_parser.hpp"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 
 #include <array>
 #include <bit>
-#include <cerrno>
+#include <deque>
 #include <netinet/tcp.h>
-#include <optional>
 #include <sys/socket.h>
 #include <tuple>
 #include <unistd.h>
@@ -33,50 +34,18 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-/// Nearly every request fits, so one read is all there is; and each connection has a buffer of its
-/// own of this size, so it should be small.
-constexpr std::size_t kFirstReadBytes = 1024;
-
-/// The rest of a larger one, through a buffer that all share: enough for few calls, and little
-/// enough for the others not to wait.
+/// Read at a time of what follows a connection's first bytes, through a buffer shared by all.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
-/// StoreTable::work() that is done as soon as a client asks for it: some 10 us. What is more waits
-/// for a long turn, of which there is one at a time, so that others are served in between.
+/// request_work() that is done as soon as it arrives: some 10 us. Longer requests wait for a long
+/// turn; only one client has a long turn at a time.
 constexpr std::size_t kShortWork = 64;
-/// Of a long turn: about a millisecond, unless a single request takes longer.
+/// request_work() of a long turn: about 1 ms, unless a single request that cannot be split takes
+/// longer.
 constexpr std::size_t kLongWork = 4096;
 
-/// Each client's connection. The coroutine that serves it and the server share it: either may be
-/// the first to find that it is over.
-struct Session {
-  Session(const asio::any_io_executor& executor, int fd, ClientId client)
-      : socket(executor, is_ipv6(fd) ? tcp::v6() : tcp::v4(), fd), id(client) {}
-
-  tcp::socket socket;
-  ClientId id;
-  std::array<char, kFirstReadBytes> arriving;
-  wire::RequestParser parser;
-  std::string replies;                    ///< of which the client has not taken all yet
-  std::size_t taken_bytes = 0;            ///< of replies, from the front
-  std::size_t counted_bytes = 0;          ///< its part of Impl::session_bytes_
-  std::string rest;                       ///< has arrived and waits for a long turn
-  std::optional<wire::Request> deferred;  ///< before the rest
-  bool has_more = false;                  ///< more may have arrived than was read
-  bool is_new = true;                     ///< it may still speak the other protocol
-  std::string opening;                    ///< what it has said while that is open
-
-  bool is_open() const { return socket.is_open(); }
-  std::size_t unread_bytes() const { return replies.size() - taken_bytes; }
-  bool needs_turn() const { return deferred || has_more || !rest.empty(); }
-};
-
-std::string describe_peer(const tcp::socket& socket) {
-  boost::system::error_code error;
-  const auto peer = socket.remote_endpoint(error);
-  if (error) return "a client";
-  return "client " + to_string({.host = peer.address().to_string(), .port = peer.port()});
-}
+/// Clients written to before other work gets its turn: about 1 ms. One SET may wake all clients.
+constexpr int kWritesMax = 256;
 
 }  // namespace
 
@@ -103,9 +72,9 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void stop() {
-    memory_.stop();
     acceptor_.close();
     close_all();
+    memory_.stop();
   }
 
   StoreServerStats stats() const {
@@ -118,25 +87,28 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  using SessionPointer = std::shared_ptr<Session>;
+  using SessionPointer = std::shared_ptr<StoreSession>;
 
   static asio::awaitable<void> serve(std::shared_ptr<Impl> self, SessionPointer session);
 
   void admit(int fd);
 
-  void take(Session& session, std::string_view input);
-  void hand_over(Session& session);
-  void take_turn(Session& session);
-  void carry_out(Session& session, std::string_view input, std::size_t work_max);
+  void take(StoreSession& session, std::string_view input);
+  void hand_over(StoreSession& session);
+  void take_turn(StoreSession& session);
+  void carry_out(StoreSession& session, std::string_view input, std::size_t work_max);
   void deliver(const std::vector<Delivery>& replies);
   void write_replies();
-  void write(Session& session);
-  void count_bytes(Session& session);
+  void write_later();
+  void write(StoreSession& session);
+  void count_bytes(StoreSession& session);
   std::size_t bytes() const { return table_.bytes() + session_bytes_; }
+  void note_memory() { memory_.note(bytes() + sessions_.size() * StoreSession::kOverheadBytes); }
+  bool is_full() const { return bytes() > options_.limits.bytes_max; }
 
-  void close(Session& session);
+  void close(StoreSession& session);
   void close_all();
-  void close_for(Session& session, std::uint64_t& count, const std::string& why);
+  void close_for(StoreSession& session, std::uint64_t& count, const std::string& why);
   void warn(std::uint64_t& count, const std::string& what);
 
   asio::any_io_executor executor_;
@@ -146,8 +118,9 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   MemoryReturn memory_;
   Acceptor acceptor_;
   std::unordered_map<ClientId, SessionPointer> sessions_;
-  std::size_t session_bytes_ = 0;  ///< half-received requests and unread replies
-  std::vector<ClientId> replied_;  ///< clients that got a reply since the last write, with repeats
+  std::size_t session_bytes_ = 0;  ///< half-received and deferred requests, unread replies
+  std::deque<ClientId> replied_;   ///< clients with replies to be written, with repeats
+  bool is_write_posted_ = false;   ///< write_later() will write to them
   StoreServerStats counts_;
   std::array<char, kReadBytes> buffer_;  ///< of take_turn()
 };
@@ -169,7 +142,7 @@ void StoreServer::Impl::admit(int fd) {
   }
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  auto session = std::make_shared<Session>(executor_, fd, ++counts_.accepted);
+  auto session = std::make_shared<StoreSession>(executor_, fd, ++counts_.accepted);
   sessions_.emplace(session->id, session);
   asio::co_spawn(executor_, serve(shared_from_this(), std::move(session)), asio::detached);
 }
@@ -178,7 +151,7 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
   while (session->is_open()) {
     boost::system::error_code error;
     std::size_t bytes = 0;
-    // A client that does not read its replies is not served either.
+    // A client that does not read its replies is not served.
     const bool is_writing = session->unread_bytes() > 0;
     if (!is_writing && session->needs_turn()) {
       auto waiting = self->turns_.begin();
@@ -200,9 +173,8 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
       self->close(*session);
     } else if (is_writing) {
       self->write(*session);
-      self->count_bytes(*session);
     } else {
-      session->has_more = bytes == kFirstReadBytes;
+      session->has_more = bytes == StoreSession::kFirstReadBytes;
       self->take(*session, {session->arriving.data(), bytes});
     }
     self->write_replies();
@@ -210,7 +182,7 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
 }
 
 /// Nearly always the first byte tells which protocol it is.
-void StoreServer::Impl::take(Session& session, std::string_view input) {
+void StoreServer::Impl::take(StoreSession& session, std::string_view input) {
   const std::string_view other = options_.other_greeting;
   if (!session.is_new || other.empty()) return carry_out(session, input, kShortWork);
   session.opening.append(input);
@@ -221,14 +193,14 @@ void StoreServer::Impl::take(Session& session, std::string_view input) {
   carry_out(session, std::exchange(session.opening, {}), kShortWork);
 }
 
-void StoreServer::Impl::hand_over(Session& session) {
+void StoreServer::Impl::hand_over(StoreSession& session) {
   const std::string bytes = std::move(session.opening);
   const int fd = session.socket.release();
   close(session);
   options_.hand_over(fd, bytes);
 }
 
-void StoreServer::Impl::take_turn(Session& session) {
+void StoreServer::Impl::take_turn(StoreSession& session) {
   if (session.deferred || !session.rest.empty())
     return carry_out(session, std::exchange(session.rest, {}), kLongWork);
   const ssize_t bytes =
@@ -238,18 +210,20 @@ void StoreServer::Impl::take_turn(Session& session) {
   if (bytes > 0) carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)}, kLongWork);
 }
 
-/// At least one request in a long turn. What is left waits for the next turn.
-void StoreServer::Impl::carry_out(Session& session, std::string_view input, std::size_t work_max) {
+/// Carries out requests of this work; at least one in a long turn. The others wait for the next
+/// turn.
+void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input,
+                                  std::size_t work_max) {
   std::size_t work = 0;
   while (auto request = session.deferred ? std::exchange(session.deferred, std::nullopt)
                                          : session.parser.next(input)) {
     const bool must_do = work == 0 && work_max == kLongWork;
-    work += table_.work(*request);
+    work += request_work(table_, *request, work_max);
     if (work > work_max && !must_do) {
       session.deferred = std::move(request);
       break;
     }
-    if (work > work_max) session.deferred = table_.split(*request, work_max);
+    if (work > work_max) session.deferred = split_request(table_, *request, work_max);
     const StoreOutcome outcome =
         table_.apply(session.id, std::move(*request), session.parser.dialect());
     deliver(outcome.replies);
@@ -260,6 +234,7 @@ void StoreServer::Impl::carry_out(Session& session, std::string_view input, std:
     }
     if (work > work_max) break;
   }
+  write(session);  // its replies do not wait for those to others
   write_replies();
   if (!session.is_open()) return;
   session.rest.assign(input);
@@ -267,7 +242,7 @@ void StoreServer::Impl::carry_out(Session& session, std::string_view input, std:
     return close_for(session, counts_.malformed, session.parser.problem());
   }
   count_bytes(session);
-  if (bytes() > options_.limits.bytes_max) {
+  if (is_full()) {
     close_for(session, counts_.refused,
               "the store is full (" + std::to_string(options_.limits.bytes_max) +
                   " bytes at most, half-received requests included)");
@@ -278,66 +253,69 @@ void StoreServer::Impl::deliver(const std::vector<Delivery>& replies) {
   for (const auto& [client, reply] : replies) {
     const auto found = sessions_.find(client);
     if (found == sessions_.end()) continue;
-    Session& session = *found->second;
-    wire::append_reply(session.replies, reply);
-    replied_.push_back(client);
-    if (session.unread_bytes() > options_.limits.unread_bytes_max + kReadBytes) {
-      close_for(session, counts_.slow_readers,
-                "has not read " + std::to_string(session.unread_bytes()) +
-                    " bytes of replies (at most " +
-                    std::to_string(options_.limits.unread_bytes_max) + ")");
+    const SessionPointer session = found->second;
+    wire::append_reply(session->replies, reply);
+    if (replied_.empty() || replied_.back() != client) replied_.push_back(client);
+    count_bytes(*session);
+    if (is_full()) write(*session);
+    const std::size_t unread = session->unread_bytes();
+    if (unread > options_.limits.unread_bytes_max + kReadBytes || (is_full() && unread > 0)) {
+      close_for(*session, counts_.slow_readers,
+                "has not read " + std::to_string(unread) + " bytes of replies (at most " +
+                    std::to_string(options_.limits.unread_bytes_max) + ", and " +
+                    std::to_string(options_.limits.bytes_max) + " bytes in the store)");
     }
   }
 }
 
-/// To whom there are new ones. A connection that turns out to be over may wake others.
+/// Writes to the clients that have replies. A connection that turns out to be closed may add
+/// others.
 void StoreServer::Impl::write_replies() {
-  while (!replied_.empty()) {
-    for (const ClientId client : std::exchange(replied_, {})) {
-      const auto found = sessions_.find(client);
-      if (found == sessions_.end()) continue;
-      const SessionPointer session = found->second;
-      write(*session);
-      count_bytes(*session);
-    }
+  if (is_write_posted_) return;
+  for (int i = 0; !replied_.empty(); ++i) {
+    if (i == kWritesMax) return write_later();
+    const auto found = sessions_.find(replied_.front());
+    replied_.pop_front();
+    if (found == sessions_.end()) continue;
+    const SessionPointer session = found->second;
+    write(*session);
   }
 }
 
-/// Sends as much as the connection takes now; serve() sends the rest when it takes more.
-void StoreServer::Impl::write(Session& session) {
+void StoreServer::Impl::write_later() {
+  is_write_posted_ = true;
+  asio::post(executor_, [self = shared_from_this()] {
+    self->is_write_posted_ = false;
+    self->write_replies();
+  });
+}
+
+/// Sends as much as the socket takes now; serve() sends the rest when it takes more.
+void StoreServer::Impl::write(StoreSession& session) {
   if (session.unread_bytes() == 0 || !session.is_open()) return;
-  const ssize_t sent =
-      ::send(session.socket.native_handle(), session.replies.data() + session.taken_bytes,
-             session.unread_bytes(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent < 0 && errno != EAGAIN && errno != EINTR) return close(session);
-  session.taken_bytes += sent < 0 ? 0 : static_cast<std::size_t>(sent);
-  if (session.unread_bytes() == 0) {
-    // A large reply's memory is given back, a small one's serves the next.
-    if (session.replies.capacity() > kReadBytes) session.replies = std::string();
-    session.replies.clear();
-    session.taken_bytes = 0;
-  } else {
+  if (!session.send_replies()) return close(session);
+  if (session.unread_bytes() > 0) {
     boost::system::error_code ignored;
     session.socket.cancel(ignored);  // ends the wait for more to read
   }
+  count_bytes(session);
 }
 
-void StoreServer::Impl::count_bytes(Session& session) {
+void StoreServer::Impl::count_bytes(StoreSession& session) {
   if (!session.is_open()) return;
-  const std::size_t held =
-      session.parser.held_bytes() + session.unread_bytes() + session.rest.size();
-  session_bytes_ = session_bytes_ - session.counted_bytes + held;
-  session.counted_bytes = held;
-  memory_.note(bytes());
+  session_bytes_ -= session.counted_bytes;
+  session.counted_bytes = session.held_bytes();
+  session_bytes_ += session.counted_bytes;
+  note_memory();
 }
 
-void StoreServer::Impl::close(Session& session) {
+void StoreServer::Impl::close(StoreSession& session) {
   deliver(table_.drop(session.id));
   session_bytes_ -= std::exchange(session.counted_bytes, 0);
-  memory_.note(bytes());
   boost::system::error_code ignored;
   session.socket.close(ignored);
-  sessions_.erase(session.id);  // last: may end the session's life
+  sessions_.erase(session.id);  // may end the session's life
+  note_memory();
 }
 
 void StoreServer::Impl::close_all() {
@@ -346,10 +324,12 @@ void StoreServer::Impl::close_all() {
   sessions_.clear();
   session_bytes_ = 0;
   table_.clear();
+  note_memory();
 }
 
-void StoreServer::Impl::close_for(Session& session, std::uint64_t& count, const std::string& why) {
-  warn(count, describe_peer(session.socket) + " " + why + "; its connection was closed");
+void StoreServer::Impl::close_for(StoreSession& session, std::uint64_t& count,
+                                  const std::string& why) {
+  warn(count, session.describe_peer() + " " + why + "; its connection was closed");
   close(session);
 }
 

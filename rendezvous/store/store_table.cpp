@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 namespace ddprun {
@@ -26,8 +24,11 @@ std::size_t bytes_of_value(const std::string& key, const std::string& value) {
   return key.size() + value.size() + kValueOverhead;
 }
 
-std::size_t work_of(const std::string& value) {
-  return 1 + value.size() / 1024;
+/// Of a client that is woken or notified: a write() to its connection.
+constexpr std::size_t kWorkOfClient = 16;
+
+std::size_t work_of(std::size_t value_bytes) {
+  return 1 + value_bytes / 1024;
 }
 
 }  // namespace
@@ -72,8 +73,6 @@ struct StoreTable::Apply {
   void operator()(wire::Wait& wait) {
     auto& keys = wait.keys;
     std::erase_if(keys, [&](const std::string& key) { return table.has(key); });
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     if (keys.empty()) {
       reply(wire::Answer::ready);
     } else if (may_wait()) {
@@ -279,49 +278,22 @@ void StoreTable::Apply::tell_watchers(Change change, const std::string& key,
                                       const std::string& before, const std::string& after) {
   const auto* watchers = table.waiting_.watchers(key);
   if (watchers == nullptr) return;
-  for (const ClientId watcher : *watchers) {
-    outcome.replies.push_back({watcher, wire::KeyChanged{change, key, before, after}});
-  }
+  const wire::Notification notification(wire::KeyChanged{change, key, before, after});
+  for (const ClientId watcher : *watchers) outcome.replies.push_back({watcher, notification});
 }
 
 std::size_t StoreTable::work_at(const std::string& key) const {
   const auto value = values_.find(key);
-  if (value != values_.end()) return work_of(value->second);
+  if (value != values_.end()) return work_of(value->second.size());
   const auto queue = queues_.find(key);
-  return queue == queues_.end() ? 1 : work_of(queue->second.front());
+  return queue == queues_.end() ? 1 : work_of(queue->second.front().size());
 }
 
-std::size_t StoreTable::work(const wire::Request& request) const {
-  return std::visit(
-      [&]<typename Asked>(const Asked& asked) {
-        std::size_t work = 1;
-        if constexpr (requires { asked.key; })
-          work += work_at(asked.key) + waiting_.clients_at(asked.key);
-        if constexpr (requires { asked.value; }) work += work_of(asked.value);
-        if constexpr (requires { asked.desired; }) work += work_of(asked.desired);
-        if constexpr (requires { asked.bytes; }) work += work_of(asked.bytes);
-        if constexpr (requires { asked.keys; })
-          for (const auto& key : asked.keys) work += work_at(key);
-        if constexpr (requires { asked.pairs; })
-          for (const auto& [key, value] : asked.pairs)
-            work += work_of(value) + waiting_.clients_at(key);
-        if constexpr (std::is_same_v<Asked, wire::ListKeys>) work += values_.size();
-        return work;
-      },
-      request);
-}
-
-std::optional<wire::Request> StoreTable::split(wire::Request& request, std::size_t work_max) const {
-  auto* const get = std::get_if<wire::MultiGet>(&request);
-  if (get == nullptr) return std::nullopt;
-  auto& keys = get->keys;
-  std::size_t work = 0;
-  auto end = keys.begin();
-  while (end != keys.end() && work < work_max) work += work_at(*end++);
-  if (end == keys.end()) return std::nullopt;
-  wire::MultiGet rest{{std::make_move_iterator(end), std::make_move_iterator(keys.end())}};
-  keys.erase(end, keys.end());
-  return rest;
+std::size_t StoreTable::work_of_change(const std::string& key, std::size_t value_bytes) const {
+  const std::size_t work = work_at(key) + work_of(value_bytes);
+  const auto* watchers = waiting_.watchers(key);
+  return work + waiting_.clients_at(key) * kWorkOfClient +
+         (watchers == nullptr ? 0 : watchers->size() * work);
 }
 
 StoreOutcome StoreTable::apply(ClientId client, wire::Request request, wire::Dialect dialect) {
@@ -366,8 +338,8 @@ std::vector<Delivery> StoreTable::end_offer(ClientId client, const std::string* 
 }
 
 void StoreTable::clear() {
-  values_.clear();
-  queues_.clear();
+  values_ = {};  // clear() would keep the buckets
+  queues_ = {};
   waiting_.clear();
   offers_.clear();
   bytes_ = keys_bytes_ = 0;

@@ -44,13 +44,10 @@ class StoreTable {
   /// Carries out one request of a client.
   StoreOutcome apply(ClientId client, wire::Request request, wire::Dialect dialect);
 
-  /// About how long the request takes, in units of 0.1 to 0.2 us: one for each key, KiB of values
-  /// and client that is told.
-  std::size_t work(const wire::Request& request) const;
-
-  /// Takes off what goes beyond this work; the replies to both parts, one after the other, are the
-  /// reply to the whole. Nothing if the request is within it or cannot be divided.
-  std::optional<wire::Request> split(wire::Request& request, std::size_t work_max) const;
+  /// Estimates of how long it takes to read the value of a key, and to store a value of so many
+  /// bytes and notify the clients at the key: units of 0.1 to 0.2 us, see request_work.hpp.
+  std::size_t work_at(const std::string& key) const;
+  std::size_t work_of_change(const std::string& key, std::size_t value_bytes) const;
 
   /// Forgets a client: nobody waits or watches in its name any more. If it was woken for a value in
   /// a queue that it has not taken, the next who waits for the queue is woken: the replies.
@@ -69,7 +66,6 @@ class StoreTable {
   struct Apply;
 
   bool has(const std::string& key) const;
-  std::size_t work_at(const std::string& key) const;
   bool has_all(const std::vector<std::string>& keys) const;
   std::string value_or_empty(const std::string& key) const;
   bool fits(std::size_t additional_bytes) const {

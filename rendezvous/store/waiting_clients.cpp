@@ -17,8 +17,8 @@ std::size_t bytes_of_pair(const std::string& key) {
 
 bool WaitingClients::wait(ClientId client, std::vector<std::string> keys) {
   if (!has_room(keys.size())) return false;
-  for (const auto& key : keys) add(by_key_, key, client);
-  const std::size_t missing = keys.size();
+  std::size_t missing = 0;
+  for (const auto& key : keys) missing += add(by_key_, key, client) ? 1 : 0;
   pending_[client] = {.keys_missing = missing, .keys = std::move(keys), .is_at_barrier = false};
   return true;
 }
@@ -86,10 +86,20 @@ void WaitingClients::clear() {
   *this = WaitingClients(pairs_max_);
 }
 
-void WaitingClients::add(Index& index, const std::string& key, ClientId client) {
-  index[key].push_back(client);
+/// Returns false if the client was the last to be added at this key: a request may repeat keys.
+bool WaitingClients::add(Index& index, const std::string& key, ClientId client) {
+  auto& clients = index[key];
+  if (!clients.empty() && clients.back() == client) return false;
+  clients.push_back(client);
   ++pairs_;
   bytes_ += bytes_of_pair(key);
+  return true;
+}
+
+/// An empty table of many buckets would keep them.
+void WaitingClients::erase(Index& index, Index::iterator key) {
+  index.erase(key);
+  if (index.empty()) index = Index();
 }
 
 void WaitingClients::remove(Index& index, const std::string& key, ClientId client) {
@@ -98,7 +108,7 @@ void WaitingClients::remove(Index& index, const std::string& key, ClientId clien
   const std::size_t removed = std::erase(found->second, client);
   pairs_ -= removed;
   bytes_ -= removed * bytes_of_pair(key);
-  if (found->second.empty()) index.erase(found);
+  if (found->second.empty()) erase(index, found);
 }
 
 std::vector<ClientId> WaitingClients::tell(Index& index, const std::string& key,
@@ -118,7 +128,7 @@ std::vector<ClientId> WaitingClients::tell(Index& index, const std::string& key,
   pairs_ -= told;
   bytes_ -= told * bytes_of_pair(key);
   clients.erase(clients.begin(), clients.begin() + static_cast<std::ptrdiff_t>(told));
-  if (clients.empty()) index.erase(found);
+  if (clients.empty()) erase(index, found);
   return over;
 }
 

@@ -25,7 +25,7 @@ class WaitingClients {
   bool has_room(std::size_t pairs) const { return pairs_max_ - pairs_ >= pairs; }
 
   // Each returns false, and changes nothing, if there is no room.
-  /// `keys` must be sorted, distinct and missing; the wait is over when each has been created.
+  /// `keys` must be missing; the wait is over when each has been created.
   bool wait(ClientId client, std::vector<std::string> keys);
   bool wait_at_barrier(ClientId client, const std::string& key);
   bool watch(ClientId client, const std::string& key);
@@ -51,7 +51,7 @@ class WaitingClients {
   /// Pairs of a client and a key.
   std::size_t size() const { return pairs_; }
 
-  /// How many would be told of a change of this key, at most.
+  /// Upper bound of the clients that a change of this key wakes or notifies.
   std::size_t clients_at(const std::string& key) const;
 
   /// Memory held, about.
@@ -66,7 +66,8 @@ class WaitingClients {
     bool is_at_barrier = false;
   };
 
-  void add(Index& index, const std::string& key, ClientId client);
+  bool add(Index& index, const std::string& key, ClientId client);
+  static void erase(Index& index, Index::iterator key);
   void remove(Index& index, const std::string& key, ClientId client);
   std::vector<ClientId> tell(Index& index, const std::string& key, std::size_t clients_max);
 

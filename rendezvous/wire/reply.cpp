@@ -24,7 +24,8 @@ struct AppendReply {
     append_integer(out, keys.count);
     out.append(keys.strings);
   }
-  void operator()(const KeyChanged& changed) const {
+  void operator()(const Notification& notification) const {
+    const KeyChanged& changed = *notification.changed;
     out.push_back(static_cast<char>(changed.change));
     append_string(out, changed.key);
     append_string(out, changed.before);

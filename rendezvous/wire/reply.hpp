@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -46,13 +48,20 @@ struct Keys {  ///< LIST_KEYS
   std::string strings;  ///< as they go on the wire: there may be a million
   bool operator==(const Keys&) const = default;
 };
-struct KeyChanged {  ///< to those who watch the key
+struct KeyChanged {
   Change change = Change::updated;
   std::string key, before, after;
   bool operator==(const KeyChanged&) const = default;
 };
+/// To the clients that watch the key, which share it: the values may be large and the clients many.
+struct Notification {
+  Notification(KeyChanged the_change)
+      : changed(std::make_shared<const KeyChanged>(std::move(the_change))) {}
+  std::shared_ptr<const KeyChanged> changed;  ///< never null
+  bool operator==(const Notification& other) const { return *changed == *other.changed; }
+};
 
-using Reply = std::variant<Answer, Nonce, Number, Value, Values, Popped, Keys, KeyChanged>;
+using Reply = std::variant<Answer, Nonce, Number, Value, Values, Popped, Keys, Notification>;
 
 /// Adds the bytes of `reply` to `out`.
 void append_reply(std::string& out, const Reply& reply);

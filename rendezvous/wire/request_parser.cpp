@@ -33,6 +33,7 @@ MultiSet make_multi_set(Parts& parts) {
   for (std::size_t i = 0; i + 1 < parts.list.size(); i += 2) {
     set.pairs.emplace_back(std::move(parts.list[i]), std::move(parts.list[i + 1]));
   }
+  parts.list = {};  // clear() would keep the memory of a large one
   return set;
 }
 
@@ -176,9 +177,10 @@ bool RequestParser::read_list(std::size_t strings_per_item, std::string_view& in
                      is_value ? "value" : "key", input)) {
       return false;
     }
+    const std::size_t capacity = parts_.list.capacity();
     parts_.list.push_back(std::move(list_item_));
     list_item_.clear();
-    held_bytes_ += sizeof(std::string);
+    held_bytes_ += (parts_.list.capacity() - capacity) * sizeof(std::string);
   }
   return true;
 }
@@ -237,7 +239,7 @@ Request RequestParser::finish() {
   parts_.string_count = 0;
   parts_.list.clear();
   announced_bytes_ = 0;
-  held_bytes_ = 0;
+  finished_bytes_ = std::exchange(held_bytes_, 0);
   return request;
 }
 

@@ -33,6 +33,9 @@ class RequestParser {
   /// Memory held for a request of which a part is missing.
   std::size_t held_bytes() const { return held_bytes_; }
 
+  /// Memory of the request that next() returned last.
+  std::size_t finished_bytes() const { return finished_bytes_; }
+
   /// The fields of a request while it is being read.
   struct Parts {
     std::array<std::string, kFieldsMax> strings;
@@ -64,6 +67,7 @@ class RequestParser {
   Parts parts_;
   std::size_t announced_bytes_ = 0;  ///< strings of this request so far, by their lengths
   std::size_t held_bytes_ = 0;
+  std::size_t finished_bytes_ = 0;
 
   std::optional<std::size_t> length_;       ///< of the string being read, once known
   std::optional<std::size_t> list_length_;  ///< strings in the list being read, once known

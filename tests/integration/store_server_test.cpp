@@ -218,6 +218,42 @@ TEST_SUITE("store server") {
     CHECK(store.get("k", soon()).size() == 1 << 19);
   }
 
+  TEST_CASE("store: a request that waits for its turn counts towards the limit of bytes") {
+    constexpr std::size_t kBytes = 300 << 10;
+    boost::asio::io_context io(1);
+    ddprun::StoreServer server(io.get_executor(), {});
+    server.start();
+    const RawClient client(server.endpoint());
+    const std::string request = greeting() + modern(wire::Set{"/k", std::string(kBytes, 'x')});
+    REQUIRE(client.send(request.substr(0, request.size() - 10)));
+    while (server.stats().bytes < kBytes - 10) io.run_one_for(20s);
+    REQUIRE(client.send(request.substr(request.size() - 10)));
+    while (server.stats().keys == 0) {
+      CHECK(server.stats().bytes >= kBytes - 10);
+      io.run_one_for(20s);
+    }
+    server.stop();
+  }
+
+  TEST_CASE("store: notifications of a large value are bounded, and its setter is served") {
+    constexpr int kWatchers = 20;
+    constexpr std::size_t kMax = 5 * wire::kValueBytesMax;
+    TestStore server({.bytes_max = kMax});
+    std::vector<RawClient> watchers;
+    for (int i = 0; i < kWatchers; ++i) {
+      watchers.emplace_back(server.endpoint());
+      watchers.back().send(legacy(wire::WatchKey{"/k"}));
+      CHECK(watchers.back().receive(1) == "\x03");
+    }
+    Store setter = server.connect();
+    set_now(setter, "k", std::string(wire::kValueBytesMax, 'x'));
+    CHECK(setter.get("k", soon()).size() == wire::kValueBytesMax);
+    const auto stats = server.stats();
+    CHECK(stats.bytes <= kMax);
+    CHECK(stats.slow_readers > 0);
+    CHECK(stats.connections + stats.slow_readers == kWatchers + 1);
+  }
+
   TEST_CASE("requests that take long leave room for others in between") {
     constexpr int kKeys = 3000;
     boost::asio::io_context io(1);

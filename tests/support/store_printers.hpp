@@ -29,7 +29,8 @@ struct ReplyPrinter {
     out << "of " << popped.length_before << ' ';
     print("popped", {popped.value});
   }
-  void operator()(const wire::KeyChanged& changed) const {
+  void operator()(const wire::Notification& notification) const {
+    const wire::KeyChanged& changed = *notification.changed;
     out << "change " << static_cast<int>(changed.change) << ' ';
     print("of", {changed.key, changed.before, changed.after});
   }

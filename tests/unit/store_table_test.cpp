@@ -137,6 +137,18 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Check{{"/empty", "/none"}}) == to(kAnn, Answer::not_ready));
   }
 
+  TEST_CASE("store: a WAIT that repeats keys ends once all of them exist") {
+    Table table;
+    CHECK(table.ask(kBob, wire::Wait{{"/a", "/b", "/a", "/a"}}) == nothing());
+    table.ask(kEve, wire::Wait{{"/a", "/a"}});
+    CHECK(table.ask(kAnn, wire::Set{"/a", ""}) == to(kEve, Answer::ready));
+    CHECK(table.ask(kAnn, wire::Set{"/b", ""}) == to(kBob, Answer::ready));
+    CHECK(table.number_of_waits() == 0);
+    CHECK(table.ask(kBob, wire::Wait{{"/c", "/d", "/c"}}) == nothing());
+    CHECK(table.ask(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
+    CHECK(table.number_of_waits() == 0);
+  }
+
   TEST_CASE("every way to create a key wakes those who wait") {
     const std::vector<wire::Request> ways = {wire::Set{"/k", ""}, wire::Append{"/k", "x"},
                                              wire::MultiSet{{{"/other", ""}, {"/k", ""}}}};

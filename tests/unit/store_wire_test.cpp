@@ -214,6 +214,19 @@ TEST_SUITE("store wire") {
     CHECK(parser.held_bytes() < 300);
   }
 
+  TEST_CASE("parser: a long list counts with its memory") {
+    RequestParser parser;
+    std::string item;
+    wire::append_string(item, "");
+    std::string list = kGreeting + with_length("0b", 1000);
+    for (int i = 0; i < 1999; ++i) list += item;
+    CHECK(parse(parser, {list}).empty());
+    CHECK(parser.held_bytes() >= 1999 * sizeof(std::string));
+    CHECK(parse(parser, {item}).size() == 1);
+    CHECK(parser.held_bytes() == 0);
+    CHECK(parser.finished_bytes() >= 2000 * sizeof(std::string));
+  }
+
   TEST_CASE("the strings of one request are bounded together") {
     const std::string value(wire::kValueBytesMax, 'x');
     std::string item = with_length("", 1) + "k" + with_length("", value.size()) + value;

@@ -1,4 +1,5 @@
-// What a request costs, so that the server can leave room for others.
+// How much work requests are, and how long ones are split.
+#include "rendezvous/store/request_work.hpp"
 #include "rendezvous/store/store_table.hpp"
 #include "tests/support/store_printers.hpp"
 
@@ -6,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace store_work_test {
@@ -23,52 +25,62 @@ StoreOutcome ask(StoreTable& table, wire::Request request) {
 }  // namespace
 
 TEST_SUITE("store work") {
-  TEST_CASE("the work of a request grows with its keys, its values and those that are told") {
+  TEST_CASE("the work of a request grows with its keys, values and notified clients") {
     StoreTable table({});
     const std::string large(100 * 1024, 'x');
     ask(table, wire::Set{"/large", large});
-    ask(table, wire::Set{"/small", "x"});
+    ask(table, wire::Set{"/watched", "x"});
     for (const ClientId client : {kAnn, kBob, kEve})
-      table.apply(client, wire::WatchKey{"/small"}, wire::Dialect::legacy);
+      table.apply(client, wire::WatchKey{"/watched"}, wire::Dialect::legacy);
+    table.apply(kEve, wire::Wait{{"/waited"}}, wire::Dialect::modern);
+    constexpr std::size_t kWaiting = 16;             // a wake-up
+    constexpr std::size_t kWatching = 3 * (16 + 2);  // a notification with both values
     struct Row {
       wire::Request request;
       std::size_t work;
     };
     const std::vector<Row> rows = {
         {wire::Ping{1}, 1},
-        {wire::Get{"/absent"}, 2},
-        {wire::Get{"/large"}, 102},
+        {wire::Get{"/absent"}, 3},
+        {wire::Get{"/large"}, 103},
         {wire::Set{"/absent", large}, 103},
-        {wire::Set{"/small", ""}, 6},
-        {wire::Add{"/small", 1}, 5},
+        {wire::Set{"/waited", ""}, 3 + kWaiting},
+        {wire::Set{"/watched", ""}, 3 + kWatching},
+        {wire::Set{"/watched", large}, 103 + kWatching + 300},
+        {wire::Add{"/watched", 1}, 3 + kWatching},
         {wire::CompareSet{"/absent", "", large}, 103},
         {wire::Append{"/absent", large}, 103},
         {wire::Check{{"/a", "/b", "/c"}}, 4},
         {wire::Wait{std::vector<std::string>(1000, "/a")}, 1001},
-        {wire::MultiGet{{"/small", "/large"}}, 103},
-        {wire::MultiSet{{{"/a", large}, {"/small", ""}}}, 106},
+        {wire::MultiGet{{"/watched", "/large"}}, 103},
+        {wire::MultiSet{{{"/a", large}, {"/watched", ""}}}, 105 + kWatching},
         {wire::ListKeys{}, 3},
     };
     for (const auto& [request, work] : rows) {
       CAPTURE(wire::operation_name(request));
-      CHECK(table.work(request) == work);
+      CHECK(request_work(table, request, 10'000) == work);
     }
     ask(table, wire::QueuePush{"/queue", large});
-    CHECK(table.work(wire::QueuePop{"/queue"}) == 102);
+    CHECK(request_work(table, wire::QueuePop{"/queue"}, 10'000) == 103);
   }
 
-  TEST_CASE("a MULTI_GET of much is divided, and its replies are those of the whole") {
+  TEST_CASE("the work of a request is counted only as far as it matters") {
+    StoreTable table({});
+    CHECK(request_work(table, wire::Check{std::vector<std::string>(1000, "/a")}, 10) == 12);
+  }
+
+  TEST_CASE("a long MULTI_GET is split, and the replies are those of the whole") {
     StoreTable table({});
     const std::string large(100 * 1024, 'x');
     for (const std::string key : {"/a", "/b", "/c"}) ask(table, wire::Set{key, large + key});
     const std::vector<std::string> keys = {"/a", "/absent", "/b", "/c"};
     wire::Request request = wire::MultiGet{keys};
-    CHECK_FALSE(table.split(request, 1000));
+    CHECK_FALSE(split_request(table, request, 1000));
     CHECK(request == wire::Request(wire::MultiGet{keys}));
     std::vector<std::string> values;
     for (std::optional<wire::Request> next = request; next;) {
       auto first = *next;
-      next = table.split(first, 100);
+      next = split_request(table, first, 100);
       const auto replies = ask(table, first).replies;
       const auto& part = std::get<wire::Values>(replies.at(0).reply).values;
       CHECK(part.size() <= 2);
@@ -76,7 +88,22 @@ TEST_SUITE("store work") {
     }
     CHECK(values == std::vector<std::string>{large + "/a", "", large + "/b", large + "/c"});
     request = wire::ListKeys{};
-    CHECK_FALSE(table.split(request, 1));
+    CHECK_FALSE(split_request(table, request, 1));
+  }
+
+  TEST_CASE("a long MULTI_SET is split, and its parts store all pairs") {
+    StoreTable table({});
+    std::vector<std::pair<std::string, std::string>> pairs;
+    for (int i = 0; i < 100; ++i) pairs.emplace_back(std::to_string(i), "value");
+    wire::Request request = wire::MultiSet{pairs};
+    std::size_t parts = 0;
+    for (std::optional<wire::Request> next = request; next; ++parts) {
+      auto first = *next;
+      next = split_request(table, first, 20);
+      ask(table, first);
+    }
+    CHECK(parts == 10);
+    CHECK(table.number_of_keys() == pairs.size());
   }
 }
 

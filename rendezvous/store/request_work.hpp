@@ -1,0 +1,25 @@
+// How much work a request to the store is, so that the server can give way to others before a long
+// one and between its parts. Pure.
+#pragma once
+
+#include "rendezvous/store/store_table.hpp"
+#include "rendezvous/wire/request.hpp"
+
+#include <cstddef>
+#include <optional>
+
+namespace ddprun {
+
+/// Estimates how long `table` takes to carry out the request, in units of 0.1 to 0.2 us: one for
+/// each key and KiB of values, more for each client that is woken or notified. Stops counting above
+/// `work_max`.
+std::size_t request_work(const StoreTable& table, const wire::Request& request,
+                         std::size_t work_max);
+
+/// Removes from a MULTI_GET or MULTI_SET the keys beyond `work_max` and returns a request with
+/// them; both requests in succession equal the original. Returns nothing if the request is within
+/// `work_max` or of another operation.
+std::optional<wire::Request> split_request(const StoreTable& table, wire::Request& request,
+                                           std::size_t work_max);
+
+}  // namespace ddprun

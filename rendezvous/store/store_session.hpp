@@ -1,0 +1,57 @@
+// A client's connection to the store: what has been received of its requests and what is still to
+// be sent of its replies. Runs on the executor's one thread; nothing here blocks.
+#pragma once
+
+#include "rendezvous/store/waiting_clients.hpp"
+#include "rendezvous/wire/request_parser.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace ddprun {
+
+/// Shared by the coroutine that serves the connection and the server: either may be the first to
+/// find it closed.
+struct StoreSession {
+  /// Nearly every request fits. Each connection has a buffer of this size, so it is small.
+  static constexpr std::size_t kFirstReadBytes = 1024;
+
+  /// Memory of a connection beside held_bytes(), approximately.
+  static constexpr std::size_t kOverheadBytes = 4096;
+
+  /// Takes over a connected socket.
+  StoreSession(const boost::asio::any_io_executor& executor, int fd, ClientId client);
+
+  bool is_open() const { return socket.is_open(); }
+  bool needs_turn() const { return deferred || has_more || !rest.empty(); }
+  std::size_t unread_bytes() const { return replies.size() - taken_bytes; }
+
+  /// Memory of requests and replies.
+  std::size_t held_bytes() const;
+
+  /// Sends as many replies as the socket takes now. Returns false if the connection has failed.
+  bool send_replies();
+
+  /// "client 10.0.0.1:4711", or "a client" if that is not known any more.
+  std::string describe_peer() const;
+
+  boost::asio::ip::tcp::socket socket;
+  ClientId id;
+  std::array<char, kFirstReadBytes> arriving;
+  wire::RequestParser parser;
+  std::string replies;                    ///< not taken by the socket yet, after `taken_bytes`
+  std::size_t taken_bytes = 0;            ///< sent bytes at the front of `replies`
+  std::size_t counted_bytes = 0;          ///< held_bytes() when the server counted it last
+  std::optional<wire::Request> deferred;  ///< the next request, which waits for a long turn
+  std::string rest;                       ///< received bytes behind it
+  bool has_more = false;                  ///< the socket may hold bytes that have not been read
+  bool is_new = true;                     ///< may still turn out to use the other protocol
+  std::string opening;                    ///< received bytes while that is open
+};
+
+}  // namespace ddprun
