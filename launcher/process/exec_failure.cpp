@@ -1,14 +1,18 @@
 #include "launcher/process/exec_failure.hpp"
 
+#include "launcher/plan/cgroup_folder.hpp"
+
 #include <elf.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string_view>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -138,12 +142,42 @@ std::string explain_exec(const StartFailure& failure, const std::string& program
   }
 }
 
+/// The cgroup of this process, or the next above it, that has as many processes as it may. Empty if
+/// no cgroup is full.
+std::string full_cgroup() {
+  std::error_code error;
+  for (const auto& cgroup : own_cgroups("/", "pids")) {
+    for (auto folder = cgroup.folder; fs::exists(folder / "cgroup.procs", error);
+         folder = folder.parent_path()) {
+      std::int64_t current = 0, most = 0;
+      std::ifstream(folder / "pids.current") >> current;
+      // "max", no limit, is not a number.
+      if (std::ifstream(folder / "pids.max") >> most && current >= most)
+        return "pids limit of cgroup " + folder.string() + ": " + std::to_string(most);
+    }
+  }
+  return "";
+}
+
+std::string limit_text(int resource) {
+  rlimit limit{};
+  ::getrlimit(resource, &limit);
+  return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
+}
+
 std::string explain_fork(int error_number) {
-  if (error_number == EAGAIN)
-    return "no more processes are allowed (ulimit -u, or the pids limit of the cgroup)";
-  if (error_number == EMFILE || error_number == ENFILE)
-    return "too many open files (ulimit -n; each worker needs six)";
-  return std::strerror(error_number);
+  const std::string error = std::string("fork: ") + std::strerror(error_number);
+  if (error_number == EAGAIN) {
+    const auto cgroup = full_cgroup();
+    return error + " (" +
+           (cgroup.empty() ? "number of processes: ulimit -u is " + limit_text(RLIMIT_NPROC)
+                           : cgroup) +
+           ")";
+  }
+  if (error_number == EMFILE)
+    return error + " (ulimit -n is " + limit_text(RLIMIT_NOFILE) + "; each worker needs six)";
+  if (error_number == ENFILE) return error + " (see sysctl fs.file-max)";
+  return error;
 }
 
 }  // namespace
