@@ -7,7 +7,9 @@
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/report/event_text.hpp"
+#include "launcher/report/exit_code.hpp"
 #include "launcher/report/flights_file.hpp"
+#include <ddprun/error.hpp>
 
 #include <algorithm>
 #include <csignal>
@@ -40,33 +42,18 @@ class Attempt::Impl {
       : surroundings_(surroundings),
         facts_(std::move(facts)),
         notice_(std::move(notice)),
+        retry_(surroundings.executor, facts_.have_workers_started,
+               warnings_to(surroundings.events)),
         culprit_timer_(surroundings.executor) {}
 
   asio::awaitable<AttemptEnd> run() {
-    const auto& folder = surroundings_.folder;
-    const auto& workers = plan().workers;
-    auto page = control::ControlPage::create(static_cast<int>(workers.size()), facts_.attempt);
-    facts_.control_page_fd = page.fd();
-    for (const auto& worker : workers) {
-      facts_.worker_folders.push_back(folder.make_worker_folder(facts_.attempt, worker.local_rank));
+    auto making = make_files();
+    auto page = co_await std::move(making);
+    if (page) {
+      auto living = live(std::move(*page));
+      co_await std::move(living);
     }
-    WorkerGroup group(surroundings_.executor, facts_.attempt, surroundings_.containment,
-                      surroundings_.router, std::move(page), warnings_to(surroundings_.events),
-                      plan().stacks);
-    group_ = &group;
-    co_await start_workers(group);
-    are_started_ = true;
-    co_await watch_workers(group);
-    const auto strays = co_await group.sweep();
-    group_ = nullptr;
-    keep_flights();
-    folder.end_attempt(facts_.attempt);
-    if (!strays.empty()) {
-      tell(Warning{std::to_string(strays.size()) +
-                   (strays.size() == 1 ? " process" : " processes") +
-                   " that the workers had left running " + (strays.size() == 1 ? "was" : "were") +
-                   " stopped"});
-    }
+    surroundings_.folder.end_attempt(facts_.attempt);
     co_return std::move(end_);
   }
 
@@ -83,6 +70,7 @@ class Attempt::Impl {
   }
 
   void stop(int signal, std::chrono::milliseconds grace) {
+    retry_.end();
     if (group_ == nullptr) return;
     if (course_ == Course::going_on) {
       // Who stops a run that hangs wants to know where; others are always on their way somewhere.
@@ -94,17 +82,20 @@ class Attempt::Impl {
   }
 
   void put_off_limits(std::chrono::steady_clock::duration by) {
+    retry_.put_off(by);
     culprit_timer_.put_off(by);
     if (group_ != nullptr) group_->put_off_limits(by);
   }
 
   void wind_up(const std::string& reason) {
+    retry_.end();
     if (group_ == nullptr || course_ != Course::going_on) return;
     begin_orderly_end(SIGTERM);
     ask_to_stop(group_->running(), reason);
   }
 
   void abort(const std::string& reason, bool at_once) {
+    retry_.end();
     if (group_ == nullptr) return;
     note_flights();
     if (course_ == Course::stopping) group_->abort(kNobodyHere, reason);
@@ -127,15 +118,91 @@ class Attempt::Impl {
   const LaunchPlan& plan() const { return surroundings_.plan; }
   void tell(const Event& event) { emit(surroundings_.events, event); }
 
+  /// Makes the control page and the workers' folders. Returns nothing if that has failed, or if the
+  /// attempt is to end.
+  asio::awaitable<std::optional<control::ControlPage>> make_files() {
+    while (!retry_.has_ended()) {
+      std::optional<control::ControlPage> page;
+      const auto failure = try_to_make_files(page);
+      if (!failure) co_return page;
+      auto deciding = retry_.after({.step = StartStep::files}, failure->rank, failure->message);
+      const auto action = co_await std::move(deciding);
+      if (action == StartDecision::Action::retry) continue;
+      take_failed_start(*failure);
+      break;
+    }
+    co_return std::nullopt;
+  }
+
+  /// Throws Error in the node's first attempt, where the error ends the run.
+  std::optional<WorkerNotStarted> try_to_make_files(std::optional<control::ControlPage>& page) {
+    const auto& workers = plan().workers;
+    WorkerNotStarted failure{.attempt = facts_.attempt,
+                             .rank = facts_.placement.first_rank,
+                             .step = to_string(StartStep::files),
+                             .ends_the_run = false};
+    try {
+      page = control::ControlPage::create(static_cast<int>(workers.size()), facts_.attempt);
+      facts_.control_page_fd = page->fd();
+      facts_.worker_folders.clear();
+      for (const auto& worker : workers) {
+        failure.rank = facts_.placement.first_rank + worker.local_rank;
+        facts_.worker_folders.push_back(
+            surroundings_.folder.make_worker_folder(facts_.attempt, worker.local_rank));
+      }
+      return std::nullopt;
+    } catch (const Error& error) {
+      if (!facts_.have_workers_started || error.code() != Errc::system) throw;
+      failure.message = error.what();
+      return failure;
+    }
+  }
+
+  /// From the start of the workers until nothing is left of them.
+  asio::awaitable<void> live(control::ControlPage page) {
+    WorkerGroup group(surroundings_.executor, facts_.attempt, surroundings_.containment,
+                      surroundings_.router, std::move(page), warnings_to(surroundings_.events),
+                      plan().stacks);
+    group_ = &group;
+    co_await start_workers(group);
+    are_started_ = true;
+    co_await watch_workers(group);
+    const auto strays = co_await group.sweep();
+    group_ = nullptr;
+    keep_flights();
+    if (!strays.empty()) {
+      tell(Warning{std::to_string(strays.size()) +
+                   (strays.size() == 1 ? " process" : " processes") +
+                   " that the workers had left running " + (strays.size() == 1 ? "was" : "were") +
+                   " stopped"});
+    }
+  }
+
   asio::awaitable<void> start_workers(WorkerGroup& group) {
-    auto starting = group.start(make_worker_specs(plan(), facts_));
+    auto starting = group.start(make_worker_specs(plan(), facts_), retry_);
     const auto started = co_await std::move(starting);
     if (const auto* failure = std::get_if<WorkerNotStarted>(&started)) {
-      tell(*failure);
-      end_.not_started = *failure;
+      take_failed_start(*failure);
     } else {
+      end_.have_workers_started = true;
       for (const auto& worker : std::get<0>(started)) tell(worker);
     }
+  }
+
+  void take_failed_start(const WorkerNotStarted& failure) {
+    tell(failure);
+    if (failure.ends_the_run) {
+      end_.not_started = failure;
+      return;
+    }
+    WorkerExited& exit = end_.exits.emplace_back();
+    exit.attempt = failure.attempt;
+    exit.rank = failure.rank;
+    exit.local_rank = failure.rank - facts_.placement.first_rank;
+    exit.exit_code = kExitNotStarted;
+    exit.ended_at = std::chrono::system_clock::now();
+    exit.error_message = failure.message;
+    exit.was_started = false;
   }
 
   /// Until nothing is left of the group. The exits come out in the order in which the deaths were
@@ -279,6 +346,7 @@ class Attempt::Impl {
   const AttemptSurroundings& surroundings_;
   AttemptFacts facts_;
   FailureNotice notice_;
+  StartRetry retry_;
   LimitTimer culprit_timer_;
   WorkerGroup* group_ = nullptr;  ///< from the start of the workers until nothing is left of them
   bool are_started_ = false;

@@ -34,10 +34,12 @@ struct AttemptSurroundings {
 
 /// How an attempt ended on this node.
 struct AttemptEnd {
-  /// Every worker, in the order in which their deaths were noticed.
+  /// Every worker, in the order in which their deaths were noticed; or the one that could not be
+  /// started, with the others stopped.
   std::vector<WorkerExited> exits;
-  /// Why one of them could not be started; the others have been stopped.
+  /// Why the run must end: an error at the start that cannot pass.
   std::optional<WorkerNotStarted> not_started;
+  bool have_workers_started = false;
   /// How far each had come in its collectives when the first failure was noticed.
   std::vector<RankFlights> flights{};
 };
@@ -56,6 +58,7 @@ class Attempt {
   boost::asio::awaitable<AttemptEnd> run();
 
   // The following may be called at any time and do nothing before and after the workers' life.
+  // Those that stop the workers also end the tries to start them.
 
   void forward(int signal);
 

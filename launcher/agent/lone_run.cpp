@@ -102,16 +102,18 @@ class LoneRun::Impl {
     }
   }
 
-  asio::awaitable<AttemptOutcome> make_attempt(const AttemptFacts& facts) {
+  asio::awaitable<AttemptOutcome> make_attempt(AttemptFacts facts) {
     AttemptOutcome outcome{.signal = stop_signal_};
     if (stop_signal_ != 0) co_return outcome;
     ++attempts_;
     tell(AttemptStarted{.attempt = facts.attempt,
                         .restarts_left = restarts_left(facts.attempt, settings_)});
-    Attempt attempt(surroundings_, facts);
+    facts.have_workers_started = have_workers_started_;
+    Attempt attempt(surroundings_, std::move(facts));
     current_ = &attempt;
     AttemptEnd end = co_await attempt.run();
     current_ = nullptr;
+    if (end.have_workers_started) have_workers_started_ = true;
     outcome.exits = std::move(end.exits);
     flights_ = std::move(end.flights);
     not_started_ = std::move(end.not_started);
@@ -148,7 +150,8 @@ class LoneRun::Impl {
   asio::steady_timer pause_;
   Attempt* current_ = nullptr;  ///< the attempt under way
   StoreUseWatch* store_use_ = nullptr;
-  int attempts_ = 0;                  ///< made, also if their workers could not be started
+  int attempts_ = 0;  ///< made, also if their workers could not be started
+  bool have_workers_started_ = false;
   int stop_signal_ = 0;               ///< the first that stopped the run
   std::vector<RankFlights> flights_;  ///< of the last attempt, if it failed
   std::optional<WorkerNotStarted> not_started_;

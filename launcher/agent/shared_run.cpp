@@ -286,6 +286,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (self->failure_) co_return;
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
+                       .have_workers_started = self->have_workers_started_,
                        .placement = make_placement(round, self->link_->peer_address()),
                        .store_port = round.store_port};
     self->tell_of_round(facts);
@@ -294,6 +295,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     std::optional<UnderWay> under_way(std::in_place, *self, attempt);
     AttemptEnd end = co_await attempt.run();
     under_way.reset();
+    if (end.have_workers_started) self->have_workers_started_ = true;
     self->apply(make_end(std::move(end), self->nodes_.name));
   }
 
@@ -325,6 +327,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<CoordinatorLink> link_;  ///< once the host is known
   std::optional<NodePart> part_;
   Attempt* attempt_ = nullptr;
+  bool have_workers_started_ = false;
   int stop_signal_ = 0;
   bool is_closed_ = false;
   std::optional<Verdict> verdict_;

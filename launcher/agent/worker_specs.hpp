@@ -28,8 +28,9 @@ NodePlacement alone(const LaunchPlan& plan);
 
 /// What an attempt adds to the plan.
 struct AttemptFacts {
-  int attempt = 0;        ///< the round's number
-  int restart_count = 0;  ///< restarts after failures, those of other nodes included
+  int attempt = 0;                    ///< the round's number
+  int restart_count = 0;              ///< restarts after failures, those of other nodes included
+  bool have_workers_started = false;  ///< on this node, in an earlier attempt
   NodePlacement placement{};
   std::uint16_t store_port = 0;                    ///< of the agent's store
   std::optional<std::uint16_t> worker_store_port;  ///< if the workers host a store of their own

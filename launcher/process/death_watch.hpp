@@ -22,7 +22,8 @@ class DeathWatch {
   /// than 0, or its part of the page is damaged. Calls `tell_change` there when anything else is
   /// told on the page, or has been since the page was made: workers make process groups. It looks
   /// at most once in kLookPeriod and calls `tell_change` at most once in kChangePeriod, however
-  /// often workers write. `pids` are the workers' by local rank. `page` outlives this.
+  /// often workers write. `pids` are the workers' by local rank. `page` outlives this. Throws
+  /// std::system_error if no thread can be started.
   DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
              std::function<void(int local_rank)> tell, std::function<void()> tell_change);
 

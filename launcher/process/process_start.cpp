@@ -148,6 +148,8 @@ struct EnterCgroupIfOutside {
 
 const char* to_string(StartStep step) noexcept {
   switch (step) {
+    case StartStep::files:
+      return "files";
     case StartStep::fork:
       return "fork";
     case StartStep::parent_death:

@@ -14,9 +14,10 @@
 
 namespace ddprun {
 
-/// What the child does between fork and exec, in this order.
+/// The steps of a start in their order; those after the fork are the child's.
 enum class StartStep : int {
-  fork,              ///< in the parent
+  files,             ///< folders, log files, pipes, the cgroup
+  fork,              ///< of the worker, or of the thread that watches the workers
   parent_death,      ///< asking to be killed with the agent
   session,           ///< becoming the leader of its own session
   signals,           ///< default handlers
@@ -53,7 +54,7 @@ struct ProcessRequest {
 /// Why a process did not get past exec.
 struct StartFailure {
   StartStep step = StartStep::exec;
-  int error_number = 0;  ///< an errno value; ETIMEDOUT: exec did not return in time
+  int error_number = 0;  ///< an errno value; 0: step is files; ETIMEDOUT: exec timed out
 
   bool operator==(const StartFailure&) const = default;
 };

@@ -206,8 +206,9 @@ WorkerGroup::~WorkerGroup() {
   impl_->close();
 }
 
-asio::awaitable<WorkerGroup::StartResult> WorkerGroup::start(std::vector<WorkerSpec> workers) {
-  return impl_->start(std::move(workers));
+asio::awaitable<WorkerGroup::StartResult> WorkerGroup::start(std::vector<WorkerSpec> workers,
+                                                             StartRetry& retry) {
+  return impl_->start(std::move(workers), retry);
 }
 
 asio::awaitable<WorkerNews> WorkerGroup::next() {

@@ -5,6 +5,7 @@
 
 #include "launcher/output/output_router.hpp"
 #include "launcher/process/containment.hpp"
+#include "launcher/process/start_retry.hpp"
 #include "launcher/report/event.hpp"
 #include "rendezvous/control/control_page.hpp"
 
@@ -65,10 +66,12 @@ class WorkerGroup {
               const StackPlan& stacks = {.when = StacksWhen::never}, KilledLimits limits = {});
   ~WorkerGroup();  ///< kills what is left, waiting at most 1 s for its end
 
-  /// Starts all and returns when each is past exec, in order of local rank; or kills those already
-  /// started and returns why one could not be started. If stop() is called meanwhile, no others are
-  /// started than had been by then. To be called once.
-  [[nodiscard]] boost::asio::awaitable<StartResult> start(std::vector<WorkerSpec> workers);
+  /// Starts all and returns when each is past exec, in order of local rank. While `retry` says so,
+  /// those that could not be started are tried again and the others run; then kills the others and
+  /// returns why one could not be started. If stop() or retry.end() is called meanwhile, no others
+  /// are started than had been by then. To be called once.
+  [[nodiscard]] boost::asio::awaitable<StartResult> start(std::vector<WorkerSpec> workers,
+                                                          StartRetry& retry);
 
   /// The next thing that happens. WorkerDying comes at most once for a worker and before its
   /// WorkerExited, as soon as the kernel knows; WorkerExited exactly once, after its output has

@@ -26,13 +26,20 @@
 
 namespace ddprun {
 
+/// A worker that could not be started, by one try.
+struct FailedWorker {
+  int rank = 0;
+  StartFailure failure;
+  std::string message;
+};
+
 class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(boost::asio::any_io_executor executor, int attempt, Containment& containment,
        OutputRouter& router, control::ControlPage page, Log log, const StackPlan& stacks,
        KilledLimits limits);
 
-  boost::asio::awaitable<StartResult> start(std::vector<WorkerSpec> specs);
+  boost::asio::awaitable<StartResult> start(std::vector<WorkerSpec> specs, StartRetry& retry);
   boost::asio::awaitable<WorkerNews> next();
   void forward(int signal);
   void stop(int signal, std::chrono::milliseconds grace);
@@ -50,11 +57,19 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void close();
 
  private:
-  std::optional<StartFailure> fork_worker(const WorkerSpec& spec);
-  boost::asio::awaitable<std::optional<WorkerNotStarted>> fork_all(std::vector<WorkerSpec> specs);
-  boost::asio::awaitable<std::optional<WorkerNotStarted>> wait_for_exec();
+  boost::asio::awaitable<std::optional<FailedWorker>> try_start(std::deque<WorkerSpec>& missing,
+                                                                const StartRetry& retry);
+  bool must_end_start(const StartRetry& retry) const;
+  boost::asio::awaitable<std::optional<FailedWorker>> fork_all(std::deque<WorkerSpec>& missing,
+                                                               const StartRetry& retry);
+  std::optional<FailedWorker> fork_worker(const WorkerSpec& spec, bool is_restart);
+  std::optional<StartFailure> fork_with_streams(const WorkerSpec& spec);
+  boost::asio::awaitable<std::optional<FailedWorker>> wait_for_exec(
+      std::deque<WorkerSpec>& missing);
+  std::optional<FailedWorker> start_death_watch();
+  static FailedWorker failed_worker(const WorkerSpec& spec, const StartFailure& failure);
   boost::asio::awaitable<void> give_up();
-  WorkerNotStarted not_started(const WorkerSpec& spec, const StartFailure& failure) const;
+  std::vector<WorkerStarted> finish_start();
   void watch();
   static boost::asio::awaitable<void> watch_worker(std::shared_ptr<Impl> self,
                                                    std::shared_ptr<Worker> worker);

@@ -10,8 +10,12 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <fcntl.h>
+#include <iterator>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -37,21 +41,39 @@ asio::awaitable<void> end_of(std::shared_ptr<Worker> worker) {
 
 }  // namespace
 
-asio::awaitable<WorkerGroup::StartResult> WorkerGroup::Impl::start(std::vector<WorkerSpec> specs) {
+asio::awaitable<WorkerGroup::StartResult> WorkerGroup::Impl::start(std::vector<WorkerSpec> specs,
+                                                                   StartRetry& retry) {
+  using Action = StartDecision::Action;
   const auto self = shared_from_this();
   is_starting_ = true;
-  auto forking = fork_all(std::move(specs));
-  auto failure = co_await std::move(forking);
-  if (!failure) {
-    auto waiting = wait_for_exec();
-    failure = co_await std::move(waiting);
-  }
+  std::deque<WorkerSpec> missing(std::make_move_iterator(specs.begin()),
+                                 std::make_move_iterator(specs.end()));
+  std::optional<FailedWorker> failed;
+  auto action = Action::retry;
+  do {
+    auto trying = try_start(missing, retry);
+    failed = co_await std::move(trying);
+    if (!failed) break;
+    auto deciding = retry.after(failed->failure, failed->rank, failed->message);
+    action = co_await std::move(deciding);
+  } while (action == Action::retry && !must_end_start(retry));
   is_starting_ = false;
-  if (failure) {
+  if (failed && action != Action::retry) {
     auto giving_up = give_up();
     co_await std::move(giving_up);
-    co_return *failure;
+    co_return WorkerNotStarted{.attempt = attempt_,
+                               .rank = failed->rank,
+                               .step = to_string(failed->failure.step),
+                               .message = failed->message,
+                               .ends_the_run = action == Action::end_run};
   }
+  co_return finish_start();
+}
+
+std::vector<WorkerStarted> WorkerGroup::Impl::finish_start() {
+  // Workers that needed several tries stand behind the others.
+  std::sort(workers_.begin(), workers_.end(),
+            [](const auto& a, const auto& b) { return a->spec.local_rank < b->spec.local_rank; });
   watch();
   for (const int signal : std::exchange(held_back_, {})) signal_all(signal);
   std::vector<WorkerStarted> started;
@@ -59,22 +81,54 @@ asio::awaitable<WorkerGroup::StartResult> WorkerGroup::Impl::start(std::vector<W
     started.push_back(
         {.attempt = attempt_, .rank = worker->spec.rank, .pid = worker->process.pid()});
   }
-  co_return started;
+  return started;
+}
+
+/// Starts the workers of `missing` and leaves those in it that are not past exec. The others keep
+/// running while these are tried again: workers of other nodes may be connected to them already.
+/// Returns the first failure.
+asio::awaitable<std::optional<FailedWorker>> WorkerGroup::Impl::try_start(
+    std::deque<WorkerSpec>& missing, const StartRetry& retry) {
+  auto forking = fork_all(missing, retry);
+  auto failed = co_await std::move(forking);
+  auto waiting = wait_for_exec(missing);
+  const auto failed_exec = co_await std::move(waiting);
+  if (!failed) failed = failed_exec;
+  if (!failed) failed = start_death_watch();
+  co_return failed;
+}
+
+bool WorkerGroup::Impl::must_end_start(const StartRetry& retry) const {
+  return is_stopping_ || has_killed_ || retry.has_ended();
 }
 
 /// All of them, unless they are to be stopped meanwhile.
-asio::awaitable<std::optional<WorkerNotStarted>> WorkerGroup::Impl::fork_all(
-    std::vector<WorkerSpec> specs) {
-  for (const auto& spec : specs) {
-    if (is_stopping_) break;
-    if (const auto failure = fork_worker(spec)) co_return not_started(spec, *failure);
+asio::awaitable<std::optional<FailedWorker>> WorkerGroup::Impl::fork_all(
+    std::deque<WorkerSpec>& missing, const StartRetry& retry) {
+  while (!missing.empty() && !must_end_start(retry)) {
+    const auto failed = fork_worker(missing.front(), retry.is_restart());
+    if (failed) co_return failed;
+    missing.pop_front();
     // A thousand forks take seconds; signals and output have their turn in between.
     co_await asio::post(executor_, asio::use_awaitable);
   }
   co_return std::nullopt;
 }
 
-std::optional<StartFailure> WorkerGroup::Impl::fork_worker(const WorkerSpec& spec) {
+/// At the first start, files that cannot be opened end the run: throws Error.
+std::optional<FailedWorker> WorkerGroup::Impl::fork_worker(const WorkerSpec& spec,
+                                                           bool is_restart) {
+  try {
+    const auto failure = fork_with_streams(spec);
+    return failure ? std::optional(failed_worker(spec, *failure)) : std::nullopt;
+  } catch (const Error& error) {
+    if (!is_restart || error.code() != Errc::system) throw;
+    return FailedWorker{
+        .rank = spec.rank, .failure = {.step = StartStep::files}, .message = error.what()};
+  }
+}
+
+std::optional<StartFailure> WorkerGroup::Impl::fork_with_streams(const WorkerSpec& spec) {
   auto out = router_.open(spec.standard_output, StreamKind::standard_output);
   auto error = router_.open(spec.standard_error, StreamKind::standard_error);
   const auto [marker_name, marker_value] = containment_.marker();
@@ -108,16 +162,29 @@ std::optional<StartFailure> WorkerGroup::Impl::fork_worker(const WorkerSpec& spe
   return std::nullopt;
 }
 
-asio::awaitable<std::optional<WorkerNotStarted>> WorkerGroup::Impl::wait_for_exec() {
+/// Workers that do not get past exec are reaped and put into `missing`. Returns the first failure.
+asio::awaitable<std::optional<FailedWorker>> WorkerGroup::Impl::wait_for_exec(
+    std::deque<WorkerSpec>& missing) {
   start_wait_.begin(kExecLimit);
+  std::optional<FailedWorker> failed;
   const auto workers = workers_;  // close() may come in between
   for (const auto& worker : workers) {
     const int notice = worker->process.exec_notice();
+    if (notice < 0) continue;  // past exec since an earlier try
     co_await start_wait_.until_readable(notice);
-    if (const auto failure = worker->process.start_failure())
-      co_return not_started(worker->spec, *failure);
+    const auto failure = worker->process.start_failure();
+    if (!failure) continue;
+    // Not retried, and its end is not waited for here: the kernel may hold it.
+    const bool hangs = failure->error_number == ETIMEDOUT;
+    if (!failed || hangs) failed = failed_worker(worker->spec, *failure);
+    if (hangs) continue;
+    worker->process.close(Deadline::after(kGiveUpLimit));
+    worker->standard_output->close();
+    worker->standard_error->close();
+    missing.push_back(worker->spec);
+    std::erase(workers_, worker);
   }
-  co_return std::nullopt;
+  co_return failed;
 }
 
 asio::awaitable<void> WorkerGroup::Impl::give_up() {
@@ -131,44 +198,52 @@ asio::awaitable<void> WorkerGroup::Impl::give_up() {
   close();
 }
 
-WorkerNotStarted WorkerGroup::Impl::not_started(const WorkerSpec& spec,
-                                                const StartFailure& failure) const {
-  return {.attempt = attempt_,
-          .rank = spec.rank,
-          .step = to_string(failure.step),
+FailedWorker WorkerGroup::Impl::failed_worker(const WorkerSpec& spec, const StartFailure& failure) {
+  return {.rank = spec.rank,
+          .failure = failure,
           .message = describe_start_failure(failure, spec.arguments.front(), spec.folder.string())};
 }
 
 void WorkerGroup::Impl::watch() {
-  if (workers_.empty()) return;
-  std::vector<pid_t> pids(static_cast<std::size_t>(page_.local_world_size()), 0);
   for (auto& worker : workers_) {
-    pids.at(static_cast<std::size_t>(worker->spec.local_rank)) = worker->process.pid();
     ++open_watches_;
     auto watching = watch_worker(shared_from_this(), worker);
     // Joined by next(): NothingLeft comes when the last one is done.
     asio::co_spawn(executor_, std::move(watching), asio::detached);
   }
+  if (containment_.is_parent_of_orphans() && !workers_.empty()) {
+    orphans_.add(SIGCHLD);
+    reap_orphans();
+  }
+}
+
+std::optional<FailedWorker> WorkerGroup::Impl::start_death_watch() {
+  if (workers_.empty()) return std::nullopt;
+  std::vector<pid_t> pids(static_cast<std::size_t>(page_.local_world_size()), 0);
+  for (const auto& worker : workers_)
+    pids.at(static_cast<std::size_t>(worker->spec.local_rank)) = worker->process.pid();
   const auto on_agents_thread = [weak = weak_from_this(), executor = executor_](auto what) {
     asio::post(executor, [weak, what] {
       if (const auto self = weak.lock()) what(*self);
     });
   };
-  death_watch_.emplace(
-      page_, std::move(pids),
-      [on_agents_thread](int local_rank) {
-        on_agents_thread([local_rank](Impl& self) {
-          for (auto& worker : self.workers_) {
-            if (worker->spec.local_rank == local_rank && !worker->has_ended)
-              self.note_death(*worker);
-          }
-        });
-      },
-      [on_agents_thread] { on_agents_thread([](Impl& self) { self.note_change(); }); });
-  if (containment_.is_parent_of_orphans()) {
-    orphans_.add(SIGCHLD);
-    reap_orphans();
+  try {
+    death_watch_.emplace(
+        page_, std::move(pids),
+        [on_agents_thread](int local_rank) {
+          on_agents_thread([local_rank](Impl& self) {
+            for (auto& worker : self.workers_) {
+              if (worker->spec.local_rank == local_rank && !worker->has_ended)
+                self.note_death(*worker);
+            }
+          });
+        },
+        [on_agents_thread] { on_agents_thread([](Impl& self) { self.note_change(); }); });
+  } catch (const std::system_error& error) {
+    return failed_worker(workers_.front()->spec,
+                         {.step = StartStep::fork, .error_number = error.code().value()});
   }
+  return std::nullopt;
 }
 
 }  // namespace ddprun

@@ -81,12 +81,13 @@ struct WorkerStarted {
   bool operator==(const WorkerStarted&) const = default;
 };
 
-/// A worker could not be started; never counted as a crash.
+/// A worker could not be started.
 struct WorkerNotStarted {
   int attempt = 0;
   int rank = 0;
-  std::string step;     ///< "exec", "chdir", ...
-  std::string message;  ///< path, reason and hint
+  std::string step;          ///< "exec", "chdir", ...
+  std::string message;       ///< path, reason and hint
+  bool ends_the_run = true;  ///< false: costs a restart, as a crash of the worker does
 
   bool operator==(const WorkerNotStarted&) const = default;
 };
@@ -115,6 +116,8 @@ struct WorkerExited {
 
   /// Of one that ended with exit code 0 and should not have: "before it entered collective 3 ...".
   std::string ended_before{};
+
+  bool was_started = true;  ///< false: `error_message` says why; there is no pid
 
   bool failed() const { return signal != 0 || exit_code != 0 || !ended_before.empty(); }
   bool operator==(const WorkerExited&) const = default;

@@ -177,6 +177,7 @@ EventLine line_for(const Event& event) {
 }
 
 std::string describe_failure(const WorkerExited& worker) {
+  if (!worker.was_started) return "rank " + std::to_string(worker.rank) + " could not be started";
   const char* how = worker.signal != 0 ? " was killed by " : " failed with ";
   if (!worker.ended_before.empty()) how = " has ended with ";
   return rank_and_pid(worker.rank, worker.pid) + how + end_of(worker);
@@ -189,6 +190,7 @@ std::string describe_stop(std::chrono::milliseconds grace) {
 }
 
 std::string end_of(const WorkerExited& worker) {
+  if (!worker.was_started) return "not started";
   if (!worker.ended_before.empty()) return "exit code 0 " + worker.ended_before;
   if (worker.signal == 0) return "exit code " + std::to_string(worker.exit_code);
   return signal_name(worker.signal) + (worker.is_out_of_memory ? " (out of memory)" : "");

@@ -148,15 +148,20 @@ std::string_view without_rank(std::string_view line) {
   return is_number ? line.substr(end + 3) : line;
 }
 
+std::string time_of(const WorkerExited& worker) {
+  const auto time = worker.ended_at ? utc(*worker.ended_at) : "";
+  if (!worker.was_started) return time;
+  return time + (time.empty() ? "" : ", ") + one_decimal(worker.ran_seconds) + " s after its start";
+}
+
 void add_root_cause(Page& page, const WorkerExited& worker) {
   page.paragraph("Root cause (first failure observed):");
   page.field("rank", std::to_string(worker.rank) +
                          (worker.node.empty() ? "" : " on node " + worker.node) +
                          " (local_rank: " + std::to_string(worker.local_rank) +
-                         ", pid: " + std::to_string(worker.pid) + ")");
+                         (worker.was_started ? ", pid: " + std::to_string(worker.pid) : "") + ")");
   page.field("ended", how_it_ended(worker));
-  page.field("time", (worker.ended_at ? utc(*worker.ended_at) + ", " : "") +
-                         one_decimal(worker.ran_seconds) + " s after its start");
+  page.field("time", time_of(worker));
   if (worker.peak_memory_bytes > 0) {
     page.field("memory", bytes_text(worker.peak_memory_bytes) + " at its peak");
   }
@@ -184,7 +189,8 @@ void add_later_failures(Page& page, const std::vector<WorkerExited>& failures) {
   const auto shown = std::min(failures.size(), kLaterFailuresMax + 1);
   for (std::size_t i = 1; i < shown; ++i) {
     const auto& worker = failures[i];
-    auto text = end_of(worker) + " after " + one_decimal(worker.ran_seconds) + " s";
+    auto text = end_of(worker);
+    if (worker.was_started) text += " after " + one_decimal(worker.ran_seconds) + " s";
     if (!worker.error_message.empty()) text += ": " + first_line(worker.error_message);
     page.field("rank " + std::to_string(worker.rank), text);
   }

@@ -46,7 +46,8 @@ boost::asio::awaitable<void> measure(boost::asio::any_io_executor executor,
   Clock::time_point killed{};
   for (int i = 0; i <= injections; ++i) {
     WorkerGroup group(executor, i, containment, router, control::ControlPage::create(kWorkers));
-    auto starting = group.start(workers());
+    StartRetry retry(executor, i > 0);
+    auto starting = group.start(workers(), retry);
     const auto started = co_await std::move(starting);
     if (i > 0) phases.restarted.push_back(milliseconds_since(killed));
     const auto& alive = std::get<std::vector<WorkerStarted>>(started);

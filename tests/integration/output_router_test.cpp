@@ -204,14 +204,15 @@ TEST_SUITE("console") {
 
     std::optional<WorkerExited> run(const std::string& script) {
       std::optional<WorkerExited> exited;
-      auto running = [](WorkerGroup& workers, std::vector<WorkerSpec> specs,
+      StartRetry retry(io.get_executor(), false);
+      auto running = [](WorkerGroup& workers, StartRetry& tries, std::vector<WorkerSpec> specs,
                         std::optional<WorkerExited>& out) -> boost::asio::awaitable<void> {
-        auto starting = workers.start(std::move(specs));
+        auto starting = workers.start(std::move(specs), tries);
         const auto started = co_await std::move(starting);
         REQUIRE(std::holds_alternative<std::vector<WorkerStarted>>(started));
         const auto news = co_await workers.next();
         out = std::get<WorkerExited>(news);
-      }(*group, {shell_worker(0, script)}, exited);
+      }(*group, retry, {shell_worker(0, script)}, exited);
       boost::asio::co_spawn(io, std::move(running), boost::asio::detached);
       while (!exited && io.run_one_for(20s) > 0) {
       }

@@ -146,7 +146,8 @@ TEST_SUITE("worker group") {
                           control::ControlPage::create(kWorkers));
         std::vector<WorkerSpec> specs;
         for (int i = 0; i < kWorkers; ++i) specs.push_back(shell_worker(i, "exec sleep 1000"));
-        auto starting = group.start(std::move(specs));
+        StartRetry retry(io.get_executor(), attempt > 0);
+        auto starting = group.start(std::move(specs), retry);
         const auto started = co_await std::move(starting);
         ::kill(std::get<std::vector<WorkerStarted>>(started)[3].pid, SIGKILL);
         WorkerNews news = co_await group.next();

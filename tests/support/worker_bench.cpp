@@ -137,7 +137,18 @@ std::vector<WorkerStarted> WorkerBench::start(const std::vector<WorkerSpec>& wor
 
 WorkerGroup::StartResult WorkerBench::try_start(const std::vector<WorkerSpec>& workers,
                                                 const std::function<void()>& meanwhile) {
-  auto starting = impl_->group->start(workers);
+  StartRetry retry(impl_->io.get_executor(), false);
+  auto starting = impl_->group->start(workers, retry);
+  return impl_->complete(std::move(starting), meanwhile);
+}
+
+WorkerGroup::StartResult WorkerBench::try_restart(const std::vector<WorkerSpec>& workers,
+                                                  const std::function<void()>& meanwhile,
+                                                  std::chrono::milliseconds limit) {
+  StartRetry retry(
+      impl_->io.get_executor(), true,
+      [this](LogLevel, std::string_view line) { impl_->log.emplace_back(line); }, limit);
+  auto starting = impl_->group->start(workers, retry);
   return impl_->complete(std::move(starting), meanwhile);
 }
 

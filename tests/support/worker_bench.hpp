@@ -48,6 +48,11 @@ class WorkerBench {
   WorkerGroup::StartResult try_start(
       const std::vector<WorkerSpec>& workers, const std::function<void()>& meanwhile = [] {});
 
+  /// The same, as a restart whose failures are retried for `limit`.
+  WorkerGroup::StartResult try_restart(const std::vector<WorkerSpec>& workers,
+                                       const std::function<void()>& meanwhile,
+                                       std::chrono::milliseconds limit = kStartRetryLimit);
+
   /// Takes news until nothing is left, the first exit, or the first news of any kind.
   void run_to_end();
   void run_to_first_exit();

@@ -98,6 +98,17 @@ TEST_SUITE("placement") {
     CHECK(ended.not_started == "b: no such file");
   }
 
+  TEST_CASE("placement: a worker whose start failed for long is a failure like others") {
+    AttemptEnd end;
+    end.exits = {exit_of_rank(1)};
+    end.exits[0].was_started = false;
+    const auto ended = make_end(end, "b");
+    CHECK(ended.not_started.empty());
+    REQUIRE(ended.failures.size() == 1);
+    CHECK(ended.failures[0].description == "rank 1 could not be started on node b");
+    CHECK_FALSE(from_record(ended.failures[0].record)->was_started);
+  }
+
   TEST_CASE("the verdict gives the same report everywhere, also without a record") {
     membership::Verdict verdict{.result = membership::Verdict::Result::failed,
                                 .rounds = 3,

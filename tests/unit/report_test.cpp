@@ -123,6 +123,24 @@ TEST_SUITE("final report") {
     CHECK(final_report(finished, {.program = "a.out", .stopped = {}}, 60) == kShortReport);
   }
 
+  TEST_CASE("final report: a worker that could not be started has neither pid nor run time") {
+    RunFinished finished;
+    finished.result = RunResult::failed;
+    finished.attempts = 2;
+    finished.failures = {failed(0, 126), failed(1, 126)};
+    for (auto& worker : finished.failures) {
+      worker.was_started = false;
+      worker.error_message = "cannot start it";
+    }
+    const auto report = final_report(finished, {.program = "a.out", .stopped = {}}, 60);
+    for (const char* text :
+         {"  rank      : 0 (local_rank: 0)\n  ended     : not started\n",
+          "  message   : cannot start it\n", "  rank 1    : not started: cannot start it\n"}) {
+      CHECK(report.find(text) != std::string::npos);
+    }
+    CHECK(report.find("time") == std::string::npos);
+  }
+
   TEST_CASE("a traceback that also stands in the last lines is shown once") {
     auto finished = rich_failure();
     finished.failures[0].last_lines = {"Traceback (most recent call last):",
