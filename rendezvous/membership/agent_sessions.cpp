@@ -1,5 +1,6 @@
 #include "rendezvous/membership/agent_sessions.hpp"
 
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/membership/dialogue.hpp"
 #include "rendezvous/membership/message_channel.hpp"
 #include "rendezvous/membership/newcomers.hpp"
@@ -7,6 +8,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <bit>
@@ -28,6 +30,10 @@ constexpr std::size_t kConnectionsMax = 16'384;
 /// Strangers, and nodes that have not joined, beyond as many as the run may have nodes: those may
 /// all come at once, each is through within milliseconds, and others have no business here.
 constexpr std::size_t kNewcomersMax = 64;
+
+/// Messages of one connection that are handled before other work gets its turn: about 1 ms. A node
+/// sends few at once.
+constexpr int kMessagesPerTurn = 64;
 
 std::size_t newcomers_max(const Settings& settings) {
   return kNewcomersMax + static_cast<std::size_t>(settings.nodes_max);
@@ -133,7 +139,9 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   static asio::awaitable<void> serve(std::shared_ptr<Impl> self, NodeId id,
                                      std::shared_ptr<Session> session, std::string bytes) {
     while (true) {
-      self->take(id, *session, bytes);
+      while (self->take(id, *session, std::exchange(bytes, {}))) {
+        co_await asio::post(self->executor_, kAwait);
+      }
       bytes = co_await session->channel.receive();
       if (bytes.empty()) break;
     }
@@ -141,8 +149,9 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     if (self->forget(id)) self->listener_.lose(id, session->channel.end_reason());
   }
 
-  void take(NodeId id, Session& session, const std::string& bytes) {
-    if (is_closed_) return;
+  /// Returns whether more messages may have been received than one turn handles.
+  bool take(NodeId id, Session& session, const std::string& bytes) {
+    if (is_closed_ || !session.channel.is_open()) return false;
     auto& dialogue = session.dialogue;
     dialogue.take(bytes);
     session.send();
@@ -150,10 +159,21 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
       strangers_.remove(id);
       expect(id, unjoined_, session, introduction_timeout_);
     }
-    while (auto message = dialogue.next()) {
+    for (int i = 0; i < kMessagesPerTurn; ++i) {
+      auto message = dialogue.next();
+      if (!message) {
+        end_if_refused(session);
+        return false;
+      }
       hear(id, session, std::move(*message));
-      if (!session.channel.is_open()) return;
+      if (!session.channel.is_open()) return false;
     }
+    return true;
+  }
+
+  /// Closes a connection that was refused or has broken the protocol.
+  void end_if_refused(Session& session) {
+    const auto& dialogue = session.dialogue;
     if (!dialogue.refusal().empty()) {
       tell_of_refusal(session, dialogue.refusal());
       session.close();

@@ -119,7 +119,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   Acceptor acceptor_;
   std::unordered_map<ClientId, SessionPointer> sessions_;
   std::size_t session_bytes_ = 0;  ///< half-received and deferred requests, unread replies
-  std::deque<ClientId> replied_;   ///< clients with replies to be written, with repeats
+  std::deque<ClientId> replied_;   ///< clients with replies to be written
   bool is_write_posted_ = false;   ///< write_later() will write to them
   StoreServerStats counts_;
   std::array<char, kReadBytes> buffer_;  ///< of take_turn()
@@ -255,7 +255,7 @@ void StoreServer::Impl::deliver(const std::vector<Delivery>& replies) {
     if (found == sessions_.end()) continue;
     const SessionPointer session = found->second;
     wire::append_reply(session->replies, reply);
-    if (replied_.empty() || replied_.back() != client) replied_.push_back(client);
+    if (!std::exchange(session->is_write_due, true)) replied_.push_back(client);
     count_bytes(*session);
     if (is_full()) write(*session);
     const std::size_t unread = session->unread_bytes();
@@ -278,6 +278,7 @@ void StoreServer::Impl::write_replies() {
     replied_.pop_front();
     if (found == sessions_.end()) continue;
     const SessionPointer session = found->second;
+    session->is_write_due = false;
     write(*session);
   }
 }

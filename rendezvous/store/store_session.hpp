@@ -46,6 +46,7 @@ struct StoreSession {
   wire::RequestParser parser;
   std::string replies;                    ///< not taken by the socket yet, after `taken_bytes`
   std::size_t taken_bytes = 0;            ///< sent bytes at the front of `replies`
+  bool is_write_due = false;              ///< in the server's queue of clients to write to
   std::size_t counted_bytes = 0;          ///< held_bytes() when the server counted it last
   std::optional<wire::Request> deferred;  ///< the next request, which waits for a long turn
   std::string rest;                       ///< received bytes behind it

@@ -273,6 +273,31 @@ TEST_SUITE("coordinator") {
     CHECK(third.is_closed_by_server());
   }
 
+  TEST_CASE("coordinator: a node that floods it with messages does not delay other nodes") {
+    boost::asio::io_context context(1);
+    std::unique_ptr<Coordinator> coordinator;
+    StoreServerOptions options;
+    options.other_greeting = std::string(kGreeting);
+    options.hand_over = [&](int fd, std::string_view bytes) { coordinator->admit(fd, bytes); };
+    StoreServer store(context.get_executor(), options);
+    coordinator = std::make_unique<Coordinator>(
+        context.get_executor(), settings_of_pair(), nullptr, Office{}, [] {}, Log());
+    store.start();
+    const RawClient flooding(store.endpoint());
+    const RawClient modest(store.endpoint());
+    std::string heartbeats;
+    for (int i = 0; i < 1000; ++i) heartbeats += bytes_of(Heartbeat{1});
+    REQUIRE(flooding.send(kOpening + bytes_of(join_as("a")) + heartbeats));
+    REQUIRE(modest.send(kOpening + bytes_of(join_as("b"))));
+    while (modest.is_open_and_silent()) context.run_one_for(20s);
+    coordinator.reset();
+    store.stop();
+    context.run();
+    int replies = 0;
+    while (hear(flooding)) ++replies;
+    CHECK(replies < 500);
+  }
+
   TEST_CASE("a node that does not read is cut off, and the others go on") {
     auto settings = settings_of_pair();
     settings.lease = 60s;
