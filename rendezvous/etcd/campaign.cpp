@@ -82,7 +82,7 @@ asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys key
   auto committing = client->commit(std::move(election), request_deadline());
   const auto answer = co_await std::move(committing);
   if (const auto* problem = std::get_if<Problem>(&answer)) co_return *problem;
-  co_return read_sight(std::get<TransactionAnswer>(answer), keys);
+  co_return read_sight(std::get<TransactionAnswer>(answer), keys, lease);
 }
 
 /// From the vote to the term's beginning.

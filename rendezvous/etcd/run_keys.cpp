@@ -248,6 +248,11 @@ std::string why_not_understood(const std::string& value) {
          std::to_string(version) + " of its values, here " + std::to_string(kVersion) + ")";
 }
 
+Problem not_understood(const KeyValue& key) {
+  return {"etcd's key " + printable(key.key) + why_not_understood(key.value) +
+          "; use another --rdzv_id, or delete the key"};
+}
+
 template <typename T>
 bool keep(std::optional<T>& into, std::optional<T> read) {
   into = std::move(read);
@@ -305,18 +310,20 @@ std::string verdict_text(const Verdict& verdict) {
   return text;
 }
 
-Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys) {
+Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys, LeaseId own_lease) {
   Sight sight{.revision = answer.revision};
+  const KeyValue* damaged_record = nullptr;
   for (const auto& key : answer.keys) {
     bool is_good = true;
     if (key.key == keys.coordinator()) is_good = keep(sight.holder, read_holder(key));
-    if (key.key == keys.record()) is_good = keep(sight.record, read_record(key.value));
     if (key.key == keys.verdict()) is_good = keep(sight.verdict, read_verdict(key.value));
-    if (!is_good) {
-      return Problem{"etcd's key " + printable(key.key) + why_not_understood(key.value) +
-                     "; use another --rdzv_id, or delete the key"};
-    }
+    if (!is_good) return not_understood(key);
+    if (key.key == keys.record() && !keep(sight.record, read_record(key.value)))
+      damaged_record = &key;
   }
+  const bool is_known_elsewhere =
+      sight.verdict || (sight.holder && sight.holder->lease != own_lease);
+  if (damaged_record != nullptr && !is_known_elsewhere) return not_understood(*damaged_record);
   return sight;
 }
 

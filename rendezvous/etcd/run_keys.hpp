@@ -58,6 +58,10 @@ std::string record_text(const membership::RunRecord& record);
 /// Of failures and collectives as much as kVerdictBytesMax leaves room for, root cause first.
 std::string verdict_text(const membership::Verdict& verdict);
 
-Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys);
+/// A record that cannot be read is a problem only where it is needed: if the run has neither a
+/// verdict nor a coordinator, or the coordinator is the caller, whose lease is `own_lease`. Another
+/// coordinator still knows the record and writes it again.
+Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys,
+                         LeaseId own_lease = 0);
 
 }  // namespace ddprun::etcd

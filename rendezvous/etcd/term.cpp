@@ -131,8 +131,9 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
   if (!self) co_return false;
   const auto& facts = self->facts_;
   kept.record.host = facts.node;
-  Transaction transaction{.conditions = {{facts.keys.coordinator(), facts.created}}};
-  transaction.puts.push_back({facts.keys.record(), record_text(kept.record), facts.record.id()});
+  const auto text = record_text(kept.record);
+  self->record_ = kept.verdict ? std::string() : text;
+  auto transaction = self->transaction_of(text);
   if (kept.verdict) {
     transaction.puts.push_back(
         {facts.keys.verdict(), verdict_text(*kept.verdict), facts.record.id()});
@@ -167,11 +168,27 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
   co_return false;
 }
 
+/// Takes effect only while this node is the coordinator.
+Transaction Term::transaction_of(std::string record) const {
+  return {.conditions = {{facts_.keys.coordinator(), facts_.created}},
+          .puts = {{facts_.keys.record(), std::move(record), facts_.record.id()}}};
+}
+
+asio::awaitable<void> Term::rewrite_record(std::shared_ptr<Term> self, Deadline deadline) {
+  if (self->record_.empty()) co_return;
+  auto committing = self->client_->commit(self->transaction_of(self->record_), deadline);
+  // Without an answer the record is most likely as it was written before.
+  co_await std::move(committing);
+}
+
 asio::awaitable<void> Term::give_back(std::shared_ptr<Term> self, bool is_abandoned) {
   if (self->has_ended_) co_return;
   if (is_abandoned) {
     auto forgetting = self->client_->revoke(self->facts_.record.id(), revocation_deadline());
     co_await std::move(forgetting);
+  } else {
+    auto rewriting = rewrite_record(self, revocation_deadline());
+    co_await std::move(rewriting);
   }
   auto revoking = self->client_->revoke(self->facts_.office.id(), revocation_deadline());
   co_await std::move(revoking);

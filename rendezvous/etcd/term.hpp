@@ -57,8 +57,9 @@ class Term : public std::enable_shared_from_this<Term> {
   /// Until the term has ended.
   membership::Coordinator& coordinator() { return seat_->coordinator(); }
 
-  /// Gives the office back before its time, for another to be elected at once. What was written
-  /// stays for a while, unless `is_abandoned`: nobody goes on with the run.
+  /// Gives the office back before its time, for another to be elected at once. The record stays
+  /// for a while, and is written once more in case it was damaged in etcd, unless `is_abandoned`:
+  /// no node continues the run.
   static boost::asio::awaitable<void> give_back(std::shared_ptr<Term> self, bool is_abandoned);
 
  private:
@@ -66,6 +67,8 @@ class Term : public std::enable_shared_from_this<Term> {
   static boost::asio::awaitable<void> keep_leases(std::shared_ptr<Term> self);
   static boost::asio::awaitable<bool> keep_record(std::shared_ptr<Term> self,
                                                   membership::KeepRecord record);
+  static boost::asio::awaitable<void> rewrite_record(std::shared_ptr<Term> self, Deadline deadline);
+  Transaction transaction_of(std::string record) const;
   std::function<void(std::exception_ptr)> resign_on_failure();
   boost::asio::awaitable<void> pause(HeldLease::Time until);
   void lose_office(const std::string& reason);
@@ -77,6 +80,7 @@ class Term : public std::enable_shared_from_this<Term> {
   Log log_;
   boost::asio::steady_timer timer_;
   std::string problem_;  ///< of the last renewal
+  std::string record_;   ///< the latest to be written; empty before the first and after a verdict
   bool has_shown_config_ = false;
   bool has_ended_ = false;
   std::vector<std::string> refusals_;  ///< once it has

@@ -67,6 +67,41 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
+  TEST_CASE(
+      "a host that leaves rewrites a record that was damaged in etcd, and the run continues") {
+    if (!EtcdServer::is_installed()) return skip(kNoEtcd);
+    const EtcdServer etcd;
+    const WorkerFolder workers;
+    ElectedRun run(etcd.endpoint(), "1:3", workers.script());
+    Three nodes(run);
+    etcd.put("/ddprun/run/record", "damaged");
+    nodes.host.signal(SIGTERM);
+    CHECK(nodes.host.wait() == 128 + SIGTERM);
+    REQUIRE(nodes.second.read_until_contains("rank 0 of 2, restarts 0."));
+    REQUIRE(nodes.third.read_until_contains("rank 1 of 2, restarts 0."));
+    workers.open();
+    CHECK(nodes.second.wait() == 0);
+    CHECK(nodes.third.wait() == 0);
+    run.check_that_nothing_is_left(workers);
+  }
+
+  TEST_CASE("a node joins a run whose record was damaged in etcd, and the host rewrites it") {
+    if (!EtcdServer::is_installed()) return skip(kNoEtcd);
+    const EtcdServer etcd;
+    const WorkerFolder workers;
+    ElectedRun run(etcd.endpoint(), "1:2", workers.script());
+    auto& host = run.start_host(2);
+    REQUIRE(host.read_until_contains("rank 0 of 1, restarts 0."));
+    etcd.put("/ddprun/run/record", "damaged");
+    auto& joining = run.start(3);
+    REQUIRE(joining.read_until_contains("rank 1 of 2, restarts 0."));
+    for (const auto& key : etcd.keys("/ddprun/run/record")) CHECK_FALSE(contains(key, "damaged"));
+    workers.open();
+    CHECK(host.wait() == 0);
+    CHECK(joining.wait() == 0);
+    run.check_that_nothing_is_left(workers);
+  }
+
   TEST_CASE("a host whose agent is stopped loses its office, and is taken in again later") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;

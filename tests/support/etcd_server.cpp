@@ -55,6 +55,15 @@ std::string text_in(const std::string& json, const std::string& name) {
   return json.substr(begin, json.find('"', begin) - begin);
 }
 
+etcd::TransactionAnswer commit(int port, const etcd::Transaction& transaction) {
+  const auto body = etcd::transaction_request(transaction);
+  const auto parsed = etcd::parse_transaction(ask(port, "/v3/kv/txn", body));
+  if (std::holds_alternative<etcd::Problem>(parsed)) {
+    throw std::runtime_error(std::get<etcd::Problem>(parsed).text);
+  }
+  return std::get<etcd::TransactionAnswer>(parsed);
+}
+
 }  // namespace
 
 std::vector<std::string> etcd_command(const std::string& name, const std::string& client,
@@ -124,16 +133,15 @@ bool EtcdServer::is_leader() const {
 }
 
 std::vector<std::string> EtcdServer::keys(const std::string& prefix) const {
-  const auto body = etcd::transaction_request({.read = etcd::prefix_range(prefix)});
-  const auto parsed = etcd::parse_transaction(ask(port(), "/v3/kv/txn", body));
-  if (std::holds_alternative<etcd::Problem>(parsed)) {
-    throw std::runtime_error(std::get<etcd::Problem>(parsed).text);
-  }
   std::vector<std::string> lines;
-  for (const auto& key : std::get<etcd::TransactionAnswer>(parsed).keys) {
+  for (const auto& key : commit(port(), {.read = etcd::prefix_range(prefix)}).keys) {
     lines.push_back(key.key + " " + key.value);
   }
   return lines;
+}
+
+void EtcdServer::put(const std::string& key, const std::string& value) const {
+  commit(port(), {.puts = {{key, value, 0}}});
 }
 
 EtcdCluster::EtcdCluster() {

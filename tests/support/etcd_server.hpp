@@ -53,6 +53,9 @@ class EtcdServer {
   /// The keys that begin like this, with their values, as lines of "key value".
   std::vector<std::string> keys(const std::string& prefix) const;
 
+  /// Overwrites a key, which then has no lease.
+  void put(const std::string& key, const std::string& value) const;
+
  private:
   std::string peer() const { return "127.0.0.1:" + peer_port_.text(); }
 

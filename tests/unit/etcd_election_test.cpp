@@ -241,6 +241,27 @@ TEST_SUITE("etcd keys") {
     }
   }
 
+  TEST_CASE("a damaged record is a problem only where no other node knows the record") {
+    const KeyValue record{.key = kKeys.record(), .value = "damaged", .created = 5, .lease = 8};
+    const KeyValue coordinator{.key = kKeys.coordinator(),
+                               .value = holder_text("b", kHolder.endpoint),
+                               .created = 5,
+                               .lease = 7};
+    const KeyValue ended{.key = kKeys.verdict(), .value = verdict_text(verdict()), .created = 5};
+    struct Row {
+      std::vector<KeyValue> keys;
+      LeaseId own_lease;
+      bool is_problem;
+    };
+    for (const auto& row : {Row{{record}, 0, true}, Row{{coordinator, record}, 0, false},
+                            Row{{coordinator, record}, 6, false},
+                            Row{{coordinator, record}, 7, true}, Row{{record, ended}, 0, false}}) {
+      const auto sight = read_sight({.revision = 9, .keys = row.keys}, kKeys, row.own_lease);
+      CHECK(std::holds_alternative<Problem>(sight) == row.is_problem);
+      if (!row.is_problem) CHECK_FALSE(std::get<Sight>(sight).record);
+    }
+  }
+
   TEST_CASE("a value of another version is told from one that is no value at all") {
     const auto problem = [](const std::string& value) {
       return std::get<Problem>(read_sight(answer(kKeys.record(), value), kKeys)).text;
