@@ -14,7 +14,7 @@ namespace {
 // Below this words are broken off too often; above it lines are too long to read.
 constexpr int kColumnsMin = 40;
 constexpr int kColumnsMax = 100;
-// A collective error fails all ranks at once; a thousand of them hide the report.
+// A collective error fails all ranks at once; a thousand different messages hide the report.
 constexpr std::size_t kLaterFailuresMax = 8;
 constexpr std::size_t kLabelColumns = 12;
 // Enough to see that all ranks wait in the same place, or which does not.
@@ -182,23 +182,71 @@ void add_root_cause(Page& page, const WorkerExited& worker) {
   page.quote("last lines of its standard error", without_message(last, worker.error_message));
 }
 
+/// Ranks that ended in the same way with the same message.
+struct LaterFailures {
+  std::string end;
+  std::string message;
+  std::vector<int> ranks;
+  double shortest_seconds;
+  double longest_seconds;
+  bool was_started;
+
+  bool has(const WorkerExited& worker) const {
+    return end == end_of(worker) && message == first_line(worker.error_message);
+  }
+
+  std::string label() const {
+    return ranks.size() == 1 ? "rank " + std::to_string(ranks[0])
+                             : std::to_string(ranks.size()) + " ranks";
+  }
+
+  std::string text(const std::string& root_message) const {
+    const auto least = one_decimal(shortest_seconds);
+    const auto most = one_decimal(longest_seconds);
+    auto text = end;
+    if (was_started) text += " after " + (least == most ? "" : least + " to ") + most + " s";
+    if (ranks.size() > 1) text += " (" + ranks_phrase(ranks) + ")";
+    if (message.empty()) return text;
+    return text + ": " + (message == root_message ? "the message above" : message);
+  }
+};
+
+std::vector<LaterFailures> group(const std::vector<WorkerExited>& failures) {
+  std::vector<LaterFailures> groups;
+  for (std::size_t i = 1; i < failures.size(); ++i) {
+    const auto& worker = failures[i];
+    const auto seconds = worker.ran_seconds;
+    auto same = std::find_if(groups.begin(), groups.end(),
+                             [&](const LaterFailures& one) { return one.has(worker); });
+    if (same == groups.end()) {
+      groups.push_back({.end = end_of(worker),
+                        .message = first_line(worker.error_message),
+                        .ranks = {},
+                        .shortest_seconds = seconds,
+                        .longest_seconds = seconds,
+                        .was_started = worker.was_started});
+      same = groups.end() - 1;
+    }
+    same->ranks.push_back(worker.rank);
+    same->shortest_seconds = std::min(same->shortest_seconds, seconds);
+    same->longest_seconds = std::max(same->longest_seconds, seconds);
+  }
+  return groups;
+}
+
 void add_later_failures(Page& page, const std::vector<WorkerExited>& failures) {
   if (failures.size() < 2) return;
   page.rule('-');
   page.paragraph("Failed later, probably because of it:");
-  const auto shown = std::min(failures.size(), kLaterFailuresMax + 1);
-  for (std::size_t i = 1; i < shown; ++i) {
-    const auto& worker = failures[i];
-    auto text = end_of(worker);
-    if (worker.was_started) text += " after " + one_decimal(worker.ran_seconds) + " s";
-    if (!worker.error_message.empty()) text += ": " + first_line(worker.error_message);
-    page.field("rank " + std::to_string(worker.rank), text);
-  }
-  if (shown < failures.size()) {
-    std::vector<int> ranks;
-    for (std::size_t i = shown; i < failures.size(); ++i) ranks.push_back(failures[i].rank);
-    page.paragraph("  and " + ranks_phrase(ranks));
-  }
+  const auto groups = group(failures);
+  const auto shown = std::min(groups.size(), kLaterFailuresMax);
+  const auto root_message = first_line(failures.front().error_message);
+  for (std::size_t i = 0; i < shown; ++i)
+    page.field(groups[i].label(), groups[i].text(root_message));
+  std::vector<int> others;
+  for (std::size_t i = shown; i < groups.size(); ++i)
+    others.insert(others.end(), groups[i].ranks.begin(), groups[i].ranks.end());
+  if (!others.empty()) page.paragraph("  and " + ranks_phrase(others));
 }
 
 void add_held_up(Page& page, const std::vector<HeldUp>& all) {

@@ -203,11 +203,31 @@ TEST_SUITE("final report") {
 
   TEST_CASE("of a thousand victims eight are shown and the others counted by rank") {
     auto finished = rich_failure();
-    for (int rank = 3; rank < 1003; ++rank) finished.failures.push_back(failed(rank, 1));
+    for (int rank = 3; rank < 1003; ++rank) {
+      finished.failures.push_back(failed(rank, 1));
+      finished.failures.back().error_message = "rank " + std::to_string(rank) + " of many";
+    }
     const auto report = final_report(finished, {.program = "x", .stopped = {}}, 80);
     CHECK(report.find("  rank 9    : exit code 1") != std::string::npos);
     CHECK(report.find("  rank 10 ") == std::string::npos);
     CHECK(report.find("  and ranks 10-1002\n") != std::string::npos);
+  }
+
+  TEST_CASE("the report shows an identical end and message of many ranks once, with their count") {
+    auto finished = rich_failure();
+    for (int rank = 3; rank < 515; ++rank) finished.failures.push_back(failed(rank, 2));
+    for (int rank = 515; rank < 520; ++rank) {
+      finished.failures.push_back(failed(rank, 2));
+      finished.failures.back().ran_seconds = rank == 515 ? 1.5 : 3.25;
+      finished.failures.back().error_message = finished.failures.front().error_message;
+    }
+    const auto report = final_report(finished, {.program = "x", .stopped = {}}, 80);
+    CHECK_MESSAGE(report.find(R"(
+  rank 0    : exit code 1 after 3.2 s: PeerFailed: rank 2 closed its connection
+  512 ranks : exit code 2 after 3.2 s (ranks 3-514)
+  5 ranks   : exit code 2 after 1.5 to 3.2 s (ranks 515-519): the message above
+====)") != std::string::npos,
+                  report);
   }
 }
 
