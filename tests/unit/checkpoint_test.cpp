@@ -7,9 +7,11 @@
 
 #include <array>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
 #include <iterator>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace checkpoint_test {
 
@@ -257,6 +259,54 @@ TEST_SUITE("checkpoint") {
     }
     second.save(sample(4));
     CHECK(second.steps() == std::vector<std::int64_t>{1, 3, 4});
+  }
+
+  TEST_CASE("a second writer is refused although the lock file of the first was removed") {
+    const TemporaryFolder folder;
+    const auto lock = folder.path() / "writer.lock";
+    CheckpointDirectory second(folder.path());
+    {
+      CheckpointDirectory first(folder.path());
+      first.save(sample(1));
+      fs::remove(lock);
+      const auto temporary = folder.path() / "step_000000000002.ckpt.4711.12.tmp";
+      write_file(temporary, "half a check");
+      CheckpointDirectory third(folder.path());
+      CHECK(fs::exists(temporary));
+      CHECK_THROWS_WITH_AS(second.save(sample(2)),
+                           ("checkpoint directory " + folder.path().string() +
+                            " is being written by another process: give each run its own")
+                               .c_str(),
+                           Error);
+      CHECK_FALSE(fs::exists(lock));
+      first.save(sample(3));
+      CHECK(fs::exists(lock));
+      CHECK_THROWS_AS(third.claim(), Error);
+    }
+    second.save(sample(4));
+    CHECK(second.steps() == std::vector<std::int64_t>{1, 3, 4});
+  }
+
+  TEST_CASE("a writer whose lock file was replaced by another writer's publishes nothing more") {
+    const TemporaryFolder folder;
+    CheckpointDirectory first(folder.path());
+    first.save(sample(1));
+    // As a writer on another host of an NFS would, whose locks of directories are not seen here.
+    fs::remove(folder.path() / "writer.lock");
+    write_file(folder.path() / "writer.lock", "4711 elsewhere\n");
+    const int other = ::open((folder.path() / "writer.lock").c_str(), O_RDWR | O_CLOEXEC);
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    REQUIRE(::fcntl(other, F_OFD_SETLK, &lock) == 0);
+    CHECK_THROWS_WITH_AS(first.save(sample(2)),
+                         ((folder.path() / "writer.lock").string() +
+                          " was removed and then locked by process 4711 on elsewhere: give each "
+                          "run its own directory")
+                             .c_str(),
+                         Error);
+    CHECK(first.steps() == std::vector<std::int64_t>{1});
+    CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 2);
+    ::close(other);
   }
 
   TEST_CASE_FIXTURE(Fixture, "checkpoints beyond the bounds are refused") {

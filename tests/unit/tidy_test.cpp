@@ -129,7 +129,7 @@ const std::vector<Arrow> kArrows = {
      {"rendezvous/base/fnv1a.hpp", "worker_runtime/backends/device_queue.hpp",
       "worker_runtime/backends/low_rank_matrix.hpp", "worker_runtime/collectives/",
       "worker_runtime/ddp/"}},
-    {"worker_runtime/data/", {"worker_runtime/data/"}},
+    {"worker_runtime/data/", {"rendezvous/base/unique_fd.hpp", "worker_runtime/data/"}},
     {"worker_runtime/gpu_library/", {}},
     {"worker_runtime/libtorch/", {"worker_runtime/libtorch/"}},
     {"worker_runtime/preflight/",

@@ -191,6 +191,12 @@ void CheckpointDirectory::save(const Checkpoint& checkpoint) {
   const auto temporary = path_ / temporary_name(checkpoint.step);
   const auto path = path_ / file_name(checkpoint.step);
   write_durably(temporary, checkpoint);
+  try {
+    lock_->renew();
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());

@@ -7,8 +7,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 namespace ddprun {
 
@@ -22,20 +24,49 @@ constexpr std::size_t kOwnerBytesMax = 128;
 // Locks of the open file description: unlike flock(2) they can be asked about without being taken,
 // and unlike classic fcntl locks they are not lost when the process closes another descriptor of
 // the file.
-struct flock whole_file() {
+struct flock whole_file(short type) {
   struct flock lock {};
-  lock.l_type = F_WRLCK;
+  lock.l_type = type;
   lock.l_whence = SEEK_SET;
   return lock;
 }
 
-bool try_lock(int fd, const std::filesystem::path& file) {
-  auto lock = whole_file();
+UniqueFd open_file(const std::filesystem::path& file) {
+  UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (fd.get() < 0) throw_system_error("opening " + file.string(), errno);
+  return fd;
+}
+
+UniqueFd open_directory(const std::filesystem::path& directory) {
+  return UniqueFd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+bool try_lock_file(int fd, const std::filesystem::path& file) {
+  auto lock = whole_file(F_WRLCK);
   if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) return true;
   if (errno != EAGAIN && errno != EACCES) {
     throw_system_error("locking " + file.string(), errno);
   }
   return false;
+}
+
+/// No error where directories cannot be locked: the lock of the file remains.
+void lock_directory(int fd) {
+  auto lock = whole_file(F_RDLCK);
+  ::fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+/// Whether another open file description has a lock.
+bool is_locked(int fd) {
+  auto lock = whole_file(F_WRLCK);
+  return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+bool is_same_file(int one, int other) {
+  struct stat first {};
+  struct stat second {};
+  return ::fstat(one, &first) == 0 && ::fstat(other, &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
 std::string host_name() {
@@ -48,9 +79,10 @@ struct Owner {
   std::string host;
 };
 
-Owner read_owner(int fd) {
+Owner read_owner(const std::filesystem::path& file) {
+  const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   char text[kOwnerBytesMax + 1] = {};
-  if (::pread(fd, text, kOwnerBytesMax, 0) <= 0) return {};
+  if (::pread(fd.get(), text, kOwnerBytesMax, 0) <= 0) return {};
   char* end = nullptr;
   const auto pid = static_cast<pid_t>(std::strtol(text, &end, 10));
   if (pid <= 0 || *end != ' ') return {};
@@ -88,40 +120,46 @@ std::string describe(const Owner& owner) {
 
 }  // namespace
 
-WriterLock::WriterLock(const std::filesystem::path& directory, Deadline deadline, const Log& log) {
-  const auto file = directory / kFileName;
-  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw_system_error("opening " + file.string(), errno);
-  try {
-    if (!try_lock(fd_, file)) {
-      const auto owner = read_owner(fd_);
-      const std::string state =
-          "checkpoint directory " + directory.string() + " is being written by " + describe(owner);
-      wait_for_exit(owner, deadline,
-                    [&] { write_log(log, LogLevel::warn, state + ": waiting for it to end"); });
-      if (!try_lock(fd_, file)) {
-        throw Error(Errc::usage, state + ": give each run its own");
-      }
-    }
-  } catch (...) {
-    ::close(fd_);
-    throw;
+WriterLock::WriterLock(const std::filesystem::path& directory, Deadline deadline, const Log& log)
+    : file_(directory / kFileName), directory_fd_(open_directory(directory)) {
+  if (!try_lock()) {
+    const auto owner = read_owner(file_);
+    const std::string state =
+        "checkpoint directory " + directory.string() + " is being written by " + describe(owner);
+    wait_for_exit(owner, deadline,
+                  [&] { write_log(log, LogLevel::warn, state + ": waiting for it to end"); });
+    if (!try_lock()) throw Error(Errc::usage, state + ": give each run its own");
   }
-  write_owner(fd_);
+  write_owner(fd_.get());
 }
 
-WriterLock::~WriterLock() {
-  ::close(fd_);
+bool WriterLock::try_lock() {
+  // Before the file is created: the writer that holds the directory creates it again if it was
+  // removed.
+  if (is_locked(directory_fd_.get())) return false;
+  if (fd_.get() < 0) fd_ = open_file(file_);
+  if (!try_lock_file(fd_.get(), file_)) return false;
+  lock_directory(directory_fd_.get());
+  return !is_locked(directory_fd_.get());
+}
+
+void WriterLock::renew() {
+  // Opened in any case: stat() may answer from the cache of an NFS.
+  UniqueFd fd = open_file(file_);
+  if (is_same_file(fd_.get(), fd.get())) return;
+  if (!try_lock_file(fd.get(), file_)) {
+    throw Error(Errc::usage, file_.string() + " was removed and then locked by " +
+                                 describe(read_owner(file_)) + ": give each run its own directory");
+  }
+  fd_ = std::move(fd);
+  write_owner(fd_.get());
 }
 
 bool WriterLock::is_held(const std::filesystem::path& directory) {
   const auto file = directory / kFileName;
-  const int fd = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return errno != ENOENT;
-  auto lock = whole_file();
-  const bool is_free = ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
-  ::close(fd);
-  return !is_free;
+  if (is_locked(open_directory(directory).get())) return true;
+  const UniqueFd fd(::open(file.c_str(), O_RDWR | O_CLOEXEC));
+  return fd.get() < 0 ? errno != ENOENT : is_locked(fd.get());
 }
 
 }  // namespace ddprun
