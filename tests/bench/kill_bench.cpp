@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "no further kill after so long")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--ranks", options.ranks)->check(CLI::Range(2, 120))->capture_default_str();
+  app.add_option("--ranks", options.ranks)->check(CLI::Range(2, 1024))->capture_default_str();
   app.add_option("--gib", options.gib, "memory of the rank that is killed")->capture_default_str();
   app.add_option("--elements", options.elements, "float32 of each all_reduce")
       ->check(CLI::PositiveNumber)

@@ -4,10 +4,12 @@
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
+#include "worker_runtime/backends/shared_memory/sync.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <random>
@@ -63,6 +65,41 @@ TEST_SUITE("host group") {
         CHECK(end.exited_with(0));
         CHECK(end.said == "ok ok 1");
       }
+    }
+  }
+
+  TEST_CASE("more ranks than a sleeping rank can watch agree, and all of them name a dead one") {
+    const StoreProcess store;
+    constexpr int kSize = shared_memory::kRanksWatchedMax + 10;
+    constexpr int kVictim = 77;
+    GroupOptions options = small_group();
+    options.arena_bytes = 2 << 20;
+    RankProcesses ranks(kSize, [&](int rank) {
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), options);
+      const auto number = [](int from, int to) { return 1000 * from + to; };
+      // A part of 70 elements is longer than a rank's share of a piece.
+      std::vector<int> own(70 * kSize);
+      std::vector<int> others(own.size());
+      for (int to = 0; to < kSize; ++to) std::fill_n(own.begin() + 70 * to, 70, number(rank, to));
+      group.all_to_all(as_buffer(own.data(), own.size()), as_buffer(others.data(), others.size()))
+          .wait();
+      for (int from = 0; from < kSize; ++from) {
+        if (others[static_cast<std::size_t>(70 * from + 69)] != number(from, rank))
+          return "all_to_all from " + std::to_string(from);
+      }
+      int sum = rank;
+      group.all_reduce(as_buffer(&sum, 1)).wait();
+      int token = rank;
+      group.send(as_buffer(&token, 1), (rank + 1) % kSize).wait();
+      group.recv(as_buffer(&token, 1), (rank + kSize - 1) % kSize).wait();
+      if (sum != kSize * (kSize - 1) / 2 || (token + 1) % kSize != rank)
+        return std::string("wrong");
+      group.barrier().wait();
+      if (rank == kVictim) ::raise(SIGKILL);
+      return describe_failure([&] { group.barrier().wait(); });
+    });
+    for (int rank = 0; rank < kSize; ++rank) {
+      if (rank != kVictim) CHECK(ranks.wait(rank).said.find("peer 77: rank 77 died") == 0);
     }
   }
 
@@ -308,10 +345,10 @@ TEST_SUITE("host group") {
             ProcessGroup::create(env, small_group());
           }).find("MASTER_PORT is not set") != std::string::npos);
     env.master_port = 1;
-    env.local_world_size = 121;
+    env.local_world_size = 1025;
     CHECK(describe_failure([&] {
             ProcessGroup::create(env, small_group());
-          }).find("at most 120 workers of a node, and these are 121") != std::string::npos);
+          }).find("at most 1024 workers of a node, and these are 1025") != std::string::npos);
     auto options = small_group();
     options.backend = "carrier_pigeon";
     CHECK(describe_failure([&] { ProcessGroup::create(env, options); }) ==

@@ -114,7 +114,7 @@ TEST_SUITE("reduce kernels") {
 
   TEST_CASE("slices cover everything once and begin on cache lines") {
     for (const std::size_t element_bytes : {1, 2, 4, 8}) {
-      for (const int ranks : {1, 2, 3, 5, 120}) {
+      for (const int ranks : {1, 2, 3, 5, 120, 1024}) {
         for (const std::size_t elements : {0, 1, 15, 16, 17, 1000, 100'003}) {
           std::size_t next = 0;
           for (int rank = 0; rank < ranks; ++rank) {
@@ -130,15 +130,16 @@ TEST_SUITE("reduce kernels") {
   }
 
   TEST_CASE("rounds cover a part once and fit the slot") {
-    for (const std::size_t parts : {1, 3, 120}) {
+    constexpr std::size_t kSlotBytes = 32 << 10;
+    for (const std::size_t parts : {1, 3, 120, 1024}) {
       for (const std::size_t elements : {0, 1, 127, 128, 129, 100'003}) {
-        const Rounds rounds = plan_rounds(elements, parts, 4, 64 << 10);
+        const Rounds rounds = plan_rounds(elements, parts, 4, kSlotBytes);
         std::size_t next = 0;
         for (std::size_t i = 0; i < rounds.count(); ++i) {
           const Range range = rounds.range(i);
           CHECK(range.first == next);
           CHECK(range.count > 0);
-          CHECK(range.count * 4 * parts <= 64 << 10);
+          CHECK(range.count * 4 * parts <= kSlotBytes);
           next += range.count;
         }
         CHECK(next == elements);

@@ -109,6 +109,35 @@ TEST_SUITE("sync") {
     if (is_asleep) victim.join();
   }
 
+  TEST_CASE("a death is found in a group of more ranks than a sleeping rank can watch") {
+    constexpr int kVictim = kRanksWatchedMax;
+    const auto region = Region::anonymous(kRanksWatchedMax + 1, kArenaBytes);
+    const auto step_of = [&](int rank) -> Counter& { return region.line(rank).step(0); };
+    for (int rank = 0; rank <= kRanksWatchedMax; ++rank) {
+      if (rank != 1 && rank != kVictim) Sync(region, rank, std::nullopt).publish(step_of(rank), 1);
+    }
+    std::vector<int> sleeping = {0};
+    SUBCASE("by a sleeping neighbour, which fails the group") {
+      sleeping.push_back(kVictim - 1);
+    }
+    SUBCASE("by the periodic check if no neighbour sleeps") {}
+    std::thread victim([&] {
+      Sync(region, kVictim, std::nullopt).hold_life();
+      while (step_of(1).sleepers.load() < sleeping.size()) std::this_thread::yield();
+    });
+    std::vector<std::thread> sleepers;
+    std::vector<int> failed(sleeping.size());
+    for (std::size_t i = 0; i < sleeping.size(); ++i) {
+      sleepers.emplace_back([&, i] {
+        const Sync waiting(region, sleeping[i], std::nullopt);
+        failed[i] = failed_rank([&] { waiting.wait_all(step_of, 1, Deadline::after(60s)); });
+      });
+    }
+    victim.join();
+    for (auto& sleeper : sleepers) sleeper.join();
+    CHECK(failed == std::vector<int>(sleeping.size(), kVictim));
+  }
+
   TEST_CASE("what a rank did before it died counts for who waits for all") {
     const auto region = Region::anonymous(3, kArenaBytes);
     const Sync waiting(region, 0, std::nullopt);

@@ -43,11 +43,13 @@ struct Rounds {
   }
 };
 
-/// `slot_bytes` must hold at least one cache line per part.
+/// Parts begin on cache lines unless there are too many for that. `slot_bytes` must hold at least
+/// one element of each.
 constexpr Rounds plan_rounds(std::size_t part_elements, std::size_t parts,
                              std::size_t element_bytes, std::size_t slot_bytes) {
-  const std::size_t part_bytes = slot_bytes / parts / kSliceAlignment * kSliceAlignment;
-  return {part_elements, part_bytes / element_bytes};
+  const std::size_t part_bytes = slot_bytes / parts;
+  const std::size_t aligned_bytes = part_bytes / kSliceAlignment * kSliceAlignment;
+  return {part_elements, (aligned_bytes > 0 ? aligned_bytes : part_bytes) / element_bytes};
 }
 
 }  // namespace ddprun::collectives

@@ -29,14 +29,14 @@ bool SharedMemoryBackend::is_reachable(const Call& call) const {
 }
 
 SharedMemoryBackend::Source SharedMemoryBackend::inline_source(const Call& call) const {
-  Source source{.ranks = {}, .part_bytes = call.part_bytes()};
+  Source source(call.part_bytes());
   for (int rank = 0; rank < ranks_; ++rank)
     source.ranks[static_cast<std::size_t>(rank)] = slot(rank).payload;
   return source;
 }
 
 SharedMemoryBackend::Source SharedMemoryBackend::tiny_source(const Call& call) const {
-  Source source{.ranks = {}, .part_bytes = call.part_bytes()};
+  Source source(call.part_bytes());
   for (int rank = 0; rank < ranks_; ++rank) {
     source.ranks[static_cast<std::size_t>(rank)] =
         region_.line(rank).step(round_).tiny.payload.data();
@@ -45,7 +45,7 @@ SharedMemoryBackend::Source SharedMemoryBackend::tiny_source(const Call& call) c
 }
 
 SharedMemoryBackend::Source SharedMemoryBackend::direct_source(const Call& call) const {
-  Source source{.ranks = {}, .part_bytes = call.part_bytes()};
+  Source source(call.part_bytes());
   for (int rank = 0; rank < ranks_; ++rank)
     source.ranks[static_cast<std::size_t>(rank)] = region_.base() + slot(rank).header.input;
   return source;

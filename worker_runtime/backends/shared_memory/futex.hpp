@@ -19,8 +19,9 @@ class FutexSet {
   /// Until one of the words is woken or the deadline passes; may also return for no reason.
   void sleep(Deadline deadline) const;
 
- private:
   static constexpr std::size_t kWordsMax = 128;  // FUTEX_WAITV_MAX
+
+ private:
   std::array<futex_waitv, kWordsMax> words_;
   unsigned count_ = 0;
 };

@@ -8,6 +8,7 @@
 // reader that is late cannot mistake an old value for a new one.
 #pragma once
 
+#include "rendezvous/base/local_workers.hpp"
 #include "worker_runtime/backends/backend.hpp"
 
 #include <array>
@@ -21,9 +22,8 @@ namespace ddprun::shared_memory {
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kArenaAlignment = 2 << 20;  // huge pages
-/// What a rank sleeping in the kernel watches must fit one futex_waitv call (128 words): every
-/// rank's life and three words more.
-inline constexpr int kRanksMax = 120;
+/// As many as an agent starts on a node.
+inline constexpr int kRanksMax = kLocalWorkersMax;
 /// What passes through a pipe at once: much more than a wait costs.
 inline constexpr std::size_t kPieceBytes = 32 << 10;
 /// So many that a rank which may write to one knows without asking that all are done with what it

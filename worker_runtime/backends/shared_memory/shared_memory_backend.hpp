@@ -66,8 +66,11 @@ class SharedMemoryBackend final : public WatchfulBackend {
  private:
   struct Memory;
 
-  /// Where to find every rank's contribution to a round.
+  /// Where to find every rank's contribution to a round. Entries beyond the group's ranks are
+  /// uninitialised: zeroing kRanksMax of them would cost a small collective more than its data.
   struct Source {
+    explicit Source(std::size_t bytes_per_part) : part_bytes(bytes_per_part) {}
+
     std::array<const std::byte*, kRanksMax> ranks;
     std::size_t part_bytes;
 

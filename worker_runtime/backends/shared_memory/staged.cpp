@@ -16,6 +16,7 @@
 namespace ddprun::shared_memory {
 
 static_assert(kPieces >= 5);
+static_assert(kPieceBytes / kRanksMax >= sizeof(double));  // an element of each rank's part
 
 using collectives::Range;
 
@@ -64,7 +65,7 @@ void SharedMemoryBackend::fill(const Call& call, Range range, std::uint64_t piec
 
 void SharedMemoryBackend::consume_piece(const Call& call, Range range, std::uint64_t piece) const {
   if (call.operation.collective == Collective::all_reduce) return combine_piece(call, range, piece);
-  Source source{.ranks = {}, .part_bytes = range.count * call.element_bytes};
+  Source source(range.count * call.element_bytes);
   for (int rank = 0; rank < ranks_; ++rank)
     source.ranks[static_cast<std::size_t>(rank)] = region_.pipe(rank).piece(piece);
   consume(call, range, source);
@@ -74,7 +75,7 @@ void SharedMemoryBackend::combine_piece(const Call& call, Range range, std::uint
   const std::size_t offset = range.first * call.element_bytes;
   const Range slice = collectives::slice_of(range.count, call.element_bytes, ranks_, rank_);
   const std::size_t first = slice.first * call.element_bytes;
-  Source source{.ranks = {}, .part_bytes = 0};
+  Source source(0);
   for (int rank = 0; rank < ranks_; ++rank)
     source.ranks[static_cast<std::size_t>(rank)] = region_.pipe(rank).piece(piece);
   source.ranks[static_cast<std::size_t>(rank_)] = call.input() + offset;

@@ -105,7 +105,7 @@ bool Sync::wait(Counter& counter, std::uint64_t target, int writer, Deadline dea
     check();
     check_writer(counter, target, writer);
   };
-  return await({counter, target, std::cref(check_awaited)}, deadline);
+  return await({counter, target, writer, std::cref(check_awaited)}, deadline);
 }
 
 bool Sync::await(const Awaited& awaited, Deadline deadline) const {
@@ -205,10 +205,9 @@ void Sync::sleep(const Awaited& awaited, Deadline deadline) const {
   set.add(awaited.counter.futex(), static_cast<std::uint32_t>(seen));
   set.add(&region_.head().failure.word, 0);
   if (page_) set.add(&page_->abort_word(), 0);
-  add_lives(set);
+  add_lives(set, awaited.writer);
   awaited.check();
-  set.sleep(deadline);
-  pass_on_deaths();
+  sleep(set, deadline);
 }
 
 void Sync::await_failure(const Word& stop) const {
@@ -217,12 +216,17 @@ void Sync::await_failure(const Word& stop) const {
     set.add(&stop, 0);
     set.add(&region_.head().failure.word, 0);
     if (page_) set.add(&page_->abort_word(), 0);
-    add_lives(set);
+    add_lives(set, rank_);
     const bool is_over = page_ && page_->is_aborted();
     if (is_over || any_has_died()) break;
-    set.sleep(Deadline::never());
-    pass_on_deaths();
+    sleep(set, Deadline::never());
   }
+}
+
+void Sync::sleep(const FutexSet& set, Deadline deadline) const {
+  const auto check = std::min<Deadline::Duration>(deadline.remaining(), kDeathCheckPeriod);
+  set.sleep(watches_all() ? deadline : Deadline::after(check));
+  pass_on_deaths();
 }
 
 bool Sync::any_has_died() const {
@@ -232,15 +236,23 @@ bool Sync::any_has_died() const {
   return false;
 }
 
-void Sync::add_lives(FutexSet& set) const {
-  for (int rank = 0; rank < region_.ranks(); ++rank) {
-    if (rank == rank_) continue;
-    RankLine& line = region_.line(rank);
-    const std::uint32_t word = mark_watched(line.life_word());
-    // The word of a rank that has not come yet is watched, too: it may come and die.
-    const bool is_over = (word & FUTEX_OWNER_DIED) != 0 || line.left.load() != 0;
-    if (!is_over) set.add(&line.life_word(), word);
+/// `awaited` may be this rank itself: then no rank in particular is awaited.
+void Sync::add_lives(FutexSet& set, int awaited) const {
+  const int ranks = region_.ranks();
+  const int neighbours = watches_all() ? ranks - 1 : kNeighboursWatched;
+  if (awaited != rank_) add_life(set, awaited);
+  for (int distance = 1; distance <= neighbours; ++distance) {
+    const int rank = (rank_ + distance) % ranks;
+    if (rank != awaited) add_life(set, rank);
   }
+}
+
+void Sync::add_life(FutexSet& set, int rank) const {
+  RankLine& line = region_.line(rank);
+  const std::uint32_t word = mark_watched(line.life_word());
+  // The word of a rank that has not come yet is watched, too: it may come and die.
+  const bool is_over = (word & FUTEX_OWNER_DIED) != 0 || line.left.load() != 0;
+  if (!is_over) set.add(&line.life_word(), word);
 }
 
 /// Nobody sleeps on a word that he has seen dead, so this ends.

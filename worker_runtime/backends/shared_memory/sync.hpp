@@ -7,6 +7,12 @@
 // marks it before it tears the dead process' memory down and wakes one who sleeps on it. Sleepers
 // therefore watch the lives of all ranks, and whoever wakes, for whatever reason, passes on the
 // deaths that he finds: the kernel's one wake may have been his.
+//
+// The kernel limits a sleep to 128 words. In a group of more than kRanksWatchedMax ranks a sleeper
+// watches the awaited rank and the kNeighboursWatched that follow its own, so each rank has that
+// many watchers, and the first of them to find its death fails the group. A death of which no
+// watcher sleeps is found by a check of all ranks, which each sleeper makes every
+// kDeathCheckPeriod.
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
@@ -15,6 +21,7 @@
 #include "worker_runtime/backends/shared_memory/region.hpp"
 #include <ddprun/deadline.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -28,6 +35,13 @@ struct FailureRecord {
   int rank = -1;  ///< among all workers
   std::string text;
 };
+
+/// Leaves room for the words that are no lives: counter, failure, end of the attempt or stop.
+inline constexpr int kRanksWatchedMax = static_cast<int>(FutexSet::kWordsMax) - 8;
+/// Each costs every sleep about 0.2 us; one of so many nearly always sleeps when a rank is awaited.
+inline constexpr int kNeighboursWatched = 16;
+/// Long enough that the checks of 1024 sleeping ranks take little of a core.
+inline constexpr auto kDeathCheckPeriod = std::chrono::seconds(1);
 
 /// The exception that `failure` means to rank `own_rank` of all workers.
 [[noreturn]] void throw_failure(const FailureRecord& failure, int own_rank);
@@ -67,7 +81,7 @@ class Sync {
       Counter& counter = counter_of(rank);
       if (has_reached(counter, target)) continue;
       const auto check = [&] { check_ranks(counter_of, target); };
-      if (!await({counter, target, std::cref(check)}, deadline)) return rank;
+      if (!await({counter, target, rank, std::cref(check)}, deadline)) return rank;
     }
     return std::nullopt;
   }
@@ -98,6 +112,7 @@ class Sync {
   struct Awaited {
     Counter& counter;
     std::uint64_t target;
+    int writer;  ///< of the counter
     /// Throws if it cannot come about any more. Made from a reference, which takes no memory.
     std::function<void()> check;
   };
@@ -112,12 +127,15 @@ class Sync {
     for (int rank = 0; rank < region_.ranks(); ++rank) check_writer(counter_of(rank), target, rank);
   }
 
+  bool watches_all() const { return region_.ranks() <= kRanksWatchedMax; }
   bool has_died(int rank) const;
   bool any_has_died() const;
   void check_writer(const Counter& counter, std::uint64_t target, int writer) const;
   bool await(const Awaited& awaited, Deadline deadline) const;
   void sleep(const Awaited& awaited, Deadline deadline) const;
-  void add_lives(FutexSet& set) const;
+  void add_life(FutexSet& set, int rank) const;
+  void add_lives(FutexSet& set, int awaited) const;
+  void sleep(const FutexSet& set, Deadline deadline) const;
   void pass_on_deaths() const noexcept;
 
   const Region& region_;
