@@ -1,44 +1,38 @@
 #include "launcher/output/log_file.hpp"
 
-#include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>
 
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <utility>
 
 namespace ddprun {
 
-LogFile::LogFile(const std::filesystem::path& path, Log log)
-    : log_(std::move(log)),
-      name_(path.string()),
-      // Nobody else who may write to the folder leads the output to another file by a link.
-      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644)) {
-  if (file_.get() < 0) throw_system_error("worker output: " + name_, errno);
+LogFile::LogFile(const std::filesystem::path& path, std::shared_ptr<LogWriter> writer)
+    : writer_(std::move(writer)), file_(std::make_shared<LogWriter::File>()) {
+  file_->name = path.string();
+  // Nobody else who may write to the folder leads the output to another file by a link.
+  file_->fd =
+      UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (file_->fd.get() < 0) throw_system_error("worker output: " + file_->name, errno);
+}
+
+LogFile::~LogFile() {
+  end();
 }
 
 void LogFile::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = quiet_write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      if (bytes_lost_ == 0) {
-        write_log(log_, LogLevel::warn,
-                  name_ + ": " + std::strerror(errno) +
-                      "; output is missing from it, the worker goes on");
-      }
-      bytes_lost_ += bytes.size();
-      return;
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(written));
+  if (!file_ || bytes.empty() || writer_->write(file_, bytes)) return;
+  if (lost_bytes_ == 0) {
+    writer_->warn(file_->name +
+                  ": its file system takes no output; output is missing from it, the worker "
+                  "goes on");
   }
+  lost_bytes_ += bytes.size();
 }
 
 void LogFile::end() {
-  const auto lost = std::exchange(bytes_lost_, 0);
-  if (lost == 0) return;
-  write_log(log_, LogLevel::warn, name_ + ": lacks " + std::to_string(lost) + " bytes");
+  if (file_) writer_->close(std::move(file_), std::exchange(lost_bytes_, 0));
 }
 
 }  // namespace ddprun

@@ -1,34 +1,36 @@
-// A file that output goes to. A disk that is full is worth a warning, never the end of the run.
-// Runs on the agent's one thread.
+// A file that output goes to. A disk that is full or hangs is worth a warning, never the end of the
+// run. Runs on the agent's one thread; the writer's thread does what may block.
 #pragma once
 
-#include "rendezvous/base/unique_fd.hpp"
-#include <ddprun/log.hpp>
+#include "launcher/output/log_writer.hpp"
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
+#include <memory>
 #include <string_view>
 
 namespace ddprun {
 
 class LogFile {
  public:
-  /// Makes the file if there is none; several may write to the same one. Throws Error{Errc::system}
-  /// naming it.
-  LogFile(const std::filesystem::path& path, Log log);
+  /// Creates the file if it does not exist; several may write to the same one. Throws
+  /// Error{Errc::system} naming it.
+  LogFile(const std::filesystem::path& path, std::shared_ptr<LogWriter> writer);
+  ~LogFile();  ///< as end()
 
-  /// Warns of the first failure; the bytes are lost then.
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
+
+  /// Warns at the first loss.
   void write(std::string_view bytes);
 
-  /// Tells how much is missing, if any is.
+  /// Closes the file once it has been written and reports how many bytes it lacks, if any.
   void end();
 
  private:
-  Log log_;
-  std::string name_;
-  UniqueFd file_;
-  std::uint64_t bytes_lost_ = 0;
+  std::shared_ptr<LogWriter> writer_;
+  std::shared_ptr<LogWriter::File> file_;  ///< null after end()
+  std::uint64_t lost_bytes_ = 0;
 };
 
 }  // namespace ddprun

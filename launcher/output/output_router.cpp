@@ -1,6 +1,7 @@
 #include "launcher/output/output_router.hpp"
 
 #include "launcher/output/console_writer.hpp"
+#include "launcher/output/log_writer.hpp"
 #include "launcher/output/worker_stream.hpp"
 
 #include <boost/asio/redirect_error.hpp>
@@ -44,13 +45,16 @@ class OutputRouter::Impl {
   ~Impl() {
     out_->close();
     error_->close();
+    if (logs_) logs_->stop();
   }
 
   std::shared_ptr<WorkerStream> open(const StreamSpec& spec, StreamKind kind) {
     std::shared_ptr<ConsoleWriter> console;
     if (spec.is_shown && spec.target != StreamTarget::file)
       console = kind == StreamKind::standard_output ? out_ : error_;
-    return std::make_shared<WorkerStream>(executor_, spec, std::move(console), log_);
+    const bool has_file = spec.target != StreamTarget::console || !spec.filtered_file.empty();
+    return std::make_shared<WorkerStream>(executor_, spec, std::move(console),
+                                          has_file ? logs() : nullptr);
   }
 
   void write(std::string_view lines) { error_->write(own_lines_, std::string(lines)); }
@@ -63,6 +67,7 @@ class OutputRouter::Impl {
   bool has_lost_output() const { return out_->has_lost_output() || error_->has_lost_output(); }
 
   asio::awaitable<void> drain(Deadline deadline) {
+    if (logs_) co_await logs_->drain();  // first: what it reports goes to the console
     for (const auto& sink : {out_, error_}) {
       while (!sink->is_idle() && !deadline.passed()) {
         boost::system::error_code ignored;
@@ -73,8 +78,18 @@ class OutputRouter::Impl {
   }
 
  private:
+  /// Most runs have no log files, and need no thread for them.
+  const std::shared_ptr<LogWriter>& logs() {
+    if (!logs_) {
+      logs_ = std::make_shared<LogWriter>(executor_, log_);
+      logs_->start();
+    }
+    return logs_;
+  }
+
   asio::any_io_executor executor_;
   Log log_;
+  std::shared_ptr<LogWriter> logs_;
   std::shared_ptr<ConsoleWriter> out_;
   std::shared_ptr<ConsoleWriter> error_;
   LinePrefixer own_lines_{""};

@@ -50,7 +50,8 @@ class OutputRouter {
   };
 
   OutputRouter(boost::asio::any_io_executor executor, Console console, Log log = {});
-  ~OutputRouter();  ///< what the console has not taken by now is lost; see drain()
+  ~OutputRouter();  ///< what the console has not taken by now is lost; waits for log files as
+                    ///< drain()
 
   /// Opens the file, if there is to be one, and a pipe. Throws Error{Errc::system} naming the file.
   std::shared_ptr<WorkerStream> open(const StreamSpec& spec, StreamKind kind);
@@ -64,8 +65,9 @@ class OutputRouter {
   /// Whether one of the console's streams has refused output that somebody may want.
   bool has_lost_output() const;
 
-  /// Waits until the console has taken what it is to get, or the deadline passes. For the end of
-  /// the run.
+  /// Waits until log files have been written, or their file system takes nothing for kLogPatience;
+  /// then until the console has taken what it is to get, or the deadline passes. For the end of the
+  /// run.
   boost::asio::awaitable<void> drain(Deadline deadline);
 
  private:

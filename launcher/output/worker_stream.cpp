@@ -31,15 +31,16 @@ constexpr auto kProgressBarWait = std::chrono::seconds(10);
 }  // namespace
 
 WorkerStream::WorkerStream(const asio::any_io_executor& executor, const StreamSpec& spec,
-                           std::shared_ptr<ConsoleWriter> console, const Log& log)
-    : console_(std::move(console)),
+                           std::shared_ptr<ConsoleWriter> console, std::shared_ptr<LogWriter> logs)
+    : logs_(std::move(logs)),
+      console_(std::move(console)),
       prefixer_(spec.prefix),
       filter_(spec.prefix, spec.filters),
       pipe_(executor),
       partial_line_(executor),
       end_signal_(executor, asio::steady_timer::time_point::max()) {
-  if (spec.target != StreamTarget::console) file_.emplace(spec.file, log);
-  if (!spec.filtered_file.empty()) filtered_file_.emplace(spec.filtered_file, log);
+  if (spec.target != StreamTarget::console) file_.emplace(spec.file, logs_);
+  if (!spec.filtered_file.empty()) filtered_file_.emplace(spec.filtered_file, logs_);
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_system_error("worker output: pipe", errno);
   ::fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);
@@ -61,23 +62,28 @@ void WorkerStream::start() {
   read_more();
 }
 
+/// Of the destination that is full, if one is: meanwhile the pipe fills and the worker waits.
+asio::steady_timer* WorkerStream::room_signal() {
+  if (console_ && console_->is_full()) return &console_->room_signal();
+  if (logs_ && logs_->is_full()) return &logs_->room_signal();
+  return nullptr;
+}
+
 void WorkerStream::read_more() {
-  if (console_ && console_->is_full()) return read_when_there_is_room();
+  if (auto* const signal = room_signal()) {
+    signal->async_wait([weak = weak_from_this()](boost::system::error_code) {
+      const auto self = weak.lock();
+      if (self && !self->has_ended_) self->read_more();
+    });
+    return;
+  }
   pipe_.async_wait(asio::posix::descriptor_base::wait_read,
                    [self = shared_from_this()](boost::system::error_code error) {
                      if (error || self->has_ended_) return;
-                     // Another stream may have filled the console in the same turn of the loop.
-                     if (self->console_ && self->console_->is_full()) return self->read_more();
+                     // Another stream may have filled a destination in the same turn of the loop.
+                     if (self->room_signal() != nullptr) return self->read_more();
                      if (self->read_some()) self->read_more();
                    });
-}
-
-/// Meanwhile the pipe fills and the worker waits.
-void WorkerStream::read_when_there_is_room() {
-  console_->room_signal().async_wait([weak = weak_from_this()](boost::system::error_code) {
-    const auto self = weak.lock();
-    if (self && !self->has_ended_) self->read_more();
-  });
 }
 
 /// False if there is no more to come.

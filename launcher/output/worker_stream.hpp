@@ -23,9 +23,9 @@ namespace ddprun {
 
 class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
  public:
-  /// `console` may be null: not shown.
+  /// `console` may be null: not shown. `logs` may be null if the stream has no file.
   WorkerStream(const boost::asio::any_io_executor& executor, const StreamSpec& spec,
-               std::shared_ptr<ConsoleWriter> console, const Log& log);
+               std::shared_ptr<ConsoleWriter> console, std::shared_ptr<LogWriter> logs);
   ~WorkerStream();
 
   WorkerStream(const WorkerStream&) = delete;
@@ -61,13 +61,14 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
  private:
   bool read_some();
   void read_more();
-  void read_when_there_is_room();
+  boost::asio::steady_timer* room_signal();
   void take(std::string_view bytes);
   void write_files(std::string_view bytes, LinePrefixer::TimePoint now);
   void end_files();
   void flush_soon();
   void end();
 
+  std::shared_ptr<LogWriter> logs_;
   std::optional<LogFile> file_;
   std::optional<LogFile> filtered_file_;
   int worker_end_ = -1;

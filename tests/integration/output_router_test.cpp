@@ -1,5 +1,6 @@
 // The workers' output on its way to the console and to files, with real pipes.
 #include "launcher/process/stacks_file.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/worker_bench.hpp"
 
@@ -14,6 +15,8 @@
 #include <fcntl.h>
 #include <fstream>
 #include <iterator>
+#include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 namespace output_router_test {
@@ -154,6 +157,55 @@ TEST_SUITE("output router") {
     REQUIRE(bench.log().size() == 2);
     CHECK(bench.log()[0].find("/dev/full: No space left on device") == 0);
     CHECK(bench.log()[1] == "/dev/full: lacks 300000 bytes");
+  }
+
+  TEST_CASE(
+      "output: a log file that blocks stops neither worker nor agent, and its loss is reported") {
+    const TemporaryFolder folder;
+    const auto file = folder.path() / "log";
+    REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+    const UniqueFd reader(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    {
+      WorkerBench bench;
+      bench.start({to_file(shell_worker(0, "head -c 40000000 /dev/zero; exit 3"),
+                           StreamTarget::file, file)});
+      bench.run_to_end();
+      CHECK(bench.history().exit_of(0).exit_code == 3);
+      REQUIRE(bench.log().size() == 2);
+      CHECK(bench.log()[0].starts_with(file.string() + ": its file system takes no output"));
+      CHECK(bench.log()[1].starts_with(file.string() + ": its file system takes no output; log"));
+      const auto lost = std::stoul(bench.log()[1].substr(bench.log()[1].find("lack ") + 5));
+      CHECK(lost > 39'000'000);  // all but what the FIFO holds
+      CHECK(lost < 40'000'000);
+    }
+    // The thread has been left behind and ends once it can write.
+    std::array<char, 1 << 16> bytes;
+    while (::read(reader.get(), bytes.data(), bytes.size()) != 0) continue;
+  }
+
+  TEST_CASE("output: workers wait for a log file that is slow, and nothing is lost") {
+    const TemporaryFolder folder;
+    const auto file = folder.path() / "log";
+    REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+    const UniqueFd reader(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    std::size_t received = 0;
+    std::thread slow([&] {
+      std::array<char, 1 << 16> bytes;
+      for (ssize_t count = 0; received == 0 || count != 0;) {
+        std::this_thread::sleep_for(1ms);
+        count = ::read(reader.get(), bytes.data(), bytes.size());
+        if (count > 0) received += static_cast<std::size_t>(count);
+      }
+    });
+    {
+      WorkerBench bench;
+      bench.start(
+          {to_file(shell_worker(0, "head -c 40000000 /dev/zero"), StreamTarget::file, file)});
+      bench.run_to_end();
+      CHECK(bench.log().empty());
+    }
+    slow.join();
+    CHECK(received == 40'000'000);
   }
 
   TEST_CASE("a log file that cannot be made is an error that names it") {

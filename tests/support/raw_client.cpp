@@ -70,7 +70,7 @@ bool RawClient::is_closed_by_server() const {
 
 bool RawClient::is_open_and_silent() const {
   char byte = 0;
-  return ::recv(fd_, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+  return ::recv(fd_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
 }
 
 bool RawClient::wait_readable(int milliseconds) const {

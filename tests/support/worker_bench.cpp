@@ -160,6 +160,8 @@ void WorkerBench::run_a_little() {
 
 void WorkerBench::run_to_end() {
   run_until([this] { return impl_->history.is_complete; });
+  auto draining = impl_->router.drain(Deadline::after(20s));
+  impl_->complete(std::move(draining), [] {});
 }
 
 void WorkerBench::run_to_first_exit() {

@@ -1,0 +1,250 @@
+#include "launcher/output/log_writer.hpp"
+
+#include "rendezvous/base/await.hpp"
+#include "rendezvous/base/quiet_write.hpp"
+#include <ddprun/error.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <fcntl.h>
+#include <mutex>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Job {
+  std::shared_ptr<LogWriter::File> file;
+  std::string bytes;
+  bool is_last = false;
+  std::uint64_t lost_bytes = 0;  ///< before it got here; of the last job
+};
+
+/// Returns a warning; empty if there is nothing to report.
+std::string write_bytes(LogWriter::File& file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = quiet_write(file.fd.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const bool is_first = file.failed_bytes == 0;
+      file.failed_bytes += bytes.size();
+      if (!is_first) return {};
+      return file.name + ": " + std::strerror(errno) +
+             "; output is missing from it, the worker goes on";
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+std::string close_file(LogWriter::File& file, std::uint64_t lost_bytes) {
+  file.fd = UniqueFd();
+  lost_bytes += file.failed_bytes;
+  if (lost_bytes == 0) return {};
+  return file.name + ": lacks " + std::to_string(lost_bytes) + " bytes";
+}
+
+}  // namespace
+
+struct LogWriter::Queue {
+  /// Of the thread. Returns when it is to stop and has written everything.
+  static void run(const std::shared_ptr<Queue>& self) {
+    std::unique_lock lock(self->mutex);
+    while (true) {
+      self->work.wait(lock, [&] { return !self->jobs.empty() || self->must_stop; });
+      if (self->jobs.empty()) break;
+      Job job = std::move(self->jobs.front());
+      self->current_name = job.file->name;
+      lock.unlock();
+      const std::size_t count = job.bytes.size();
+      auto report =
+          job.is_last ? close_file(*job.file, job.lost_bytes) : write_bytes(*job.file, job.bytes);
+      job = {};
+      lock.lock();
+      self->jobs.pop_front();
+      self->finish(count, std::move(report));
+    }
+    self->has_stopped = true;
+    self->progress.notify_all();
+  }
+
+  void add(Job job) {
+    {
+      const std::lock_guard lock(mutex);
+      if (jobs.empty()) last_progress = Clock::now();
+      bytes += job.bytes.size();
+      jobs.push_back(std::move(job));
+    }
+    work.notify_one();
+  }
+
+  /// Of the thread, which holds the mutex.
+  void finish(std::size_t count, std::string report) {
+    const bool was_full = bytes >= kLogBytesMax;
+    bytes -= count;
+    last_progress = Clock::now();
+    if (!report.empty()) reports.push_back(std::move(report));
+    if (must_stop) progress.notify_all();
+    if (!reports.empty() || (was_full && bytes < kLogBytesMax) || (is_drained && jobs.empty()))
+      ::eventfd_write(event.get(), 1);
+  }
+
+  std::mutex mutex;
+  std::condition_variable work;      ///< for the thread
+  std::condition_variable progress;  ///< for stop()
+  std::deque<Job> jobs;              ///< the first one is being done
+  std::string current_name;
+  std::atomic<std::size_t> bytes = 0;  ///< of all jobs
+  std::vector<std::string> reports;    ///< to be logged; at most two for each file
+  Clock::time_point last_progress = Clock::now();
+  bool is_drained = false;  ///< drain() waits for the last job
+  bool must_stop = false;
+  bool has_stopped = false;
+  UniqueFd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+};
+
+LogWriter::LogWriter(const boost::asio::any_io_executor& executor, Log log)
+    : log_(std::move(log)),
+      queue_(std::make_shared<Queue>()),
+      notices_(executor),
+      patience_(executor),
+      room_signal_(executor, Clock::time_point::max()),
+      idle_signal_(executor, Clock::time_point::max()) {
+  // The thread may outlive this and signal its own descriptor.
+  const int event = ::fcntl(queue_->event.get(), F_DUPFD_CLOEXEC, 0);
+  if (event < 0) throw_system_error("log files: eventfd", errno);
+  notices_.assign(event);
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread(Queue::run, queue_);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+LogWriter::~LogWriter() {
+  stop();
+}
+
+void LogWriter::start() {
+  notices_.async_wait(boost::asio::posix::descriptor_base::wait_read,
+                      [weak = weak_from_this()](boost::system::error_code error) {
+                        const auto self = weak.lock();
+                        if (error || !self) return;
+                        eventfd_t count = 0;
+                        ::eventfd_read(self->notices_.native_handle(), &count);
+                        self->take_reports();
+                        self->start();
+                      });
+}
+
+bool LogWriter::is_full() const {
+  return has_patience_ && queue_->bytes >= kLogBytesMax;
+}
+
+bool LogWriter::write(const std::shared_ptr<File>& file, std::string_view bytes) {
+  const std::size_t queued = queue_->bytes;
+  // What is left in the pipes of workers that have ended is not held up.
+  const bool is_lost = queued >= (has_patience_ ? 2 * kLogBytesMax : kLogBytesMax);
+  if (is_lost || !thread_.joinable()) return false;
+  queue_->add({.file = file, .bytes = std::string(bytes)});
+  if (is_full() && queued < kLogBytesMax) be_patient();
+  return true;
+}
+
+void LogWriter::close(std::shared_ptr<File> file, std::uint64_t lost_bytes) {
+  queue_->add({.file = std::move(file), .bytes = {}, .is_last = true, .lost_bytes = lost_bytes});
+}
+
+void LogWriter::be_patient() {
+  Clock::time_point last_progress;
+  {
+    const std::lock_guard lock(queue_->mutex);
+    last_progress = queue_->last_progress;
+  }
+  patience_.expires_at(last_progress + kLogPatience);
+  patience_.async_wait([weak = weak_from_this(), last_progress](boost::system::error_code error) {
+    const auto self = weak.lock();
+    if (error || !self || !self->is_full()) return;
+    {
+      const std::lock_guard lock(self->queue_->mutex);
+      self->has_patience_ = self->queue_->last_progress != last_progress;
+    }
+    if (self->has_patience_) return self->be_patient();
+    self->room_signal_.cancel();
+  });
+}
+
+void LogWriter::take_reports() {
+  std::vector<std::string> reports;
+  bool is_idle = false;
+  {
+    const std::lock_guard lock(queue_->mutex);
+    reports.swap(queue_->reports);
+    is_idle = queue_->jobs.empty();
+  }
+  for (const auto& report : reports) warn(report);
+  if (queue_->bytes < kLogBytesMax) {
+    has_patience_ = true;
+    patience_.cancel();
+    room_signal_.cancel();
+  }
+  if (is_idle) idle_signal_.cancel();
+}
+
+boost::asio::awaitable<void> LogWriter::drain() {
+  const auto self = shared_from_this();
+  while (true) {
+    take_reports();
+    Clock::time_point limit;
+    {
+      const std::lock_guard lock(queue_->mutex);
+      if (queue_->jobs.empty()) co_return;
+      queue_->is_drained = true;
+      limit = queue_->last_progress + kLogPatience;
+    }
+    if (Clock::now() >= limit) {
+      report_unwritten();
+      co_return;
+    }
+    idle_signal_.expires_at(limit);
+    co_await idle_signal_.async_wait(kAwait);
+  }
+}
+
+void LogWriter::report_unwritten() {
+  const std::lock_guard lock(queue_->mutex);
+  std::uint64_t bytes = queue_->bytes;
+  for (const auto& job : queue_->jobs) bytes += job.lost_bytes;
+  warn(queue_->current_name + ": its file system takes no output; log files lack " +
+       std::to_string(bytes) + " bytes");
+}
+
+void LogWriter::stop() {
+  if (!thread_.joinable()) return;
+  std::unique_lock lock(queue_->mutex);
+  if (queue_->jobs.empty()) queue_->last_progress = Clock::now();
+  queue_->must_stop = true;
+  queue_->work.notify_one();
+  const auto is_late = [&] { return Clock::now() >= queue_->last_progress + kLogPatience; };
+  while (!queue_->has_stopped && !is_late())
+    queue_->progress.wait_until(lock, queue_->last_progress + kLogPatience);
+  const bool has_stopped = queue_->has_stopped;
+  lock.unlock();
+  has_stopped ? thread_.join() : thread_.detach();
+  boost::system::error_code ignored;
+  notices_.close(ignored);
+  patience_.cancel();
+}
+
+}  // namespace ddprun
