@@ -2,18 +2,18 @@
 
 #include "rendezvous/base/await.hpp"
 #include "rendezvous/base/quiet_write.hpp"
+#include "rendezvous/base/start_thread.hpp"
 #include <ddprun/error.hpp>
 
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
-#include <csignal>
 #include <cstring>
 #include <deque>
 #include <fcntl.h>
 #include <mutex>
-#include <pthread.h>
 #include <sys/eventfd.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -125,11 +125,11 @@ LogWriter::LogWriter(const boost::asio::any_io_executor& executor, Log log)
   const int event = ::fcntl(queue_->event.get(), F_DUPFD_CLOEXEC, 0);
   if (event < 0) throw_system_error("log files: eventfd", errno);
   notices_.assign(event);
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread(Queue::run, queue_);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  try {
+    thread_ = start_thread([queue = queue_] { Queue::run(queue); });
+  } catch (const std::system_error& failure) {
+    throw_system_error("log files: thread", failure.code().value());
+  }
 }
 
 LogWriter::~LogWriter() {

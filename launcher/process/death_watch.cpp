@@ -1,9 +1,8 @@
 #include "launcher/process/death_watch.hpp"
 
 #include "launcher/process/proc_scan.hpp"
+#include "rendezvous/base/start_thread.hpp"
 
-#include <csignal>
-#include <pthread.h>
 #include <utility>
 
 namespace ddprun {
@@ -15,17 +14,7 @@ DeathWatch::DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids
       tell_(std::move(tell)),
       tell_change_(std::move(tell_change)),
       is_settled_(std::make_unique<bool[]>(static_cast<std::size_t>(page.local_world_size()))) {
-  // Signals are for the agent's own thread.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_thread([this] { run(); });
 }
 
 DeathWatch::~DeathWatch() {

@@ -1,17 +1,15 @@
 #include "rendezvous/store/name_lookup.hpp"
 
+#include "rendezvous/base/start_thread.hpp"
 #include <ddprun/error.hpp>
 
 #include <cerrno>
 #include <condition_variable>
-#include <csignal>
-#include <exception>
 #include <fcntl.h>
 #include <mutex>
 #include <optional>
 #include <sys/socket.h>
 #include <system_error>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -53,22 +51,6 @@ NameLookup ask_resolver(const StoreEndpoint& endpoint) {
   return result;
 }
 
-/// The program's signal handlers must not run on a thread that it knows nothing of.
-void start_without_signals(std::function<void()> action) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::exception_ptr failure;
-  try {
-    std::thread(std::move(action)).detach();
-  } catch (const std::system_error&) {
-    failure = std::current_exception();
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failure) std::rethrow_exception(failure);
-}
-
 }  // namespace
 
 NameLookup look_up(const StoreEndpoint& endpoint, Deadline deadline) {
@@ -80,12 +62,12 @@ NameLookup look_up(const StoreEndpoint& endpoint, Deadline deadline) {
 NameLookup look_up_by(std::function<NameLookup()> resolve, Deadline deadline) {
   const auto answer = std::make_shared<Answer>();
   try {
-    start_without_signals([answer, resolve = std::move(resolve)] {
+    start_thread([answer, resolve = std::move(resolve)] {
       NameLookup result = resolve();
       const std::lock_guard lock(answer->mutex);
       answer->result = std::move(result);
       answer->has_come.notify_one();
-    });
+    }).detach();
   } catch (const std::system_error& error) {
     return without_addresses(std::string("cannot start a thread to look up a name: ") +
                              error.code().message());
@@ -119,7 +101,7 @@ BackgroundLookup::BackgroundLookup(const StoreEndpoint& endpoint)
     ::close(told);
   };
   try {
-    start_without_signals(look);
+    start_thread(look).detach();
   } catch (const std::system_error& error) {
     shared_->result.problem =
         std::string("cannot start a thread to look up a name: ") + error.code().message();
