@@ -39,8 +39,12 @@ void futex_wake_all(const Word& word) noexcept {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+/// Rounds to the system's pages, which may be larger than kMemoryPage (64 KiB on some ARM systems).
 bool let_write(void* begin, std::size_t bytes) noexcept {
-  return ::mprotect(begin, bytes, PROT_READ | PROT_WRITE) == 0;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(begin) % page;
+  return ::mprotect(static_cast<char*>(begin) - before, before + bytes, PROT_READ | PROT_WRITE) ==
+         0;
 }
 
 timespec to_timespec(Deadline deadline) {
