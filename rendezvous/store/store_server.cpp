@@ -258,6 +258,7 @@ void StoreServer::Impl::deliver(const std::vector<Delivery>& replies) {
     if (!std::exchange(session->is_write_due, true)) replied_.push_back(client);
     count_bytes(*session);
     if (is_full()) write(*session);
+    if (!session->is_open()) continue;
     const std::size_t unread = session->unread_bytes();
     if (unread > options_.limits.unread_bytes_max + kReadBytes || (is_full() && unread > 0)) {
       close_for(*session, counts_.slow_readers,
