@@ -21,7 +21,7 @@ DeathWatch::~DeathWatch() {
   std::unique_lock lock(mutex_);
   must_stop_ = true;
   stop_changed_.notify_one();
-  // Again and again: a worker can set back the count that tells the thread of the call.
+  // Repeated: a worker can reset the change count, and a single call would go unnoticed.
   do page_.wake();
   while (!stop_changed_.wait_for(lock, kLookPeriod, [this] { return has_stopped_; }));
   lock.unlock();

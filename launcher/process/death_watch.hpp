@@ -19,9 +19,9 @@ class DeathWatch {
  public:
   /// Calls `tell` with a local rank, on the thread of its own, at most once for each: when the
   /// worker's main thread has died, unless by _exit(0), it announced an exit with a status other
-  /// than 0, or its part of the page is damaged. Calls `tell_change` there when anything else is
-  /// told on the page, or has been since the page was made: workers make process groups. It looks
-  /// at most once in kLookPeriod and calls `tell_change` at most once in kChangePeriod, however
+  /// than 0, or its part of the page is damaged. Calls `tell_change` there after any other
+  /// change of the page, those before this call included: workers make process groups. Looks at
+  /// most once per kLookPeriod and calls `tell_change` at most once per kChangePeriod, however
   /// often workers write. `pids` are the workers' by local rank. `page` outlives this. Throws
   /// std::system_error if no thread can be started.
   DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,

@@ -85,8 +85,8 @@ ErrorReport read_document(const json& document) {
           .when = time_in(extra)};
 }
 
-/// Not another file under this name: what an agent may read is not for all that read its report.
-/// The workers of root may run as any user.
+/// False for a file that the worker may have linked here because only the agent may read it: its
+/// contents would appear in the report. A root agent's workers may run as any user.
 bool is_workers_own(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink != 1) return false;
@@ -106,7 +106,7 @@ ErrorReport parse_error_report(std::string_view text) {
 }
 
 ErrorReport read_error_report(const std::filesystem::path& file) {
-  // A FIFO is not waited for.
+  // Without O_NONBLOCK, open() of a FIFO would wait for a writer.
   const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (fd.get() < 0 || !is_workers_own(fd.get())) return {};
   std::string text(kErrorFileBytesMax, '\0');

@@ -34,8 +34,8 @@ struct ErrorReport {
 ErrorReport parse_error_report(std::string_view text);
 
 /// The report in `file`; an empty one if it does not exist or cannot be read. Does not follow
-/// links, does not wait for a writer, and reads only a regular file with one name that belongs to
-/// the user of this process, or to any user if that is root.
+/// links or wait for a writer, and reads only regular files with one link that belong to the user
+/// of this process, or to any user if that is root.
 ErrorReport read_error_report(const std::filesystem::path& file);
 
 }  // namespace ddprun

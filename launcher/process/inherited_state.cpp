@@ -32,7 +32,7 @@ void open_missing_standard_streams() noexcept {
   if (fd > STDERR_FILENO) ::close(fd);
 }
 
-/// Their being ignored is a wish of the user or of a shell.
+/// Ignored on purpose: by nohup, or by a parent without a terminal.
 constexpr std::array kMayStayIgnored = {SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU};
 
 /// With SIGCHLD ignored, for example, no worker's exit status could be read.
@@ -51,12 +51,12 @@ void reset_signals() noexcept {
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
 }
 
-/// As sandboxes answer; other errors come from the arguments of a trial.
+/// True if a sandbox has refused the call; other errors come from the arguments of the probe.
 bool is_refusal(long result) {
   return result < 0 && (errno == EPERM || errno == EACCES || errno == ENOSYS);
 }
 
-/// The name of the first one that is refused; null if none is.
+/// Returns the name of the first refused system call, with its error in errno, or null.
 const char* refused_system_call() {
   const UniqueFd event(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
   if (event.get() < 0) return is_refusal(-1) ? "eventfd2" : nullptr;
@@ -92,7 +92,7 @@ const char* refused_system_call() {
   if (is_refusal(::kill(::getpid(), 0))) return "kill";
   siginfo_t info{};
   if (is_refusal(::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT))) return "waitid";
-  // Reaps at most one process that the program before this one in the same process has left.
+  // May reap one child that the program before exec() has left.
   int status = 0;
   if (is_refusal(::wait4(-1, &status, WNOHANG, nullptr))) return "wait4";
   return nullptr;

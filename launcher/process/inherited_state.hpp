@@ -16,8 +16,8 @@ void reset_inherited_state() noexcept;
 /// the usual soft limit of 1,024 ends at some hundred workers. The workers get the old one back.
 void raise_limit_of_open_files() noexcept;
 
-/// Tries the system calls whose refusal would make a run hang, spin or report what it has not seen,
-/// and looks for /proc. Returns the first problem with its remedy.
+/// Probes the system calls whose refusal would make a run hang, spin or report a false result, and
+/// /proc. Returns the first problem with its remedy, or nothing.
 std::optional<std::string> system_problem();
 
 }  // namespace ddprun

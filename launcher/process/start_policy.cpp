@@ -18,7 +18,7 @@ bool can_pass(const StartFailure& failure, bool is_restart) {
     case ETXTBSY:
       return true;
     case EMFILE:
-      // Before the first start the agent has no descriptors to release.
+      // At the first start no earlier worker can release descriptors.
       return is_restart;
     case ENOENT:
     case EACCES:

@@ -7,15 +7,15 @@
 
 namespace ddprun {
 
-/// Longer than killed processes take to release what they hold, or a program to be copied; much
-/// shorter than workers on other nodes wait for a peer (join_timeout, 5 min).
+/// Longer than killed processes take to release their resources or a program takes to be copied;
+/// much shorter than workers on other nodes wait for a peer (join_timeout, 5 min).
 inline constexpr std::chrono::seconds kStartRetryLimit{10};
 /// The first pause: most errors pass as soon as a process of the last attempt has been reaped.
 inline constexpr std::chrono::milliseconds kFirstStartPause{20};
 /// Each pause is twice the last one, up to this.
 inline constexpr std::chrono::milliseconds kLongestStartPause{1000};
 
-/// A failed try to start a worker, and those before it in the same attempt.
+/// A failed start of a worker, and the failures before it in the same attempt.
 struct FailedStart {
   StartFailure failure;
   bool is_restart = false;  ///< workers have been started on this node before, in the same run

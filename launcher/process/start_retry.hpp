@@ -1,5 +1,5 @@
-// The tries to start the workers of one attempt: asks start_policy.hpp what follows a failed one,
-// logs the first, and pauses. One thread.
+// Retries failed starts of the workers of one attempt by the rules of start_policy.hpp: logs the
+// first failure and pauses before each retry. Not thread-safe.
 #pragma once
 
 #include "launcher/process/start_policy.hpp"
@@ -24,16 +24,16 @@ class StartRetry {
 
   bool is_restart() const { return is_restart_; }
 
-  /// Returns what follows a failed try to start the worker `rank`, after the pause if that is
-  /// another try. Returns early if end() is called. `message`: of describe_start_failure().
+  /// Returns the action that follows a failed start of worker `rank`; a retry after its pause,
+  /// which end() cuts short. `message`: see describe_start_failure().
   boost::asio::awaitable<StartDecision::Action> after(StartFailure failure, int rank,
                                                       std::string message);
 
-  /// Ends the pause. The caller of after() is to check has_ended() before it tries again.
+  /// Ends the pause and all later ones. Callers of after() check has_ended() before they retry.
   void end();
   bool has_ended() const { return has_ended_; }
 
-  /// Extends pause and limit: the agent was suspended for so long.
+  /// Extends pause and limit by the time for which the agent was suspended.
   void put_off(Clock::duration by);
 
  private:
@@ -41,8 +41,8 @@ class StartRetry {
   bool is_restart_;
   Log log_;
   std::chrono::milliseconds limit_;
-  int tries_ = 0;                    ///< failed
-  Clock::time_point first_failure_;  ///< if tries_ > 0
+  int tries_ = 0;                    ///< failed starts
+  Clock::time_point first_failure_;  ///< meaningful if tries_ > 0
   bool has_ended_ = false;
 };
 

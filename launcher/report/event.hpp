@@ -117,7 +117,7 @@ struct WorkerExited {
   /// Of one that ended with exit code 0 and should not have: "before it entered collective 3 ...".
   std::string ended_before{};
 
-  bool was_started = true;  ///< false: `error_message` says why; there is no pid
+  bool was_started = true;  ///< false: `error_message` is the reason, `pid` meaningless
 
   bool failed() const { return signal != 0 || exit_code != 0 || !ended_before.empty(); }
   bool operator==(const WorkerExited&) const = default;

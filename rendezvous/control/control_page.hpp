@@ -6,8 +6,8 @@
 // The agent trusts nothing that a worker can write: the memory cannot be resized, both sides keep
 // its sizes for themselves, and what is read is checked (damage(), read_flights()). A worker maps
 // all of it for reading and only its own part, and the change counter, for writing, so that a stray
-// write of one worker cannot change what another one says. One descriptor for each worker would
-// protect no better: workers of one user can write each other's memory anyway.
+// write of one worker cannot change another's part. One descriptor for each worker would not
+// protect better: workers of one user can write each other's memory anyway.
 //
 // Why it exists: the kernel tells of a process' death (pidfd, SIGCHLD, closed sockets) only after
 // it has torn down the memory, some 70 ms for each GiB. The robust futex list is processed before
@@ -84,7 +84,8 @@ class ControlPage {
   /// True once the worker was alive and its main thread has ended.
   bool is_dead(int local_rank) const;
 
-  /// What cannot have been written by announce_alive() or announce_exit(); empty if nothing.
+  /// Describes a value in the worker's slot that announce_alive() and announce_exit() never write;
+  /// nothing if the slot is valid.
   std::optional<std::string> damage(int local_rank) const;
 
   /// How many announcements and wake() calls there have been. Read it before looking at phases and

@@ -35,7 +35,7 @@ struct alignas(64) FlightEntry {
 static_assert(sizeof(FlightEntry) == 64);
 
 struct alignas(kFlightPage) FlightLog {
-  /// The taker describes its group before anybody reads of it.
+  /// A recorder that takes a log describes its group before readers may use it.
   enum Use : std::uint32_t { free, taken, over, being_described };
 
   std::atomic<std::uint32_t> use;

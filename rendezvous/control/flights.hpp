@@ -49,7 +49,7 @@ struct GroupFlights {
 struct WorkerFlights {
   std::vector<GroupFlights> groups{};
   int unrecorded_groups = 0;  ///< for which there was no room
-  /// What no recorder can have written, if there is such: nothing else of the worker is told then.
+  /// Describes a value that no recorder writes; `groups` is empty then.
   std::optional<std::string> damage{};
 
   bool operator==(const WorkerFlights&) const = default;

@@ -13,7 +13,7 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// What is read after, that is, the stamp or the count of descriptions again.
+// For loads that precede the second load of the stamp or of the count of descriptions.
 constexpr auto kBefore = std::memory_order_acquire;
 
 /// Another process has written it, perhaps without an end.
@@ -161,7 +161,7 @@ std::vector<Flight> flights_of(const FlightLog& log, const Heading& heading, Nan
   return flights;
 }
 
-/// What a group's log says; nothing if another group has taken it meanwhile.
+/// Contents of a group's log; empty if another group has taken the log meanwhile.
 using LogContents = std::variant<std::monostate, GroupFlights, Damage>;
 
 LogContents read(const FlightLog& log, Nanoseconds now) {

@@ -25,14 +25,15 @@ using asio::ip::tcp;
 
 namespace {
 
-/// Time to wait when there is no descriptor or memory for another connection, or accept4() is
-/// refused: nothing else tells that this has changed.
+/// Pause when descriptors or memory for another connection are lacking, or accept4() is refused: no
+/// event reports a change.
 constexpr auto kPause = std::chrono::milliseconds(100);
 
+/// Connections accepted before other work gets its turn.
 constexpr int kAcceptedMax = 64;
 
-/// Whether the error is that of a connection that broke while it waited (accept(2)). All others
-/// stay, so that the next attempt has to be put off.
+/// True if the error is that of one connection, which broke while it waited (accept(2)). All others
+/// persist, so that the next attempt follows after a pause.
 bool is_of_connection(int error) {
   constexpr std::array kErrors = {ECONNABORTED, EINTR,  EPROTO,       ENETDOWN,   ENOPROTOOPT,
                                   EHOSTDOWN,    ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH};
@@ -57,8 +58,8 @@ struct Acceptor::State {
     return ::accept4(socket.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   }
 
-  /// False if the operating system gives out no connection now. Those beyond the bound are accepted
-  /// when others have had their turn.
+  /// Accepts at most kAcceptedMax connections; the others follow in the next turn. Returns false if
+  /// the operating system refuses connections for now.
   bool accept_waiting() {
     for (int i = 0; i < kAcceptedMax && socket.is_open(); ++i) {
       const int fd = accept_one();

@@ -15,7 +15,7 @@ namespace {
 namespace asio = boost::asio;
 using Clock = asio::steady_timer::clock_type;
 
-/// Of a turn. Usual ones are shorter and follow each other at once.
+/// Turns that take at least as long are followed by a rest. Usual ones are shorter.
 constexpr auto kRestAfter = std::chrono::milliseconds(4);
 
 }  // namespace
@@ -28,7 +28,7 @@ struct LongTurns::State {
   asio::steady_timer rest;
   Clock::time_point began;
   bool is_taken = false;
-  std::deque<std::shared_ptr<asio::steady_timer>> waiting;  ///< one is cancelled: its turn begins
+  std::deque<std::shared_ptr<asio::steady_timer>> waiting;  ///< cancelled when its turn begins
 
   static asio::awaitable<Turn> begin(std::shared_ptr<State> self) {
     if (std::exchange(self->is_taken, true)) {
@@ -44,14 +44,14 @@ struct LongTurns::State {
   static void end(std::shared_ptr<State> self) {
     const auto took = Clock::now() - self->began;
     if (took < kRestAfter) {
-      asio::post(self->executor, [self] { self->go_on(); });
+      asio::post(self->executor, [self] { self->begin_next(); });
     } else {
       self->rest.expires_after(took);
-      self->rest.async_wait([self](boost::system::error_code) { self->go_on(); });
+      self->rest.async_wait([self](boost::system::error_code) { self->begin_next(); });
     }
   }
 
-  void go_on() {
+  void begin_next() {
     is_taken = !waiting.empty();
     if (waiting.empty()) return;
     waiting.front()->cancel();

@@ -1,6 +1,6 @@
-// Lets one coroutine at a time do work that takes long, and all that is ready on the executor in
-// between: timers, signals and short work wait for one such turn at most. Runs on the executor's
-// one thread.
+// Gives coroutines turns for long work, one at a time. Between two turns the executor runs all that
+// is ready, so that timers, signals and short work wait for at most one turn. For executors of one
+// thread.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -17,9 +17,9 @@ class LongTurns {
  public:
   explicit LongTurns(boost::asio::any_io_executor executor);
 
-  /// Ends when it is destroyed. The next turn begins when what is ready by then has been done;
-  /// after a turn of some milliseconds not before as much time has passed again, so that such turns
-  /// take half of the time at most.
+  /// Ends when it is destroyed. The next turn begins after the work that is ready by then; after a
+  /// turn of some milliseconds only when the same time has passed again, so that such turns take at
+  /// most half of the time.
   class Turn {
    public:
     explicit Turn(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -28,11 +28,11 @@ class LongTurns {
     ~Turn();
 
    private:
-    std::shared_ptr<State> state_;  ///< null: it has been moved from
+    std::shared_ptr<State> state_;  ///< null once moved from
   };
 
-  /// Returns when it is the caller's turn, in the order of the calls. The caller waits for nothing
-  /// while it has the turn.
+  /// Returns when the caller's turn begins, in the order of the calls. The caller must not suspend
+  /// during its turn.
   boost::asio::awaitable<Turn> begin();
 
  private:

@@ -10,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-/// Small beside an agent's 8 MiB.
+/// Smallest drop worth a return: little compared with an agent's 8 MiB.
 constexpr std::size_t kReturnedBytesMin = std::size_t{1} << 20;
 constexpr auto kReturnPause = std::chrono::seconds(1);
 

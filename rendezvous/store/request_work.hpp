@@ -1,5 +1,5 @@
-// How much work a request to the store is, so that the server can give way to others before a long
-// one and between its parts. Pure.
+// Estimates the work of requests to the store and splits long ones, so that the server can serve
+// other clients before them and between their parts. Pure.
 #pragma once
 
 #include "rendezvous/store/store_table.hpp"
@@ -17,8 +17,8 @@ std::size_t request_work(const StoreTable& table, const wire::Request& request,
                          std::size_t work_max);
 
 /// Removes from a MULTI_GET or MULTI_SET the keys beyond `work_max` and returns a request with
-/// them; both requests in succession equal the original. Returns nothing if the request is within
-/// `work_max` or of another operation.
+/// them; both in succession equal the original, but other clients' requests may come in between.
+/// Returns nothing if the request is within `work_max` or of another operation.
 std::optional<wire::Request> split_request(const StoreTable& table, wire::Request& request,
                                            std::size_t work_max);
 

@@ -34,14 +34,14 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-/// Read at a time of what follows a connection's first bytes, through a buffer shared by all.
+/// Bytes read in a long turn, into a buffer shared by all connections.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
-/// request_work() that is done as soon as it arrives: some 10 us. Longer requests wait for a long
-/// turn; only one client has a long turn at a time.
+/// Maximum request_work() that is done on arrival: about 10 us. Longer requests wait for a long
+/// turn, which one client has at a time.
 constexpr std::size_t kShortWork = 64;
-/// request_work() of a long turn: about 1 ms, unless a single request that cannot be split takes
-/// longer.
+/// Maximum request_work() of a long turn: about 1 ms, unless a single request that cannot be split
+/// takes longer.
 constexpr std::size_t kLongWork = 4096;
 
 /// Clients written to before other work gets its turn: about 1 ms. One SET may wake all clients.
@@ -122,7 +122,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   std::deque<ClientId> replied_;   ///< clients with replies to be written
   bool is_write_posted_ = false;   ///< write_later() will write to them
   StoreServerStats counts_;
-  std::array<char, kReadBytes> buffer_;  ///< of take_turn()
+  std::array<char, kReadBytes> buffer_;  ///< bytes that take_turn() receives
 };
 
 void StoreServer::Impl::admit(int fd) {
@@ -210,8 +210,8 @@ void StoreServer::Impl::take_turn(StoreSession& session) {
   if (bytes > 0) carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)}, kLongWork);
 }
 
-/// Carries out requests of this work; at least one in a long turn. The others wait for the next
-/// turn.
+/// Carries out requests of at most `work_max`; at least one, or its first part, in a long turn. The
+/// others wait for the next turn.
 void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input,
                                   std::size_t work_max) {
   std::size_t work = 0;
@@ -234,7 +234,7 @@ void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input,
     }
     if (work > work_max) break;
   }
-  write(session);  // its replies do not wait for those to others
+  write(session);  // before the replies to other clients
   write_replies();
   if (!session.is_open()) return;
   session.rest.assign(input);
@@ -269,8 +269,7 @@ void StoreServer::Impl::deliver(const std::vector<Delivery>& replies) {
   }
 }
 
-/// Writes to the clients that have replies. A connection that turns out to be closed may add
-/// others.
+/// Writes to the clients that have replies. A write that finds a connection closed may add others.
 void StoreServer::Impl::write_replies() {
   if (is_write_posted_) return;
   for (int i = 0; !replied_.empty(); ++i) {

@@ -21,7 +21,7 @@ struct StoreSession {
   /// Nearly every request fits. Each connection has a buffer of this size, so it is small.
   static constexpr std::size_t kFirstReadBytes = 1024;
 
-  /// Memory of a connection beside held_bytes(), approximately.
+  /// Approximate memory of a connection in addition to held_bytes().
   static constexpr std::size_t kOverheadBytes = 4096;
 
   /// Takes over a connected socket.
@@ -49,10 +49,10 @@ struct StoreSession {
   bool is_write_due = false;              ///< in the server's queue of clients to write to
   std::size_t counted_bytes = 0;          ///< held_bytes() when the server counted it last
   std::optional<wire::Request> deferred;  ///< the next request, which waits for a long turn
-  std::string rest;                       ///< received bytes behind it
+  std::string rest;                       ///< received bytes after `deferred`
   bool has_more = false;                  ///< the socket may hold bytes that have not been read
   bool is_new = true;                     ///< may still turn out to use the other protocol
-  std::string opening;                    ///< received bytes while that is open
+  std::string opening;                    ///< received bytes while the protocol is unknown
 };
 
 }  // namespace ddprun

@@ -24,7 +24,7 @@ std::size_t bytes_of_value(const std::string& key, const std::string& value) {
   return key.size() + value.size() + kValueOverhead;
 }
 
-/// Of a client that is woken or notified: a write() to its connection.
+/// For each client that is woken or notified: a write() to its connection.
 constexpr std::size_t kWorkOfClient = 16;
 
 std::size_t work_of(std::size_t value_bytes) {

@@ -44,8 +44,8 @@ class StoreTable {
   /// Carries out one request of a client.
   StoreOutcome apply(ClientId client, wire::Request request, wire::Dialect dialect);
 
-  /// Estimates of how long it takes to read the value of a key, and to store a value of so many
-  /// bytes and notify the clients at the key: units of 0.1 to 0.2 us, see request_work.hpp.
+  /// Estimates the work of reading the value of a key, and of storing `value_bytes` there and
+  /// notifying the clients at the key, in the units of request_work().
   std::size_t work_at(const std::string& key) const;
   std::size_t work_of_change(const std::string& key, std::size_t value_bytes) const;
 

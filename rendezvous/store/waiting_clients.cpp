@@ -96,7 +96,7 @@ bool WaitingClients::add(Index& index, const std::string& key, ClientId client) 
   return true;
 }
 
-/// An empty table of many buckets would keep them.
+/// Replaces a table that becomes empty, as it would keep its buckets.
 void WaitingClients::erase(Index& index, Index::iterator key) {
   index.erase(key);
   if (index.empty()) index = Index();

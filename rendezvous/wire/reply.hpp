@@ -45,7 +45,7 @@ struct Popped {  ///< QUEUE_POP: `value` is sent only if there was one
 };
 struct Keys {  ///< LIST_KEYS
   std::int64_t count = 0;
-  std::string strings;  ///< as they go on the wire: there may be a million
+  std::string strings;  ///< in wire format: there may be a million
   bool operator==(const Keys&) const = default;
 };
 struct KeyChanged {
@@ -53,7 +53,7 @@ struct KeyChanged {
   std::string key, before, after;
   bool operator==(const KeyChanged&) const = default;
 };
-/// To the clients that watch the key, which share it: the values may be large and the clients many.
+/// Sent to all clients that watch the key. They share it: values may be large and clients many.
 struct Notification {
   Notification(KeyChanged the_change)
       : changed(std::make_shared<const KeyChanged>(std::move(the_change))) {}

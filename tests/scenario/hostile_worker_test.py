@@ -1,7 +1,7 @@
 """Workers that write where they should not: in the control page and for their error files.
 
-The agent goes on by the rules of the run: what a worker has done is a failure of that worker, a
-restart that is left is used, and nothing that the worker must not read comes to light.
+The run continues by its rules: the damage is a failure of that worker and costs a restart, and the
+output shows no file that the worker must not read.
 
 Usage: hostile_worker_test.py DDPRUN
 """
