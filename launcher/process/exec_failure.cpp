@@ -165,18 +165,22 @@ std::string limit_text(int resource) {
   return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
 }
 
-std::string explain_fork(int error_number) {
-  const std::string error = std::string("fork: ") + std::strerror(error_number);
-  if (error_number == EAGAIN) {
+/// Of a fork or the start of a thread: the error and the limit that was reached.
+std::string explain_shortage(const StartFailure& failure) {
+  const std::string error =
+      std::string(to_string(failure.step)) + ": " + std::strerror(failure.error_number);
+  if (failure.error_number == EAGAIN) {
     const auto cgroup = full_cgroup();
-    return error + " (" +
-           (cgroup.empty() ? "number of processes: ulimit -u is " + limit_text(RLIMIT_NPROC)
-                           : cgroup) +
+    if (!cgroup.empty()) return error + " (" + cgroup + ")";
+    // A thread needs address space for its stack, too.
+    return error + " (ulimit -u is " + limit_text(RLIMIT_NPROC) +
+           (failure.step == StartStep::thread ? ", ulimit -v in bytes " + limit_text(RLIMIT_AS)
+                                              : "") +
            ")";
   }
-  if (error_number == EMFILE)
+  if (failure.error_number == EMFILE)
     return error + " (ulimit -n is " + limit_text(RLIMIT_NOFILE) + "; each worker needs six)";
-  if (error_number == ENFILE) return error + " (see sysctl fs.file-max)";
+  if (failure.error_number == ENFILE) return error + " (see sysctl fs.file-max)";
   return error;
 }
 
@@ -189,7 +193,8 @@ std::string describe_start_failure(const StartFailure& failure, const std::strin
     case StartStep::exec:
       return subject + explain_exec(failure, program, folder);
     case StartStep::fork:
-      return subject + explain_fork(failure.error_number);
+    case StartStep::thread:
+      return subject + explain_shortage(failure);
     case StartStep::folder:
       return subject + "cannot enter the folder " + folder + ": " +
              std::strerror(failure.error_number);

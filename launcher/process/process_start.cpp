@@ -172,6 +172,8 @@ const char* to_string(StartStep step) noexcept {
       return "chdir";
     case StartStep::exec:
       return "exec";
+    case StartStep::thread:
+      return "thread";
   }
   return "unknown";
 }

@@ -14,10 +14,10 @@
 
 namespace ddprun {
 
-/// The steps of a start in their order; those after the fork are the child's.
+/// The steps of a start in their order; the child does those between fork and exec.
 enum class StartStep : int {
-  files,             ///< folders, log files, pipes, the cgroup
-  fork,              ///< of the worker, or of the thread that watches the workers
+  files,  ///< folders, log files, pipes, the cgroup
+  fork,
   parent_death,      ///< asking to be killed with the agent
   session,           ///< becoming the leader of its own session
   signals,           ///< default handlers
@@ -28,6 +28,7 @@ enum class StartStep : int {
   limits,            ///< of open files
   folder,            ///< chdir
   exec,
+  thread,  ///< of the agent, which watches all workers
 };
 
 /// The name of `step` as it stands in events, e.g. "exec".

@@ -241,7 +241,7 @@ std::optional<FailedWorker> WorkerGroup::Impl::start_death_watch() {
         [on_agents_thread] { on_agents_thread([](Impl& self) { self.note_change(); }); });
   } catch (const std::system_error& error) {
     return failed_worker(workers_.front()->spec,
-                         {.step = StartStep::fork, .error_number = error.code().value()});
+                         {.step = StartStep::thread, .error_number = error.code().value()});
   }
   return std::nullopt;
 }

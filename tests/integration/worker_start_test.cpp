@@ -1,6 +1,5 @@
 // Starts that are tried again: only the workers that could not be started, and not for ever.
 #include "launcher/process/worker_group.hpp"
-
 #include "tests/support/worker_bench.hpp"
 
 #include <doctest/doctest.h>
@@ -74,8 +73,8 @@ TEST_SUITE("worker start") {
 
   TEST_CASE("worker start: an error that persists fails the worker and ends the others") {
     WorkerBench bench(2);
-    const auto result =
-        bench.try_restart({shell_worker(0, "sleep 1000"), absent_worker(bench, 1)}, [] {}, 100ms);
+    const auto result = bench.try_restart(
+        {shell_worker(0, "sleep 1000"), absent_worker(bench, 1)}, [] {}, 100ms);
     REQUIRE(std::holds_alternative<WorkerNotStarted>(result));
     const auto& failure = std::get<WorkerNotStarted>(result);
     CHECK(failure.rank == 1);
@@ -104,8 +103,8 @@ TEST_SUITE("worker start") {
   TEST_CASE("worker start: stop() during a pause leaves the missing workers unstarted") {
     WorkerBench bench(2);
     bool is_stopped = false;
-    const auto result = bench.try_restart(
-        {shell_worker(0, "exec sleep 1000"), absent_worker(bench, 1)}, [&] {
+    const auto result =
+        bench.try_restart({shell_worker(0, "exec sleep 1000"), absent_worker(bench, 1)}, [&] {
           if (is_stopped || !logs_retry(bench)) return;
           is_stopped = true;
           bench.group().stop(SIGTERM, 20s);

@@ -134,14 +134,12 @@ class StartRetryTest(unittest.TestCase):
         cgroup = self.make_pids_cgroup()
         # No worker fits beside ddprun and its guardian; or the workers fit, but not the thread
         # that watches them.
-        for limit in 1, 4:
+        for limit, step in (1, "fork"), (4, "thread"):
             run = self.start_two_workers(restarts=1, name=str(limit), cgroup=cgroup)
             (cgroup / "pids.max").write_text(str(limit))
             run.crash(1)
-            run.until("worker: fork: Resource temporarily unavailable (pids limit of cgroup "
+            run.until(f"worker: {step}: Resource temporarily unavailable (pids limit of cgroup "
                       f"{cgroup}: {limit})")
-            if limit == 4:
-                run.until("life 1 of rank 1")
             (cgroup / "pids.max").write_text("max")
             self.check_restarted_once(run)
 

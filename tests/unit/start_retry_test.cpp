@@ -68,6 +68,7 @@ TEST_SUITE("start policy") {
         {{StartStep::exec, ESTALE}, Action::end_run, Action::retry},
         {{StartStep::exec, E2BIG}, Action::end_run, Action::end_run},
         {{StartStep::exec, ETIMEDOUT}, Action::end_run, Action::end_run},
+        {{StartStep::thread, EAGAIN}, Action::retry, Action::retry},
         {{StartStep::files, 0}, Action::end_run, Action::retry},
     };
     for (const auto& row : table) {
@@ -86,10 +87,10 @@ TEST_SUITE("start policy") {
       StartDecision expected;
     };
     const std::vector<Row> table = {
-        {1, 0ms, {Action::retry, 20ms}},          {2, 20ms, {Action::retry, 40ms}},
-        {6, 620ms, {Action::retry, 640ms}},       {7, 1260ms, {Action::retry, 1000ms}},
-        {1'000'000, 1ms, {Action::retry, 1s}},    {15, 9700ms, {Action::retry, 300ms}},
-        {16, 10s, {Action::fail_worker, 0ms}},    {16, 1h, {Action::fail_worker, 0ms}},
+        {1, 0ms, {Action::retry, 20ms}},       {2, 20ms, {Action::retry, 40ms}},
+        {6, 620ms, {Action::retry, 640ms}},    {7, 1260ms, {Action::retry, 1000ms}},
+        {1'000'000, 1ms, {Action::retry, 1s}}, {15, 9700ms, {Action::retry, 300ms}},
+        {16, 10s, {Action::fail_worker, 0ms}}, {16, 1h, {Action::fail_worker, 0ms}},
         {1, 9999ms, {Action::retry, 1ms}},
     };
     for (const auto& row : table) {

@@ -209,6 +209,7 @@ TEST_SUITE("start failure") {
         {{StartStep::exec, ETIMEDOUT}, "file system"},
         {{StartStep::exec, EIO}, "Input/output error"},
         {{StartStep::fork, EAGAIN}, "fork: Resource temporarily unavailable ("},
+        {{StartStep::thread, EAGAIN}, "thread: Resource temporarily unavailable ("},
         {{StartStep::fork, EMFILE}, "fork: Too many open files (ulimit -n is "},
         {{StartStep::fork, ENFILE}, "fs.file-max"},
         {{StartStep::fork, ENOMEM}, "Cannot allocate memory"},
