@@ -145,7 +145,7 @@ ControlPage ControlPage::create(int local_world_size, int round) {
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     throw_system_error("control page: F_ADD_SEALS", errno);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (memory == MAP_FAILED) throw_system_error("control page: mmap", errno);
+  if (memory == MAP_FAILED) throw_system_error("control page: mmap (see ulimit -v)", errno);
   ControlPage page(fd.release(), static_cast<Layout*>(memory), local_world_size, round);
   page.layout_->magic = kMagic;
   page.layout_->local_world_size = local_world_size;
@@ -169,7 +169,7 @@ ControlPage ControlPage::attach(int fd, int local_rank) {
     throw Error(Errc::usage, thing + ": not a control page (is DDPRUN_CONTROL_FD stale?)");
   }
   void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) throw_system_error(thing + ": mmap", errno);
+  if (memory == MAP_FAILED) throw_system_error(thing + ": mmap (see ulimit -v)", errno);
   auto* layout = static_cast<Layout*>(memory);
   const int workers = layout->local_world_size;
   const bool is_page = layout->magic == kMagic && workers >= 1 && workers <= kLocalWorkersMax &&

@@ -1,6 +1,7 @@
 // The process group itself: order, bounds, misuse and failure. What the collectives compute is in
 // collectives_test.cpp.
 #include "tests/support/failure_text.hpp"
+#include "tests/support/limited_address_space.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "worker_runtime/backends/in_process/in_process_backend.hpp"
 #include "worker_runtime/backends/module/module_backend.hpp"
@@ -15,15 +16,12 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-#include <sys/resource.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 namespace process_group_test {
@@ -40,25 +38,6 @@ GroupOptions with_timeout(Deadline::Duration timeout) {
   options.collective_timeout = timeout;
   return options;
 }
-
-/// As `ulimit -v` sets it: so many bytes more than this process has.
-class LimitedAddressSpace {
- public:
-  explicit LimitedAddressSpace(std::size_t bytes_left) {
-    ::getrlimit(RLIMIT_AS, &before_);
-    std::size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    struct rlimit limit = before_;
-    limit.rlim_cur = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + bytes_left;
-    REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
-  }
-  LimitedAddressSpace(const LimitedAddressSpace&) = delete;
-  LimitedAddressSpace& operator=(const LimitedAddressSpace&) = delete;
-  ~LimitedAddressSpace() { ::setrlimit(RLIMIT_AS, &before_); }
-
- private:
-  struct rlimit before_ {};
-};
 
 }  // namespace
 
@@ -168,7 +147,8 @@ TEST_SUITE("process group") {
     options.arena_bytes = std::size_t{2} << 30;
     CHECK(describe_failure([&] {
             ProcessGroup::create_in_process(2, options);
-          }).find("less are asked for by GroupOptions::arena_bytes") != std::string::npos);
+          }).find("raise the limit (ulimit -v) or lower GroupOptions::arena_bytes") !=
+          std::string::npos);
   }
 
   TEST_CASE("a message larger than the sender's memory is refused with the option that helps") {

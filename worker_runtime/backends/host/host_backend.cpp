@@ -3,6 +3,7 @@
 #include "worker_runtime/backends/host/handover.hpp"
 #include "worker_runtime/backends/host/node_meeting.hpp"
 #include "worker_runtime/backends/host/nodes_backend.hpp"
+#include "worker_runtime/backends/shared_memory/memory_limits.hpp"
 #include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/store.hpp>
@@ -33,11 +34,15 @@ struct Node {
   RankNames names{};  ///< of the group's ranks
 };
 
+Region create_region(int ranks, const GroupOptions& options) {
+  using namespace shared_memory;
+  return Region::create(ranks, choose_arena_bytes(options.arena_bytes, ranks, memory_limits()));
+}
+
 /// The key is gone again before anybody's create() returns or throws, so that the next group of
 /// this name does not meet the socket of the last one.
 Region make_region(Store& store, const Node& node, const GroupOptions& options, Deadline deadline) {
-  Region region = Region::create(
-      node.ranks, shared_memory::choose_arena_bytes(options.arena_bytes, node.ranks));
+  Region region = create_region(node.ranks, options);
   if (node.ranks == 1) return region;
   host::HandoverServer server;
   store.set(node.key, server.name(), deadline);
@@ -65,8 +70,7 @@ bool is_one_node(const WorkerEnv& env) {
 Region meet_on_node(const GroupPlace& place, const GroupOptions& options, const std::string& key,
                     Deadline deadline) {
   const WorkerEnv& env = place.env;
-  if (env.world_size == 1)
-    return Region::create(1, shared_memory::choose_arena_bytes(options.arena_bytes, 1));
+  if (env.world_size == 1) return create_region(1, options);
   Store store = Store::connect(env.store(), deadline);
   const Node node{.ranks = env.world_size, .key = key + "/host", .names = place.names()};
   return get_region(store, node, env.rank, options, deadline);

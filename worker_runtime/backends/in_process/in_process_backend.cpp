@@ -1,7 +1,9 @@
 #include "worker_runtime/backends/in_process/in_process_backend.hpp"
 
+#include "worker_runtime/backends/shared_memory/memory_limits.hpp"
 #include <ddprun/error.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -10,8 +12,10 @@ namespace ddprun {
 namespace {
 
 std::shared_ptr<const shared_memory::Region> make_region(int ranks, const GroupOptions& options) {
+  auto limits = shared_memory::memory_limits();
+  limits.file = SIZE_MAX;  // the memory is anonymous
   return std::make_shared<const shared_memory::Region>(shared_memory::Region::anonymous(
-      ranks, shared_memory::choose_arena_bytes(options.arena_bytes, ranks)));
+      ranks, shared_memory::choose_arena_bytes(options.arena_bytes, ranks, limits)));
 }
 
 }  // namespace

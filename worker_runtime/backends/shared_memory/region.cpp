@@ -1,15 +1,12 @@
 #include "worker_runtime/backends/shared_memory/region.hpp"
 
+#include "worker_runtime/backends/shared_memory/memory_limits.hpp"
 #include <ddprun/error.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
-#include <optional>
 #include <string>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -19,9 +16,10 @@ namespace ddprun::shared_memory {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x6464'7072'6772'0003;  // "ddprgr" and the layout's version
-constexpr std::size_t kArenaBytesMin = 16 << 20;         // on a machine with hardly any memory
 
+/// Maps `bytes` of a memfd, or anonymous memory if `fd` is -1.
 std::byte* map(int fd, std::size_t bytes) {
+  require_room(bytes, {.address_space = memory_limits().address_space});
   const int flags = MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (memory == MAP_FAILED) {
@@ -30,16 +28,6 @@ std::byte* map(int fd, std::size_t bytes) {
                        errno);
   }
   return static_cast<std::byte*>(memory);
-}
-
-/// Bytes that this process may map yet, if somebody has set a limit (ulimit -v).
-std::optional<std::size_t> address_space_left() {
-  struct rlimit limit {};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  std::size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const std::size_t used = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return limit.rlim_cur - std::min<std::size_t>(used, limit.rlim_cur);
 }
 
 }  // namespace
@@ -53,6 +41,7 @@ Region Region::anonymous(int ranks, std::size_t arena_bytes) {
 
 Region Region::create(int ranks, std::size_t arena_bytes) {
   const Layout layout{ranks, arena_bytes};
+  require_room(layout.bytes(), {.file = memory_limits().file});
   const int fd = ::memfd_create("ddprun-group", MFD_CLOEXEC);
   if (fd < 0) throw_system_error("group memory: memfd_create", errno);
   Region region(fd, layout, nullptr);  // from here on the descriptor has an owner
@@ -114,17 +103,6 @@ bool Region::in_arenas(const void* data, std::size_t bytes) const {
       reinterpret_cast<std::uintptr_t>(first) - reinterpret_cast<std::uintptr_t>(arena(0));
   const std::size_t all = layout_.bytes() - layout_.arenas();
   return distance < all && bytes <= all - distance;
-}
-
-std::size_t choose_arena_bytes(std::size_t wanted, int ranks) {
-  if (wanted == 0) {
-    const auto memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    // A process has other groups, too, and heap and stacks of its own.
-    const std::size_t all = std::min(memory / 2, address_space_left().value_or(memory) / 4);
-    wanted = std::max(all / static_cast<std::size_t>(ranks), kArenaBytesMin);
-  }
-  return Layout::round_up(wanted, kArenaAlignment);
 }
 
 }  // namespace ddprun::shared_memory

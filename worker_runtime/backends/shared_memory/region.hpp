@@ -8,6 +8,9 @@ namespace ddprun::shared_memory {
 
 class Region {
  public:
+  // All throw Error{Errc::system} if the memory exceeds a limit of this process (memory_limits.hpp)
+  // or of the machine.
+
   /// Shared with threads only.
   static Region anonymous(int ranks, std::size_t arena_bytes);
   /// A new memfd, close-on-exec.
@@ -55,10 +58,5 @@ class Region {
   Layout layout_;
   std::byte* base_ = nullptr;
 };
-
-/// Bytes of one rank's arena: `wanted` if that is not 0, else an even share of half of this
-/// machine's memory, or of a quarter of what is left of a limited address space (ulimit -v).
-/// Address space only; memory is taken as it is used.
-std::size_t choose_arena_bytes(std::size_t wanted, int ranks);
 
 }  // namespace ddprun::shared_memory

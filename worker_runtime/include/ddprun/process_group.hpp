@@ -111,8 +111,8 @@ struct GroupOptions {
   /// For one collective, from its start on this rank. PyTorch's Gloo default is the same.
   Deadline::Duration collective_timeout = std::chrono::minutes(30);
   /// Memory that this rank can give out by allocate() and for sends under way; 0 is an even share
-  /// of half the machine's, less where the address space is limited. It is address space only until
-  /// it is used.
+  /// of half the machine's, less under limits of address space or file sizes. It is address space
+  /// only until it is used.
   std::size_t arena_bytes = 0;
   /// Called after each collective that succeeded by the thread that carried it out (one at a time),
   /// if set. Must not throw.

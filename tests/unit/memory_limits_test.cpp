@@ -1,0 +1,77 @@
+#include "worker_runtime/backends/shared_memory/memory_limits.hpp"
+
+#include "tests/support/failure_text.hpp"
+#include "worker_runtime/backends/shared_memory/layout.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+namespace memory_limits_test {
+
+using namespace ddprun::shared_memory;
+using ddprun::test::describe_failure;
+
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+constexpr std::size_t kGiB = 1 << 30;
+
+}  // namespace
+
+TEST_SUITE("memory limits") {
+  TEST_CASE("memory limits: default arenas share what the tightest limit leaves") {
+    struct Row {
+      std::size_t wanted;
+      int ranks;
+      MemoryLimits limits;
+      std::size_t expected;
+    };
+    const std::vector<Row> table = {
+        {0, 1, {.machine = 24 * kGiB}, 12 * kGiB},
+        {0, 4, {.machine = 24 * kGiB}, 3 * kGiB},
+        {0, 2, {.machine = 24 * kGiB, .address_space = 4 * kGiB}, 512 * kMiB},
+        {0, 1, {.machine = 24 * kGiB, .file = 4 * kGiB}, 4 * kGiB - 2 * kMiB},
+        {0, 2, {.machine = 24 * kGiB, .file = 4 * kGiB}, 2 * kGiB - 2 * kMiB},
+        {0, 4, {.machine = kGiB, .file = 4 * kGiB}, 128 * kMiB},
+        // Too little for arenas that are of use: require_room() refuses it.
+        {0, 2, {.machine = 24 * kGiB, .file = 20 * kMiB}, 16 * kMiB},
+        {0, 2, {.machine = 24 * kGiB, .file = 0}, 16 * kMiB},
+        {0, 2, {.machine = 24 * kGiB, .address_space = 0}, 16 * kMiB},
+        {0, 2, {.machine = 0}, 16 * kMiB},
+        {kMiB, 2, {.machine = 24 * kGiB}, 2 * kMiB},
+        {kGiB, 2, {.machine = kGiB, .file = kMiB, .address_space = kMiB}, kGiB},
+    };
+    for (const auto& row : table) {
+      CAPTURE(row.ranks);
+      CAPTURE(row.limits.file);
+      CHECK(choose_arena_bytes(row.wanted, row.ranks, row.limits) == row.expected);
+    }
+  }
+
+  TEST_CASE("memory limits: default arenas fit a file limit with any number of ranks") {
+    for (int ranks = 1; ranks <= kRanksMax; ++ranks) {
+      for (const std::size_t file : {4 * kGiB, 4 * kGiB - 1, 8 * kGiB + 4096}) {
+        const MemoryLimits limits{.machine = 1024 * kGiB, .file = file};
+        const Layout layout{ranks, choose_arena_bytes(0, ranks, limits)};
+        CAPTURE(ranks);
+        CHECK(layout.bytes() <= file);
+        CHECK(layout.bytes() + static_cast<std::size_t>(ranks) * kArenaAlignment > file);
+      }
+    }
+  }
+
+  TEST_CASE("memory limits: an exceeded limit is named with its value and the remedy") {
+    CHECK_NOTHROW(require_room(kGiB, {}));
+    CHECK_NOTHROW(require_room(kGiB, {.file = kGiB, .address_space = kGiB}));
+    CHECK(describe_failure([] { require_room(kGiB, {.file = kGiB - 1}); }) ==
+          "system: group memory: 1024 MiB exceed the 1023 MiB that a file may have; raise the "
+          "limit (ulimit -f) or lower GroupOptions::arena_bytes");
+    CHECK(describe_failure([] { require_room(kGiB + 1, {.address_space = kGiB}); }) ==
+          "system: group memory: 1025 MiB exceed the 1024 MiB that are left of the address space; "
+          "raise the limit (ulimit -v) or lower GroupOptions::arena_bytes");
+  }
+}
+
+}  // namespace memory_limits_test
