@@ -46,6 +46,7 @@ void CoordinatorLink::disconnect() {
 void CoordinatorLink::close() {
   is_closed_ = true;
   disconnect();
+  probes_.reset();
 }
 
 std::string CoordinatorLink::peer_address() const {
@@ -73,7 +74,10 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
   auto connection = std::make_shared<AgentConnection>(self->executor_, fd.release(), self->secret_,
                                                       self->plan_.run_id);
   self->connection_ = connection;
-  self->take(Connected{found.office_end, "the rendezvous at " + to_string(self->endpoint_)});
+  self->probes_ = std::make_unique<ProbeListener>(self->executor_, connection->local_address());
+  self->take(Connected{.office_end = found.office_end,
+                       .where = "the rendezvous at " + to_string(self->endpoint_),
+                       .probe = self->probes_->address()});
   co_await self->hear(connection);
 }
 

@@ -6,6 +6,7 @@
 #include "rendezvous/membership/agent_connection.hpp"
 #include "rendezvous/membership/host.hpp"
 #include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/peer_probe.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -54,8 +55,9 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   const LaunchPlan& plan_;
   const security::Secret* secret_;
   Listener listener_;
-  StoreEndpoint endpoint_;  ///< where the coordinator was found last
-  Connection connection_;   ///< the one under way
+  StoreEndpoint endpoint_;                             ///< where the coordinator was found last
+  Connection connection_;                              ///< the one under way
+  std::unique_ptr<membership::ProbeListener> probes_;  ///< since the latest connection
   bool is_closed_ = false;
 };
 

@@ -10,9 +10,11 @@
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/peer_probe.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <csignal>
@@ -222,6 +224,18 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     } else {
       attempt_->abort(end.reason, end.at_once);
     }
+  }
+
+  void act(const ProbePeers& probing) {
+    asio::co_spawn(surroundings_.executor, probe(weak_from_this(), probing), asio::detached);
+  }
+
+  static asio::awaitable<void> probe(std::weak_ptr<Impl> run, ProbePeers probing) {
+    const auto deadline = Deadline::after(probing.probe.timeout);
+    auto finding = find_unreachable(std::move(probing.probe.peers), deadline);
+    auto unreachable = co_await std::move(finding);
+    const auto self = run.lock();
+    if (self) self->apply(PeersProbed{probing.serial, std::move(unreachable)});
   }
 
   void act(const GuardUntil& guard) {

@@ -19,6 +19,9 @@ constexpr int kKeepAlivesMax = 1000;
 /// More often nobody can read.
 constexpr milliseconds kNoticeMin(200);
 
+/// A round begins that much later when two nodes cannot reach each other.
+constexpr milliseconds kProbeTimeoutMax(60'000);
+
 /// A shorter one ends whenever a machine is busy for a moment.
 constexpr milliseconds kLeaseMin(200);
 
@@ -38,6 +41,8 @@ class Reader {
     seconds("restart_window", times.restarts.window);
     read_lease(times.lease);
     seconds("waiting_notice", times.waiting_notice);
+    seconds("probe_timeout", times.probe_timeout);
+    if (times.probe_timeout > kProbeTimeoutMax) problem("probe_timeout", "is more than 60 s");
     if (times.waiting_notice < kNoticeMin) problem("waiting_notice", "is less than 0.2 s");
     for (const char* key : {"close_timeout", "heartbeat_timeout", "read_timeout"}) {
       milliseconds ignored{};  // there is nothing here that they could limit

@@ -32,7 +32,8 @@ class AgentConnection {
   /// Why it has ended: "its connection was closed", "sent a message of ...".
   std::string end_reason() const;
 
-  /// Of the other side, without the port.
+  // Of the two ends, without ports.
+  const std::string& local_address() const { return channel_.local_address(); }
   const std::string& peer_address() const { return channel_.peer_address(); }
 
  private:

@@ -46,6 +46,8 @@ void bound(Leave& leave) {
 /// A join with too long texts is refused.
 void bound(Join&) {}
 void bound(Heartbeat&) {}
+/// One with too many indices is malformed.
+void bound(Probed&) {}
 
 }  // namespace
 

@@ -29,7 +29,14 @@ auto fields(M& m) {
   if constexpr (is<Join>(static_cast<M*>(nullptr))) {
     return std::tie(m.version, m.run_id, m.name, m.instance, m.connection, m.node_rank,
                     m.local_world_size, m.role, m.nodes_min, m.nodes_max, m.max_restarts, m.is_host,
-                    m.config_hash, m.command, m.last_round, m.restarts_used, m.since_round);
+                    m.config_hash, m.command, m.last_round, m.restarts_used, m.since_round,
+                    m.probe);
+  } else if constexpr (is<ProbeAddress>(static_cast<M*>(nullptr))) {
+    return std::tie(m.host, m.port);
+  } else if constexpr (is<Probe>(static_cast<M*>(nullptr))) {
+    return std::tie(m.number, m.timeout, m.peers);
+  } else if constexpr (is<Probed>(static_cast<M*>(nullptr))) {
+    return std::tie(m.number, m.unreachable);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.record);
   } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr))) {
@@ -43,7 +50,7 @@ auto fields(M& m) {
   } else if constexpr (is<Refused>(static_cast<M*>(nullptr))) {
     return std::tie(m.reason, m.config);
   } else if constexpr (is<Waiting>(static_cast<M*>(nullptr))) {
-    return std::tie(m.text);
+    return std::tie(m.text, m.is_warning);
   } else if constexpr (is<Welcome>(static_cast<M*>(nullptr))) {
     return std::tie(m.lease, m.warning);
   } else if constexpr (is<NodePlace>(static_cast<M*>(nullptr))) {
@@ -107,6 +114,15 @@ bool is_sound(const Verdict& verdict) {
 }
 bool is_sound(const Failure& failure) {
   return failure.rank >= 0 && failure.ran_seconds >= 0 && std::isfinite(failure.ran_seconds);
+}
+bool is_sound(const ProbeAddress& address) {
+  return address.host.size() <= kAddressBytesMax;
+}
+bool is_sound(const Probe& probe) {
+  return probe.peers.size() <= kProbedNodesMax;
+}
+bool is_sound(const Probed& probed) {
+  return probed.unreachable.size() <= kProbedNodesMax;
 }
 bool is_sound(const NodePlace& node) {
   return node.local_world_size >= 1 && node.local_world_size <= kLocalWorkersMax;

@@ -80,12 +80,12 @@ std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event
 std::optional<Time> Coordination::next_wake() const {
   if (is_over()) return std::nullopt;
   const auto word = contenders_.next_word();
-  const auto event = earliest({word, roster_.first_lease_end()});
+  const auto event = earliest({word, roster_.first_lease_end(), reach_.end()});
   switch (phase_) {
     case Phase::gathering:
       return earliest({event, next_of_gathering()});
     case Phase::running:
-      return earliest({event, barrier_end_, roster_.first_end_of_holding_back()});
+      return earliest({event, barrier_end_, roster_.first_end_of_holding_back(), next_retry_});
     case Phase::stopping:
       return event;
     case Phase::finished:
@@ -96,7 +96,10 @@ std::optional<Time> Coordination::next_wake() const {
 
 std::optional<Time> Coordination::next_of_gathering() const {
   if (not_before_) return not_before_;
-  return earliest({end_of_wait(), roster_.first_notice(), succession_.not_before(now_)});
+  // The wait for nodes is over when a probe begins.
+  const bool are_enough = reach_.is_running() && roster_.present() >= settings_.nodes_min;
+  return earliest({are_enough ? std::nullopt : end_of_wait(), roster_.first_notice(),
+                   succession_.not_before(now_)});
 }
 
 // What nodes say.
@@ -125,6 +128,7 @@ void Coordination::hear(NodeId id, const Leave& leave) {
 void Coordination::lose(NodeId id, const std::string& reason) {
   const auto member = roster_.remove(id);
   if (!member) return;
+  reach_.forget(id);
   if (now_ >= no_stays_until_) stays_.note(member->join.name, member->joined, now_);
   const bool is_missed = member->workers == Workers::running ||
                          (member->workers == Workers::ended && !member->is_leaving);
@@ -147,6 +151,11 @@ void Coordination::check_time() {
   for (const auto& [id, why] : contenders_.take_words(now_)) tell(id, Waiting{why});
   if (phase_ == Phase::running && barrier_end_ && *barrier_end_ <= now_) release_successful();
   if (phase_ == Phase::running) let_in_held_back();
+  if (reach_.conclude(now_)) use_probe();
+  if (phase_ == Phase::running && next_retry_ && *next_retry_ <= now_) {
+    next_retry_.reset();
+    if (has_room_for_others() && !begin_probe()) admit_reachable();
+  }
   if (phase_ == Phase::finished && farewell_end_ && *farewell_end_ <= now_) {
     for (const auto& [id, member] : roster_.all()) actions_.emplace_back(HangUp{id});
     roster_.clear();

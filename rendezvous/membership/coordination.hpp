@@ -7,12 +7,16 @@
 //       ^                          |  a worker failed, a node came, left or was lost
 //       '--------- restart --- stopping --no restarts left, interrupted--> finished
 //
+// Before a round is formed, and when one fails, each node connects to each other one: a round is
+// formed of the largest set of nodes that can all reach each other.
+//
 // A round ends on all nodes before the next one is formed: each has said that its workers have
 // ended, has closed its connection, or has let its lease run out, by which time it has killed them.
 #pragma once
 
 #include "rendezvous/membership/contenders.hpp"
 #include "rendezvous/membership/messages.hpp"
+#include "rendezvous/membership/reachability.hpp"
 #include "rendezvous/membership/restart_budget.hpp"
 #include "rendezvous/membership/roster.hpp"
 #include "rendezvous/membership/round_end.hpp"
@@ -103,6 +107,7 @@ class Coordination {
   void hear(NodeId id, const WorkersFailing& failing);
   void hear(NodeId id, const WorkersEnded& ended);
   void hear(NodeId id, const Leave& leave);
+  void hear(NodeId id, const Probed& probed);
   void lose(NodeId id, const std::string& reason);
   void let_go(const HostLeaves& leaves);
   void check_time();
@@ -118,11 +123,22 @@ class Coordination {
   std::string compare_command(const Join& join);
   void let_in_held_back();
 
+  // Reachability.
+  bool begin_probe();
+  bool knows_reach();
+  void use_probe();
+  void admit_reachable();
+  std::vector<NodeId> choose_nodes();
+  std::vector<NamedCut> cuts_among(std::vector<NodeId> nodes) const;
+  std::string describe_left_out() const;
+  void tell_left_out();
+
   // Decisions.
   void consider();
   void consider_round();
   void consider_success();
   void consider_next();
+  void form_largest_round();
   void form_round();
   void stop_round(const std::string& reason, Manner manner = Manner::urgent);
   void change(MembershipChange::Kind kind, const std::string& reason, Time when);
@@ -159,6 +175,10 @@ class Coordination {
 
   Succession succession_;  ///< until the first round of this coordinator's
   bool is_host_leaving_ = false;
+
+  Reachability reach_;
+  int short_probes_ = 0;            ///< in a row, after which too few nodes could form a round
+  std::optional<Time> next_retry_;  ///< while a round runs: whether cut-off nodes are reachable now
 
   // Of the round under way.
   RoundEnd end_;

@@ -59,7 +59,7 @@ void Coordination::admit(NodeId id, const Join& join) {
   if (is_held_back) {
     tell(id, Waiting{why_held_back(join)});
   } else if (has_room_for_others()) {
-    change(MembershipChange::Kind::comes, join.name + " has joined", now_);
+    if (!begin_probe()) change(MembershipChange::Kind::comes, join.name + " has joined", now_);
   } else {
     tell(id, Waiting{"the round has " + counted_nodes(static_cast<int>(last_nodes_.size())) +
                      " of at most " + std::to_string(settings_.nodes_max) +
@@ -95,7 +95,7 @@ void Coordination::let_in_held_back() {
   if (!end || *end > now_) return;
   const auto before = roster_.held_back();
   roster_.end_holding_back(now_, 0);
-  if (!has_room_for_others()) return;
+  if (!has_room_for_others() || begin_probe()) return;
   for (const NodeId id : before) {
     const Member& member = *roster_.find(id);
     if (member.held_back_until) continue;

@@ -40,8 +40,11 @@ void Coordination::hear(NodeId id, const WorkersEnded& ended) {
 }
 
 void Coordination::consider_round() {
-  if (not_before_ && now_ < *not_before_) return;
-  not_before_.reset();
+  if (not_before_) {
+    if (now_ < *not_before_) return;
+    not_before_.reset();
+    reach_.expire();
+  }
   if (is_host_leaving_) return;
   const int count = roster_.present();
   if (count < settings_.nodes_min) {
@@ -58,14 +61,13 @@ void Coordination::consider_round() {
     if (!last_call_end_) last_call_end_ = now_ + settings_.last_call_timeout;
     if (now_ < *last_call_end_) return;
   }
-  form_round();
+  if (knows_reach()) form_largest_round();
 }
 
 void Coordination::form_round() {
   highest_round_ = round_ = std::max(round_, highest_round_) + 1;
   RoundFormed formed{
       .round = round_, .restarts_used = history_.restarts, .store_port = settings_.store_port};
-  roster_.end_holding_back(now_, settings_.nodes_min);
   const auto by_rank =
       roster_.form_round(std::min(static_cast<std::size_t>(settings_.nodes_max), kRoundNodesMax));
   last_nodes_.clear();
@@ -84,8 +86,11 @@ void Coordination::form_round() {
   round_formed_ = now_;
   is_of_former_ = false;
   round_lease_ = settings_.lease;
+  reach_.expire();
+  short_probes_ = 0;
   actions_.emplace_back(KeepRecord{record()});
   actions_.emplace_back(ClearStore{});
+  tell_left_out();
   for (formed.node_rank = 0; const NodeId id : by_rank) {
     tell(id, formed);
     ++formed.node_rank;
@@ -105,6 +110,8 @@ void Coordination::stop_round(const std::string& reason, Manner manner) {
     if (member.workers == Workers::running)
       tell(id, StopWorkers{round_, reason, manner == Manner::orderly});
   }
+  // Workers may have failed because they cannot reach each other.
+  if (manner == Manner::urgent) begin_probe();
 }
 
 /// Peers of a node that vanishes fail at once, and it is noticed missing up to two leases later, if
@@ -126,6 +133,7 @@ void Coordination::consider_next() {
   if (end_.is_success(last_nodes_.size())) return finish(Verdict::Result::succeeded, kAllSucceeded);
   if (!interruption_.empty()) return finish(Verdict::Result::interrupted, interruption_);
   if (can_do_without_unable()) return go_on_without_unable();
+  if (reach_.is_running()) return;
   const auto sequel = end_.sequel(history_, settings_.restarts, now_);
   if (sequel.spent) history_ = sequel.spent->history;
   if (sequel.end) return finish(*sequel.end, sequel.reason);
@@ -151,6 +159,7 @@ bool Coordination::can_do_without_unable() const {
 void Coordination::go_on_without_unable() {
   for (const auto& [id, reason] : end_.unable()) {
     if (const auto member = roster_.remove(id)) {
+      reach_.forget(id);
       stays_.note(member->join.name, member->joined, now_);
       refuse(id, member->join, reason + "; the others go on without it");
     }
@@ -186,11 +195,13 @@ void Coordination::release_successful() {
     tell(id, Finish{verdict});
     actions_.emplace_back(HangUp{id});
     roster_.remove(id);
+    reach_.forget(id);
   }
 }
 
 void Coordination::finish(Verdict::Result result, const std::string& reason) {
   phase_ = Phase::finished;
+  reach_.clear();
   verdict_ = Verdict{.result = result, .rounds = rounds_formed_, .reason = reason};
   if (result == Verdict::Result::interrupted) verdict_->signal = interrupting_signal_;
   if (result != Verdict::Result::succeeded) end_.tell(*verdict_);

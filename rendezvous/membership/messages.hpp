@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -14,13 +15,27 @@
 namespace ddprun::membership {
 
 /// Of this set of messages. Two agents that differ in it do not understand each other.
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 
 /// Rounds and restarts as nodes know them: no run has so many, and there is room to count on.
 inline constexpr int kRoundMax = 1'000'000'000;
 
 /// The highest number of a signal on Linux.
 inline constexpr int kSignalMax = 64;
+
+/// Agents in one probe: each connects to each other one.
+inline constexpr std::size_t kProbedNodesMax = 256;
+
+/// Of a numeric address, with room for a scope.
+inline constexpr std::size_t kAddressBytesMax = 64;
+
+/// Where an agent accepts connections that show that it can be reached.
+struct ProbeAddress {
+  std::string host{};      ///< numeric
+  std::uint16_t port = 0;  ///< 0: nowhere
+
+  bool operator==(const ProbeAddress&) const = default;
+};
 
 /// A worker that failed, as others need to know it.
 struct Failure {
@@ -58,6 +73,7 @@ struct Join {
   int last_round = -1;                       ///< highest that it has taken part in; -1: none
   int restarts_used = 0;                     ///< as it knows them from then
   std::chrono::milliseconds since_round{0};  ///< since it heard of that round, by its own clock
+  ProbeAddress probe{};                      ///< of this agent
 
   bool operator==(const Join&) const = default;
 };
@@ -98,7 +114,15 @@ struct Leave {
   bool operator==(const Leave&) const = default;
 };
 
-using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, Leave>;
+/// The answer to a Probe.
+struct Probed {
+  std::uint32_t number = 0;                  ///< of the probe
+  std::vector<std::uint32_t> unreachable{};  ///< indices of its peers
+
+  bool operator==(const Probed&) const = default;
+};
+
+using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, Leave, Probed>;
 
 // From the coordinator to an agent.
 
@@ -126,6 +150,7 @@ struct HeartbeatAnswer {
 /// For the operator: who is there and who is missing.
 struct Waiting {
   std::string text;
+  bool is_warning = false;  ///< something is amiss
 
   bool operator==(const Waiting&) const = default;
 };
@@ -177,7 +202,16 @@ struct Finish {
   bool operator==(const Finish&) const = default;
 };
 
-using CoordinatorMessage =
-    std::variant<Welcome, Refused, HeartbeatAnswer, Waiting, RoundFormed, StopWorkers, Finish>;
+/// Asks the agent which of these it can connect to.
+struct Probe {
+  std::uint32_t number = 0;
+  std::chrono::milliseconds timeout{0};  ///< of each attempt to connect
+  std::vector<ProbeAddress> peers{};     ///< port 0: not to be probed
+
+  bool operator==(const Probe&) const = default;
+};
+
+using CoordinatorMessage = std::variant<Welcome, Refused, HeartbeatAnswer, Waiting, RoundFormed,
+                                        StopWorkers, Finish, Probe>;
 
 }  // namespace ddprun::membership

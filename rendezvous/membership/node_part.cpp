@@ -80,6 +80,7 @@ void NodePart::take(const Connected& connected) {
     join_.since_round = std::chrono::floor<std::chrono::milliseconds>(now_ - round_heard_);
   }
   if (!connected.where.empty()) rendezvous_ = connected.where;
+  join_.probe = connected.probe;
   answer_begin_ = now_;
   answer_end_ = std::min(now_ + answer_timeout_, give_up_);
   // The lease begins when the coordinator reads this, which is later than now.
@@ -116,6 +117,7 @@ void NodePart::lose_connection(const std::string& reason) {
   const bool had_joined = link_ == Link::joined;
   link_ = Link::none;
   unanswered_.clear();
+  probe_number_.reset();
   is_of_this_connection_ = false;
   last_problem_ = reason;
   if (verdict_) return;
@@ -258,7 +260,8 @@ void NodePart::hear(const Waiting& waiting) {
     answer_end_ = now_ + answer_timeout_;
     if (std::exchange(last_waiting_, waiting.text) == waiting.text) return;
   }
-  actions_.emplace_back(Announce{waiting.text, std::exchange(has_lost_round_, false)});
+  const bool is_after_loss = std::exchange(has_lost_round_, false);
+  actions_.emplace_back(Announce{waiting.text, waiting.is_warning || is_after_loss});
 }
 
 void NodePart::hear(const RoundFormed& round) {
@@ -289,6 +292,16 @@ void NodePart::hear(const membership::StopWorkers& stop) {
     has_lost_round_ = !stop.is_orderly;
     actions_.emplace_back(EndWorkers{.reason = stop.reason, .is_orderly = stop.is_orderly});
   }
+}
+
+void NodePart::hear(const Probe& probe) {
+  probe_number_ = probe.number;
+  actions_.emplace_back(ProbePeers{++probe_serial_, probe});
+}
+
+void NodePart::take(const PeersProbed& probed) {
+  if (!probe_number_ || probed.serial != probe_serial_) return;
+  say(Probed{*std::exchange(probe_number_, std::nullopt), probed.unreachable});
 }
 
 void NodePart::take(const OwnWorkersFailing& failing) {

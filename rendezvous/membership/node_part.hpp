@@ -28,7 +28,8 @@ struct Connected {
   /// The coordinator is part of this process and surely in office until then. As made: for ever, or
   /// it is elsewhere.
   Time office_end = Time::max();
-  std::string where{};  ///< "the rendezvous at HOST:PORT", for people; empty: as before
+  std::string where{};   ///< "the rendezvous at HOST:PORT", for people; empty: as before
+  ProbeAddress probe{};  ///< of this agent from now on
 };
 /// The office of the coordinator in this process has been renewed.
 struct OfficeRenewed {
@@ -62,10 +63,15 @@ struct AskedToLeave {
   std::string reason;  ///< "was asked to stop by SIGTERM"
   int signal = 0;      ///< that asked for it
 };
+/// The result of ProbePeers.
+struct PeersProbed {
+  int serial = 0;                            ///< as in ProbePeers
+  std::vector<std::uint32_t> unreachable{};  ///< as in Probed
+};
 struct NodeTimePassed {};
 using NodeEvent =
     std::variant<Connected, OfficeRenewed, ConnectionLost, CoordinatorSays, TurnedAway,
-                 OwnWorkersFailing, OwnWorkersEnded, AskedToLeave, NodeTimePassed>;
+                 OwnWorkersFailing, OwnWorkersEnded, AskedToLeave, PeersProbed, NodeTimePassed>;
 
 // Actions, to be carried out in their order.
 
@@ -86,6 +92,11 @@ struct EndWorkers {
   bool at_once = false;     ///< by SIGKILL
   bool is_orderly = false;  ///< their peers are well: as when the operator asks them to
 };
+/// Leads to PeersProbed.
+struct ProbePeers {
+  int serial = 0;
+  Probe probe;
+};
 /// The lease now ends then: workers that still live are to be killed, by somebody else if this
 /// agent cannot.
 struct GuardUntil {
@@ -99,8 +110,8 @@ struct Announce {
 struct EndRun {
   Verdict verdict;
 };
-using NodeAction =
-    std::variant<Connect, Disconnect, Say, StartWorkers, EndWorkers, GuardUntil, Announce, EndRun>;
+using NodeAction = std::variant<Connect, Disconnect, Say, StartWorkers, EndWorkers, ProbePeers,
+                                GuardUntil, Announce, EndRun>;
 
 class NodePart {
  public:
@@ -129,6 +140,7 @@ class NodePart {
   void hear(const RoundFormed& round);
   void hear(const membership::StopWorkers& stop);
   void hear(const Finish& finish);
+  void hear(const Probe& probe);
 
   void take(const Connected& connected);
   void take(const OfficeRenewed& renewed);
@@ -138,6 +150,7 @@ class NodePart {
   void take(const OwnWorkersFailing& failing);
   void take(const OwnWorkersEnded& ended);
   void take(const AskedToLeave& leave);
+  void take(const PeersProbed& probed);
   void take(const NodeTimePassed&);
 
   void say(NodeMessage message);
@@ -182,6 +195,9 @@ class NodePart {
   Time next_heartbeat_;
   std::uint64_t last_heartbeat_ = 0;
   std::deque<std::pair<std::uint64_t, Time>> unanswered_;  ///< heartbeats and when they were sent
+
+  int probe_serial_ = 0;                       ///< of the latest probe, over all connections
+  std::optional<std::uint32_t> probe_number_;  ///< of it, while its connection lasts
 
   Time round_heard_;  ///< when the latest round was told
   bool has_workers_ = false;

@@ -111,23 +111,32 @@ std::optional<Time> Roster::first_end_of_holding_back() const {
   return first;
 }
 
-std::vector<NodeId> Roster::form_round(std::size_t nodes_max) {
+std::vector<NodeId> Roster::candidates(std::size_t nodes_max) const {
   std::vector<NodeId> ids;
   std::vector<OrderedNode> nodes;
-  for (auto& [id, member] : members_) {
-    const int previous_rank = std::exchange(member.node_rank, -1);
-    if (member.is_leaving || member.held_back_until) continue;
+  for (const auto& [id, member] : members_) {
+    if (member.is_leaving || member.held_back_until || member.is_cut_off) continue;
     ids.push_back(id);
     nodes.push_back({.wanted_rank = member.join.node_rank,
-                     .previous_rank = previous_rank,
+                     .previous_rank = member.node_rank,
                      .name = member.join.name});
   }
-  std::vector<NodeId> by_rank;
-  for (const auto i : order_nodes(nodes, nodes_max)) {
-    Member& member = members_.at(ids[i]);
+  std::vector<NodeId> ordered;
+  for (const auto i : order_nodes(nodes, nodes_max)) ordered.push_back(ids[i]);
+  return ordered;
+}
+
+void Roster::set_cut_off(const std::set<NodeId>& nodes) {
+  for (auto& [id, member] : members_) member.is_cut_off = nodes.contains(id);
+}
+
+std::vector<NodeId> Roster::form_round(std::size_t nodes_max) {
+  auto by_rank = candidates(nodes_max);
+  for (auto& [id, member] : members_) member.node_rank = -1;
+  for (int rank = 0; const NodeId id : by_rank) {
+    Member& member = members_.at(id);
     member.workers = Workers::running;
-    member.node_rank = static_cast<int>(by_rank.size());
-    by_rank.push_back(ids[i]);
+    member.node_rank = rank++;
   }
   return by_rank;
 }

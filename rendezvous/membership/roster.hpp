@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ class Roster {
     int node_rank = -1;  ///< in the latest round
     Time next_notice{};  ///< when it hears for what it waits, while there is no round
     Time joined{};
+    bool is_cut_off = false;  ///< not in rounds: it and nodes of the round cannot reach each other
     std::optional<Time> held_back_until{};  ///< not in rounds that the others can have without it
   };
 
@@ -75,8 +77,15 @@ class Roster {
   std::vector<NodeId> held_back() const;
   std::optional<Time> first_end_of_holding_back() const;
 
-  /// Gives the nodes that are present and not held back their ranks in a new round, and workers: at
-  /// most so many, returned by node rank. The others are spares.
+  /// The present ones that are neither held back nor cut off, at most so many, in the order of the
+  /// ranks that they would have in a round.
+  std::vector<NodeId> candidates(std::size_t nodes_max) const;
+
+  /// Sets is_cut_off of these nodes and clears it of all others.
+  void set_cut_off(const std::set<NodeId>& nodes);
+
+  /// Gives the candidates their ranks in a new round, and workers: at most so
+  /// many, returned by node rank. The others are spares.
   std::vector<NodeId> form_round(std::size_t nodes_max);
 
   /// The workers of the round have ended on all nodes, which hear at that time for what they wait.

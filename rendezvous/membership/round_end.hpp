@@ -3,6 +3,7 @@
 //
 //   a worker fails on its own     costs a restart
 //   a node is lost, or leaves     costs nothing: peers of workers that vanish fail, too
+//   a cut between two nodes       costs nothing: their workers fail at it
 //   a node comes                  costs nothing; but a worker that fails before it was even asked
 //   to
 //                                 stop for that has failed on its own
@@ -27,12 +28,14 @@ enum class Manner : std::uint8_t { urgent, orderly };
 
 /// A round that would end for it although no worker has failed.
 struct MembershipChange {
-  enum class Kind : std::uint8_t { comes, leaves, is_lost };
+  enum class Kind : std::uint8_t { comes, leaves, is_lost, is_cut };
   Kind kind = Kind::comes;
   std::string reason;
   Time when;
 
-  Manner manner() const { return kind == Kind::is_lost ? Manner::urgent : Manner::orderly; }
+  Manner manner() const {
+    return kind == Kind::comes || kind == Kind::leaves ? Manner::orderly : Manner::urgent;
+  }
 };
 
 /// What follows a round.

@@ -57,6 +57,9 @@ struct Settings {
   std::chrono::milliseconds handshake_timeout = std::chrono::seconds(2);
   /// For it to join afterwards: an agent does that at once, too.
   std::chrono::milliseconds introduction_timeout = std::chrono::seconds(10);
+  /// Of an agent's attempt to connect to another one, which shows whether workers could; 0: nodes
+  /// are not probed.
+  std::chrono::milliseconds probe_timeout = std::chrono::seconds(2);
   /// How often operators are told what is being waited for, after a first time soon.
   std::chrono::milliseconds waiting_notice = std::chrono::seconds(30);
 

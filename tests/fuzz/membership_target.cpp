@@ -48,13 +48,14 @@ std::vector<Message> messages_in(std::string_view bytes) {
 }
 
 Settings settings() {
-  Settings settings{.run_id = "r", .nodes_min = 1, .nodes_max = 2};
+  Settings settings{.run_id = "r", .nodes_min = 2, .nodes_max = 3};
   settings.restarts.max_restarts = 1;
   settings.last_call_timeout = std::chrono::seconds(1);
   return settings;
 }
 
 constexpr Time kBegin{std::chrono::hours(1)};
+constexpr NodeId kSpeakers = 3;
 constexpr auto kStep = std::chrono::milliseconds(400);
 
 void check(const std::vector<CoordinatorAction>& actions) {
@@ -75,14 +76,15 @@ void run_coordinator(std::string_view bytes) {
     check(coordination.apply(NodeSays{speaker, message}, now));
     now += kStep;
     check(coordination.apply(TimePassed{}, now));
-    speaker = 3 - speaker;
+    speaker = speaker % kSpeakers + 1;
   }
-  for (const NodeId node : {1, 2}) check(coordination.apply(NodeGone{node, "it went"}, now));
+  for (NodeId node = 1; node <= kSpeakers; ++node)
+    check(coordination.apply(NodeGone{node, "it went"}, now));
 }
 
 void run_agent(std::string_view bytes) {
   Time now = kBegin;
-  const Join self{.run_id = "r", .name = "a", .nodes_max = 2};
+  const Join self{.run_id = "r", .name = "a", .nodes_min = 2, .nodes_max = 3};
   NodePart part(self, settings(), now);
   part.start(now);
   part.apply(Connected{}, now);
@@ -92,6 +94,8 @@ void run_agent(std::string_view bytes) {
         const auto& nodes = start->round.nodes;
         const auto place = static_cast<std::size_t>(start->round.node_rank);
         require(place < nodes.size() && nodes[place].role == self.role, "a node has its place");
+      } else if (const auto* probing = std::get_if<ProbePeers>(&action)) {
+        part.apply(PeersProbed{probing->serial, {0}}, now);
       } else if (std::holds_alternative<EndWorkers>(action)) {
         part.apply(OwnWorkersEnded{}, now);
       }

@@ -1,23 +1,31 @@
 #include "tests/support/membership_simulator.hpp"
 
-#include "tests/support/simulated_elections.hpp"
+#include "tests/support/simulated_cuts.hpp"
 
 namespace ddprun::test {
 
 namespace {
 
-class Simulation : public SimulatedElections {
+class Simulation : public SimulatedCuts {
  public:
   struct Kind {
     bool has_skewed_clocks = false;
     bool is_elected = false;
     bool is_harsh = false;
+    bool has_cuts = false;
+    bool are_cuts_alone = false;
+    bool do_cuts_stand = false;
   };
 
   Simulation(std::uint64_t seed, Kind kind)
-      : SimulatedElections(seed), seed_(seed), has_skewed_clocks_(kind.has_skewed_clocks) {
+      : SimulatedCuts(seed),
+        seed_(seed),
+        has_skewed_clocks_(kind.has_skewed_clocks),
+        do_cuts_stand_(kind.do_cuts_stand) {
     is_elected_ = kind.is_elected;
     is_harsh_ = kind.is_harsh;
+    has_cuts_ = kind.has_cuts;
+    are_cuts_alone_ = kind.are_cuts_alone;
   }
 
   SimulationOutcome run() {
@@ -27,11 +35,15 @@ class Simulation : public SimulatedElections {
     if (is_elected_) begin_office();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const int node = static_cast<int>(i);
-      after(any(0, 5000), [this, node] { boot(node); });
+      const int start = any(0, do_cuts_stand_ ? 500 : 5000);
+      // The host is there as long as its coordinator.
+      after(are_cuts_alone_ && node == 0 ? 0 : start, [this, node] { boot(node); });
     }
     const auto faults_end = now_ + milliseconds(60'000);
-    plan_fault(faults_end);
-    at(faults_end, [this] { heal(); });
+    if (!do_cuts_stand_) {
+      plan_fault(faults_end);
+      at(faults_end, [this] { heal(); });
+    }
     const auto limit = faults_end + std::chrono::seconds(400);
     play_until(limit, [this] { return outcome_.violations.empty(); });
     if (outcome_.violations.empty()) check_end();
@@ -58,6 +70,29 @@ class Simulation : public SimulatedElections {
     has_host_ = !is_elected_ && chance(30);
     if (is_harsh_) choose_names_and_ranks();
     if (is_elected_) choose_for_successors();
+    if (are_cuts_alone_) has_host_ = true;
+    if (do_cuts_stand_) choose_standing_cuts();
+  }
+
+  /// All nodes are there before the first round is formed.
+  void choose_standing_cuts() {
+    settings_.nodes_max = static_cast<int>(nodes_.size());
+    settings_.join_timeout = std::chrono::seconds(30);
+    settings_.last_call_timeout = std::chrono::seconds(2);
+    settings_.restarts.max_restarts = 0;
+    failure_percent_ = 0;
+    for (int cuts = any(0, 4); cuts > 0; --cuts) cut_any_pair(std::chrono::hours(1));
+  }
+
+  void check_standing_cuts() {
+    const auto most = most_together();
+    const bool is_enough = std::cmp_greater_equal(most, settings_.nodes_min);
+    const auto expected = is_enough ? Verdict::Result::succeeded : Verdict::Result::no_quorum;
+    check(verdict_ && verdict_->result == expected, "the nodes that reach each other do the work");
+    check(coordination_->restarts_used() == 0, "a cut costs no restart");
+    if (!verdict_ || is_enough) return;
+    check(verdict_->reason.find("cannot reach") != std::string::npos, "the cut is named");
+    check(rounds_.empty(), "no round is formed of too few nodes");
   }
 
   /// What one coordinator knows and the next one has to learn.
@@ -92,6 +127,7 @@ class Simulation : public SimulatedElections {
       check(!node.has_workers, node.name + " has left workers");
     }
     check(!coordination_ || coordination_->is_over(), "the coordinator has not ended");
+    if (do_cuts_stand_) check_standing_cuts();
     outcome_.rounds = static_cast<int>(rounds_.size());
     outcome_.restarts = coordination_ ? coordination_->restarts_used() : 0;
     constexpr const char* kNames[] = {"succeeded", "failed", "not_started", "interrupted",
@@ -111,6 +147,9 @@ class Simulation : public SimulatedElections {
   }
 
   void inject(int index) {
+    if (are_cuts_alone_ || (has_cuts_ && chance(40))) {
+      return cut_any_pair(milliseconds(any(100, 40'000)));
+    }
     if (is_elected_ && coordination_ && index == host_) return disturb_host();
     Node& node = nodes_[static_cast<std::size_t>(index)];
     switch (any(0, 7)) {
@@ -191,6 +230,7 @@ class Simulation : public SimulatedElections {
     note("no more faults");
     is_faulty_ = false;
     has_lost_etcd_ = false;
+    mend_pairs();
     if (!is_elected_) resume_coordinator();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       mend(static_cast<int>(i));
@@ -201,6 +241,7 @@ class Simulation : public SimulatedElections {
 
   const std::uint64_t seed_;
   const bool has_skewed_clocks_;
+  const bool do_cuts_stand_;
 };
 
 }  // namespace
@@ -209,6 +250,21 @@ SimulationOutcome simulate_elections(std::uint64_t seed) {
   return Simulation(seed,
                     {.has_skewed_clocks = seed % 2 == 1, .is_elected = true, .is_harsh = true})
       .run();
+}
+
+SimulationOutcome simulate_cuts(std::uint64_t seed) {
+  const bool are_alone = seed % 2 == 0;
+  const bool is_elected = seed % 4 == 1;
+  return Simulation(seed, {.has_skewed_clocks = seed % 8 >= 4,
+                           .is_elected = is_elected,
+                           .is_harsh = is_elected,
+                           .has_cuts = true,
+                           .are_cuts_alone = are_alone})
+      .run();
+}
+
+SimulationOutcome simulate_standing_cuts(std::uint64_t seed) {
+  return Simulation(seed, {.has_cuts = true, .are_cuts_alone = true, .do_cuts_stand = true}).run();
 }
 
 SimulationOutcome simulate_harshly(std::uint64_t seed) {

@@ -29,6 +29,15 @@ SimulationOutcome simulate_membership(std::uint64_t seed, bool has_skewed_clocks
 /// noticed long after another one has begun. Every second history has skewed clocks.
 SimulationOutcome simulate_harshly(std::uint64_t seed);
 
+/// The same, where pairs of nodes cannot reach each other for a time, in one direction or both,
+/// although they reach the coordinator. In every second history nothing else befalls nodes and
+/// network; of the others, every second has an elected coordinator.
+SimulationOutcome simulate_cuts(std::uint64_t seed);
+
+/// Such cuts stand from the beginning to the end, and nothing else happens: the run succeeds with
+/// the largest set of nodes, or ends because that is too small.
+SimulationOutcome simulate_standing_cuts(std::uint64_t seed);
+
 /// The same with a coordinator that is elected: its node is lost, stopped, loses its office or
 /// leaves, and another one goes on from its record, which is written down with delay, or not at
 /// all.

@@ -81,6 +81,15 @@ class SimulatedRun : protected SimulatedState {
   /// Until when the coordinator is in office that this node's agent connects to.
   virtual Time office_end_for(const Node&) const { return Time::max(); }
 
+  /// Port 0: the node takes part without being probed.
+  virtual ProbeAddress probe_address_of(int) const { return {}; }
+
+  /// Indices of those that the node cannot connect to.
+  virtual std::vector<std::uint32_t> unreachable_from(int, const Probe&) const { return {}; }
+
+  /// A node's workers have started.
+  virtual void meet_peers(int /*index*/, int /*life*/) {}
+
   void send_to_node(NodeId id, const CoordinatorMessage& message) {
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;
@@ -196,7 +205,10 @@ class SimulatedRun : protected SimulatedState {
       connections_[connection->id] = connection;
       node.connection = connection;
       connection->last_to_node = now_ + delay();
-      arrive_at_node(connection, Connected{office_end_for(node)}, connection->last_to_node);
+      arrive_at_node(
+          connection,
+          Connected{.office_end = office_end_for(node), .probe = probe_address_of(index)},
+          connection->last_to_node);
     });
   }
 
@@ -242,6 +254,16 @@ class SimulatedRun : protected SimulatedState {
   void act(int index, const Announce& announce) {
     const bool is_held_back = announce.text.find("come and gone") != std::string::npos;
     if (is_held_back) note(nodes_[static_cast<std::size_t>(index)].name + " is held back");
+    const bool is_left_out = announce.text.find("begins without") != std::string::npos;
+    if (is_left_out) note("a node is left out");
+  }
+
+  void act(int index, const ProbePeers& probing) {
+    const int agent = nodes_[static_cast<std::size_t>(index)].agent;
+    const auto unreachable = unreachable_from(index, probing.probe);
+    after(unreachable.empty() ? delay() : probing.probe.timeout, [=, this] {
+      to_node(index, agent, PeersProbed{probing.serial, unreachable});
+    });
   }
 
   /// Its guardian kills the workers, whatever the agent does.
@@ -291,6 +313,7 @@ class SimulatedRun : protected SimulatedState {
     note(node.name + " starts round " + std::to_string(start.round.round) + " as " +
          std::to_string(start.round.node_rank) + " of " + std::to_string(start.round.nodes.size()));
     check_round(index);
+    meet_peers(index, life);
     const bool fails = is_faulty_ && chance(failure_percent_);
     after(fails ? any(10, 20'000) : any(5000, 30'000), [this, index, life, fails] {
       const Node& later = nodes_[static_cast<std::size_t>(index)];

@@ -120,7 +120,7 @@ TEST_SUITE("handshake") {
 
   TEST_CASE("the bytes are those of docs/agents_protocol.md, as another program computes them") {
     const auto secret = secret_of('s');
-    const std::string prologue = std::string("DDPRUN/4\n") + '\1';
+    const std::string prologue = std::string("DDPRUN/5\n") + '\1';
     AgentHandshake agent(secret, prologue, "run", nonce_of('a'));
     CoordinatorHandshake coordinator(secret, prologue, nonce_of('c'));
     CHECK(agent.hello().substr(0, kDigestBytes) == nonce_of('a'));
@@ -129,14 +129,14 @@ TEST_SUITE("handshake") {
     const auto challenge = coordinator.challenge(agent.hello());
     CHECK(challenge.substr(0, kDigestBytes) == nonce_of('c'));
     CHECK(hex(challenge.substr(kDigestBytes)) ==
-          "af1f351ecc21174daf41a79b453bf341d804acc7934e1a7a77e20cdd56c33ea1");
+          "aa0a56f6b883fe72c0273429448d134178b07859ba3965126af60d8074b514aa");
     REQUIRE(agent.is_proof(challenge));
     CHECK(hex(agent.answer()) ==
-          "6db15c090ddada8d1b225b2a342e4be2833773cb60609b53e27afefeeac68db4");
+          "671f675667e4075a6751b33412953d6ffec0c405233363a9742432d1cf41a8bc");
     auto keys = agent.keys();
     const auto heartbeat = message(std::string("\1\1\0\0\0\0\0\0\0", 9));
     const auto sealed = Sealer(std::move(keys.from_agent)).seal(heartbeat);
-    CHECK(hex(sealed.substr(heartbeat.size())) == "ecbb43aeb2b0b5e0386a03c63408d87b");
+    CHECK(hex(sealed.substr(heartbeat.size())) == "84a1b2a78b22c5c6f94bab3722e1ed48");
   }
 
   TEST_CASE("random bytes are as many as are asked for, and others each time") {

@@ -34,11 +34,13 @@ const std::vector<NodeMessage> kFromNodes = {
          .config_hash = "85944171f73967e8",
          .command = "train.py --lr 0.1",
          .last_round = 5,
-         .restarts_used = 1},
+         .restarts_used = 1,
+         .probe = {.host = "10.0.0.1", .port = 40'000}},
     Heartbeat{77},
     WorkersFailing{3, "rank 1 is dying", true},
     WorkersEnded{.round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = "f"},
     Leave{"was asked to stop", 15},
+    Probed{7, {0, 3}},
 };
 
 const std::vector<CoordinatorMessage> kFromCoordinator = {
@@ -46,6 +48,10 @@ const std::vector<CoordinatorMessage> kFromCoordinator = {
     Refused{"no", "{}"},
     HeartbeatAnswer{78},
     Waiting{"1 node"},
+    Waiting{"a cannot reach b", true},
+    Probe{.number = 7,
+          .timeout = std::chrono::milliseconds(2000),
+          .peers = {{"10.0.0.1", 40'000}, {}}},
     RoundFormed{
         .round = 4, .restarts_used = 2, .nodes = {{"a", "x", 2}, {"b", "y", 1}}, .node_rank = 1},
     StopWorkers{4, "node b is lost"},
@@ -132,6 +138,10 @@ TEST_SUITE("membership codec") {
     CHECK(is_refused_as(failed(0, -1)));
     CHECK(is_refused_as(failed(0, std::numeric_limits<double>::infinity())));
     CHECK(is_refused_as(failed(0, std::numeric_limits<double>::quiet_NaN())));
+    const auto most = static_cast<std::uint32_t>(kProbedNodesMax);
+    CHECK_FALSE(is_refused_as(Probed{1, std::vector<std::uint32_t>(most)}));
+    CHECK(is_refused_as(Probed{1, std::vector<std::uint32_t>(most + 1)}));
+    CHECK(is_refused_as(Join{.probe = {.host = std::string(kAddressBytesMax + 1, '1')}}));
     std::string bytes;
     append_message(bytes, Finish{{.rounds = -1}});
     MessageReader<CoordinatorMessage> reader;

@@ -10,9 +10,11 @@
 
 namespace membership_simulation_test {
 
+using ddprun::test::simulate_cuts;
 using ddprun::test::simulate_elections;
 using ddprun::test::simulate_harshly;
 using ddprun::test::simulate_membership;
+using ddprun::test::simulate_standing_cuts;
 
 namespace {
 
@@ -21,6 +23,7 @@ constexpr std::uint64_t kHistories = 10'000;
 
 constexpr std::uint64_t kHarshHistories = 3000;
 constexpr std::uint64_t kElections = 3000;
+constexpr std::uint64_t kCuts = 3000;
 
 /// Histories that once went wrong, for good.
 constexpr std::uint64_t kOldSeeds[] = {64, 206, 2799, 9005, 15'486, 60'157, 106'088, 196'820};
@@ -74,6 +77,30 @@ TEST_SUITE("membership simulation") {
       for (const auto& line : check_elections(seed)) terms += line.ends_with("is elected") ? 1 : 0;
     }
     CHECK(terms > static_cast<int>(kElections) / 2);
+  }
+
+  TEST_CASE(
+      "no round has nodes that have long been cut from each other, and cuts cost no restart") {
+    int left_out = 0;
+    for (std::uint64_t seed = 0; seed < kCuts; ++seed) {
+      const auto outcome = simulate_cuts(seed);
+      for (const auto& line : outcome.history) left_out += line.ends_with("is left out") ? 1 : 0;
+      if (outcome.violations.empty()) continue;
+      FAIL_CHECK("seed ", seed, " of cuts: ", outcome.violations.front(), told(outcome.history));
+    }
+    CHECK(left_out > static_cast<int>(kCuts) / 10);
+  }
+
+  TEST_CASE("with standing cuts the nodes that reach each other succeed, or the run ends at once") {
+    std::set<std::string> verdicts;
+    for (std::uint64_t seed = 0; seed < kCuts; ++seed) {
+      const auto outcome = simulate_standing_cuts(seed);
+      verdicts.insert(outcome.verdict);
+      if (outcome.violations.empty()) continue;
+      FAIL_CHECK("seed ", seed, " of standing cuts: ", outcome.violations.front(),
+                 told(outcome.history));
+    }
+    CHECK(verdicts == std::set<std::string>{"no_quorum", "succeeded"});
   }
 
   TEST_CASE("histories that once went wrong go right") {

@@ -1,0 +1,89 @@
+// Which nodes can reach each other: the probe under way, in which each node connects to each other
+// one, and the results of the last one. A value; it decides nothing.
+#pragma once
+
+#include "rendezvous/membership/messages.hpp"
+#include "rendezvous/membership/roster.hpp"
+#include "rendezvous/membership/settings.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun::membership {
+
+class Reachability {
+ public:
+  struct Node {
+    NodeId id = 0;
+    bool is_target = false;  ///< the others connect to it
+  };
+
+  /// Begins a probe, in which answers count until `end`, and returns its number. Answers to an
+  /// earlier probe no longer count.
+  std::uint32_t begin(std::vector<Node> nodes, Time now, Time end);
+
+  void note(NodeId node, const Probed& probed);
+
+  /// The node has gone: no answer of it is expected.
+  void forget(NodeId node) { pending_.erase(node); }
+
+  bool is_running() const { return end_.has_value(); }
+
+  /// Of the probe under way; nothing: there is none.
+  const std::optional<Time>& end() const { return end_; }
+
+  /// When the latest probe began.
+  Time begun() const { return begun_; }
+
+  /// Replaces the results by those of the probe under way, once all nodes have answered or its time
+  /// is up. Returns false otherwise. A node that has not answered has reached all others. Where no
+  /// node has reached any other, a firewall is taken to let only the rendezvous pass: no cut is
+  /// known then.
+  bool conclude(Time now);
+
+  /// Whether all of these took part in the last probe, and its results have not expired.
+  bool covers(const std::vector<NodeId>& nodes) const;
+
+  /// The results are those of a former situation.
+  void expire() { covered_.clear(); }
+
+  /// Nothing is known, and no probe is under way.
+  void clear();
+
+  bool has_cuts() const { return !cuts_.empty(); }
+  bool can_reach(NodeId from, NodeId to) const { return !cuts_.contains({from, to}); }
+  bool is_cut(NodeId a, NodeId b) const { return !can_reach(a, b) || !can_reach(b, a); }
+
+ private:
+  std::uint32_t number_ = 0;
+  std::vector<Node> nodes_;                          ///< of the latest probe
+  std::set<NodeId> pending_;                         ///< nodes that have not answered
+  std::map<NodeId, std::set<std::size_t>> answers_;  ///< indices of unreachable nodes
+  Time begun_{};
+  std::optional<Time> end_;
+  std::set<NodeId> covered_;
+  std::set<std::pair<NodeId, NodeId>> cuts_;  ///< from, to
+};
+
+/// A pair of nodes of which at least one cannot reach the other.
+struct NamedCut {
+  std::string a;
+  std::string b;
+  bool a_reaches_b = false;
+  bool b_reaches_a = false;
+  bool is_with_host = false;  ///< one of them hosts the coordinator
+};
+
+/// Cuts that are listed for operators.
+inline constexpr std::size_t kCutsListedMax = 4;
+
+/// "node b cannot reach c; both reach the host".
+std::string describe_cuts(const std::vector<NamedCut>& cuts);
+
+}  // namespace ddprun::membership

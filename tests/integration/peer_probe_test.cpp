@@ -1,0 +1,142 @@
+// Agents that connect to each other, and to what does not answer.
+#include "rendezvous/membership/peer_probe.hpp"
+
+#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/membership/connect.hpp"
+#include "rendezvous/store/listener.hpp"
+#include "tests/support/skip.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <optional>
+#include <string>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+namespace peer_probe_test {
+
+using namespace ddprun;
+using namespace ddprun::membership;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Indices = std::vector<std::uint32_t>;
+
+Indices probe(boost::asio::io_context& context, std::vector<ProbeAddress> peers,
+              Deadline::Duration timeout = 20s) {
+  std::optional<Indices> unreachable;
+  const auto run = [&]() -> boost::asio::awaitable<void> {
+    auto finding = find_unreachable(std::move(peers), Deadline::after(timeout));
+    unreachable = co_await std::move(finding);
+    context.stop();
+  };
+  boost::asio::co_spawn(context, run, boost::asio::detached);
+  context.run();
+  context.restart();
+  REQUIRE(unreachable);
+  return *unreachable;
+}
+
+Indices probe(std::vector<ProbeAddress> peers, Deadline::Duration timeout = 20s) {
+  boost::asio::io_context context(1);
+  return probe(context, std::move(peers), timeout);
+}
+
+/// Listens at a loopback address; the kernel accepts `backlog` + 1 connections.
+class Listening {
+ public:
+  explicit Listening(int backlog = 16) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(::bind(fd_.get(), generic, length) == 0);
+    REQUIRE(::listen(fd_.get(), backlog) == 0);
+    REQUIRE(::getsockname(fd_.get(), generic, &length) == 0);
+    port_ = ntohs(address.sin_port);
+  }
+
+  ProbeAddress address() const { return {"127.0.0.1", port_}; }
+
+ private:
+  UniqueFd fd_;
+  std::uint16_t port_ = 0;
+};
+
+ProbeAddress closed_port() {
+  return Listening().address();
+}
+
+/// This process has no descriptor left.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const UniqueFd lowest(::dup(STDERR_FILENO));
+    const rlimit none{static_cast<rlim_t>(lowest.get()), before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace
+
+TEST_SUITE("peer probe") {
+  TEST_CASE("peers that do not listen are unreachable, those that listen are reached") {
+    const Listening first;
+    const Listening second;
+    const auto closed = closed_port();
+    CHECK(probe({first.address(), closed, second.address(), closed}) == Indices{1, 3});
+    CHECK(probe({}).empty());
+  }
+
+  TEST_CASE("a peer that does not answer in time is unreachable, whatever others do") {
+    const Listening peer;
+    const Listening full(0);
+    // Its queue has room for one; what comes later is not answered.
+    CHECK(probe({full.address(), peer.address()}).empty());
+    CHECK(probe({full.address(), peer.address()}, 300ms) == Indices{0});
+  }
+
+  TEST_CASE("peers that this machine does not try to reach count as reached") {
+    CHECK(probe({{"127.0.0.1", 0}, {"", 1}, {"a name", 1}}).empty());
+    boost::asio::io_context context(1);
+    const auto closed = closed_port();
+    CHECK(probe(context, {closed}) == Indices{0});
+    const NoDescriptors until_the_end;
+    CHECK(probe(context, {closed}).empty());
+  }
+
+  TEST_CASE("an agent can be probed at the address by which other machines reach it") {
+    boost::asio::io_context context(1);
+    CHECK(ProbeListener(context.get_executor(), "127.0.0.1").address() == ProbeAddress{});
+    CHECK(ProbeListener(context.get_executor(), "fe80::1%eth0").address() == ProbeAddress{});
+    CHECK(ProbeListener(context.get_executor(), "").address() == ProbeAddress{});
+    CHECK(ProbeListener(context.get_executor(), "192.0.2.1").address() == ProbeAddress{});
+    auto own = own_addresses();
+    std::erase_if(own, [](const auto& address) {
+      return is_loopback(address) || address.find(':') != std::string::npos;
+    });
+    if (own.empty()) return test::skip("this machine has no address but loopback ones");
+    const ProbeListener listener(context.get_executor(), own.front());
+    CHECK(listener.address().host == own.front());
+    for (int i = 0; i < 100; ++i) REQUIRE(probe(context, {listener.address()}).empty());
+  }
+}
+
+}  // namespace peer_probe_test

@@ -1,0 +1,90 @@
+// A node that is asked which of its peers it can reach.
+#include "rendezvous/membership/node_part.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+namespace node_probe_test {
+
+using namespace ddprun::membership;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Time kBegin{std::chrono::hours(1)};
+
+class ProbedNode {
+ public:
+  ProbedNode() : part_(Join{.name = "a"}, Settings{}, kBegin) {
+    part_.start(kBegin);
+    connect();
+  }
+
+  void connect() {
+    join = std::get<Join>(said(take(Connected{.probe = {"10.0.0.7", 4000}})).at(0));
+    take(CoordinatorSays{Welcome{3s}});
+  }
+
+  int ask(std::uint32_t number) {
+    for (const auto& action : take(CoordinatorSays{Probe{.number = number}})) {
+      if (const auto* probing = std::get_if<ProbePeers>(&action)) return probing->serial;
+    }
+    return 0;
+  }
+
+  std::vector<NodeMessage> answers(int serial, const std::vector<std::uint32_t>& unreachable) {
+    return said(take(PeersProbed{serial, unreachable}));
+  }
+
+  Join join;  ///< of the latest connection
+
+  std::vector<NodeAction> take(const NodeEvent& event) { return part_.apply(event, kBegin); }
+
+ private:
+  static std::vector<NodeMessage> said(const std::vector<NodeAction>& actions) {
+    std::vector<NodeMessage> messages;
+    for (const auto& action : actions) {
+      if (const auto* say = std::get_if<Say>(&action)) messages.push_back(say->message);
+    }
+    return messages;
+  }
+
+  NodePart part_;
+};
+
+}  // namespace
+
+TEST_SUITE("node probe") {
+  TEST_CASE("a node tells where it can be probed when it joins") {
+    CHECK(ProbedNode().join.probe == ProbeAddress{"10.0.0.7", 4000});
+  }
+
+  TEST_CASE("a probe is answered once, under its number") {
+    ProbedNode node;
+    const int serial = node.ask(5);
+    CHECK(node.answers(serial, {1, 2}) == std::vector<NodeMessage>{Probed{5, {1, 2}}});
+    CHECK(node.answers(serial, {1, 2}).empty());
+  }
+
+  TEST_CASE("the result of an earlier probe does not answer a later one") {
+    ProbedNode node;
+    const int first = node.ask(5);
+    const int second = node.ask(6);
+    CHECK(node.answers(first, {1}).empty());
+    CHECK(node.answers(second, {}) == std::vector<NodeMessage>{Probed{6, {}}});
+  }
+
+  TEST_CASE("the result of a probe over a lost connection does not answer one of the same number") {
+    ProbedNode node;
+    const int first = node.ask(1);
+    node.take(ConnectionLost{"reset"});
+    CHECK(node.answers(first, {1}).empty());
+    node.connect();
+    const int second = node.ask(1);
+    CHECK(node.answers(first, {1}).empty());
+    CHECK(node.answers(second, {}).size() == 1);
+  }
+}
+
+}  // namespace node_probe_test
