@@ -21,11 +21,20 @@ using namespace ddprun::test;
 
 namespace {
 
-/// A machine for each node; the first hosts the rendezvous.
+constexpr const char* kNoNft = "there is no nft (package nftables)";
+
+/// A machine for each node; the first hosts the rendezvous. `nnodes` is "1:" and their number by
+/// default. The machines of `cut`, if there are any, do not reach each other from the start.
 class Nodes {
  public:
-  explicit Nodes(int number) : network(number), size_(number) {
+  explicit Nodes(int number, const std::string& nnodes = "", const std::vector<int>& cut = {})
+      : network(number), nnodes_(nnodes.empty() ? "1:" + std::to_string(number) : nnodes) {
     if (!network.is_there()) return;
+    if (!cut.empty() && !network.part(cut[0], {cut[1]})) {
+      skip(kNoNft);
+      return;
+    }
+    is_there_ = true;
     const auto secret_file = make_secret(workers_.folder() / "secret");
     for (int i = 1; i <= number; ++i) {
       // What is left by who is killed with its guardian lies in there, too.
@@ -35,6 +44,8 @@ class Nodes {
           std::make_unique<Program>(network.on(i, agent(i, secret_file)), environment));
     }
   }
+
+  bool is_there() const { return is_there_; }
 
   Program& operator[](int number) { return *programs_[static_cast<std::size_t>(number) - 1]; }
 
@@ -72,7 +83,7 @@ class Nodes {
 
  private:
   std::vector<std::string> agent(int number, const std::string& secret_file) const {
-    return launch({"--nnodes=1:" + std::to_string(size_), "--rdzv_backend=c10d",
+    return launch({"--nnodes=" + nnodes_, "--rdzv_backend=c10d",
                    "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=cut",
                    "--local_addr=" + network.address(number), "--secret_file=" + secret_file,
                    "--rdzv_conf=last_call_timeout=30,lease_timeout=1.5,rejoin_timeout=60"},
@@ -86,13 +97,20 @@ class Nodes {
   Network network;
 
  private:
-  int size_;
+  std::string nnodes_;
+  bool is_there_ = false;
   std::vector<std::unique_ptr<Program>> programs_;
 };
 
 bool is_permitted(const Nodes& nodes) {
   if (!nodes.network.is_there()) skip("network namespaces are not permitted here");
-  return nodes.network.is_there();
+  return nodes.is_there();
+}
+
+/// Of nodes 2 and 3.
+std::string cut_line(const Nodes& nodes) {
+  return "nodes " + nodes.network.address(2) + " and " + nodes.network.address(3) +
+         " cannot reach each other; both reach the host";
 }
 
 }  // namespace
@@ -124,7 +142,7 @@ TEST_SUITE("network") {
     const auto worker = nodes.worker(1);
 
     if (!nodes.network.deafen(2)) {
-      skip("there is no nft (package nftables)");
+      skip(kNoNft);
       return nodes.check_end({1, 2});
     }
     REQUIRE(nodes.are_together({1}));
@@ -154,6 +172,44 @@ TEST_SUITE("network") {
     nodes.network.mend(1);
     REQUIRE(nodes.are_together({1, 2, 3}));
     nodes.check_end({1, 2, 3});
+  }
+
+  TEST_CASE("of two nodes that cannot reach each other one waits while the others do the work") {
+    Nodes nodes(3, "2:3", {2, 3});
+    if (!is_permitted(nodes)) return;
+    REQUIRE(nodes.are_together({1, 2}));
+    for (const int node : {1, 2, 3}) {
+      REQUIRE(nodes[node].read_until_contains(cut_line(nodes) + ": the round begins without " +
+                                              nodes.network.address(3)));
+    }
+    nodes.check_end({1, 2, 3});
+  }
+
+  TEST_CASE("a failure at a cut costs no restart, and the next round has nodes that can meet") {
+    Nodes nodes(3, "2:3");
+    if (!is_permitted(nodes)) return;
+    REQUIRE(nodes.are_together({1, 2, 3}));
+    const auto worker = nodes.worker(2);
+    nodes.forget_rounds();
+    if (!nodes.network.part(2, {3})) {
+      skip(kNoNft);
+      return nodes.check_end({1, 2, 3});
+    }
+    ::kill(std::stoi(worker), SIGKILL);
+    REQUIRE(nodes.are_together({1, 2}));
+    CHECK(contains(nodes[1].output(), cut_line(nodes)));
+    nodes.check_end({1, 2, 3});
+  }
+
+  TEST_CASE("a run that needs two nodes which cannot reach each other ends and names both") {
+    Nodes nodes(3, "3", {2, 3});
+    if (!is_permitted(nodes)) return;
+    for (const int node : {1, 2, 3}) {
+      CHECK(nodes[node].wait() == 1);
+      CHECK(contains(nodes[node].output(), cut_line(nodes)));
+      CHECK_FALSE(contains(nodes[node].output(), "Root cause"));
+      CHECK(nodes[node].leaves_no_process());
+    }
   }
 
   TEST_CASE("the others go on when a machine vanishes with all that runs on it") {
