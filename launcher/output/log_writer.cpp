@@ -24,6 +24,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// The thread is woken at once for this much, else a little later: it would sleep and wake for each
+/// piece of output otherwise, which takes longer than to write it.
+constexpr std::size_t kWakeBytes = std::size_t{256} << 10;
+constexpr auto kWakeDelay = std::chrono::milliseconds(2);
+
+/// Buffers kept for the next output: of 64 KiB each, as that is read at once.
+constexpr std::size_t kSpareBuffersMax = 16;
+
 struct Job {
   std::shared_ptr<LogWriter::File> file;
   std::string bytes;
@@ -70,8 +78,8 @@ struct LogWriter::Queue {
       const std::size_t count = job.bytes.size();
       auto report =
           job.is_last ? close_file(*job.file, job.lost_bytes) : write_bytes(*job.file, job.bytes);
-      job = {};
       lock.lock();
+      self->recycle(std::move(job.bytes));
       self->jobs.pop_front();
       self->finish(count, std::move(report));
     }
@@ -80,13 +88,23 @@ struct LogWriter::Queue {
   }
 
   void add(Job job) {
-    {
-      const std::lock_guard lock(mutex);
-      if (jobs.empty()) last_progress = Clock::now();
-      bytes += job.bytes.size();
-      jobs.push_back(std::move(job));
-    }
-    work.notify_one();
+    const std::lock_guard lock(mutex);
+    if (jobs.empty()) last_progress = Clock::now();
+    bytes += job.bytes.size();
+    jobs.push_back(std::move(job));
+  }
+
+  std::string buffer() {
+    const std::lock_guard lock(mutex);
+    if (spare.empty()) return {};
+    std::string taken = std::move(spare.back());
+    spare.pop_back();
+    return taken;
+  }
+
+  /// Of the thread, which holds the mutex.
+  void recycle(std::string buffer) {
+    if (!buffer.empty() && spare.size() < kSpareBuffersMax) spare.push_back(std::move(buffer));
   }
 
   /// Of the thread, which holds the mutex.
@@ -104,6 +122,7 @@ struct LogWriter::Queue {
   std::condition_variable work;      ///< for the thread
   std::condition_variable progress;  ///< for stop()
   std::deque<Job> jobs;              ///< the first one is being done
+  std::vector<std::string> spare;    ///< buffers without a use
   std::string current_name;
   std::atomic<std::size_t> bytes = 0;  ///< of all jobs
   std::vector<std::string> reports;    ///< to be logged; at most two for each file
@@ -118,6 +137,7 @@ LogWriter::LogWriter(const boost::asio::any_io_executor& executor, Log log)
     : log_(std::move(log)),
       queue_(std::make_shared<Queue>()),
       notices_(executor),
+      wake_(executor),
       patience_(executor),
       room_signal_(executor, Clock::time_point::max()),
       idle_signal_(executor, Clock::time_point::max()) {
@@ -157,13 +177,32 @@ bool LogWriter::write(const std::shared_ptr<File>& file, std::string_view bytes)
   // What is left in the pipes of workers that have ended is not held up.
   const bool is_lost = queued >= (has_patience_ ? 2 * kLogBytesMax : kLogBytesMax);
   if (is_lost || !thread_.joinable()) return false;
-  queue_->add({.file = file, .bytes = std::string(bytes)});
+  auto buffer = queue_->buffer();
+  buffer.assign(bytes);
+  queue_->add({.file = file, .bytes = std::move(buffer)});
+  if (queued + bytes.size() >= kWakeBytes) {
+    queue_->work.notify_one();
+  } else {
+    wake_soon();
+  }
   if (is_full() && queued < kLogBytesMax) be_patient();
   return true;
 }
 
 void LogWriter::close(std::shared_ptr<File> file, std::uint64_t lost_bytes) {
   queue_->add({.file = std::move(file), .bytes = {}, .is_last = true, .lost_bytes = lost_bytes});
+  queue_->work.notify_one();
+}
+
+void LogWriter::wake_soon() {
+  if (std::exchange(is_wake_due_, true)) return;
+  wake_.expires_after(kWakeDelay);
+  wake_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+    const auto self = weak.lock();
+    if (error || !self) return;
+    self->is_wake_due_ = false;
+    self->queue_->work.notify_one();
+  });
 }
 
 void LogWriter::be_patient() {
@@ -211,6 +250,7 @@ boost::asio::awaitable<void> LogWriter::drain() {
       const std::lock_guard lock(queue_->mutex);
       if (queue_->jobs.empty()) co_return;
       queue_->is_drained = true;
+      queue_->work.notify_one();
       limit = queue_->last_progress + kLogPatience;
     }
     if (Clock::now() >= limit) {
@@ -245,6 +285,7 @@ void LogWriter::stop() {
   boost::system::error_code ignored;
   notices_.close(ignored);
   patience_.cancel();
+  wake_.cancel();
 }
 
 }  // namespace ddprun

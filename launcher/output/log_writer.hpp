@@ -73,6 +73,7 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
  private:
   struct Queue;
 
+  void wake_soon();
   void be_patient();
   void take_reports();
   void report_unwritten();
@@ -81,7 +82,9 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   std::shared_ptr<Queue> queue_;  ///< shared with the thread
   std::thread thread_;
   bool has_patience_ = true;
+  bool is_wake_due_ = false;
   boost::asio::posix::stream_descriptor notices_;  ///< of the thread
+  boost::asio::steady_timer wake_;
   boost::asio::steady_timer patience_;
   boost::asio::steady_timer room_signal_;
   boost::asio::steady_timer idle_signal_;

@@ -97,7 +97,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   void hand_over(StoreSession& session);
   void take_turn(StoreSession& session);
   void carry_out(StoreSession& session, std::string_view input, std::size_t work_max);
-  void deliver(const std::vector<Delivery>& replies);
+  void deliver(std::vector<Delivery> replies);
   void write_replies();
   void write_later();
   void write(StoreSession& session);
@@ -224,9 +224,8 @@ void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input,
       break;
     }
     if (work > work_max) session.deferred = split_request(table_, *request, work_max);
-    const StoreOutcome outcome =
-        table_.apply(session.id, std::move(*request), session.parser.dialect());
-    deliver(outcome.replies);
+    StoreOutcome outcome = table_.apply(session.id, std::move(*request), session.parser.dialect());
+    deliver(std::move(outcome.replies));
     if (!session.is_open()) break;
     if (!outcome.refusal.empty()) {
       close_for(session, counts_.refused, outcome.refusal);
@@ -249,22 +248,34 @@ void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input,
   }
 }
 
-void StoreServer::Impl::deliver(const std::vector<Delivery>& replies) {
-  for (const auto& [client, reply] : replies) {
+void StoreServer::Impl::deliver(std::vector<Delivery> replies) {
+  const StoreLimits& limits = options_.limits;
+  std::size_t notified_bytes = 0;
+  for (auto& [client, reply] : replies) {
     const auto found = sessions_.find(client);
     if (found == sessions_.end()) continue;
     const SessionPointer session = found->second;
-    wire::append_reply(session->replies, reply);
+    if (const auto* notification = std::get_if<wire::Notification>(&reply)) {
+      notified_bytes += notification->bytes();
+      if (notified_bytes > limits.unread_bytes_max ||
+          bytes() + notification->bytes() > limits.bytes_max) {
+        close_for(*session, counts_.slow_readers,
+                  "watches a key with too many watchers for its value (at most " +
+                      std::to_string(limits.unread_bytes_max) + " bytes together)");
+        continue;
+      }
+    }
+    wire::append_reply(session->replies, std::move(reply));
     if (!std::exchange(session->is_write_due, true)) replied_.push_back(client);
     count_bytes(*session);
     if (is_full()) write(*session);
     if (!session->is_open()) continue;
     const std::size_t unread = session->unread_bytes();
-    if (unread > options_.limits.unread_bytes_max + kReadBytes || (is_full() && unread > 0)) {
+    if (unread > limits.unread_bytes_max + kReadBytes || (is_full() && unread > 0)) {
       close_for(*session, counts_.slow_readers,
                 "has not read " + std::to_string(unread) + " bytes of replies (at most " +
-                    std::to_string(options_.limits.unread_bytes_max) + ", and " +
-                    std::to_string(options_.limits.bytes_max) + " bytes in the store)");
+                    std::to_string(limits.unread_bytes_max) + ", and " +
+                    std::to_string(limits.bytes_max) + " bytes in the store)");
     }
   }
 }
@@ -313,15 +324,13 @@ void StoreServer::Impl::count_bytes(StoreSession& session) {
 void StoreServer::Impl::close(StoreSession& session) {
   deliver(table_.drop(session.id));
   session_bytes_ -= std::exchange(session.counted_bytes, 0);
-  boost::system::error_code ignored;
-  session.socket.close(ignored);
+  session.close();
   sessions_.erase(session.id);  // may end the session's life
   note_memory();
 }
 
 void StoreServer::Impl::close_all() {
-  boost::system::error_code ignored;
-  for (const auto& [client, session] : sessions_) session->socket.close(ignored);
+  for (const auto& [client, session] : sessions_) session->close();
   sessions_.clear();
   session_bytes_ = 0;
   table_.clear();

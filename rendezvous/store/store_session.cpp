@@ -26,6 +26,15 @@ std::size_t StoreSession::held_bytes() const {
          (unread_bytes() > 0 ? replies.capacity() : 0);
 }
 
+void StoreSession::close() {
+  boost::system::error_code ignored;
+  socket.close(ignored);
+  parser = {};
+  replies = rest = opening = {};
+  taken_bytes = 0;
+  deferred.reset();
+}
+
 bool StoreSession::send_replies() {
   const ssize_t sent = ::send(socket.native_handle(), replies.data() + taken_bytes, unread_bytes(),
                               MSG_DONTWAIT | MSG_NOSIGNAL);

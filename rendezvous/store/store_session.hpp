@@ -34,6 +34,9 @@ struct StoreSession {
   /// Memory of requests and replies.
   std::size_t held_bytes() const;
 
+  /// Closes the socket and frees all memory: the coroutine may keep the session a little longer.
+  void close();
+
   /// Sends as many replies as the socket takes now. Returns false if the connection has failed.
   bool send_replies();
 

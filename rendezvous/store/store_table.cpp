@@ -1,6 +1,5 @@
 #include "rendezvous/store/store_table.hpp"
 
-#include "rendezvous/wire/bytes.hpp"
 #include "rendezvous/wire/limits.hpp"
 
 #include <algorithm>
@@ -44,12 +43,12 @@ struct StoreTable::Apply {
   void operator()(wire::Set& set) { put(set.key, std::move(set.value), Change::updated); }
 
   void operator()(wire::CompareSet& swap) {
-    const auto found = table.values_.find(swap.key);
-    if (found == table.values_.end() && !swap.expected.empty()) {
+    const std::string* const value = table.values_.find(swap.key);
+    if (value == nullptr && !swap.expected.empty()) {
       // PyTorch's rule: nothing is stored, yet the answer is what the client expected.
       reply(wire::Value{std::move(swap.expected)});
-    } else if (found != table.values_.end() && found->second != swap.expected) {
-      reply(wire::Value{found->second});
+    } else if (value != nullptr && *value != swap.expected) {
+      reply(wire::Value{*value});
     } else if (put(swap.key, swap.desired, Change::updated)) {
       reply(wire::Value{std::move(swap.desired)});
     }
@@ -88,13 +87,12 @@ struct StoreTable::Apply {
   }
 
   void operator()(wire::DeleteKey& erase) {
-    auto node = table.values_.extract(erase.key);
-    if (!node.empty()) {
-      table.bytes_ -= bytes_of_value(node.key(), node.mapped());
-      table.keys_bytes_ -= node.key().size() + sizeof(std::uint64_t);
-      tell_watchers(Change::deleted, erase.key, node.mapped(), "");
+    const auto value = table.values_.erase(erase.key);
+    if (value) {
+      table.bytes_ -= bytes_of_value(erase.key, *value);
+      tell_watchers(Change::deleted, erase.key, *value, "");
     }
-    reply(number(node.empty() ? 0 : 1));
+    reply(number(value ? 1 : 0));
   }
 
   void operator()(wire::Append& append) {
@@ -110,8 +108,8 @@ struct StoreTable::Apply {
   void operator()(wire::MultiGet& get) {
     std::size_t bytes = 0;
     for (const auto& key : get.keys) {
-      const auto found = table.values_.find(key);
-      bytes += sizeof(std::uint64_t) + (found == table.values_.end() ? 0 : found->second.size());
+      const std::string* const value = table.values_.find(key);
+      bytes += sizeof(std::uint64_t) + (value == nullptr ? 0 : value->size());
     }
     if (is_too_long("MULTI_GET", bytes)) return;
     wire::Values values;
@@ -164,11 +162,8 @@ struct StoreTable::Apply {
   }
 
   void operator()(wire::ListKeys&) {
-    if (is_too_long("LIST_KEYS", table.keys_bytes_)) return;
-    wire::Keys keys{.count = number(table.values_.size()).value, .strings = {}};
-    keys.strings.reserve(table.keys_bytes_);
-    for (const auto& [key, value] : table.values_) wire::append_string(keys.strings, key);
-    reply(std::move(keys));
+    if (is_too_long("LIST_KEYS", table.values_.keys_bytes())) return;
+    reply(wire::Keys{table.values_.encoded_keys()});
   }
 
   void operator()(wire::Barrier& barrier) {
@@ -245,31 +240,29 @@ struct StoreTable::Apply {
 };
 
 bool StoreTable::Apply::store(const std::string& key, std::string value, Change change_of_old) {
-  const auto found = table.values_.find(key);
-  const bool is_new = found == table.values_.end();
-  const std::size_t old_bytes = is_new ? 0 : bytes_of_value(key, found->second);
+  std::string* const old = table.values_.find(key);
+  const std::size_t old_bytes = old == nullptr ? 0 : bytes_of_value(key, *old);
   const std::size_t new_bytes = bytes_of_value(key, value);
   if (new_bytes > old_bytes && !table.fits(new_bytes - old_bytes)) {
     refuse_bytes();
     return false;
   }
   table.bytes_ = table.bytes_ - old_bytes + new_bytes;
-  if (is_new) {
-    table.keys_bytes_ += key.size() + sizeof(std::uint64_t);
+  if (old == nullptr) {
     tell_watchers(Change::created, key, "", value);
-    table.values_.emplace(key, std::move(value));
+    table.values_.add(key, std::move(value));
     wake(table.waiting_.key_created(key));
   } else {
-    tell_watchers(change_of_old, key, found->second, value);
-    found->second = std::move(value);
+    tell_watchers(change_of_old, key, *old, value);
+    *old = std::move(value);
   }
   return true;
 }
 
 std::optional<std::int64_t> StoreTable::Apply::counter(const std::string& key) {
-  const auto found = table.values_.find(key);
-  if (found == table.values_.end()) return 0;
-  const auto number = parse_counter(found->second);
+  const std::string* const value = table.values_.find(key);
+  if (value == nullptr) return 0;
+  const auto number = parse_counter(*value);
   if (!number) refuse("counts in " + key + ", whose value is not a number");
   return number;
 }
@@ -283,8 +276,8 @@ void StoreTable::Apply::tell_watchers(Change change, const std::string& key,
 }
 
 std::size_t StoreTable::work_at(const std::string& key) const {
-  const auto value = values_.find(key);
-  if (value != values_.end()) return work_of(value->second.size());
+  const std::string* const value = values_.find(key);
+  if (value != nullptr) return work_of(value->size());
   const auto queue = queues_.find(key);
   return queue == queues_.end() ? 1 : work_of(queue->second.front().size());
 }
@@ -342,7 +335,7 @@ void StoreTable::clear() {
   queues_ = {};
   waiting_.clear();
   offers_.clear();
-  bytes_ = keys_bytes_ = 0;
+  bytes_ = 0;
 }
 
 bool StoreTable::has(const std::string& key) const {
@@ -354,8 +347,8 @@ bool StoreTable::has_all(const std::vector<std::string>& keys) const {
 }
 
 std::string StoreTable::value_or_empty(const std::string& key) const {
-  const auto found = values_.find(key);
-  return found == values_.end() ? std::string() : found->second;
+  const std::string* const value = values_.find(key);
+  return value == nullptr ? std::string() : *value;
 }
 
 std::optional<std::int64_t> parse_counter(std::string_view text) {

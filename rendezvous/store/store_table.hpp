@@ -3,6 +3,7 @@
 // (store_server.hpp) moves the bytes.
 #pragma once
 
+#include "rendezvous/store/key_values.hpp"
 #include "rendezvous/store/store_limits.hpp"
 #include "rendezvous/store/waiting_clients.hpp"
 #include "rendezvous/wire/reply.hpp"
@@ -80,12 +81,11 @@ class StoreTable {
   std::vector<Delivery> end_offer(ClientId client, const std::string* popped_queue);
 
   StoreLimits limits_;
-  std::unordered_map<std::string, std::string> values_;
+  KeyValues values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;  ///< none of them empty
   WaitingClients waiting_;
   std::unordered_map<ClientId, std::string> offers_;  ///< queues; to clients that were woken last
   std::size_t bytes_ = 0;                             ///< of values_, queues_ and offers_
-  std::size_t keys_bytes_ = 0;                        ///< of the reply to LIST_KEYS
 };
 
 /// The value of a counter as C's strtoll reads it: blanks in front and junk behind are allowed.

@@ -2,6 +2,8 @@
 
 #include "rendezvous/wire/bytes.hpp"
 
+#include <utility>
+
 namespace ddprun::wire {
 
 namespace {
@@ -20,9 +22,12 @@ struct AppendReply {
     append_integer(out, popped.length_before);
     if (popped.length_before > 0) append_string(out, popped.value);
   }
-  void operator()(const Keys& keys) const {
-    append_integer(out, keys.count);
-    out.append(keys.strings);
+  void operator()(Keys& keys) const {
+    if (out.empty()) {
+      out = std::move(keys.encoded);
+    } else {
+      out.append(keys.encoded);
+    }
   }
   void operator()(const Notification& notification) const {
     const KeyChanged& changed = *notification.changed;
@@ -35,7 +40,7 @@ struct AppendReply {
 
 }  // namespace
 
-void append_reply(std::string& out, const Reply& reply) {
+void append_reply(std::string& out, Reply reply) {
   std::visit(AppendReply{out}, reply);
 }
 

@@ -43,9 +43,8 @@ struct Popped {  ///< QUEUE_POP: `value` is sent only if there was one
   std::string value;
   bool operator==(const Popped&) const = default;
 };
-struct Keys {  ///< LIST_KEYS
-  std::int64_t count = 0;
-  std::string strings;  ///< in wire format: there may be a million
+struct Keys {           ///< LIST_KEYS
+  std::string encoded;  ///< count and keys, in wire format: there may be a million
   bool operator==(const Keys&) const = default;
 };
 struct KeyChanged {
@@ -57,6 +56,9 @@ struct KeyChanged {
 struct Notification {
   Notification(KeyChanged the_change)
       : changed(std::make_shared<const KeyChanged>(std::move(the_change))) {}
+  std::size_t bytes() const {
+    return changed->key.size() + changed->before.size() + changed->after.size();
+  }
   std::shared_ptr<const KeyChanged> changed;  ///< never null
   bool operator==(const Notification& other) const { return *changed == *other.changed; }
 };
@@ -64,6 +66,6 @@ struct Notification {
 using Reply = std::variant<Answer, Nonce, Number, Value, Values, Popped, Keys, Notification>;
 
 /// Adds the bytes of `reply` to `out`.
-void append_reply(std::string& out, const Reply& reply);
+void append_reply(std::string& out, Reply reply);
 
 }  // namespace ddprun::wire

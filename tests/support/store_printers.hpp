@@ -23,7 +23,7 @@ struct ReplyPrinter {
   void operator()(const wire::Value& value) const { print("value", {value.value}); }
   void operator()(const wire::Values& values) const { print("values", values.values); }
   void operator()(const wire::Keys& keys) const {
-    print("keys", std::vector<std::string>{keys.strings});
+    print("keys", std::vector<std::string>{keys.encoded});
   }
   void operator()(const wire::Popped& popped) const {
     out << "of " << popped.length_before << ' ';
