@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -153,6 +154,25 @@ TEST_SUITE("gloo group") {
     CHECK_THROWS_WITH_AS(group.all_reduce(as_buffer(&value, 1), ReduceOp::average).wait(),
                          doctest::Contains("average of int32: Gloo adds in the type itself"),
                          Error);
+  }
+
+  TEST_CASE("local rank 0 logs why auto turns to gloo, and the other ranks do not") {
+    std::vector<std::string> logged;
+    GroupOptions options = gloo_group();
+    options.backend = "auto";
+    options.join_timeout = 50ms;
+    options.log = [&](LogLevel level, std::string_view line) {
+      CHECK(level == LogLevel::info);
+      logged.emplace_back(line);
+    };
+    for (const int rank : {0, 1}) {
+      // More ranks than the host backend connects on a node, and a port where no store listens.
+      const auto env = make_env({.host = "127.0.0.1", .port = 1}, rank, 1025);
+      CHECK(describe_failure([&] { ProcessGroup::create(env, options); }) != "no failure");
+    }
+    CHECK(logged == std::vector<std::string>{
+                        "process group \"default\": backend host cannot be used: it connects at "
+                        "most 1024 workers of a node, and these are 1025; using gloo"});
   }
 
   TEST_CASE("several ranks without a store are told so") {

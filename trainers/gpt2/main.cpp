@@ -25,9 +25,12 @@ using ddprun::ProcessGroup;
 using ddprun::WorkerEnv;
 using Clock = std::chrono::steady_clock;
 
-void warn_on_stderr(ddprun::LogLevel level, std::string_view text) {
-  if (level < ddprun::LogLevel::warn) return;
+void tell_on_stderr(ddprun::LogLevel, std::string_view text) {
   std::fprintf(stderr, "gpt2: %.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+void warn_on_stderr(ddprun::LogLevel level, std::string_view text) {
+  if (level >= ddprun::LogLevel::warn) tell_on_stderr(level, text);
 }
 
 double seconds_since(Clock::time_point start) {
@@ -217,6 +220,7 @@ int train(const WorkerEnv& env, Options options) {
 
   ddprun::GroupOptions group_options;
   group_options.backend = backend_for(options.device, options.backend);
+  group_options.log = tell_on_stderr;
   ProcessGroup group = ProcessGroup::create(env, group_options);
   require_same_settings(group, common_settings(options, env, data, test_data.get()));
   group.set_stream(compute->stream());

@@ -29,9 +29,12 @@ using ddprun::ProcessGroup;
 using ddprun::WorkerEnv;
 using Clock = std::chrono::steady_clock;
 
-void warn_on_stderr(ddprun::LogLevel level, std::string_view text) {
-  if (level < ddprun::LogLevel::warn) return;
+void tell_on_stderr(ddprun::LogLevel, std::string_view text) {
   std::fprintf(stderr, "trainer: %.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+void warn_on_stderr(ddprun::LogLevel level, std::string_view text) {
+  if (level >= ddprun::LogLevel::warn) tell_on_stderr(level, text);
 }
 
 double seconds_since(Clock::time_point start) {
@@ -208,6 +211,7 @@ std::optional<ddprun::Checkpoint> open_checkpoints(
 ProcessGroup make_group(const Options& options, const WorkerEnv& env, CollectiveTrace& trace) {
   ddprun::GroupOptions group_options;
   group_options.backend = backend_for(options.device, options.backend);
+  group_options.log = tell_on_stderr;
   group_options.on_collective = trace.recorder();
   return ProcessGroup::create(env, group_options);
 }

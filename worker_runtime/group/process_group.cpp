@@ -76,7 +76,10 @@ ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& opti
     throw Error(Errc::usage, "process group: waiting_notice has to be above 0");
   const auto deadline = Deadline::after(options.join_timeout);
   const WaitingNotice notice(env, options, deadline);
-  auto impl = connect(place_among_all(env), choose_backend(env, options), options, deadline);
+  const auto [entry, note] = choose_backend(backend_entries(), env, options);
+  // All ranks of the node would write the same.
+  if (!note.empty() && env.local_rank == 0) write_log(options.log, LogLevel::info, note);
+  auto impl = connect(place_among_all(env), *entry, options, deadline);
   impl->start(deadline);
   impl->wait_entered();
   return ProcessGroup(std::move(impl));

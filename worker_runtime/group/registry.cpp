@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 namespace ddprun {
 
@@ -18,11 +20,6 @@ std::unique_ptr<Backend> create_module(const GroupPlace& place, const GroupOptio
   return create_module_backend(Name, place, options);
 }
 
-template <const char* Name>
-std::string module_reason(const WorkerEnv&) {
-  return module_unavailable_reason(Name);
-}
-
 std::unique_ptr<Backend> create_host(const GroupPlace& place, const GroupOptions& options,
                                      Deadline deadline) {
   return create_host_backend(place, options, deadline);
@@ -31,6 +28,11 @@ std::unique_ptr<Backend> create_host(const GroupPlace& place, const GroupOptions
 constexpr char kGloo[] = "gloo";
 constexpr char kMpich[] = "mpich";
 constexpr char kOpenMpi[] = "openmpi";
+
+std::string gloo_reason(const WorkerEnv& env) {
+  if (auto reason = store_missing_reason(env); !reason.empty()) return reason;
+  return module_unavailable_reason(kGloo);
+}
 
 /// A process can be a rank of the MPI that started it only; MPICH can be started from here.
 std::string mpich_reason(const WorkerEnv& env) {
@@ -47,13 +49,37 @@ std::string openmpi_reason(const WorkerEnv& env) {
   return module_unavailable_reason(kOpenMpi);
 }
 
+bool is_started_by_openmpi(const WorkerEnv& env) {
+  return env.mpi_vendor == kOpenMpi;
+}
+
 constexpr std::array kBackends = {
-    BackendEntry{"nccl", "nccl", create_nccl_backend, nccl_unavailable_reason},
+    BackendEntry{"nccl", "nccl", create_nccl_backend, nccl_unavailable_reason, has_visible_gpu},
     BackendEntry{"host", "host", create_host, host_unavailable_reason},
-    BackendEntry{kGloo, kGloo, create_module<kGloo>, module_reason<kGloo>},
-    BackendEntry{kOpenMpi, "mpi", create_module<kOpenMpi>, openmpi_reason},
+    BackendEntry{kGloo, kGloo, create_module<kGloo>, gloo_reason},
+    BackendEntry{kOpenMpi, "mpi", create_module<kOpenMpi>, openmpi_reason, is_started_by_openmpi},
     BackendEntry{kMpich, "mpi", create_module<kMpich>, mpich_reason},
 };
+
+/// A backend that was asked for, or would do, and cannot be used.
+struct Rejected {
+  const BackendEntry* entry;
+  std::string reason;
+
+  std::string text() const {
+    return std::string("backend ") + entry->name + " cannot be used: " + reason;
+  }
+};
+
+/// "; nor can gloo, mpich (request one by name for its reason)".
+std::string list_others(const std::vector<Rejected>& rejected, const Rejected& first) {
+  std::string names;
+  for (const auto& other : rejected) {
+    if (other.entry != first.entry)
+      names += (names.empty() ? "" : ", ") + std::string(other.entry->name);
+  }
+  return names.empty() ? "" : "; nor can " + names + " (request one by name for its reason)";
+}
 
 }  // namespace
 
@@ -66,23 +92,35 @@ const BackendEntry& find_backend(const std::string& name) {
                        [&](const BackendEntry& entry) { return entry.name == name; });
 }
 
-const BackendEntry& choose_backend(const WorkerEnv& env, const GroupOptions& options) {
+BackendChoice choose_backend(std::span<const BackendEntry> entries, const WorkerEnv& env,
+                             const GroupOptions& options) {
   const std::string group = "process group \"" + options.name + "\": ";
+  const auto is_expected = [&](const Rejected& one) {
+    return one.entry->is_expected == nullptr || one.entry->is_expected(env);
+  };
   std::string names;
-  std::string reasons;
-  for (const auto& entry : backend_entries()) {
+  std::vector<Rejected> rejected;
+  for (const auto& entry : entries) {
     const bool is_wanted = options.backend == "auto" || options.backend == entry.name ||
                            options.backend == entry.family;
     names += std::string(", ") + entry.name;
     if (!is_wanted) continue;
-    const std::string reason = entry.unavailable_reason(env);
-    if (reason.empty()) return entry;
-    reasons += (reasons.empty() ? "" : "; ") + std::string("backend ") + entry.name +
-               " cannot be used: " + reason;
+    std::string reason = entry.unavailable_reason(env);
+    if (!reason.empty()) {
+      rejected.push_back({&entry, std::move(reason)});
+      continue;
+    }
+    const auto first = std::find_if(rejected.begin(), rejected.end(), is_expected);
+    if (first == rejected.end()) return {&entry};
+    return {&entry, group + first->text() + "; using " + entry.name};
   }
-  if (!reasons.empty()) throw Error(Errc::usage, group + reasons);
-  throw Error(Errc::usage,
-              group + "there is no backend \"" + options.backend + "\" (known: auto" + names + ")");
+  if (rejected.empty()) {
+    throw Error(Errc::usage, group + "there is no backend \"" + options.backend +
+                                 "\" (known: auto" + names + ")");
+  }
+  const auto expected = std::find_if(rejected.begin(), rejected.end(), is_expected);
+  const auto& first = expected == rejected.end() ? rejected.front() : *expected;
+  throw Error(Errc::usage, group + first.text() + list_others(rejected, first));
 }
 
 }  // namespace ddprun

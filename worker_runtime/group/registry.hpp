@@ -20,14 +20,22 @@ struct BackendEntry {
                                      Deadline deadline);
   /// Why it cannot connect these workers; empty if it can.
   std::string (*unavailable_reason)(const WorkerEnv& env);
+  /// Whether the caller would expect it of "auto" here: nccl where there are GPUs. Null: always.
+  bool (*is_expected)(const WorkerEnv& env) = nullptr;
+};
+
+struct BackendChoice {
+  const BackendEntry* entry = nullptr;
+  std::string note{};  ///< why it is not the first choice of "auto"; empty if it is
 };
 
 /// In the order in which "auto" tries them.
 std::span<const BackendEntry> backend_entries();
 
-/// The backend that `options` ask for. Throws Error{Errc::usage} with the reason if it is unknown
-/// or cannot be used.
-const BackendEntry& choose_backend(const WorkerEnv& env, const GroupOptions& options);
+/// The backend of `entries` that `options` ask for. Throws Error{Errc::usage} if it is unknown, or
+/// with the reason of the first choice if none can be used.
+BackendChoice choose_backend(std::span<const BackendEntry> entries, const WorkerEnv& env,
+                             const GroupOptions& options);
 
 /// That of this name, which there is.
 const BackendEntry& find_backend(const std::string& name);

@@ -369,9 +369,11 @@ ProcessGroup init(const GroupOptions& options) {
   GroupOptions told = options;
   if (!told.log) {
     told.log = [](LogLevel level, std::string_view line) {
-      if (level < LogLevel::warn) return;
-      std::fprintf(stderr, "%s: %.*s\n", level == LogLevel::warn ? "warning" : "error",
-                   static_cast<int>(line.size()), line.data());
+      if (level < LogLevel::info) return;
+      const char* const name = level == LogLevel::info   ? "info"
+                               : level == LogLevel::warn ? "warning"
+                                                         : "error";
+      std::fprintf(stderr, "%s: %.*s\n", name, static_cast<int>(line.size()), line.data());
     };
   }
   return ProcessGroup::create(from_process_environment(), told);

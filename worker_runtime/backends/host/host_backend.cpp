@@ -124,16 +124,18 @@ std::unique_ptr<WatchfulBackend> create_on_nodes(const GroupPlace& place,
 
 }  // namespace
 
+std::string store_missing_reason(const WorkerEnv& env) {
+  if (env.world_size == 1 || env.store().port != 0) return {};
+  return "several workers need a store to meet at, and MASTER_PORT is not set (start them with "
+         "ddprun, or run a store and set MASTER_ADDR and MASTER_PORT)";
+}
+
 std::string host_unavailable_reason(const WorkerEnv& env) {
   if (env.local_world_size > shared_memory::kRanksMax) {
     return "it connects at most " + std::to_string(shared_memory::kRanksMax) +
            " workers of a node, and these are " + std::to_string(env.local_world_size);
   }
-  if (env.world_size > 1 && env.store().port == 0) {
-    return "several workers need a store to meet at, and MASTER_PORT is not set (start them with "
-           "ddprun, or run a store and set MASTER_ADDR and MASTER_PORT)";
-  }
-  return {};
+  return store_missing_reason(env);
 }
 
 std::unique_ptr<WatchfulBackend> create_host_backend(const GroupPlace& place,

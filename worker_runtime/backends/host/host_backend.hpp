@@ -13,6 +13,9 @@
 
 namespace ddprun {
 
+/// Why the workers of `env` cannot meet at a store; empty if they can, or need none.
+std::string store_missing_reason(const WorkerEnv& env);
+
 /// Why the host backend cannot be used for the workers of `env`; empty if it can.
 std::string host_unavailable_reason(const WorkerEnv& env);
 

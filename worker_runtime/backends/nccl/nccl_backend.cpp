@@ -87,6 +87,12 @@ std::string nccl_unavailable_reason(const WorkerEnv& env) {
   return std::get<CudaDevice>(found).nccl_unavailable;
 }
 
+bool has_visible_gpu(const WorkerEnv& env) {
+  const auto found = find_cuda_device(env);
+  const auto* none = std::get_if<NoCudaDevice>(&found);
+  return none == nullptr || none->kind != NoCudaDevice::Kind::no_gpu;
+}
+
 std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const GroupOptions& options,
                                              Deadline deadline) {
   const auto found = find_cuda_device(place.env);

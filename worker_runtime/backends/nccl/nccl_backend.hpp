@@ -28,6 +28,9 @@ namespace ddprun {
 /// Why these workers cannot use NCCL: there is no GPU for each, or no NCCL. Empty if they can.
 std::string nccl_unavailable_reason(const WorkerEnv& env);
 
+/// Whether this process sees a GPU, whether it can use it or not.
+bool has_visible_gpu(const WorkerEnv& env);
+
 /// A worker's device, and through what it is asked.
 struct CudaDevice {
   const nccl::DeviceTable* table = nullptr;
