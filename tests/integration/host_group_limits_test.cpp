@@ -7,11 +7,11 @@
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <csignal>
 #include <cstddef>
 #include <functional>
-#include <sched.h>
 #include <stdexcept>
 #include <string>
 #include <sys/mount.h>
@@ -79,13 +79,14 @@ TEST_SUITE("host group limits") {
     CHECK(file.said ==
           "group memory: 34 MiB exceed the 2 MiB that a file may have; raise the limit (ulimit -f) "
           "or lower GroupOptions::arena_bytes");
-    const auto memory = ends_after(
-        [] { static const LimitedAddressSpace limit(64 << 20); }, std::size_t{64} << 20)[0];
+    const auto memory = ends_after([] { static const LimitedAddressSpace limit(64 << 20); },
+                                   std::size_t{64} << 20)[0];
     CAPTURE(memory.said);
     CHECK(memory.exited_with(1));
     CHECK(memory.said.starts_with("group memory: 130 MiB exceed the "));
-    CHECK(memory.said.ends_with("MiB that are left of the address space; raise the limit (ulimit "
-                                "-v) or lower GroupOptions::arena_bytes"));
+    CHECK(
+        memory.said.ends_with("MiB that are left of the address space; raise the limit (ulimit "
+                              "-v) or lower GroupOptions::arena_bytes"));
   }
 
   TEST_CASE("host group: a full /dev/shm is no obstacle") {
