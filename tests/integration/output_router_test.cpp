@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <fstream>
 #include <iterator>
+#include <poll.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -190,9 +191,11 @@ TEST_SUITE("output router") {
     const UniqueFd reader(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     std::size_t received = 0;
     std::thread slow([&] {
-      std::array<char, 1 << 16> bytes;
-      for (ssize_t count = 0; received == 0 || count != 0;) {
-        std::this_thread::sleep_for(1ms);
+      std::array<char, 1 << 12> bytes;  // much less than the worker writes at once
+      ssize_t count = -1;
+      while (count != 0) {
+        pollfd readable{.fd = reader.get(), .events = POLLIN, .revents = 0};
+        ::poll(&readable, 1, 20'000);
         count = ::read(reader.get(), bytes.data(), bytes.size());
         if (count > 0) received += static_cast<std::size_t>(count);
       }

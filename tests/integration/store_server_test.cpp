@@ -286,7 +286,6 @@ TEST_SUITE("store server") {
     for (int i = 0; i < 100; ++i) store.add("n", 1, soon());
     const std::string reply = reader.receive(3 * (8 + value.size()));
     CHECK(reply == string(value) + string(value) + string(value));
-    // And it can go on.
     reader.send(modern(wire::Ping{77}));
     CHECK(reader.receive(4) == std::string("M\0\0\0", 4));
     CHECK(server.wait_until([&](const auto& stats) { return stats.bytes < value.size() + 1000; }));

@@ -21,7 +21,8 @@ WORKER = "echo $$$$ >>{pids}; while :; do echo a line; sleep 0.01; done"
 
 
 def run(*command):
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+    output = subprocess.DEVNULL
+    return subprocess.run(command, stdout=output, stderr=output).returncode == 0
 
 
 def wait_until(condition, what):
@@ -44,10 +45,13 @@ def test(folder, mount):
     pids, report = folder / "pids", folder / "report"
     with report.open("wb") as file:
         process = subprocess.Popen(
-            [DDPRUN, "--nproc_per_node=2", "--redirects=3", f"--log_dir={mount}", "--no_python", "sh", "-c",
-             WORKER.format(pids=pids)], stderr=file)
+            [DDPRUN, "--nproc_per_node=2", "--redirects=3", f"--log_dir={mount}", "--no_python",
+             "sh", "-c", WORKER.format(pids=pids)], stderr=file)
+
+    def have_logs():
+        return len([log for log in mount.rglob("stdout.log") if log.stat().st_size > 0]) == 2
     try:
-        wait_until(lambda: len([log for log in mount.rglob("stdout.log") if log.stat().st_size > 0]) == 2, "logs")
+        wait_until(have_logs, "logs")
         if not run("fsfreeze", "--freeze", mount):
             return 77
         process.send_signal(signal.SIGTERM)
