@@ -84,7 +84,7 @@ TEST_SUITE("host group") {
       group.all_to_all(as_buffer(own.data(), own.size()), as_buffer(others.data(), others.size()))
           .wait();
       for (int from = 0; from < kSize; ++from) {
-        if (others[static_cast<std::size_t>(70 * from + 69)] != number(from, rank))
+        if (others[static_cast<std::size_t>(from) * 70 + 69] != number(from, rank))
           return "all_to_all from " + std::to_string(from);
       }
       int sum = rank;

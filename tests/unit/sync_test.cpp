@@ -73,6 +73,7 @@ TEST_SUITE("sync") {
     // All wait for what rank 3 never publishes; the kernel wakes one of them.
     std::vector<std::thread> sleepers;
     std::array<int, 3> failed{};
+    sleepers.reserve(failed.size());
     for (int rank = 0; rank < 3; ++rank) {
       sleepers.emplace_back([&, rank] {
         const Sync waiting(region, rank, std::nullopt);
