@@ -172,11 +172,13 @@ std::string explain_shortage(const StartFailure& failure) {
   if (failure.error_number == EAGAIN) {
     const auto cgroup = full_cgroup();
     if (!cgroup.empty()) return error + " (" + cgroup + ")";
-    // A thread needs address space for its stack, too.
-    return error + " (ulimit -u is " + limit_text(RLIMIT_NPROC) +
-           (failure.step == StartStep::thread ? ", ulimit -v in bytes " + limit_text(RLIMIT_AS)
-                                              : "") +
-           ")";
+    std::string limits = "ulimit -u is " + limit_text(RLIMIT_NPROC);
+    // A thread also needs memory for its stack.
+    if (failure.step == StartStep::thread) {
+      limits += "; in bytes, ulimit -v is " + limit_text(RLIMIT_AS) + " and ulimit -d is " +
+                limit_text(RLIMIT_DATA);
+    }
+    return error + " (" + limits + ")";
   }
   if (failure.error_number == EMFILE)
     return error + " (ulimit -n is " + limit_text(RLIMIT_NOFILE) + "; each worker needs six)";

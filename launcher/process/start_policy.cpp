@@ -8,7 +8,8 @@ namespace ddprun {
 namespace {
 
 bool can_pass(const StartFailure& failure, bool is_restart) {
-  if (failure.step == StartStep::files) return is_restart;
+  // At the first start a permanent limit is more likely, as of memory for the thread's stack.
+  if (failure.step == StartStep::files || failure.step == StartStep::thread) return is_restart;
   switch (failure.error_number) {
     case EAGAIN:
     case ENOMEM:

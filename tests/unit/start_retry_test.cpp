@@ -68,7 +68,7 @@ TEST_SUITE("start policy") {
         {{StartStep::exec, ESTALE}, Action::end_run, Action::retry},
         {{StartStep::exec, E2BIG}, Action::end_run, Action::end_run},
         {{StartStep::exec, ETIMEDOUT}, Action::end_run, Action::end_run},
-        {{StartStep::thread, EAGAIN}, Action::retry, Action::retry},
+        {{StartStep::thread, EAGAIN}, Action::end_run, Action::retry},
         {{StartStep::files, 0}, Action::end_run, Action::retry},
     };
     for (const auto& row : table) {
