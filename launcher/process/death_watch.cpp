@@ -8,7 +8,8 @@
 namespace ddprun {
 
 DeathWatch::DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
-                       std::function<void(int)> tell, std::function<void()> tell_change)
+                       std::function<void(int, std::optional<std::string>)> tell,
+                       std::function<void()> tell_change)
     : page_(page),
       pids_(std::move(pids)),
       tell_(std::move(tell)),
@@ -57,14 +58,16 @@ bool DeathWatch::must_stop_before(Deadline deadline) {
 
 void DeathWatch::look() {
   for (std::size_t i = 0; i < pids_.size(); ++i) {
+    if (is_settled_[i]) continue;
     const int local_rank = static_cast<int>(i);
-    if (!is_settled_[i] && is_failure(local_rank)) tell_(local_rank);
+    auto damage = page_.damage(local_rank);
+    if (damage) is_settled_[i] = true;
+    if (damage || is_failure(local_rank)) tell_(local_rank, std::move(damage));
   }
 }
 
 bool DeathWatch::is_failure(int local_rank) {
   const auto index = static_cast<std::size_t>(local_rank);
-  if (page_.damage(local_rank)) return is_settled_[index] = true;
   const bool is_exiting = page_.phase(local_rank) == control::WorkerPhase::exiting;
   const bool is_dead = page_.is_dead(local_rank);
   if (!is_exiting && !is_dead) return false;

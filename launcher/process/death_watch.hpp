@@ -9,6 +9,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <sys/types.h>
 #include <thread>
 #include <vector>
@@ -19,13 +21,15 @@ class DeathWatch {
  public:
   /// Calls `tell` with a local rank, on the thread of its own, at most once for each: when the
   /// worker's main thread has died, unless by _exit(0), it announced an exit with a status other
-  /// than 0, or its part of the page is damaged. Calls `tell_change` there after any other
+  /// than 0, or its part of the page is damaged, which `damage` describes: the worker may have
+  /// restored it by the time of the call. Calls `tell_change` there after any other
   /// change of the page, those before this call included: workers make process groups. Looks at
   /// most once per kLookPeriod and calls `tell_change` at most once per kChangePeriod, however
   /// often workers write. `pids` are the workers' by local rank. `page` outlives this. Throws
   /// std::system_error if no thread can be started.
   DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
-             std::function<void(int local_rank)> tell, std::function<void()> tell_change);
+             std::function<void(int local_rank, std::optional<std::string> damage)> tell,
+             std::function<void()> tell_change);
 
   /// Ends the thread and waits for it.
   ~DeathWatch();
@@ -44,7 +48,7 @@ class DeathWatch {
 
   const control::ControlPage& page_;
   std::vector<pid_t> pids_;
-  std::function<void(int)> tell_;
+  std::function<void(int, std::optional<std::string>)> tell_;
   std::function<void()> tell_change_;
   std::unique_ptr<bool[]> is_settled_;  ///< by local rank: told, or left to the pidfd
   std::mutex mutex_;

@@ -113,8 +113,8 @@ void WorkerGroup::Impl::kill_damaged(Worker& worker, const std::string& damage) 
   worker.process.signal_group(SIGKILL);
 }
 
-void WorkerGroup::Impl::note_death(Worker& worker) {
-  if (const auto damage = page_.damage(worker.spec.local_rank)) kill_damaged(worker, *damage);
+void WorkerGroup::Impl::note_death(Worker& worker, const std::optional<std::string>& damage) {
+  if (damage) kill_damaged(worker, *damage);
   if (worker.was_stopped || std::exchange(worker.is_death_noticed, true)) return;
   tell(WorkerDying{.attempt = attempt_,
                    .rank = worker.spec.rank,

@@ -76,7 +76,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   WorkerExited exit_of(const Worker& worker, const ProcessExit& exit) const;
   static boost::asio::awaitable<bool> read_to_end(std::shared_ptr<Worker> worker,
                                                   Deadline deadline);
-  void note_death(Worker& worker);
+  void note_death(Worker& worker, const std::optional<std::string>& damage = {});
   void kill_damaged(Worker& worker, const std::string& damage);
   void note_change();
   void reap_orphans();

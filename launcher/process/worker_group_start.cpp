@@ -71,7 +71,7 @@ asio::awaitable<WorkerGroup::StartResult> WorkerGroup::Impl::start(std::vector<W
 }
 
 std::vector<WorkerStarted> WorkerGroup::Impl::finish_start() {
-  // Workers that needed several tries stand behind the others.
+  // Workers that needed several tries come after the others.
   std::sort(workers_.begin(), workers_.end(),
             [](const auto& a, const auto& b) { return a->spec.local_rank < b->spec.local_rank; });
   watch();
@@ -230,11 +230,11 @@ std::optional<FailedWorker> WorkerGroup::Impl::start_death_watch() {
   try {
     death_watch_.emplace(
         page_, std::move(pids),
-        [on_agents_thread](int local_rank) {
-          on_agents_thread([local_rank](Impl& self) {
+        [on_agents_thread](int local_rank, const std::optional<std::string>& damage) {
+          on_agents_thread([local_rank, damage](Impl& self) {
             for (auto& worker : self.workers_) {
               if (worker->spec.local_rank == local_rank && !worker->has_ended)
-                self.note_death(*worker);
+                self.note_death(*worker, damage);
             }
           });
         },

@@ -80,7 +80,7 @@ TEST_SUITE("death watch") {
     page.wake();
     std::promise<void> told;
     const DeathWatch watch(
-        page, {::getpid()}, [](int) {}, [&] { told.set_value(); });
+        page, {::getpid()}, [](int, const auto&) {}, [&] { told.set_value(); });
     CHECK(told.get_future().wait_for(20s) == std::future_status::ready);
   }
 
@@ -93,9 +93,9 @@ TEST_SUITE("death watch") {
     const auto before = processor_time();
     {
       const DeathWatch watch(
-          page, {writer, ::getpid()}, [](int) {}, [&] { ++changes; });
-      const auto end = Deadline::after(1s);
-      while (!end.passed()) {
+          page, {writer, ::getpid()}, [](int, const auto&) {}, [&] { ++changes; });
+      const auto limit = Deadline::after(20s);
+      while (changes < 4 && !limit.passed()) {
         for (const int worker : {0, 1}) {
           const auto flights =
               control::read_flights(page, worker, control::FlightRecorder::Clock::now());
@@ -107,8 +107,28 @@ TEST_SUITE("death watch") {
     const std::chrono::duration<double> took = Deadline::Clock::now() - begin;
     ::kill(writer, SIGKILL);
     CHECK(::waitpid(writer, nullptr, 0) == writer);
+    CHECK(changes >= 4);
     CHECK(changes <= took / DeathWatch::kChangePeriod + 1);
     CHECK(processor_time() - before < took / 2);
+  }
+
+  TEST_CASE("death watch: damage of the page is reported though the worker restores the page") {
+    const auto page = control::ControlPage::create(1);
+    auto& phase = *reinterpret_cast<std::atomic<std::uint32_t>*>(
+        static_cast<char*>(page.worker_area(0)) + sizeof(pthread_mutex_t));
+    const std::uint32_t valid = phase.exchange(99);
+    std::promise<std::optional<std::string>> told;
+    const DeathWatch watch(
+        page, {::getpid()},
+        [&](int, std::optional<std::string> damage) {
+          phase = valid;
+          told.set_value(std::move(damage));
+        },
+        [] {});
+    auto damage = told.get_future();
+    REQUIRE(damage.wait_for(20s) == std::future_status::ready);
+    CHECK(damage.get() == "phase 99");
+    CHECK_FALSE(page.damage(0));
   }
 
   TEST_CASE("a killed worker's death is known before it has been reaped") {
