@@ -128,11 +128,11 @@ asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
 }
 
 asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord kept) {
-  if (!self) co_return false;
+  if (!self || self->is_stepping_down_) co_return false;
   const auto& facts = self->facts_;
   kept.record.host = facts.node;
   const auto text = record_text(kept.record);
-  self->record_ = kept.verdict ? std::string() : text;
+  self->record_.clear();
   auto transaction = self->transaction_of(text);
   if (kept.verdict) {
     transaction.puts.push_back(
@@ -153,6 +153,7 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
     if (const auto* done = std::get_if<TransactionAnswer>(&answer)) {
       if (!done->has_succeeded) self->lose_office("another node has been elected");
       self->has_shown_config_ = true;
+      if (done->has_succeeded && !kept.verdict) self->record_ = text;
       co_return done->has_succeeded;
     }
     problem = std::get<Problem>(answer).text;
@@ -183,6 +184,8 @@ asio::awaitable<void> Term::rewrite_record(std::shared_ptr<Term> self, Deadline 
 
 asio::awaitable<void> Term::give_back(std::shared_ptr<Term> self, bool is_abandoned) {
   if (self->has_ended_) co_return;
+  // A later record could be overtaken by the rewrite of this one, and would be lost.
+  self->is_stepping_down_ = true;
   if (is_abandoned) {
     auto forgetting = self->client_->revoke(self->facts_.record.id(), revocation_deadline());
     co_await std::move(forgetting);

@@ -57,9 +57,10 @@ class Term : public std::enable_shared_from_this<Term> {
   /// Until the term has ended.
   membership::Coordinator& coordinator() { return seat_->coordinator(); }
 
-  /// Gives the office back before its time, for another to be elected at once. The record stays
-  /// for a while, and is written once more in case it was damaged in etcd, unless `is_abandoned`:
-  /// no node continues the run.
+  /// Steps down before the lease ends, for another to be elected at once. From this call on no
+  /// further record is written. The record stays for a while, and is written once more in case it
+  /// was damaged in etcd, unless `is_abandoned`: no node continues the run. Sends two requests of
+  /// at most kRevocationTimeout each: returns after 2 s if etcd does not answer.
   static boost::asio::awaitable<void> give_back(std::shared_ptr<Term> self, bool is_abandoned);
 
  private:
@@ -80,7 +81,8 @@ class Term : public std::enable_shared_from_this<Term> {
   Log log_;
   boost::asio::steady_timer timer_;
   std::string problem_;  ///< of the last renewal
-  std::string record_;   ///< the latest to be written; empty before the first and after a verdict
+  std::string record_;   ///< in etcd; empty while another is written and after a verdict
+  bool is_stepping_down_ = false;
   bool has_shown_config_ = false;
   bool has_ended_ = false;
   std::vector<std::string> refusals_;  ///< once it has

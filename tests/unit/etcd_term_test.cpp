@@ -2,14 +2,18 @@
 #include "rendezvous/etcd/term.hpp"
 #include "tests/support/scripted_etcd.hpp"
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace etcd_term_test {
@@ -21,8 +25,11 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Begun {
-  /// A node that was granted its leases this long ago.
-  explicit Begun(std::chrono::milliseconds since) {
+  using Answers = std::map<std::string, std::string>;
+
+  /// A node that was granted its leases this long ago. etcd also answers as in `answers`.
+  explicit Begun(std::chrono::milliseconds since, Answers answers = {})
+      : etcd(context, with_renewals(std::move(answers))) {
     const auto sent = Deadline::Clock::now() - since;
     const Log log = [this](LogLevel, std::string_view line) { said += line; };
     const TermFacts facts{.keys = RunKeys("/ddprun", "run"),
@@ -39,6 +46,16 @@ struct Begun {
     boost::asio::post(context, [this] { term->begin({.run_id = "run"}, std::nullopt); });
   }
 
+  static Answers with_renewals(Answers answers) {
+    answers.emplace("/v3/lease/keepalive", R"({"result": {"TTL": "2"}})");
+    return answers;
+  }
+
+  /// After begin(), before etcd has answered.
+  void step_down() {
+    boost::asio::co_spawn(context, Term::give_back(term, false), boost::asio::detached);
+  }
+
   void run_until_ended() {
     while (!term->has_ended() && context.run_one_for(20s) > 0) {
     }
@@ -49,7 +66,7 @@ struct Begun {
   std::string said;
   std::vector<HeldLease::Time> office_ends;  ///< as told
   boost::asio::io_context context;
-  test::ScriptedEtcd etcd{context, {{"/v3/lease/keepalive", R"({"result": {"TTL": "2"}})"}}};
+  test::ScriptedEtcd etcd;
   std::shared_ptr<Term> term;
 };
 
@@ -83,6 +100,13 @@ TEST_SUITE("a term whose etcd has no room") {
     CHECK(begun.office_ends.back() == begun.term->office_end());
     CHECK(begun.said.find("the run's record cannot be written") != std::string::npos);
     CHECK(begun.said.find("no room") != std::string::npos);
+  }
+
+  TEST_CASE("etcd term: a record that is being written is not overtaken by an earlier one") {
+    Begun begun(0s, {{"/v3/kv/txn", R"({"succeeded": true})"}});
+    begun.step_down();
+    begun.run_until_ended();
+    CHECK(begun.etcd.count("/v3/kv/txn") == 1);  // by the coordinator, without a rewrite
   }
 }
 
