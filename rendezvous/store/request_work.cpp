@@ -62,9 +62,13 @@ struct CountWork {
 
 }  // namespace
 
-std::size_t request_work(const StoreTable& table, const wire::Request& request,
-                         std::size_t work_max) {
-  return std::visit(CountWork{table, work_max}, request);
+std::size_t request_work(const StoreTable& table, ClientId client, const wire::Request& request,
+                         wire::Dialect dialect, std::size_t work_max) {
+  // Any request of a legacy client ends its wait.
+  const bool ends_wait =
+      dialect == wire::Dialect::legacy || std::holds_alternative<wire::CancelWait>(request);
+  return std::visit(CountWork{table, work_max}, request) +
+         (ends_wait ? table.work_of_cancel(client) : 0);
 }
 
 std::optional<wire::Request> split_request(const StoreTable& table, wire::Request& request,

@@ -11,10 +11,10 @@
 namespace ddprun {
 
 /// Estimates how long `table` takes to carry out the request, in units of 0.1 to 0.2 us: one for
-/// each key and KiB of values, more for each client that is woken or notified. Stops counting above
-/// `work_max`.
-std::size_t request_work(const StoreTable& table, const wire::Request& request,
-                         std::size_t work_max);
+/// each key and KiB of values, more for each client that is woken or notified. Counts the keys of
+/// the client's own wait if the request ends it. Stops counting above `work_max`.
+std::size_t request_work(const StoreTable& table, ClientId client, const wire::Request& request,
+                         wire::Dialect dialect, std::size_t work_max);
 
 /// Removes from a MULTI_GET or MULTI_SET the keys beyond `work_max` and returns a request with
 /// them; both in succession equal the original, but other clients' requests may come in between.

@@ -18,6 +18,7 @@
 
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <deque>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -43,6 +44,12 @@ constexpr std::size_t kShortWork = 64;
 /// Maximum request_work() of a long turn: about 1 ms, unless a single request that cannot be split
 /// takes longer.
 constexpr std::size_t kLongWork = 4096;
+
+/// When requests are carried out.
+enum class Moment : std::uint8_t {
+  arrival,    ///< as they arrive: at most kShortWork
+  long_turn,  ///< in the client's long turn: at most kLongWork
+};
 
 /// Clients written to before other work gets its turn: about 1 ms. One SET may wake all clients.
 constexpr int kWritesMax = 256;
@@ -96,7 +103,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   void take(StoreSession& session, std::string_view input);
   void hand_over(StoreSession& session);
   void take_turn(StoreSession& session);
-  void carry_out(StoreSession& session, std::string_view input, std::size_t work_max);
+  void carry_out(StoreSession& session, std::string_view input, Moment moment);
   void deliver(std::vector<Delivery> replies);
   void write_replies();
   void write_later();
@@ -107,6 +114,8 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   bool is_full() const { return bytes() > options_.limits.bytes_max; }
 
   void close(StoreSession& session);
+  void forget(ClientId client);
+  static asio::awaitable<void> forget_rest(std::shared_ptr<Impl> self, ClientId client);
   void close_all();
   void close_for(StoreSession& session, std::uint64_t& count, const std::string& why);
   void warn(std::uint64_t& count, const std::string& what);
@@ -184,13 +193,13 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
 /// Nearly always the first byte tells which protocol it is.
 void StoreServer::Impl::take(StoreSession& session, std::string_view input) {
   const std::string_view other = options_.other_greeting;
-  if (!session.is_new || other.empty()) return carry_out(session, input, kShortWork);
+  if (!session.is_new || other.empty()) return carry_out(session, input, Moment::arrival);
   session.opening.append(input);
   const std::string_view opening = session.opening;
   if (opening.starts_with(other)) return hand_over(session);
   if (other.starts_with(opening)) return;
   session.is_new = false;
-  carry_out(session, std::exchange(session.opening, {}), kShortWork);
+  carry_out(session, std::exchange(session.opening, {}), Moment::arrival);
 }
 
 void StoreServer::Impl::hand_over(StoreSession& session) {
@@ -202,23 +211,25 @@ void StoreServer::Impl::hand_over(StoreSession& session) {
 
 void StoreServer::Impl::take_turn(StoreSession& session) {
   if (session.deferred || !session.rest.empty())
-    return carry_out(session, std::exchange(session.rest, {}), kLongWork);
+    return carry_out(session, std::exchange(session.rest, {}), Moment::long_turn);
   const ssize_t bytes =
       ::recv(session.socket.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
   // Otherwise there is nothing, or serve() will find out what is wrong.
   session.has_more = bytes == static_cast<ssize_t>(buffer_.size());
-  if (bytes > 0) carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)}, kLongWork);
+  if (bytes > 0)
+    carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)}, Moment::long_turn);
 }
 
-/// Carries out requests of at most `work_max`; at least one, or its first part, in a long turn. The
-/// others wait for the next turn.
-void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input,
-                                  std::size_t work_max) {
+/// Carries out requests as far as `moment` allows; at least one, or its first part, in a long turn.
+/// The others wait for the next turn.
+void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input, Moment moment) {
+  const bool is_long_turn = moment == Moment::long_turn;
+  const std::size_t work_max = is_long_turn ? kLongWork : kShortWork;
   std::size_t work = 0;
   while (auto request = session.deferred ? std::exchange(session.deferred, std::nullopt)
                                          : session.parser.next(input)) {
-    const bool must_do = work == 0 && work_max == kLongWork;
-    work += request_work(table_, *request, work_max);
+    const bool must_do = work == 0 && is_long_turn;
+    work += request_work(table_, session.id, *request, session.parser.dialect(), work_max);
     if (work > work_max && !must_do) {
       session.deferred = std::move(request);
       break;
@@ -322,11 +333,27 @@ void StoreServer::Impl::count_bytes(StoreSession& session) {
 }
 
 void StoreServer::Impl::close(StoreSession& session) {
-  deliver(table_.drop(session.id));
+  forget(session.id);
   session_bytes_ -= std::exchange(session.counted_bytes, 0);
   session.close();
   sessions_.erase(session.id);  // may end the session's life
   note_memory();
+}
+
+/// The keys of a client that waits for many, or watches many, are removed in long turns.
+void StoreServer::Impl::forget(ClientId client) {
+  deliver(table_.drop(client, kShortWork));
+  if (table_.has_keys(client))
+    asio::co_spawn(executor_, forget_rest(shared_from_this(), client), asio::detached);
+}
+
+asio::awaitable<void> StoreServer::Impl::forget_rest(std::shared_ptr<Impl> self, ClientId client) {
+  while (self->table_.has_keys(client)) {
+    auto waiting = self->turns_.begin();
+    const auto turn = co_await std::move(waiting);
+    self->table_.drop(client, kLongWork);
+    self->note_memory();
+  }
 }
 
 void StoreServer::Impl::close_all() {

@@ -305,8 +305,8 @@ StoreOutcome StoreTable::apply(ClientId client, wire::Request request, wire::Dia
   return std::move(apply.outcome);
 }
 
-std::vector<Delivery> StoreTable::drop(ClientId client) {
-  waiting_.drop(client);
+std::vector<Delivery> StoreTable::drop(ClientId client, std::size_t keys_max) {
+  waiting_.drop(client, keys_max);
   return end_offer(client, nullptr);
 }
 

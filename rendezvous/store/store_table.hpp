@@ -50,9 +50,14 @@ class StoreTable {
   std::size_t work_at(const std::string& key) const;
   std::size_t work_of_change(const std::string& key, std::size_t value_bytes) const;
 
-  /// Forgets a client: nobody waits or watches in its name any more. If it was woken for a value in
-  /// a queue that it has not taken, the next who waits for the queue is woken: the replies.
-  std::vector<Delivery> drop(ClientId client);
+  /// Estimates the work of ending the client's wait, in the same units.
+  std::size_t work_of_cancel(ClientId client) const { return waiting_.keys_awaited(client); }
+
+  /// Ends the waits and watches of a client that has left. Removes at most `keys_max` of their
+  /// keys: to be repeated while it has_keys(). If the client was woken for a value in a queue that
+  /// it has not taken, the next client that waits for the queue is woken: the replies.
+  std::vector<Delivery> drop(ClientId client, std::size_t keys_max = SIZE_MAX);
+  bool has_keys(ClientId client) const { return waiting_.has_keys(client); }
 
   /// Forgets everything.
   void clear();

@@ -73,13 +73,23 @@ void WaitingClients::cancel(ClientId client) {
   }
 }
 
-void WaitingClients::drop(ClientId client) {
-  cancel(client);
-  const auto found = watched_.find(client);
-  if (found == watched_.end()) return;
-  const auto keys = std::move(found->second);
-  watched_.erase(found);
-  for (const auto& key : keys) remove(watching_, key, client);
+std::size_t WaitingClients::keys_awaited(ClientId client) const {
+  const auto found = pending_.find(client);
+  return found == pending_.end() ? 0 : found->second.keys.size();
+}
+
+void WaitingClients::drop(ClientId client, std::size_t keys_max) {
+  if (const auto found = pending_.find(client); found != pending_.end()) {
+    // A wait some of whose keys have been removed is never over: these stay missing.
+    Pending& wait = found->second;
+    Index& index = wait.is_at_barrier ? at_barrier_ : by_key_;
+    keys_max -= remove_last(index, wait.keys, client, keys_max);
+    if (wait.keys.empty()) pending_.erase(found);
+  }
+  if (const auto found = watched_.find(client); found != watched_.end()) {
+    remove_last(watching_, found->second, client, keys_max);
+    if (found->second.empty()) watched_.erase(found);
+  }
 }
 
 void WaitingClients::clear() {
@@ -109,6 +119,17 @@ void WaitingClients::remove(Index& index, const std::string& key, ClientId clien
   pairs_ -= removed;
   bytes_ -= removed * bytes_of_pair(key);
   if (found->second.empty()) erase(index, found);
+}
+
+/// Removes the client at the last `keys_max` of `keys`, and these; returns their number.
+std::size_t WaitingClients::remove_last(Index& index, std::vector<std::string>& keys,
+                                        ClientId client, std::size_t keys_max) {
+  const std::size_t count = std::min(keys_max, keys.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    remove(index, keys.back(), client);
+    keys.pop_back();
+  }
+  return count;
 }
 
 std::vector<ClientId> WaitingClients::tell(Index& index, const std::string& key,

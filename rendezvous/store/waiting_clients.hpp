@@ -43,8 +43,15 @@ class WaitingClients {
   /// Ends the pending wait of `client`, if any.
   void cancel(ClientId client);
 
-  /// Ends the pending wait of `client` and all its watches.
-  void drop(ClientId client);
+  /// Number of keys in the pending wait of `client`, those created since included.
+  std::size_t keys_awaited(ClientId client) const;
+
+  /// Ends the pending wait and the watches of a client that has left. Removes at most `keys_max` of
+  /// its keys: to be repeated while it has_keys().
+  void drop(ClientId client, std::size_t keys_max);
+  bool has_keys(ClientId client) const {
+    return pending_.contains(client) || watched_.contains(client);
+  }
 
   void clear();
 
@@ -69,6 +76,8 @@ class WaitingClients {
   bool add(Index& index, const std::string& key, ClientId client);
   static void erase(Index& index, Index::iterator key);
   void remove(Index& index, const std::string& key, ClientId client);
+  std::size_t remove_last(Index& index, std::vector<std::string>& keys, ClientId client,
+                          std::size_t keys_max);
   std::vector<ClientId> tell(Index& index, const std::string& key, std::size_t clients_max);
 
   std::size_t pairs_max_;

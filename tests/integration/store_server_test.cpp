@@ -254,28 +254,6 @@ TEST_SUITE("store server") {
     CHECK(stats.connections + stats.slow_readers == kWatchers + 1);
   }
 
-  TEST_CASE("requests that take long leave room for others in between") {
-    constexpr int kKeys = 3000;
-    boost::asio::io_context io(1);
-    ddprun::StoreServer server(io.get_executor(), {});
-    server.start();
-    const RawClient greedy(server.endpoint());
-    const RawClient modest(server.endpoint());
-    std::string keys = greeting();
-    for (int i = 0; i < kKeys; ++i) keys += modern(wire::Set{std::to_string(i), ""});
-    REQUIRE(greedy.send(keys));
-    REQUIRE(modest.send(greeting()));
-    while (server.stats().keys < kKeys) io.run_one_for(20s);
-    std::string many;
-    for (int i = 0; i < 900; ++i) many += modern(wire::ListKeys{});
-    REQUIRE(greedy.send(many));
-    REQUIRE(modest.send(modern(wire::Get{"7"})));
-    while (modest.is_open_and_silent()) io.run_one_for(20s);
-    server.stop();
-    const std::size_t reply_bytes = kKeys * sizeof(std::uint64_t);  // and more
-    CHECK(greedy.receive(900 * reply_bytes).size() < 10 * reply_bytes);
-  }
-
   TEST_CASE("replies larger than the socket's buffer arrive while others are served") {
     TestStore server;
     Store store = server.connect();

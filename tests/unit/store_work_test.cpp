@@ -22,6 +22,11 @@ StoreOutcome ask(StoreTable& table, wire::Request request) {
   return table.apply(kAnn, std::move(request), wire::Dialect::modern);
 }
 
+std::size_t work_of(const StoreTable& table, const wire::Request& request,
+                    wire::Dialect dialect = wire::Dialect::modern) {
+  return request_work(table, kAnn, request, dialect, 10'000);
+}
+
 }  // namespace
 
 TEST_SUITE("store work") {
@@ -58,15 +63,58 @@ TEST_SUITE("store work") {
     };
     for (const auto& [request, work] : rows) {
       CAPTURE(wire::operation_name(request));
-      CHECK(request_work(table, request, 10'000) == work);
+      CHECK(work_of(table, request) == work);
     }
     ask(table, wire::QueuePush{"/queue", large});
-    CHECK(request_work(table, wire::QueuePop{"/queue"}, 10'000) == 103);
+    CHECK(work_of(table, wire::QueuePop{"/queue"}) == 103);
+  }
+
+  TEST_CASE("request_work() counts the keys of a wait that the request ends") {
+    StoreTable table({});
+    std::vector<std::string> keys;
+    for (int i = 0; i < 100; ++i) keys.push_back(std::to_string(i));
+    ask(table, wire::Wait{keys});
+    CHECK(work_of(table, wire::CancelWait{}) == 101);
+    CHECK(work_of(table, wire::Get{"/a"}) == 3);
+    CHECK(work_of(table, wire::Get{"/a"}, wire::Dialect::legacy) == 103);
+    ask(table, wire::CancelWait{});
+    CHECK(work_of(table, wire::CancelWait{}) == 1);
+  }
+
+  TEST_CASE("StoreTable::drop() removes at most the given number of keys") {
+    StoreTable table({});
+    ask(table, wire::Wait{{"/a", "/b", "/c"}});
+    for (const std::string key : {"/d", "/e"}) ask(table, wire::WatchKey{key});
+    std::vector<std::size_t> left;
+    while (table.has_keys(kAnn)) {
+      table.drop(kAnn, 2);
+      left.push_back(table.number_of_waits());
+    }
+    CHECK(left == std::vector<std::size_t>{3, 1, 0});
+    CHECK(table.bytes() == 0);
+  }
+
+  TEST_CASE("StoreTable: a client that is being dropped is not woken, and others are") {
+    StoreTable table({});
+    ask(table, wire::Wait{{"/a", "/b", "/c"}});
+    table.apply(kBob, wire::Wait{{"/a"}}, wire::Dialect::modern);
+    table.drop(kAnn, 1);
+    const auto set = [&](const char* key) {
+      return table.apply(kEve, wire::Set{key, ""}, wire::Dialect::modern).replies;
+    };
+    CHECK(set("/a") == std::vector<Delivery>{{kBob, wire::Answer::ready}});
+    CHECK(set("/b").empty());
+    CHECK(set("/c").empty());
+    table.drop(kAnn, 1);
+    table.drop(kAnn, 1);
+    CHECK_FALSE(table.has_keys(kAnn));
+    CHECK(table.number_of_waits() == 0);
   }
 
   TEST_CASE("the work of a request is counted only as far as it matters") {
     StoreTable table({});
-    CHECK(request_work(table, wire::Check{std::vector<std::string>(1000, "/a")}, 10) == 12);
+    const wire::Check check{std::vector<std::string>(1000, "/a")};
+    CHECK(request_work(table, kAnn, check, wire::Dialect::modern, 10) == 12);
   }
 
   TEST_CASE("a long MULTI_GET is split, and the replies are those of the whole") {
