@@ -9,6 +9,7 @@
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/flights_file.hpp"
+#include "rendezvous/base/text.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -167,15 +168,15 @@ class Attempt::Impl {
     co_await start_workers(group);
     are_started_ = true;
     co_await watch_workers(group);
-    const auto strays = co_await group.sweep();
+    const auto swept = co_await group.sweep();
     group_ = nullptr;
     keep_flights();
-    if (!strays.empty()) {
-      tell(Warning{std::to_string(strays.size()) +
-                   (strays.size() == 1 ? " process" : " processes") +
-                   " that the workers had left running " + (strays.size() == 1 ? "was" : "were") +
+    if (const auto count = swept.ended.size(); count > 0) {
+      tell(Warning{std::to_string(count) + (count == 1 ? " process" : " processes") +
+                   " that the workers had left running " + (count == 1 ? "was" : "were") +
                    " stopped"});
     }
+    note_left(swept);
   }
 
   asio::awaitable<void> start_workers(WorkerGroup& group) {
@@ -234,6 +235,20 @@ class Attempt::Impl {
               [&](const WorkerExited& a, const WorkerExited& b) {
                 return notice.at(a.rank) < notice.at(b.rank);
               });
+  }
+
+  /// Workers that could not be killed have been reported by their exits.
+  void note_left(const Swept& swept) {
+    std::vector<std::string> reports;
+    for (std::size_t i = 0; i < swept.left.size(); ++i) {
+      const auto worker = std::find_if(end_.exits.begin(), end_.exits.end(), [&](const auto& exit) {
+        return exit.pid == swept.left[i] && !exit.still_running.empty();
+      });
+      const bool is_worker = worker != end_.exits.end();
+      reports.push_back(is_worker ? describe_failure(*worker) : swept.reports[i]);
+      if (!is_worker) tell(Warning{reports.back()});
+    }
+    end_.still_running = join(reports, "; ");
   }
 
   void take_exit(WorkerExited exit) {

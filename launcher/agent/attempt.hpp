@@ -42,6 +42,8 @@ struct AttemptEnd {
   bool have_workers_started = false;
   /// How far each had come in its collectives when the first failure was noticed.
   std::vector<RankFlights> flights{};
+  /// Processes that could not be killed, as text; empty: all have ended.
+  std::string still_running{};
 };
 
 class Attempt {

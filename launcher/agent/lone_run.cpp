@@ -117,6 +117,7 @@ class LoneRun::Impl {
     outcome.exits = std::move(end.exits);
     flights_ = std::move(end.flights);
     not_started_ = std::move(end.not_started);
+    outcome.still_running = std::move(end.still_running);
     outcome.signal = stop_signal_;
     co_return outcome;
   }

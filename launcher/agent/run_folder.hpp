@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <filesystem>
 
@@ -11,7 +12,8 @@ namespace ddprun {
 class RunFolder {
  public:
   /// Makes the run's folder in the plan's log folder, which stays; without a log folder a temporary
-  /// one, which goes with this object. Throws Error{Errc::system} naming the folder.
+  /// one, which goes with this object. Removes the temporary folders of earlier runs that could not
+  /// remove them. Throws Error{Errc::system} naming the folder.
   explicit RunFolder(const LaunchPlan& plan);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -30,8 +32,9 @@ class RunFolder {
   void end_attempt(int attempt) const;
 
  private:
-  std::filesystem::path path_;
   bool is_kept_;
+  UniqueFd lock_;  ///< marks a temporary folder as in use
+  std::filesystem::path path_;
 };
 
 }  // namespace ddprun

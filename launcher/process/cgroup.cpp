@@ -1,6 +1,8 @@
 #include "launcher/process/cgroup.hpp"
 
 #include "launcher/plan/cgroup_folder.hpp"
+#include "launcher/process/folder_lock.hpp"
+#include "launcher/process/proc_scan.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -13,7 +15,6 @@
 #include <fstream>
 #include <linux/sched.h>
 #include <poll.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -39,12 +40,6 @@ std::vector<fs::path> folders_of(const fs::path& folder) {
 
 // Somebody who ends stale runs may take a new cgroup for one, but hardly twice.
 constexpr int kCreationsMax = 3;
-
-bool is_name_of_run(const std::string& name) {
-  const std::string_view prefix = kRunCgroupPrefix;
-  return name.rfind(prefix, 0) == 0 && name.size() == prefix.size() + kMarkerLetters &&
-         name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string::npos;
-}
 
 /// Whether a child can be born in the cgroup: permissions, delegation and the kernel's version all
 /// have a say, so it is tried.
@@ -77,7 +72,7 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
   for (int i = 0; !cgroup && i < kCreationsMax; ++i) {
     const bool is_made = ::mkdir(folder.c_str(), 0755) == 0;
     if (!is_made && errno == EEXIST && i > 0) break;  // it is still being removed
-    if (is_made) cgroup = open(folder);
+    if (is_made) cgroup = mark_in_use(folder);
     const bool is_taken_away = is_made && (errno == ENOENT || errno == EWOULDBLOCK);
     if (cgroup || is_taken_away) continue;
     reason = folder.string() + ": " + std::strerror(errno);
@@ -99,11 +94,13 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
 std::optional<Cgroup> Cgroup::open(const fs::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return std::nullopt;
-  Cgroup cgroup(folder, fd);
-  // Who ends stale runs removes only what it has locked for itself alone, and may have been faster.
-  if (::flock(fd, LOCK_SH | LOCK_NB) != 0 || ::access(folder.c_str(), F_OK) != 0)
-    return std::nullopt;
-  return cgroup;
+  return Cgroup(folder, fd);
+}
+
+std::optional<Cgroup> Cgroup::mark_in_use(const fs::path& folder) {
+  UniqueFd lock = lock_folder(folder);
+  if (lock.get() < 0) return std::nullopt;
+  return Cgroup(folder, lock.release());
 }
 
 Cgroup Cgroup::make_child(const std::string& name) const {
@@ -189,22 +186,26 @@ void Cgroup::thaw() const noexcept {
   write_file("cgroup.freeze", '0');
 }
 
-std::vector<pid_t> Cgroup::end_stale_runs(Deadline deadline) {
-  std::vector<pid_t> met;
+std::vector<Cgroup::Stale> Cgroup::end_stale_runs(Deadline deadline) {
+  std::vector<Stale> met;
   const auto own = own_cgroup(read_text("/proc/self/cgroup"), read_text("/proc/self/mounts"));
   if (!own) return met;
   std::error_code error;
   for (fs::directory_iterator entry(own->folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (!is_name_of_run(entry->path().filename().string())) continue;
-    const int fd = ::open(entry->path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) continue;
-    const Cgroup cgroup(entry->path(), fd);
-    // An agent and a guardian each hold it for as long as they live.
-    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) continue;
-    const auto left = cgroup.members();
-    met.insert(met.end(), left.begin(), left.end());
+    if (!is_prefix_and_word(entry->path().filename().string(), kRunCgroupPrefix)) continue;
+    UniqueFd lock = lock_unused_folder(entry->path());
+    if (lock.get() < 0) continue;
+    const Cgroup cgroup(entry->path(), lock.release());
+    const auto begin = met.size();
+    for (const pid_t pid : cgroup.members()) {
+      met.push_back({.pid = pid, .name = thread_name(pid, pid)});
+    }
     if (cgroup.kill()) cgroup.wait_until_empty(deadline);
+    const auto left = cgroup.members();
+    for (auto i = begin; i < met.size(); ++i) {
+      met[i].is_left = std::find(left.begin(), left.end(), met[i].pid) != left.end();
+    }
     cgroup.remove();
   }
   return met;

@@ -5,7 +5,6 @@
 #include "rendezvous/base/unique_fd.hpp"
 #include <ddprun/deadline.hpp>
 
-#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -18,26 +17,29 @@ namespace ddprun {
 /// The cgroups of runs are called so, followed by the run's marker.
 inline constexpr const char* kRunCgroupPrefix = "ddprun-run-";
 
-/// Of a run's marker: hexadecimal digits in lower case.
-inline constexpr std::size_t kMarkerLetters = 24;
-
 class Cgroup {
  public:
   /// Makes a cgroup below this process' own, marks it as in use and tries whether a child can be
   /// born in it. On failure returns nothing and says why in `reason`.
   static std::optional<Cgroup> create(const std::string& name, std::string& reason);
 
-  /// One that is there, marked as in use by this process, too. Nothing if it is gone or somebody is
-  /// just removing it.
+  /// An existing one, without marking it as in use. Nothing if it is gone.
   static std::optional<Cgroup> open(const std::filesystem::path& folder);
 
   /// A cgroup below this one. Throws Error{Errc::system} naming its folder.
   Cgroup make_child(const std::string& name) const;
 
-  /// Ends runs whose agent and guardian were both killed: kills what is left in the cgroups of
-  /// runs, below this process' own, that nobody has in use, and removes them. Returns the
-  /// processes that it met.
-  static std::vector<pid_t> end_stale_runs(Deadline deadline);
+  /// What an earlier run has left.
+  struct Stale {
+    pid_t pid = -1;
+    std::string name;      ///< of its program; empty: unknown
+    bool is_left = false;  ///< has not ended by the deadline
+  };
+
+  /// Kills the processes of earlier runs whose agent has ended, in cgroups below this process' own,
+  /// and removes these cgroups. Returns the processes found, once they have ended or at the
+  /// deadline.
+  static std::vector<Stale> end_stale_runs(Deadline deadline);
 
   Cgroup(Cgroup&& other) noexcept;
   Cgroup& operator=(Cgroup&& other) noexcept;
@@ -82,6 +84,7 @@ class Cgroup {
  private:
   Cgroup(std::filesystem::path folder, int fd) : folder_(std::move(folder)), fd_(fd) {}
 
+  static std::optional<Cgroup> mark_in_use(const std::filesystem::path& folder);
   bool write_file(const char* name, char byte) const noexcept;
   void wait_while(std::string_view event, Deadline deadline) const;
 

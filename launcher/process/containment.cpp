@@ -1,14 +1,14 @@
 #include "launcher/process/containment.hpp"
 
 #include "launcher/process/cgroup.hpp"
+#include "launcher/process/folder_lock.hpp"
 #include "launcher/process/guardian.hpp"
+#include "launcher/process/kernel_wait.hpp"
+#include "rendezvous/base/text.hpp"
 #include <ddprun/error.hpp>
 
-#include <array>
-#include <cerrno>
-#include <sys/random.h>
-#include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace ddprun {
 
@@ -21,29 +21,36 @@ using namespace std::chrono_literals;
 constexpr auto kDestructorLimit = 1s;
 // For as long may the start be held up by processes that others have left.
 constexpr auto kStaleLimit = 1s;
+// Of processes that an earlier run has left, in one warning.
+constexpr std::size_t kNamedMax = 8;
 
-std::string random_word() {
-  std::array<unsigned char, kMarkerLetters / 2> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw_system_error("containment: getrandom", errno);
-  std::string word;
-  for (const unsigned char byte : bytes) {
-    word += "0123456789abcdef"[byte >> 4];
-    word += "0123456789abcdef"[byte & 15];
+void end_stale_runs(const Log& log) {
+  std::vector<std::string> killed;
+  for (const auto& stale : Cgroup::end_stale_runs(Deadline::after(kStaleLimit))) {
+    if (!stale.is_left) {
+      killed.push_back(std::to_string(stale.pid) + " (" + stale.name + ")");
+      continue;
+    }
+    write_log(log, LogLevel::warn,
+              process_and_name(stale.pid) +
+                  ", left by an earlier run, cannot be killed and may still write: " +
+                  describe(kernel_wait(stale.pid)));
   }
-  return word;
+  if (killed.empty()) return;
+  const auto count = killed.size();
+  if (count > kNamedMax) {
+    killed.resize(kNamedMax);
+    killed.push_back("and " + std::to_string(count - kNamedMax) + " more");
+  }
+  write_log(log, LogLevel::warn,
+            "killed " + std::to_string(count) + (count == 1 ? " process" : " processes") +
+                " that an earlier run had left: " + join(killed, ", "));
 }
 
 /// Nothing if the run is to be held together by its marker.
 std::optional<Cgroup> make_cgroup(const std::string& word, ContainmentMode mode, const Log& log) {
   if (mode == ContainmentMode::marker) return std::nullopt;
-  const auto stale = Cgroup::end_stale_runs(Deadline::after(kStaleLimit));
-  if (!stale.empty()) {
-    write_log(log, LogLevel::warn,
-              std::to_string(stale.size()) +
-                  " processes of a run whose ddprun and guardian had both been killed were still "
-                  "there and were killed");
-  }
+  end_stale_runs(log);
   std::string reason;
   auto cgroup = Cgroup::create(kRunCgroupPrefix + word, reason);
   if (cgroup) return cgroup;
@@ -93,8 +100,7 @@ class Containment::Impl {
                  {.word = word,
                   .cgroup = members.cgroup() ? members.cgroup()->folder() : std::filesystem::path(),
                   .temporary_folder = settings.temporary_folder}) {
-    // Process 1 of a container is the parent of orphans in any case.
-    if (!members.cgroup() || ::getpid() == 1) members.become_parent_of_orphans();
+    members.become_parent_of_orphans();
     start_guardian();
   }
 };
@@ -156,8 +162,8 @@ void Containment::kill() const noexcept {
   impl_->members.kill();
 }
 
-EndsToCome Containment::ask(std::vector<pid_t>& asked) const {
-  return impl_->members.ask(asked);
+EndsToCome Containment::ask(std::vector<pid_t>& asked, Deadline deadline) const {
+  return impl_->members.ask(asked, deadline);
 }
 
 std::optional<EndsToCome> Containment::kill_round(std::vector<pid_t>& met) const {

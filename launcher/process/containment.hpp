@@ -1,11 +1,11 @@
 // Keeps together everything a run starts, so that nothing of it can survive: neither grandchildren
 // in sessions of their own, nor anything at all when the agent itself is killed.
 //
-// Two ways. A cgroup of the run's own, where one can be had: membership is inherited by every fork
-// and the kernel kills all members at once. Otherwise a marker: a random word in the environment of
-// each worker, which descendants inherit and by which they are found in /proc; and the agent
-// becomes the parent of orphans (child subreaper), which finds those that cleared their
-// environment.
+// Three ways. A cgroup of the run's own, where the system permits it: every fork inherits the
+// membership and the kernel kills all members at once. The agent becomes the parent of orphans
+// (child subreaper) and finds those that have moved to another cgroup. A marker, a random word in
+// the environment of each worker, which descendants inherit: the agent looks for it in /proc if
+// there is no cgroup, the guardian always.
 //
 // The guardian is a small process that outlives the agent by as long as it takes to kill the rest
 // (guardian.hpp). One thread.
@@ -88,8 +88,8 @@ class Containment {
   /// Asks the members to end by SIGTERM and adds the pids of those asked; does not wait. Members
   /// that ignore it are only to be waited for: so do helpers that end by themselves when they have
   /// tidied up after a worker, such as the process in which Python's multiprocessing keeps account
-  /// of shared memory.
-  EndsToCome ask(std::vector<pid_t>& asked) const;
+  /// of shared memory. Members that are not found by the deadline are not asked.
+  EndsToCome ask(std::vector<pid_t>& asked, Deadline deadline) const;
 
   /// Stops every member, waiting at most 1 s for that, and lets those go on again that freeze() has
   /// stopped.

@@ -87,17 +87,16 @@ ProcessState process_state(pid_t pid) {
   return parse_process_state(read_bounded(proc_path(pid, "stat"), 4096));
 }
 
+bool is_zombie(pid_t pid) {
+  return process_state(pid).letter == 'Z' && thread_ids(pid).size() <= 1;
+}
+
 bool status_ignores(std::string_view status_text, int signal) {
   return has_signal(status_text, "SigIgn", signal);
 }
 
 bool ignores(pid_t pid, int signal) {
   return status_ignores(status_text_of(pid), signal);
-}
-
-std::string kernel_wait_channel(pid_t pid) {
-  const auto channel = read_bounded(proc_path(pid, "wchan"), 256);
-  return channel.empty() || channel == "0" ? "unknown" : channel;
 }
 
 std::string executable_name(pid_t pid) {
@@ -153,17 +152,22 @@ bool has_in_environment(pid_t pid, std::string_view name, std::string_view value
   return false;
 }
 
-std::vector<pid_t> processes_with(std::string_view name, std::string_view value) {
-  std::vector<pid_t> found;
+void for_each_process(const std::function<void(pid_t)>& visit) {
   std::error_code error;
   for (fs::directory_iterator entry("/proc", error), end; !error && entry != end;
        entry.increment(error)) {
     const auto file = entry->path().filename().string();
     pid_t pid = 0;
     const auto parsed = std::from_chars(file.data(), file.data() + file.size(), pid);
-    if (parsed.ec != std::errc() || parsed.ptr != file.data() + file.size()) continue;
-    if (pid != ::getpid() && has_in_environment(pid, name, value)) found.push_back(pid);
+    if (parsed.ec == std::errc() && parsed.ptr == file.data() + file.size()) visit(pid);
   }
+}
+
+std::vector<pid_t> processes_with(std::string_view name, std::string_view value) {
+  std::vector<pid_t> found;
+  for_each_process([&](pid_t pid) {
+    if (pid != ::getpid() && has_in_environment(pid, name, value)) found.push_back(pid);
+  });
   return found;
 }
 

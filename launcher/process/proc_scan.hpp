@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,14 +29,15 @@ ProcessState parse_process_state(std::string_view stat_text);
 
 ProcessState process_state(pid_t pid);
 
+/// True if the process has ended but has not been reaped. False while any of its threads is left,
+/// even if the first one has ended.
+bool is_zombie(pid_t pid);
+
 /// True if the text of /proc/PID/status says that the process ignores the signal.
 bool status_ignores(std::string_view status_text, int signal);
 
 /// True if the process exists and ignores the signal.
 bool ignores(pid_t pid, int signal);
-
-/// What the process waits for in the kernel, from /proc/PID/wchan; "unknown" if it is not told.
-std::string kernel_wait_channel(pid_t pid);
 
 /// The file that the process executes, without its folder ("python3.11"); empty if it is not told.
 std::string executable_name(pid_t pid);
@@ -62,6 +64,9 @@ std::string memory_map(pid_t pid);
 /// True if the environment that the process was started with has the variable `name` with `value`
 /// in it (name=…value…).
 bool has_in_environment(pid_t pid, std::string_view name, std::string_view value);
+
+/// Calls `visit` with the id of each process, in ascending order.
+void for_each_process(const std::function<void(pid_t)>& visit);
 
 /// All processes but this one for which has_in_environment is true.
 std::vector<pid_t> processes_with(std::string_view name, std::string_view value);

@@ -2,9 +2,13 @@
 
 #include "launcher/process/proc_scan.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <poll.h>
+#include <set>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,8 +26,33 @@ constexpr auto kRoundLimit = 1s;
 // A process in the kernel (a driver, a network file system) stops when it comes out; nobody who has
 // pressed Ctrl-Z wants to wait for that.
 constexpr auto kFreezeLimit = 1s;
-// Without a cgroup: a program that forks without end cannot be stopped process by process.
-constexpr std::size_t kFrozenMax = 65'536;
+// Outside a cgroup. More than a system has by default (pid_max of 32,768).
+constexpr std::size_t kStoppedMax = 65'536;
+// How long one round of kills may stop processes before it kills them. A program that forks without
+// end replaces those that are killed, so none is killed before all are stopped.
+constexpr auto kStopLimit = 1s;
+
+/// Runs this thread before all others while it exists, where the system permits that: of the
+/// processor a fork bomb leaves a four-hundredth to the process that is to end it.
+class Urgent {
+ public:
+  Urgent() : policy_(::sched_getscheduler(0)) {
+    ::sched_getparam(0, &parameters_);
+    sched_param lowest{};
+    lowest.sched_priority = ::sched_get_priority_min(SCHED_RR);
+    is_urgent_ = policy_ >= 0 && ::sched_setscheduler(0, SCHED_RR, &lowest) == 0;
+  }
+  Urgent(const Urgent&) = delete;
+  Urgent& operator=(const Urgent&) = delete;
+  ~Urgent() {
+    if (is_urgent_) ::sched_setscheduler(0, policy_, &parameters_);
+  }
+
+ private:
+  int policy_;
+  sched_param parameters_{};
+  bool is_urgent_ = false;
+};
 
 void wait_for(const EndsToCome& ends, Deadline deadline) {
   for (const auto& process : ends.processes) {
@@ -39,8 +68,23 @@ void wait_for(const EndsToCome& ends, Deadline deadline) {
 
 }  // namespace
 
-void OpenProcess::signal(int signal) const noexcept {
-  ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0);
+bool OpenProcess::signal(int signal) const noexcept {
+  return ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+}
+
+bool OpenProcess::has_ended() const noexcept {
+  pollfd ended{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&ended, 1, 0) > 0;
+}
+
+std::optional<OpenProcess> open_process(pid_t pid) noexcept {
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (pidfd.get() < 0) return std::nullopt;
+  return OpenProcess{.pid = pid, .pidfd = std::move(pidfd)};
+}
+
+bool EndsToCome::are_all_refusing() const {
+  return processes.empty() && !cgroup_events && !refusing.empty();
 }
 
 RunMembers::RunMembers(std::string word, std::optional<Cgroup> cgroup)
@@ -51,6 +95,7 @@ RunMembers::~RunMembers() {
 }
 
 void RunMembers::become_parent_of_orphans() {
+  earlier_children_ = children();
   ::prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper_, 0, 0, 0);
   is_parent_of_orphans_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
 }
@@ -68,44 +113,80 @@ int RunMembers::cgroup_fd() {
 }
 
 std::vector<pid_t> RunMembers::members() const {
-  if (cgroup_) return cgroup_->members();
-  auto pids = processes_with(kMarkerName, word_);
-  for (const pid_t child : adopted_children()) {
-    if (std::find(pids.begin(), pids.end(), child) == pids.end()) pids.push_back(child);
-  }
+  auto pids = pids_in_cgroup();
+  visit_outside_cgroup([](pid_t) { return true; },
+                       [&pids](const OpenProcess& member) { pids.push_back(member.pid); });
   return pids;
 }
 
-void RunMembers::kill() const noexcept {
-  if (kill_cgroup()) return;
-  for (const auto& member : open_members(members())) member.signal(SIGKILL);
+/// Calls `visit` for each wanted member outside the cgroup as soon as it has been found: in a fork
+/// bomb, each process that has been stopped leaves more of the processor to the search.
+void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visit) const {
+  const auto inside = pids_in_cgroup();
+  const auto adopted = adopted_children();
+  const auto is_in = [](const std::vector<pid_t>& sorted, pid_t pid) {
+    return std::binary_search(sorted.begin(), sorted.end(), pid);
+  };
+  // The number of a child stays its own until this process has reaped it.
+  for (const pid_t child : adopted) {
+    if (is_in(inside, child) || !is_wanted(child)) continue;
+    if (auto process = open_process(child)) visit(*process);
+  }
+  if (!looks_for_marker()) return;
+  for_each_process([&](pid_t pid) {
+    if (is_in(inside, pid) || is_in(adopted, pid) || pid == ::getpid()) return;
+    if (!is_wanted(pid)) return;
+    // Opened first: if it has not ended afterwards, the environment was its own.
+    auto process = open_process(pid);
+    if (process && is_marked(pid) && !process->has_ended()) visit(*process);
+  });
 }
 
-EndsToCome RunMembers::ask(std::vector<pid_t>& asked) const {
-  EndsToCome ends{.processes = open_members(members()), .cgroup_events = std::nullopt};
-  for (const auto& member : ends.processes) {
-    if (ignores(member.pid, SIGTERM)) continue;
-    member.signal(SIGTERM);
-    asked.push_back(member.pid);
+void RunMembers::kill() const noexcept {
+  if (!kill_cgroup()) {
+    for (const auto& member : open_in_cgroup()) member.signal(SIGKILL);
   }
+  visit_outside_cgroup([](pid_t) { return true; },
+                       [](const OpenProcess& member) { member.signal(SIGKILL); });
+}
+
+EndsToCome RunMembers::ask(std::vector<pid_t>& asked, Deadline deadline) const {
+  const Urgent urgent;
+  EndsToCome ends;
+  const auto ask_one = [&](OpenProcess& member) {
+    if (!ignores(member.pid, SIGTERM) && member.signal(SIGTERM)) asked.push_back(member.pid);
+    ends.processes.push_back(std::move(member));
+  };
+  for (auto& member : open_in_cgroup()) ask_one(member);
+  visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); }, ask_one);
   // The end of a process' leader is told a little before the cgroup has lost it.
   if (cgroup_) ends.cgroup_events = cgroup_->open_events();
   return ends;
 }
 
 void RunMembers::freeze() {
-  if (cgroup_) return cgroup_->freeze(Deadline::after(kFreezeLimit));
-  // A process may fork until it is stopped, so until a look finds no other.
-  while (frozen_.size() < kFrozenMax) {
-    auto running = members();
-    std::erase_if(running, [](pid_t pid) { return process_state(pid).letter == 'T'; });
-    std::erase_if(running, [this](pid_t pid) { return is_frozen(pid); });
-    auto open = open_members(running);
-    if (open.empty()) return;
-    for (auto& member : open) {
+  const auto deadline = Deadline::after(kFreezeLimit);
+  if (cgroup_) cgroup_->freeze(deadline);
+  stop_outside_cgroup(frozen_, deadline,
+                      [](pid_t pid) { return process_state(pid).letter != 'T'; });
+}
+
+/// Stops the wanted members outside the cgroup and adds them to `stopped`. They may fork until they
+/// are stopped, so it searches again until it finds no other.
+void RunMembers::stop_outside_cgroup(std::vector<OpenProcess>& stopped, Deadline deadline,
+                                     const Choice& is_wanted) const {
+  std::set<pid_t> known;
+  for (const auto& process : stopped) known.insert(process.pid);
+  bool has_found_one = true;
+  while (has_found_one && known.size() < kStoppedMax && !deadline.passed()) {
+    has_found_one = false;
+    const auto is_new = [&](pid_t pid) { return !known.contains(pid) && is_wanted(pid); };
+    visit_outside_cgroup(is_new, [&](OpenProcess& member) {
+      has_found_one = true;
       member.signal(SIGSTOP);
-      frozen_.push_back(std::move(member));
-    }
+      known.insert(member.pid);
+      stopped.push_back(std::move(member));
+    });
   }
 }
 
@@ -116,28 +197,36 @@ void RunMembers::thaw() {
 }
 
 std::optional<EndsToCome> RunMembers::kill_round(std::vector<pid_t>& met) const {
+  const Urgent urgent;
   reap_orphans({});
-  const auto pids = members();
-  if (pids.empty() && !(cgroup_ && cgroup_->is_populated())) {
+  const auto add = [&met](pid_t pid) {
+    if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);
+  };
+  EndsToCome ends;
+  if (cgroup_ && cgroup_->is_populated()) {
+    for (const pid_t pid : cgroup_->members()) add(pid);
+    if (!kill_cgroup()) ends.processes = open_in_cgroup();
+    ends.cgroup_events = cgroup_->open_events();
+  }
+  stop_outside_cgroup(ends.processes, Deadline::after(kStopLimit), [](pid_t) { return true; });
+  if (!ends.cgroup_events && ends.processes.empty()) {
     reap_orphans({});  // who ended since the last look is no member any more, but a zombie
     return std::nullopt;
   }
-  for (const pid_t pid : pids) {
-    if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);
+  for (auto& member : ends.processes) {
+    add(member.pid);
+    if (!member.signal(SIGKILL) && errno == EPERM) ends.refusing.push_back(member.pid);
   }
-  EndsToCome ends;
-  if (kill_cgroup()) {
-    ends.cgroup_events = cgroup_->open_events();
-    return ends;
-  }
-  ends.processes = open_members(pids);
-  for (const auto& member : ends.processes) member.signal(SIGKILL);
+  std::erase_if(ends.processes, [&ends](const OpenProcess& member) {
+    return std::find(ends.refusing.begin(), ends.refusing.end(), member.pid) != ends.refusing.end();
+  });
   return ends;
 }
 
 void RunMembers::kill_until_none(Deadline deadline) const {
   std::vector<pid_t> met;
   while (const auto ends = kill_round(met)) {
+    if (ends->are_all_refusing()) return;
     wait_for(*ends, deadline.remaining() < kRoundLimit ? deadline : Deadline::after(kRoundLimit));
     if (deadline.passed()) return;
   }
@@ -147,7 +236,8 @@ void RunMembers::reap_orphans(const std::vector<pid_t>& own) const noexcept {
   if (!is_parent_of_orphans_) return;
   for (const pid_t child : children()) {
     const bool is_own = std::find(own.begin(), own.end(), child) != own.end();
-    if (!is_own && child != guardian_) ::waitpid(child, nullptr, WNOHANG);
+    if (is_own || child == guardian_ || ::waitpid(child, nullptr, WNOHANG) <= 0) continue;
+    std::erase(earlier_children_, child);  // its number may be given to an orphan
   }
 }
 
@@ -158,11 +248,25 @@ void RunMembers::remove_cgroup() const noexcept {
 std::vector<pid_t> RunMembers::adopted_children() const {
   if (!is_parent_of_orphans_) return {};
   auto adopted = children();
-  std::erase_if(adopted, [this](pid_t child) {
+  // Process 1 of a container also adopts what `docker exec` has started.
+  const bool adopts_others = ::getpid() == 1;
+  std::erase_if(adopted, [&](pid_t child) {
+    const bool is_earlier = std::find(earlier_children_.begin(), earlier_children_.end(), child) !=
+                            earlier_children_.end();
     // Zombies that reap_orphans() leaves have an owner.
-    return child == guardian_ || process_state(child).letter == 'Z';
+    return child == guardian_ || is_earlier || is_zombie(child) ||
+           (adopts_others && !is_marked(child));
   });
+  std::sort(adopted.begin(), adopted.end());
   return adopted;
+}
+
+bool RunMembers::looks_for_marker() const {
+  return !cgroup_ || !is_parent_of_orphans_;
+}
+
+bool RunMembers::is_marked(pid_t pid) const {
+  return has_in_environment(pid, kMarkerName, word_);
 }
 
 bool RunMembers::kill_cgroup() const noexcept {
@@ -171,23 +275,22 @@ bool RunMembers::kill_cgroup() const noexcept {
   return cgroup_->kill();
 }
 
-/// A process that is still in the kernel stops later than it was told to.
-bool RunMembers::is_frozen(pid_t pid) const {
-  return std::any_of(frozen_.begin(), frozen_.end(),
-                     [pid](const OpenProcess& process) { return process.pid == pid; });
+std::vector<pid_t> RunMembers::pids_in_cgroup() const {
+  if (!cgroup_) return {};
+  auto pids = cgroup_->members();
+  std::sort(pids.begin(), pids.end());
+  return pids;
 }
 
-/// Those of the processes that are members. A number may have been given to another process since
-/// it was read: the descriptors are opened first, then it is asked again, once for all.
-std::vector<OpenProcess> RunMembers::open_members(const std::vector<pid_t>& pids) const noexcept {
+/// A number may have been given to another process since it was read: the descriptors are opened
+/// first, then the list is read again.
+std::vector<OpenProcess> RunMembers::open_in_cgroup() const {
   std::vector<OpenProcess> open;
-  for (const pid_t pid : pids) {
-    UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (pidfd.get() >= 0) open.push_back({.pid = pid, .pidfd = std::move(pidfd)});
+  for (const pid_t pid : pids_in_cgroup()) {
+    if (auto process = open_process(pid)) open.push_back(std::move(*process));
   }
   if (open.empty()) return open;
-  auto still = members();
-  std::sort(still.begin(), still.end());
+  const auto still = pids_in_cgroup();
   std::erase_if(open, [&still](const OpenProcess& process) {
     return !std::binary_search(still.begin(), still.end(), process.pid);
   });

@@ -1,5 +1,8 @@
 #include "launcher/process/sweep.hpp"
 
+#include "launcher/process/kernel_wait.hpp"
+
+#include <algorithm>
 #include <utility>
 
 namespace ddprun {
@@ -9,29 +12,73 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-// How long descendants may tidy up after the last worker's end, and how long they may take to die.
+// How long descendants may tidy up after the last worker's end.
 constexpr auto kTidyLimit = 1s;
+// How long those that have been waited for, or cannot be signalled, may take to die.
 constexpr auto kKillLimit = 1s;
+
+bool contains(const std::vector<pid_t>& pids, pid_t pid) {
+  return std::find(pids.begin(), pids.end(), pid) != pids.end();
+}
 
 }  // namespace
 
-asio::awaitable<std::vector<pid_t>> Sweep::run() {
-  std::vector<pid_t> ended;
-  auto asked = containment_.ask(ended);
-  is_asking_ = true;
+asio::awaitable<Swept> Sweep::run(std::vector<pid_t> given_up) {
+  Swept swept;
+  given_up_ = std::move(given_up);
   wait_.begin(kTidyLimit);
+  auto asked = containment_.ask(swept.ended, Deadline::after(kTidyLimit));
+  is_asking_ = true;
   co_await wait_for(std::move(asked));
   is_asking_ = false;
-  wait_.begin(kKillLimit);
-  while (auto killed = containment_.kill_round(ended)) {
-    co_await wait_for(std::move(*killed));
-    if (wait_.is_over()) break;
+  killed_at_ = Deadline::never();
+  bool is_done = co_await kill_for(kKillLimit, swept.ended);
+  const auto has_to_wait = [&] { return !is_done && !members_that_may_end().empty(); };
+  if (has_to_wait()) {
+    is_done = co_await kill_for(limits_.warning_after, swept.ended);
   }
-  co_return ended;
+  if (has_to_wait()) {
+    for (const pid_t pid : members_that_may_end()) {
+      write_log(log_, LogLevel::warn, report_of(pid));
+    }
+    is_done = co_await kill_for(limits_.given_up_after, swept.ended);
+  }
+  if (is_done) co_return swept;
+  swept.left = containment_.members();
+  for (const pid_t pid : swept.left) swept.reports.push_back(report_of(pid));
+  std::erase_if(swept.ended, [&swept](pid_t pid) { return contains(swept.left, pid); });
+  co_return swept;
 }
 
 void Sweep::hurry() {
   if (is_asking_) wait_.end();
+}
+
+/// False if members are left after the limit, or none of those that are left can be killed.
+asio::awaitable<bool> Sweep::kill_for(Deadline::Duration limit, std::vector<pid_t>& met) {
+  wait_.begin(limit);
+  while (auto killed = containment_.kill_round(met)) {
+    refusing_ = killed->refusing;
+    if (killed->are_all_refusing()) co_return false;
+    co_await wait_for(std::move(*killed));
+    if (wait_.is_over()) co_return false;
+  }
+  co_return true;
+}
+
+std::vector<pid_t> Sweep::members_that_may_end() const {
+  auto members = containment_.members();
+  std::erase_if(members,
+                [&](pid_t pid) { return contains(given_up_, pid) || contains(refusing_, pid); });
+  return members;
+}
+
+std::string Sweep::report_of(pid_t pid) const {
+  if (contains(refusing_, pid)) {
+    return process_and_name(pid) + " belongs to another user and cannot be killed";
+  }
+  return process_and_name(pid) + " is still running " + after_sigkill(killed_at_.elapsed()) + ": " +
+         describe(kernel_wait(pid));
 }
 
 asio::awaitable<void> Sweep::wait_for(EndsToCome ends) {

@@ -47,7 +47,7 @@ WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment
       news_signal_(executor_, Worker::Clock::time_point::max()),
       kill_timer_(executor_),
       orphans_(executor_),
-      sweep_(executor_, containment_) {}
+      sweep_(executor_, containment_, limits, log_) {}
 
 /// Static, with everything in its frame by value: it may outlive the group.
 asio::awaitable<void> WorkerGroup::Impl::watch_worker(std::shared_ptr<Impl> self,
@@ -243,7 +243,7 @@ void WorkerGroup::abort(int rank, const std::string& reason) {
   impl_->abort(rank, reason);
 }
 
-asio::awaitable<std::vector<pid_t>> WorkerGroup::sweep() {
+asio::awaitable<Swept> WorkerGroup::sweep() {
   return impl_->sweep();
 }
 

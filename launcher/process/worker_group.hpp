@@ -6,6 +6,7 @@
 #include "launcher/output/output_router.hpp"
 #include "launcher/process/containment.hpp"
 #include "launcher/process/start_retry.hpp"
+#include "launcher/process/sweep.hpp"
 #include "launcher/report/event.hpp"
 #include "rendezvous/control/control_page.hpp"
 
@@ -40,13 +41,6 @@ struct WorkerSpec {
   std::filesystem::path error_file;   ///< read after a failure; may be missing. Its folder exists.
   std::filesystem::path stacks_file;  ///< for stacks; empty: they are told of only
   bool inherits_standard_input = false;  ///< the agent's; otherwise it is empty
-};
-
-/// How long killed workers may take to end. One that sleeps in the kernel where no signal reaches
-/// it must not keep the run from ending.
-struct KilledLimits {
-  std::chrono::milliseconds warning_after = std::chrono::seconds(5);    ///< much memory, or stuck
-  std::chrono::milliseconds given_up_after = std::chrono::seconds(60);  ///< after the warning
 };
 
 /// What next() tells.
@@ -109,10 +103,10 @@ class WorkerGroup {
   void abort(int rank, const std::string& reason);
 
   /// After NothingLeft: ends descendants that outlived their workers (other sessions included), by
-  /// SIGTERM and after 1 s by SIGKILL, and returns their pids once they are gone, at most 2 s
-  /// later. Those that ignore SIGTERM and have ended by themselves are not among them. If stop()
-  /// is called meanwhile, they are killed at once.
-  boost::asio::awaitable<std::vector<pid_t>> sweep();
+  /// SIGTERM and after 1 s by SIGKILL, and returns once they are gone or the limits for killed
+  /// processes have passed. Those that ignore SIGTERM and have ended by themselves are not
+  /// returned. If stop() is called while they are asked, they are killed at once.
+  boost::asio::awaitable<Swept> sweep();
 
   class Impl;
 

@@ -51,7 +51,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   /// With `then`, which is called when all has been told, the workers are to end: nothing that was
   /// asked for before is waited for.
   void take_stacks(StackMoment moment, std::function<void()> then);
-  boost::asio::awaitable<std::vector<pid_t>> sweep();
+  boost::asio::awaitable<Swept> sweep();
 
   /// Ends everything at once; nothing is told any more.
   void close();
@@ -95,7 +95,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void signal_all(int signal);
   void kill(std::chrono::milliseconds grace);
   void warn_of_killed();
-  void report_unkillable();
+  std::string still_running(const Worker& worker) const;
   void give_up_killed();
 
   boost::asio::any_io_executor executor_;
@@ -119,7 +119,9 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   bool is_about_to_stop_ = false;  ///< as soon as the stacks have been taken
   bool is_stopping_ = false;
   bool has_killed_ = false;
-  boost::asio::steady_timer news_signal_;  ///< cancelled when there is news
+  Deadline killed_at_ = Deadline::never();  ///< measures the time since SIGKILL
+  std::vector<pid_t> given_up_;             ///< killed workers that have not ended
+  boost::asio::steady_timer news_signal_;   ///< cancelled when there is news
   LimitTimer kill_timer_;
   boost::asio::signal_set orphans_;
   std::optional<DeathWatch> death_watch_;

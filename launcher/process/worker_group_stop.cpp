@@ -1,3 +1,4 @@
+#include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/worker_group_impl.hpp"
 
@@ -119,6 +120,7 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
   if (std::exchange(has_killed_, true)) return;
   const auto ranks = running();
   if (ranks.empty()) return;
+  killed_at_ = Deadline::never();
   // All at once: nobody gets to see the others die.
   containment_.kill();
   stack_taker_.kill();
@@ -134,38 +136,37 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
 
 void WorkerGroup::Impl::warn_of_killed() {
   if (running().empty()) return;
-  report_unkillable();
+  for (const auto& worker : workers_) {
+    if (worker->has_ended) continue;
+    write_log(log_, LogLevel::warn,
+              "rank " + std::to_string(worker->spec.rank) + " (pid " +
+                  std::to_string(worker->process.pid()) + ") is still running " +
+                  still_running(*worker));
+  }
   kill_timer_.start(Worker::Clock::now() + killed_limits_.given_up_after,
                     [weak = weak_from_this()] {
                       if (const auto self = weak.lock()) self->give_up_killed();
                     });
 }
 
-void WorkerGroup::Impl::report_unkillable() {
-  for (const auto& worker : workers_) {
-    if (worker->has_ended) continue;
-    const pid_t pid = worker->process.pid();
-    write_log(log_, LogLevel::warn,
-              "rank " + std::to_string(worker->spec.rank) + " (pid " + std::to_string(pid) +
-                  ") was killed but has not ended: state " + process_state(pid).letter +
-                  ", waiting in the kernel in " + kernel_wait_channel(pid));
-  }
+std::string WorkerGroup::Impl::still_running(const Worker& worker) const {
+  return after_sigkill(killed_at_.elapsed()) + ": " + describe(kernel_wait(worker.process.pid()));
 }
 
 void WorkerGroup::Impl::give_up_killed() {
-  if (running().empty()) return;
-  report_unkillable();
-  write_log(log_, LogLevel::warn, "the killed workers that have not ended are left to the kernel");
   for (auto& worker : workers_) {
     if (std::exchange(worker->has_ended, true)) continue;
-    tell(exit_of(*worker, {.signal = SIGKILL}));
+    given_up_.push_back(worker->process.pid());
+    auto exited = exit_of(*worker, {.exit_code = kUnknownExitCode});
+    exited.still_running = still_running(*worker);
+    tell(std::move(exited));
     end_watch();
   }
 }
 
-boost::asio::awaitable<std::vector<pid_t>> WorkerGroup::Impl::sweep() {
+boost::asio::awaitable<Swept> WorkerGroup::Impl::sweep() {
   const auto self = shared_from_this();
-  auto sweeping = sweep_.run();
+  auto sweeping = sweep_.run(given_up_);
   co_return co_await std::move(sweeping);
 }
 

@@ -79,7 +79,8 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
     stacks_.clear();
   }
   if (const auto* worker = std::get_if<WorkerExited>(&event)) {
-    if (worker->was_stopped) stopped_.insert(worker->rank);
+    const bool has_ended = worker->still_running.empty();
+    if (worker->was_stopped && has_ended) stopped_.insert(worker->rank);
   }
   const auto* finished = std::get_if<RunFinished>(&event);
   if (finished != nullptr && finished->result == RunResult::failed) {

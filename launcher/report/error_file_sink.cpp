@@ -33,7 +33,8 @@ OrderedJson document(const std::string& message, int error_code, const std::stri
 }
 
 std::string end_in_words(const WorkerExited& worker) {
-  auto text = "rank " + std::to_string(worker.rank) + " ended with " + end_of(worker);
+  const char* how = worker.still_running.empty() ? " ended with " : " is ";
+  auto text = "rank " + std::to_string(worker.rank) + how + end_of(worker);
   if (!worker.last_lines.empty()) text += "; its last line: " + worker.last_lines.back();
   return text;
 }

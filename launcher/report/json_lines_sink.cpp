@@ -23,8 +23,12 @@ OrderedJson signal_or_null(int signal) {
   return signal == 0 ? OrderedJson() : OrderedJson(signal_name(signal));
 }
 
+OrderedJson text_or_null(const std::string& text) {
+  return text.empty() ? OrderedJson() : OrderedJson(text);
+}
+
 OrderedJson path_or_null(const std::filesystem::path& path) {
-  return path.empty() ? OrderedJson() : OrderedJson(path.string());
+  return text_or_null(path.string());
 }
 
 const char* to_text(RunResult result) {
@@ -114,13 +118,15 @@ OrderedJson fields(const WorkerDying& event) {
 }
 
 OrderedJson fields(const WorkerExited& event) {
+  const bool has_exit_code = event.signal == 0 && event.still_running.empty();
   return {{"event", "worker_exited"},
           {"attempt", event.attempt},
           {"rank", event.rank},
           {"local_rank", event.local_rank},
           {"pid", event.pid},
-          {"exit_code", event.signal == 0 ? OrderedJson(event.exit_code) : OrderedJson()},
+          {"exit_code", has_exit_code ? OrderedJson(event.exit_code) : OrderedJson()},
           {"signal", signal_or_null(event.signal)},
+          {"still_running", text_or_null(event.still_running)},
           {"was_stopped", event.was_stopped},
           {"is_out_of_memory", event.is_out_of_memory},
           {"peak_memory_bytes", event.peak_memory_bytes},

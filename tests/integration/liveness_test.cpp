@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr ContainmentMode kModes[] = {ContainmentMode::automatic, ContainmentMode::marker};
+constexpr KilledLimits kShortLimits{.warning_after = 50ms, .given_up_after = 50ms};
 
 /// What ends neither by SIGTERM nor by itself; its pid stands in the file.
 std::string deaf(const fs::path& pid_file) {
@@ -148,11 +149,10 @@ TEST_SUITE("liveness") {
     }
   }
 
-  TEST_CASE("a killed worker that does not end is warned of, then given up") {
+  TEST_CASE("a killed worker that does not end is reported as still running, not as killed") {
     const auto folder = Freezer::make_folder();
     if (!folder) return;
-    WorkerBench bench(2, ContainmentMode::automatic, {.when = StacksWhen::never},
-                      {.warning_after = 50ms, .given_up_after = 50ms});
+    WorkerBench bench(2, ContainmentMode::automatic, {.when = StacksWhen::never}, kShortLimits);
     const auto started =
         bench.start({shell_worker(0, "exec sleep 1000"), shell_worker(1, "exec sleep 1000")});
     {
@@ -160,16 +160,46 @@ TEST_SUITE("liveness") {
       bench.group().stop(SIGTERM, 0s);
       bench.run_to_end();
       CHECK(bench.history().exited.size() == 2);
-      CHECK(bench.history().exit_of(0).signal == SIGKILL);
+      const auto& exit = bench.history().exit_of(0);
+      CHECK(exit.signal == 0);
+      CHECK(exit.failed());
+      CHECK(exit.still_running.find("s after SIGKILL: state D (uninterruptible sleep)") !=
+            std::string::npos);
+      CHECK(bench.history().exit_of(1).still_running.empty());
       CHECK(is_alive(started[0].pid));
-      const auto text = "rank 0 (pid " + std::to_string(started[0].pid) +
-                        ") was killed but has not ended: state D, waiting in the kernel in ";
-      CHECK(std::count_if(bench.log().begin(), bench.log().end(),
-                          [&](const std::string& line) { return line.find(text) == 0; }) == 2);
-      CHECK(bench.log().back() == "the killed workers that have not ended are left to the kernel");
-      CHECK(bench.sweep() == pids_of({started[0]}));
+      REQUIRE(bench.log().size() == 1);
+      CHECK(bench.log()[0].starts_with("rank 0 (pid " + std::to_string(started[0].pid) +
+                                       ") is still running 0."));
+      const auto swept = bench.sweep_all();
+      CHECK(swept.ended.empty());
+      CHECK(swept.left == pids_of({started[0]}));
     }
     CHECK(await_end(started[0].pid, Deadline::after(20s)));
+  }
+
+  TEST_CASE("a descendant that does not end is reported with its state, not as stopped") {
+    for (const auto mode : kModes) {
+      const auto folder = Freezer::make_folder();
+      if (!folder) return;
+      WorkerBench bench(1, mode, {.when = StacksWhen::never}, kShortLimits);
+      const auto file = bench.folder() / "pid";
+      bench.start({shell_worker(0, deaf(file))});
+      bench.run_to_end();
+      const pid_t stray = pid_in(file);
+      {
+        const Freezer freezer(*folder, {stray});
+        const auto swept = bench.sweep_all();
+        CHECK(swept.ended.empty());
+        CHECK(swept.left == std::vector<pid_t>{stray});
+        REQUIRE(swept.reports.size() == 1);
+        const auto text = "process " + std::to_string(stray) + " (sleep) is still running ";
+        CHECK(swept.reports[0].starts_with(text));
+        CHECK(swept.reports[0].find("after SIGKILL: state D") != std::string::npos);
+        REQUIRE(bench.log().size() == 1);
+        CHECK(bench.log()[0].starts_with(text));
+      }
+      CHECK(await_end(stray, Deadline::after(20s)));
+    }
   }
 
   TEST_CASE("many workers that do not end hold up the end of their group no longer than one") {

@@ -1,7 +1,13 @@
 // What is left of a run whose agent and guardian were both killed, at the start of the next one.
+#include "launcher/agent/run_folder.hpp"
+#include "launcher/process/folder_lock.hpp"
 #include "tests/support/agent_process.hpp"
 
 #include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 
 namespace stale_runs_test {
 
@@ -44,29 +50,29 @@ TEST_SUITE("stale runs") {
     CHECK_FALSE(fs::exists(cgroup_of_run(agent.word)));
   }
 
-  TEST_CASE("a run is let alone for as long as its agent or its guardian lives") {
+  TEST_CASE("a run is let alone while its agent lives, and ended beside a stopped guardian") {
     if (!has_cgroups()) return;
     AgentProcess agent(ContainmentMode::cgroup, "sleep 1000");
     const auto deadline = Deadline::after(20s);
-    // It may not have got so far as to have the cgroup in use itself.
-    while (process_state(agent.guardian).letter != 'S' && !deadline.passed()) {
-    }
-    const auto comm = "/proc/" + std::to_string(agent.guardian) + "/comm";
-    while (read_text(comm) != "guardian\n" && !deadline.passed()) {
-    }
-    const auto is_met = [&] {
-      const auto met = Cgroup::end_stale_runs(Deadline::after(1s));
-      return std::find(met.begin(), met.end(), agent.worker) != met.end();
+    const auto end_stale_runs = [&] {
+      const auto stale = Cgroup::end_stale_runs(deadline);
+      return std::count_if(stale.begin(), stale.end(), [&](const Cgroup::Stale& process) {
+        return process.pid == agent.worker && !process.is_left;
+      });
     };
-    CHECK_FALSE(is_met());
+    CHECK(end_stale_runs() == 0);
     CHECK(is_alive(agent.worker));
     ::kill(agent.guardian, SIGSTOP);
+    while (process_state(agent.guardian).letter != 'T' && !deadline.passed()) {
+    }
     agent.kill();
-    CHECK_FALSE(is_met());
-    CHECK(fs::exists(cgroup_of_run(agent.word)));
+    // Other tests start runs, too, which may be faster.
+    end_stale_runs();
+    CHECK(await_end(agent.worker, deadline));
+    while (fs::exists(cgroup_of_run(agent.word)) && !deadline.passed()) end_stale_runs();
+    CHECK_FALSE(fs::exists(cgroup_of_run(agent.word)));
     ::kill(agent.guardian, SIGCONT);
     CHECK(await_end(agent.guardian, deadline));
-    CHECK_FALSE(fs::exists(cgroup_of_run(agent.word)));
   }
 
   TEST_CASE("cgroups of other names are let alone") {
@@ -83,14 +89,50 @@ TEST_SUITE("stale runs") {
     cgroup->remove();
   }
 
-  TEST_CASE("a cgroup that somebody is just removing cannot be taken into use") {
-    std::string reason;
-    const auto cgroup = Cgroup::create("test-of-ddprun-" + std::to_string(::getpid()), reason);
-    if (!cgroup) return;
-    const auto folder = cgroup->folder();
-    CHECK(Cgroup::open(folder).has_value());
-    cgroup->remove();
-    CHECK_FALSE(Cgroup::open(folder).has_value());
+  TEST_CASE("a start removes temporary folders of ended runs, and nothing else in TMPDIR") {
+    const TemporaryFolder parent;
+    const std::string before = fs::temp_directory_path();
+    ::setenv("TMPDIR", parent.path().c_str(), 1);
+    {
+      const RunFolder live(LaunchPlan{});
+      const auto name = live.path().filename().string();
+      const auto word = name.size() - kWordLetters;
+      const auto stale = parent.path() / (name.substr(0, word) + random_word());
+      fs::create_directories(stale / "attempt_0" / "0");
+      std::vector<fs::path> others = {live.path(), parent.path() / "ddprun-folder"};
+      others.push_back(parent.path() / (name.substr(0, word) + "backup"));
+      others.push_back(parent.path() / ("ddprun-00000000-" + random_word()));  // another boot
+      for (const auto& other : others) fs::create_directory(other);
+      fs::create_directory_symlink(others[1],
+                                   parent.path() / (name.substr(0, word) + random_word()));
+      LaunchPlan with_logs;
+      with_logs.log_dir = parent.path() / "logs";
+      const RunFolder next(with_logs);
+      CHECK_FALSE(fs::exists(stale));
+      for (const auto& other : others) CHECK(fs::exists(other));
+    }
+    ::setenv("TMPDIR", before.c_str(), 1);
+  }
+
+  TEST_CASE("a folder is unused while no process marks it as in use") {
+    const TemporaryFolder parent;
+    const auto folder = parent.path() / "folder";
+    fs::create_directory(folder);
+    {
+      const auto one = lock_folder(folder), two = lock_folder(folder);
+      CHECK(one.get() >= 0);
+      CHECK(two.get() >= 0);
+      CHECK(lock_unused_folder(folder).get() < 0);
+    }
+    const auto unused = lock_unused_folder(folder);
+    CHECK(unused.get() >= 0);
+    CHECK(lock_folder(folder).get() < 0);
+    CHECK(errno == EWOULDBLOCK);
+    fs::remove(folder);
+    CHECK(lock_folder(folder).get() < 0);
+    CHECK(errno == ENOENT);
+    fs::create_directory_symlink(parent.path(), folder);
+    CHECK(lock_unused_folder(folder).get() < 0);
   }
 }
 

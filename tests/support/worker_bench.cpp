@@ -177,6 +177,10 @@ const History& WorkerBench::history() const {
 }
 
 std::vector<pid_t> WorkerBench::sweep(const std::function<void()>& meanwhile) {
+  return sweep_all(meanwhile).ended;
+}
+
+Swept WorkerBench::sweep_all(const std::function<void()>& meanwhile) {
   auto sweeping = impl_->group->sweep();
   return impl_->complete(std::move(sweeping), meanwhile);
 }

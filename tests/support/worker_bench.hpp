@@ -64,6 +64,9 @@ class WorkerBench {
   /// sweep lets the loop go on.
   std::vector<pid_t> sweep(const std::function<void()>& meanwhile = [] {});
 
+  /// The same, with those that could not be killed.
+  Swept sweep_all(const std::function<void()>& meanwhile = [] {});
+
   /// Lets the event loop run until `condition` is true; fails the test after a minute.
   template <typename Condition>
   void run_until(Condition condition) {

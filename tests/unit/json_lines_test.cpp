@@ -104,7 +104,8 @@ TEST_SUITE("json lines") {
          R"("error_message":""})"},
         {exited,
          R"({"event":"worker_exited","attempt":1,"rank":5,"local_rank":2,"pid":4711,
-             "exit_code":null,"signal":"SIGSEGV","was_stopped":false,"is_out_of_memory":true,
+             "exit_code":null,"signal":"SIGSEGV","still_running":null,"was_stopped":false,
+             "is_out_of_memory":true,
              "peak_memory_bytes":1099511627776,"ran_seconds":2.5,"core_file":"/cores/1",
              "error_message":"boom","error_traceback":"line 1\nline 2",
              "error_time":"2026-11-21T02:20:46.000000Z","last_lines":["a","b"],
@@ -162,6 +163,16 @@ TEST_SUITE("json lines") {
     CHECK(line["signal"].is_null());
     CHECK(line["core_file"].is_null());
     CHECK(line["log_folder"].is_null());
+  }
+
+  TEST_CASE("a worker that could not be killed has neither exit code nor signal") {
+    WorkerExited exited;
+    exited.exit_code = 255;
+    exited.still_running = "65 s after SIGKILL: state D";
+    const auto line = parsed(exited);
+    CHECK(line["exit_code"].is_null());
+    CHECK(line["signal"].is_null());
+    CHECK(line["still_running"] == "65 s after SIGKILL: state D");
   }
 
   TEST_CASE("no number of restarts is left where a window gives them back") {

@@ -29,6 +29,19 @@ TEST_SUITE("event text") {
     CHECK(ranks_phrase({3, 4}) == "ranks 3, 4");
   }
 
+  TEST_CASE("a worker that could not be killed is described as still running") {
+    WorkerExited exited;
+    exited.rank = 3;
+    exited.pid = 7;
+    exited.exit_code = 255;
+    exited.was_stopped = true;
+    exited.still_running = "65 s after SIGKILL: state D (uninterruptible sleep) in read of /a";
+    const auto line = line_for(exited);
+    CHECK(line.level == LogLevel::error);
+    CHECK(line.message == "rank 3 (pid 7) is still running " + exited.still_running);
+    CHECK(end_of(exited) == "still running " + exited.still_running);
+  }
+
   TEST_CASE("an unknown signal is still a signal") {
     CHECK(signal_name(SIGKILL) == "SIGKILL");
     CHECK(signal_name(SIGRTMIN + 2) == "SIGRTMIN+2");

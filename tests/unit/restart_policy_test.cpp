@@ -93,6 +93,42 @@ TEST_SUITE("restart policy") {
     CHECK(decision.reason == "interrupted by SIGINT");
   }
 
+  TEST_CASE("no attempt starts beside processes that could not be killed") {
+    WorkerExited stuck = exited(1, 255);
+    stuck.still_running = "65 s after SIGKILL: state D";
+    WorkerExited stopped_but_stuck = stuck;
+    stopped_but_stuck.was_stopped = true;
+    const std::string helper = "process 7 (tar) is still running 66 s after SIGKILL: state D";
+    const std::string worker = "rank 1 (pid 101) is still running 65 s after SIGKILL: state D";
+    struct Row {
+      AttemptOutcome outcome;
+      RunResult result;
+      std::string reason;
+    };
+    const std::vector<Row> table = {
+        {{.exits = {exited(0, 3), stopped_but_stuck}, .still_running = worker},
+         RunResult::failed,
+         "rank 0 (pid 100) failed with exit code 3; no restart, because " + worker},
+        {{.exits = {stuck, stopped(0)}, .still_running = worker},
+         RunResult::failed,
+         worker + "; no restart beside it"},
+        {{.exits = {exited(0, 3)}, .still_running = helper},
+         RunResult::failed,
+         "rank 0 (pid 100) failed with exit code 3; no restart, because " + helper},
+        {{.exits = {exited(0, 0)}, .still_running = helper},
+         RunResult::succeeded,
+         "all workers succeeded"},
+        {{.exits = {stuck}, .signal = SIGTERM, .still_running = worker},
+         RunResult::interrupted,
+         "interrupted by SIGTERM"}};
+    for (const auto& row : table) {
+      const auto decision = decide_after_attempt(row.outcome, {}, {}, {.max_restarts = 3});
+      CHECK(decision.action == Action::finish);
+      CHECK(decision.result == row.result);
+      CHECK(decision.reason == row.reason);
+    }
+  }
+
   TEST_CASE("only repeated fast failures are followed by a growing pause with an upper limit") {
     const RestartSettings settings{.max_restarts = 100};
     const std::chrono::milliseconds expected[] = {0ms, 0ms, 500ms, 1s, 2s, 4s, 8s, 16s, 30s, 30s};

@@ -3,6 +3,7 @@
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/exec_failure.hpp"
 #include "launcher/process/exit_facts.hpp"
+#include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -223,6 +224,58 @@ TEST_SUITE("start failure") {
       CAPTURE(text);
       CHECK(text.find(row.expected) != std::string::npos);
     }
+  }
+}
+
+TEST_SUITE("kernel wait") {
+  TEST_CASE("system call and first argument are read from /proc/PID/syscall") {
+    struct Row {
+      std::string text;
+      std::optional<SystemCall> expected;
+    };
+    const std::vector<Row> table = {
+        {"0 0x3 0x7ffc0d3e5c20 0x1 0x0 0x0 0x0 0x7ffc0d3e5be8 0x7f5867ecc2ad\n", SystemCall{0, 3}},
+        {"257 0xffffffffffffff9c 0x7f\n", SystemCall{257, -1}},
+        {"-1 0x7ffc0d3e5be8 0x7f5867ecc2ad\n", std::nullopt},
+        {"running\n", std::nullopt},
+        {"0\n", std::nullopt},
+        {"x 0x3\n", std::nullopt},
+        {"0x 0x3\n", std::nullopt},
+        {"", std::nullopt}};
+    for (const auto& row : table) {
+      CAPTURE(row.text);
+      CHECK(parse_system_call(row.text) == row.expected);
+    }
+  }
+
+  TEST_CASE("the functions of a kernel stack are read up to a bound") {
+    CHECK(parse_kernel_stack("").empty());
+    CHECK(parse_kernel_stack("no stack\n[<0>] \n").empty());
+    CHECK(parse_kernel_stack("[<0>] request_wait_answer+0x1a/0x220 [fuse]\n[<0>] vfs_read+0x2/0x3\n"
+                             "[<0>] bare\n") ==
+          std::vector<std::string>{"request_wait_answer", "vfs_read", "bare"});
+    std::string deep;
+    for (int i = 0; i < 100; ++i) deep += "[<0>] f+0x1/0x2\n";
+    CHECK(parse_kernel_stack(deep).size() == kStackFunctionsMax);
+  }
+
+  TEST_CASE("a wait is described by what can be read of it") {
+    struct Row {
+      KernelWait wait;
+      std::string expected;
+    };
+    const std::vector<Row> table = {
+        {{}, "just ended"},
+        {{.state = 'R'}, "state R"},
+        {{.state = 'D'}, "state D (uninterruptible sleep)"},
+        {{.state = 'D', .system_call = "read", .file = "/a", .function = "f", .stack = {"f", "g"}},
+         "state D (uninterruptible sleep) in read of /a, waiting in f, kernel stack: f < g"},
+        {{.state = 'D', .system_call = "system call 999"},
+         "state D (uninterruptible sleep) in system call 999"}};
+    for (const auto& row : table) CHECK(describe(row.wait) == row.expected);
+    CHECK(kernel_wait(::getpid()).state == 'R');
+    CHECK(after_sigkill(std::chrono::milliseconds(5100)) == "5.1 s after SIGKILL");
+    CHECK(after_sigkill(std::chrono::seconds(65)) == "65 s after SIGKILL");
   }
 }
 

@@ -1,0 +1,32 @@
+// Marks a folder of a run, its cgroup or its temporary folder, as in use. The run's agent holds a
+// shared flock, which the kernel releases however the agent ends. A later start removes the folders
+// on which it gets an exclusive one. Any thread.
+#pragma once
+
+#include "rendezvous/base/unique_fd.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+/// Length of random_word().
+inline constexpr std::size_t kWordLetters = 24;
+
+/// Random hexadecimal digits in lower case. Throws Error{Errc::system}.
+std::string random_word();
+
+/// True if `name` is `prefix` followed by a random_word().
+bool is_prefix_and_word(std::string_view name, std::string_view prefix);
+
+/// Opens the folder and marks it as in use until the descriptor is closed. Returns no descriptor
+/// and sets errno if it cannot: to EWOULDBLOCK or ENOENT if a later start is removing the folder.
+UniqueFd lock_folder(const std::filesystem::path& folder);
+
+/// Opens a folder that no process has in use and keeps others from taking it into use. Returns no
+/// descriptor if it cannot.
+UniqueFd lock_unused_folder(const std::filesystem::path& folder);
+
+}  // namespace ddprun

@@ -1,0 +1,147 @@
+#include "launcher/process/kernel_wait.hpp"
+
+#include "launcher/plan/cgroup_folder.hpp"
+#include "launcher/process/proc_scan.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+#include <sys/syscall.h>
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct NamedCall {
+  long number;
+  const char* name;
+  bool has_descriptor;  ///< as its first argument
+};
+
+// Those that can wait for a file system, a device or a peer. Others are named by their number.
+constexpr std::array kCalls{NamedCall{SYS_read, "read", true},
+                            NamedCall{SYS_write, "write", true},
+                            NamedCall{SYS_pread64, "pread64", true},
+                            NamedCall{SYS_pwrite64, "pwrite64", true},
+                            NamedCall{SYS_readv, "readv", true},
+                            NamedCall{SYS_writev, "writev", true},
+                            NamedCall{SYS_fsync, "fsync", true},
+                            NamedCall{SYS_fdatasync, "fdatasync", true},
+                            NamedCall{SYS_close, "close", true},
+                            NamedCall{SYS_ioctl, "ioctl", true},
+                            NamedCall{SYS_ftruncate, "ftruncate", true},
+                            NamedCall{SYS_getdents64, "getdents64", true},
+                            NamedCall{SYS_openat, "openat", false},
+                            NamedCall{SYS_newfstatat, "newfstatat", false},
+                            NamedCall{SYS_statx, "statx", false},
+                            NamedCall{SYS_unlinkat, "unlinkat", false},
+                            NamedCall{SYS_execve, "execve", false},
+                            NamedCall{SYS_mmap, "mmap", false},
+                            NamedCall{SYS_munmap, "munmap", false},
+                            NamedCall{SYS_msync, "msync", false},
+                            NamedCall{SYS_sync, "sync", false},
+                            NamedCall{SYS_exit, "exit", false},
+                            NamedCall{SYS_exit_group, "exit_group", false}};
+
+bool parse_number(std::string_view text, long& number) {
+  const int base = text.starts_with("0x") ? 16 : 10;
+  if (base == 16) text.remove_prefix(2);
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+}
+
+void add_system_call(KernelWait& wait, const fs::path& thread) {
+  const auto call = parse_system_call(read_text(thread / "syscall"));
+  if (!call) return;
+  wait.system_call = "system call " + std::to_string(call->number);
+  for (const auto& known : kCalls) {
+    if (known.number != call->number) continue;
+    wait.system_call = known.name;
+    if (!known.has_descriptor) return;
+    std::error_code ignored;
+    wait.file = fs::read_symlink(thread / "fd" / std::to_string(call->first_argument), ignored);
+  }
+}
+
+fs::path path_of(pid_t pid, pid_t thread) {
+  return fs::path("/proc") / std::to_string(pid) / "task" / std::to_string(thread);
+}
+
+/// '\0' if there is no such thread.
+char state_of(pid_t pid, pid_t thread) {
+  return parse_process_state(read_text(path_of(pid, thread) / "stat")).letter;
+}
+
+}  // namespace
+
+std::optional<SystemCall> parse_system_call(std::string_view text) {
+  std::istringstream words{std::string(text)};
+  std::string number, argument;
+  SystemCall call;
+  if (!(words >> number >> argument) || !parse_number(number, call.number)) return std::nullopt;
+  // The argument of system call -1 is a stack pointer. Others may have the highest bit set.
+  if (call.number < 0) return std::nullopt;
+  if (!parse_number(argument, call.first_argument)) call.first_argument = -1;
+  return call;
+}
+
+std::vector<std::string> parse_kernel_stack(std::string_view text) {
+  std::vector<std::string> functions;
+  for (const auto& line : split(text, '\n')) {
+    // "[<0>] request_wait_answer+0x1a/0x220 [fuse]"
+    const auto begin = line.find("] ");
+    if (begin == std::string::npos || functions.size() == kStackFunctionsMax) continue;
+    const auto name = line.substr(begin + 2, line.find_first_of("+ ", begin + 2) - begin - 2);
+    if (!name.empty()) functions.push_back(name);
+  }
+  return functions;
+}
+
+KernelWait kernel_wait(pid_t pid) {
+  pid_t shown = -1;
+  KernelWait wait;
+  for (const pid_t thread : thread_ids(pid)) {
+    const char state = state_of(pid, thread);
+    const bool has_ended = state == '\0' || state == 'Z' || state == 'X';
+    if (has_ended || (shown >= 0 && state != 'D')) continue;
+    shown = thread;
+    wait.state = state;
+    if (state == 'D') break;
+  }
+  if (shown < 0) return wait;
+  const auto folder = path_of(pid, shown);
+  add_system_call(wait, folder);
+  const auto function = read_text(folder / "wchan");
+  if (function != "0") wait.function = function;
+  wait.stack = parse_kernel_stack(read_text(folder / "stack"));
+  return wait;
+}
+
+std::string describe(const KernelWait& wait) {
+  if (wait.state == '\0') return "just ended";
+  std::string text = std::string("state ") + wait.state;
+  if (wait.state == 'D') text += " (uninterruptible sleep)";
+  if (!wait.system_call.empty()) text += " in " + wait.system_call;
+  if (!wait.file.empty()) text += " of " + wait.file;
+  if (!wait.function.empty()) text += ", waiting in " + wait.function;
+  if (!wait.stack.empty()) text += ", kernel stack: " + join(wait.stack, " < ");
+  return text;
+}
+
+std::string after_sigkill(std::chrono::duration<double> time) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), time.count() < 10 ? "%.1f s" : "%.0f s", time.count());
+  return text.data() + std::string(" after SIGKILL");
+}
+
+std::string process_and_name(pid_t pid) {
+  const auto name = thread_name(pid, pid);
+  return "process " + std::to_string(pid) + (name.empty() ? "" : " (" + name + ")");
+}
+
+}  // namespace ddprun
