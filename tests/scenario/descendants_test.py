@@ -1,0 +1,315 @@
+"""No process, cgroup or folder of a run is left: neither descendants that move to another cgroup,
+nor a fork bomb, nor what SIGKILL interrupts while ddprun starts. A process that cannot be killed is
+reported as such.
+
+Usage: descendants_test.py DDPRUN [--all]
+With --all, 700 early kills in place of 12, and workers that cannot be killed, for which ddprun
+waits a minute: by hand, about six minutes.
+"""
+import ctypes
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from free_port import FreePort
+from hung_file_system import HungFileSystem
+from orphans import adopt_orphans, end_children, living_children
+
+DDPRUN = pathlib.Path(sys.argv.pop(1)).resolve()
+IS_LONG = "--all" in sys.argv
+if IS_LONG:
+    sys.argv.remove("--all")
+TIME_LIMIT = 60  # seconds
+LOOK_AGAIN = 0.001  # seconds
+NOBODY = 65534
+CLONE_NEWNS = 0x20000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+
+EARLY_KILLS = 700 if IS_LONG else 12
+EARLY = 0.025  # seconds; ddprun has started its workers by then, or is about to
+BOMB_PROCESSES = 400
+# Seconds. In CI other tests run beside this one, and until the worker has ended, each process of
+# the bomb gets as much of the processor as the worker.
+BOMB_LIMIT = 10 if IS_LONG else 30
+
+# Of workers that hang on one node or rank and fail elsewhere, in the test's folder.
+READING = "reading"
+FAIL = f"while [ ! -e {READING} ]; do sleep 0.1; done; sleep 0.5; exit 3"
+
+# In new sessions, so that signals to the workers' process groups do not reach them. Root is not
+# subject to the limit of processes.
+BOMB = f"""
+import os, pathlib, resource, signal
+if os.geteuid() == 0:
+    os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
+of_user = sum(len(list((folder / "task").glob("*"))) for folder in
+              pathlib.Path("/proc").glob("[0-9]*") if folder.stat().st_uid == os.getuid())
+resource.setrlimit(resource.RLIMIT_NPROC, [of_user + {BOMB_PROCESSES}] * 2)
+if os.fork() > 0:
+    signal.pause()  # the worker ends by SIGTERM
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    try:
+        if os.fork() == 0:
+            os.setsid()
+    except BlockingIOError:
+        open(FULL, "a").close()
+"""
+
+
+def wait_until(condition, time_limit=TIME_LIMIT):
+    deadline = time.monotonic() + time_limit
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_AGAIN)
+    return True
+
+
+def is_childless():
+    """Reaps those that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] > 0:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
+def is_alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def own_cgroup():
+    """The folder of this process' cgroup (version 2), if there is one."""
+    path = re.search(r"^0::(/.*)$", pathlib.Path("/proc/self/cgroup").read_text(), re.MULTILINE)
+    mount = re.search(r" (\S+) cgroup2 ", pathlib.Path("/proc/mounts").read_text())
+    return pathlib.Path(mount[1] + path[1]) if path and mount else None
+
+
+def hide_cgroups():
+    """Between fork and exec: then ddprun finds descendants by their environment."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if (libc.unshare(CLONE_NEWNS) != 0 or
+            libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0 or
+            libc.mount(b"none", b"/sys/fs/cgroup", b"tmpfs", 0, None) != 0):
+        raise OSError(ctypes.get_errno(), "mount namespace")
+
+
+def can_hide_cgroups():
+    try:
+        subprocess.run(["true"], preexec_fn=hide_cgroups, check=True)
+    except subprocess.SubprocessError:
+        return False
+    return True
+
+
+class Cgroup:
+    """A cgroup beside those of ddprun's runs, or a reason why there is none."""
+
+    def __init__(self, name):
+        self.problem = "no cgroup2 hierarchy is mounted"
+        self.folder = own_cgroup()
+        if self.folder is None:
+            return
+        self.folder /= f"{name}-{os.getpid()}"
+        try:
+            self.folder.mkdir()
+            # Only those with this right can move a process.
+            subprocess.run(["/bin/sh", "-c", f"echo $$ >{self.folder}/cgroup.procs"], check=True,
+                           stderr=subprocess.DEVNULL)
+            self.problem = None
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.problem = str(error)
+
+    def enter(self):
+        """Between fork and exec."""
+        (self.folder / "cgroup.procs").write_text("0")
+
+    def remove(self):
+        """A process that is just being reaped is still in it."""
+        if self.folder is None or not self.folder.exists():
+            return
+        if not wait_until(lambda: not (self.folder / "cgroup.procs").read_text()):
+            raise AssertionError("processes are left in " + str(self.folder))
+        self.folder.rmdir()
+
+
+class DescendantsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.folder.chmod(0o777)  # a worker may drop its rights
+        self.temporary = self.folder / "tmp"
+        self.temporary.mkdir()
+        self.addCleanup(end_children)
+
+    def start(self, command, prepare=None, output="output"):
+        """`prepare` is called between fork and exec."""
+        output = open(self.folder / output, "wb")
+        self.addCleanup(output.close)
+        process = subprocess.Popen(
+            [DDPRUN, "--no_python", *command], stdout=output, stderr=output,
+            stdin=subprocess.DEVNULL, cwd=self.folder, preexec_fn=prepare,
+            env=os.environ | {"TMPDIR": str(self.temporary)})
+        self.addCleanup(process.kill)
+        return process
+
+    def output(self, name="output"):
+        """On one line: the final report is wrapped."""
+        return " ".join((self.folder / name).read_text(errors="replace").split())
+
+    def left_in_temporary_folder(self):
+        return sorted(path.name for path in self.temporary.iterdir())
+
+    def check_moved(self, cgroup, how, end):
+        """A descendant moves to `cgroup`, then the run ends. `$$$$`: ddprun makes it `$$`."""
+        file = self.folder / "pid"
+        file.unlink(missing_ok=True)
+        move = (f"{how} sh -c 'echo 0 >{cgroup.folder}/cgroup.procs; echo $$$$ >{file}.new; "
+                f"mv {file}.new {file}; exec sleep 1000' </dev/null >/dev/null 2>&1 &\n")
+        then = {"success": "exit 0", "failure": "exit 3"}.get(end, "exec sleep 1000")
+        process = self.start(
+            ["/bin/sh", "-c", move + f"while [ ! -e {file} ]; do sleep 0.01; done\n" + then])
+        self.assertTrue(wait_until(file.exists), self.output())
+        if end.startswith("SIG"):
+            process.send_signal(signal.Signals[end])
+        exit_code = {"success": 0, "failure": 1, "SIGTERM": 128 + signal.SIGTERM,
+                     "SIGKILL": -signal.SIGKILL}[end]
+        self.assertEqual(exit_code, process.wait(TIME_LIMIT), self.output())
+        pid = int(file.read_text())
+        # Only a guardian works on after the end of ddprun.
+        limit = TIME_LIMIT if end == "SIGKILL" else 0
+        self.assertTrue(wait_until(lambda: not is_alive(pid), limit), f"{how}: {self.output()}")
+
+    def test_descendants_that_move_to_another_cgroup(self):
+        cgroup = Cgroup("moved")
+        self.addCleanup(cgroup.remove)
+        if cgroup.problem:
+            self.skipTest(cgroup.problem)
+        for how in ("", "setsid", "env -i PATH=$PATH setsid"):
+            for end in ("success", "failure", "SIGTERM", "SIGKILL"):
+                if how.startswith("env -i") and end == "SIGKILL":
+                    continue  # see LIMITS in the man page
+                with self.subTest(how=how, end=end):
+                    self.check_moved(cgroup, how, end)
+                    self.assertEqual([], end_children(1))
+
+    def test_fork_bomb_without_cgroup(self):
+        if not can_hide_cgroups():
+            self.skipTest("mount namespaces are not permitted here")
+        full = self.folder / "full"
+        for end in ("SIGTERM", "SIGKILL"):
+            with self.subTest(end=end):
+                full.unlink(missing_ok=True)
+                process = self.start(["python3", "-c", f"FULL = {str(full)!r}\n{BOMB}"],
+                                     hide_cgroups)
+                self.assertTrue(wait_until(full.exists), self.output())
+                begin = time.monotonic()
+                process.send_signal(signal.Signals[end])
+                process.wait(TIME_LIMIT)
+                self.assertTrue(wait_until(is_childless), self.output())
+                print(f"fork bomb, {end}: gone after {time.monotonic() - begin:.2f} s")
+                self.assertLess(time.monotonic() - begin, BOMB_LIMIT, self.output())
+
+    def check_early_kills(self, prepare, cgroup=None):
+        folders = cgroups = 0
+        for i in range(EARLY_KILLS):
+            before = self.left_in_temporary_folder()
+            process = self.start(["true"], prepare)
+            if i % 2 == 0:
+                wait_until(lambda: process.poll() is not None or
+                           any(name not in before for name in self.left_in_temporary_folder()))
+                time.sleep(random.uniform(0, EARLY / 5))
+            else:
+                time.sleep(random.uniform(0, EARLY))
+            process.kill()
+            process.wait()
+            # Guardians are at work until their runs have ended.
+            self.assertTrue(wait_until(is_childless), living_children())
+            folders += len(self.left_in_temporary_folder())
+            cgroups += len(list(cgroup.folder.glob("ddprun-run-*"))) if cgroup else 0
+        print(f"{EARLY_KILLS} early kills left {folders} folders and {cgroups} cgroups")
+        process = self.start(["--log_dir=logs", "true"], prepare)
+        self.assertEqual(0, process.wait(TIME_LIMIT), self.output())
+        self.assertEqual([], self.left_in_temporary_folder())
+        if cgroup:
+            self.assertEqual([], list(cgroup.folder.glob("ddprun-run-*")))
+
+    def test_early_kills(self):
+        cgroup = Cgroup("early")
+        self.addCleanup(cgroup.remove)
+        if cgroup.problem:
+            self.check_early_kills(None)
+        else:
+            self.check_early_kills(cgroup.enter, cgroup)
+
+    def test_early_kills_without_cgroup(self):
+        if not can_hide_cgroups():
+            self.skipTest("mount namespaces are not permitted here")
+        self.check_early_kills(hide_cgroups)
+
+    def mount_hung_file_system(self):
+        if not IS_LONG:
+            self.skipTest("takes more than a minute; see --all")
+        mount = self.folder / "mount"
+        mount.mkdir()
+        try:
+            hung = HungFileSystem(mount)
+        except OSError as error:
+            self.skipTest(f"FUSE: {error}")
+        self.addCleanup(hung.close)
+        stuck = (r"is still running \d+ s after SIGKILL: state D \(uninterruptible sleep\) "
+                 "in read of " + re.escape(str(hung.file())))
+        return f": >{READING}; exec head -c1 {hung.file()}", stuck
+
+    def test_worker_that_cannot_be_killed(self):
+        hang, stuck = self.mount_hung_file_system()
+        process = self.start(["--nproc_per_node=2", "--max_restarts=3", "--shutdown_timeout=1",
+                              "/bin/sh", "-c", f"if [ $LOCAL_RANK = 0 ]; then {hang}; fi; {FAIL}"])
+        self.assertEqual(1, process.wait(3 * TIME_LIMIT), self.output())
+        self.assertRegex(self.output(), r"rank 1 \(pid \d+\) failed with exit code 3; no restart, "
+                         r"because rank 0 \(pid \d+\) " + stuck)
+        for text in ("was killed by", "stopped with", "Stopped by", "that the workers had left",
+                     "restarting"):
+            self.assertNotIn(text, self.output())
+        if own_cgroup():
+            process = self.start(["true"])
+            self.assertEqual(0, process.wait(TIME_LIMIT), self.output())
+            self.assertRegex(self.output(), r"process \d+ \(head\), left by an earlier run, cannot "
+                             r"be killed and may still write: state D \(uninterruptible sleep\)")
+            self.assertNotIn("guardian", self.output())
+
+    def test_node_whose_worker_cannot_be_killed_leaves_the_run(self):
+        hang, stuck = self.mount_hung_file_system()
+        with FreePort() as port:
+            nodes = [self.start([
+                "--nnodes=1:2", "--rdzv_backend=c10d", "--security=open", "--max_restarts=3",
+                f"--rdzv_endpoint=127.0.0.2:{port.number}", f"--local_addr=127.0.0.{number}",
+                f"--rdzv_conf=last_call_timeout=10,is_host={int(number == 2)}",
+                "--shutdown_timeout=1", "/bin/sh", "-c", script], output=f"output{number}")
+                     for number, script in
+                     ((2, f"[ $WORLD_SIZE = 1 ] && exit 0; {FAIL}"), (3, hang))]
+            codes = [node.wait(3 * TIME_LIMIT) for node in nodes]
+        host, other = self.output("output2"), self.output("output3")
+        self.assertEqual([0, 1], codes, host + other)
+        self.assertRegex(other, r"left the run after 1 attempt with exit code 1: this node cannot "
+                         r"start workers again: rank 1 \(pid \d+\) " + stuck)
+
+
+if __name__ == "__main__":
+    adopt_orphans()
+    unittest.main()
