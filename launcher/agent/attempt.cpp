@@ -196,14 +196,7 @@ class Attempt::Impl {
       end_.not_started = failure;
       return;
     }
-    WorkerExited& exit = end_.exits.emplace_back();
-    exit.attempt = failure.attempt;
-    exit.rank = failure.rank;
-    exit.local_rank = failure.rank - facts_.placement.first_rank;
-    exit.exit_code = kExitNotStarted;
-    exit.ended_at = std::chrono::system_clock::now();
-    exit.error_message = failure.message;
-    exit.was_started = false;
+    end_.exits.push_back(exit_of(failure, facts_.placement.first_rank));
   }
 
   /// Until nothing is left of the group. The exits come out in the order in which the deaths were

@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/quiet_write.hpp"
 
+#include <chrono>
 #include <string_view>
 #include <unistd.h>
 
@@ -35,6 +36,18 @@ int exit_code_for(RunResult result, ExitCodePolicy policy,
       return code_of(failures.front());
   }
   return kExitFailure;
+}
+
+WorkerExited exit_of(const WorkerNotStarted& failure, int first_rank) {
+  WorkerExited exit;
+  exit.attempt = failure.attempt;
+  exit.rank = failure.rank;
+  exit.local_rank = failure.rank - first_rank;
+  exit.exit_code = kExitNotStarted;
+  exit.ended_at = std::chrono::system_clock::now();
+  exit.error_message = failure.message;
+  exit.was_started = false;
+  return exit;
 }
 
 int exit_code_without_output(int code) noexcept {

@@ -19,6 +19,10 @@ inline constexpr int kExitSignalBase = 128;  ///< plus the signal's number
 int exit_code_for(RunResult result, ExitCodePolicy policy,
                   const std::vector<WorkerExited>& failures, int interrupting_signal);
 
+/// The exit that a worker counts as when it could not be started on a node whose ranks begin with
+/// `first_rank`: now, with exit code kExitNotStarted.
+WorkerExited exit_of(const WorkerNotStarted& failure, int first_rank);
+
 /// Of a run whose output the console has refused: who asked for it has not got it, so success is
 /// none, which is said on standard error, if that is there.
 int exit_code_without_output(int code) noexcept;

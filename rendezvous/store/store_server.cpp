@@ -351,7 +351,8 @@ asio::awaitable<void> StoreServer::Impl::forget_rest(std::shared_ptr<Impl> self,
   while (self->table_.has_keys(client)) {
     auto waiting = self->turns_.begin();
     const auto turn = co_await std::move(waiting);
-    self->table_.drop(client, kLongWork);
+    self->deliver(self->table_.drop(client, kLongWork));
+    self->write_replies();
     self->note_memory();
   }
 }
