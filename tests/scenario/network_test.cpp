@@ -23,14 +23,19 @@ namespace {
 
 constexpr const char* kNoNft = "there is no nft (package nftables)";
 
-/// A machine for each node; the first hosts the rendezvous. `nnodes` is "1:" and their number by
-/// default. The machines of `cut`, if there are any, do not reach each other from the start.
+struct NodesOptions {
+  std::string nnodes;
+  std::string lease = "1.5";     ///< seconds; more where no node is to be lost, however busy it is
+  bool are_2_and_3_cut = false;  ///< from each other, from the start
+};
+
+/// A machine for each node; the first hosts the rendezvous.
 class Nodes {
  public:
-  explicit Nodes(int number, const std::string& nnodes = "", const std::vector<int>& cut = {})
-      : network(number), nnodes_(nnodes.empty() ? "1:" + std::to_string(number) : nnodes) {
+  explicit Nodes(int number) : Nodes(number, {.nnodes = "1:" + std::to_string(number)}) {}
+  Nodes(int number, const NodesOptions& options) : network(number), options_(options) {
     if (!network.is_there()) return;
-    if (!cut.empty() && !network.part(cut[0], {cut[1]})) {
+    if (options.are_2_and_3_cut && !network.part(2, {3})) {
       skip(kNoNft);
       return;
     }
@@ -75,7 +80,9 @@ class Nodes {
   void check_end(const std::vector<int>& numbers) {
     workers_.open();
     for (const int number : numbers) {
-      CHECK((*this)[number].wait() == 0);
+      const int status = (*this)[number].wait();
+      INFO("node ", number, ": ", (*this)[number].output());
+      CHECK(status == 0);
       CHECK((*this)[number].leaves_no_process());
     }
     CHECK_FALSE(workers_.has_met_twice());
@@ -83,11 +90,13 @@ class Nodes {
 
  private:
   std::vector<std::string> agent(int number, const std::string& secret_file) const {
-    return launch({"--nnodes=" + nnodes_, "--rdzv_backend=c10d",
-                   "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=cut",
-                   "--local_addr=" + network.address(number), "--secret_file=" + secret_file,
-                   "--rdzv_conf=last_call_timeout=30,lease_timeout=1.5,rejoin_timeout=60"},
-                  workers_.script());
+    return launch(
+        {"--nnodes=" + options_.nnodes, "--rdzv_backend=c10d",
+         "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=cut",
+         "--local_addr=" + network.address(number), "--secret_file=" + secret_file,
+         "--rdzv_conf=last_call_timeout=30,rejoin_timeout=60,probe_timeout=4,lease_timeout=" +
+             options_.lease},
+        workers_.script());
   }
 
   WorkerFolder workers_;
@@ -97,7 +106,7 @@ class Nodes {
   Network network;
 
  private:
-  std::string nnodes_;
+  NodesOptions options_;
   bool is_there_ = false;
   std::vector<std::unique_ptr<Program>> programs_;
 };
@@ -175,7 +184,7 @@ TEST_SUITE("network") {
   }
 
   TEST_CASE("of two nodes that cannot reach each other one waits while the others do the work") {
-    Nodes nodes(3, "2:3", {2, 3});
+    Nodes nodes(3, {.nnodes = "2:3", .lease = "30", .are_2_and_3_cut = true});
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2}));
     for (const int node : {1, 2, 3}) {
@@ -186,7 +195,7 @@ TEST_SUITE("network") {
   }
 
   TEST_CASE("a failure at a cut costs no restart, and the next round has nodes that can meet") {
-    Nodes nodes(3, "2:3");
+    Nodes nodes(3, {.nnodes = "2:3", .lease = "30"});
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2, 3}));
     const auto worker = nodes.worker(2);
@@ -202,10 +211,12 @@ TEST_SUITE("network") {
   }
 
   TEST_CASE("a run that needs two nodes which cannot reach each other ends and names both") {
-    Nodes nodes(3, "3", {2, 3});
+    Nodes nodes(3, {.nnodes = "3", .lease = "30", .are_2_and_3_cut = true});
     if (!is_permitted(nodes)) return;
     for (const int node : {1, 2, 3}) {
-      CHECK(nodes[node].wait() == 1);
+      const int status = nodes[node].wait();
+      INFO("node ", node, ": ", nodes[node].output());
+      CHECK(status == 1);
       CHECK(contains(nodes[node].output(), cut_line(nodes)));
       CHECK_FALSE(contains(nodes[node].output(), "Root cause"));
       CHECK(nodes[node].leaves_no_process());
