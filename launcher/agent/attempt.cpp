@@ -203,6 +203,7 @@ class Attempt::Impl {
   /// noticed.
   asio::awaitable<void> watch_workers(WorkerGroup& group) {
     std::map<int, std::size_t> notice;  // rank -> position
+    for (const auto& unstarted : end_.exits) notice.emplace(unstarted.rank, notice.size());
     while (true) {
       const WorkerNews news = co_await group.next();
       if (std::holds_alternative<NothingLeft>(news)) break;
