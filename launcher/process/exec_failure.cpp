@@ -159,6 +159,14 @@ std::string full_cgroup() {
   return "";
 }
 
+/// Which limit of the number of processes may have been reached when no cgroup is full.
+std::string process_limit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NPROC, &limit);
+  return limit.rlim_cur == RLIM_INFINITY ? "see sysctl kernel.threads-max and kernel.pid_max"
+                                         : "ulimit -u is " + std::to_string(limit.rlim_cur);
+}
+
 std::string limit_text(int resource) {
   rlimit limit{};
   ::getrlimit(resource, &limit);
@@ -172,7 +180,7 @@ std::string explain_shortage(const StartFailure& failure) {
   if (failure.error_number == EAGAIN) {
     const auto cgroup = full_cgroup();
     if (!cgroup.empty()) return error + " (" + cgroup + ")";
-    std::string limits = "ulimit -u is " + limit_text(RLIMIT_NPROC);
+    std::string limits = process_limit();
     // A thread also needs memory for its stack.
     if (failure.step == StartStep::thread) {
       limits += "; in bytes, ulimit -v is " + limit_text(RLIMIT_AS) + " and ulimit -d is " +

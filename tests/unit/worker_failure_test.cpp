@@ -9,11 +9,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <random>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -224,6 +226,24 @@ TEST_SUITE("start failure") {
       CAPTURE(text);
       CHECK(text.find(row.expected) != std::string::npos);
     }
+  }
+
+  TEST_CASE("worker start: the error of a fork names ulimit -u if set, and otherwise the sysctls") {
+    rlimit limit{};
+    REQUIRE(::getrlimit(RLIMIT_NPROC, &limit) == 0);
+    const auto message = [](rlim_t processes, rlim_t most) {
+      const rlimit changed{.rlim_cur = processes, .rlim_max = most};
+      REQUIRE(::setrlimit(RLIMIT_NPROC, &changed) == 0);
+      return describe_start_failure({StartStep::fork, EAGAIN}, "/no/such", "/home");
+    };
+    const auto limited = message(std::min<rlim_t>(limit.rlim_max, 60'000), limit.rlim_max);
+    std::string unlimited;
+    if (limit.rlim_max == RLIM_INFINITY) unlimited = message(RLIM_INFINITY, limit.rlim_max);
+    ::setrlimit(RLIMIT_NPROC, &limit);
+    CHECK(limited.find("ulimit -u is ") != std::string::npos);
+    if (unlimited.empty()) return;
+    CHECK(unlimited.find("sysctl kernel.threads-max and kernel.pid_max") != std::string::npos);
+    CHECK(unlimited.find("ulimit") == std::string::npos);
   }
 }
 
