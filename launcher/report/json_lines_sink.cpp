@@ -106,7 +106,8 @@ OrderedJson fields(const WorkerNotStarted& event) {
           {"attempt", event.attempt},
           {"rank", event.rank},
           {"step", event.step},
-          {"message", event.message}};
+          {"message", event.message},
+          {"ends_the_run", event.ends_the_run}};
 }
 
 OrderedJson fields(const WorkerDying& event) {

@@ -98,7 +98,10 @@ TEST_SUITE("json lines") {
          R"({"event":"worker_started","attempt":1,"rank":5,"pid":4711})"},
         {WorkerNotStarted{0, 1, "exec", "no such file"},
          R"({"event":"worker_not_started","attempt":0,"rank":1,"step":"exec",
-             "message":"no such file"})"},
+             "message":"no such file","ends_the_run":true})"},
+        {WorkerNotStarted{1, 1, "fork", "fork: Resource temporarily unavailable", false},
+         R"({"event":"worker_not_started","attempt":1,"rank":1,"step":"fork",
+             "message":"fork: Resource temporarily unavailable","ends_the_run":false})"},
         {WorkerDying{1, 5, 0.25},
          R"({"event":"worker_dying","attempt":1,"rank":5,"after_start_seconds":0.25,)"
          R"("error_message":""})"},
