@@ -38,7 +38,7 @@ class StoreAttackTest(unittest.TestCase):
     def end(self):
         self.process.kill()
         self.process.wait()
-        self.process.stderr.close()
+        self.process.stdout.close()
 
     def attack(self, attack):
         attacker = multiprocessing.Process(target=attack, args=(self.run.port,))

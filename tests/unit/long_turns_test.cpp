@@ -80,6 +80,7 @@ TEST_SUITE("long turns") {
     Bench bench;
     for (int i = 0; i < 3; ++i) bench.start('a', 1);
     while (bench.done.empty()) bench.io.run_one();
+    CHECK(bench.done == "a");
   }
 }
 
