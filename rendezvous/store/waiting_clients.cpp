@@ -1,6 +1,8 @@
 #include "rendezvous/store/waiting_clients.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 namespace ddprun {
@@ -13,10 +15,14 @@ std::size_t bytes_of_pair(const std::string& key) {
   return 2 * key.size() + kOverhead;
 }
 
+std::size_t number_of_distinct(const std::vector<std::string>& keys) {
+  return std::unordered_set<std::string_view>(keys.begin(), keys.end()).size();
+}
+
 }  // namespace
 
 bool WaitingClients::wait(ClientId client, std::vector<std::string> keys) {
-  if (!has_room(keys.size())) return false;
+  if (!has_room(keys.size()) && !has_room(number_of_distinct(keys))) return false;
   std::size_t missing = 0;
   for (const auto& key : keys) missing += add(by_key_, key, client) ? 1 : 0;
   pending_[client] = {.keys_missing = missing, .keys = std::move(keys), .is_at_barrier = false};

@@ -352,6 +352,13 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kEve, wire::Barrier{"/c", 2}) == nothing());
   }
 
+  TEST_CASE("store: repeated keys of a WAIT count once towards the limit of waits") {
+    Table table({.waits_max = 2});
+    CHECK(table.ask(kAnn, wire::Wait{{"/a", "/b", "/a"}}) == nothing());
+    table.drop(kAnn);
+    CHECK(is_refused(table.ask(kAnn, wire::Wait{{"/a", "/b", "/c"}})));
+  }
+
   TEST_CASE("a value cannot be made longer than the limit piece by piece") {
     Table table;
     table.ask(kAnn, wire::Set{"/k", std::string(wire::kValueBytesMax, 'x')});
