@@ -60,7 +60,7 @@ class Attempt {
   boost::asio::awaitable<AttemptEnd> run();
 
   // The following may be called at any time and do nothing before and after the workers' life.
-  // Those that stop the workers also end the tries to start them.
+  // Those that stop the workers also end the retries of their start.
 
   void forward(int signal);
 

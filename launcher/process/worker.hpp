@@ -25,7 +25,7 @@ struct Worker {
   bool is_death_noticed = false;
   bool has_ended = false;    ///< reaped, or given up
   bool was_stopped = false;  ///< asked to stop before its death was noticed
-  /// What its part of the control page says that it cannot have meant; it was killed for that.
+  /// Invalid value in its part of the control page, for which it was killed.
   std::optional<std::string> damage{};
 
   /// A worker that has recorded an error has failed by itself and is only slow to end.

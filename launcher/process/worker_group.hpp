@@ -60,10 +60,10 @@ class WorkerGroup {
               const StackPlan& stacks = {.when = StacksWhen::never}, KilledLimits limits = {});
   ~WorkerGroup();  ///< kills what is left, waiting at most 1 s for its end
 
-  /// Starts all and returns when each is past exec, in order of local rank. While `retry` says so,
-  /// those that could not be started are tried again and the others run; then kills the others and
-  /// returns why one could not be started. If stop() or retry.end() is called meanwhile, no others
-  /// are started than had been by then. To be called once.
+  /// Starts all and returns when each is past exec, in order of local rank. Workers that could not
+  /// be started are retried as `retry` decides while the others keep running; if that ends in
+  /// failure, kills the others and returns the first failure. If stop() or retry.end() is called
+  /// meanwhile, no others are started than had been by then. To be called once.
   [[nodiscard]] boost::asio::awaitable<StartResult> start(std::vector<WorkerSpec> workers,
                                                           StartRetry& retry);
 

@@ -11,7 +11,7 @@ namespace ddprun::fuzz {
 /// The input is a list of writes of one worker, ten bytes each: which log, which eight bytes of it,
 /// and their value. After each, the agent looks at the page, in which there are records of two.
 /// Aborts if a promise is broken: a value out of bounds, a text with control characters, or a
-/// record of which nothing can be said.
+/// record without a description.
 void run_page(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

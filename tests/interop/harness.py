@@ -104,7 +104,7 @@ class Run:
         wait_until(is_there)
 
     def _show_stacks(self):
-        """Of the workers, until no more is printed: where a run without an end hangs."""
+        """Prints the workers' stacks and waits until the output ends."""
         self.process.send_signal(signal.SIGRTMIN)
         size, deadline = -1, time.monotonic() + GRACE
         while size != self._stderr.stat().st_size and time.monotonic() < deadline:

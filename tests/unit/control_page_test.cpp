@@ -127,7 +127,7 @@ TEST_SUITE("control page") {
     CHECK(page.changes() != changes);
   }
 
-  TEST_CASE("nobody can resize a control page") {
+  TEST_CASE("a control page cannot be resized") {
     const auto page = ControlPage::create(2);
     CHECK(::ftruncate(page.fd(), 0) == -1);
     CHECK(errno == EPERM);

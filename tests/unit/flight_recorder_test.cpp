@@ -174,8 +174,7 @@ TEST_SUITE("flight recorder") {
     CHECK(group.members.empty());
   }
 
-  TEST_CASE(
-      "a record that no recorder can have written is damage, and nothing else is told of it") {
+  TEST_CASE("read_flights() reports a damaged record and returns none of its groups") {
     struct Row {
       void (*damage)(FlightLog&);
       const char* told;

@@ -22,7 +22,7 @@ TEST_SUITE("fuzz corpus") {
     run_fuzz_corpus("flights", ddprun::fuzz::run_flights, 6, 300);
   }
 
-  TEST_CASE("whatever a worker writes in its part of the control page is read safely") {
+  TEST_CASE("read_flights() is safe for any bytes in a worker's part of the page") {
     run_fuzz_corpus("page", ddprun::fuzz::run_page, 8, 300);
   }
 }
