@@ -18,6 +18,7 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstdint>
 #include <deque>
 #include <netinet/tcp.h>
@@ -35,7 +36,10 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-/// Bytes read in a long turn, into a buffer shared by all connections.
+/// Bytes read on arrival: nearly every request fits.
+constexpr std::size_t kFirstReadBytes = 1024;
+
+/// Bytes read in a long turn.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
 /// Maximum request_work() that is done on arrival: about 10 us. Longer requests wait for a long
@@ -100,6 +104,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
 
   void admit(int fd);
 
+  bool read(StoreSession& session);
   void take(StoreSession& session, std::string_view input);
   void hand_over(StoreSession& session);
   void take_turn(StoreSession& session);
@@ -131,7 +136,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   std::deque<ClientId> replied_;   ///< clients with replies to be written
   bool is_write_posted_ = false;   ///< write_later() will write to them
   StoreServerStats counts_;
-  std::array<char, kReadBytes> buffer_;  ///< bytes that take_turn() receives
+  std::array<char, kReadBytes> buffer_;  ///< shared by all connections
 };
 
 void StoreServer::Impl::admit(int fd) {
@@ -158,8 +163,6 @@ void StoreServer::Impl::admit(int fd) {
 
 asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, SessionPointer session) {
   while (session->is_open()) {
-    boost::system::error_code error;
-    std::size_t bytes = 0;
     // A client that does not read its replies is not served.
     const bool is_writing = session->unread_bytes() > 0;
     if (!is_writing && session->needs_turn()) {
@@ -168,26 +171,27 @@ asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, Sessi
       if (session->is_open()) self->take_turn(*session);
       continue;
     }
-    if (is_writing) {
-      const auto ready = co_await session->socket.async_wait(tcp::socket::wait_write, kAwait);
-      std::tie(error) = ready;
-    } else {
-      const auto buffer = asio::buffer(session->arriving);
-      const auto arrived = co_await session->socket.async_read_some(buffer, kAwait);
-      std::tie(error, bytes) = arrived;
-    }
+    const auto ready = co_await session->socket.async_wait(
+        is_writing ? tcp::socket::wait_write : tcp::socket::wait_read, kAwait);
     if (!session->is_open()) break;
-    if (error == asio::error::operation_aborted) continue;  // by write(): there is more to send
-    if (error) {
-      self->close(*session);
-    } else if (is_writing) {
+    if (std::get<0>(ready) == asio::error::operation_aborted) continue;  // by write()
+    if (is_writing) {
       self->write(*session);
-    } else {
-      session->has_more = bytes == StoreSession::kFirstReadBytes;
-      self->take(*session, {session->arriving.data(), bytes});
+    } else if (!self->read(*session)) {
+      self->close(*session);
     }
     self->write_replies();
   }
+}
+
+/// Returns false if the connection has ended.
+bool StoreServer::Impl::read(StoreSession& session) {
+  const ssize_t bytes =
+      ::recv(session.socket.native_handle(), buffer_.data(), kFirstReadBytes, MSG_DONTWAIT);
+  if (bytes < 0) return errno == EAGAIN || errno == EINTR;
+  session.has_more = bytes == static_cast<ssize_t>(kFirstReadBytes);
+  if (bytes > 0) take(session, {buffer_.data(), static_cast<std::size_t>(bytes)});
+  return bytes > 0;
 }
 
 /// Nearly always the first byte tells which protocol it is.

@@ -8,7 +8,6 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -18,9 +17,6 @@ namespace ddprun {
 /// Shared by the coroutine that serves the connection and the server: either may be the first to
 /// find it closed.
 struct StoreSession {
-  /// Nearly every request fits. Each connection has a buffer of this size, so it is small.
-  static constexpr std::size_t kFirstReadBytes = 1024;
-
   /// Approximate memory of a connection in addition to held_bytes().
   static constexpr std::size_t kOverheadBytes = 4096;
 
@@ -45,7 +41,6 @@ struct StoreSession {
 
   boost::asio::ip::tcp::socket socket;
   ClientId id;
-  std::array<char, kFirstReadBytes> arriving;
   wire::RequestParser parser;
   std::string replies;                    ///< not taken by the socket yet, after `taken_bytes`
   std::size_t taken_bytes = 0;            ///< sent bytes at the front of `replies`
