@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <tuple>
 #include <unistd.h>
@@ -25,6 +26,9 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 namespace {
+
+/// A process that runs so much later than it wanted to may have missed an answer.
+constexpr auto kNoticedDelay = std::chrono::milliseconds(500);
 
 /// Whether an attempt to connect failed for a reason that says nothing about the network.
 bool is_own_lack(const boost::system::error_code& error) {
@@ -59,7 +63,10 @@ asio::awaitable<void> attempt(std::shared_ptr<Attempts> attempts, std::uint32_t 
   tcp::socket socket(executor);
   auto connecting = connect_once(socket, endpoint);
   const auto error = co_await with_deadline(std::move(connecting), deadline);
-  if (!error || (*error && !is_own_lack(*error))) attempts->unreachable.push_back(index);
+  const bool has_timed_out = !error || *error == asio::error::operation_aborted;
+  const bool is_late = Deadline::Clock::now() - deadline.time() > kNoticedDelay;
+  const bool is_cut = has_timed_out ? !is_late : *error && !is_own_lack(*error);
+  if (is_cut) attempts->unreachable.push_back(index);
   if (--attempts->under_way == 0) attempts->ended.cancel();
 }
 

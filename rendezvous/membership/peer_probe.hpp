@@ -36,7 +36,8 @@ class ProbeListener {
 
 /// Connects to all peers at the same time and returns the indices of those that are not reached in
 /// time, ascending. A peer with port 0, or one to which this machine lacks the means to connect
-/// (descriptors, memory, its kind of address), counts as reached.
+/// (descriptors, memory, its kind of address), counts as reached; so does one that has not answered
+/// when this process runs again after it was stopped.
 boost::asio::awaitable<std::vector<std::uint32_t>> find_unreachable(std::vector<ProbeAddress> peers,
                                                                     Deadline deadline);
 

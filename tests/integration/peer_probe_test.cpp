@@ -9,12 +9,14 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <optional>
+#include <poll.h>
 #include <string>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -120,6 +122,16 @@ TEST_SUITE("peer probe") {
     CHECK(probe(context, {closed}) == Indices{0});
     const NoDescriptors until_the_end;
     CHECK(probe(context, {closed}).empty());
+  }
+
+  TEST_CASE("a peer counts as reached if this process did not run when its time was up") {
+    const Listening full(0);
+    CHECK(probe({full.address()}).empty());
+    boost::asio::io_context context(1);
+    boost::asio::post(context,
+                      [&context] { boost::asio::post(context, [] { ::poll(nullptr, 0, 1500); }); });
+    CHECK(probe(context, {full.address()}, 300ms).empty());
+    CHECK(probe(context, {full.address()}, 300ms) == Indices{0});
   }
 
   TEST_CASE("an agent can be probed at the address by which other machines reach it") {
