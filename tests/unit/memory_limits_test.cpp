@@ -52,7 +52,7 @@ TEST_SUITE("memory limits") {
 
   TEST_CASE("memory limits: default arenas fit a file limit with any number of ranks") {
     for (int ranks = 1; ranks <= kRanksMax; ++ranks) {
-      for (const std::size_t file : {4 * kGiB, 4 * kGiB - 1, 8 * kGiB + 4096}) {
+      for (const std::size_t file : {32 * kGiB, 32 * kGiB - 1, 64 * kGiB + 4096}) {
         const MemoryLimits limits{.machine = 1024 * kGiB, .file = file};
         const Layout layout{ranks, choose_arena_bytes(0, ranks, limits)};
         CAPTURE(ranks);

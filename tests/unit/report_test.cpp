@@ -135,7 +135,7 @@ TEST_SUITE("final report") {
     const auto report = final_report(finished, {.program = "a.out", .stopped = {}}, 60);
     for (const char* text :
          {"  rank      : 0 (local_rank: 0)\n  ended     : not started\n",
-          "  message   : cannot start it\n", "  rank 1    : not started: cannot start it\n"}) {
+          "  message   : cannot start it\n", "  rank 1    : not started: the message above\n"}) {
       CHECK(report.find(text) != std::string::npos);
     }
     CHECK(report.find("time") == std::string::npos);
