@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <set>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,15 +33,18 @@ constexpr std::size_t kStoppedMax = 65'536;
 // end replaces those that are killed, so none is killed before all are stopped.
 constexpr auto kStopLimit = 1s;
 
-/// Runs this thread before all others while it exists, where the system permits that: of the
-/// processor a fork bomb leaves a four-hundredth to the process that is to end it.
+/// Schedules this thread before all others during its lifetime, where the system permits that: a
+/// fork bomb of 400 processes leaves a four-hundredth of the processor to the one that ends it.
 class Urgent {
  public:
   Urgent() : policy_(::sched_getscheduler(0)) {
     ::sched_getparam(0, &parameters_);
     sched_param lowest{};
     lowest.sched_priority = ::sched_get_priority_min(SCHED_RR);
-    is_urgent_ = policy_ >= 0 && ::sched_setscheduler(0, SCHED_RR, &lowest) == 0;
+    rlimit processor_time{};
+    ::getrlimit(RLIMIT_RTTIME, &processor_time);  // the kernel kills threads that exceed it
+    is_urgent_ = policy_ >= 0 && processor_time.rlim_cur == RLIM_INFINITY &&
+                 ::sched_setscheduler(0, SCHED_RR, &lowest) == 0;
   }
   Urgent(const Urgent&) = delete;
   Urgent& operator=(const Urgent&) = delete;

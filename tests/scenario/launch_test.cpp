@@ -324,20 +324,6 @@ TEST_SUITE("launch") {
     CHECK_FALSE(contains(program.output(), "SIGHUP"));
   }
 
-  TEST_CASE("what the agent cannot do ends the run with its reason") {
-    const TemporaryFolder folder;
-    // The second attempt's folder cannot be made, as a file stands in its place.
-    const auto result = run_program(launch(
-        {"--max_restarts=3", "--log_dir", folder / "logs", "--events", folder / "events"},
-        "touch $(dirname $(dirname $(dirname $TORCHELASTIC_ERROR_FILE)))/attempt_1; exit 1"));
-    INFO(result.output);
-    CHECK(result.exit_code == 1);
-    CHECK(contains(result.output, "attempt_1"));
-    const auto events = read_json_lines(folder / "events");
-    CHECK(events.back().at("event") == "run_finished");
-    CHECK(events.back().at("result") == "agent_failed");
-  }
-
   TEST_CASE("a low limit of open files does not limit the number of workers, and they keep it") {
     auto arguments = launch({"--nproc_per_node=60"}, "ulimit -Sn");
     arguments.insert(arguments.begin(), {"/bin/sh", "-c", "ulimit -Sn 64; exec \"$@\"", "sh"});
