@@ -139,7 +139,7 @@ constexpr OptionEntry kWorkers[] = {
 
 constexpr OptionEntry kFailure[] = {
     {"max_restarts", 0, "N", OptionGroup::failure, "PET_MAX_RESTARTS", "0",
-     "How often all workers are started anew after one of them failed.",
+     "Maximum number of restarts of all workers after a failure.",
      [](Options& o, Text v) { return keep(o.max_restarts, parse_integer(v, 0, kRestartsMax)); }},
     {"monitor_interval", 0, "SECONDS", OptionGroup::failure, "PET_MONITOR_INTERVAL", "0.1",
      "Accepted for torchrun's sake: ddprun learns of a worker's end from the kernel, at once.",
