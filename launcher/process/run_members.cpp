@@ -214,7 +214,7 @@ std::optional<EndsToCome> RunMembers::kill_round(std::vector<pid_t>& met) const 
   }
   stop_outside_cgroup(ends.processes, Deadline::after(kStopLimit), [](pid_t) { return true; });
   if (!ends.cgroup_events && ends.processes.empty()) {
-    reap_orphans({});  // who ended since the last look is no member any more, but a zombie
+    reap_orphans({});  // members that ended since the last search are zombies
     return std::nullopt;
   }
   for (auto& member : ends.processes) {

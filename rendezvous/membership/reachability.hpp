@@ -35,7 +35,7 @@ class Reachability {
 
   bool is_running() const { return end_.has_value(); }
 
-  /// Of the probe under way; nothing: there is none.
+  /// End of the probe under way; empty if none is.
   const std::optional<Time>& end() const { return end_; }
 
   /// When the latest probe began.
