@@ -50,8 +50,13 @@ BOMB = f"""
 import os, pathlib, resource, signal
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
-of_user = sum(len(list((folder / "task").glob("*"))) for folder in
-              pathlib.Path("/proc").glob("[0-9]*") if folder.stat().st_uid == os.getuid())
+of_user = 0
+for folder in pathlib.Path("/proc").glob("[0-9]*"):
+    try:
+        if folder.stat().st_uid == os.getuid():
+            of_user += len(os.listdir(folder / "task"))
+    except (FileNotFoundError, ProcessLookupError):
+        pass  # it has ended
 resource.setrlimit(resource.RLIMIT_NPROC, [of_user + {BOMB_PROCESSES}] * 2)
 if os.fork() > 0:
     signal.pause()  # the worker ends by SIGTERM
