@@ -155,6 +155,7 @@ void RunMembers::kill() const noexcept {
 }
 
 EndsToCome RunMembers::ask(std::vector<pid_t>& asked, Deadline deadline) const {
+  if (has_none()) return {};
   const Urgent urgent;
   EndsToCome ends;
   const auto ask_one = [&](OpenProcess& member) {
@@ -201,6 +202,7 @@ void RunMembers::thaw() {
 }
 
 std::optional<EndsToCome> RunMembers::kill_round(std::vector<pid_t>& met) const {
+  if (has_none()) return std::nullopt;
   const Urgent urgent;
   reap_orphans({});
   const auto add = [&met](pid_t pid) {
@@ -249,17 +251,28 @@ void RunMembers::remove_cgroup() const noexcept {
   if (cgroup_) cgroup_->remove();
 }
 
+/// True if the cgroup is empty and this process has no other children, zombies included, than those
+/// that are no members. Most runs end so: they need neither a search nor another scheduling policy.
+bool RunMembers::has_none() const {
+  if (looks_for_marker() || cgroup_->is_populated()) return false;
+  const auto current = children();
+  return std::all_of(current.begin(), current.end(),
+                     [this](pid_t child) { return is_no_member(child); });
+}
+
+bool RunMembers::is_no_member(pid_t child) const {
+  return child == guardian_ || std::find(earlier_children_.begin(), earlier_children_.end(),
+                                         child) != earlier_children_.end();
+}
+
 std::vector<pid_t> RunMembers::adopted_children() const {
   if (!is_parent_of_orphans_) return {};
   auto adopted = children();
   // Process 1 of a container also adopts what `docker exec` has started.
   const bool adopts_others = ::getpid() == 1;
   std::erase_if(adopted, [&](pid_t child) {
-    const bool is_earlier = std::find(earlier_children_.begin(), earlier_children_.end(), child) !=
-                            earlier_children_.end();
     // Zombies that reap_orphans() leaves have an owner.
-    return child == guardian_ || is_earlier || is_zombie(child) ||
-           (adopts_others && !is_marked(child));
+    return is_no_member(child) || is_zombie(child) || (adopts_others && !is_marked(child));
   });
   std::sort(adopted.begin(), adopted.end());
   return adopted;

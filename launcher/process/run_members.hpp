@@ -89,6 +89,8 @@ class RunMembers {
   void visit_outside_cgroup(const Choice& is_wanted, const Visit& visit) const;
   void stop_outside_cgroup(std::vector<OpenProcess>& stopped, Deadline deadline,
                            const Choice& is_wanted) const;
+  bool has_none() const;
+  bool is_no_member(pid_t child) const;
   std::vector<pid_t> adopted_children() const;
   bool looks_for_marker() const;
   bool is_marked(pid_t pid) const;
