@@ -124,38 +124,39 @@ class Attempt::Impl {
   asio::awaitable<std::optional<control::ControlPage>> make_files() {
     while (!retry_.has_ended()) {
       std::optional<control::ControlPage> page;
-      const auto failure = try_to_make_files(page);
-      if (!failure) co_return page;
-      auto deciding = retry_.after({.step = StartStep::files}, failure->rank, failure->message);
+      int rank = facts_.placement.first_rank;
+      const auto error = try_to_make_files(page, rank);
+      if (!error) co_return page;
+      auto deciding = retry_.after(
+          {.step = StartStep::files, .error_number = error->error_number()}, rank, error->what());
       const auto action = co_await std::move(deciding);
       if (action == StartDecision::Action::retry) continue;
-      take_failed_start(*failure);
+      take_failed_start({.attempt = facts_.attempt,
+                         .rank = rank,
+                         .step = to_string(StartStep::files),
+                         .message = error->what(),
+                         .ends_the_run = action == StartDecision::Action::end_run});
       break;
     }
     co_return std::nullopt;
   }
 
-  /// Throws Error in the node's first attempt, where the error ends the run.
-  std::optional<WorkerNotStarted> try_to_make_files(std::optional<control::ControlPage>& page) {
+  /// Returns the error of the operating system, and sets `rank` to the worker that it concerns.
+  std::optional<Error> try_to_make_files(std::optional<control::ControlPage>& page, int& rank) {
     const auto& workers = plan().workers;
-    WorkerNotStarted failure{.attempt = facts_.attempt,
-                             .rank = facts_.placement.first_rank,
-                             .step = to_string(StartStep::files),
-                             .ends_the_run = false};
     try {
       page = control::ControlPage::create(static_cast<int>(workers.size()), facts_.attempt);
       facts_.control_page_fd = page->fd();
       facts_.worker_folders.clear();
       for (const auto& worker : workers) {
-        failure.rank = facts_.placement.first_rank + worker.local_rank;
+        rank = facts_.placement.first_rank + worker.local_rank;
         facts_.worker_folders.push_back(
             surroundings_.folder.make_worker_folder(facts_.attempt, worker.local_rank));
       }
       return std::nullopt;
     } catch (const Error& error) {
-      if (!facts_.have_workers_started || error.code() != Errc::system) throw;
-      failure.message = error.what();
-      return failure;
+      if (error.code() != Errc::system) throw;
+      return error;
     }
   }
 

@@ -55,7 +55,7 @@ struct ProcessRequest {
 /// Why a process did not get past exec.
 struct StartFailure {
   StartStep step = StartStep::exec;
-  int error_number = 0;  ///< an errno value; 0 for step files; ETIMEDOUT: exec timed out
+  int error_number = 0;  ///< an errno value; ETIMEDOUT: exec timed out
 
   bool operator==(const StartFailure&) const = default;
 };

@@ -8,19 +8,17 @@ namespace ddprun {
 namespace {
 
 bool can_pass(const StartFailure& failure, bool is_restart) {
-  // At the first start a permanent limit is more likely, as of memory for the thread's stack.
-  if (failure.step == StartStep::files || failure.step == StartStep::thread) return is_restart;
+  // Folders and files could be created before.
+  if (is_restart && failure.step == StartStep::files) return true;
   switch (failure.error_number) {
     case EAGAIN:
     case ENOMEM:
+    case EMFILE:
     case ENFILE:
     case ENOSPC:
     case EDQUOT:
     case ETXTBSY:
       return true;
-    case EMFILE:
-      // At the first start no earlier worker can release descriptors.
-      return is_restart;
     case ENOENT:
     case EACCES:
     case ENOEXEC:

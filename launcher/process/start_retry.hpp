@@ -22,8 +22,6 @@ class StartRetry {
   StartRetry(boost::asio::any_io_executor executor, bool is_restart, Log log = {},
              std::chrono::milliseconds limit = kStartRetryLimit);
 
-  bool is_restart() const { return is_restart_; }
-
   /// Returns the action that follows a failed start of worker `rank`; a retry after its pause,
   /// which end() cuts short. `message`: see describe_start_failure().
   boost::asio::awaitable<StartDecision::Action> after(StartFailure failure, int rank,

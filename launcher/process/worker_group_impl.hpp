@@ -62,7 +62,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   bool must_end_start(const StartRetry& retry) const;
   boost::asio::awaitable<std::optional<FailedWorker>> fork_all(std::deque<WorkerSpec>& missing,
                                                                const StartRetry& retry);
-  std::optional<FailedWorker> fork_worker(const WorkerSpec& spec, bool is_restart);
+  std::optional<FailedWorker> fork_worker(const WorkerSpec& spec);
   std::optional<StartFailure> fork_with_streams(const WorkerSpec& spec);
   boost::asio::awaitable<std::optional<FailedWorker>> wait_for_exec(
       std::deque<WorkerSpec>& missing);

@@ -106,7 +106,7 @@ bool WorkerGroup::Impl::must_end_start(const StartRetry& retry) const {
 asio::awaitable<std::optional<FailedWorker>> WorkerGroup::Impl::fork_all(
     std::deque<WorkerSpec>& missing, const StartRetry& retry) {
   while (!missing.empty() && !must_end_start(retry)) {
-    const auto failed = fork_worker(missing.front(), retry.is_restart());
+    const auto failed = fork_worker(missing.front());
     if (failed) co_return failed;
     missing.pop_front();
     // A thousand forks take seconds; signals and output have their turn in between.
@@ -115,16 +115,15 @@ asio::awaitable<std::optional<FailedWorker>> WorkerGroup::Impl::fork_all(
   co_return std::nullopt;
 }
 
-/// At the first start, files that cannot be opened end the run: throws Error.
-std::optional<FailedWorker> WorkerGroup::Impl::fork_worker(const WorkerSpec& spec,
-                                                           bool is_restart) {
+std::optional<FailedWorker> WorkerGroup::Impl::fork_worker(const WorkerSpec& spec) {
   try {
     const auto failure = fork_with_streams(spec);
     return failure ? std::optional(failed_worker(spec, *failure)) : std::nullopt;
   } catch (const Error& error) {
-    if (!is_restart || error.code() != Errc::system) throw;
-    return FailedWorker{
-        .rank = spec.rank, .failure = {.step = StartStep::files}, .message = error.what()};
+    if (error.code() != Errc::system) throw;
+    return FailedWorker{.rank = spec.rank,
+                        .failure = {.step = StartStep::files, .error_number = error.error_number()},
+                        .message = error.what()};
   }
 }
 

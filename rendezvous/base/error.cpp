@@ -33,8 +33,10 @@ const char* to_string(Errc code) noexcept {
 
 void throw_system_error(const std::string& what, int error_number) {
   const bool has_no_descriptors = error_number == EMFILE || error_number == ENFILE;
-  throw Error(Errc::system, what + ": " + std::generic_category().message(error_number) +
-                                (has_no_descriptors ? " (see ulimit -n)" : ""));
+  throw Error(Errc::system,
+              what + ": " + std::generic_category().message(error_number) +
+                  (has_no_descriptors ? " (see ulimit -n)" : ""),
+              error_number);
 }
 
 }  // namespace ddprun

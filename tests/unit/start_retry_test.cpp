@@ -51,7 +51,7 @@ TEST_SUITE("start policy") {
         {{StartStep::fork, EAGAIN}, Action::retry, Action::retry},
         {{StartStep::fork, ENOMEM}, Action::retry, Action::retry},
         {{StartStep::fork, ENFILE}, Action::retry, Action::retry},
-        {{StartStep::fork, EMFILE}, Action::end_run, Action::retry},
+        {{StartStep::fork, EMFILE}, Action::retry, Action::retry},
         {{StartStep::fork, EPERM}, Action::end_run, Action::end_run},
         {{StartStep::cgroup, EAGAIN}, Action::retry, Action::retry},
         {{StartStep::cgroup, EBUSY}, Action::end_run, Action::end_run},
@@ -68,8 +68,12 @@ TEST_SUITE("start policy") {
         {{StartStep::exec, ESTALE}, Action::end_run, Action::retry},
         {{StartStep::exec, E2BIG}, Action::end_run, Action::end_run},
         {{StartStep::exec, ETIMEDOUT}, Action::end_run, Action::end_run},
-        {{StartStep::thread, EAGAIN}, Action::end_run, Action::retry},
-        {{StartStep::files, 0}, Action::end_run, Action::retry},
+        {{StartStep::thread, EAGAIN}, Action::retry, Action::retry},
+        {{StartStep::files, ENOSPC}, Action::retry, Action::retry},
+        {{StartStep::files, EMFILE}, Action::retry, Action::retry},
+        {{StartStep::files, EAGAIN}, Action::retry, Action::retry},
+        {{StartStep::files, EACCES}, Action::end_run, Action::retry},
+        {{StartStep::files, EIO}, Action::end_run, Action::retry},
     };
     for (const auto& row : table) {
       CAPTURE(to_string(row.failure.step));

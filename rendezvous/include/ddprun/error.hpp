@@ -29,15 +29,21 @@ const char* to_string(Errc code) noexcept;
 /// hint.
 class Error : public std::runtime_error {
  public:
-  Error(Errc code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(Errc code, const std::string& message, int error_number = 0)
+      : std::runtime_error(message), code_(code), error_number_(error_number) {}
 
   Errc code() const noexcept { return code_; }
 
+  /// The errno value of Errc::system, or 0 if there is none.
+  int error_number() const noexcept { return error_number_; }
+
  private:
   Errc code_;
+  int error_number_;
 };
 
-/// Throws Error{Errc::system} saying `what` and the text of `error_number` (an errno value).
+/// Throws Error{Errc::system} with `error_number` (an errno value) and a message of `what` and the
+/// text of that number.
 [[noreturn]] void throw_system_error(const std::string& what, int error_number);
 
 }  // namespace ddprun
