@@ -128,7 +128,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
         "LOGLEVEL=" + level_name + " is none of DEBUG, INFO, WARNING and ERROR: it is ignored");
   }
   std::optional<HeldSignals> until_the_agent_takes_them(std::in_place);
-  const RunFolder folder(plan);
+  RunFolder folder(plan);
   Containment containment(
       {.temporary_folder = folder.is_kept() ? std::filesystem::path() : folder.path(),
        .program = "/proc/self/exe"},

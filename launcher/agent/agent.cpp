@@ -63,7 +63,7 @@ std::unique_ptr<Run> make_run(const AttemptSurroundings& surroundings) {
 
 class Agent::Impl {
  public:
-  Impl(asio::any_io_executor executor, const LaunchPlan& plan, const RunFolder& folder,
+  Impl(asio::any_io_executor executor, const LaunchPlan& plan, RunFolder& folder,
        Containment& containment, OutputRouter& router, EventSink& events)
       : executor_(std::move(executor)),
         plan_(plan),
@@ -164,7 +164,7 @@ class Agent::Impl {
 
   asio::any_io_executor executor_;
   const LaunchPlan& plan_;
-  const RunFolder& folder_;
+  RunFolder& folder_;
   Containment& containment_;
   OutputRouter& router_;
   EventSink& events_;
@@ -175,7 +175,7 @@ class Agent::Impl {
   bool is_stopping_ = false;
 };
 
-Agent::Agent(asio::any_io_executor executor, const LaunchPlan& plan, const RunFolder& folder,
+Agent::Agent(asio::any_io_executor executor, const LaunchPlan& plan, RunFolder& folder,
              Containment& containment, OutputRouter& router, EventSink& events)
     : impl_(
           std::make_unique<Impl>(std::move(executor), plan, folder, containment, router, events)) {}

@@ -20,7 +20,7 @@ class Agent {
  public:
   /// All of the arguments outlive the agent. `events` gets everything that happens, RunFinished
   /// last.
-  Agent(boost::asio::any_io_executor executor, const LaunchPlan& plan, const RunFolder& folder,
+  Agent(boost::asio::any_io_executor executor, const LaunchPlan& plan, RunFolder& folder,
         Containment& containment, OutputRouter& router, EventSink& events);
   ~Agent();
 

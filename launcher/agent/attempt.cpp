@@ -187,6 +187,7 @@ class Attempt::Impl {
       take_failed_start(*failure);
     } else {
       end_.have_workers_started = true;
+      surroundings_.folder.note_workers_started();
       for (const auto& worker : std::get<0>(started)) tell(worker);
     }
   }

@@ -26,7 +26,7 @@ namespace ddprun {
 struct AttemptSurroundings {
   boost::asio::any_io_executor executor;
   const LaunchPlan& plan;
-  const RunFolder& folder;
+  RunFolder& folder;
   Containment& containment;
   OutputRouter& router;
   EventSink& events;

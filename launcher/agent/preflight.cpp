@@ -28,6 +28,7 @@ namespace {
 LaunchPlan plan_of_look(const AttemptSurroundings& surroundings) {
   LaunchPlan look = surroundings.plan;
   look.log_dir = surroundings.folder.path();
+  look.is_log_dir_temporary = false;
   look.run_folder_name = "preflight";
   look.nodes.reset();
   look.worker_store_port.reset();
@@ -164,7 +165,7 @@ class PreflightRun::Impl {
   const AttemptSurroundings& surroundings_;
   const std::unique_ptr<Run> run_;
   LaunchPlan plan_;
-  const RunFolder folder_;
+  RunFolder folder_;
   WarningsOnly events_;
   LimitTimer limit_;
   Attempt* look_ = nullptr;  ///< while it is under way

@@ -6,6 +6,7 @@
 #include <ddprun/error.hpp>
 
 #include <cerrno>
+#include <cstring>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -22,21 +23,6 @@ constexpr int kCreationsMax = 3;
 // take some 20 ms.
 constexpr int kEntriesMax = 65'536;
 
-fs::path make_folder(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) throw_system_error("folder " + path.string() + " cannot be made", error.value());
-  return path;
-}
-
-fs::path make_log_folder(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (!error) return path;
-  throw Error(Errc::usage,
-              "--log_dir: folder " + path.string() + " cannot be made: " + error.message());
-}
-
 /// The name of each temporary folder before its word. The start of the boot's id is part of it: a
 /// file system that machines share need not share locks between them.
 std::string temporary_prefix() {
@@ -46,30 +32,17 @@ std::string temporary_prefix() {
   return "ddprun-" + boot.substr(0, kDigits) + "-";
 }
 
-fs::path parent_of_temporary_folders() {
-  std::error_code error;
-  const auto folder = fs::temp_directory_path(error);
-  if (error) throw_system_error("there is no temporary folder (see TMPDIR)", error.value());
-  return folder;
+[[noreturn]] void throw_no_temporary_folder(const fs::path& folder, int error) {
+  const std::string what = "TMPDIR: folder " + folder.string() + " cannot be created";
+  if (error == EMFILE || error == ENFILE) throw_system_error(what, error);
+  throw Error(Errc::system,
+              what + ": " + std::strerror(error) +
+                  "; set TMPDIR to a folder that exists, is writable and has free space",
+              error);
 }
 
-fs::path make_temporary_folder(UniqueFd& lock) {
-  const auto parent = parent_of_temporary_folders();
-  const auto prefix = temporary_prefix();
-  for (int i = 0; i < kCreationsMax; ++i) {
-    const auto folder = parent / (prefix + random_word());
-    const auto what = "folder " + folder.string() + " cannot be made";
-    if (::mkdir(folder.c_str(), 0700) != 0) throw_system_error(what, errno);
-    lock = lock_folder(folder);
-    const int error = lock.get() < 0 ? errno : 0;
-    if (error == EWOULDBLOCK || error == ENOENT) continue;
-    // Where the file system has no locks a later start gets none, either, and removes nothing.
-    if (error != EMFILE && error != ENFILE) return folder;
-    ::rmdir(folder.c_str());
-    throw_system_error(what, error);
-  }
-  throw Error(Errc::system, "folder " + (parent / prefix).string() +
-                                "* cannot be made: other runs remove it at once");
+void make_new_folder(const fs::path& folder, mode_t mode) {
+  if (::mkdir(folder.c_str(), mode) != 0) throw_no_temporary_folder(folder, errno);
 }
 
 bool is_own(const UniqueFd& folder) {
@@ -78,10 +51,8 @@ bool is_own(const UniqueFd& folder) {
 }
 
 /// Those of runs that ended without removing them.
-void remove_stale_folders() {
+void remove_stale_folders(const fs::path& parent) {
   std::error_code error;
-  const auto parent = fs::temp_directory_path(error);
-  if (error) return;
   const auto prefix = temporary_prefix();
   int entries = 0;
   for (fs::directory_iterator entry(parent, error), end;
@@ -94,28 +65,96 @@ void remove_stale_folders() {
   }
 }
 
+/// Removes empty files and folders below `folder`, and the folder itself if it is empty then.
+void remove_empty(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> paths = {folder};
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    paths.push_back(entry->path());
+  }
+  for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
+    if (fs::is_empty(*path, error)) fs::remove(*path, error);
+  }
+}
+
 }  // namespace
 
-RunFolder::RunFolder(const LaunchPlan& plan) : is_kept_(plan.log_dir.has_value()) {
-  remove_stale_folders();
-  path_ =
-      is_kept_ ? make_log_folder(run_folder(*plan.log_dir, plan)) : make_temporary_folder(lock_);
+RunFolder::RunFolder(const LaunchPlan& plan)
+    : is_kept_(plan.log_dir.has_value()),
+      is_temporary_(!is_kept_ || plan.is_log_dir_temporary),
+      temporary_directory_(plan.temporary_directory) {
+  remove_stale_folders(temporary_directory_);
+  if (!is_kept_) {
+    path_ = make_temporary_folder();
+    return;
+  }
+  path_ = run_folder(*plan.log_dir, plan);
+  if (!is_temporary_) return;
+  make_new_folder(*plan.log_dir, 0777);
+  made_.push_back(*plan.log_dir);
 }
 
 RunFolder::~RunFolder() {
-  if (is_kept_) return;
   std::error_code error;
-  // An empty one goes without a descriptor, of which there may be none left.
-  if (!fs::remove(path_, error)) fs::remove_all(path_, error);
+  if (!is_kept_) {
+    // An empty one is removed without a descriptor, of which there may be none left.
+    if (!fs::remove(path_, error)) fs::remove_all(path_, error);
+  } else if (!have_workers_started_) {
+    remove_empty(path_);
+    for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder)
+      ::rmdir(folder->c_str());  // not if it is in use
+  }
 }
 
-fs::path RunFolder::make_worker_folder(int attempt, int local_rank) const {
-  return make_folder(worker_folder(path_, attempt, local_rank));
+fs::path RunFolder::make_temporary_folder() {
+  const auto prefix = temporary_prefix();
+  for (int i = 0; i < kCreationsMax; ++i) {
+    const auto folder = temporary_directory_ / (prefix + random_word());
+    make_new_folder(folder, 0700);
+    lock_ = lock_folder(folder);
+    const int error = lock_.get() < 0 ? errno : 0;
+    if (error == EWOULDBLOCK || error == ENOENT) continue;
+    // Where the file system has no locks a later start gets none, either, and removes nothing.
+    if (error != EMFILE && error != ENFILE) return folder;
+    ::rmdir(folder.c_str());
+    throw_no_temporary_folder(folder, error);
+  }
+  throw Error(Errc::system, "TMPDIR: folder " + (temporary_directory_ / prefix).string() +
+                                "* cannot be created: other runs remove it at once");
+}
+
+/// Creates the folder and those that are missing above it, but not the temporary directory.
+void RunFolder::make_folders(const fs::path& folder) {
+  int error = ::mkdir(folder.c_str(), 0777) == 0 ? 0 : errno;
+  const auto parent = folder.parent_path();
+  if (error == ENOENT && parent.has_filename() &&
+      (!is_temporary_ || parent != temporary_directory_)) {
+    make_folders(parent);
+    error = ::mkdir(folder.c_str(), 0777) == 0 ? 0 : errno;
+  }
+  if (error == 0) {
+    made_.push_back(folder);
+  } else if (error != EEXIST) {
+    if (is_temporary_) throw_no_temporary_folder(folder, error);
+    throw Error(Errc::system, no_log_folder(folder, std::strerror(error)), error);
+  }
+}
+
+fs::path RunFolder::make_worker_folder(int attempt, int local_rank) {
+  auto folder = worker_folder(path_, attempt, local_rank);
+  make_folders(folder);
+  return folder;
 }
 
 void RunFolder::end_attempt(int attempt) const {
   std::error_code ignored;
   if (!is_kept_) fs::remove_all(worker_folder(path_, attempt, 0).parent_path(), ignored);
+}
+
+std::string no_log_folder(const fs::path& folder, const std::string& problem) {
+  return "--log_dir: folder " + folder.string() + " cannot be created: " + problem +
+         "; choose a folder that is writable and has free space";
 }
 
 }  // namespace ddprun

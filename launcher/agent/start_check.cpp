@@ -1,5 +1,6 @@
 #include "launcher/agent/start_check.hpp"
 
+#include "launcher/agent/run_folder.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "rendezvous/security/secret.hpp"
 #include <ddprun/error.hpp>
@@ -54,11 +55,11 @@ std::vector<std::string> obstacles_to(const LaunchPlan& plan) {
     auto problem = problem_of_secret(plan.nodes->secret_file);
     if (!problem.empty()) problems.push_back(std::move(problem));
   }
-  if (plan.log_dir) {
+  if (plan.log_dir && !plan.is_log_dir_temporary) {
     const auto folder = run_folder(*plan.log_dir, plan);
     const auto problem = problem_of_folder(folder);
     if (!problem.empty()) {
-      problems.push_back("--log_dir: folder " + folder.string() + " cannot be made: " + problem);
+      problems.push_back(no_log_folder(folder, problem));
     }
   }
   if (plan.events_file) {

@@ -116,7 +116,8 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.working_directory = current_folder();
   facts.program_directory = fs::read_symlink("/proc/self/exe", error).parent_path();
   facts.called_in = called_in(facts.working_directory);
-  facts.temporary_directory = environment("TMPDIR").value_or("/tmp");
+  const auto temporary = environment("TMPDIR").value_or("");
+  facts.temporary_directory = temporary.empty() ? "/tmp" : temporary;
   facts.random_name = random_text(source, 8, "abcdefghijklmnopqrstuvwxyz0123456789");
   facts.host_name = host_name();
   facts.random_run_id = random_uuid(source);

@@ -124,6 +124,8 @@ struct LaunchPlan {
   /// Holds attempt folders with a folder per rank; absent: nothing is kept but error files in a
   /// temporary folder.
   std::optional<std::filesystem::path> log_dir;
+  std::filesystem::path temporary_directory = "/tmp";  ///< where temporary folders are created
+  bool is_log_dir_temporary = false;  ///< log_dir is to be created in temporary_directory
   std::optional<std::filesystem::path> events_file;
   /// Where a launcher above this one expects to read of a failure (TORCHELASTIC_ERROR_FILE).
   std::optional<std::filesystem::path> error_file{};

@@ -149,6 +149,7 @@ class Planner {
   }
 
   void choose_log_folder() {
+    plan_.temporary_directory = facts_.temporary_directory;
     const auto writes = [](const StreamChoice& choice) {
       return choice.for_all != 0 ||
              std::any_of(choice.by_local_rank.begin(), choice.by_local_rank.end(),
@@ -159,6 +160,7 @@ class Planner {
       plan_.log_dir = facts_.working_directory / options_.log_dir;
     } else if (writes(options_.redirects) || writes(options_.tee)) {
       plan_.log_dir = facts_.temporary_directory / ("ddprun_" + facts_.random_name);
+      plan_.is_log_dir_temporary = true;
       // Nobody could find it otherwise.
       if (options_.is_quiet) plan_.warnings.push_back("logs are in " + plan_.log_dir->string());
     }

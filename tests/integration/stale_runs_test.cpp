@@ -91,10 +91,10 @@ TEST_SUITE("stale runs") {
 
   TEST_CASE("a start removes temporary folders of ended runs, and nothing else in TMPDIR") {
     const TemporaryFolder parent;
-    const std::string before = fs::temp_directory_path();
-    ::setenv("TMPDIR", parent.path().c_str(), 1);
+    LaunchPlan plan;
+    plan.temporary_directory = parent.path();
     {
-      const RunFolder live(LaunchPlan{});
+      const RunFolder live(plan);
       const auto name = live.path().filename().string();
       const auto word = name.size() - kWordLetters;
       const auto stale = parent.path() / (name.substr(0, word) + random_word());
@@ -105,13 +105,11 @@ TEST_SUITE("stale runs") {
       for (const auto& other : others) fs::create_directory(other);
       fs::create_directory_symlink(others[1],
                                    parent.path() / (name.substr(0, word) + random_word()));
-      LaunchPlan with_logs;
-      with_logs.log_dir = parent.path() / "logs";
-      const RunFolder next(with_logs);
+      plan.log_dir = parent.path() / "logs";
+      const RunFolder next(plan);
       CHECK_FALSE(fs::exists(stale));
       for (const auto& other : others) CHECK(fs::exists(other));
     }
-    ::setenv("TMPDIR", before.c_str(), 1);
   }
 
   TEST_CASE("a folder is unused while no process marks it as in use") {

@@ -66,9 +66,9 @@ TEST_SUITE("invocation") {
   }
 
   TEST_CASE("a folder of logs that cannot be made is a mistake of its option") {
-    const auto result = run_program(launch({"--log_dir=/proc/no"}, "echo hello"));
+    const auto result = run_program(launch({"--log_dir=/dev/null/no"}, "echo hello"));
     CHECK(result.exit_code == 2);
-    CHECK(contains(result.output, "ddprun: --log_dir: folder /proc/no/"));
+    CHECK(contains(result.output, "ddprun: --log_dir: folder /dev/null/no/"));
   }
 
   TEST_CASE("a mistake that shows only in the plan names the variable that made it") {

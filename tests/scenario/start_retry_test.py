@@ -1,11 +1,12 @@
-"""Workers that cannot be started for a while at a restart: the program is being written or
-replaced, or no process may be forked.
+"""Workers that cannot be started for a while: the program is being written or replaced, no process
+may be forked, or the disk is full.
 
 Errors that pass cost no restart beyond the one at which they occur; errors that persist cost one
 each; a program that has never run and cannot run ends the run at once.
 
 Usage: start_retry_test.py DDPRUN
 """
+import json
 import os
 import pathlib
 import signal
@@ -156,7 +157,7 @@ class StartRetryTest(unittest.TestCase):
                 return cgroup
         self.skipTest("no cgroup with a pids limit can be made here")
 
-    def test_log_folder_on_a_full_disk(self):
+    def make_disk(self):
         disk = self.folder / "disk"
         disk.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o", "nr_inodes=16", "none", disk]
@@ -164,8 +165,10 @@ class StartRetryTest(unittest.TestCase):
             self.skipTest("no file system can be mounted here")
         self.addCleanup(subprocess.run, ["umount", disk], check=True)
         self.addCleanup(self.end_runs)
-        run = self.start("--max_restarts=1", f"--log_dir={disk}")
-        run.until("life 0 of rank 0")
+        return disk
+
+    @staticmethod
+    def fill(disk):
         fillers = []
         try:
             while True:
@@ -173,8 +176,36 @@ class StartRetryTest(unittest.TestCase):
                 fillers[-1].touch()
         except OSError:
             fillers.pop()
+        return fillers
+
+    def test_full_disk_at_the_first_start(self):
+        disk = self.make_disk()
+        fillers = self.fill(disk)
+        fillers.pop().unlink()  # for one of the new folders
+        events = self.folder / "events"
+        run = self.start(f"--log_dir={disk}/new/logs", f"--events={events}")
+        run.until("No space left on device; choose a folder that is writable and has free space; "
+                  "retrying for up to 10 s")
+        self.assertEqual(1, run.wait(), run.output())
+        self.assertEqual({filler.name for filler in fillers}, set(os.listdir(disk)))
+        event = next(json.loads(line) for line in events.read_text().splitlines()
+                     if "worker_not_started" in line)
+        self.assertEqual(("files", False), (event["step"], event["ends_the_run"]))
+        run = self.start(f"--log_dir={disk}/new/logs", name="later")
+        run.until("; retrying for up to 10 s")
+        for filler in fillers:
+            filler.unlink()
         run.crash(0)
-        run.until("No space left on device; retrying for up to 10 s")
+        run.wait()
+        self.assertIn("life 0 of rank 0", run.output())
+
+    def test_log_folder_on_a_full_disk(self):
+        disk = self.make_disk()
+        run = self.start("--max_restarts=1", f"--log_dir={disk}")
+        run.until("life 0 of rank 0")
+        fillers = self.fill(disk)
+        run.crash(0)
+        run.until("; retrying for up to 10 s")
         for filler in fillers:
             filler.unlink()
         self.assertEqual(0, run.wait(), run.output())

@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <filesystem>
+#include <iterator>
 
 namespace surroundings_test {
 
@@ -15,6 +17,7 @@ using ddprun::test::read_file;
 using ddprun::test::run_program;
 using ddprun::test::skip;
 using ddprun::test::TemporaryFolder;
+using ddprun::test::write_file;
 
 TEST_SUITE("surroundings") {
   TEST_CASE("a lack of descriptors is told in the words of the operator") {
@@ -34,6 +37,58 @@ TEST_SUITE("surroundings") {
       CHECK_FALSE(contains(result.output, "boost"));
       CHECK(contains(result.output, "; retrying for up to 10 s") == reaches_workers);
       if (reaches_workers) CHECK(contains(read_file(events), "\"worker_not_started\""));
+    }
+  }
+
+  TEST_CASE("a TMPDIR that is missing or full is named, and is not created") {
+    const std::vector<std::string> mounts = {"unshare",
+                                             "--mount",
+                                             "/bin/sh",
+                                             "-c",
+                                             "mount -t tmpfs -o nr_inodes=1 none $TMPDIR && "
+                                             "exec \"$@\"",
+                                             "sh"};
+    auto probe = mounts;
+    probe.emplace_back("true");
+    const TemporaryFolder folder;
+    const auto full = folder / "full", missing = folder / "missing";
+    std::filesystem::create_directory(full);
+    const bool can_mount = run_program(probe, {{"TMPDIR", full}}).exit_code == 0;
+    struct Row {
+      std::string folder, problem;
+    };
+    for (const auto& row :
+         {Row{missing, "No such file or directory"}, Row{full, "No space left on device"}}) {
+      for (const std::string streams : {"0", "3"}) {
+        if (row.folder == full && !can_mount) continue;
+        CAPTURE(row.folder);
+        CAPTURE(streams);
+        auto command = row.folder == full ? mounts : std::vector<std::string>();
+        command.insert(command.end(), {in_bin("ddprun"), "-r", streams, "/bin/true"});
+        const auto result = run_program(command, {{"TMPDIR", row.folder}});
+        INFO(result.output);
+        CHECK(result.exit_code == 1);
+        CHECK(contains(result.output, "ddprun: TMPDIR: folder " + row.folder + "/ddprun"));
+        CHECK(contains(result.output, " cannot be created: " + row.problem + "; set TMPDIR to "));
+        CHECK_FALSE(std::filesystem::exists(missing));
+      }
+    }
+    if (!can_mount) skip("file systems cannot be mounted here");
+  }
+
+  TEST_CASE("a run without any worker started leaves no folder and no empty file that it created") {
+    const TemporaryFolder folder;
+    const auto mine = folder / "mine", program = folder / "program";
+    std::filesystem::create_directory(mine);
+    write_file(program, "#!/no/such/interpreter\n", true);
+    for (const std::string log_dir : {"", "mine", "mine/new/logs", "other"}) {
+      CAPTURE(log_dir);
+      std::vector<std::string> command = {in_bin("ddprun"), "-r", "3", "--nproc_per_node=2"};
+      if (!log_dir.empty()) command.push_back("--log_dir=" + folder / log_dir);
+      command.insert(command.end(), {"--no_python", program});
+      CHECK(run_program(command, {{"TMPDIR", folder.path()}}).exit_code == 1);
+      CHECK(std::filesystem::is_empty(mine));
+      CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 2);
     }
   }
 
