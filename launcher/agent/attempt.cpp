@@ -244,7 +244,7 @@ class Attempt::Impl {
       reports.push_back(is_worker ? describe_failure(*worker) : swept.reports[i]);
       if (!is_worker) tell(Warning{reports.back()});
     }
-    end_.still_running = join(reports, "; ");
+    if (!reports.empty()) end_.still_running = join(reports, "; ");
   }
 
   void take_exit(WorkerExited exit) {

@@ -42,8 +42,8 @@ struct AttemptEnd {
   bool have_workers_started = false;
   /// How far each had come in its collectives when the first failure was noticed.
   std::vector<RankFlights> flights{};
-  /// Processes that could not be killed, as text; empty: all have ended.
-  std::string still_running{};
+  /// Describes the processes that could not be killed; nothing: all have ended.
+  std::optional<std::string> still_running{};
 };
 
 class Attempt {

@@ -50,13 +50,13 @@ RestartDecision decide_after_attempt(const AttemptOutcome& outcome, const Restar
             .reason = "all workers succeeded"};
   }
   const WorkerExited& cause = failures.front();
-  if (!outcome.still_running.empty()) {
+  if (outcome.still_running) {
     // Both attempts would write the same files.
     return {
         .action = Action::finish,
         .result = RunResult::failed,
         .reason = describe_failure(cause) + (cause.still_running.empty()
-                                                 ? "; no restart, because " + outcome.still_running
+                                                 ? "; no restart, because " + *outcome.still_running
                                                  : "; no restart beside it")};
   }
   const auto spent =

@@ -19,8 +19,8 @@ struct AttemptOutcome {
   std::vector<WorkerExited>
       exits;       ///< every worker, in the order in which their deaths were noticed
   int signal = 0;  ///< to the agent, that ended it; 0: none did
-  /// Processes of the attempt that could not be killed, as text; empty: all have ended.
-  std::string still_running{};
+  /// As in AttemptEnd.
+  std::optional<std::string> still_running{};
 };
 
 struct RestartDecision {

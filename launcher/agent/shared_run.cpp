@@ -316,7 +316,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     AttemptEnd end = co_await attempt.run();
     under_way.reset();
     if (end.have_workers_started) self->have_workers_started_ = true;
-    if (!end.still_running.empty()) self->leave_with(end.still_running);
+    if (end.still_running) self->leave_with(*end.still_running);
     self->apply(make_end(std::move(end), self->nodes_.name));
   }
 
