@@ -179,7 +179,7 @@ void Coordination::notify_waiting() {
   const auto ids = roster_.take_notices(now_, now_ + settings_.waiting_notice);
   if (ids.empty()) return;
   const auto end = end_of_wait();
-  auto text = waiting_text();
+  auto text = describe_waiting(roster_.present_names(), names_of_last_round(), settings_);
   if (end && *end > now_) {
     const bool are_enough = roster_.present() >= settings_.nodes_min;
     text += std::string("; waiting ") + (are_enough ? "for more, " : "") + "for " +
@@ -192,10 +192,10 @@ std::optional<Time> Coordination::end_of_wait() const {
   return roster_.present() >= settings_.nodes_min ? last_call_end_ : std::optional(gather_end_);
 }
 
-std::string Coordination::waiting_text() const {
-  std::vector<std::string> last_round;
-  for (const auto& node : last_nodes_) last_round.push_back(node.name);
-  return describe_waiting(roster_.present_names(), std::move(last_round), settings_);
+std::vector<std::string> Coordination::names_of_last_round() const {
+  std::vector<std::string> names;
+  for (const auto& node : last_nodes_) names.push_back(node.name);
+  return names;
 }
 
 }  // namespace ddprun::membership

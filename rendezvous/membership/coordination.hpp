@@ -151,7 +151,7 @@ class Coordination {
   void notify_waiting();
   void tell(NodeId id, CoordinatorMessage message);
   std::optional<Time> end_of_wait() const;
-  std::string waiting_text() const;
+  std::vector<std::string> names_of_last_round() const;
 
   Settings settings_;
   Time now_;

@@ -51,7 +51,7 @@ void Coordination::consider_round() {
     last_call_end_.reset();
     if (gather_end_ <= now_)
       finish(Verdict::Result::no_quorum,
-             waiting_text() + " for " + seconds_text(settings_.join_timeout));
+             describe_shortage(roster_.present_names(), names_of_last_round(), settings_));
     return;
   }
   if (succession_.not_before(now_)) return;

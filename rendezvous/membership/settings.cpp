@@ -71,6 +71,27 @@ std::string number_out_of_range(const Join& join, int nodes_max) {
   return {};
 }
 
+/// Begins with "; ", or is empty.
+std::string describe_missing(const std::vector<std::string>& present,
+                             const std::vector<std::string>& last_round, const Settings& settings) {
+  const bool is_first = last_round.empty();
+  auto missing = is_first ? settings.expected_nodes : last_round;
+  bool are_known = true;
+  for (const auto& name : present) {
+    const auto found = std::find(missing.begin(), missing.end(), name);
+    if (found != missing.end())
+      missing.erase(found);
+    else
+      are_known = false;
+  }
+  // Nodes that go by other names than expected may be the ones that seem to be missing.
+  if (missing.empty() || (is_first && !are_known)) return {};
+  if (is_first) return "; missing: " + listed(missing);
+  const bool is_one = missing.size() == 1;
+  return "; " + listed(missing) + (is_one ? " was" : " were") + " in the last round and " +
+         (is_one ? "has" : "have") + " not come back";
+}
+
 }  // namespace
 
 std::string objection_to_version(std::uint32_t version) {
@@ -113,29 +134,23 @@ std::string config_to_show(const Join& join, const Settings& settings) {
   return has_other ? settings.config_text : std::string();
 }
 
-std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
-                             const Settings& settings) {
-  const bool is_first = last_round.empty();
-  auto missing = is_first ? settings.expected_nodes : std::move(last_round);
-  bool are_known = true;
-  for (const auto& name : present) {
-    const auto found = std::find(missing.begin(), missing.end(), name);
-    if (found != missing.end())
-      missing.erase(found);
-    else
-      are_known = false;
-  }
-  // Nodes that go by other names than expected may be the ones that seem to be missing.
-  if (is_first && !are_known) missing.clear();
-  const int count = static_cast<int>(present.size());
-  auto text = counted_nodes(count) + " of at least " + std::to_string(settings.nodes_min) +
-              (count == 1 ? " is here" : " are here");
-  if (!present.empty()) text += " (" + listed(std::move(present)) + ")";
-  if (missing.empty()) return text;
-  if (is_first) return text + ", missing: " + listed(missing);
-  const bool is_one = missing.size() == 1;
-  return text + "; " + listed(missing) + (is_one ? " was" : " were") + " in the last round and " +
-         (is_one ? "has" : "have") + " not come back";
+std::string describe_waiting(const std::vector<std::string>& present,
+                             const std::vector<std::string>& last_round, const Settings& settings) {
+  const auto count = static_cast<int>(present.size());
+  return counted_nodes(count) + " of at least " + std::to_string(settings.nodes_min) +
+         (count == 1 ? " is here" : " are here") +
+         (present.empty() ? "" : " (" + listed(present) + ")") +
+         describe_missing(present, last_round, settings);
+}
+
+std::string describe_shortage(const std::vector<std::string>& present,
+                              const std::vector<std::string>& last_round,
+                              const Settings& settings) {
+  return "only " + std::to_string(present.size()) + " of at least " +
+         std::to_string(settings.nodes_min) + " nodes came within " +
+         seconds_text(settings.join_timeout) + " (join_timeout)" +
+         (present.empty() ? "" : ": " + listed(present)) +
+         describe_missing(present, last_round, settings);
 }
 
 Time first_notice(Time now) {

@@ -81,10 +81,15 @@ std::string objection_to(const Join& join, const Settings& settings);
 /// The run's configuration, for a node that has another one; empty for others.
 std::string config_to_show(const Join& join, const Settings& settings);
 
-/// "2 nodes of at least 3 are here (a, b), missing since the last round: c"; before the first round
-/// those of the expected nodes that are missing.
-std::string describe_waiting(std::vector<std::string> present, std::vector<std::string> last_round,
-                             const Settings& settings);
+/// "2 nodes of at least 3 are here (a, b); c was in the last round and has not come back"; before
+/// the first round the expected nodes that are missing.
+std::string describe_waiting(const std::vector<std::string>& present,
+                             const std::vector<std::string>& last_round, const Settings& settings);
+
+/// The same at the end of the join timeout: "only 1 of at least 3 nodes came within 600 s
+/// (join_timeout): a; missing: b, c".
+std::string describe_shortage(const std::vector<std::string>& present,
+                              const std::vector<std::string>& last_round, const Settings& settings);
 
 /// "a, b and 7 more": sorted, and at most kNamesListedMax.
 std::string listed(std::vector<std::string> names);

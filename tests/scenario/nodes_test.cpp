@@ -247,7 +247,8 @@ TEST_SUITE("nodes") {
     Cluster cluster("2", "true", {}, "join_timeout=0.5");
     auto& host = cluster.start(2);
     CHECK(host.wait() == 1);
-    CHECK(contains(host.output(), "1 node of at least 2 is here (127.0.0.2) for 0.5 s"));
+    CHECK(contains(host.output(),
+                   "only 1 of at least 2 nodes came within 0.5 s (join_timeout): 127.0.0.2"));
   }
 
   TEST_CASE("a node that means another run is told the difference") {

@@ -150,7 +150,8 @@ TEST_SUITE("nodes' words") {
         "true"));
     CHECK(alone.wait() == 1);
     CHECK(contains(alone.output(),
-                   "1 node of at least 3 is here (node1), missing: node2, node3 for 0.5 s"));
+                   "only 1 of at least 3 nodes came within 0.5 s (join_timeout): node1; missing: "
+                   "node2, node3"));
   }
 
   TEST_CASE("a node says that it meets others, then where it is, then how the run ended") {

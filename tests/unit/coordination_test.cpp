@@ -74,7 +74,8 @@ TEST_SUITE("coordination") {
     const auto finish = talk.told<Finish>(1);
     REQUIRE(finish.size() == 1);
     CHECK(finish[0].verdict.result == Verdict::Result::no_quorum);
-    CHECK(finish[0].verdict.reason == "1 node of at least 2 is here (a) for 60 s");
+    CHECK(finish[0].verdict.reason ==
+          "only 1 of at least 2 nodes came within 60 s (join_timeout): a");
   }
 
   TEST_CASE("a failure on one node stops the workers of all at once and costs one restart") {

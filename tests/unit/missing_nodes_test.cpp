@@ -25,9 +25,9 @@ struct Row {
 
 const Row kRows[] = {
     {{"b", "a"}, {}, {}, "2 nodes of at least 3 are here (a, b)"},
-    {{"b"}, {}, {"a", "b", "c"}, "1 node of at least 3 is here (b), missing: a, c"},
-    {{}, {}, {"a"}, "0 nodes of at least 3 are here, missing: a"},
-    {{"b", "b"}, {}, {"b", "b", "b"}, "2 nodes of at least 3 are here (b, b), missing: b"},
+    {{"b"}, {}, {"a", "b", "c"}, "1 node of at least 3 is here (b); missing: a, c"},
+    {{}, {}, {"a"}, "0 nodes of at least 3 are here; missing: a"},
+    {{"b", "b"}, {}, {"b", "b", "b"}, "2 nodes of at least 3 are here (b, b); missing: b"},
     // Somebody goes by another name, so a missing one may be here.
     {{"x"}, {}, {"a", "b"}, "1 node of at least 3 is here (x)"},
     {{"a"},
@@ -62,6 +62,16 @@ TEST_SUITE("missing nodes") {
       const Settings settings{.nodes_min = 3, .expected_nodes = row.expected};
       CHECK(describe_waiting(row.present, row.last_round, settings) == row.text);
     }
+  }
+
+  TEST_CASE("the end of the join timeout says how many came, who, and who is missing") {
+    Settings settings{.nodes_min = 3, .expected_nodes = {"a", "b", "c"}};
+    settings.join_timeout = 2s;
+    CHECK(describe_shortage({"b"}, {}, settings) ==
+          "only 1 of at least 3 nodes came within 2 s (join_timeout): b; missing: a, c");
+    CHECK(describe_shortage({}, {"b"}, settings) ==
+          "only 0 of at least 3 nodes came within 2 s (join_timeout); b was in the last round and "
+          "has not come back");
   }
 
   TEST_CASE("a node that waits hears within half a second for what, and it alone") {
