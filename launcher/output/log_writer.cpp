@@ -47,6 +47,7 @@ std::string write_bytes(LogWriter::File& file, std::string_view bytes) {
     if (written < 0) {
       const bool is_first = file.failed_bytes == 0;
       file.failed_bytes += bytes.size();
+      file.error_number = errno;
       if (!is_first) return {};
       return file.name + ": " + std::strerror(errno) +
              "; output is missing from it, the worker goes on";
@@ -60,7 +61,10 @@ std::string close_file(LogWriter::File& file, std::uint64_t lost_bytes) {
   file.fd = UniqueFd();
   lost_bytes += file.failed_bytes;
   if (lost_bytes == 0) return {};
-  return file.name + ": lacks " + std::to_string(lost_bytes) + " bytes";
+  const std::string reason =
+      file.failed_bytes > 0 ? std::strerror(file.error_number) : "its file system takes no output";
+  return file.name + ": " + std::to_string(lost_bytes) + " bytes of output are missing (" + reason +
+         ")";
 }
 
 }  // namespace
@@ -266,8 +270,8 @@ void LogWriter::report_unwritten() {
   const std::lock_guard lock(queue_->mutex);
   std::uint64_t bytes = queue_->bytes;
   for (const auto& job : queue_->jobs) bytes += job.lost_bytes;
-  warn(queue_->current_name + ": its file system takes no output; log files lack " +
-       std::to_string(bytes) + " bytes");
+  warn(queue_->current_name + ": its file system takes no output; " + std::to_string(bytes) +
+       " bytes of output are missing from log files");
 }
 
 void LogWriter::stop() {

@@ -36,6 +36,7 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
     std::string name;
     UniqueFd fd;
     std::uint64_t failed_bytes = 0;
+    int error_number = 0;  ///< if failed_bytes > 0: the error of the last failure
   };
 
   /// `log` gets a warning at the first loss of a file, and its sum at the end.

@@ -57,7 +57,8 @@ def test(folder, mount):
         process.send_signal(signal.SIGTERM)
         workers = [int(pid) for pid in pids.read_text().split()]
         wait_until(lambda: not any(map(is_alive, workers)), "the end of the workers")
-        wait_until(lambda: b"log files lack" in report.read_bytes(), "the report of what was lost")
+        wait_until(lambda: b"missing from log files" in report.read_bytes(),
+                   "the report of what was lost")
         assert b"interrupted by SIGTERM" in report.read_bytes(), report.read_text()
     finally:
         run("fsfreeze", "--unfreeze", mount)
