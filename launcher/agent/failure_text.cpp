@@ -1,11 +1,10 @@
 #include "launcher/agent/failure_text.hpp"
 
 #include "launcher/report/exit_code.hpp"
+#include "rendezvous/base/error_text.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/system/system_error.hpp>
-
-#include <cerrno>
 
 namespace ddprun {
 
@@ -13,10 +12,9 @@ std::string failure_text(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const boost::system::system_error& error) {
-    const int number = error.code().value();
-    const bool has_no_descriptors = number == EMFILE || number == ENFILE;
-    return "the agent's event loop: " + error.code().message() +
-           (has_no_descriptors ? " (see ulimit -n)" : "");
+    const bool is_of_system = error.code().category() == boost::system::system_category();
+    return "the agent's event loop: " +
+           (is_of_system ? error_text(error.code().value()) : error.code().message());
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {

@@ -1,3 +1,4 @@
+#include "rendezvous/base/error_text.hpp"
 #include <ddprun/error.hpp>
 
 #include <cerrno>
@@ -31,12 +32,15 @@ const char* to_string(Errc code) noexcept {
   return "unknown";
 }
 
+std::string error_text(int error_number) {
+  const auto text = std::generic_category().message(error_number);
+  if (error_number == EMFILE) return text + " (see ulimit -n)";
+  if (error_number == ENFILE) return text + " (see sysctl fs.file-max)";
+  return text;
+}
+
 void throw_system_error(const std::string& what, int error_number) {
-  const bool has_no_descriptors = error_number == EMFILE || error_number == ENFILE;
-  throw Error(Errc::system,
-              what + ": " + std::generic_category().message(error_number) +
-                  (has_no_descriptors ? " (see ulimit -n)" : ""),
-              error_number);
+  throw Error(Errc::system, what + ": " + error_text(error_number), error_number);
 }
 
 }  // namespace ddprun

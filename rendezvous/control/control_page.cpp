@@ -1,5 +1,6 @@
 #include "rendezvous/control/control_page.hpp"
 
+#include "rendezvous/base/error_text.hpp"
 #include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/quiet_write.hpp"
 #include "rendezvous/base/unique_fd.hpp"
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -45,6 +47,16 @@ bool let_write(void* begin, std::size_t bytes) noexcept {
   const std::size_t before = reinterpret_cast<std::uintptr_t>(begin) % page;
   return ::mprotect(static_cast<char*>(begin) - before, before + bytes, PROT_READ | PROT_WRITE) ==
          0;
+}
+
+// Messages for users, who know no control page.
+
+std::string of_agent(const std::string& problem) {
+  return "memory shared with the workers: " + problem;
+}
+
+std::string of_worker(const std::string& problem) {
+  return "memory shared with ddprun: " + problem;
 }
 
 timespec to_timespec(Deadline deadline) {
@@ -129,23 +141,25 @@ struct ControlPage::Layout {
 
 ControlPage ControlPage::create(int local_world_size, int round) {
   if (local_world_size < 1 || local_world_size > kLocalWorkersMax) {
-    throw Error(Errc::usage, "control page: " + std::to_string(local_world_size) +
-                                 " workers on one node (1 to " + std::to_string(kLocalWorkersMax) +
-                                 " are possible)");
+    throw Error(Errc::usage, std::to_string(local_world_size) + " workers on one node: 1 to " +
+                                 std::to_string(kLocalWorkersMax) + " are possible");
   }
   const std::size_t bytes = Layout::bytes(local_world_size);
   UniqueFd fd(::memfd_create("ddprun-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (fd.get() < 0) throw_system_error("control page: memfd_create", errno);
+  if (fd.get() < 0) throw_system_error(of_agent("memfd_create"), errno);
   if (quiet_truncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-    throw_system_error("control page: ftruncate to " + std::to_string(bytes) +
-                           " bytes (see ulimit -f, which counts KiB)",
-                       errno);
+    const int error = errno;
+    throw Error(
+        Errc::system,
+        of_agent(std::to_string(bytes) + " bytes cannot be allocated: " + error_text(error) +
+                 (error == EFBIG ? "; RLIMIT_FSIZE must be at least that" : "")),
+        error);
   }
   // Memory that a worker has cut off would end the agent by SIGBUS.
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    throw_system_error("control page: F_ADD_SEALS", errno);
+    throw_system_error(of_agent("F_ADD_SEALS"), errno);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (memory == MAP_FAILED) throw_system_error("control page: mmap (see ulimit -v)", errno);
+  if (memory == MAP_FAILED) throw_system_error(of_agent("mmap (see RLIMIT_AS)"), errno);
   ControlPage page(fd.release(), static_cast<Layout*>(memory), local_world_size, round);
   page.layout_->magic = kMagic;
   page.layout_->local_world_size = local_world_size;
@@ -161,15 +175,15 @@ ControlPage ControlPage::create(int local_world_size, int round) {
 }
 
 ControlPage ControlPage::attach(int fd, int local_rank) {
-  const std::string thing = "control page (descriptor " + std::to_string(fd) + ")";
+  const auto thing = of_worker("descriptor " + std::to_string(fd));
   struct stat status {};
   if (::fstat(fd, &status) != 0) throw_system_error(thing, errno);
   const auto bytes = static_cast<std::size_t>(status.st_size);
   if (!S_ISREG(status.st_mode) || bytes < Layout::bytes(1)) {
-    throw Error(Errc::usage, thing + ": not a control page (is DDPRUN_CONTROL_FD stale?)");
+    throw Error(Errc::usage, thing + ": ddprun has not created it (is DDPRUN_CONTROL_FD stale?)");
   }
   void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) throw_system_error(thing + ": mmap (see ulimit -v)", errno);
+  if (memory == MAP_FAILED) throw_system_error(thing + ": mmap (see RLIMIT_AS)", errno);
   auto* layout = static_cast<Layout*>(memory);
   const int workers = layout->local_world_size;
   const bool is_page = layout->magic == kMagic && workers >= 1 && workers <= kLocalWorkersMax &&
@@ -178,7 +192,7 @@ ControlPage ControlPage::attach(int fd, int local_rank) {
     ::munmap(memory, bytes);
     throw Error(Errc::usage,
                 is_page ? thing + ": no slot for local rank " + std::to_string(local_rank)
-                        : thing + ": made by another version of ddprun, or not a control page");
+                        : thing + ": created by another version of ddprun, or not by ddprun");
   }
   if (!let_write(&layout->change_count, kMemoryPage) ||
       !let_write(layout->area(local_rank), flight_area_bytes())) {
@@ -192,7 +206,7 @@ ControlPage ControlPage::attach(int fd, int local_rank) {
 
 ControlPage ControlPage::attach_again(int fd, int local_rank) {
   const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) throw_system_error("control page: descriptor " + std::to_string(fd), errno);
+  if (copy < 0) throw_system_error(of_worker("descriptor " + std::to_string(fd)), errno);
   try {
     return attach(copy, local_rank);
   } catch (...) {
@@ -224,9 +238,9 @@ void ControlPage::announce_alive(int local_rank) {
   Layout::Slot& slot = layout_->slot(local_rank);
   const int error = pthread_mutex_trylock(&slot.life);
   if (error != 0) {
-    throw Error(Errc::usage,
-                "control page: local rank " + std::to_string(local_rank) +
-                    " was already announced (is the environment shared by two programs?)");
+    throw Error(Errc::usage, of_worker("local rank " + std::to_string(local_rank) +
+                                       " was already announced (is the environment shared by two "
+                                       "programs?)"));
   }
   slot.pid.store(::getpid());
   slot.phase.store(static_cast<std::uint32_t>(WorkerPhase::alive), std::memory_order_release);

@@ -1,6 +1,7 @@
 #include "rendezvous/store/acceptor.hpp"
 
 #include "rendezvous/base/await.hpp"
+#include "rendezvous/base/error_text.hpp"
 #include "rendezvous/store/listener.hpp"
 
 #include <boost/asio/awaitable.hpp>
@@ -14,7 +15,6 @@
 #include <cerrno>
 #include <chrono>
 #include <sys/socket.h>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -69,9 +69,7 @@ struct Acceptor::State {
       }
       if (errno == EAGAIN) return true;
       if (is_of_connection(errno)) continue;
-      const bool has_no_descriptors = errno == EMFILE || errno == ENFILE;
-      complain("cannot accept a connection: " + std::generic_category().message(errno) +
-               (has_no_descriptors ? " (see ulimit -n)" : "") + "; trying again");
+      complain("cannot accept a connection: " + error_text(errno) + "; trying again");
       return false;
     }
     return true;

@@ -114,7 +114,8 @@ class HostileWorkerTest(unittest.TestCase):
         self.assertEqual(0, code, output)
         code, output, _ = self.run_ddprun(script)
         self.assertEqual(1, code, output)
-        self.assertIn("control page: this worker has overwritten its part (phase 4294967295)",
+        self.assertIn("memory shared with ddprun: this worker has overwritten its part "
+                      "(phase 4294967295)",
                       output)
         self.assertIn("Root cause (first failure observed):\n  rank      : 1 ", output)
 

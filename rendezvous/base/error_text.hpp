@@ -1,0 +1,12 @@
+// What the operating system says of an error, with the limit that can be raised.
+#pragma once
+
+#include <string>
+
+namespace ddprun {
+
+/// The text of an errno value; of a lack of descriptors with the limit that was reached:
+/// "Too many open files (see ulimit -n)".
+std::string error_text(int error_number);
+
+}  // namespace ddprun
