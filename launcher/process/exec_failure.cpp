@@ -167,10 +167,22 @@ std::string process_limit() {
                                          : "ulimit -u is " + std::to_string(limit.rlim_cur);
 }
 
-std::string limit_text(int resource) {
+/// "; NAME is N bytes", or nothing where the resource is not limited.
+std::string bytes_limit(const std::string& name, int resource) {
   rlimit limit{};
   ::getrlimit(resource, &limit);
-  return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
+  if (limit.rlim_cur == RLIM_INFINITY) return "";
+  return "; " + name + " is " + std::to_string(limit.rlim_cur) + " bytes";
+}
+
+std::string memory_limits() {
+  return bytes_limit("RLIMIT_AS", RLIMIT_AS) + bytes_limit("RLIMIT_DATA", RLIMIT_DATA);
+}
+
+std::string open_files_limit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return "ulimit -n is " + std::to_string(limit.rlim_cur) + "; each worker needs six";
 }
 
 /// Of a fork or the start of a thread: the error and the limit that was reached.
@@ -180,16 +192,13 @@ std::string explain_shortage(const StartFailure& failure) {
   if (failure.error_number == EAGAIN) {
     const auto cgroup = full_cgroup();
     if (!cgroup.empty()) return error + " (" + cgroup + ")";
-    std::string limits = process_limit();
     // A thread also needs memory for its stack.
-    if (failure.step == StartStep::thread) {
-      limits += "; in bytes, ulimit -v is " + limit_text(RLIMIT_AS) + " and ulimit -d is " +
-                limit_text(RLIMIT_DATA);
-    }
-    return error + " (" + limits + ")";
+    const bool is_thread = failure.step == StartStep::thread;
+    return error + " (" + process_limit() + (is_thread ? memory_limits() : "") + ")";
   }
-  if (failure.error_number == EMFILE)
-    return error + " (ulimit -n is " + limit_text(RLIMIT_NOFILE) + "; each worker needs six)";
+  if (failure.error_number == ENOMEM)
+    return error + " (see the free memory and memory.max of the cgroup" + memory_limits() + ")";
+  if (failure.error_number == EMFILE) return error + " (" + open_files_limit() + ")";
   if (failure.error_number == ENFILE) return error + " (see sysctl fs.file-max)";
   return error;
 }

@@ -1,5 +1,6 @@
 #include "launcher/process/guardian.hpp"
 
+#include "launcher/process/exec_failure.hpp"
 #include "launcher/process/process_start.hpp"
 #include "launcher/process/run_members.hpp"
 #include "launcher/process/worker_environment.hpp"
@@ -154,7 +155,8 @@ void Guardian::start() {
                               .standard_error = null.get(),
                               .outlives_agent = true});
   if (const auto* failure = std::get_if<StartFailure>(&forked)) {
-    throw_system_error("guardian: no process can be had (see ulimit -u)", failure->error_number);
+    throw Error(Errc::system, describe_start_failure(*failure, "the guardian process", "/"),
+                failure->error_number);
   }
   auto& process = std::get<ForkedProcess>(forked);
   pid_ = process.pid;

@@ -92,6 +92,20 @@ TEST_SUITE("surroundings") {
     }
   }
 
+  TEST_CASE("a guardian that cannot be started for lack of descriptors names their limit alone") {
+    int named = 0;
+    for (int limit = 8; limit < 20; ++limit) {
+      const auto result =
+          run_program({"/bin/sh", "-c", "ulimit -n " + std::to_string(limit) + "; exec \"$@\"",
+                       "sh", in_bin("ddprun"), "--no_python", "/bin/false"});
+      if (!contains(result.output, "the guardian process: fork: Too many open files")) continue;
+      ++named;
+      CHECK(contains(result.output, "(ulimit -n is " + std::to_string(limit)));
+      CHECK_FALSE(contains(result.output, "ulimit -u"));
+    }
+    CHECK(named > 0);
+  }
+
   TEST_CASE("what cannot be printed is an error") {
     for (const std::string option : {"--help", "--version", "--dry_run"}) {
       const auto result = run_program(

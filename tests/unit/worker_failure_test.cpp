@@ -215,7 +215,7 @@ TEST_SUITE("start failure") {
         {{StartStep::thread, EAGAIN}, "thread: Resource temporarily unavailable ("},
         {{StartStep::fork, EMFILE}, "fork: Too many open files (ulimit -n is "},
         {{StartStep::fork, ENFILE}, "fs.file-max"},
-        {{StartStep::fork, ENOMEM}, "Cannot allocate memory"},
+        {{StartStep::fork, ENOMEM}, "Cannot allocate memory (see the free memory and memory.max"},
         {{StartStep::folder, EACCES}, "cannot enter the folder /home"},
         {{StartStep::affinity, EINVAL}, "cpuset"},
         {{StartStep::cgroup, EBUSY}, "cgroup: Device or resource busy"},
@@ -244,6 +244,22 @@ TEST_SUITE("start failure") {
     if (unlimited.empty()) return;
     CHECK(unlimited.find("sysctl kernel.threads-max and kernel.pid_max") != std::string::npos);
     CHECK(unlimited.find("ulimit") == std::string::npos);
+  }
+
+  TEST_CASE("worker start: the error of a thread names the limits of memory that are set") {
+    rlimit limit{};
+    REQUIRE(::getrlimit(RLIMIT_DATA, &limit) == 0);
+    const auto message = [&](rlim_t bytes) {
+      const rlimit changed{.rlim_cur = std::min(bytes, limit.rlim_max), .rlim_max = limit.rlim_max};
+      REQUIRE(::setrlimit(RLIMIT_DATA, &changed) == 0);
+      return describe_start_failure({StartStep::thread, EAGAIN}, "/no/such", "/home");
+    };
+    const auto limited = message(rlim_t{1} << 40), unlimited = message(RLIM_INFINITY);
+    ::setrlimit(RLIMIT_DATA, &limit);
+    if (limited.find("pids limit") != std::string::npos) return;
+    CHECK(limited.find("; RLIMIT_DATA is ") != std::string::npos);
+    if (limit.rlim_max == RLIM_INFINITY) CHECK(unlimited.find("RLIMIT_DATA") == std::string::npos);
+    CHECK(unlimited.find("unlimited") == std::string::npos);
   }
 }
 
