@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <utility>
 
 namespace ddprun {
@@ -20,7 +21,6 @@ namespace {
 constexpr int kLocalRankMax = kLocalWorkersMax - 1;
 constexpr int kRankMax = 99'999'999;
 constexpr int kNodesMax = 1'000'000;
-constexpr double kSecondsMax = 365.0 * 24 * 3600;
 
 std::optional<int> whole_number(std::string_view text) {
   int value = 0;
@@ -64,12 +64,19 @@ Parsed<int> parse_integer(const std::string& text, int least, int most) {
                       std::to_string(most)};
 }
 
-Parsed<std::chrono::milliseconds> parse_seconds(const std::string& text) {
+Parsed<std::chrono::milliseconds> parse_seconds(const std::string& text,
+                                                std::chrono::milliseconds least,
+                                                std::chrono::milliseconds most) {
+  using Seconds = std::chrono::duration<double>;
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0) ||
-      value > kSecondsMax) {
-    return ValueProblem{"is not a number of seconds from 0 to 31536000 (a year)"};
+  // A NaN is not within them.
+  if (error != std::errc() || end != text.data() + text.size() ||
+      !(value >= Seconds(least).count() && value <= Seconds(most).count())) {
+    char range[96];
+    std::snprintf(range, sizeof range, "is not a number of seconds from %g to %.8g%s",
+                  Seconds(least).count(), Seconds(most).count(), most == kYear ? " (a year)" : "");
+    return ValueProblem{range};
   }
   return std::chrono::milliseconds(std::llround(value * 1000));
 }
@@ -254,8 +261,13 @@ Parsed<std::map<std::string, std::string>> parse_key_values(const std::string& t
   if (inside.empty()) return values;
   for (const auto& entry : split(inside, ',')) {
     const auto equals = entry.find('=');
-    if (equals == std::string::npos || equals == 0) {
+    if (equals == 0 || entry.empty()) {
       return ValueProblem{"is not a list like key=value,key=value: '" + entry + "'"};
+    }
+    if (equals == std::string::npos) {
+      const bool is_time = entry.ends_with("timeout");
+      return ValueProblem{"'" + entry + "' has no value; write " + entry +
+                          (is_time ? "=SECONDS" : "=VALUE")};
     }
     if (!values.emplace(entry.substr(0, equals), entry.substr(equals + 1)).second) {
       return ValueProblem{"names '" + entry.substr(0, equals) + "' twice"};

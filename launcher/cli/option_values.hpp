@@ -19,10 +19,14 @@ struct ValueProblem {
 template <typename T>
 using Parsed = std::variant<T, ValueProblem>;
 
+inline constexpr std::chrono::seconds kYear{365 * 24 * 3600};
+
 Parsed<int> parse_integer(const std::string& text, int least, int most);
 
-/// Seconds as a decimal number, not negative, at most a year.
-Parsed<std::chrono::milliseconds> parse_seconds(const std::string& text);
+/// Seconds as a decimal number.
+Parsed<std::chrono::milliseconds> parse_seconds(
+    const std::string& text, std::chrono::milliseconds least = std::chrono::milliseconds(0),
+    std::chrono::milliseconds most = kYear);
 
 /// A flag in an environment variable: an integer, non-zero means on.
 Parsed<bool> parse_switch(const std::string& text);

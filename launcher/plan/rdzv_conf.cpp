@@ -25,6 +25,19 @@ constexpr milliseconds kProbeTimeoutMax(60'000);
 /// A shorter one ends whenever a machine is busy for a moment.
 constexpr milliseconds kLeaseMin(200);
 
+/// As torchrun reads them.
+Parsed<bool> parse_truth(const std::string& text) {
+  std::string word;
+  for (const char c : text) word += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  for (const char* yes : {"1", "true", "t", "yes", "y"}) {
+    if (word == yes) return true;
+  }
+  for (const char* no : {"0", "false", "f", "no", "n"}) {
+    if (word == no) return false;
+  }
+  return ValueProblem{"is none of 1, true, t, yes, y, 0, false, f, no and n"};
+}
+
 class Reader {
  public:
   Reader(const std::map<std::string, std::string>& values, std::vector<std::string>& problems)
@@ -40,22 +53,23 @@ class Reader {
     seconds("rejoin_timeout", times.rejoin_timeout);
     seconds("restart_window", times.restarts.window);
     read_lease(times.lease);
-    seconds("waiting_notice", times.waiting_notice);
-    seconds("probe_timeout", times.probe_timeout);
-    if (times.probe_timeout > kProbeTimeoutMax) problem("probe_timeout", "is more than 60 s");
-    if (times.waiting_notice < kNoticeMin) problem("waiting_notice", "is less than 0.2 s");
+    seconds("waiting_notice", times.waiting_notice, kNoticeMin);
+    seconds("probe_timeout", times.probe_timeout, milliseconds(0), kProbeTimeoutMax);
     for (const char* key : {"close_timeout", "heartbeat_timeout", "read_timeout"}) {
       milliseconds ignored{};  // there is nothing here that they could limit
       seconds(key, ignored);
     }
-    if (const auto* value = find("is_host")) keep(conf_.is_host, "is_host", parse_switch(*value));
+    if (const auto* value = find("is_host")) keep(conf_.is_host, "is_host", parse_truth(*value));
+    if (const auto* value = find("use_libuv")) {
+      bool ignored = false;  // the store here serves both kinds of clients
+      keep(ignored, "use_libuv", parse_truth(*value));
+    }
     if (const auto* value = find("rank")) {
       keep(conf_.rank, "rank", parse_integer(*value, 0, kNodeRankMax));
     }
     if (const auto* value = find("store_type"); value != nullptr && *value != "tcp") {
       problem("store_type", "the only store is tcp");
     }
-    find("use_libuv");
     if (const auto* value = find("store_port")) {
       int port = 0;
       keep(port, "store_port", parse_integer(*value, 0, kPortMax));
@@ -79,8 +93,9 @@ class Reader {
     into = std::get<Value>(parsed);
   }
 
-  void seconds(const std::string& key, milliseconds& into) {
-    if (const auto* value = find(key)) keep(into, key, parse_seconds(*value));
+  void seconds(const std::string& key, milliseconds& into, milliseconds least = milliseconds(0),
+               milliseconds most = kYear) {
+    if (const auto* value = find(key)) keep(into, key, parse_seconds(*value, least, most));
   }
 
   /// torchrun says how often a node is heard of and how often it may be missed.
@@ -103,14 +118,14 @@ class Reader {
   void read_etcd() {
     if (const auto* value = find("etcd_prefix")) {
       conf_.etcd.prefix = *value;
-      if (value->empty() || value->back() == '/')
-        problem("etcd_prefix", "ends with '/' or is empty");
+      if (value->empty()) problem("etcd_prefix", "is empty");
+      if (value->ends_with('/')) problem("etcd_prefix", "ends with '/'");
     }
-    milliseconds lease(conf_.etcd.lease);
-    seconds("etcd_lease_timeout", lease);
-    conf_.etcd.lease = std::chrono::ceil<std::chrono::seconds>(lease);
-    if (conf_.etcd.lease < etcd::kLeaseMin) {
-      problem("etcd_lease_timeout", "etcd gives none of less than 2 s");
+    if (const auto* value = find("etcd_lease_timeout")) {
+      auto lease = static_cast<int>(conf_.etcd.lease.count());
+      keep(lease, "etcd_lease_timeout",
+           parse_integer(*value, etcd::kLeaseMin.count(), kYear.count()));
+      conf_.etcd.lease = std::chrono::seconds(lease);
     }
     if (const auto* value = find("protocol"); value != nullptr && *value != "http") {
       problem("protocol", "only http is supported: ddprun speaks no TLS to etcd");
@@ -124,7 +139,9 @@ class Reader {
     for (const auto& [key, value] : values_) {
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
       const auto nearest = nearest_word(key, known_);
-      problem(key, "unknown key" + (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+      problem(key, "unknown key; " + (nearest.empty() ? "see 'Settings of the rendezvous' in "
+                                                        "ddprun(1)"
+                                                      : "did you mean " + nearest + "?"));
     }
   }
 

@@ -41,7 +41,8 @@ class BeforeTheStart(SshTest):
         self.config(PLACE)
         self.are_refused("--nnodes=1:2: --rdzv_backend=static has a fixed number of nodes; c10d "
                          "takes a range", "--nnodes=1:2")
-        self.are_refused("--rdzv_conf=foo=1: unknown key", "--rdzv_conf=foo=1")
+        self.are_refused("--rdzv_conf=foo=1: unknown key; see 'Settings of the rendezvous' in "
+                         "ddprun(1)", "--rdzv_conf=foo=1")
         self.are_refused("node1: --secret_file=gone: No such file or directory; 'ddprun keygen "
                          "gone' writes one, which all nodes need",
                          "--node_name=node1", "--secret_file=gone")

@@ -133,19 +133,27 @@ struct BadSetting {
 
 const BadSetting kBadSettings[] = {
     {"lease_timeout", "0.1", "a node that is busy for a moment would be taken for lost"},
-    {"waiting_notice", "0.1", "--rdzv_conf=waiting_notice=0.1: is less than 0.2 s"},
+    {"waiting_notice", "0.1", "is not a number of seconds from 0.2 to 31536000 (a year)"},
+    {"probe_timeout", "61", "is not a number of seconds from 0 to 60"},
+    {"probe_timeout", "-1", "is not a number of seconds from 0 to 60"},
+    {"probe_timeout", "abc", "is not a number of seconds from 0 to 60"},
+    {"foo", "1", "unknown key; see 'Settings of the rendezvous' in ddprun(1)"},
     {"join_timeout", "soon", "--rdzv_conf=join_timeout=soon: "},
     {"join_timout", "5", "--rdzv_conf=join_timout=5: unknown key; did you mean join_timeout?"},
     {"keep_alive_max_attempt", "0", "is not an integer from 1 to 1000"},
-    {"is_host", "maybe", "--rdzv_conf=is_host=maybe: "},
+    {"is_host", "maybe", "--rdzv_conf=is_host=maybe: is none of 1, true, "},
+    {"is_host", "2", "--rdzv_conf=is_host=2: is none of "},
+    {"use_libuv", "2", "--rdzv_conf=use_libuv=2: is none of "},
     {"rank", "-1", "is not an integer from 0 to 1000000"},
     {"store_type", "file", "the only store is tcp"},
     {"store_port", "65536", "is not an integer from 0 to 65535"},
     {"read_timeout", "x", "--rdzv_conf=read_timeout=x: "},
     {"protocol", "https", "only http is supported"},
     {"cacert", "ca.pem", "--rdzv_conf=cacert=ca.pem: is not supported"},
-    {"etcd_lease_timeout", "1", "etcd gives none of less than 2 s"},
-    {"etcd_prefix", "", "ends with '/' or is empty"},
+    {"etcd_lease_timeout", "1", "is not an integer from 2 to 31536000"},
+    {"etcd_lease_timeout", "2.5", "is not an integer from 2 to 31536000"},
+    {"etcd_prefix", "", "--rdzv_conf=etcd_prefix=: is empty"},
+    {"etcd_prefix", "/a/", "--rdzv_conf=etcd_prefix=/a/: ends with '/'"},
 };
 
 }  // namespace
@@ -166,7 +174,7 @@ TEST_SUITE("options about nodes") {
   TEST_CASE("etcd is asked at each of its endpoints, and any node may be elected host") {
     const auto [plan, problems, warnings] =
         planned({"--nnodes=1:4", "--rdzv_backend=etcd", "--rdzv_endpoint=e0,[::1]:7",
-                 "--rdzv_id=job", "--rdzv_conf=etcd_lease_timeout=4.5,etcd_prefix=/mine",
+                 "--rdzv_id=job", "--rdzv_conf=etcd_lease_timeout=5,etcd_prefix=/mine",
                  "--local_addr=10.0.0.1", "--master_port=29500"});
     CHECK(join(problems, "; ") == "");
     REQUIRE(plan.etcd);
@@ -240,6 +248,15 @@ TEST_SUITE("options about nodes") {
     for (const auto& row : kSettings) {
       std::vector<std::string> problems;
       CHECK(read_rdzv_conf(row.conf, problems).settings.*row.time == row.value);
+      CHECK(problems.empty());
+    }
+  }
+
+  TEST_CASE("is_host takes torchrun's words for yes and no, in any case") {
+    for (const std::string word : {"1", "true", "T", "Yes", "y", "0", "FALSE", "f", "no", "N"}) {
+      std::vector<std::string> problems;
+      const bool is_yes = std::string("1tTYy").find(word[0]) != std::string::npos;
+      CHECK(read_rdzv_conf({{"is_host", word}}, problems).is_host == is_yes);
       CHECK(problems.empty());
     }
   }
