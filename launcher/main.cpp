@@ -224,8 +224,9 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
     problem = std::get_if<UsageProblem>(&plan);
   }
   if (problem != nullptr) {
-    const auto words = read_arguments(arguments);
-    return refuse({with_variables(problem->problems, words, process_environment)}, invocation,
+    const auto* options = std::get_if<LaunchOptions>(&command_line);
+    const auto& problems = problem->problems;
+    return refuse({options == nullptr ? problems : with_origins(problems, *options)}, invocation,
                   reader);
   }
   const auto& options = std::get<LaunchOptions>(command_line);

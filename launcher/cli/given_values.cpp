@@ -183,16 +183,23 @@ std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
   return std::nullopt;
 }
 
-std::vector<std::string> with_variables(const std::vector<std::string>& problems,
-                                        const ArgumentWords& words,
-                                        const EnvironmentLookup& environment) {
+std::vector<std::string> with_origins(const std::vector<std::string>& problems,
+                                      const LaunchOptions& options) {
   std::vector<std::string> named;
   for (const auto& problem : problems) {
-    const auto name = problem.substr(0, problem.find_first_of("=: "));
-    const auto* entry = name.starts_with("--") ? find_option(name.substr(2)) : nullptr;
-    const bool is_argument = entry == nullptr || words.given.contains(entry);
-    const auto value = is_argument ? std::nullopt : value_from_variables(*entry, environment);
-    named.push_back(value ? value->where + ": " + problem : problem);
+    const auto name_end = std::min(problem.find_first_of("=: "), problem.size());
+    const auto name = problem.starts_with("--") ? problem.substr(2, name_end - 2) : std::string();
+    const auto origin = options.origins.find(name);
+    if (origin == options.origins.end() || problem.substr(name_end, 1) == " ") {
+      named.push_back(problem);
+      continue;
+    }
+    const auto value_end = std::min(problem.find(": ", name_end), problem.size());
+    const auto value = problem.substr(name_end, value_end - name_end);  // "=1:2"
+    // What the origin does not show: the one key of several that is wrong, for instance.
+    const bool is_shown = value.empty() || origin->second.ends_with(value);
+    named.push_back(origin->second + (is_shown ? "" : ": " + value.substr(1)) +
+                    problem.substr(value_end));
   }
   return named;
 }
@@ -255,13 +262,29 @@ GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup
   return values;
 }
 
+namespace {
+
+/// True of a variable or an entry of a file for this option; false of an argument, and of something
+/// else that the value is derived from.
+bool names_option(const std::string& where, const OptionEntry& entry) {
+  if (where.starts_with("-")) return false;
+  const auto variables = split(entry.variables, ' ');
+  const auto variable = where.substr(0, where.find('='));
+  return where.find(entry.name) != std::string::npos ||
+         std::find(variables.begin(), variables.end(), variable) != variables.end();
+}
+
+}  // namespace
+
 std::vector<std::string> apply_values(const GatheredValues& values, LaunchOptions& options) {
   std::vector<std::string> problems;
   for (const auto& entry : option_table()) {
     const auto given = values.given.find(&entry);
     if (given == values.given.end()) continue;
+    const auto& where = given->second.where;
+    if (names_option(where, entry)) options.origins.emplace(entry.name, where);
     const auto problem = entry.apply(options, given->second.value);
-    if (!problem.empty()) problems.push_back(given->second.where + ": " + problem);
+    if (!problem.empty()) problems.push_back(where + ": " + problem);
   }
   options.from_config = values.settings;
   return problems;

@@ -39,13 +39,12 @@ ArgumentWords read_arguments(const std::vector<std::string>& arguments);
 std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
                                                const EnvironmentLookup& environment);
 
-/// The value of the option with this name, or nothing.
-/// The problems of a plan, each with the variable before it that gave the option, if no argument
-/// did: "PET_NNODES=1:2: --nnodes=1:2: ...".
-std::vector<std::string> with_variables(const std::vector<std::string>& problems,
-                                        const ArgumentWords& words,
-                                        const EnvironmentLookup& environment);
+/// The problems of a plan made with these options. Each begins with the option's origin in place of
+/// its name if no argument gave it: "PET_NNODES=1:2: ..." for "--nnodes=1:2: ...".
+std::vector<std::string> with_origins(const std::vector<std::string>& problems,
+                                      const LaunchOptions& options);
 
+/// The value of the option with this name, or nothing.
 std::optional<GivenValue> value_of(const GivenValues& values, const std::string& name);
 
 /// What the operator asked for cannot be done: a line for each problem. Exit code 2.

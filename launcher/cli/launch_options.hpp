@@ -181,6 +181,9 @@ struct LaunchOptions {
   std::string config;
   std::string node_name;
   FromConfig from_config;
+  /// Of options that a variable or a configuration file sets, by name: "PET_NNODES=2",
+  /// "job.json:4:3: rendezvous.nnodes".
+  std::map<std::string, std::string> origins;
 
   bool ssh = false;
   bool dry_run = false;

@@ -99,7 +99,7 @@ ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
   if (!problems.empty()) return {.problems = std::move(problems)};
   ConfigAnswer answer{.text = describe_values(values)};
   describe_run(options, values.command, summaries.here, answer);
-  answer.problems = with_variables(answer.problems, read, environment);
+  answer.problems = with_origins(answer.problems, options);
   return answer;
 }
 

@@ -71,7 +71,8 @@ class NodeChecker {
     if (!how_.check) return {};
     const auto summary = how_.check(std::get<LaunchOptions>(options));
     const auto* problem = std::get_if<UsageProblem>(&summary);
-    return problem == nullptr ? Problems{} : in_words(problem->problems, how_.environment);
+    if (problem == nullptr) return {};
+    return with_origins(problem->problems, std::get<LaunchOptions>(options));
   }
 
   /// What hangs on a variable of its own, only the node can tell.
@@ -86,7 +87,8 @@ class NodeChecker {
     const auto options = options_of(environment, {.config = load});
     if (is_open) return {};
     if (const auto* problem = std::get_if<UsageProblem>(&options)) return problem->problems;
-    return in_words(problems_anywhere(std::get<LaunchOptions>(options), environment), environment);
+    const auto& given = std::get<LaunchOptions>(options);
+    return with_origins(problems_anywhere(given, environment), given);
   }
 
  private:
@@ -100,10 +102,6 @@ class NodeChecker {
   std::variant<LaunchOptions, UsageProblem> options_of(const EnvironmentLookup& environment,
                                                        const OptionSources& sources) const {
     return gather_options(words_, environment, {}, sources, how_.needs_program);
-  }
-
-  Problems in_words(const Problems& problems, const EnvironmentLookup& environment) const {
-    return with_variables(problems, words_, environment);
   }
 
   const ConfigFile& file_;

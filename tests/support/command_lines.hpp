@@ -23,11 +23,13 @@ inline EnvironmentLookup lookup_in(const Variables& variables) {
   };
 }
 
-/// The options of a command line that must be right.
+/// The options of a command line that must be right, without their origins.
 inline LaunchOptions options_of(const Words& arguments, const Variables& variables = {}) {
   const auto parsed = parse_command_line(arguments, lookup_in(variables));
   if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
-  return std::get<LaunchOptions>(parsed);
+  auto options = std::get<LaunchOptions>(parsed);
+  options.origins.clear();
+  return options;
 }
 
 /// The problems of a command line that must be wrong, one a line.

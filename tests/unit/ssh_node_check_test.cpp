@@ -46,7 +46,7 @@ TEST_SUITE("checking the nodes of a start by ssh") {
           "--nnodes=1:3: --rdzv_backend=static has a fixed number of nodes; c10d takes a range");
     CHECK(found({"--tee=5:3"}) == "--tee: there is no local rank 5 among 1 workers (0 to 0)");
     CHECK(found({}, std::nullopt, kFile, {{"PET_NNODES", "1:3"}})
-              .starts_with("PET_NNODES=1:3: --nnodes"));
+              .starts_with("PET_NNODES=1:3: --rdzv_backend=static has"));
   }
 
   TEST_CASE("what some would refuse is said of them") {
