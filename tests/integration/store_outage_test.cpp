@@ -25,9 +25,7 @@ using ddprun::Errc;
 using ddprun::Error;
 using ddprun::Store;
 using ddprun::StoreEndpoint;
-using ddprun::test::modern;
 using ddprun::test::RawClient;
-using ddprun::test::store_greeting;
 using ddprun::test::TestStore;
 using namespace std::chrono_literals;
 
