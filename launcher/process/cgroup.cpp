@@ -137,6 +137,10 @@ bool Cgroup::is_populated() const {
   return tells(open_events(), kPopulated);
 }
 
+bool Cgroup::is_empty() const {
+  return tells(open_events(), "populated 0");
+}
+
 bool Cgroup::is_frozen() const {
   return tells(open_events(), "frozen 1");
 }

@@ -59,6 +59,9 @@ class Cgroup {
   /// True while there is any member, one that is just ending included.
   bool is_populated() const;
 
+  /// True if no process is in it; false also if that cannot be read.
+  bool is_empty() const;
+
   /// A descriptor by which tells() looks; POLLPRI says that what it tells may have changed since.
   UniqueFd open_events() const;
 

@@ -251,11 +251,14 @@ void RunMembers::remove_cgroup() const noexcept {
   if (cgroup_) cgroup_->remove();
 }
 
-/// True if the cgroup is empty and this process has no other children, zombies included, than those
-/// that are no members. Most runs end so: they need neither a search nor another scheduling policy.
+/// Returns true if the cgroup is empty and this process has no children, zombies included, but the
+/// guardian and earlier ones. Most runs end so: they need neither a search nor another scheduling
+/// policy. Returns false if it cannot be read, as for lack of descriptors: a list of children
+/// without the guardian may be one that was not read.
 bool RunMembers::has_none() const {
-  if (looks_for_marker() || cgroup_->is_populated()) return false;
+  if (looks_for_marker() || !cgroup_->is_empty()) return false;
   const auto current = children();
+  if (std::find(current.begin(), current.end(), guardian_) == current.end()) return false;
   return std::all_of(current.begin(), current.end(),
                      [this](pid_t child) { return is_no_member(child); });
 }
