@@ -134,7 +134,7 @@ void RunFolder::make_folders(const fs::path& folder) {
     error = ::mkdir(folder.c_str(), 0777) == 0 ? 0 : errno;
   }
   if (error == 0) {
-    made_.push_back(folder);
+    if (!have_workers_started_) made_.push_back(folder);
   } else if (error != EEXIST) {
     if (is_temporary_) throw_no_temporary_folder(folder, error);
     throw Error(Errc::system, no_log_folder(folder, std::strerror(error)), error);

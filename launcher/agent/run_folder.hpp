@@ -51,7 +51,8 @@ class RunFolder {
   std::filesystem::path temporary_directory_;
   UniqueFd lock_;  ///< marks a temporary folder as in use
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> made_;  ///< folders, those that hold others first
+  /// Folders created before workers have started, each behind the one that holds it.
+  std::vector<std::filesystem::path> made_;
 };
 
 /// The message about a log folder that cannot be created.
