@@ -165,6 +165,18 @@ class Reader {
   GivenValues given_;
 };
 
+/// Returns true for a variable or an entry of a file for this option; false for an argument, and
+/// for another origin that the value is derived from.
+bool names_option(const std::string& where, const OptionEntry& entry) {
+  if (where.starts_with("-")) return false;
+  const auto variables = split(entry.variables, ' ');
+  const auto variable = where.substr(0, where.find('='));
+  if (std::find(variables.begin(), variables.end(), variable) != variables.end()) return true;
+  // "job.json:4:3: restart.max_restarts"; the file's name may hold any word.
+  const auto path = where.rfind(": ");
+  return path != std::string::npos && where.find(entry.name, path) != std::string::npos;
+}
+
 }  // namespace
 
 ArgumentWords read_arguments(const std::vector<std::string>& arguments) {
@@ -190,16 +202,20 @@ std::vector<std::string> with_origins(const std::vector<std::string>& problems,
     const auto name_end = std::min(problem.find_first_of("=: "), problem.size());
     const auto name = problem.starts_with("--") ? problem.substr(2, name_end - 2) : std::string();
     const auto origin = options.origins.find(name);
-    if (origin == options.origins.end() || problem.substr(name_end, 1) == " ") {
+    if (origin == options.origins.end()) {
       named.push_back(problem);
       continue;
     }
-    const auto value_end = std::min(problem.find(": ", name_end), problem.size());
+    const auto& where = origin->second;
+    const auto value_end = problem.find(": ", name_end);
+    if (value_end == std::string::npos || problem[name_end] == ' ') {
+      named.push_back(where + ": " + problem);  // it is about several options
+      continue;
+    }
     const auto value = problem.substr(name_end, value_end - name_end);  // "=1:2"
     // What the origin does not show: the one key of several that is wrong, for instance.
-    const bool is_shown = value.empty() || origin->second.ends_with(value);
-    named.push_back(origin->second + (is_shown ? "" : ": " + value.substr(1)) +
-                    problem.substr(value_end));
+    const bool is_shown = value.empty() || where.ends_with(value);
+    named.push_back(where + (is_shown ? "" : ": " + value.substr(1)) + problem.substr(value_end));
   }
   return named;
 }
@@ -261,20 +277,6 @@ GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup
   }
   return values;
 }
-
-namespace {
-
-/// True of a variable or an entry of a file for this option; false of an argument, and of something
-/// else that the value is derived from.
-bool names_option(const std::string& where, const OptionEntry& entry) {
-  if (where.starts_with("-")) return false;
-  const auto variables = split(entry.variables, ' ');
-  const auto variable = where.substr(0, where.find('='));
-  return where.find(entry.name) != std::string::npos ||
-         std::find(variables.begin(), variables.end(), variable) != variables.end();
-}
-
-}  // namespace
 
 std::vector<std::string> apply_values(const GatheredValues& values, LaunchOptions& options) {
   std::vector<std::string> problems;

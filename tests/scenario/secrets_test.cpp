@@ -207,7 +207,9 @@ TEST_SUITE("secrets") {
     CHECK(check("{}", {}).exit_code == 2);
     const auto both = check(R"({"mode": "open", "secret_file": "x"})", {});
     CHECK(both.exit_code == 2);
-    CHECK(contains(both.output, "--secret_file exclude each other"));
+    CHECK(contains(both.output,
+                   "job.json:1:37: security.mode: --security=open and --secret_file "
+                   "exclude each other"));
     const auto shut = check(R"({"mode": "shut"})", {});
     CHECK(shut.exit_code == 2);
     CHECK(contains(shut.output, "job.json:1:37: security.mode: "));
