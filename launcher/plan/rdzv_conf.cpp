@@ -27,8 +27,7 @@ constexpr milliseconds kLeaseMin(200);
 
 /// As torchrun reads them.
 Parsed<bool> parse_truth(const std::string& text) {
-  std::string word;
-  for (const char c : text) word += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  const auto word = to_lower(text);
   for (const char* yes : {"1", "true", "t", "yes", "y"}) {
     if (word == yes) return true;
   }

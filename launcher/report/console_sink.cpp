@@ -141,10 +141,7 @@ std::string ConsoleSink::report(const RunFinished& finished) const {
 }
 
 std::optional<LogLevel> parse_log_level(std::string_view name) {
-  std::string lower;
-  for (const char letter : name) {
-    lower += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-  }
+  const auto lower = to_lower(name);
   if (lower == "debug" || lower == "notset" || lower == "trace") return LogLevel::debug;
   if (lower == "info") return LogLevel::info;
   if (lower == "warn" || lower == "warning") return LogLevel::warn;

@@ -20,6 +20,9 @@ std::string printable(std::string_view text);
 /// The words with `separator` between them.
 std::string join(const std::vector<std::string>& words, std::string_view separator);
 
+/// `text` with the letters A to Z in lower case.
+std::string to_lower(std::string_view text);
+
 /// The parts of `text` between separators; one empty part for an empty text.
 std::vector<std::string> split(std::string_view text, char separator);
 
