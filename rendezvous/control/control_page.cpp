@@ -49,7 +49,7 @@ bool let_write(void* begin, std::size_t bytes) noexcept {
          0;
 }
 
-// Messages for users, who know no control page.
+// "Control page" is an internal term, so messages describe the memory instead.
 
 std::string of_agent(const std::string& problem) {
   return "memory shared with the workers: " + problem;

@@ -64,7 +64,8 @@ TEST_SUITE("missing nodes") {
     }
   }
 
-  TEST_CASE("the end of the join timeout says how many came, who, and who is missing") {
+  TEST_CASE(
+      "the error after the join timeout counts and names the nodes that came, and those missing") {
     Settings settings{.nodes_min = 3, .expected_nodes = {"a", "b", "c"}};
     settings.join_timeout = 2s;
     CHECK(describe_shortage({"b"}, {}, settings) ==
