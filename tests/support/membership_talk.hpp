@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::test {
@@ -12,9 +13,9 @@ namespace ddprun::test {
 class Talk {
  public:
   explicit Talk(membership::Settings settings)
-      : coordination_(settings, at(0)), settings_(settings) {}
+      : coordination_(settings, at(0)), settings_(std::move(settings)) {}
   Talk(membership::Settings settings, const membership::RunRecord& record)
-      : coordination_(settings, record, at(0)), settings_(settings) {}
+      : coordination_(settings, record, at(0)), settings_(std::move(settings)) {}
 
   static membership::Time at(int milliseconds) {
     return membership::Time(std::chrono::hours(1)) + std::chrono::milliseconds(milliseconds);
