@@ -97,8 +97,9 @@ std::optional<Time> Coordination::next_wake() const {
 std::optional<Time> Coordination::next_of_gathering() const {
   if (not_before_) return not_before_;
   // The wait for nodes is over when a probe begins.
-  const bool are_enough = reach_.is_running() && roster_.present() >= settings_.nodes_min;
-  return earliest({are_enough ? std::nullopt : end_of_wait(), roster_.first_notice(),
+  const bool is_wait_over = reach_.is_running() || next_retry_;
+  const bool are_enough = is_wait_over && roster_.present() >= settings_.nodes_min;
+  return earliest({are_enough ? next_retry_ : end_of_wait(), roster_.first_notice(),
                    succession_.not_before(now_)});
 }
 
@@ -129,7 +130,7 @@ void Coordination::lose(NodeId id, const std::string& reason) {
   const auto member = roster_.remove(id);
   if (!member) return;
   reach_.forget(id);
-  if (now_ >= no_stays_until_) stays_.note(member->join.name, member->joined, now_);
+  if (now_ >= no_stays_until_) stays_.note(member->join.name, member->came, now_);
   const bool is_missed = member->workers == Workers::running ||
                          (member->workers == Workers::ended && !member->is_leaving);
   if (is_missed) {
@@ -152,10 +153,7 @@ void Coordination::check_time() {
   if (phase_ == Phase::running && barrier_end_ && *barrier_end_ <= now_) release_successful();
   if (phase_ == Phase::running) let_in_held_back();
   if (reach_.conclude(now_)) use_probe();
-  if (phase_ == Phase::running && next_retry_ && *next_retry_ <= now_) {
-    next_retry_.reset();
-    if (has_room_for_others() && !begin_probe()) admit_reachable();
-  }
+  if (next_retry_ && *next_retry_ <= now_) retry();
   if (phase_ == Phase::finished && farewell_end_ && *farewell_end_ <= now_) {
     for (const auto& [id, member] : roster_.all()) actions_.emplace_back(HangUp{id});
     roster_.clear();
@@ -178,6 +176,12 @@ void Coordination::tell(NodeId id, CoordinatorMessage message) {
 void Coordination::notify_waiting() {
   const auto ids = roster_.take_notices(now_, now_ + settings_.waiting_notice);
   if (ids.empty()) return;
+  const bool is_cut = next_retry_.has_value();
+  const auto text = is_cut ? describe_waiting_for_reach() : describe_waiting_for_nodes();
+  for (const NodeId id : ids) tell(id, Waiting{text, is_cut});
+}
+
+std::string Coordination::describe_waiting_for_nodes() const {
   const auto end = end_of_wait();
   auto text = describe_waiting(roster_.present_names(), names_of_last_round(), settings_);
   if (end && *end > now_) {
@@ -185,7 +189,7 @@ void Coordination::notify_waiting() {
     text += std::string("; waiting ") + (are_enough ? "for more, " : "") + "for " +
             seconds_text(std::chrono::ceil<std::chrono::seconds>(*end - now_)) + " at most";
   }
-  for (const NodeId id : ids) tell(id, Waiting{text});
+  return text;
 }
 
 std::optional<Time> Coordination::end_of_wait() const {

@@ -16,6 +16,7 @@
 
 #include "rendezvous/membership/contenders.hpp"
 #include "rendezvous/membership/messages.hpp"
+#include "rendezvous/membership/node_choice.hpp"
 #include "rendezvous/membership/reachability.hpp"
 #include "rendezvous/membership/restart_budget.hpp"
 #include "rendezvous/membership/roster.hpp"
@@ -127,11 +128,13 @@ class Coordination {
   bool begin_probe();
   bool knows_reach();
   void use_probe();
+  void retry();
   void admit_reachable();
-  std::vector<NodeId> choose_nodes();
-  std::vector<NamedCut> cuts_among(std::vector<NodeId> nodes) const;
-  std::string describe_left_out() const;
-  void tell_left_out();
+  void wait_for_reach(const NodeChoice& choice);
+  std::string describe_waiting_for_reach() const;
+  std::string describe_shortage_of_reach(const NodeChoice& choice) const;
+  void hold_back_cut_off(const NodeChoice& choice);
+  void tell_cut_off(const NodeChoice& choice);
 
   // Decisions.
   void consider();
@@ -139,7 +142,7 @@ class Coordination {
   void consider_success();
   void consider_next();
   void form_largest_round();
-  void form_round();
+  void form_round(const NodeChoice& choice);
   void stop_round(const std::string& reason, Manner manner = Manner::urgent);
   void change(MembershipChange::Kind kind, const std::string& reason, Time when);
   void release_successful();
@@ -149,6 +152,7 @@ class Coordination {
   void go_on_without_unable();
   void gather(const std::string& reason);
   void notify_waiting();
+  std::string describe_waiting_for_nodes() const;
   void tell(NodeId id, CoordinatorMessage message);
   std::optional<Time> end_of_wait() const;
   std::vector<std::string> names_of_last_round() const;
@@ -177,8 +181,9 @@ class Coordination {
   bool is_host_leaving_ = false;
 
   Reachability reach_;
-  int short_probes_ = 0;            ///< in a row, after which too few nodes could form a round
-  std::optional<Time> next_retry_;  ///< while a round runs: whether cut-off nodes are reachable now
+  std::optional<Time> next_retry_;  ///< next probe for the sake of nodes that are cut off
+  /// Before the next probe, while too few nodes can reach each other; empty otherwise.
+  std::optional<std::chrono::milliseconds> retry_pause_;
 
   // Of the round under way.
   RoundEnd end_;

@@ -52,14 +52,16 @@ void Coordination::admit(NodeId id, const Join& join) {
                .lease_end = now_ + settings_.lease,
                .node_rank = succession_.claim(join.name, join.instance),
                .next_notice = first_notice(now_),
-               .joined = now_,
+               .came = now_,
                .held_back_until = is_held_back ? std::optional(now_ + hold_back) : std::nullopt});
   tell(id, Welcome{settings_.lease, compare_command(join)});
   if (phase_ != Phase::running) return;
   if (is_held_back) {
     tell(id, Waiting{why_held_back(join)});
   } else if (has_room_for_others()) {
-    if (!begin_probe()) change(MembershipChange::Kind::comes, join.name + " has joined", now_);
+    // A newcomer takes part in the next probe.
+    if (!reach_.is_running() && !begin_probe())
+      change(MembershipChange::Kind::comes, join.name + " has joined", now_);
   } else {
     tell(id, Waiting{"the round has " + counted_nodes(static_cast<int>(last_nodes_.size())) +
                      " of at most " + std::to_string(settings_.nodes_max) +
@@ -95,7 +97,7 @@ void Coordination::let_in_held_back() {
   if (!end || *end > now_) return;
   const auto before = roster_.held_back();
   roster_.end_holding_back(now_, 0);
-  if (!has_room_for_others() || begin_probe()) return;
+  if (!has_room_for_others() || reach_.is_running() || begin_probe()) return;
   for (const NodeId id : before) {
     const Member& member = *roster_.find(id);
     if (member.held_back_until) continue;

@@ -1,12 +1,8 @@
 // How the coordinator learns which nodes can reach each other, and acts on it.
 #include "rendezvous/membership/coordination.hpp"
-#include "rendezvous/membership/node_order.hpp"
-#include "rendezvous/membership/reachable_set.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
-#include <set>
 #include <utility>
 
 namespace ddprun::membership {
@@ -20,10 +16,11 @@ constexpr std::size_t kProbedNodesMin = 3;
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 
 /// Between probes while a node is left out of a round; one costs a few packets.
-constexpr auto kProbeInterval = std::chrono::seconds(30);
+constexpr std::chrono::milliseconds kProbeInterval = std::chrono::seconds(30);
 
-/// Probes that must agree before the run is ended: one alone may have lost its packets.
-constexpr int kProbesToEnd = 2;
+/// Before the second probe while too few nodes can reach each other. Each further pause is twice as
+/// long, up to kProbeInterval.
+constexpr std::chrono::milliseconds kFirstRetryPause = std::chrono::seconds(5);
 
 std::string retry_text() {
   return " (probed again every " + seconds_text(kProbeInterval) + ")";
@@ -39,48 +36,46 @@ void Coordination::hear(NodeId id, const Probed& probed) {
   reach_.note(id, probed);
 }
 
-/// All present nodes connect to each other but to the host, which each has reached. Returns false
-/// if there is nothing to probe; then nothing is known of cuts.
+/// All candidates connect to each other but to the host, which each has reached. Returns false if
+/// there is nothing to probe; then nothing is known of cuts.
 bool Coordination::begin_probe() {
+  next_retry_.reset();
   std::vector<Reachability::Node> nodes;
-  Probe probe{.timeout = settings_.probe_timeout};
-  for (const auto& [id, member] : roster_.all()) {
-    if (member.is_leaving) continue;
-    probe.peers.push_back(member.join.is_host ? ProbeAddress{} : member.join.probe);
-    nodes.push_back({.id = id, .is_target = probe.peers.back().port != 0});
+  bool has_targets = false;
+  for (const NodeId id : roster_.candidates()) {
+    const Join& join = roster_.find(id)->join;
+    nodes.push_back({.id = id, .address = join.is_host ? ProbeAddress{} : join.probe});
+    has_targets = has_targets || nodes.back().address.port != 0;
   }
-  const bool has_targets =
-      std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.is_target; });
   const bool is_possible = settings_.probe_timeout.count() > 0 && has_targets &&
                            nodes.size() >= kProbedNodesMin && nodes.size() <= kProbedNodesMax;
   if (!is_possible) {
     reach_.clear();
     return false;
   }
-  next_retry_.reset();
-  probe.number = reach_.begin(nodes, now_, now_ + settings_.probe_timeout + kAnswerTime);
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    auto for_node = probe;
-    for_node.peers[i].port = 0;
-    tell(nodes[i].id, std::move(for_node));
+  const auto number =
+      reach_.begin(std::move(nodes), now_, now_ + settings_.probe_timeout + kAnswerTime);
+  for (const auto& node : reach_.nodes()) {
+    tell(node.id,
+         Probe{
+             .number = number, .timeout = settings_.probe_timeout, .peers = reach_.peers_of(node)});
   }
   return true;
 }
 
-/// Returns whether it is known which of the present nodes can reach each other. Begins a probe if
-/// one is needed.
+/// Returns whether it is known which of the candidates can reach each other. Begins a probe if one
+/// is needed.
 bool Coordination::knows_reach() {
   if (reach_.is_running()) return false;
-  std::vector<NodeId> present;
-  for (const auto& [id, member] : roster_.all()) {
-    if (!member.is_leaving) present.push_back(id);
-  }
-  return reach_.covers(present) || !begin_probe();
+  return reach_.covers(roster_.candidates()) || !begin_probe();
 }
 
 void Coordination::use_probe() {
   if (phase_ == Phase::running) {
-    if (has_room_for_others()) admit_reachable();
+    if (has_room_for_others()) {
+      if (!knows_reach()) return;  // nodes have come meanwhile
+      admit_reachable();
+    }
     // A later round may be far away.
     if (phase_ == Phase::running) reach_.expire();
     return;
@@ -90,7 +85,7 @@ void Coordination::use_probe() {
   for (const auto& [id, member] : roster_.all()) {
     if (member.workers != Workers::none) nodes.push_back(id);
   }
-  const auto cuts = cuts_among(nodes);
+  const auto cuts = cuts_among(std::move(nodes), roster_, reach_);
   if (cuts.empty()) return;
   end_.note({.kind = MembershipChange::Kind::is_cut,
              .reason = describe_cuts(cuts),
@@ -98,114 +93,101 @@ void Coordination::use_probe() {
             2 * settings_.lease);
 }
 
+/// Probes again for the sake of nodes that are cut off.
+void Coordination::retry() {
+  next_retry_.reset();
+  if (phase_ == Phase::gathering) reach_.expire();
+  if (phase_ != Phase::running || !has_room_for_others() || reach_.is_running()) return;
+  if (!begin_probe()) admit_reachable();
+}
+
 /// Ends a round for spares with which the next one would be larger.
 void Coordination::admit_reachable() {
-  const auto chosen = choose_nodes();
+  const auto choice = choose_nodes(roster_, reach_);
   std::vector<NodeId> spares;
   std::vector<std::string> joined;
   for (const auto& [id, member] : roster_.all()) {
     if (!is_spare(member)) continue;
     spares.push_back(id);
-    if (!member.is_cut_off) joined.push_back(member.join.name);
+    if (!choice.cut_off.contains(id)) joined.push_back(member.join.name);
   }
-  const auto size = std::min(chosen.size(), static_cast<std::size_t>(settings_.nodes_max));
+  const auto size = std::min(choice.chosen.size(), static_cast<std::size_t>(settings_.nodes_max));
   if (size > last_nodes_.size()) {
     const std::string verb = joined.size() == 1 ? " has" : " have";
     return change(MembershipChange::Kind::comes, listed(std::move(joined)) + verb + " joined",
                   now_);
   }
-  if (!spares.empty()) next_retry_ = now_ + kProbeInterval;
-  const auto text = describe_left_out();
-  for (const NodeId id : spares) {
-    tell(id, Waiting{text + "; the others continue without this node" + retry_text(), true});
-  }
-}
-
-/// Returns the largest set of candidates that can all reach each other, and marks the others.
-std::vector<NodeId> Coordination::choose_nodes() {
-  roster_.set_cut_off({});
-  const auto nodes = roster_.candidates(roster_.all().size());
-  if (!reach_.has_cuts()) return nodes;
-  std::optional<std::size_t> host;
-  std::vector<CutPair> cuts;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (roster_.find(nodes[i])->join.is_host) host = i;
-    for (std::size_t j = 0; j < i; ++j) {
-      if (reach_.is_cut(nodes[i], nodes[j])) cuts.emplace_back(j, i);
-    }
-  }
-  std::set<NodeId> others(nodes.begin(), nodes.end());
-  std::vector<NodeId> chosen;
-  for (const auto i : largest_reachable_set(nodes.size(), cuts, host)) {
-    chosen.push_back(nodes[i]);
-    others.erase(nodes[i]);
-  }
-  roster_.set_cut_off(others);
-  return chosen;
+  if (spares.empty()) return;
+  next_retry_ = now_ + kProbeInterval;
+  const auto text = describe_cuts(choice, roster_, reach_) +
+                    "; the others continue without this node" + retry_text();
+  for (const NodeId id : spares) tell(id, Waiting{text, true});
 }
 
 void Coordination::form_largest_round() {
+  const auto least = static_cast<std::size_t>(settings_.nodes_min);
   roster_.end_holding_back(now_, settings_.nodes_min);
-  auto count = choose_nodes().size();
-  if (std::cmp_less(count, settings_.nodes_min) && !roster_.held_back().empty()) {
+  if (!knows_reach() || next_retry_) return;
+  auto choice = choose_nodes(roster_, reach_);
+  if (choice.chosen.size() < least && !roster_.held_back().empty()) {
     roster_.end_holding_back(now_, std::numeric_limits<int>::max());
-    count = choose_nodes().size();
+    if (!knows_reach()) return;
+    choice = choose_nodes(roster_, reach_);
   }
-  if (std::cmp_greater_equal(count, settings_.nodes_min)) return form_round();
-  if (++short_probes_ < kProbesToEnd && begin_probe()) return;
-  end_ = {};  // workers that failed at the cut are not the cause
-  finish(Verdict::Result::no_quorum,
-         describe_left_out() + "; a round needs " + counted_nodes(settings_.nodes_min) +
-             " that can all reach each other, and at most " + std::to_string(count) +
-             " can (--rdzv_conf=probe_timeout=0 disables this check)");
+  if (choice.chosen.size() >= least) return form_round(choice);
+  wait_for_reach(choice);
 }
 
-/// The cuts of the nodes that are left out; empty if no node is.
-std::string Coordination::describe_left_out() const {
-  std::vector<NodeId> nodes;
-  bool are_all_in = true;
-  for (const auto& [id, member] : roster_.all()) {
-    if (member.is_leaving || member.held_back_until) continue;
-    nodes.push_back(id);
-    are_all_in = are_all_in && !member.is_cut_off;
+/// The cut may be over soon, or other nodes may come.
+void Coordination::wait_for_reach(const NodeChoice& choice) {
+  if (gather_end_ <= now_) {
+    end_ = {};  // workers that failed at the cut are not the cause
+    return finish(Verdict::Result::no_quorum,
+                  describe_shortage_of_reach(choice) + "; gave up after " +
+                      seconds_text(settings_.join_timeout) +
+                      " (join_timeout; --rdzv_conf=probe_timeout=0 disables this check)");
   }
-  return are_all_in ? std::string() : describe_cuts(cuts_among(nodes));
+  const bool is_first = !retry_pause_;
+  retry_pause_ = is_first ? kFirstRetryPause : std::min(2 * *retry_pause_, kProbeInterval);
+  next_retry_ = std::min(now_ + *retry_pause_, gather_end_);
+  if (is_first) roster_.notify_at(now_);
 }
 
-void Coordination::tell_left_out() {
+std::string Coordination::describe_waiting_for_reach() const {
+  const auto left = std::max(gather_end_ - now_, Time::duration::zero());
+  return describe_shortage_of_reach(choose_nodes(roster_, reach_)) + "; probing again for " +
+         seconds_text(std::chrono::ceil<std::chrono::seconds>(left)) + " at most";
+}
+
+std::string Coordination::describe_shortage_of_reach(const NodeChoice& choice) const {
+  return describe_cuts(choice, roster_, reach_) + "; a round needs " +
+         counted_nodes(settings_.nodes_min) + " that can all reach each other, and at most " +
+         std::to_string(choice.chosen.size()) + " can";
+}
+
+/// A cut that comes and goes would end a round each time that it goes.
+void Coordination::hold_back_cut_off(const NodeChoice& choice) {
+  for (const NodeId id : choice.cut_off) {
+    Member& member = *roster_.find(id);
+    const auto came = std::exchange(member.came, now_);
+    if (member.node_rank < 0) continue;  // not in the last round
+    stays_.note(member.join.name, came, now_);
+    const auto time = stays_.hold_back(member.join.name);
+    if (time.count() > 0) member.held_back_until = now_ + time;
+  }
+}
+
+void Coordination::tell_cut_off(const NodeChoice& choice) {
   next_retry_.reset();
-  auto text = describe_left_out();
-  if (text.empty()) return;
+  if (choice.cut_off.empty()) return;
   next_retry_ = now_ + kProbeInterval;
   std::vector<std::string> names;
-  for (const auto& [id, member] : roster_.all()) {
-    if (member.is_cut_off) names.push_back(member.join.name);
-  }
-  text += ": the round begins without " + listed(std::move(names)) + retry_text();
+  for (const NodeId id : choice.cut_off) names.push_back(roster_.find(id)->join.name);
+  const auto text = describe_cuts(choice, roster_, reach_) + ": the round begins without " +
+                    listed(std::move(names)) + retry_text();
   for (const auto& [id, member] : roster_.all()) {
     if (!member.is_leaving) tell(id, Waiting{text, true});
   }
-}
-
-/// By the nodes' names.
-std::vector<NamedCut> Coordination::cuts_among(std::vector<NodeId> nodes) const {
-  std::sort(nodes.begin(), nodes.end(), [this](NodeId a, NodeId b) {
-    return natural_less(roster_.find(a)->join.name, roster_.find(b)->join.name);
-  });
-  std::vector<NamedCut> cuts;
-  for (auto a = nodes.begin(); a != nodes.end(); ++a) {
-    for (auto b = std::next(a); b != nodes.end(); ++b) {
-      if (!reach_.is_cut(*a, *b)) continue;
-      const Join& first = roster_.find(*a)->join;
-      const Join& second = roster_.find(*b)->join;
-      cuts.push_back({.a = first.name,
-                      .b = second.name,
-                      .a_reaches_b = reach_.can_reach(*a, *b),
-                      .b_reaches_a = reach_.can_reach(*b, *a),
-                      .is_with_host = first.is_host || second.is_host});
-    }
-  }
-  return cuts;
 }
 
 }  // namespace ddprun::membership

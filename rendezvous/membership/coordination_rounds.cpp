@@ -49,6 +49,8 @@ void Coordination::consider_round() {
   const int count = roster_.present();
   if (count < settings_.nodes_min) {
     last_call_end_.reset();
+    next_retry_.reset();
+    retry_pause_.reset();
     if (gather_end_ <= now_)
       finish(Verdict::Result::no_quorum,
              describe_shortage(roster_.present_names(), names_of_last_round(), settings_));
@@ -61,15 +63,16 @@ void Coordination::consider_round() {
     if (!last_call_end_) last_call_end_ = now_ + settings_.last_call_timeout;
     if (now_ < *last_call_end_) return;
   }
-  if (knows_reach()) form_largest_round();
+  form_largest_round();
 }
 
-void Coordination::form_round() {
+void Coordination::form_round(const NodeChoice& choice) {
   highest_round_ = round_ = std::max(round_, highest_round_) + 1;
   RoundFormed formed{
       .round = round_, .restarts_used = history_.restarts, .store_port = settings_.store_port};
-  const auto by_rank =
-      roster_.form_round(std::min(static_cast<std::size_t>(settings_.nodes_max), kRoundNodesMax));
+  hold_back_cut_off(choice);
+  const auto by_rank = roster_.form_round(
+      choice.chosen, std::min(static_cast<std::size_t>(settings_.nodes_max), kRoundNodesMax));
   last_nodes_.clear();
   for (const NodeId id : by_rank) {
     const Join& join = roster_.find(id)->join;
@@ -87,10 +90,10 @@ void Coordination::form_round() {
   is_of_former_ = false;
   round_lease_ = settings_.lease;
   reach_.expire();
-  short_probes_ = 0;
+  retry_pause_.reset();
   actions_.emplace_back(KeepRecord{record()});
   actions_.emplace_back(ClearStore{});
-  tell_left_out();
+  tell_cut_off(choice);
   for (formed.node_rank = 0; const NodeId id : by_rank) {
     tell(id, formed);
     ++formed.node_rank;
@@ -160,7 +163,7 @@ void Coordination::go_on_without_unable() {
   for (const auto& [id, reason] : end_.unable()) {
     if (const auto member = roster_.remove(id)) {
       reach_.forget(id);
-      stays_.note(member->join.name, member->joined, now_);
+      stays_.note(member->join.name, member->came, now_);
       refuse(id, member->join, reason + "; the others go on without it");
     }
   }
@@ -170,6 +173,7 @@ void Coordination::go_on_without_unable() {
 void Coordination::gather(const std::string& reason) {
   phase_ = Phase::gathering;
   gather_end_ = now_ + settings_.join_timeout;
+  next_retry_.reset();
   barrier_end_.reset();
   roster_.end_round(first_notice(now_));
   for (const auto& [id, member] : roster_.all()) {

@@ -20,6 +20,9 @@ constexpr int kMarginOfLease = 6;
 /// A machine under load runs an agent later than it wanted to, but not by so much.
 constexpr auto kNoticedAbsence = std::chrono::milliseconds(1000);
 
+/// Probes at a time. A coordinator begins one while another is under way only when workers fail.
+constexpr int kProbesMax = 4;
+
 /// Whether the receiver's place in the round is that of this node.
 bool has_place_of(const Join& self, const RoundFormed& round) {
   if (round.node_rank < 0 || std::cmp_greater_equal(round.node_rank, round.nodes.size())) {
@@ -294,12 +297,16 @@ void NodePart::hear(const membership::StopWorkers& stop) {
   }
 }
 
+/// Further ones are not answered, as if the answers were lost.
 void NodePart::hear(const Probe& probe) {
+  if (probes_under_way_ == kProbesMax) return;
+  ++probes_under_way_;
   probe_number_ = probe.number;
   actions_.emplace_back(ProbePeers{++probe_serial_, probe});
 }
 
 void NodePart::take(const PeersProbed& probed) {
+  --probes_under_way_;
   if (!probe_number_ || probed.serial != probe_serial_) return;
   say(Probed{*std::exchange(probe_number_, std::nullopt), probed.unreachable});
 }

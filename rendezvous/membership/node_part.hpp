@@ -196,6 +196,7 @@ class NodePart {
   std::uint64_t last_heartbeat_ = 0;
   std::deque<std::pair<std::uint64_t, Time>> unanswered_;  ///< heartbeats and when they were sent
 
+  int probes_under_way_ = 0;                   ///< at most kProbesMax
   int probe_serial_ = 0;                       ///< of the latest probe, over all connections
   std::optional<std::uint32_t> probe_number_;  ///< of it, while its connection lasts
 

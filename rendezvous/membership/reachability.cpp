@@ -4,6 +4,20 @@
 
 namespace ddprun::membership {
 
+namespace {
+
+bool is_ipv6(const ProbeAddress& address) {
+  return address.host.find(':') != std::string::npos;
+}
+
+/// A node without an address of its own may have both families.
+bool connects(const Reachability::Node& from, const Reachability::Node& to) {
+  if (to.address.port == 0 || from.id == to.id) return false;
+  return from.address.port == 0 || is_ipv6(from.address) == is_ipv6(to.address);
+}
+
+}  // namespace
+
 std::uint32_t Reachability::begin(std::vector<Node> nodes, Time now, Time end) {
   nodes_ = std::move(nodes);
   pending_.clear();
@@ -14,14 +28,17 @@ std::uint32_t Reachability::begin(std::vector<Node> nodes, Time now, Time end) {
   return ++number_;
 }
 
+std::vector<ProbeAddress> Reachability::peers_of(const Node& node) const {
+  std::vector<ProbeAddress> peers;
+  for (const auto& peer : nodes_) {
+    peers.push_back(connects(node, peer) ? peer.address : ProbeAddress{});
+  }
+  return peers;
+}
+
 void Reachability::note(NodeId node, const Probed& probed) {
   if (!is_running() || probed.number != number_ || pending_.erase(node) == 0) return;
-  auto& unreachable = answers_[node];
-  for (const std::size_t index : probed.unreachable) {
-    const bool counts =
-        index < nodes_.size() && nodes_[index].is_target && nodes_[index].id != node;
-    if (counts) unreachable.insert(index);
-  }
+  answers_[node] = {probed.unreachable.begin(), probed.unreachable.end()};
 }
 
 bool Reachability::conclude(Time now) {
@@ -31,9 +48,15 @@ bool Reachability::conclude(Time now) {
   covered_.clear();
   for (const auto& node : nodes_) covered_.insert(node.id);
   std::size_t attempts = 0;
-  for (const auto& [from, unreachable] : answers_) {
-    for (const auto& node : nodes_) attempts += node.is_target && node.id != from ? 1 : 0;
-    for (const auto index : unreachable) cuts_.emplace(from, nodes_[index].id);
+  for (const auto& node : nodes_) {
+    const auto answer = answers_.find(node.id);
+    if (answer == answers_.end()) continue;
+    const auto& unreachable = answer->second;
+    for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+      if (!connects(node, nodes_[i])) continue;
+      ++attempts;
+      if (unreachable.contains(i)) cuts_.emplace(node.id, nodes_[i].id);
+    }
   }
   if (cuts_.size() == attempts) cuts_.clear();
   return true;

@@ -21,12 +21,17 @@ class Reachability {
  public:
   struct Node {
     NodeId id = 0;
-    bool is_target = false;  ///< the others connect to it
+    ProbeAddress address;  ///< port 0: the others do not connect to it
   };
 
   /// Begins a probe, in which answers count until `end`, and returns its number. Answers to an
   /// earlier probe no longer count.
   std::uint32_t begin(std::vector<Node> nodes, Time now, Time end);
+
+  /// The addresses of all nodes of the latest probe, in their order; port 0 where this node is not
+  /// to connect: to itself, and to addresses of a family that it may not have.
+  std::vector<ProbeAddress> peers_of(const Node& node) const;
+  const std::vector<Node>& nodes() const { return nodes_; }
 
   void note(NodeId node, const Probed& probed);
 
@@ -62,9 +67,9 @@ class Reachability {
 
  private:
   std::uint32_t number_ = 0;
-  std::vector<Node> nodes_;                          ///< of the latest probe
-  std::set<NodeId> pending_;                         ///< nodes that have not answered
-  std::map<NodeId, std::set<std::size_t>> answers_;  ///< indices of unreachable nodes
+  std::vector<Node> nodes_;                            ///< of the latest probe
+  std::set<NodeId> pending_;                           ///< nodes that have not answered
+  std::map<NodeId, std::set<std::uint32_t>> answers_;  ///< indices of unreachable nodes
   Time begun_{};
   std::optional<Time> end_;
   std::set<NodeId> covered_;

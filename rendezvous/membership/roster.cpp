@@ -79,6 +79,10 @@ std::optional<Time> Roster::first_notice() const {
   return first;
 }
 
+void Roster::notify_at(Time time) {
+  for (auto& [id, member] : members_) member.next_notice = time;
+}
+
 std::vector<NodeId> Roster::take_notices(Time now, Time next) {
   std::vector<NodeId> ids;
   for (auto& [id, member] : members_) {
@@ -111,41 +115,41 @@ std::optional<Time> Roster::first_end_of_holding_back() const {
   return first;
 }
 
-std::vector<NodeId> Roster::candidates(std::size_t nodes_max) const {
+std::vector<NodeId> Roster::candidates() const {
   std::vector<NodeId> ids;
-  std::vector<OrderedNode> nodes;
   for (const auto& [id, member] : members_) {
-    if (member.is_leaving || member.held_back_until || member.is_cut_off) continue;
-    ids.push_back(id);
-    nodes.push_back({.wanted_rank = member.join.node_rank,
-                     .previous_rank = member.node_rank,
-                     .name = member.join.name});
+    if (!member.is_leaving && !member.held_back_until) ids.push_back(id);
+  }
+  return by_rank(ids, ids.size());
+}
+
+std::vector<NodeId> Roster::by_rank(const std::vector<NodeId>& nodes, std::size_t nodes_max) const {
+  std::vector<OrderedNode> unordered;
+  for (const NodeId id : nodes) {
+    const Member& member = members_.at(id);
+    unordered.push_back({.wanted_rank = member.join.node_rank,
+                         .previous_rank = member.node_rank,
+                         .name = member.join.name});
   }
   std::vector<NodeId> ordered;
-  for (const auto i : order_nodes(nodes, nodes_max)) ordered.push_back(ids[i]);
+  for (const auto i : order_nodes(unordered, nodes_max)) ordered.push_back(nodes[i]);
   return ordered;
 }
 
-void Roster::set_cut_off(const std::set<NodeId>& nodes) {
-  for (auto& [id, member] : members_) member.is_cut_off = nodes.contains(id);
-}
-
-std::vector<NodeId> Roster::form_round(std::size_t nodes_max) {
-  auto by_rank = candidates(nodes_max);
+std::vector<NodeId> Roster::form_round(const std::vector<NodeId>& nodes, std::size_t nodes_max) {
+  auto ordered = by_rank(nodes, nodes_max);
   for (auto& [id, member] : members_) member.node_rank = -1;
-  for (int rank = 0; const NodeId id : by_rank) {
+  for (int rank = 0; const NodeId id : ordered) {
     Member& member = members_.at(id);
     member.workers = Workers::running;
     member.node_rank = rank++;
   }
-  return by_rank;
+  return ordered;
 }
 
 void Roster::end_round(Time first_notice) {
-  for (auto& [id, member] : members_) {
-    member.workers = Workers::none;
-    member.next_notice = first_notice;
-  }
+  for (auto& [id, member] : members_) member.workers = Workers::none;
+  notify_at(first_notice);
 }
 
 }  // namespace ddprun::membership

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -30,8 +29,7 @@ class Roster {
     bool is_leaving = false;
     int node_rank = -1;  ///< in the latest round
     Time next_notice{};  ///< when it hears for what it waits, while there is no round
-    Time joined{};
-    bool is_cut_off = false;  ///< not in rounds: it and nodes of the round cannot reach each other
+    Time came{};         ///< when it joined, or when a round was last formed without it for a cut
     std::optional<Time> held_back_until{};  ///< not in rounds that the others can have without it
   };
 
@@ -66,6 +64,9 @@ class Roster {
   /// Nothing: there are no nodes.
   std::optional<Time> first_notice() const;
 
+  /// All hear at that time.
+  void notify_at(Time time);
+
   /// Those that have to hear now, and next at that time.
   std::vector<NodeId> take_notices(Time now, Time next);
 
@@ -77,21 +78,20 @@ class Roster {
   std::vector<NodeId> held_back() const;
   std::optional<Time> first_end_of_holding_back() const;
 
-  /// The present ones that are neither held back nor cut off, at most so many, in the order of the
-  /// ranks that they would have in a round.
-  std::vector<NodeId> candidates(std::size_t nodes_max) const;
+  /// The present ones that are not held back, in the order of the ranks that they would have in a
+  /// round of all of them.
+  std::vector<NodeId> candidates() const;
 
-  /// Sets is_cut_off of these nodes and clears it of all others.
-  void set_cut_off(const std::set<NodeId>& nodes);
-
-  /// Gives the candidates their ranks in a new round, and workers: at most so
-  /// many, returned by node rank. The others are spares.
-  std::vector<NodeId> form_round(std::size_t nodes_max);
+  /// Gives at most `nodes_max` of these nodes their ranks in a new round, and workers; returns them
+  /// by node rank. The others are spares.
+  std::vector<NodeId> form_round(const std::vector<NodeId>& nodes, std::size_t nodes_max);
 
   /// The workers of the round have ended on all nodes, which hear at that time for what they wait.
   void end_round(Time first_notice);
 
  private:
+  std::vector<NodeId> by_rank(const std::vector<NodeId>& nodes, std::size_t nodes_max) const;
+
   std::map<NodeId, Member> members_;
 };
 

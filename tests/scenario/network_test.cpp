@@ -27,6 +27,7 @@ struct NodesOptions {
   std::string nnodes;
   std::string lease = "1.5";     ///< seconds; more where no node is to be lost, however busy it is
   bool are_2_and_3_cut = false;  ///< from each other, from the start
+  std::string join_timeout = "600";  ///< seconds
 };
 
 /// A machine for each node; the first hosts the rendezvous.
@@ -95,7 +96,7 @@ class Nodes {
          "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=cut",
          "--local_addr=" + network.address(number), "--secret_file=" + secret_file,
          "--rdzv_conf=last_call_timeout=30,rejoin_timeout=60,probe_timeout=4,lease_timeout=" +
-             options_.lease},
+             options_.lease + ",join_timeout=" + options_.join_timeout},
         workers_.script());
   }
 
@@ -210,14 +211,27 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("a run that needs two nodes which cannot reach each other ends and names both") {
+  TEST_CASE("a run that needs two nodes which cannot reach each other begins when they can") {
     Nodes nodes(3, {.nnodes = "3", .lease = "30", .are_2_and_3_cut = true});
+    if (!is_permitted(nodes)) return;
+    for (const int node : {1, 2, 3}) {
+      REQUIRE(nodes[node].read_until_contains(
+          cut_line(nodes) + "; a round needs 3 nodes that can all reach each other"));
+    }
+    nodes.network.reunite(2, {3});
+    REQUIRE(nodes.are_together({1, 2, 3}));
+    nodes.check_end({1, 2, 3});
+  }
+
+  TEST_CASE("a run that needs two nodes which cannot reach each other names both at its end") {
+    Nodes nodes(3, {.nnodes = "3", .lease = "30", .are_2_and_3_cut = true, .join_timeout = "6"});
     if (!is_permitted(nodes)) return;
     for (const int node : {1, 2, 3}) {
       const int status = nodes[node].wait();
       INFO("node ", node, ": ", nodes[node].output());
       CHECK(status == 1);
       CHECK(contains(nodes[node].output(), cut_line(nodes)));
+      CHECK(contains(nodes[node].output(), "gave up after 6 s (join_timeout"));
       CHECK_FALSE(contains(nodes[node].output(), "Root cause"));
       CHECK(nodes[node].leaves_no_process());
     }

@@ -261,7 +261,9 @@ class SimulatedRun : protected SimulatedState {
   void act(int index, const ProbePeers& probing) {
     const int agent = nodes_[static_cast<std::size_t>(index)].agent;
     const auto unreachable = unreachable_from(index, probing.probe);
-    after(unreachable.empty() ? delay() : probing.probe.timeout, [=, this] {
+    // A firewall may drop packets, or refuse them at once.
+    const bool is_refused = unreachable.empty() || chance(50);
+    after(is_refused ? delay() : probing.probe.timeout, [=, this] {
       to_node(index, agent, PeersProbed{probing.serial, unreachable});
     });
   }

@@ -91,7 +91,8 @@ TEST_SUITE("membership simulation") {
     CHECK(left_out > static_cast<int>(kCuts) / 10);
   }
 
-  TEST_CASE("with standing cuts the nodes that reach each other succeed, or the run ends at once") {
+  TEST_CASE(
+      "with standing cuts the nodes that reach each other succeed, or the run ends and names one") {
     std::set<std::string> verdicts;
     for (std::uint64_t seed = 0; seed < kCuts; ++seed) {
       const auto outcome = simulate_standing_cuts(seed);

@@ -75,6 +75,15 @@ TEST_SUITE("node probe") {
     CHECK(node.answers(second, {}) == std::vector<NodeMessage>{Probed{6, {}}});
   }
 
+  TEST_CASE("a node takes part in four probes at a time and ignores further ones") {
+    ProbedNode node;
+    std::vector<int> serials;
+    for (std::uint32_t number = 1; number <= 4; ++number) serials.push_back(node.ask(number));
+    CHECK(node.ask(5) == 0);
+    CHECK(node.answers(serials.back(), {}) == std::vector<NodeMessage>{Probed{4, {}}});
+    CHECK(node.ask(6) != 0);
+  }
+
   TEST_CASE("the result of a probe over a lost connection does not answer one of the same number") {
     ProbedNode node;
     const int first = node.ask(1);

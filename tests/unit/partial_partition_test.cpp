@@ -34,11 +34,11 @@ class Trio {
     for (const NodeId id : {1, 2, 3}) join(id, names[static_cast<std::size_t>(id) - 1]);
   }
 
-  void join(NodeId id, const std::string& name) {
+  void join(NodeId id, const std::string& name) { join(id, name, "10.0.0." + std::to_string(id)); }
+  void join(NodeId id, const std::string& name, const std::string& address) {
     auto join = talk.join_of(name);
     join.is_host = id == 1;
-    join.probe = {.host = "10.0.0." + std::to_string(id),
-                  .port = static_cast<std::uint16_t>(5000 + id)};
+    join.probe = {.host = address, .port = static_cast<std::uint16_t>(5000 + id)};
     talk.say(id, join, now);
     keep_probe(id);
   }
@@ -65,6 +65,19 @@ class Trio {
     keep_probe(1);
   }
 
+  /// Lets time pass until nodes are probed again; returns the milliseconds.
+  int pass_to_probe() {
+    const auto latest = probe;
+    const int begin = now;
+    while (probe == latest) {
+      const auto wake = talk.coordination().next_wake();
+      REQUIRE(wake);
+      const auto time = *wake - Talk::at(now);
+      pass(static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()));
+    }
+    return now - begin;
+  }
+
   bool is_probed() const { return !talk.told<Probe>(2).empty(); }
 
   std::vector<RoundFormed> formed(NodeId id) const { return talk.told<RoundFormed>(id); }
@@ -81,6 +94,10 @@ class Trio {
 
 const std::vector<Indices> kAllReached = {{}, {}, {}};
 const std::vector<Indices> kTwoAndThreeCut = {{}, {2}, {1}};
+
+const std::string kShortage =
+    "nodes n2 and n3 cannot reach each other; both reach the host; a round needs 3 nodes that can "
+    "all reach each other, and at most 2 can";
 
 WorkersEnded failed(int round, const std::string& node) {
   return {.round = round,
@@ -148,33 +165,89 @@ TEST_SUITE("partial partition") {
 
   TEST_CASE("cut nodes are named and left out in the order of their names, not of their coming") {
     Trio trio(settings(2, 3), {"n1", "n3", "n2"});
-    trio.answer(kTwoAndThreeCut);
+    trio.answer({{}, {1}, {2}});  // probes name nodes in the order of their names, too
     CHECK(trio.formed(2).empty());
-    CHECK(trio.formed(3).size() == 1);
+    REQUIRE(trio.formed(3).size() == 1);
     CHECK(
         trio.talk.told<Waiting>(1)[0].text.starts_with("nodes n2 and n3 cannot reach each other"));
   }
 
-  TEST_CASE("a run whose nodes cannot form a large enough round ends after two probes") {
-    Trio trio(settings(3, 3));
+  TEST_CASE(
+      "too few nodes that reach each other are probed for join_timeout, less and less often") {
+    auto with = settings(3, 3);
+    with.join_timeout = 60s;
+    Trio trio(with);
+    std::vector<int> pauses;
     const auto first = trio.probe;
-    trio.answer(kTwoAndThreeCut);
-    CHECK(trio.probe == first + 1);
-    trio.answer(kTwoAndThreeCut);
-    REQUIRE(trio.talk.told<Finish>(2).size() == 1);
+    while (trio.talk.told<Finish>(2).empty()) {
+      REQUIRE(trio.probe == first + pauses.size());
+      trio.answer(kTwoAndThreeCut);
+      if (pauses.empty()) {
+        for (const NodeId id : {1, 2, 3}) {
+          REQUIRE(trio.talk.told<Waiting>(id).size() == 1);
+          CHECK(trio.talk.told<Waiting>(id)[0] ==
+                Waiting{kShortage + "; probing again for 60 s at most", true});
+        }
+      }
+      if (!trio.talk.told<Finish>(2).empty()) break;
+      pauses.push_back(trio.pass_to_probe());
+    }
+    CHECK(pauses == std::vector<int>{5'000, 10'000, 20'000, 24'880});
     const auto verdict = trio.talk.told<Finish>(2)[0].verdict;
     CHECK(verdict.result == Verdict::Result::no_quorum);
-    CHECK(verdict.reason ==
-          "nodes n2 and n3 cannot reach each other; both reach the host; a round needs 3 nodes "
-          "that can all reach each other, and at most 2 can (--rdzv_conf=probe_timeout=0 disables "
-          "this check)");
+    CHECK(verdict.reason == kShortage +
+                                "; gave up after 60 s (join_timeout; --rdzv_conf=probe_timeout=0 "
+                                "disables this check)");
   }
 
-  TEST_CASE("a run whose second probe finds no cut begins") {
+  TEST_CASE("nodes that wait because too few reach each other are told so again") {
     Trio trio(settings(3, 3));
     trio.answer(kTwoAndThreeCut);
-    trio.answer(kAllReached);
-    CHECK(trio.formed(3).size() == 1);
+    CHECK(trio.talk.told<Waiting>(2).size() == 1);
+    CHECK(trio.talk.told<Waiting>(2)[0].is_warning);
+    trio.pass_to_probe();
+    trio.answer(kTwoAndThreeCut);
+    trio.pass_to_probe();
+    trio.answer(kTwoAndThreeCut);
+    CHECK(trio.talk.told<Waiting>(2).empty());
+    trio.pass(15'000);
+    REQUIRE(trio.talk.told<Waiting>(2).size() == 1);
+    CHECK(trio.talk.told<Waiting>(2)[0].text.starts_with(kShortage + "; probing again for 5"));
+  }
+
+  TEST_CASE("a round begins as soon as a cut is over, or another node comes") {
+    SUBCASE("a cut is over") {
+      Trio trio(settings(3, 3));
+      trio.answer(kTwoAndThreeCut);
+      CHECK(trio.formed(3).empty());
+      trio.pass_to_probe();
+      trio.answer(kAllReached);
+      CHECK(trio.formed(3).size() == 1);
+    }
+    SUBCASE("another node comes") {
+      Trio trio(settings(3, 4));
+      trio.pass(1000);
+      trio.answer(kTwoAndThreeCut);
+      CHECK(trio.formed(1).empty());
+      trio.join(4, "n4");
+      trio.answer({{}, {2}, {1}, {}});
+      REQUIRE(trio.formed(4).size() == 1);
+      CHECK(trio.formed(4)[0].nodes.size() == 3);
+    }
+  }
+
+  TEST_CASE("nodes of different address families are not asked to connect to each other") {
+    Trio trio(settings(3, 4));
+    trio.join(4, "n4", "fd00::4");
+    const auto probes = trio.talk.told<Probe>(2);
+    REQUIRE(probes.size() == 1);
+    CHECK(probes[0].peers[2] == ProbeAddress{"10.0.0.3", 5003});
+    CHECK(probes[0].peers[3].port == 0);
+    CHECK(trio.talk.told<Probe>(1)[0].peers[3] == ProbeAddress{"fd00::4", 5004});
+    CHECK(trio.talk.told<Probe>(4)[0].peers[1].port == 0);
+    trio.answer({{}, {3}, {3}, {1, 2}});
+    REQUIRE(trio.formed(1).size() == 1);
+    CHECK(trio.formed(1)[0].nodes.size() == 4);
   }
 
   TEST_CASE("workers that fail at a cut cost no restart and are not the root cause") {
@@ -194,11 +267,13 @@ TEST_SUITE("partial partition") {
         CHECK(trio.formed(1)[0].nodes.size() == 2);
         continue;
       }
-      trio.answer(kTwoAndThreeCut);
-      REQUIRE(trio.talk.told<Finish>(1).size() == 1);
+      CHECK(trio.talk.told<Finish>(1).empty());
+      while (trio.talk.told<Finish>(1).empty()) {
+        trio.pass_to_probe();
+        trio.answer(kTwoAndThreeCut);
+      }
       CHECK(trio.talk.told<Finish>(1)[0].verdict.failures.empty());
-      CHECK(trio.talk.told<Finish>(1)[0].verdict.reason.starts_with(
-          "nodes n2 and n3 cannot reach each other"));
+      CHECK(trio.talk.told<Finish>(1)[0].verdict.reason.starts_with(kShortage));
     }
   }
 
@@ -273,6 +348,59 @@ TEST_SUITE("partial partition") {
     for (const NodeId id : {1, 2, 3}) trio.say(id, WorkersEnded{.round = 0, .were_asked = true});
     REQUIRE(trio.formed(4).size() == 1);
     CHECK(trio.formed(4)[0].nodes.size() == 4);
+  }
+
+  TEST_CASE("nodes that come during a probe take part in the next one") {
+    Trio trio(settings(3, 6));
+    trio.pass(1000);
+    trio.answer(kAllReached);
+    REQUIRE(trio.formed(1).size() == 1);
+    trio.join(4, "n4");
+    const auto first = trio.probe;
+    trio.join(5, "n5");
+    CHECK(trio.probe == first);
+    trio.answer({{}, {}, {}, {}});
+    CHECK(trio.probe == first + 1);
+    CHECK(trio.talk.told<StopWorkers>(1).empty());
+    trio.answer({{}, {}, {}, {}, {}});
+    REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
+    CHECK(trio.talk.told<StopWorkers>(1)[0].reason == "n4, n5 have joined");
+  }
+
+  TEST_CASE("a node that is held back is neither probed nor waited for") {
+    Trio trio(settings(3, 4));
+    for (int i = 0; i < 3; ++i) {
+      trio.join(10 + static_cast<NodeId>(i), "n4");
+      trio.talk.gone(10 + static_cast<NodeId>(i), trio.now += 10);
+    }
+    trio.pass(1000);
+    trio.answer(kAllReached);
+    REQUIRE(trio.formed(1).size() == 1);
+    trio.say(2, WorkersFailing{0, "rank 1 failed"});
+    trio.answer(kAllReached);
+    trio.join(20, "n4");
+    CHECK(trio.talk.told<Probe>(20).empty());
+  }
+
+  TEST_CASE("a cut that comes and goes interrupts the others less and less often") {
+    Trio trio(settings(2, 3));
+    trio.answer(kAllReached);
+    std::vector<int> rounds;  // of two nodes
+    for (int round = 0; round < 10; round += 2) {
+      trio.say(3, WorkersFailing{round, "rank 2 failed"});
+      trio.answer(kTwoAndThreeCut);
+      for (const NodeId id : {1, 2, 3}) trio.say(id, failed(round, "n" + std::to_string(id)));
+      REQUIRE(trio.formed(1).size() == 1);
+      CHECK(trio.formed(1)[0].nodes.size() == 2);
+      rounds.push_back(trio.pass_to_probe() / 1000);
+      trio.answer(kAllReached);
+      REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
+      for (const NodeId id : {1, 2}) {
+        trio.say(id, WorkersEnded{.round = round + 1, .were_asked = true});
+      }
+      trio.answer(kAllReached);
+    }
+    CHECK(rounds == std::vector<int>{30, 30, 10, 20, 40});
   }
 
   TEST_CASE("a newcomer with which more nodes reach each other ends the round") {

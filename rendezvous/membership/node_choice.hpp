@@ -1,0 +1,29 @@
+// Which of the nodes that have joined form a round, given which of them can reach each other. Pure.
+#pragma once
+
+#include "rendezvous/membership/reachability.hpp"
+#include "rendezvous/membership/roster.hpp"
+
+#include <set>
+#include <vector>
+
+namespace ddprun::membership {
+
+struct NodeChoice {
+  std::vector<NodeId> chosen;  ///< can all reach each other; in the order of their ranks
+  std::set<NodeId> cut_off;    ///< the other candidates
+};
+
+/// Chooses the largest set of the roster's candidates that can all reach each other, the host among
+/// them.
+NodeChoice choose_nodes(const Roster& roster, const Reachability& reach);
+
+/// Returns the cuts among these nodes of the roster, in the order of the nodes' names.
+std::vector<NamedCut> cuts_among(std::vector<NodeId> nodes, const Roster& roster,
+                                 const Reachability& reach);
+
+/// Returns the cuts among all nodes of a choice, for operators.
+std::string describe_cuts(const NodeChoice& choice, const Roster& roster,
+                          const Reachability& reach);
+
+}  // namespace ddprun::membership
