@@ -95,7 +95,8 @@ TEST_SUITE("store client") {
     });
     CHECK(error.code() == Errc::timeout);
     CHECK(contains(error, "store at 127.0.0.1:" + std::to_string(server.endpoint().port)));
-    CHECK(contains(error, "wait for never, ever: not there after 0.0 s (0.0 s allowed)"));
+    CHECK(contains(error, "wait for never, ever: not there after "));
+    CHECK(contains(error, " s (0.0 s allowed)"));
     CHECK(server.stats().waits == 0);
     store.set("never", "now", soon());
     CHECK(store.get("never", soon()) == "now");
