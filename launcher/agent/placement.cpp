@@ -13,6 +13,7 @@
 #include "rendezvous/membership/outsider.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ddprun {
 
@@ -133,6 +134,7 @@ membership::OwnWorkersEnded make_end(AttemptEnd end, const std::string& node) {
                               .record = to_record(exit, ended.failures.empty())});
   }
   ended.flights = to_flights_record(end.flights);
+  ended.still_running = std::move(end.still_running);
   return ended;
 }
 

@@ -176,12 +176,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     apply(AskedToLeave{"was asked to stop by " + signal_name(signal), signal});
   }
 
-  /// Before the end of the workers is reported, so that this node has no part in the next round.
-  void leave_with(const std::string& still_running) {
-    apply(AskedToLeave{"cannot start workers again: " + still_running});
-    if (host_) host_->resign();
-  }
-
   // Decisions and what they lead to.
 
   void apply(const NodeEvent& event) {
@@ -257,6 +251,10 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     tell(Note{announce.text});
   }
 
+  void act(const Resign&) {
+    if (host_) host_->resign();
+  }
+
   void act(const EndRun& end) {
     verdict_ = end.verdict;
     ended_.cancel();
@@ -316,7 +314,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     AttemptEnd end = co_await attempt.run();
     under_way.reset();
     if (end.have_workers_started) self->have_workers_started_ = true;
-    if (end.still_running) self->leave_with(*end.still_running);
     self->apply(make_end(std::move(end), self->nodes_.name));
   }
 

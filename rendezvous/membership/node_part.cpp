@@ -286,6 +286,8 @@ void NodePart::hear(const RoundFormed& round) {
   has_lost_round_ = true;
   were_asked_ = false;
   is_of_this_connection_ = true;
+  // Both would write the same files. Earlier workers have succeeded, or it would have left then.
+  if (still_running_) return take(OwnWorkersEnded{.still_running = still_running_});
   actions_.emplace_back(StartWorkers{round});
 }
 
@@ -317,6 +319,9 @@ void NodePart::take(const OwnWorkersFailing& failing) {
 
 void NodePart::take(const OwnWorkersEnded& ended) {
   if (!has_workers_) return;
+  still_running_ = ended.still_running;
+  // After a success another round follows only if another node fails.
+  if (still_running_ && !ended.have_succeeded && !verdict_) leave_with_workers_left();
   has_workers_ = false;
   if (is_of_this_connection_) {
     say(WorkersEnded{.round = join_.last_round,
@@ -354,6 +359,13 @@ void NodePart::take(const AskedToLeave& leave) {
   // that takes joining first.
   if (has_workers_ || (join_.is_host && link_ != Link::none)) return;
   end_interrupted();
+}
+
+/// Before the end of the workers is reported, so that this node has no part in the next round.
+void NodePart::leave_with_workers_left() {
+  if (!leaving_.empty()) return;
+  take(AskedToLeave{"cannot start workers again: " + *still_running_});
+  actions_.emplace_back(Resign{});
 }
 
 void NodePart::end_interrupted() {

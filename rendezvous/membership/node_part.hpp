@@ -51,12 +51,14 @@ struct TurnedAway {
 struct OwnWorkersFailing {
   std::string reason;
 };
-/// Nothing is left of this node's workers.
+/// This node's workers have ended, and all that they have started unless it could not be killed.
 struct OwnWorkersEnded {
   bool have_succeeded = false;
   std::string not_started{};
   std::vector<Failure> failures{};
   std::string flights{};  ///< as in WorkersEnded
+  /// Describes the processes that could not be killed; nothing: none are left.
+  std::optional<std::string> still_running{};
 };
 /// By the operator; the workers are being stopped.
 struct AskedToLeave {
@@ -107,11 +109,14 @@ struct Announce {
   std::string text;
   bool is_warning = false;  ///< something is amiss; the run may go on
 };
+/// This node leaves the run: if the coordinator is part of this process and others can take over,
+/// they do.
+struct Resign {};
 struct EndRun {
   Verdict verdict;
 };
 using NodeAction = std::variant<Connect, Disconnect, Say, StartWorkers, EndWorkers, ProbePeers,
-                                GuardUntil, Announce, EndRun>;
+                                GuardUntil, Announce, Resign, EndRun>;
 
 class NodePart {
  public:
@@ -163,6 +168,7 @@ class NodePart {
   void try_again();
   std::string absence() const;
   std::string why_given_up() const;
+  void leave_with_workers_left();
   void end(Verdict verdict);
   void end_interrupted();
 
@@ -204,8 +210,9 @@ class NodePart {
   bool has_workers_ = false;
   bool has_lost_round_ = false;  ///< unless it was ended in an orderly way; until it is told of
   bool were_asked_ = false;      ///< the workers, to stop
-  bool is_of_this_connection_ = false;  ///< the workers' round
-  std::string leaving_;                 ///< why; empty: it is not
+  bool is_of_this_connection_ = false;        ///< the workers' round
+  std::optional<std::string> still_running_;  ///< of earlier workers: as in OwnWorkersEnded
+  std::string leaving_;                       ///< why; empty: it is not
   int leaving_signal_ = 0;
   std::optional<Verdict> verdict_;  ///< once it is known, while workers still end
   bool has_ended_ = false;

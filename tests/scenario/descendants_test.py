@@ -32,6 +32,7 @@ LOOK_AGAIN = 0.001  # seconds
 NOBODY = 65534
 CLONE_NEWNS = 0x20000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
+PR_CAPBSET_DROP, CAP_KILL = 24, 5
 
 EARLY_KILLS = 700 if IS_LONG else 12
 EARLY = 0.025  # seconds; ddprun has started its workers by then, or is about to
@@ -43,6 +44,16 @@ BOMB_LIMIT = 10 if IS_LONG else 30
 # Of workers that hang on one node or rank and fail elsewhere, in the test's folder.
 READING = "reading"
 FAIL = f"while [ ! -e {READING} ]; do sleep 0.1; done; sleep 0.5; exit 3"
+
+# As a helper that sudo starts in the background.
+OF_ANOTHER_USER = f"""
+import os, pathlib, sys
+if os.fork() > 0:
+    os._exit(0)
+os.setsid(), os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
+pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
+os.execvp("sleep", ["sleep", "1000"])
+"""
 
 # In new sessions, so that signals to the workers' process groups do not reach them. Root is not
 # subject to the limit of processes.
@@ -113,12 +124,25 @@ def hide_cgroups():
         raise OSError(ctypes.get_errno(), "mount namespace")
 
 
-def can_hide_cgroups():
+def can_call(prepare):
+    """Between fork and exec."""
     try:
-        subprocess.run(["true"], preexec_fn=hide_cgroups, check=True)
+        subprocess.run(["true"], preexec_fn=prepare, check=True)
     except subprocess.SubprocessError:
         return False
     return True
+
+
+def can_hide_cgroups():
+    return can_call(hide_cgroups)
+
+
+def give_up_other_users():
+    """Between fork and exec: then ddprun, although root, cannot kill processes of other users."""
+    hide_cgroups()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_CAPBSET_DROP, CAP_KILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "capabilities")
 
 
 class Cgroup:
@@ -267,6 +291,54 @@ class DescendantsTest(unittest.TestCase):
             self.skipTest("mount namespaces are not permitted here")
         self.check_early_kills(hide_cgroups)
 
+    def run_two_nodes(self, host, other, prepare=None):
+        """Of which one is enough. Returns exit codes and outputs."""
+        with FreePort() as port:
+            nodes = [self.start([
+                "--nnodes=1:2", "--rdzv_backend=c10d", "--security=open", "--max_restarts=3",
+                f"--rdzv_endpoint=127.0.0.2:{port.number}", f"--local_addr=127.0.0.{number}",
+                f"--rdzv_conf=last_call_timeout=10,is_host={int(number == 2)}",
+                "--shutdown_timeout=1", "/bin/sh", "-c", script], prepare, f"output{number}")
+                     for number, script in ((2, host), (3, other))]
+            codes = [node.wait(3 * TIME_LIMIT) for node in nodes]
+        return codes, self.output("output2"), self.output("output3")
+
+    @staticmethod
+    def end_helper(file):
+        if file.exists():
+            os.kill(int(file.read_text()), signal.SIGKILL)
+            file.unlink()
+
+    def leaving_a_helper(self):
+        """A command that leaves a process of another user, and the file with its pid."""
+        if not can_call(give_up_other_users):
+            self.skipTest("mount namespaces are not permitted here")
+        helper = self.folder / "helper"
+        script = self.folder / "helper.py"
+        script.write_text(OF_ANOTHER_USER)
+
+        self.addCleanup(self.end_helper, helper)
+        return f"python3 {script} {helper}; while [ ! -s {helper} ]; do sleep 0.01; done", helper
+
+    def test_success_of_several_nodes_that_leaves_a_process_of_another_user(self):
+        leave, helper = self.leaving_a_helper()
+        for host, other in ((leave, ":"), (":", leave)):
+            with self.subTest(host=host):
+                codes, *outputs = self.run_two_nodes(host, other, give_up_other_users)
+                self.assertEqual([0, 0], codes, "".join(outputs))
+                self.assertRegex(outputs[host == ":"], rf"process {helper.read_text()} \(sleep\) "
+                                 "belongs to another user and cannot be killed")
+                self.end_helper(helper)
+
+    def test_node_whose_success_leaves_a_process_has_no_part_in_another_round(self):
+        leave, helper = self.leaving_a_helper()
+        fail = ("[ $WORLD_SIZE = 1 ] && exit 0; while ! grep -q 'cannot be killed' output3; "
+                "do sleep 0.1; done; sleep 0.5; exit 3")
+        codes, host, other = self.run_two_nodes(fail, leave, give_up_other_users)
+        self.assertEqual([0, 1], codes, host + other)
+        self.assertRegex(other, "left the run after 2 attempts with exit code 1: this node cannot "
+                         rf"start workers again: process {helper.read_text()} \(sleep\) belongs")
+
     def mount_hung_file_system(self):
         if not IS_LONG:
             self.skipTest("takes more than a minute; see --all")
@@ -300,16 +372,7 @@ class DescendantsTest(unittest.TestCase):
 
     def test_node_whose_worker_cannot_be_killed_leaves_the_run(self):
         hang, stuck = self.mount_hung_file_system()
-        with FreePort() as port:
-            nodes = [self.start([
-                "--nnodes=1:2", "--rdzv_backend=c10d", "--security=open", "--max_restarts=3",
-                f"--rdzv_endpoint=127.0.0.2:{port.number}", f"--local_addr=127.0.0.{number}",
-                f"--rdzv_conf=last_call_timeout=10,is_host={int(number == 2)}",
-                "--shutdown_timeout=1", "/bin/sh", "-c", script], output=f"output{number}")
-                     for number, script in
-                     ((2, f"[ $WORLD_SIZE = 1 ] && exit 0; {FAIL}"), (3, hang))]
-            codes = [node.wait(3 * TIME_LIMIT) for node in nodes]
-        host, other = self.output("output2"), self.output("output3")
+        codes, host, other = self.run_two_nodes(f"[ $WORLD_SIZE = 1 ] && exit 0; {FAIL}", hang)
         self.assertEqual([0, 1], codes, host + other)
         self.assertRegex(other, r"left the run after 1 attempt with exit code 1: this node cannot "
                          r"start workers again: rank 1 \(pid \d+\) " + stuck)

@@ -15,17 +15,21 @@ class Simulation : public SimulatedCuts {
     bool has_cuts = false;
     bool are_cuts_alone = false;
     bool do_cuts_stand = false;
+    bool has_leftovers = false;
+    bool is_quiet = false;  ///< nothing else befalls the nodes
   };
 
   Simulation(std::uint64_t seed, Kind kind)
       : SimulatedCuts(seed),
         seed_(seed),
         has_skewed_clocks_(kind.has_skewed_clocks),
-        do_cuts_stand_(kind.do_cuts_stand) {
+        do_cuts_stand_(kind.do_cuts_stand),
+        is_quiet_(kind.do_cuts_stand || kind.is_quiet) {
     is_elected_ = kind.is_elected;
     is_harsh_ = kind.is_harsh;
     has_cuts_ = kind.has_cuts;
     are_cuts_alone_ = kind.are_cuts_alone;
+    has_leftovers_ = kind.has_leftovers;
   }
 
   SimulationOutcome run() {
@@ -35,12 +39,12 @@ class Simulation : public SimulatedCuts {
     if (is_elected_) begin_office();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const int node = static_cast<int>(i);
-      const int start = any(0, do_cuts_stand_ ? 500 : 5000);
+      const int start = any(0, is_quiet_ ? 500 : 5000);
       // The host is there as long as its coordinator.
       after(are_cuts_alone_ && node == 0 ? 0 : start, [this, node] { boot(node); });
     }
     const auto faults_end = now_ + milliseconds(60'000);
-    if (!do_cuts_stand_) {
+    if (!is_quiet_) {
       plan_fault(faults_end);
       at(faults_end, [this] { heal(); });
     }
@@ -71,17 +75,18 @@ class Simulation : public SimulatedCuts {
     if (is_harsh_) choose_names_and_ranks();
     if (is_elected_) choose_for_successors();
     if (are_cuts_alone_) has_host_ = true;
-    if (do_cuts_stand_) choose_standing_cuts();
+    if (is_quiet_) choose_quiet();
+    if (!do_cuts_stand_) return;
+    for (int cuts = any(0, 4); cuts > 0; --cuts) cut_any_pair(std::chrono::hours(1));
   }
 
   /// All nodes are there before the first round is formed.
-  void choose_standing_cuts() {
+  void choose_quiet() {
     settings_.nodes_max = static_cast<int>(nodes_.size());
     settings_.join_timeout = std::chrono::seconds(30);
     settings_.last_call_timeout = std::chrono::seconds(2);
     settings_.restarts.max_restarts = 0;
     failure_percent_ = 0;
-    for (int cuts = any(0, 4); cuts > 0; --cuts) cut_any_pair(std::chrono::hours(1));
   }
 
   void check_standing_cuts() {
@@ -93,6 +98,13 @@ class Simulation : public SimulatedCuts {
     if (!verdict_ || is_enough) return;
     check(verdict_->reason.find("cannot reach") != std::string::npos, "the cut is named");
     check(rounds_.empty(), "no round is formed of too few nodes");
+  }
+
+  void check_all_succeeded() {
+    for (const auto& node : nodes_) {
+      check(node.verdict && node.verdict->result == Verdict::Result::succeeded,
+            node.name + " has succeeded");
+    }
   }
 
   /// What one coordinator knows and the next one has to learn.
@@ -128,6 +140,7 @@ class Simulation : public SimulatedCuts {
     }
     check(!coordination_ || coordination_->is_over(), "the coordinator has not ended");
     if (do_cuts_stand_) check_standing_cuts();
+    if (is_quiet_ && has_leftovers_) check_all_succeeded();
     outcome_.rounds = static_cast<int>(rounds_.size());
     outcome_.restarts = coordination_ ? coordination_->restarts_used() : 0;
     constexpr const char* kNames[] = {"succeeded", "failed", "not_started", "interrupted",
@@ -242,6 +255,7 @@ class Simulation : public SimulatedCuts {
   const std::uint64_t seed_;
   const bool has_skewed_clocks_;
   const bool do_cuts_stand_;
+  const bool is_quiet_;
 };
 
 }  // namespace
@@ -265,6 +279,14 @@ SimulationOutcome simulate_cuts(std::uint64_t seed) {
 
 SimulationOutcome simulate_standing_cuts(std::uint64_t seed) {
   return Simulation(seed, {.has_cuts = true, .are_cuts_alone = true, .do_cuts_stand = true}).run();
+}
+
+SimulationOutcome simulate_leftovers(std::uint64_t seed) {
+  return Simulation(seed, {.has_skewed_clocks = seed % 8 >= 4,
+                           .is_elected = seed % 4 == 3,
+                           .has_leftovers = true,
+                           .is_quiet = seed % 2 == 0})
+      .run();
 }
 
 SimulationOutcome simulate_harshly(std::uint64_t seed) {

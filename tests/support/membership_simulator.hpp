@@ -38,6 +38,11 @@ SimulationOutcome simulate_cuts(std::uint64_t seed);
 /// the largest set of nodes, or ends because that is too small.
 SimulationOutcome simulate_standing_cuts(std::uint64_t seed);
 
+/// The same, where workers may leave processes that cannot be killed. In every second history
+/// nothing else happens, and the run succeeds; of the others, every second has an elected
+/// coordinator.
+SimulationOutcome simulate_leftovers(std::uint64_t seed);
+
 /// The same with a coordinator that is elected: its node is lost, stopped, loses its office or
 /// leaves, and another one goes on from its record, which is written down with delay, or not at
 /// all.

@@ -95,6 +95,12 @@ class SimulatedElections : public SimulatedFaults {
     }
   }
 
+  void resign(int index) override {
+    if (!is_elected_ || !coordination_ || verdict_ || index != host_) return;
+    to_coordinator(HostLeaves{"the host leaves"});
+    hand_over();
+  }
+
   /// Its agent and the coordinator, which are one process.
   void pause_host(int index) {
     Node& node = nodes_[static_cast<std::size_t>(index)];

@@ -74,6 +74,7 @@ struct Node {
   bool has_workers = false;
   int life = 0;  ///< counts the lives of workers
   bool are_ending = false;
+  bool has_leftover = false;  ///< a process of this agent's workers that cannot be killed
   RoundFormed round;
   int incarnation = 0;
   Time excused_until;  ///< its workers' end is under way

@@ -87,6 +87,9 @@ class SimulatedRun : protected SimulatedState {
   /// Indices of those that the node cannot connect to.
   virtual std::vector<std::uint32_t> unreachable_from(int, const Probe&) const { return {}; }
 
+  /// A node whose agent leaves by its own decision.
+  virtual void resign(int /*index*/) {}
+
   /// A node's workers have started.
   virtual void meet_peers(int /*index*/, int /*life*/) {}
 
@@ -134,6 +137,7 @@ class SimulatedRun : protected SimulatedState {
     node.backlog.clear();
     node.planned_wake.reset();
     node.verdict.reset();
+    node.has_leftover = false;
     node.connection.reset();
     note(node.name + " begins");
     const Join join{.run_id = settings_.run_id,
@@ -283,6 +287,11 @@ class SimulatedRun : protected SimulatedState {
     });
   }
 
+  void act(int index, const Resign&) {
+    note(nodes_[static_cast<std::size_t>(index)].name + " leaves with a process left");
+    resign(index);
+  }
+
   void act(int index, const EndRun& end) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     check(!node.has_workers, node.name + " ends while it has workers");
@@ -307,6 +316,7 @@ class SimulatedRun : protected SimulatedState {
   void act(int index, const StartWorkers& start) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     check(!node.has_workers, node.name + " starts workers beside others");
+    check(!node.has_leftover, node.name + " starts workers beside what others have left");
     node.has_workers = true;
     node.are_ending = false;
     node.round = start.round;
@@ -356,11 +366,14 @@ class SimulatedRun : protected SimulatedState {
     }
   }
 
-  void workers_end(int index, int life, const OwnWorkersEnded& ended) {
+  void workers_end(int index, int life, OwnWorkersEnded ended) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     if (!node.has_workers || node.life != life) return;
     node.has_workers = false;
-    note(node.name + "'s workers have ended" + (ended.have_succeeded ? " with success" : ""));
+    node.has_leftover = has_leftovers_ && chance(40);
+    if (node.has_leftover) ended.still_running = "process 7 is still running";
+    note(node.name + "'s workers have ended" + (ended.have_succeeded ? " with success" : "") +
+         (node.has_leftover ? ", and have left a process" : ""));
     if (!ended.have_succeeded) disturb_peers(index);
     to_node(index, node.agent, ended);
   }

@@ -103,9 +103,10 @@ class SimulatedState : protected VirtualTime {
   bool is_faulty_ = true;
   bool is_harsh_ = false;  ///< what the first simulations knew nothing of befalls it, too
   int failure_percent_ = 0;
-  bool has_host_ = false;    ///< node0's agent is the one beside the coordinator
-  bool is_elected_ = false;  ///< the coordinator, which leaves a record
-  int host_ = 0;             ///< the node whose agent it is beside then
+  bool has_leftovers_ = false;  ///< workers may leave processes that cannot be killed
+  bool has_host_ = false;       ///< node0's agent is the one beside the coordinator
+  bool is_elected_ = false;     ///< the coordinator, which leaves a record
+  int host_ = 0;                ///< the node whose agent it is beside then
   std::optional<RunRecord> record_;
   int worker_failures_ = 0;
   std::vector<Time> spent_;  ///< when each restart was

@@ -13,6 +13,7 @@ namespace membership_simulation_test {
 using ddprun::test::simulate_cuts;
 using ddprun::test::simulate_elections;
 using ddprun::test::simulate_harshly;
+using ddprun::test::simulate_leftovers;
 using ddprun::test::simulate_membership;
 using ddprun::test::simulate_standing_cuts;
 
@@ -24,6 +25,7 @@ constexpr std::uint64_t kHistories = 10'000;
 constexpr std::uint64_t kHarshHistories = 3000;
 constexpr std::uint64_t kElections = 3000;
 constexpr std::uint64_t kCuts = 3000;
+constexpr std::uint64_t kLeftovers = 3000;
 
 /// Histories that once went wrong, for good.
 constexpr std::uint64_t kOldSeeds[] = {64, 206, 2799, 9005, 15'486, 60'157, 106'088, 196'820};
@@ -102,6 +104,18 @@ TEST_SUITE("membership simulation") {
                  told(outcome.history));
     }
     CHECK(verdicts == std::set<std::string>{"no_quorum", "succeeded"});
+  }
+
+  TEST_CASE("no workers start beside what others have left, and a success that leaves it is one") {
+    int leaves = 0;
+    for (std::uint64_t seed = 0; seed < kLeftovers; ++seed) {
+      const auto outcome = simulate_leftovers(seed);
+      for (const auto& line : outcome.history) leaves += line.ends_with("with a process left");
+      if (outcome.violations.empty()) continue;
+      FAIL_CHECK("seed ", seed, " of leftovers: ", outcome.violations.front(),
+                 told(outcome.history));
+    }
+    CHECK(leaves > static_cast<int>(kLeftovers) / 10);
   }
 
   TEST_CASE("histories that once went wrong go right") {

@@ -306,6 +306,47 @@ TEST_SUITE("node part") {
     CHECK(verdict.signal == 15);
   }
 
+  TEST_CASE("a node that cannot start workers again leaves before it reports their end") {
+    auto part = running();
+    const auto actions = part.apply(OwnWorkersEnded{.still_running = "process 7"}, at(100));
+    const auto said = of<Say>(actions);
+    REQUIRE(said.size() == 2);
+    CHECK(std::get<Leave>(said[0].message).reason == "cannot start workers again: process 7");
+    CHECK(std::get<WorkersEnded>(said[1].message).were_asked);
+    CHECK(of<Resign>(actions).size() == 1);
+    REQUIRE(of<EndRun>(actions).size() == 1);
+    CHECK(of<EndRun>(actions)[0].verdict.result == Verdict::Result::interrupted);
+  }
+
+  TEST_CASE("a node whose workers have succeeded stays, whatever they have left running") {
+    const OwnWorkersEnded ended{.have_succeeded = true, .still_running = "process 7"};
+    for (const bool is_host : {false, true}) {
+      auto part = running(is_host);
+      const auto actions = part.apply(ended, at(100));
+      CHECK_FALSE(says<Leave>(actions));
+      CHECK(of<Resign>(actions).empty());
+      CHECK(says<WorkersEnded>(actions));
+      const Verdict success{.result = Verdict::Result::succeeded};
+      const auto end = of<EndRun>(part.apply(CoordinatorSays{Finish{success}}, at(200)));
+      REQUIRE(end.size() == 1);
+      CHECK(end[0].verdict.result == Verdict::Result::succeeded);
+    }
+  }
+
+  TEST_CASE("a node with processes left of a success leaves in place of another round") {
+    auto part = running();
+    part.apply(OwnWorkersEnded{.have_succeeded = true, .still_running = "process 7"}, at(100));
+    auto next = kRound;
+    next.round = 1;
+    const auto actions = part.apply(CoordinatorSays{next}, at(200));
+    CHECK(of<StartWorkers>(actions).empty());
+    const auto said = of<Say>(actions);
+    REQUIRE(said.size() == 2);
+    CHECK(std::holds_alternative<Leave>(said[0].message));
+    CHECK(std::get<WorkersEnded>(said[1].message) == WorkersEnded{.round = 1, .were_asked = true});
+    CHECK(part.has_ended());
+  }
+
   TEST_CASE("the node beside the coordinator stays until the verdict") {
     auto part = running(true);
     part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));

@@ -99,6 +99,13 @@ TEST_SUITE("placement") {
     CHECK(ended.not_started == "b: no such file");
   }
 
+  TEST_CASE("processes that could not be killed are told with the end of the workers") {
+    AttemptEnd end;
+    CHECK_FALSE(make_end(end, "b").still_running);
+    end.still_running = "process 7 is still running";
+    CHECK(make_end(end, "b").still_running == end.still_running);
+  }
+
   TEST_CASE("placement: a worker whose start failed for long is a failure like others") {
     AttemptEnd end;
     end.exits = {exit_of_rank(1)};
