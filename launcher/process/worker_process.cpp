@@ -110,9 +110,11 @@ class WorkerProcess::Impl {
   }
 
   void signal_group(int signal) noexcept {
-    if (is_reaped_) return;
+    if (!owns_number()) return;
     // Soon after the fork it has no group of its own yet.
-    if (::kill(-pid_, signal) != 0) ::kill(pid_, signal);
+    if (::kill(-pid_, signal) != 0) {
+      ::syscall(SYS_pidfd_send_signal, pidfd_.native_handle(), signal, nullptr, 0);
+    }
   }
 
   pid_t pid() const { return pid_; }
@@ -120,7 +122,9 @@ class WorkerProcess::Impl {
   void close(Deadline deadline) noexcept {
     if (!is_reaped_) {
       signal_group(SIGKILL);
-      if (wait_until_readable(pidfd_.native_handle(), deadline)) ::waitpid(pid_, nullptr, 0);
+      siginfo_t info{};
+      wait_until_readable(pidfd_.native_handle(), deadline);
+      ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.native_handle()), &info, WEXITED | WNOHANG);
       is_reaped_ = true;
     }
     boost::system::error_code ignored;
@@ -128,6 +132,15 @@ class WorkerProcess::Impl {
   }
 
  private:
+  /// False once the process has been reaped, here or by other code.
+  bool owns_number() noexcept {
+    if (is_reaped_) return false;
+    siginfo_t info{};
+    const int waited = ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.native_handle()), &info,
+                                WEXITED | WNOHANG | WNOWAIT);
+    return waited == 0 || errno != ECHILD;
+  }
+
   Process process_;
   pid_t pid_;
   asio::posix::stream_descriptor pidfd_;

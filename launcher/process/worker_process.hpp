@@ -64,8 +64,8 @@ class WorkerProcess {
   void close(Deadline deadline) noexcept;
 
   /// Sends `signal` to the process' group: itself and the descendants that stayed in it. Nothing
-  /// happens once it has been reaped, as its number may then belong to others. What comes before
-  /// exec finds the default handlers.
+  /// happens once it has been reaped, here or by other code, as its number may then belong to
+  /// others. What comes before exec finds the default handlers.
   void signal_group(int signal) noexcept;
 
  private:

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace worker_process_test {
@@ -196,6 +197,30 @@ TEST_SUITE("worker process") {
     CHECK(is_alive(process.pid()));
     if (containment.mode() == ContainmentMode::cgroup)
       CHECK(containment.members() == std::vector<pid_t>{process.pid()});
+  }
+
+  TEST_CASE("a worker that other code has reaped is not signalled: its number may be another's") {
+    const TemporaryFolder folder;
+    const auto file = folder.path() / "pid";
+    boost::asio::io_context io;
+    const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ProcessRequest request;
+    request.arguments = {"/bin/sh", "-c", "sleep 1000 & echo $! >" + file.string()};
+    request.standard_output = request.standard_error = null;
+    auto result = WorkerProcess::start(io.get_executor(), request);
+    ::close(null);
+    REQUIRE(std::holds_alternative<WorkerProcess>(result));
+    auto& process = std::get<WorkerProcess>(result);
+    const pid_t pid = process.pid();
+    REQUIRE(::waitpid(pid, nullptr, 0) == pid);
+    // In a group of the same number, as others may make one.
+    const pid_t other = std::stoi(await_line(file));
+    CHECK(::getpgid(other) == pid);
+    process.signal_group(SIGKILL);
+    process.close(Deadline::after(0s));
+    CHECK_FALSE(await_end(other, Deadline::after(100ms)));
+    ::kill(other, SIGKILL);
+    CHECK(await_end(other, Deadline::after(20s)));
   }
 
   TEST_CASE("a worker that cannot be started is reported with the reason and a hint") {
