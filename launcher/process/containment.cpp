@@ -71,7 +71,11 @@ std::string program_beside_this() {
 
 class Containment::Impl {
  public:
-  Impl(const ContainmentSettings& settings, const Log& log) : Impl(settings, log, random_word()) {}
+  Impl(const ContainmentSettings& settings, const Log& log) : Impl(settings, log, random_word()) {
+    // If one of these throws the destructor removes the cgroup, as the other constructor is done.
+    members.become_parent_of_orphans();
+    start_guardian();
+  }
 
   ~Impl() {
     members.thaw();
@@ -99,10 +103,7 @@ class Containment::Impl {
         guardian(settings.program.empty() ? program_beside_this() : settings.program,
                  {.word = word,
                   .cgroup = members.cgroup() ? members.cgroup()->folder() : std::filesystem::path(),
-                  .temporary_folder = settings.temporary_folder}) {
-    members.become_parent_of_orphans();
-    start_guardian();
-  }
+                  .temporary_folder = settings.temporary_folder}) {}
 };
 
 Containment::Containment(const ContainmentSettings& settings, const Log& log)

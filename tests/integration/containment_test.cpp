@@ -1,10 +1,12 @@
 // Nothing of a run survives it.
 #include "launcher/process/guardian.hpp"
 #include "tests/support/agent_process.hpp"
+#include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <fstream>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,6 +92,31 @@ TEST_SUITE("containment") {
                                     .temporary_folder = std::string(6300, 't')});
     CHECK_THROWS_WITH(guardian.start(), "guardian: what it has to clean up is too long to be told");
     CHECK(guardian.pid() == -1);
+  }
+
+  TEST_CASE("a run whose guardian cannot be started leaves no cgroup") {
+    // Runs of other tests have theirs elsewhere.
+    std::string reason;
+    const auto own = Cgroup::create("test-of-ddprun-" + std::to_string(::getpid()), reason);
+    if (!own) return;
+    const auto move_to = [](const fs::path& cgroup) {
+      std::ofstream(cgroup / "cgroup.procs") << 0;
+    };
+    move_to(own->folder());
+    std::string problem;
+    try {
+      // Too long for the guardian's pipe.
+      const Containment containment(
+          {.mode = ContainmentMode::cgroup, .temporary_folder = std::string(20'000, 't')});
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+    int left = 0;
+    for (const auto& entry : fs::directory_iterator(own->folder())) left += entry.is_directory();
+    move_to(own->folder().parent_path());
+    own->remove();
+    CHECK(problem == "guardian: what it has to clean up is too long to be told");
+    CHECK(left == 0);
   }
 
   TEST_CASE("nothing is left when the agent is killed") {
