@@ -37,6 +37,9 @@ struct Job {
   std::string bytes;
   bool is_last = false;
   std::uint64_t lost_bytes = 0;  ///< before it got here; of the last job
+
+  /// What it costs to keep it.
+  std::size_t memory() const { return sizeof(Job) + bytes.size(); }
 };
 
 /// Returns a warning; empty if there is nothing to report.
@@ -79,13 +82,12 @@ struct LogWriter::Queue {
       Job job = std::move(self->jobs.front());
       self->current_name = job.file->name;
       lock.unlock();
-      const std::size_t count = job.bytes.size();
       auto report =
           job.is_last ? close_file(*job.file, job.lost_bytes) : write_bytes(*job.file, job.bytes);
       lock.lock();
-      self->recycle(std::move(job.bytes));
       self->jobs.pop_front();
-      self->finish(count, std::move(report));
+      self->finish(job, std::move(report));
+      self->recycle(std::move(job.bytes));
     }
     self->has_stopped = true;
     self->progress.notify_all();
@@ -95,6 +97,7 @@ struct LogWriter::Queue {
     const std::lock_guard lock(mutex);
     if (jobs.empty()) last_progress = Clock::now();
     bytes += job.bytes.size();
+    memory += job.memory();
     jobs.push_back(std::move(job));
   }
 
@@ -112,13 +115,14 @@ struct LogWriter::Queue {
   }
 
   /// Of the thread, which holds the mutex.
-  void finish(std::size_t count, std::string report) {
-    const bool was_full = bytes >= kLogBytesMax;
-    bytes -= count;
+  void finish(const Job& job, std::string report) {
+    const bool was_full = memory >= kLogBytesMax;
+    bytes -= job.bytes.size();
+    memory -= job.memory();
     last_progress = Clock::now();
     if (!report.empty()) reports.push_back(std::move(report));
     if (must_stop) progress.notify_all();
-    if (!reports.empty() || (was_full && bytes < kLogBytesMax) || (is_drained && jobs.empty()))
+    if (!reports.empty() || (was_full && memory < kLogBytesMax) || (is_drained && jobs.empty()))
       ::eventfd_write(event.get(), 1);
   }
 
@@ -128,8 +132,9 @@ struct LogWriter::Queue {
   std::deque<Job> jobs;              ///< the first one is being done
   std::vector<std::string> spare;    ///< buffers without a use
   std::string current_name;
-  std::atomic<std::size_t> bytes = 0;  ///< of all jobs
-  std::vector<std::string> reports;    ///< to be logged; at most two for each file
+  std::uint64_t bytes = 0;              ///< of output, of all jobs
+  std::atomic<std::size_t> memory = 0;  ///< of all jobs
+  std::vector<std::string> reports;     ///< to be logged; at most two for each file
   Clock::time_point last_progress = Clock::now();
   bool is_drained = false;  ///< drain() waits for the last job
   bool must_stop = false;
@@ -137,8 +142,10 @@ struct LogWriter::Queue {
   UniqueFd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 };
 
-LogWriter::LogWriter(const boost::asio::any_io_executor& executor, Log log)
+LogWriter::LogWriter(const boost::asio::any_io_executor& executor, Log log,
+                     std::chrono::milliseconds patience)
     : log_(std::move(log)),
+      patience_limit_(patience),
       queue_(std::make_shared<Queue>()),
       notices_(executor),
       wake_(executor),
@@ -173,11 +180,11 @@ void LogWriter::start() {
 }
 
 bool LogWriter::is_full() const {
-  return has_patience_ && queue_->bytes >= kLogBytesMax;
+  return has_patience_ && queue_->memory >= kLogBytesMax;
 }
 
 bool LogWriter::write(const std::shared_ptr<File>& file, std::string_view bytes) {
-  const std::size_t queued = queue_->bytes;
+  const std::size_t queued = queue_->memory;
   // What is left in the pipes of workers that have ended is not held up.
   const bool is_lost = queued >= (has_patience_ ? 2 * kLogBytesMax : kLogBytesMax);
   if (is_lost || !thread_.joinable()) return false;
@@ -215,7 +222,7 @@ void LogWriter::be_patient() {
     const std::lock_guard lock(queue_->mutex);
     last_progress = queue_->last_progress;
   }
-  patience_.expires_at(last_progress + kLogPatience);
+  patience_.expires_at(last_progress + patience_limit_);
   patience_.async_wait([weak = weak_from_this(), last_progress](boost::system::error_code error) {
     const auto self = weak.lock();
     if (error || !self || !self->is_full()) return;
@@ -237,7 +244,7 @@ void LogWriter::take_reports() {
     is_idle = queue_->jobs.empty();
   }
   for (const auto& report : reports) warn(report);
-  if (queue_->bytes < kLogBytesMax) {
+  if (queue_->memory < kLogBytesMax) {
     has_patience_ = true;
     patience_.cancel();
     room_signal_.cancel();
@@ -255,7 +262,7 @@ boost::asio::awaitable<void> LogWriter::drain() {
       if (queue_->jobs.empty()) co_return;
       queue_->is_drained = true;
       queue_->work.notify_one();
-      limit = queue_->last_progress + kLogPatience;
+      limit = queue_->last_progress + patience_limit_;
     }
     if (Clock::now() >= limit) {
       report_unwritten();
@@ -267,11 +274,16 @@ boost::asio::awaitable<void> LogWriter::drain() {
 }
 
 void LogWriter::report_unwritten() {
-  const std::lock_guard lock(queue_->mutex);
-  std::uint64_t bytes = queue_->bytes;
-  for (const auto& job : queue_->jobs) bytes += job.lost_bytes;
-  warn(queue_->current_name + ": its file system takes no output; " + std::to_string(bytes) +
-       " bytes of output are missing from log files");
+  std::string text;
+  {
+    const std::lock_guard lock(queue_->mutex);
+    std::uint64_t bytes = queue_->bytes;
+    for (const auto& job : queue_->jobs) bytes += job.lost_bytes;
+    text = queue_->current_name + ": its file system takes no output; " + std::to_string(bytes) +
+           " bytes of output are missing from log files";
+  }
+  // The console may take its time, and the thread goes on meanwhile.
+  warn(text);
 }
 
 void LogWriter::stop() {
@@ -280,9 +292,9 @@ void LogWriter::stop() {
   if (queue_->jobs.empty()) queue_->last_progress = Clock::now();
   queue_->must_stop = true;
   queue_->work.notify_one();
-  const auto is_late = [&] { return Clock::now() >= queue_->last_progress + kLogPatience; };
+  const auto is_late = [&] { return Clock::now() >= queue_->last_progress + patience_limit_; };
   while (!queue_->has_stopped && !is_late())
-    queue_->progress.wait_until(lock, queue_->last_progress + kLogPatience);
+    queue_->progress.wait_until(lock, queue_->last_progress + patience_limit_);
   const bool has_stopped = queue_->has_stopped;
   lock.unlock();
   has_stopped ? thread_.join() : thread_.detach();

@@ -22,7 +22,8 @@
 
 namespace ddprun {
 
-/// Unwritten bytes from which workers are held up: some 10 ms of what a disk's cache takes.
+/// Memory of unwritten output from which workers are held up: some 10 ms of what a disk's cache
+/// takes. Each piece counts with what it takes to keep it, as most may be of a few bytes.
 inline constexpr std::size_t kLogBytesMax = std::size_t{16} << 20;
 
 /// A file system that takes nothing for this long is considered hung: workers are not held up any
@@ -40,7 +41,8 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   };
 
   /// `log` gets a warning at the first loss of a file, and its sum at the end.
-  LogWriter(const boost::asio::any_io_executor& executor, Log log);
+  LogWriter(const boost::asio::any_io_executor& executor, Log log,
+            std::chrono::milliseconds patience = kLogPatience);
   ~LogWriter();  ///< as stop()
 
   LogWriter(const LogWriter&) = delete;
@@ -80,6 +82,7 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   void report_unwritten();
 
   Log log_;
+  std::chrono::milliseconds patience_limit_;
   std::shared_ptr<Queue> queue_;  ///< shared with the thread
   std::thread thread_;
   bool has_patience_ = true;

@@ -1,0 +1,75 @@
+// The queue of the thread that writes log files, with a pipe as the file that takes nothing.
+#include "launcher/output/log_writer.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <doctest/doctest.h>
+
+#include <array>
+#include <fcntl.h>
+#include <unistd.h>
+#include <vector>
+
+namespace log_writer_test {
+
+using namespace ddprun;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Takes a page of output, and then none until the reader has gone.
+struct HungFile {
+  HungFile() {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    reader = UniqueFd(ends[0]);
+    file->name = "hung";
+    file->fd = UniqueFd(ends[1]);
+    REQUIRE(::fcntl(ends[1], F_SETPIPE_SZ, 4096) > 0);
+  }
+  std::shared_ptr<LogWriter::File> file = std::make_shared<LogWriter::File>();
+  UniqueFd reader;
+};
+
+}  // namespace
+
+TEST_SUITE("log writer") {
+  TEST_CASE("pieces of one byte are bounded by the memory that they take, not by their bytes") {
+    boost::asio::io_context io;
+    HungFile hung;
+    const auto writer = std::make_shared<LogWriter>(io.get_executor(), Log());
+    std::size_t pieces = 0;
+    while (!writer->is_full() && pieces < kLogBytesMax / 4) {
+      REQUIRE(writer->write(hung.file, "x"));
+      ++pieces;
+    }
+    CHECK(writer->is_full());
+    // Those that fit into the pipe have been written.
+    CHECK(pieces < kLogBytesMax / 16);
+    hung.reader = UniqueFd();
+    writer->stop();
+  }
+
+  TEST_CASE("what is missing in the end is logged while the writer can be used") {
+    boost::asio::io_context io;
+    HungFile hung;
+    std::vector<std::string> logged;
+    std::shared_ptr<LogWriter> writer;
+    const Log log = [&](LogLevel, std::string_view text) {
+      logged.emplace_back(text);
+      writer->close(std::make_shared<LogWriter::File>(), 0);
+    };
+    writer = std::make_shared<LogWriter>(io.get_executor(), log, 50ms);
+    CHECK(writer->write(hung.file, std::string(10'000, 'x')));
+    const auto drained = boost::asio::co_spawn(io, writer->drain(), boost::asio::use_future);
+    io.run();
+    CHECK(logged == std::vector<std::string>{"hung: its file system takes no output; 10000 bytes "
+                                             "of output are missing from log files"});
+    hung.reader = UniqueFd();
+    writer->stop();
+    writer.reset();
+  }
+}
+
+}  // namespace log_writer_test
