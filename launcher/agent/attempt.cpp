@@ -238,7 +238,7 @@ class Attempt::Impl {
     std::vector<std::string> reports;
     for (std::size_t i = 0; i < swept.left.size(); ++i) {
       const auto worker = std::find_if(end_.exits.begin(), end_.exits.end(), [&](const auto& exit) {
-        return exit.pid == swept.left[i] && !exit.still_running.empty();
+        return exit.pid == swept.left[i] && exit.still_running;
       });
       const bool is_worker = worker != end_.exits.end();
       reports.push_back(is_worker ? describe_failure(*worker) : swept.reports[i]);

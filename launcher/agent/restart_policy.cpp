@@ -52,12 +52,11 @@ RestartDecision decide_after_attempt(const AttemptOutcome& outcome, const Restar
   const WorkerExited& cause = failures.front();
   if (outcome.still_running) {
     // Both attempts would write the same files.
-    return {
-        .action = Action::finish,
-        .result = RunResult::failed,
-        .reason = describe_failure(cause) + (cause.still_running.empty()
-                                                 ? "; no restart, because " + *outcome.still_running
-                                                 : "; no restart beside it")};
+    return {.action = Action::finish,
+            .result = RunResult::failed,
+            .reason = describe_failure(cause) +
+                      (cause.still_running ? "; no restart beside it"
+                                           : "; no restart, because " + *outcome.still_running)};
   }
   const auto spent =
       membership::spend_restart(history, describe_failure(cause),

@@ -79,8 +79,7 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
     stacks_.clear();
   }
   if (const auto* worker = std::get_if<WorkerExited>(&event)) {
-    const bool has_ended = worker->still_running.empty();
-    if (worker->was_stopped && has_ended) stopped_.insert(worker->rank);
+    if (worker->was_stopped && !worker->still_running) stopped_.insert(worker->rank);
   }
   const auto* finished = std::get_if<RunFinished>(&event);
   if (finished != nullptr && finished->result == RunResult::failed) {

@@ -33,7 +33,7 @@ OrderedJson document(const std::string& message, int error_code, const std::stri
 }
 
 std::string end_in_words(const WorkerExited& worker) {
-  const char* how = worker.still_running.empty() ? " ended with " : " is ";
+  const char* how = worker.still_running ? " is " : " ended with ";
   auto text = "rank " + std::to_string(worker.rank) + how + end_of(worker);
   if (!worker.last_lines.empty()) text += "; its last line: " + worker.last_lines.back();
   return text;

@@ -118,11 +118,13 @@ struct WorkerExited {
   std::string ended_before{};
 
   bool was_started = true;  ///< false: `error_message` is the reason, `pid` meaningless
-  /// Of a worker that SIGKILL has not ended, "65 s after SIGKILL: state D ..."; empty: it has
+  /// Of a worker that SIGKILL has not ended, "65 s after SIGKILL: state D ..."; nothing: it has
   /// ended. Exit code and signal then mean nothing.
-  std::string still_running{};
+  std::optional<std::string> still_running{};
 
-  bool failed() const { return signal != 0 || exit_code != 0 || !ended_before.empty(); }
+  bool failed() const {
+    return signal != 0 || exit_code != 0 || !ended_before.empty() || still_running;
+  }
   bool operator==(const WorkerExited&) const = default;
 };
 

@@ -89,7 +89,7 @@ EventLine line(const WorkerExited& event) {
   const auto who = rank_and_pid(event.rank, event.pid);
   const auto after = " after " + seconds_text(event.ran_seconds);
   if (!event.failed()) return {LogLevel::debug, event.attempt, who + " succeeded" + after};
-  if (!event.still_running.empty()) {
+  if (event.still_running) {
     return {LogLevel::error, event.attempt, describe_failure(event)};
   }
   if (event.was_stopped) {
@@ -183,7 +183,7 @@ std::string describe_failure(const WorkerExited& worker) {
   if (!worker.was_started) return "rank " + std::to_string(worker.rank) + " could not be started";
   const char* how = worker.signal != 0 ? " was killed by " : " failed with ";
   if (!worker.ended_before.empty()) how = " has ended with ";
-  if (!worker.still_running.empty()) how = " is ";
+  if (worker.still_running) how = " is ";
   return rank_and_pid(worker.rank, worker.pid) + how + end_of(worker);
 }
 
@@ -195,7 +195,7 @@ std::string describe_stop(std::chrono::milliseconds grace) {
 
 std::string end_of(const WorkerExited& worker) {
   if (!worker.was_started) return "not started";
-  if (!worker.still_running.empty()) return "still running " + worker.still_running;
+  if (worker.still_running) return "still running " + *worker.still_running;
   if (!worker.ended_before.empty()) return "exit code 0 " + worker.ended_before;
   if (worker.signal == 0) return "exit code " + std::to_string(worker.exit_code);
   return signal_name(worker.signal) + (worker.is_out_of_memory ? " (out of memory)" : "");

@@ -119,26 +119,27 @@ OrderedJson fields(const WorkerDying& event) {
 }
 
 OrderedJson fields(const WorkerExited& event) {
-  const bool has_exit_code = event.signal == 0 && event.still_running.empty();
-  return {{"event", "worker_exited"},
-          {"attempt", event.attempt},
-          {"rank", event.rank},
-          {"local_rank", event.local_rank},
-          {"pid", event.pid},
-          {"exit_code", has_exit_code ? OrderedJson(event.exit_code) : OrderedJson()},
-          {"signal", signal_or_null(event.signal)},
-          {"still_running", text_or_null(event.still_running)},
-          {"was_stopped", event.was_stopped},
-          {"is_out_of_memory", event.is_out_of_memory},
-          {"peak_memory_bytes", event.peak_memory_bytes},
-          {"ran_seconds", event.ran_seconds},
-          {"core_file", event.core_file ? OrderedJson(event.core_file->string()) : OrderedJson()},
-          {"error_message", event.error_message},
-          {"error_traceback", event.error_traceback},
-          {"error_time",
-           event.error_time ? OrderedJson(utc_timestamp(*event.error_time)) : OrderedJson()},
-          {"last_lines", event.last_lines},
-          {"log_folder", path_or_null(event.log_folder)}};
+  const bool has_exit_code = event.signal == 0 && !event.still_running;
+  return {
+      {"event", "worker_exited"},
+      {"attempt", event.attempt},
+      {"rank", event.rank},
+      {"local_rank", event.local_rank},
+      {"pid", event.pid},
+      {"exit_code", has_exit_code ? OrderedJson(event.exit_code) : OrderedJson()},
+      {"signal", signal_or_null(event.signal)},
+      {"still_running", event.still_running ? OrderedJson(*event.still_running) : OrderedJson()},
+      {"was_stopped", event.was_stopped},
+      {"is_out_of_memory", event.is_out_of_memory},
+      {"peak_memory_bytes", event.peak_memory_bytes},
+      {"ran_seconds", event.ran_seconds},
+      {"core_file", event.core_file ? OrderedJson(event.core_file->string()) : OrderedJson()},
+      {"error_message", event.error_message},
+      {"error_traceback", event.error_traceback},
+      {"error_time",
+       event.error_time ? OrderedJson(utc_timestamp(*event.error_time)) : OrderedJson()},
+      {"last_lines", event.last_lines},
+      {"log_folder", path_or_null(event.log_folder)}};
 }
 
 OrderedJson fields(const WorkersStopping& event) {

@@ -38,8 +38,13 @@ TEST_SUITE("event text") {
     exited.still_running = "65 s after SIGKILL: state D (uninterruptible sleep) in read of /a";
     const auto line = line_for(exited);
     CHECK(line.level == LogLevel::error);
-    CHECK(line.message == "rank 3 (pid 7) is still running " + exited.still_running);
-    CHECK(end_of(exited) == "still running " + exited.still_running);
+    CHECK(line.message == "rank 3 (pid 7) is still running " + *exited.still_running);
+    CHECK(end_of(exited) == "still running " + *exited.still_running);
+    // Neither the code nor the description decides that.
+    exited.exit_code = 0;
+    exited.still_running = "";
+    CHECK(exited.failed());
+    CHECK(line_for(exited).level == LogLevel::error);
   }
 
   TEST_CASE("an unknown signal is still a signal") {
