@@ -31,7 +31,7 @@ asio::awaitable<Swept> Sweep::run(std::vector<pid_t> given_up) {
   is_asking_ = true;
   co_await wait_for(std::move(asked));
   is_asking_ = false;
-  killed_at_ = Deadline::never();
+  killed_at_ = std::chrono::steady_clock::now();
   bool is_done = co_await kill_for(kKillLimit, swept.ended);
   const auto has_to_wait = [&] { return !is_done && !members_that_may_end().empty(); };
   if (has_to_wait()) {
@@ -77,7 +77,8 @@ std::string Sweep::report_of(pid_t pid) const {
   if (contains(refusing_, pid)) {
     return process_and_name(pid) + " belongs to another user and cannot be killed";
   }
-  return process_and_name(pid) + " is still running " + after_sigkill(killed_at_.elapsed()) + ": " +
+  return process_and_name(pid) + " is still running " +
+         after_sigkill(std::chrono::steady_clock::now() - killed_at_) + ": " +
          describe(kernel_wait(pid));
 }
 

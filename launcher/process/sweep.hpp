@@ -57,9 +57,9 @@ class Sweep {
   KilledLimits limits_;
   Log log_;
   bool is_asking_ = false;
-  Deadline killed_at_ = Deadline::never();  ///< measures the time since the first round of kills
-  std::vector<pid_t> given_up_;             ///< killed before and waited for in vain
-  std::vector<pid_t> refusing_;             ///< in the last round of kills
+  std::chrono::steady_clock::time_point killed_at_;  ///< the first round of kills
+  std::vector<pid_t> given_up_;                      ///< killed before and waited for in vain
+  std::vector<pid_t> refusing_;                      ///< in the last round of kills
 };
 
 }  // namespace ddprun

@@ -119,9 +119,9 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   bool is_about_to_stop_ = false;  ///< as soon as the stacks have been taken
   bool is_stopping_ = false;
   bool has_killed_ = false;
-  Deadline killed_at_ = Deadline::never();  ///< measures the time since SIGKILL
-  std::vector<pid_t> given_up_;             ///< killed workers that have not ended
-  boost::asio::steady_timer news_signal_;   ///< cancelled when there is news
+  Worker::Clock::time_point killed_at_;    ///< once has_killed_
+  std::vector<pid_t> given_up_;            ///< killed workers that have not ended
+  boost::asio::steady_timer news_signal_;  ///< cancelled when there is news
   LimitTimer kill_timer_;
   boost::asio::signal_set orphans_;
   std::optional<DeathWatch> death_watch_;

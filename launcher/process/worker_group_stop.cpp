@@ -45,10 +45,10 @@ bool WorkerGroup::Impl::is_on_its_way_out(const Worker& worker) const {
          process_state(worker.process.pid()).is_exiting();
 }
 
-/// Who is on his way out already neither dies of a signal nor needs it, and his last steps say how
-/// he ended: only one that is stopped is let go on. For all others SIGCONT is not without effect:
-/// it takes back the SIGSTOP by which a debugger or a leak checker is just holding the process,
-/// which waits for ever then.
+/// A worker that is exiting neither dies of a signal nor needs one, and its last steps show how it
+/// ended: only a stopped one is continued. On others SIGCONT would have an effect, too: it takes
+/// back the SIGSTOP by which a debugger or a leak checker holds the process, which then waits for
+/// ever.
 void WorkerGroup::Impl::let_go_on(Worker& worker) {
   const pid_t announced = page_.pid(worker.spec.local_rank);
   for (const pid_t pid : {worker.process.pid(), announced}) {
@@ -58,7 +58,7 @@ void WorkerGroup::Impl::let_go_on(Worker& worker) {
 
 void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
   const control::AbortRecord record{.rank = rank, .reason = reason};
-  // It would wake who hangs, and nobody would see where.
+  // It would wake the workers that hang, and their stacks would not show where.
   if (stacks_when_ == StacksWhen::stop && !is_stopping_ && !has_killed_) {
     delayed_abort_ = record;
   } else {
@@ -120,8 +120,8 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
   if (std::exchange(has_killed_, true)) return;
   const auto ranks = running();
   if (ranks.empty()) return;
-  killed_at_ = Deadline::never();
-  // All at once: nobody gets to see the others die.
+  killed_at_ = Worker::Clock::now();
+  // All at once, so that no worker sees another one die.
   containment_.kill();
   stack_taker_.kill();
   signal_all(SIGKILL);
@@ -150,7 +150,8 @@ void WorkerGroup::Impl::warn_of_killed() {
 }
 
 std::string WorkerGroup::Impl::still_running(const Worker& worker) const {
-  return after_sigkill(killed_at_.elapsed()) + ": " + describe(kernel_wait(worker.process.pid()));
+  return after_sigkill(Worker::Clock::now() - killed_at_) + ": " +
+         describe(kernel_wait(worker.process.pid()));
 }
 
 void WorkerGroup::Impl::give_up_killed() {
@@ -182,7 +183,7 @@ void WorkerGroup::Impl::close() {
   signal_all(SIGKILL);  // all before the first is waited for
   const auto deadline = Deadline::after(kCloseLimit);
   for (auto& worker : workers_) {
-    // Who has been given up has had his time.
+    // A worker that has been given up has been waited for already.
     worker->process.close(worker->has_ended ? Deadline::after({}) : deadline);
     worker->standard_output->close();
     worker->standard_error->close();

@@ -209,7 +209,7 @@ TEST_SUITE("liveness") {
     constexpr int kWorkers = 40;
     std::vector<pid_t> pids;
     std::optional<Freezer> freezer;
-    const auto begin = Deadline::never();
+    const auto begin = std::chrono::steady_clock::now();
     {
       WorkerBench bench(kWorkers);
       std::vector<WorkerSpec> workers;
@@ -218,7 +218,7 @@ TEST_SUITE("liveness") {
       freezer.emplace(*folder, pids);
     }
     // The group's second and the containment's, not forty.
-    CHECK(begin.elapsed() < 20s);
+    CHECK(std::chrono::steady_clock::now() - begin < 20s);
     for (const pid_t pid : pids) CHECK(is_alive(pid));
     freezer.reset();
     for (const pid_t pid : pids) CHECK(await_end(pid, Deadline::after(20s)));

@@ -232,7 +232,7 @@ class DescendantsTest(unittest.TestCase):
         for how in ("", "setsid", "env -i PATH=$PATH setsid"):
             for end in ("success", "failure", "SIGTERM", "SIGKILL"):
                 if how.startswith("env -i") and end == "SIGKILL":
-                    continue  # see LIMITS in the man page
+                    continue  # see CAVEATS in the man page
                 with self.subTest(how=how, end=end):
                     self.check_moved(cgroup, how, end)
                     self.assertEqual([], end_children(1))
