@@ -118,8 +118,10 @@ TEST_SUITE("sync") {
       if (rank != 1 && rank != kVictim) Sync(region, rank, std::nullopt).publish(step_of(rank), 1);
     }
     std::vector<int> sleeping = {0};
+    Deadline::Duration death_check_period = kDeathCheckPeriod;
     SUBCASE("by a sleeping neighbour, which fails the group") {
       sleeping.push_back(kVictim - 1);
+      death_check_period = 1h;
     }
     SUBCASE("by the periodic check if no neighbour sleeps") {}
     std::thread victim([&] {
@@ -130,7 +132,7 @@ TEST_SUITE("sync") {
     std::vector<int> failed(sleeping.size());
     for (std::size_t i = 0; i < sleeping.size(); ++i) {
       sleepers.emplace_back([&, i] {
-        const Sync waiting(region, sleeping[i], std::nullopt);
+        const Sync waiting(region, sleeping[i], std::nullopt, {}, death_check_period);
         failed[i] = failed_rank([&] { waiting.wait_all(step_of, 1, Deadline::after(60s)); });
       });
     }

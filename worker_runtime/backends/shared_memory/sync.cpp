@@ -52,8 +52,12 @@ void throw_failure(const FailureRecord& failure, int own_rank) {
 }
 
 Sync::Sync(const Region& region, int rank, std::optional<control::ControlPage> page,
-           RankNames names)
-    : region_(region), rank_(rank), page_(std::move(page)), names_(std::move(names)) {}
+           RankNames names, Deadline::Duration death_check_period)
+    : region_(region),
+      rank_(rank),
+      page_(std::move(page)),
+      names_(std::move(names)),
+      death_check_period_(death_check_period) {}
 
 void Sync::hold_life() {
   if (pthread_mutex_trylock(&region_.line(rank_).life) != 0) {
@@ -224,7 +228,7 @@ void Sync::await_failure(const Word& stop) const {
 }
 
 void Sync::sleep(const FutexSet& set, Deadline deadline) const {
-  const auto check = std::min<Deadline::Duration>(deadline.remaining(), kDeathCheckPeriod);
+  const auto check = std::min(deadline.remaining(), death_check_period_);
   set.sleep(watches_all() ? deadline : Deadline::after(check));
   pass_on_deaths();
 }

@@ -3,15 +3,16 @@
 // once when an awaited rank dies or leaves, when the group has failed or when the agent ends the
 // attempt.
 //
-// A rank's death is told by a robust mutex that its communication thread holds for life: the kernel
-// marks it before it tears the dead process' memory down and wakes one who sleeps on it. Sleepers
-// therefore watch the lives of all ranks, and whoever wakes, for whatever reason, passes on the
-// deaths that he finds: the kernel's one wake may have been his.
+// A rank's death is signalled by a robust mutex that its communication thread holds for life: the
+// kernel marks it before it tears down the dead process' memory, and wakes one of the threads that
+// sleep on it. Sleeping ranks therefore watch the lives of all ranks, and a rank that wakes, for
+// whatever reason, wakes the others that sleep on the lives of dead ranks: the kernel wakes only
+// one.
 //
-// The kernel limits a sleep to 128 words. In a group of more than kRanksWatchedMax ranks a sleeper
-// watches the awaited rank and the kNeighboursWatched that follow its own, so each rank has that
-// many watchers, and the first of them to find its death fails the group. A death of which no
-// watcher sleeps is found by a check of all ranks, which each sleeper makes every
+// The kernel limits a sleep to 128 words. In a group of more than kRanksWatchedMax ranks a sleeping
+// rank watches the awaited rank and the kNeighboursWatched ranks after its own. So each rank is
+// watched by that many others, and the first of these to find its death fails the group. If none of
+// them sleeps, the death is found by the check of all ranks that each sleeping rank makes every
 // kDeathCheckPeriod.
 #pragma once
 
@@ -51,7 +52,7 @@ class Sync {
   /// `page` may be empty: then nobody but the ranks can end a wait. `names` are those of the
   /// region's ranks.
   Sync(const Region& region, int rank, std::optional<control::ControlPage> page,
-       RankNames names = {});
+       RankNames names = {}, Deadline::Duration death_check_period = kDeathCheckPeriod);
 
   /// From now on the end of the calling thread is the death of this rank.
   void hold_life();
@@ -86,7 +87,7 @@ class Sync {
     return std::nullopt;
   }
 
-  /// Ends the group for all ranks, unless somebody else has already. `rank` is the one to blame,
+  /// Ends the group for all ranks, unless another rank has already. `rank` is the one to blame,
   /// among all workers. Any thread.
   void fail(FailureKind kind, int rank, const std::string& text) const noexcept;
 
@@ -99,7 +100,7 @@ class Sync {
   void check_all() const;
 
   /// Sleeps until check_all() may have something to throw, or until `stop` is no longer 0 and was
-  /// woken. For a thread of its own: it serves who cannot sleep on futexes himself.
+  /// woken. For a thread of its own, on behalf of a thread that cannot sleep on futexes.
   void await_failure(const Word& stop) const;
 
   /// What the group failed with; nothing if it has not.
@@ -142,6 +143,7 @@ class Sync {
   int rank_;
   std::optional<control::ControlPage> page_;
   RankNames names_;
+  Deadline::Duration death_check_period_;
   int spins_ = 0;
   bool holds_life_ = false;
 };
