@@ -41,6 +41,12 @@ struct LongTurns::State {
     co_return Turn(std::move(self));
   }
 
+  static asio::awaitable<void> take_rest(std::shared_ptr<State> self) {
+    self->rest.expires_after(Clock::now() - self->began);
+    co_await self->rest.async_wait(kAwait);
+    self->began = Clock::now();
+  }
+
   static void end(std::shared_ptr<State> self) {
     const auto took = Clock::now() - self->began;
     if (took < kRestAfter) {
@@ -64,6 +70,10 @@ LongTurns::LongTurns(asio::any_io_executor executor)
 
 asio::awaitable<LongTurns::Turn> LongTurns::begin() {
   return State::begin(state_);
+}
+
+asio::awaitable<void> LongTurns::Turn::rest() {
+  return State::take_rest(state_);
 }
 
 LongTurns::Turn::~Turn() {

@@ -27,12 +27,16 @@ class LongTurns {
     Turn& operator=(Turn&&) = delete;
     ~Turn();
 
+    /// Lets the executor run what is ready, for as long as the turn has taken since it began or
+    /// rested last. The turn continues after it: nobody else's begins in between.
+    boost::asio::awaitable<void> rest();
+
    private:
     std::shared_ptr<State> state_;  ///< null once moved from
   };
 
   /// Returns when the caller's turn begins, in the order of the calls. The caller must not suspend
-  /// during its turn.
+  /// during its turn, except to rest.
   boost::asio::awaitable<Turn> begin();
 
  private:

@@ -64,11 +64,8 @@ struct CountWork {
 
 std::size_t request_work(const StoreTable& table, ClientId client, const wire::Request& request,
                          wire::Dialect dialect, std::size_t work_max) {
-  // Any request of a legacy client ends its wait.
-  const bool ends_wait =
-      dialect == wire::Dialect::legacy || std::holds_alternative<wire::CancelWait>(request);
   return std::visit(CountWork{table, work_max}, request) +
-         (ends_wait ? table.work_of_cancel(client) : 0);
+         (ends_wait(request, dialect) ? table.work_of_cancel(client) : 0);
 }
 
 std::optional<wire::Request> split_request(const StoreTable& table, wire::Request& request,

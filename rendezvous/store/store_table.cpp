@@ -72,10 +72,11 @@ struct StoreTable::Apply {
   void operator()(wire::Wait& wait) {
     auto& keys = wait.keys;
     std::erase_if(keys, [&](const std::string& key) { return table.has(key); });
-    if (keys.empty()) {
+    if (keys.empty() && !table.waiting_.has_incomplete_wait(client)) {
       reply(wire::Answer::ready);
     } else if (may_wait()) {
-      if (!table.waiting_.wait(client, std::move(keys))) refuse_wait();
+      if (!table.waiting_.extend_wait(client, keys)) return refuse_wait();
+      if (table.waiting_.complete_wait(client)) reply(wire::Answer::ready);
     }
   }
 
@@ -124,10 +125,7 @@ struct StoreTable::Apply {
     }
   }
 
-  void operator()(wire::CancelWait&) {
-    table.waiting_.cancel(client);
-    reply(wire::Answer::wait_cancelled);
-  }
+  void operator()(wire::CancelWait&) { reply(wire::Answer::wait_cancelled); }
 
   void operator()(wire::QueuePush& push) {
     const auto found = table.queues_.find(push.key);
@@ -289,10 +287,51 @@ std::size_t StoreTable::work_of_change(const std::string& key, std::size_t value
          (watchers == nullptr ? 0 : watchers->size() * work);
 }
 
+bool ends_wait(const wire::Request& request, wire::Dialect dialect) {
+  return dialect == wire::Dialect::legacy || std::holds_alternative<wire::CancelWait>(request);
+}
+
+bool StoreTable::apply_part(ClientId client, wire::Request& request, wire::Dialect dialect,
+                            std::size_t keys_max) {
+  if (ends_wait(request, dialect) && waiting_.is_waiting(client) &&
+      waiting_.keys_awaited(client) > keys_max) {
+    waiting_.cancel(client, keys_max);
+    return true;
+  }
+  if (auto* const check = std::get_if<wire::Check>(&request))
+    return check_part(check->keys, keys_max);
+  if (auto* const wait = std::get_if<wire::Wait>(&request))
+    return wait_part(client, wait->keys, keys_max);
+  return false;
+}
+
+bool StoreTable::check_part(std::vector<std::string>& keys, std::size_t keys_max) const {
+  if (keys.size() <= keys_max) return false;
+  const auto part = keys.end() - static_cast<std::ptrdiff_t>(keys_max);
+  if (has_all({part, keys.end()})) {
+    keys.erase(part, keys.end());
+    return true;
+  }
+  keys.erase(keys.begin(), part);  // the answer is known, and apply() comes to the same one
+  return false;
+}
+
+bool StoreTable::wait_part(ClientId client, std::vector<std::string>& keys, std::size_t keys_max) {
+  if (keys.size() <= keys_max) return false;
+  const auto part = keys.end() - static_cast<std::ptrdiff_t>(keys_max);
+  const auto present =
+      std::partition(part, keys.end(), [&](const std::string& key) { return !has(key); });
+  if (part == present ||
+      (!waiting_.is_waiting(client) && waiting_.extend_wait(client, {part, present}))) {
+    keys.erase(part, keys.end());
+    return true;
+  }
+  keys.erase(keys.begin(), part);  // apply() refuses these, too
+  return false;
+}
+
 StoreOutcome StoreTable::apply(ClientId client, wire::Request request, wire::Dialect dialect) {
-  // Legacy clients cannot cancel a wait: one that has timed out just sends its next request, and
-  // would take a late answer to the wait for the answer to that.
-  if (dialect == wire::Dialect::legacy) waiting_.cancel(client);
+  if (ends_wait(request, dialect) && !waiting_.has_incomplete_wait(client)) waiting_.cancel(client);
   Apply apply{*this, client};
   std::vector<Delivery> woken;
   if (!offers_.empty()) {
@@ -342,7 +381,7 @@ bool StoreTable::has(const std::string& key) const {
   return values_.contains(key) || (!queues_.empty() && queues_.contains(key));
 }
 
-bool StoreTable::has_all(const std::vector<std::string>& keys) const {
+bool StoreTable::has_all(std::span<const std::string> keys) const {
   return std::all_of(keys.begin(), keys.end(), [&](const auto& key) { return has(key); });
 }
 

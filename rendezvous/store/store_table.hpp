@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,9 +39,21 @@ struct StoreOutcome {
   bool operator==(const StoreOutcome&) const = default;
 };
 
+/// True if the request ends the pending wait of the client that sends it. Legacy clients cannot
+/// cancel a wait: one that has timed out just sends its next request, and would take a late answer
+/// to the wait for the answer to that.
+bool ends_wait(const wire::Request& request, wire::Dialect dialect);
+
 class StoreTable {
  public:
   explicit StoreTable(const StoreLimits& limits) : limits_(limits), waiting_(limits.waits_max) {}
+
+  /// Carries out a part of a long request, so that apply() has less to do: tests or adds at most
+  /// `keys_max` of the keys of a CHECK or WAIT, which are removed from the request, or removes so
+  /// many keys of the wait that the request ends. To be repeated while it returns true, before
+  /// apply(); other clients' requests may come in between.
+  bool apply_part(ClientId client, wire::Request& request, wire::Dialect dialect,
+                  std::size_t keys_max);
 
   /// Carries out one request of a client.
   StoreOutcome apply(ClientId client, wire::Request request, wire::Dialect dialect);
@@ -72,7 +85,9 @@ class StoreTable {
   struct Apply;
 
   bool has(const std::string& key) const;
-  bool has_all(const std::vector<std::string>& keys) const;
+  bool has_all(std::span<const std::string> keys) const;
+  bool check_part(std::vector<std::string>& keys, std::size_t keys_max) const;
+  bool wait_part(ClientId client, std::vector<std::string>& keys, std::size_t keys_max);
   std::string value_or_empty(const std::string& key) const;
   bool fits(std::size_t additional_bytes) const {
     return bytes() + additional_bytes <= limits_.bytes_max;

@@ -1,6 +1,7 @@
 #include "rendezvous/store/waiting_clients.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -9,30 +10,51 @@ namespace ddprun {
 
 namespace {
 
-/// A pair is kept twice, by key and by client, in nodes of hash tables.
+/// A pair is kept twice, by key and by client, in nodes of maps.
 std::size_t bytes_of_pair(const std::string& key) {
   constexpr std::size_t kOverhead = 192;
   return 2 * key.size() + kOverhead;
 }
 
-std::size_t number_of_distinct(const std::vector<std::string>& keys) {
+std::size_t number_of_distinct(std::span<const std::string> keys) {
   return std::unordered_set<std::string_view>(keys.begin(), keys.end()).size();
 }
 
 }  // namespace
 
-bool WaitingClients::wait(ClientId client, std::vector<std::string> keys) {
+bool WaitingClients::is_waiting(ClientId client) const {
+  const auto found = pending_.find(client);
+  return found != pending_.end() && found->second.is_complete;
+}
+
+bool WaitingClients::has_incomplete_wait(ClientId client) const {
+  const auto found = pending_.find(client);
+  return found != pending_.end() && !found->second.is_complete;
+}
+
+bool WaitingClients::extend_wait(ClientId client, std::span<std::string> keys) {
   if (!has_room(keys.size()) && !has_room(number_of_distinct(keys))) return false;
-  std::size_t missing = 0;
-  for (const auto& key : keys) missing += add(by_key_, key, client) ? 1 : 0;
-  pending_[client] = {.keys_missing = missing, .keys = std::move(keys), .is_at_barrier = false};
+  const auto [found, is_new] = pending_.try_emplace(client);
+  Pending& wait = found->second;
+  if (is_new) wait = {.keys_missing = 1, .keys = {}, .is_at_barrier = false, .is_complete = false};
+  for (const auto& key : keys) wait.keys_missing += add(by_key_, key, client) ? 1 : 0;
+  wait.keys.insert(wait.keys.end(), std::make_move_iterator(keys.begin()),
+                   std::make_move_iterator(keys.end()));
+  return true;
+}
+
+bool WaitingClients::complete_wait(ClientId client) {
+  const auto found = pending_.find(client);
+  found->second.is_complete = true;
+  if (--found->second.keys_missing > 0) return false;
+  pending_.erase(found);
   return true;
 }
 
 bool WaitingClients::wait_at_barrier(ClientId client, const std::string& key) {
   if (!has_room(1)) return false;
   add(at_barrier_, key, client);
-  pending_[client] = {.keys_missing = 1, .keys = {key}, .is_at_barrier = true};
+  pending_[client] = {.keys_missing = 1, .keys = {key}, .is_at_barrier = true, .is_complete = true};
   return true;
 }
 
@@ -69,14 +91,15 @@ std::size_t WaitingClients::clients_at(const std::string& key) const {
   return clients;
 }
 
-void WaitingClients::cancel(ClientId client) {
+std::size_t WaitingClients::cancel(ClientId client, std::size_t keys_max) {
   const auto found = pending_.find(client);
-  if (found == pending_.end()) return;
-  const Pending pending = std::move(found->second);
-  pending_.erase(found);
-  for (const auto& key : pending.keys) {
-    remove(pending.is_at_barrier ? at_barrier_ : by_key_, key, client);
-  }
+  if (found == pending_.end()) return 0;
+  Pending& wait = found->second;
+  ++wait.keys_missing;  // so that the wait is never over, whichever of its keys are removed later
+  Index& index = wait.is_at_barrier ? at_barrier_ : by_key_;
+  const std::size_t removed = remove_last(index, wait.keys, client, keys_max);
+  if (wait.keys.empty()) pending_.erase(found);
+  return removed;
 }
 
 std::size_t WaitingClients::keys_awaited(ClientId client) const {
@@ -85,13 +108,7 @@ std::size_t WaitingClients::keys_awaited(ClientId client) const {
 }
 
 void WaitingClients::drop(ClientId client, std::size_t keys_max) {
-  if (const auto found = pending_.find(client); found != pending_.end()) {
-    // A wait some of whose keys have been removed is never over: these stay missing.
-    Pending& wait = found->second;
-    Index& index = wait.is_at_barrier ? at_barrier_ : by_key_;
-    keys_max -= remove_last(index, wait.keys, client, keys_max);
-    if (wait.keys.empty()) pending_.erase(found);
-  }
+  keys_max -= cancel(client, keys_max);
   if (const auto found = watched_.find(client); found != watched_.end()) {
     remove_last(watching_, found->second, client, keys_max);
     if (found->second.empty()) watched_.erase(found);
@@ -112,19 +129,13 @@ bool WaitingClients::add(Index& index, const std::string& key, ClientId client) 
   return true;
 }
 
-/// Replaces a table that becomes empty, as it would keep its buckets.
-void WaitingClients::erase(Index& index, Index::iterator key) {
-  index.erase(key);
-  if (index.empty()) index = Index();
-}
-
 void WaitingClients::remove(Index& index, const std::string& key, ClientId client) {
   const auto found = index.find(key);
   if (found == index.end()) return;
   const std::size_t removed = std::erase(found->second, client);
   pairs_ -= removed;
   bytes_ -= removed * bytes_of_pair(key);
-  if (found->second.empty()) erase(index, found);
+  if (found->second.empty()) index.erase(found);
 }
 
 /// Removes the client at the last `keys_max` of `keys`, and these; returns their number.
@@ -155,7 +166,7 @@ std::vector<ClientId> WaitingClients::tell(Index& index, const std::string& key,
   pairs_ -= told;
   bytes_ -= told * bytes_of_pair(key);
   clients.erase(clients.begin(), clients.begin() + static_cast<std::ptrdiff_t>(told));
-  if (clients.empty()) erase(index, found);
+  if (clients.empty()) index.erase(found);
   return over;
 }
 

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,16 +21,23 @@ class WaitingClients {
  public:
   explicit WaitingClients(std::size_t pairs_max) : pairs_max_(pairs_max) {}
 
-  bool is_waiting(ClientId client) const { return pending_.contains(client); }
+  /// A wait that extend_wait() has begun counts once it is complete.
+  bool is_waiting(ClientId client) const;
+  bool has_incomplete_wait(ClientId client) const;
 
   /// True if so many more pairs of a client and a key can be taken.
   bool has_room(std::size_t pairs) const { return pairs_max_ - pairs_ >= pairs; }
 
   // Each returns false, and changes nothing, if there is no room.
-  /// `keys` must be missing; the wait is over when each has been created.
-  bool wait(ClientId client, std::vector<std::string> keys);
+  /// Adds keys, which must be missing, to the wait of `client`, who must not have a complete one;
+  /// the first keys begin it. Moves from `keys` if it returns true.
+  bool extend_wait(ClientId client, std::span<std::string> keys);
   bool wait_at_barrier(ClientId client, const std::string& key);
   bool watch(ClientId client, const std::string& key);
+
+  /// Ends the list of keys of a wait that extend_wait() has begun; it is over when each key has
+  /// been created. Returns true if it is over already.
+  bool complete_wait(ClientId client);
 
   /// Clients whose wait is over because `key` came into being, the first to wait first. When there
   /// are `clients_max` of them no more are told of the key.
@@ -40,8 +49,9 @@ class WaitingClients {
   /// Those who watch `key`, or nullptr.
   const std::vector<ClientId>* watchers(const std::string& key) const;
 
-  /// Ends the pending wait of `client`, if any.
-  void cancel(ClientId client);
+  /// Ends the pending wait of `client`, if any. Removes at most `keys_max` of its keys and returns
+  /// their number: to be repeated while keys_awaited(). Until then the client is not woken.
+  std::size_t cancel(ClientId client, std::size_t keys_max = SIZE_MAX);
 
   /// Number of keys in the pending wait of `client`, those created since included.
   std::size_t keys_awaited(ClientId client) const;
@@ -65,16 +75,17 @@ class WaitingClients {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  using Index = std::unordered_map<std::string, std::vector<ClientId>>;
+  /// No hash table: it would move all its keys at once, 10 ms for 100,000, whenever it grows.
+  using Index = std::map<std::string, std::vector<ClientId>>;
 
   struct Pending {
-    std::size_t keys_missing = 0;
+    std::size_t keys_missing = 0;   ///< one more while the wait is incomplete
     std::vector<std::string> keys;  ///< all, also those created since
     bool is_at_barrier = false;
+    bool is_complete = true;
   };
 
   bool add(Index& index, const std::string& key, ClientId client);
-  static void erase(Index& index, Index::iterator key);
   void remove(Index& index, const std::string& key, ClientId client);
   std::size_t remove_last(Index& index, std::vector<std::string>& keys, ClientId client,
                           std::size_t keys_max);

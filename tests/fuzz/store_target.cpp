@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t kClients = 4;
 constexpr unsigned kToTheEnd = 63;
+constexpr std::size_t kPartKeys = 2;
 
 // Small, so that the fuzzer hits them.
 constexpr StoreLimits kLimits{
@@ -33,6 +34,8 @@ class Run {
     while (auto request = speaker.parser.next(bytes)) {
       require(speaker.parser.held_bytes() == 0, "a whole request holds no memory");
       check_encoding(*request, speaker.parser.dialect());
+      while (table_.apply_part(speaker.id, *request, speaker.parser.dialect(), kPartKeys))
+        check({});
       StoreOutcome outcome =
           table_.apply(speaker.id, std::move(*request), speaker.parser.dialect());
       check(outcome);

@@ -81,6 +81,36 @@ TEST_SUITE("store turns") {
     while (server.stats().waits > 0) io.run_one_for(20s);
     server.stop();
   }
+
+  TEST_CASE("store: other clients are served while a WAIT of many keys begins and ends") {
+    constexpr std::size_t kKeys = 100'000;
+    boost::asio::io_context io(1);
+    StoreServer server(io.get_executor(), {});
+    server.start();
+    const RawClient greedy(server.endpoint());
+    const RawClient modest(server.endpoint());
+    REQUIRE(modest.send(greeting()));
+    wire::Wait wait;
+    for (std::size_t i = 0; i < kKeys; ++i) wait.keys.push_back(std::to_string(i));
+    const std::string request = greeting() + modern(wait);
+    for (std::string_view rest = request; !rest.empty(); io.poll())
+      rest.remove_prefix(greedy.send_some(rest));
+    const auto waits_when_served = [&] {
+      REQUIRE(modest.send(modern(wire::Get{"absent"})));
+      while (modest.is_open_and_silent()) io.run_one_for(20s);
+      modest.receive(sizeof(std::uint64_t));
+      return server.stats().waits;
+    };
+    while (server.stats().waits == 0) io.run_one_for(20s);
+    CHECK(waits_when_served() < kKeys / 2);
+    while (server.stats().waits < kKeys) io.run_one_for(20s);
+    REQUIRE(greedy.send(modern(wire::CancelWait{})));
+    while (server.stats().waits == kKeys) io.run_one_for(20s);
+    CHECK(waits_when_served() > kKeys / 2);
+    while (greedy.is_open_and_silent()) io.run_one_for(20s);
+    CHECK(server.stats().waits == 0);
+    server.stop();
+  }
 }
 
 }  // namespace store_turns_test

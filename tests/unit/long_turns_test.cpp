@@ -33,11 +33,23 @@ struct Bench {
     for (int i = 0; i < count; ++i) {
       auto waiting = bench.turns.begin();
       const auto turn = co_await std::move(waiting);
-      bench.done += letter;
-      asio::post(bench.io, [&bench] { bench.done += '.'; });
-      const auto end = Clock::now() + work;
-      while (Clock::now() < end) continue;
+      bench.do_work(letter, work);
     }
+  }
+
+  static asio::awaitable<void> rest_once(Bench& bench, char letter, Clock::duration work) {
+    auto waiting = bench.turns.begin();
+    auto turn = co_await std::move(waiting);
+    bench.do_work(letter, work);
+    co_await turn.rest();
+    bench.do_work(letter, {});
+  }
+
+  void do_work(char letter, Clock::duration work) {
+    done += letter;
+    asio::post(io, [this] { done += '.'; });
+    const auto end = Clock::now() + work;
+    while (Clock::now() < end) continue;
   }
 };
 
@@ -59,6 +71,24 @@ TEST_SUITE("long turns") {
     bench.io.run();
     CHECK(bench.done.size() == 8);
     CHECK(Clock::now() - begin >= 70ms);
+  }
+
+  TEST_CASE("LongTurns: short work is done during a rest, and no other turn begins") {
+    Bench bench;
+    asio::co_spawn(bench.io, Bench::rest_once(bench, 'r', 10ms), asio::detached);
+    bench.start('a', 1);
+    const auto begin = Clock::now();
+    bench.io.run();
+    CHECK(bench.done == "r.r.a.");
+    CHECK(Clock::now() - begin >= 20ms);
+  }
+
+  TEST_CASE("LongTurns: a coroutine that rests when the loop is destroyed leaves nothing") {
+    Bench bench;
+    asio::co_spawn(bench.io, Bench::rest_once(bench, 'r', 10ms), asio::detached);
+    bench.start('a', 1);
+    while (bench.done.empty()) bench.io.run_one();
+    CHECK(bench.done == "r");
   }
 
   TEST_CASE("an exception in a turn ends the turn") {

@@ -27,6 +27,13 @@ std::size_t work_of(const StoreTable& table, const wire::Request& request,
   return request_work(table, kAnn, request, dialect, 10'000);
 }
 
+/// Carries out a request in parts of two keys, all but the last; returns their number.
+std::size_t parts(StoreTable& table, wire::Request& request) {
+  std::size_t count = 0;
+  while (table.apply_part(kAnn, request, wire::Dialect::modern, 2)) ++count;
+  return count;
+}
+
 }  // namespace
 
 TEST_SUITE("store work") {
@@ -109,6 +116,79 @@ TEST_SUITE("store work") {
     table.drop(kAnn, 1);
     CHECK_FALSE(table.has_keys(kAnn));
     CHECK(table.number_of_waits() == 0);
+  }
+
+  TEST_CASE("StoreTable::apply_part() tests the keys of a CHECK until one is absent") {
+    StoreTable table({});
+    for (const std::string key : {"/a", "/b", "/c", "/d", "/e"}) ask(table, wire::Set{key, ""});
+    wire::Request all = wire::Check{{"/a", "/b", "/c", "/d", "/e"}};
+    CHECK(parts(table, all) == 2);
+    CHECK(all == wire::Request(wire::Check{{"/a"}}));
+    CHECK(ask(table, all).replies == std::vector<Delivery>{{kAnn, wire::Answer::ready}});
+    wire::Request some = wire::Check{{"/a", "/b", "/absent", "/d", "/e"}};
+    CHECK(parts(table, some) == 1);
+    CHECK(ask(table, some).replies == std::vector<Delivery>{{kAnn, wire::Answer::not_ready}});
+  }
+
+  TEST_CASE("StoreTable: a WAIT in parts ends once all of its keys exist") {
+    for (const auto dialect : {wire::Dialect::modern, wire::Dialect::legacy}) {
+      StoreTable table({});
+      const auto set = [&](const char* key) {
+        return table.apply(kEve, wire::Set{key, ""}, wire::Dialect::modern).replies;
+      };
+      set("/e");
+      wire::Request wait = wire::Wait{{"/a", "/b", "/c", "/d", "/e"}};
+      CHECK(table.apply_part(kAnn, wait, dialect, 2));
+      CHECK(table.number_of_waits() == 1);
+      CHECK(set("/d").empty());
+      CHECK(table.apply_part(kAnn, wait, dialect, 2));
+      CHECK_FALSE(table.apply_part(kAnn, wait, dialect, 2));
+      CHECK(table.apply(kAnn, wait, dialect) == StoreOutcome{});
+      CHECK(table.number_of_waits() == 3);
+      for (const char* key : {"/c", "/a"}) CHECK(set(key).empty());
+      CHECK(set("/b") == std::vector<Delivery>{{kAnn, wire::Answer::ready}});
+      CHECK_FALSE(table.has_keys(kAnn));
+    }
+  }
+
+  TEST_CASE("StoreTable: a WAIT in parts is answered with its last part if all of its keys exist") {
+    StoreTable table({});
+    wire::Request wait = wire::Wait{{"/a", "/b", "/c", "/d"}};
+    CHECK(parts(table, wait) == 1);
+    for (const std::string key : {"/a", "/b", "/c", "/d"})
+      table.apply(kEve, wire::Set{key, ""}, wire::Dialect::modern);
+    CHECK(ask(table, wait).replies == std::vector<Delivery>{{kAnn, wire::Answer::ready}});
+    CHECK_FALSE(table.has_keys(kAnn));
+  }
+
+  TEST_CASE("StoreTable: a client is not woken once a part of its wait has been cancelled") {
+    StoreTable table({});
+    ask(table, wire::Wait{{"/a", "/b", "/c", "/d", "/e"}});
+    wire::Request cancel = wire::CancelWait{};
+    const auto set = [&](const char* key) {
+      return table.apply(kEve, wire::Set{key, ""}, wire::Dialect::modern).replies;
+    };
+    for (const char* key : {"/b", "/c", "/d", "/e"}) CHECK(set(key).empty());
+    CHECK(table.apply_part(kAnn, cancel, wire::Dialect::modern, 4));
+    CHECK(table.number_of_waits() == 1);
+    CHECK(set("/a").empty());
+    CHECK_FALSE(table.apply_part(kAnn, cancel, wire::Dialect::modern, 4));
+    CHECK(ask(table, cancel).replies ==
+          std::vector<Delivery>{{kAnn, wire::Answer::wait_cancelled}});
+    CHECK(table.number_of_waits() == 0);
+  }
+
+  TEST_CASE("StoreTable: a WAIT in parts is refused as a whole one is") {
+    StoreTable table({.waits_max = 3});
+    wire::Request wait = wire::Wait{{"/a", "/b", "/c", "/d", "/e"}};
+    CHECK(parts(table, wait) == 1);
+    CHECK_FALSE(ask(table, wait).refusal.empty());
+    table.drop(kAnn);
+    CHECK(table.number_of_waits() == 0);
+    ask(table, wire::Wait{{"/a"}});
+    wait = wire::Wait{{"/b", "/c", "/d"}};
+    CHECK(parts(table, wait) == 0);
+    CHECK_FALSE(ask(table, wait).refusal.empty());
   }
 
   TEST_CASE("the work of a request is counted only as far as it matters") {
