@@ -25,10 +25,10 @@ std::string_view meaning_of_program(Persona persona) {
   switch (persona) {
     case Persona::ddprun:
       return "PROGRAM is a Python script (its name ends in .py) or anything that can be executed, "
-             "looked for in the current folder, in PATH and beside ddprun.";
+             "looked for in PATH, then beside ddprun.";
     case Persona::torchrun:
       return "PROGRAM is a Python script or, with --no_python, anything that can be executed, "
-             "looked for in the current folder, in PATH and beside ddprun.";
+             "looked for in PATH, then beside ddprun.";
     case Persona::distributed_launch:
       return "PROGRAM is a Python script, which gets --local_rank=N before its arguments. With "
              "--use_env it does not, and with --no_python, too, it may be anything that can be "

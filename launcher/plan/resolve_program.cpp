@@ -49,17 +49,19 @@ std::variant<std::vector<std::string>, std::string> find_executable(const std::s
     if (!problem.empty()) return name + ": " + problem;
     return std::vector<std::string>{name};
   }
+  // Not the current folder, where another user may have put a file of that name.
   auto folders = path_folders(facts);
-  folders.insert(folders.begin(), facts.working_directory);
   folders.push_back(facts.program_directory);
   if (const auto found = find_in(folders, name, facts)) {
     return std::vector<std::string>{found->string()};
   }
-  std::string problem = name + ": not found; looked in the current folder (" +
-                        facts.working_directory.string() + "), in PATH and beside ddprun (" +
-                        facts.program_directory.string() + ")";
+  std::string problem =
+      name + ": not found in PATH, nor beside ddprun (" + facts.program_directory.string() + ")";
   const auto here = facts.look_at(facts.working_directory / name);
-  if (here != FileKind::missing) problem += "; ./" + name + " " + obstacle(here, name);
+  if (here == FileKind::executable) problem += "; did you mean ./" + name + "?";
+  if (here == FileKind::not_executable || here == FileKind::folder) {
+    problem += "; ./" + name + " " + obstacle(here, name);
+  }
   if (facts.look_at(facts.working_directory / (name + ".py")) != FileKind::missing) {
     problem += "; did you mean " + name + ".py?";
   }

@@ -79,11 +79,14 @@ TEST_SUITE("resolve program") {
                    "python3: not found in PATH; set PYTHON_EXEC"));
   }
 
-  TEST_CASE("a bare name is looked for here, then in PATH, then beside ddprun") {
+  TEST_CASE(
+      "a bare name is looked for in PATH, then beside ddprun, and not in the current folder") {
     const std::string here = "/home/me/trainer";
     const std::string in_path = "/usr/bin/trainer";
     const std::string beside = "/opt/ddprun/bin/trainer";
-    CHECK(resolved({"trainer"}, {{here, kRuns}, {in_path, kRuns}, {beside, kRuns}}) == here);
+    CHECK(resolved({"trainer"}, {{here, kRuns}, {in_path, kRuns}, {beside, kRuns}}) == in_path);
+    CHECK(resolved({"trainer"}, {{here, kRuns}, {beside, kRuns}}) == beside);
+    CHECK(contains(resolved({"trainer"}, {{here, kRuns}}), "; did you mean ./trainer?"));
     CHECK(resolved({"trainer"}, {{in_path, kRuns}, {beside, kRuns}}) == in_path);
     CHECK(resolved({"trainer"}, {{beside, kRuns}}) == beside);
     CHECK(resolved({"--no_python", "trainer"}, {{beside, kRuns}}) == beside);
@@ -122,8 +125,7 @@ TEST_SUITE("resolve program") {
     CHECK(resolved({"train.py"}, {{"/home/me/train.py", kFolder}}) ==
           "? train.py: is a folder without a __main__.py, not a script");
     CHECK(resolved({"trainer"}) ==
-          "? trainer: not found; looked in the current folder (/home/me), in PATH and beside "
-          "ddprun (/opt/ddprun/bin)");
+          "? trainer: not found in PATH, nor beside ddprun (/opt/ddprun/bin)");
     CHECK(contains(resolved({"train"}, {{"/home/me/train.py", kText}}), "did you mean train.py?"));
     CHECK(contains(resolved({"train"}, {{"/home/me/train", kText}}),
                    "; ./train is not executable (chmod +x train"));
