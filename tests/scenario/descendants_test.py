@@ -3,8 +3,8 @@ nor a fork bomb, nor what SIGKILL interrupts while ddprun starts. A process that
 reported as such.
 
 Usage: descendants_test.py DDPRUN [--all]
-With --all, 700 early kills in place of 12 or more, a fork bomb of 400 processes in place of 100, and
-workers that cannot be killed, for which ddprun waits a minute: by hand, about ten minutes.
+With --all, 700 early kills in place of 12 or more, a fork bomb of 400 processes in place of 100,
+and workers that cannot be killed, for which ddprun waits a minute: by hand, about ten minutes.
 """
 import collections
 import ctypes

@@ -70,7 +70,8 @@ TEST_SUITE("invocation") {
 
   TEST_CASE("torchrun runs every program with Python, whatever its name ends in") {
     const Files files = {{"/home/me/train", FileKind::not_executable},
-                         {"/home/me/tool", FileKind::executable}};
+                         {"/home/me/tool", FileKind::executable},
+                         {"/usr/bin/tool", FileKind::executable}};
     const auto command = [&](const Invocation& invocation, const Words& arguments) {
       const auto resolved = resolve_program(options_as(invocation, arguments), host(files));
       if (const auto* problem = std::get_if<std::string>(&resolved)) return *problem;
@@ -79,8 +80,8 @@ TEST_SUITE("invocation") {
     CHECK(command(kTorchrun, {"train"}) == "/usr/bin/python3");
     CHECK(command(kTorchrun, {"tool"}) == "/usr/bin/python3");
     CHECK(command(kLaunch, {"tool"}) == "/usr/bin/python3");
-    CHECK(command(kTorchrun, {"--no_python", "tool"}) == "/home/me/tool");
-    CHECK(command({}, {"tool"}) == "/home/me/tool");
+    CHECK(command(kTorchrun, {"--no_python", "tool"}) == "/usr/bin/tool");
+    CHECK(command({}, {"tool"}) == "/usr/bin/tool");
     CHECK(contains(command(kTorchrun, {"tran"}), "tran: no such file in /home/me"));
   }
 
