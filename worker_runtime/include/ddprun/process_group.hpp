@@ -117,7 +117,8 @@ struct GroupOptions {
   /// Called after each collective that succeeded by the thread that carried it out (one at a time),
   /// if set. Must not throw.
   std::function<void(const CollectiveRecord&)> on_collective;
-  /// Called by threads of the group, too, and by several at once.
+  /// Called by threads of the group, too, and by several at once. If it is empty, nothing is
+  /// written: neither warnings nor which backend "auto" has chosen instead of its first choice.
   Log log;
 };
 
