@@ -263,7 +263,9 @@ class DescendantsTest(unittest.TestCase):
         process = self.start(["true"], prepare)
         if waits_for_folder:
             wait_until(lambda: process.poll() is not None or has_folder())
-        time.sleep(random.uniform(0, EARLY / 5 if waits_for_folder else EARLY))
+            time.sleep(random.choice((0, random.uniform(0, EARLY / 5))))  # the guardian is next
+        else:
+            time.sleep(random.uniform(0, EARLY))
         had_folder = has_folder()
         process.kill()
         code = process.wait()
@@ -310,6 +312,7 @@ class DescendantsTest(unittest.TestCase):
         with FreePort() as port:
             nodes = [self.start([
                 "--nnodes=1:2", "--rdzv_backend=c10d", "--security=open", "--max_restarts=3",
+                "--exit_code=worker",
                 f"--rdzv_endpoint=127.0.0.2:{port.number}", f"--local_addr=127.0.0.{number}",
                 f"--rdzv_conf=last_call_timeout=10,is_host={int(number == 2)}",
                 "--shutdown_timeout=1", "/bin/sh", "-c", script], prepare, f"output{number}")
