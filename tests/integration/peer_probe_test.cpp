@@ -4,6 +4,7 @@
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/store/listener.hpp"
+#include "tests/support/no_descriptors.hpp"
 #include "tests/support/skip.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -18,7 +19,6 @@
 #include <optional>
 #include <poll.h>
 #include <string>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
@@ -27,6 +27,7 @@ namespace peer_probe_test {
 
 using namespace ddprun;
 using namespace ddprun::membership;
+using ddprun::test::NoDescriptors;
 using namespace std::chrono_literals;
 
 namespace {
@@ -87,23 +88,6 @@ class Listening {
 ProbeAddress closed_port() {
   return Listening().address();
 }
-
-/// This process has no descriptor left.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    const UniqueFd lowest(::dup(STDERR_FILENO));
-    const rlimit none{static_cast<rlim_t>(lowest.get()), before_.rlim_max};
-    ::setrlimit(RLIMIT_NOFILE, &none);
-  }
-  NoDescriptors(const NoDescriptors&) = delete;
-  NoDescriptors& operator=(const NoDescriptors&) = delete;
-  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
-};
 
 }  // namespace
 

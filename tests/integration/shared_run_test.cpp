@@ -3,6 +3,7 @@
 #include "launcher/agent/shared_run.hpp"
 
 #include "tests/support/free_port.hpp"
+#include "tests/support/no_descriptors.hpp"
 #include "tests/support/worker_bench.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -13,7 +14,6 @@
 #include <csignal>
 #include <future>
 #include <optional>
-#include <sys/resource.h>
 
 namespace shared_run_test {
 
@@ -93,22 +93,6 @@ class Node {
                                           containment_,       router_, events_};
   SharedRun run_{surroundings_};
   std::future<RunFinished> result_;
-};
-
-/// No further descriptor can be had.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
-    const rlimit none{.rlim_cur = 3, .rlim_max = before_.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-  }
-  NoDescriptors(const NoDescriptors&) = delete;
-  NoDescriptors& operator=(const NoDescriptors&) = delete;
-  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
 };
 
 }  // namespace

@@ -26,6 +26,8 @@ using ddprun::Error;
 using ddprun::Store;
 using ddprun::StoreEndpoint;
 using ddprun::test::RawClient;
+using ddprun::test::store_greeting;
+using ddprun::test::store_request;
 using ddprun::test::TestStore;
 using namespace std::chrono_literals;
 
@@ -123,9 +125,7 @@ TEST_SUITE("store outage") {
   TEST_CASE("a server without descriptors serves those it has and takes others later") {
     TestStore server;
     Store early = server.connect();
-    std::string greeting;
-    wire::append_validate(greeting);
-    wire::append_request(greeting, wire::Ping{7}, wire::Dialect::modern);
+    const auto greeting = store_greeting() + store_request(wire::Ping{7});
     {
       // One for the client's side of the connection, none for the server's.
       const FewDescriptors few(1);
@@ -144,9 +144,7 @@ TEST_SUITE("store outage") {
 
   TEST_CASE("a client that came when there was no descriptor is served when there is one") {
     TestStore server;
-    std::string greeting;
-    wire::append_validate(greeting);
-    wire::append_request(greeting, wire::Ping{7}, wire::Dialect::modern);
+    const auto greeting = store_greeting() + store_request(wire::Ping{7});
     auto few = std::make_unique<FewDescriptors>(1);
     const RawClient late(server.endpoint());
     late.send(greeting);

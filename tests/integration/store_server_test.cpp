@@ -26,6 +26,8 @@ using ddprun::Error;
 using ddprun::Store;
 using ddprun::StoreServerStats;
 using ddprun::test::RawClient;
+using ddprun::test::store_greeting;
+using ddprun::test::store_request;
 using ddprun::test::TestStore;
 using namespace std::chrono_literals;
 
@@ -33,18 +35,6 @@ namespace {
 
 Deadline soon() {
   return Deadline::after(20s);
-}
-
-std::string greeting() {
-  std::string bytes;
-  wire::append_validate(bytes);
-  return bytes;
-}
-
-std::string modern(const wire::Request& request) {
-  std::string bytes;
-  wire::append_request(bytes, request, wire::Dialect::modern);
-  return bytes;
 }
 
 std::string legacy(const wire::Request& request) {
@@ -88,12 +78,13 @@ TEST_SUITE("store server") {
     RawClient new_client(server.endpoint());
     old_client.send(legacy(wire::Add{"init/", 1}));
     CHECK(old_client.receive(8) == number(1));
-    new_client.send(greeting() + modern(wire::Ping{77}) + modern(wire::Add{"init/", 1}));
+    new_client.send(store_greeting() + store_request(wire::Ping{77}) +
+                    store_request(wire::Add{"init/", 1}));
     CHECK(new_client.receive(4) == std::string("M\0\0\0", 4));
     CHECK(new_client.receive(8) == number(2));
     old_client.send(legacy(wire::Wait{{"/k"}}));
     CHECK(server.wait_until([](const auto& stats) { return stats.waits == 1; }));
-    new_client.send(modern(wire::Set{"/k", "v"}));
+    new_client.send(store_request(wire::Set{"/k", "v"}));
     CHECK(old_client.receive(1) == std::string(1, '\0'));
     old_client.send(legacy(wire::Get{"/k"}));
     CHECK(old_client.receive(9) == string("v"));
@@ -102,7 +93,7 @@ TEST_SUITE("store server") {
   TEST_CASE("a half-sent request stalls nobody and is completed later") {
     TestStore server;
     RawClient slow(server.endpoint());
-    const std::string request = greeting() + modern(wire::Set{"/slow", "value"});
+    const std::string request = store_greeting() + store_request(wire::Set{"/slow", "value"});
     slow.send(request.substr(0, request.size() - 3));
     Store busy = server.connect();
     for (int i = 1; i <= 1000; ++i) CHECK(busy.add("n", 1, soon()) == i);
@@ -117,11 +108,11 @@ TEST_SUITE("store server") {
         {"an HTTP request", "GET / HTTP/1.1\r\nHost: store\r\n\r\n"},
         {"a TLS client", "\x16\x03\x01\x02"},
         {"a wrong magic", std::string("\0\xce\xf7\x85\x3d", 5)},
-        {"an unknown operation", greeting() + "\x63"},
-        {"a second greeting", greeting() + greeting()},
-        {"a giant key", greeting() + "\x03" + giant},
-        {"a giant value", greeting() + "\x01" + string("/k") + giant},
-        {"a giant number of keys", greeting() + "\x06" + giant},
+        {"an unknown operation", store_greeting() + "\x63"},
+        {"a second greeting", store_greeting() + store_greeting()},
+        {"a giant key", store_greeting() + "\x03" + giant},
+        {"a giant value", store_greeting() + "\x01" + string("/k") + giant},
+        {"a giant number of keys", store_greeting() + "\x06" + giant},
         {"a giant legacy key", "\x02" + giant},
     };
     TestStore server;
@@ -157,7 +148,7 @@ TEST_SUITE("store server") {
     Store store = server.connect();
     set_now(store, "text", "abc");
     RawClient client(server.endpoint());
-    client.send(greeting() + modern(wire::Add{"/text", 1}));
+    client.send(store_greeting() + store_request(wire::Add{"/text", 1}));
     CHECK(client.is_closed_by_server());
     CHECK(store.get("text", soon()) == "abc");
     CHECK(any_contains(server.warnings(), "counts in /text, whose value is not a number"));
@@ -210,9 +201,9 @@ TEST_SUITE("store server") {
     Store store = server.connect();
     set_now(store, "k", std::string(1 << 19, 'x'));
     RawClient deaf(server.endpoint());
-    deaf.send(greeting());
+    deaf.send(store_greeting());
     std::string many;
-    for (int i = 0; i < 1000; ++i) many += modern(wire::Get{"/k"});
+    for (int i = 0; i < 1000; ++i) many += store_request(wire::Get{"/k"});
     deaf.send(many);
     CHECK(server.wait_until([](const auto& stats) { return stats.slow_readers == 1; }));
     CHECK(store.get("k", soon()).size() == 1 << 19);
@@ -224,7 +215,8 @@ TEST_SUITE("store server") {
     ddprun::StoreServer server(io.get_executor(), {});
     server.start();
     const RawClient client(server.endpoint());
-    const std::string request = greeting() + modern(wire::Set{"/k", std::string(kBytes, 'x')});
+    const std::string request =
+        store_greeting() + store_request(wire::Set{"/k", std::string(kBytes, 'x')});
     REQUIRE(client.send(request.substr(0, request.size() - 10)));
     while (server.stats().bytes < kBytes - 10) io.run_one_for(20s);
     REQUIRE(client.send(request.substr(request.size() - 10)));
@@ -260,11 +252,11 @@ TEST_SUITE("store server") {
     const std::string value(wire::kValueBytesMax, 'x');
     set_now(store, "k", value);
     RawClient reader(server.endpoint());
-    reader.send(greeting() + modern(wire::MultiGet{{"/k", "/k", "/k"}}));
+    reader.send(store_greeting() + store_request(wire::MultiGet{{"/k", "/k", "/k"}}));
     for (int i = 0; i < 100; ++i) store.add("n", 1, soon());
     const std::string reply = reader.receive(3 * (8 + value.size()));
     CHECK(reply == string(value) + string(value) + string(value));
-    reader.send(modern(wire::Ping{77}));
+    reader.send(store_request(wire::Ping{77}));
     CHECK(reader.receive(4) == std::string("M\0\0\0", 4));
     CHECK(server.wait_until([&](const auto& stats) { return stats.bytes < value.size() + 1000; }));
   }
@@ -277,7 +269,7 @@ TEST_SUITE("store server") {
     std::thread thread;
     {
       RawClient first(server.endpoint());
-      first.send(greeting() + modern(wire::Wait{{"/q"}}));
+      first.send(store_greeting() + store_request(wire::Wait{{"/q"}}));
       CHECK(server.wait_until([](const auto& stats) { return stats.waits == 1; }));
       thread = std::thread([&] { value = next.queue_pop("q", soon()); });
       CHECK(server.wait_until([](const auto& stats) { return stats.waits == 2; }));
@@ -291,7 +283,7 @@ TEST_SUITE("store server") {
   TEST_CASE("half-received requests count towards the limit of bytes") {
     TestStore server({.bytes_max = 100'000});
     RawClient greedy(server.endpoint());
-    greedy.send(greeting() + "\x01" + string("/k") + number(1 << 20));
+    greedy.send(store_greeting() + "\x01" + string("/k") + number(1 << 20));
     greedy.send(std::string(200'000, 'x'));
     CHECK(greedy.is_closed_by_server());
     CHECK(server.wait_until([](const auto& stats) { return stats.refused == 1; }));
@@ -309,7 +301,7 @@ TEST_SUITE("store server") {
     server.run([&](ddprun::StoreServer& store) {
       // On the server's thread: this connection is made and not yet accepted when the attempt ends.
       RawClient not_accepted(store.endpoint());
-      not_accepted.send(greeting() + modern(wire::Set{"/sneaked", "in"}));
+      not_accepted.send(store_greeting() + store_request(wire::Set{"/sneaked", "in"}));
       store.new_attempt();
       CHECK(not_accepted.is_closed_by_server());
     });

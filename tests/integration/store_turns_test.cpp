@@ -16,23 +16,9 @@ namespace store_turns_test {
 namespace wire = ddprun::wire;
 using ddprun::StoreServer;
 using ddprun::test::RawClient;
+using ddprun::test::store_greeting;
+using ddprun::test::store_request;
 using namespace std::chrono_literals;
-
-namespace {
-
-std::string greeting() {
-  std::string bytes;
-  wire::append_validate(bytes);
-  return bytes;
-}
-
-std::string modern(const wire::Request& request) {
-  std::string bytes;
-  wire::append_request(bytes, request, wire::Dialect::modern);
-  return bytes;
-}
-
-}  // namespace
 
 TEST_SUITE("store turns") {
   TEST_CASE("requests that take long leave room for others in between") {
@@ -42,15 +28,15 @@ TEST_SUITE("store turns") {
     server.start();
     const RawClient greedy(server.endpoint());
     const RawClient modest(server.endpoint());
-    std::string keys = greeting();
-    for (int i = 0; i < kKeys; ++i) keys += modern(wire::Set{std::to_string(i), ""});
+    std::string keys = store_greeting();
+    for (int i = 0; i < kKeys; ++i) keys += store_request(wire::Set{std::to_string(i), ""});
     REQUIRE(greedy.send(keys));
-    REQUIRE(modest.send(greeting()));
+    REQUIRE(modest.send(store_greeting()));
     while (server.stats().keys < kKeys) io.run_one_for(20s);
     std::string many;
-    for (int i = 0; i < 900; ++i) many += modern(wire::ListKeys{});
+    for (int i = 0; i < 900; ++i) many += store_request(wire::ListKeys{});
     REQUIRE(greedy.send(many));
-    REQUIRE(modest.send(modern(wire::Get{"7"})));
+    REQUIRE(modest.send(store_request(wire::Get{"7"})));
     while (modest.is_open_and_silent()) io.run_one_for(20s);
     server.stop();
     const std::size_t reply_bytes = kKeys * sizeof(std::uint64_t);  // and more
@@ -63,19 +49,19 @@ TEST_SUITE("store turns") {
     StoreServer server(io.get_executor(), {});
     server.start();
     const RawClient modest(server.endpoint());
-    REQUIRE(modest.send(greeting()));
+    REQUIRE(modest.send(store_greeting()));
     wire::Wait wait;
     for (std::size_t i = 0; i < kKeys; ++i) wait.keys.push_back(std::to_string(i));
     {
       const RawClient leaving(server.endpoint());
-      const std::string request = greeting() + modern(wait);
+      const std::string request = store_greeting() + store_request(wait);
       for (std::string_view rest = request; !rest.empty(); io.poll())
         rest.remove_prefix(leaving.send_some(rest));
       while (server.stats().waits < kKeys) io.run_one_for(20s);
     }
     while (server.stats().connections > 1) io.run_one_for(20s);
     CHECK(server.stats().waits > kKeys / 2);
-    REQUIRE(modest.send(modern(wire::Get{"absent"})));
+    REQUIRE(modest.send(store_request(wire::Get{"absent"})));
     while (modest.is_open_and_silent()) io.run_one_for(20s);
     CHECK(server.stats().waits > 0);
     while (server.stats().waits > 0) io.run_one_for(20s);

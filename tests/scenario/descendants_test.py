@@ -20,6 +20,7 @@ import time
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from cgroups import own_cgroup
 from free_port import FreePort
 from hung_file_system import HungFileSystem
 from orphans import adopt_orphans, end_children, living_children
@@ -106,13 +107,6 @@ def is_alive(pid):
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
-
-
-def own_cgroup():
-    """The folder of this process' cgroup (version 2), if there is one."""
-    path = re.search(r"^0::(/.*)$", pathlib.Path("/proc/self/cgroup").read_text(), re.MULTILINE)
-    mount = re.search(r" (\S+) cgroup2 ", pathlib.Path("/proc/mounts").read_text())
-    return pathlib.Path(mount[1] + path[1]) if path and mount else None
 
 
 def hide_cgroups():

@@ -12,6 +12,7 @@ import time
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from cgroups import cgroup_of
 from orphans import adopt_orphans, end_children
 from terminal import TIME_LIMIT, Terminal
 
@@ -41,13 +42,11 @@ def wait_until(condition, what):
 
 def is_stopped(pid):
     """By a signal, or with its cgroup."""
-    process = pathlib.Path(f"/proc/{pid}")
-    state = (process / "stat").read_text().rpartition(")")[2].split()[0]
-    own = re.search(r"^0::(.*)$", (process / "cgroup").read_text(), re.MULTILINE)
-    mounted = re.search(r" (\S+) cgroup2 ", pathlib.Path("/proc/mounts").read_text())
-    if state == "T" or not own or not mounted:
+    state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    cgroup = cgroup_of(pid)
+    if state == "T" or cgroup is None:
         return state == "T"
-    events = pathlib.Path(mounted[1] + own[1]) / "cgroup.events"
+    events = cgroup / "cgroup.events"
     return events.exists() and "frozen 1" in events.read_text()
 
 

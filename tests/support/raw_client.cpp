@@ -78,4 +78,16 @@ bool RawClient::wait_readable(int milliseconds) const {
   return ::poll(&wanted, 1, milliseconds) > 0;
 }
 
+std::string store_greeting() {
+  std::string bytes;
+  wire::append_validate(bytes);
+  return bytes;
+}
+
+std::string store_request(const wire::Request& request) {
+  std::string bytes;
+  wire::append_request(bytes, request, wire::Dialect::modern);
+  return bytes;
+}
+
 }  // namespace ddprun::test

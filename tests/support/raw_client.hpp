@@ -1,6 +1,7 @@
 // A TCP client that sends any bytes whatever, for tests of how the store treats rude peers.
 #pragma once
 
+#include "rendezvous/wire/request.hpp"
 #include <ddprun/store.hpp>
 
 #include <string>
@@ -35,5 +36,13 @@ class RawClient {
 
   int fd_ = -1;
 };
+
+// What clients of the store send.
+
+/// By which a connection begins in PyTorch's present dialect.
+std::string store_greeting();
+
+/// In that dialect, after the greeting.
+std::string store_request(const wire::Request& request);
 
 }  // namespace ddprun::test
