@@ -60,9 +60,12 @@ bool WaitingClients::wait_at_barrier(ClientId client, const std::string& key) {
 
 bool WaitingClients::watch(ClientId client, const std::string& key) {
   if (!has_room(1)) return false;
-  auto& keys = watched_[client];
-  if (std::find(keys.begin(), keys.end(), key) != keys.end()) return true;
-  keys.push_back(key);
+  // A key has far fewer watchers than a client may have watches.
+  const auto* clients = watchers(key);
+  const bool is_watching =
+      clients != nullptr && std::find(clients->begin(), clients->end(), client) != clients->end();
+  if (is_watching) return true;
+  watched_[client].push_back(key);
   add(watching_, key, client);
   return true;
 }
