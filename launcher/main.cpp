@@ -288,7 +288,8 @@ int main(int argc, char** argv) {
     return ddprun::run_command(invocation, {argv + std::min(argc, 1), argv + argc});
   } catch (...) {
     const auto failure = std::current_exception();
-    std::fprintf(stderr, "%s: %s\n", name, ddprun::failure_text(failure).c_str());
+    const auto text = ddprun::printable(ddprun::failure_text(failure));
+    std::fprintf(stderr, "%s: %s\n", name, text.c_str());
     return ddprun::exit_code_of(failure);
   }
 }

@@ -2,33 +2,12 @@
 
 #include "rendezvous/base/text.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 
 namespace ddprun {
 
 namespace {
-
-/// Bytes of the UTF-8 sequence at the beginning of `rest`; 0 if there is none that is well formed
-/// (RFC 3629: shortest form, no surrogates, at most U+10FFFF).
-std::size_t utf8_bytes(std::string_view rest) {
-  const auto byte = [&](std::size_t i) {
-    return i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0;
-  };
-  const int first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const int second = byte(1);
-  const bool is_overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
-  const bool is_surrogate = first == 0xed && second > 0x9f;
-  const bool is_too_large = first == 0xf4 && second > 0x8f;
-  return is_overlong || is_surrogate || is_too_large ? 0 : length;
-}
 
 std::string to_utf8(std::uint32_t code) {
   const auto tail = [&](int shift) { return static_cast<char>(0x80 | ((code >> shift) & 0x3f)); };
@@ -84,7 +63,7 @@ JsonCharacter next_character(std::string_view rest) {
                        (rest[0] == '\t' ? "tab (written \\t)" : printable(rest.substr(0, 1))) +
                        " cannot stand in a text"};
   }
-  const auto bytes = utf8_bytes(rest);
+  const auto bytes = first_character(rest).bytes;
   if (bytes == 0) return {.problem = "bytes that are not UTF-8"};
   return {std::string(rest.substr(0, bytes)), bytes, {}};
 }

@@ -1,5 +1,7 @@
 #include "launcher/output/open_lines.hpp"
 
+#include "rendezvous/base/text.hpp"
+
 #include <algorithm>
 #include <iterator>
 
@@ -21,30 +23,11 @@ std::size_t escape_bytes(std::string_view text) {
   return text.size();
 }
 
-struct Character {
-  std::size_t bytes = 1;
-  char32_t code = 0;
-};
-
-/// The one at the start of `text`. A byte that begins none stands for itself: terminals show
-/// something in its place.
-Character first_character(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t bytes = lead < 0xc2U ? 1 : lead < 0xe0U ? 2 : lead < 0xf0U ? 3 : 4;
-  if (lead < 0x80U) return {1, lead};
-  if (bytes == 1 || lead > 0xf4U || text.size() < bytes) return {1, U'?'};
-  char32_t code = lead & (0xffU >> (bytes + 1));
-  for (std::size_t i = 1; i < bytes; ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if ((byte & 0xc0U) != 0x80U) return {1, U'?'};
-    code = (code << 6U) | (byte & 0x3fU);
-  }
-  return {bytes, code};
-}
-
-/// Of ASCII and of Latin-1; the latter begin escape sequences as ESC does.
-bool is_control(char32_t code) {
-  return code < 0x20 || (code >= 0x7f && code < 0xa0);
+/// Of a whole escape sequence: nothing but parameters between "ESC[" and "m".
+bool is_color(std::string_view escape) {
+  return escape.size() > 2 && escape.back() == 'm' &&
+         escape.substr(2, escape.size() - 3).find_first_not_of("0123456789;:") ==
+             std::string_view::npos;
 }
 
 struct CodeRange {
@@ -77,9 +60,14 @@ std::string fit_to_row(std::string_view line, int columns) {
   int used = 0;
   while (!line.empty()) {
     auto [bytes, code] = first_character(line);
-    if (code == '\x1b') {
+    if (bytes == 0) {
+      // Some terminals take the byte for a control character.
+      if (++used > columns) break;
+      row += '?';
+      bytes = 1;
+    } else if (code == '\x1b') {
       bytes = escape_bytes(line);
-      if (line[bytes - 1] == 'm') {
+      if (is_color(line.substr(0, bytes))) {
         row += line.substr(0, bytes);
         has_colors = true;
       }

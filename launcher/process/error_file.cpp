@@ -1,5 +1,6 @@
 #include "launcher/process/error_file.hpp"
 
+#include "rendezvous/base/text.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 
 #include <nlohmann/json.hpp>
@@ -23,15 +24,6 @@ std::string string_at(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return "";
   return found->is_string() ? found->get<std::string>() : "";
-}
-
-std::string without_control_characters(std::string_view text) {
-  std::string result;
-  for (const char byte : text) {
-    const auto code = static_cast<unsigned char>(byte);
-    if (code >= ' ' || byte == '\n' || byte == '\t') result += byte;
-  }
-  return result;
 }
 
 bool is_inside_character(char byte) {
@@ -97,9 +89,8 @@ bool is_workers_own(int fd) {
 
 ErrorReport parse_error_report(std::string_view text) {
   const json document = json::parse(text, nullptr, false);
-  auto report = document.is_object()
-                    ? read_document(document)
-                    : ErrorReport{.message = without_control_characters(text), .traceback = ""};
+  auto report = document.is_object() ? read_document(document)
+                                     : ErrorReport{.message = printable(text), .traceback = ""};
   report.message = first_part_of(std::move(report.message), kErrorMessageBytesMax);
   report.traceback = last_part_of(report.traceback, kErrorTracebackBytesMax);
   return report;

@@ -29,8 +29,8 @@ struct ErrorReport {
 };
 
 /// Takes {"message": {"message": M, "extraInfo": {"py_callstack": T, "timestamp": "SECONDS"}}} and
-/// {"message": M, "timestamp": SECONDS}. Any other text is taken as the message as it stands,
-/// without bytes that are not printable.
+/// {"message": M, "timestamp": SECONDS}. Any other text is taken as the message, as
+/// printable() shows it.
 ErrorReport parse_error_report(std::string_view text);
 
 /// The report in `file`; an empty one if it does not exist or cannot be read. Does not follow

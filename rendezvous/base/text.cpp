@@ -61,17 +61,44 @@ std::vector<std::string> wrap_text(std::string_view text, int columns) {
   return lines;
 }
 
+Character first_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const auto first = byte(0);
+  if (first < 0x80) return {.bytes = std::min<std::size_t>(1, text.size()), .code = first};
+  if (first < 0xc2 || first > 0xf4) return {};
+  const std::size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  char32_t code = first & (0xffU >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return {};
+    code = (code << 6U) | (byte(i) & 0x3fU);
+  }
+  const bool is_overlong = code < (bytes == 4 ? 0x10000U : bytes == 3 ? 0x800U : 0x80U);
+  const bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
+  if (is_overlong || is_surrogate || code > 0x10ffff) return {};
+  return {.bytes = bytes, .code = code};
+}
+
+bool is_control(char32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0);
+}
+
 std::string printable(std::string_view text) {
   std::string result;
-  for (const char byte : text) {
-    const auto value = static_cast<unsigned char>(byte);
-    if ((value >= 0x20 && value != 0x7f) || byte == '\t' || byte == '\n') {
-      result += byte;
+  while (!text.empty()) {
+    const auto [bytes, code] = first_character(text);
+    const auto taken = text.substr(0, std::max<std::size_t>(1, bytes));
+    text.remove_prefix(taken.size());
+    if (bytes > 0 && (!is_control(code) || code == '\t' || code == '\n')) {
+      result += taken;
       continue;
     }
-    char escaped[8];
-    std::snprintf(escaped, sizeof escaped, "\\x%02x", value);
-    result += escaped;
+    for (const char byte : taken) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(byte));
+      result += escaped;
+    }
   }
   return result;
 }

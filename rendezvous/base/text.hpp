@@ -2,6 +2,7 @@
 // any thread may call.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,21 @@ namespace ddprun {
 /// line continues below its own leading spaces. At least one line.
 std::vector<std::string> wrap_text(std::string_view text, int columns);
 
-/// `text` without bytes that would make a terminal do something: control characters except tab
-/// and newline become \xNN.
+struct Character {
+  std::size_t bytes = 0;  ///< 0: there is none that is well formed
+  char32_t code = 0;
+};
+
+/// The character at the beginning of `text` (UTF-8 as in RFC 3629: shortest form, no surrogates, at
+/// most U+10FFFF).
+Character first_character(std::string_view text);
+
+/// True for the control characters of ASCII and of Latin-1: U+0080 to U+009F begin escape
+/// sequences as ESC does.
+bool is_control(char32_t code);
+
+/// `text` without bytes that would make a terminal do something: those of control characters
+/// except tab and newline and those that are not UTF-8 become \xNN.
 std::string printable(std::string_view text);
 
 /// The words with `separator` between them.

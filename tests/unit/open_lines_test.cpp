@@ -121,9 +121,10 @@ TEST_SUITE("a line in a row") {
   }
 
   TEST_CASE("bytes that are no characters take a column each") {
-    CHECK(fit_to_row("\xff\xc3|\xe6\x97", 3) == "\xff\xc3|");
-    CHECK(fit_to_row("\x80\x80\x80", 2) == "\x80\x80");
-    CHECK(fit_to_row("\xe6", 2) == "\xe6");
+    CHECK(fit_to_row("\xff\xc3|\xe6\x97", 3) == "??|");
+    CHECK(fit_to_row("\x9b\x80\x80", 2) == "??");
+    CHECK(fit_to_row("\xe6", 2) == "?");
+    CHECK(fit_to_row("\xe0\x80\x9b", 80) == "???");
   }
 
   TEST_CASE("colours stay, take no room and end with the line") {
@@ -133,6 +134,7 @@ TEST_SUITE("a line in a row") {
   TEST_CASE("what would move the cursor goes") {
     CHECK(fit_to_row("a\x1b[Ab\x1b[2Kc\b\ad\te\x1b(f\x1b[", 80) == "abcd ef");
     CHECK(fit_to_row("a\u009bAb", 80) == "aAb");
+    CHECK(fit_to_row("a\x1b[1\vmb\x1bmc", 80) == "abc");
   }
 }
 

@@ -101,6 +101,26 @@ TEST_SUITE("text") {
     CHECK(wrap_text("   ", 2) == Lines{"   "});
   }
 
+  TEST_CASE("control characters and bytes that are not UTF-8 are escaped") {
+    const std::pair<std::string, std::string> table[] = {
+        {"a\tb\nc", "a\tb\nc"},
+        {"\x1b[2J\x7f\r", "\\x1b[2J\\x7f\\x0d"},
+        {std::string(1, '\0'), "\\x00"},
+        {"\u00a0\u00e9\u2588\ud7ff\ue000\U0010ffff", "\u00a0\u00e9\u2588\ud7ff\ue000\U0010ffff"},
+        // U+0080 and U+009B, as UTF-8 and as single bytes.
+        {"a\u0080\u009b2Jb", "a\\xc2\\x80\\xc2\\x9b2Jb"},
+        {"\x80\x9b"
+         "2J",
+         "\\x80\\x9b2J"},
+        // Cut off, too long for ESC and for U+009B, surrogates, beyond U+10FFFF.
+        {"\xc3|\xe2\x96|\xf0\x9f\x9a", "\\xc3|\\xe2\\x96|\\xf0\\x9f\\x9a"},
+        {"\xc0\x9b\xe0\x80\x9b\xf0\x80\x82\x9b", "\\xc0\\x9b\\xe0\\x80\\x9b\\xf0\\x80\\x82\\x9b"},
+        {"\xed\xa0\x80\xf4\x90\x80\x80\xff", "\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80\\xff"},
+    };
+    for (const auto& [text, expected] : table) CHECK(printable(text) == expected);
+    CHECK(printable("").empty());
+  }
+
   TEST_CASE("the nearest word is found for slips, not for other words") {
     const std::vector<std::string> words = {"redirects", "role", "tee"};
     CHECK(nearest_word("redirect", words) == "redirects");

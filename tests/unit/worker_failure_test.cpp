@@ -59,7 +59,7 @@ TEST_SUITE("error file") {
         {R"({"other": 1})", {}},
         {"not json", {.message = "not json", .traceback = ""}},
         {R"({"message": {"mess)", {.message = R"({"message": {"mess)", .traceback = ""}},
-        {std::string("a\0\x1b[31mb\n", 9), {.message = "a[31mb\n", .traceback = ""}},
+        {std::string("a\0\x1b[31mb\n", 9), {.message = "a\\x00\\x1b[31mb\n", .traceback = ""}},
         {"", {}},
     };
     for (const auto& row : table) {
