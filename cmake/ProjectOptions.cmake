@@ -34,6 +34,28 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 target_compile_options(ddprun_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${warnings}>")
 
+# Hardening of optimised builds: FORTIFY needs optimisation, and the sanitizers' builds check more. Flags that the compiler or the
+# C library does not know are left out.
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES C CXX)
+include(CheckCXXCompilerFlag)
+include(CheckCXXSourceCompiles)
+set(hardening -fstack-protector-strong)
+foreach(flag IN ITEMS -fstack-clash-protection -fcf-protection -mbranch-protection=standard)
+  string(MAKE_C_IDENTIFIER "DDPRUN_HAS${flag}" has_flag)
+  check_cxx_compiler_flag(${flag} ${has_flag})
+  if(${has_flag})
+    list(APPEND hardening ${flag})
+  endif()
+endforeach()
+set(CMAKE_REQUIRED_FLAGS "-O1 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3")
+check_cxx_source_compiles("#include <cstdlib>\nint main() {}" DDPRUN_HAS_FORTIFY_3)
+unset(CMAKE_REQUIRED_FLAGS)
+list(APPEND hardening -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$<IF:$<BOOL:${DDPRUN_HAS_FORTIFY_3}>,3,2> -D_GLIBCXX_ASSERTIONS)
+set(is_optimised $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
+target_compile_options(ddprun_options INTERFACE "$<$<AND:${is_optimised},$<COMPILE_LANGUAGE:C,CXX>>:${hardening}>")
+target_link_options(ddprun_options INTERFACE "$<${is_optimised}:LINKER:-z,relro,-z,now,-z,noexecstack>")
+
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${PROJECT_BINARY_DIR}/generated/ddprun_version.hpp @ONLY)
 
 # Asio in one shape everywhere: std::coroutine awaitables, no deprecated names, its headers as system headers.

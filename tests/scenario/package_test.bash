@@ -35,6 +35,25 @@ check_field() {
   [[ $value =~ $3 ]] || fail "$1: $2 is '$value', not like '$3'"
 }
 
+# In optimised builds a program or library is position-independent, has its relocations resolved and
+# read-only before it starts, checks its stack and the sizes of buffers, and marks the targets of
+# indirect jumps.
+check_hardened() {
+  local file=$1 fact facts
+  if [ "$build_type" = debug ]; then return; fi
+  facts=$(readelf -W -h -d -l --dyn-syms "$file")
+  for fact in 'Type: +DYN' BIND_NOW GNU_RELRO 'GNU_STACK.* RW ' __stack_chk_fail '_chk@'; do
+    grep -E "$fact" <<<"$facts" >/dev/null || fail "$file: not hardened, no '$fact'"
+  done
+  case $(uname -m) in
+    x86_64) fact=endbr64 ;;
+    aarch64) fact='bti\b' ;;
+    *) return ;;
+  esac
+  [ "$(objdump -d --section=.text "$file" | grep -c "$fact")" -gt 100 ] ||
+    fail "$file: not hardened, few '$fact'"
+}
+
 include=/usr/include/ddprun
 package=/usr/lib/cmake/ddprun
 check_files "$program" /usr/bin/ddprun /usr/libexec/ddprun/ddprun-preflight \
@@ -64,6 +83,8 @@ for module in "$folder"/ddprun-*.deb; do
   # NCCL is found on the machine where it is wanted, which may have it from anywhere.
   if [ "$name" = nccl ]; then library=libc6; fi
   check_field "$module" Depends "$library"
+  dpkg-deb -x "$module" "$folder/modules"
+  check_hardened "$folder/modules/usr/lib/libddprun_$name.so"
 done
 
 check_field "$program" Version "^$version$"
@@ -75,6 +96,8 @@ check_field "$development" Description '^Worker runtime for'
 check_field "$development" Section libdevel
 
 dpkg-deb -x "$program" "$folder/root"
+check_hardened "$folder/root/usr/bin/ddprun"
+check_hardened "$folder/root/usr/libexec/ddprun/ddprun-preflight"
 "$folder/root/usr/bin/ddprun" --version | grep -F "$version" >/dev/null ||
   fail "the packaged program is not $version"
 "$folder/root/usr/libexec/ddprun/torchrun" --help | grep -F 'Usage: torchrun' >/dev/null ||
