@@ -75,14 +75,14 @@ TEST_SUITE("store turns") {
     server.start();
     const RawClient greedy(server.endpoint());
     const RawClient modest(server.endpoint());
-    REQUIRE(modest.send(greeting()));
+    REQUIRE(modest.send(store_greeting()));
     wire::Wait wait;
     for (std::size_t i = 0; i < kKeys; ++i) wait.keys.push_back(std::to_string(i));
-    const std::string request = greeting() + modern(wait);
+    const std::string request = store_greeting() + store_request(wait);
     for (std::string_view rest = request; !rest.empty(); io.poll())
       rest.remove_prefix(greedy.send_some(rest));
     const auto waits_when_served = [&] {
-      REQUIRE(modest.send(modern(wire::Get{"absent"})));
+      REQUIRE(modest.send(store_request(wire::Get{"absent"})));
       while (modest.is_open_and_silent()) io.run_one_for(20s);
       modest.receive(sizeof(std::uint64_t));
       return server.stats().waits;
@@ -90,7 +90,7 @@ TEST_SUITE("store turns") {
     while (server.stats().waits == 0) io.run_one_for(20s);
     CHECK(waits_when_served() < kKeys / 2);
     while (server.stats().waits < kKeys) io.run_one_for(20s);
-    REQUIRE(greedy.send(modern(wire::CancelWait{})));
+    REQUIRE(greedy.send(store_request(wire::CancelWait{})));
     while (server.stats().waits == kKeys) io.run_one_for(20s);
     CHECK(waits_when_served() > kKeys / 2);
     while (greedy.is_open_and_silent()) io.run_one_for(20s);
