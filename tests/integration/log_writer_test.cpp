@@ -60,7 +60,8 @@ TEST_SUITE("log writer") {
       logged.emplace_back(text);
       writer->close(std::make_shared<LogWriter::File>(), 0);
     };
-    writer = std::make_shared<LogWriter>(io.get_executor(), log, 50ms);
+    // Also the time in which stop() waits for the thread, which must have ended.
+    writer = std::make_shared<LogWriter>(io.get_executor(), log, 1s);
     CHECK(writer->write(hung.file, std::string(10'000, 'x')));
     const auto drained = boost::asio::co_spawn(io, writer->drain(), boost::asio::use_future);
     io.run();

@@ -1,4 +1,5 @@
 // Groups of some of the ranks where these are processes, on one node and on several.
+#include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/group_processes.hpp"
 #include "tests/support/rank_processes.hpp"
 #include "tests/support/subgroup_calls.hpp"
@@ -6,10 +7,13 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <csignal>
+#include <fcntl.h>
 #include <numeric>
 #include <random>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace subgroups_test {
@@ -127,10 +131,20 @@ TEST_SUITE("subgroups of processes") {
   TEST_CASE("a rank that dies before a group is made is named by those who wait for it") {
     const StoreProcess store;
     const Setting setting{{2, 2}};
+    // Rank 2 may leave the barrier before the others do, and its death would end theirs.
+    std::array<int, 2> left{};
+    REQUIRE(::pipe2(left.data(), O_CLOEXEC) == 0);
+    const UniqueFd left_reader(left[0]);
+    const UniqueFd left_writer(left[1]);
     RankProcesses ranks(4, [&](int rank) {
       auto world = setting.create(store, rank);
       world.barrier().wait();
-      if (rank == 2) ::raise(SIGKILL);
+      char byte = 0;
+      if (rank == 2) {
+        for (int others = 3; others > 0; --others) CHECK(::read(left[0], &byte, 1) == 1);
+        ::raise(SIGKILL);
+      }
+      CHECK(::write(left[1], &byte, 1) == 1);
       return describe_failure([&] { world.new_group({0, 2, 3}); });
     });
     for (const int rank : {0, 1, 3}) {
