@@ -8,6 +8,7 @@
 
 #include <array>
 #include <fcntl.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -68,6 +69,8 @@ TEST_SUITE("log writer") {
     CHECK(logged == std::vector<std::string>{"hung: its file system takes no output; 10000 bytes "
                                              "of output are missing from log files"});
     hung.reader = UniqueFd();
+    // stop() does not wait for a thread that has made no progress for so long.
+    while (hung.file.use_count() > 1) std::this_thread::yield();
     writer->stop();
     writer.reset();
   }
