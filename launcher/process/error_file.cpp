@@ -70,8 +70,10 @@ ErrorReport read_document(const json& document) {
   if (!message->is_object()) {
     return {.message = string_at(document, "message"), .traceback = "", .when = time_in(document)};
   }
+  // By reference: copying a value calls itself for each level, and there may be half a million.
+  static const json none;
   const auto found = message->find("extraInfo");
-  const json extra = found == message->end() ? json() : *found;
+  const json& extra = found == message->end() ? none : *found;
   return {.message = string_at(*message, "message"),
           .traceback = string_at(extra, "py_callstack"),
           .when = time_in(extra)};

@@ -87,6 +87,23 @@ TEST_SUITE("error file") {
     CHECK(parse_error_report(std::string(100'000, '[')).message.front() == '[');
   }
 
+  TEST_CASE("no depth of a document takes the stack") {
+    const std::size_t depth = kErrorFileBytesMax / 2 - 100;
+    const auto arrays = std::string(depth, '[') + std::string(depth, ']');
+    std::string objects;
+    for (std::size_t i = 0; i < depth / 4; ++i) objects += R"({"a":)";
+    objects += "1" + std::string(depth / 4, '}');
+    for (const auto& deep : {arrays, objects}) {
+      for (const auto& [head, tail] : {std::pair{R"({"message":{"message":"m","extraInfo":)", "}}"},
+                                       std::pair{R"({"message":{"message":"m","other":)", "}}"},
+                                       std::pair{R"({"other":)", R"(,"message":"m"})"}}) {
+        CHECK(parse_error_report(head + deep + tail).message == "m");
+      }
+      CHECK(parse_error_report(R"({"message":)" + deep + "}").message.empty());
+      CHECK(parse_error_report(deep).message.size() < 2 * kErrorMessageBytesMax);
+    }
+  }
+
   TEST_CASE("a missing file is an empty report and a huge one is read in part") {
     const test::TemporaryFolder folder;
     CHECK(read_error_report(folder.path() / "absent") == ErrorReport{});
