@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -102,9 +103,23 @@ Names split_list(std::string_view text) {
   return parts;
 }
 
-bool is_odd(char letter) {
-  return static_cast<unsigned char>(letter) <= 0x20 ||
-         std::string_view("]$\"'/=\x7f").find(letter) != std::string_view::npos;
+/// Those of host names, user names and IPv6 addresses with their zones. A name becomes an argument
+/// of ssh, which may have a shell run a command with it (ProxyCommand).
+bool may_be_in_name(char letter) {
+  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+         (letter >= '0' && letter <= '9') ||
+         std::string_view("-._:%").find(letter) != std::string_view::npos;
+}
+
+/// Why this cannot be the name of a node; empty if it can.
+std::string objection_to(std::string_view name) {
+  if (name.starts_with('-')) return "has a name that begins with '-'";
+  const auto odd = std::find_if_not(name.begin(), name.end(), may_be_in_name);
+  if (odd == name.end()) return {};
+  const auto rest = name.substr(static_cast<std::size_t>(odd - name.begin()));
+  const auto bytes = std::max<std::size_t>(1, first_character(rest).bytes);
+  return "has '" + printable(rest.substr(0, bytes)) +
+         "' in a name, which consists of letters (A to Z), digits and - . _ : %";
 }
 
 }  // namespace
@@ -118,12 +133,7 @@ Parsed<std::vector<std::string>> expand_node_names(std::string_view text) {
     auto& added = std::get<Names>(names);
     if (all.size() + added.size() > kNodeNamesMax) return too_many();
     for (auto& name : added) {
-      for (const char letter : name) {
-        if (is_odd(letter)) {
-          return ValueProblem{"has " + printable(std::string("'") + letter + "'") +
-                              " in a name, which cannot be part of it"};
-        }
-      }
+      if (auto why = objection_to(name); !why.empty()) return ValueProblem{std::move(why)};
       all.push_back(std::move(name));
     }
   }

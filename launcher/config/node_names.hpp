@@ -12,7 +12,8 @@ namespace ddprun {
 /// More than any cluster has; keeps a slip of the finger from becoming a billion names.
 constexpr std::size_t kNodeNamesMax = 16'384;
 
-/// All names, in the order of the text. A number that begins with 0 keeps its width.
+/// All names, in the order of the text. A number that begins with 0 keeps its width. A name
+/// consists of ASCII letters, digits and - . _ : %, and does not begin with '-'.
 Parsed<std::vector<std::string>> expand_node_names(std::string_view text);
 
 }  // namespace ddprun

@@ -43,6 +43,7 @@ TEST_SUITE("node names") {
     CHECK(names_in("r[1-2]n[1-2]") == "r1n1 r1n2 r2n1 r2n2");
     CHECK(names_in("10.0.0.[1-2]") == "10.0.0.1 10.0.0.2");
     CHECK(names_in("[3-4]") == "3 4");
+    CHECK(names_in("fe80::1%eth0,gpu_1.LAN-x") == "fe80::1%eth0 gpu_1.LAN-x");
   }
 
   TEST_CASE("what is no list of names is told why") {
@@ -55,9 +56,36 @@ TEST_SUITE("node names") {
     CHECK(contains(names_in("a[1-2-3]"), "neither a number nor a range"));
     CHECK(names_in("a[3-1]") == "problem: has a range that runs backwards: 3-1");
     CHECK(names_in("a[01-100]") == "problem: has a range whose ends differ in width: 01-100");
-    CHECK(contains(names_in("a b"), "has ' ' in a name"));
-    CHECK(contains(names_in("a]"), "has ']' in a name"));
-    CHECK(contains(names_in("${HOST}"), "has '$' in a name"));
+    CHECK(names_in("a]") ==
+          "problem: has ']' in a name, which consists of letters (A to Z), digits and - . _ : %");
+  }
+
+  TEST_CASE("a name has nothing that a shell or an option of ssh is made of") {
+    const std::pair<const char*, const char*> table[] = {{"a b", "' '"},
+                                                         {"${HOST}", "'$'"},
+                                                         {"h2;touch", "';'"},
+                                                         {"a|b", "'|'"},
+                                                         {"a`b`", "'`'"},
+                                                         {"a&b", "'&'"},
+                                                         {"a<b", "'<'"},
+                                                         {"a(b)", "'('"},
+                                                         {"a\nb", "'\n'"},
+                                                         {"a\x1b[1]b", "'\\x1b'"},
+                                                         {"a\u009bb", "'\\xc2\\x9b'"},
+                                                         {"b\u00fccher", "'\u00fc'"},
+                                                         {"a\xff", "'\\xff'"},
+                                                         {"user@host", "'@'"},
+                                                         {"a/b", "'/'"},
+                                                         {"a=b", "'='"},
+                                                         {"a\\b", "'\\'"},
+                                                         {"a*", "'*'"},
+                                                         {"~a", "'~'"}};
+    for (const auto& [text, character] : table) {
+      CHECK(contains(names_in(text), "has " + std::string(character) + " in a name"));
+    }
+    for (const char* text : {"-oProxyCommand", "a,-b", "-[1-2]"}) {
+      CHECK(names_in(text) == "problem: has a name that begins with '-'");
+    }
   }
 
   TEST_CASE("the number of names is bounded, however they are written") {
