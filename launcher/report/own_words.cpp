@@ -1,5 +1,7 @@
 #include "launcher/report/own_words.hpp"
 
+#include "rendezvous/base/text.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -20,7 +22,8 @@ OwnWords words_of(std::string_view line) {
     words.key = line.substr(0, separator);
     line.remove_prefix(separator + 1);
   }
-  words.text = line;
+  // The agent may be any program of a host that is not trusted.
+  words.text = printable(line);
   return words;
 }
 

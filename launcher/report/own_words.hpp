@@ -22,7 +22,7 @@ struct OwnWords {
     refusal = 'U',     ///< why it starts nothing
   };
   Kind kind = Kind::line;
-  std::string text{};  ///< without a newline
+  std::string text{};  ///< without a newline; one that was read is printable()
   std::string key{};
 
   bool operator==(const OwnWords&) const = default;

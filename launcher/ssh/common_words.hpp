@@ -8,9 +8,12 @@
 
 namespace ddprun::ssh {
 
-/// Of so many texts it is known who has said them; after that all is forgotten, and something may
-/// be shown twice.
-inline constexpr std::size_t kCommonTextsMax = 4096;
+/// Memory for the texts and for who has said them: more than 16,384 nodes with 50 common lines
+/// take. When it is full all is forgotten, and something may be shown twice.
+inline constexpr std::size_t kCommonBytesMax = 64U << 20;
+
+/// What is counted for each text, and for each node that says it, beside the text itself.
+inline constexpr std::size_t kCommonEntryBytes = 64;
 
 class CommonWords {
  public:
@@ -24,6 +27,7 @@ class CommonWords {
     std::map<std::uint32_t, int> by_node{};
   };
   std::map<std::string, Count> counts_;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace ddprun::ssh

@@ -61,18 +61,15 @@ void NodeConsole::hear(std::uint32_t node, const OwnWords& words) {
       if (!common_.is_news(node, words.key.empty() ? words.text : words.key)) return;
       return show_own(node, words.text + "\n");
     case OwnWords::Kind::report:
-      unfinished_reports_[node] += words.text + "\n";
-      return;
+      return reports_.add_line(node, words.text);
     case OwnWords::Kind::report_end:
-      auto report = std::exchange(unfinished_reports_[node], {});
-      if (common_.is_news(node, report)) reports_.emplace_back(node, std::move(report));
-      return;
+      return reports_.end(node);
   }
 }
 
 /// Those that differ are told apart by the names of their nodes.
 void NodeConsole::show_reports() {
-  const auto reports = std::exchange(reports_, {});
+  const auto reports = reports_.take();
   for (const auto& [node, report] : reports) {
     if (reports.size() == 1) {
       error_->write(own_, own_.take(report, now()));

@@ -7,6 +7,7 @@
 #include "launcher/output/line_prefixer.hpp"
 #include "launcher/report/own_words.hpp"
 #include "launcher/ssh/common_words.hpp"
+#include "launcher/ssh/final_reports.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -70,8 +71,7 @@ class NodeConsole {
   std::map<std::pair<std::uint32_t, bool>, LinePrefixer> prefixers_;
   std::map<std::uint32_t, OwnWordsReader> readers_;  ///< of standard error
   std::set<std::uint32_t> refusing_;
-  std::map<std::uint32_t, std::string> unfinished_reports_;
-  std::vector<std::pair<std::uint32_t, std::string>> reports_;  ///< that differ, and whose
+  FinalReports reports_;
   CommonWords common_;
   bool has_told_of_loss_ = false;
   LinePrefixer own_{""};

@@ -2,13 +2,14 @@
 #include "launcher/report/own_words.hpp"
 
 #include "launcher/ssh/common_words.hpp"
+#include "launcher/ssh/final_reports.hpp"
 
 #include <doctest/doctest.h>
 
 namespace own_words_test {
 
 using namespace ddprun;
-using ddprun::ssh::CommonWords;
+using namespace ddprun::ssh;
 
 namespace {
 
@@ -78,6 +79,12 @@ TEST_SUITE("own words") {
     CHECK(reader.take("y\n" + marked(kMark, kLine)).back().words == kLine);
   }
 
+  TEST_CASE("what a host gives as its agent's words cannot reach the terminal as a command") {
+    const auto bytes = kMark + "L12:00 \x1b]0;title\a\u009b2J\xff\n";
+    const OwnWords expected = {.text = "12:00 \\x1b]0;title\\x07\\xc2\\x9b2J\\xff"};
+    CHECK(read(bytes, 5) == std::vector<Piece>{{.is_own = true, .words = expected}});
+  }
+
   TEST_CASE("a report comes line by line and has an end") {
     const auto pieces = read(marked_report(kMark, "a\n\nb\n"), 4);
     REQUIRE(pieces.size() == 4);
@@ -103,15 +110,63 @@ TEST_SUITE("common words") {
     CHECK(words.is_news(0, "waiting"));
   }
 
-  TEST_CASE("only so many texts are remembered") {
+  TEST_CASE("the memory for texts is bounded") {
+    constexpr std::size_t kTexts = 16;
+    const std::string large(kCommonBytesMax / kTexts - 2 * kCommonEntryBytes, 'x');
     CommonWords words;
     CHECK(words.is_news(0, "first"));
-    for (std::size_t i = 1; i < ddprun::ssh::kCommonTextsMax; ++i) {
-      CHECK(words.is_news(0, std::to_string(i)));
-    }
+    for (std::size_t i = 1; i < kTexts; ++i) CHECK(words.is_news(0, large + std::to_string(i)));
     CHECK_FALSE(words.is_news(1, "first"));
-    CHECK(words.is_news(0, "one more"));
+    CHECK(words.is_news(0, large));
     CHECK(words.is_news(1, "first"));
+  }
+
+  TEST_CASE("the memory for the nodes that have said a text is bounded") {
+    CommonWords words;
+    CHECK(words.is_news(0, "first"));
+    bool is_remembered = true;
+    for (std::uint32_t node = 1; is_remembered && node < kCommonBytesMax; ++node) {
+      is_remembered = !words.is_news(node, "first");
+    }
+    CHECK_FALSE(is_remembered);
+  }
+}
+
+TEST_SUITE("final reports of nodes") {
+  using Reports = std::vector<std::pair<std::uint32_t, std::string>>;
+
+  TEST_CASE("reports that are the same count as one") {
+    FinalReports reports;
+    for (const std::uint32_t node : {2, 0, 1}) {
+      reports.add_line(node, "FAILED");
+      reports.add_line(node, node == 1 ? "why" : "");
+    }
+    CHECK(reports.take().empty());
+    for (const std::uint32_t node : {2, 0, 1}) reports.end(node);
+    CHECK(reports.take() == Reports{{2, "FAILED\n\n"}, {1, "FAILED\nwhy\n"}});
+  }
+
+  TEST_CASE("a node has one report") {
+    FinalReports reports;
+    reports.add_line(0, "first");
+    reports.end(0);
+    reports.add_line(0, "second");
+    reports.end(0);
+    CHECK(reports.take() == Reports{{0, "first\n"}});
+  }
+
+  TEST_CASE("a report is bounded, also one without an end") {
+    const std::string line(kFinalReportBytesMax / 4 - 1, 'x');
+    FinalReports reports;
+    for (int i = 0; i < 4; ++i) reports.add_line(0, line);
+    reports.end(0);
+    for (int i = 0; i < 10; ++i) reports.add_line(1, i == 3 ? line + "x" : line);
+    reports.end(1);
+    const auto taken = reports.take();
+    REQUIRE(taken.size() == 2);
+    CHECK(taken[0].second.size() == kFinalReportBytesMax);
+    CHECK(taken[1].second ==
+          std::string(taken[0].second, 0, 3 * line.size() + 3) + "... (cut off)\n");
   }
 }
 
