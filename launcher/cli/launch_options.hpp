@@ -112,8 +112,9 @@ struct FromConfig {
   std::vector<std::string> notes;  ///< how this node was found in it
   /// The nodes that may take part, by the names that they have in the run; empty: it names none.
   std::vector<std::string> names_in_run{};
-  std::string hash;  ///< of `text`; empty if there is no file
-  std::string text;  ///< the file in canonical form, references not replaced: the same on all nodes
+  /// Of the file, references not replaced: the same on all nodes. Empty if there is no file.
+  std::string hash;
+  std::string outline;                    ///< of the file, to find a difference (config_outline)
   std::vector<NamedNode> nodes{};         ///< all that it names, in its order
   std::optional<std::size_t> own_node{};  ///< which of them this one is
 

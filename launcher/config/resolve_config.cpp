@@ -22,8 +22,8 @@ class Resolver {
     add_sections();
     add_node();
     add_command();
-    values_.settings.text = canonical_json(file_.root);
-    values_.settings.hash = config_hash(values_.settings.text);
+    values_.settings.hash = config_hash(canonical_json(file_.root));
+    values_.settings.outline = config_outline(file_.root);
     if (!problems_.empty()) return describe_problems(file_.name, std::move(problems_));
     return std::move(values_);
   }

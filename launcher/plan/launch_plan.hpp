@@ -130,8 +130,8 @@ struct LaunchPlan {
   /// Where a launcher above this one expects to read of a failure (TORCHELASTIC_ERROR_FILE).
   std::optional<std::filesystem::path> error_file{};
 
-  /// The file of --config in canonical form, the same on all nodes (at most kJsonBytesMax bytes),
-  /// and its hash; empty without a file.
+  /// The outline of the file of --config (config_outline) and the hash of the file, the same on all
+  /// nodes; empty without a file.
   std::string config_text{};
   std::string config_hash{};
 

@@ -48,7 +48,6 @@ class NodesPlanner {
     plan_.settings = conf.settings;
     plan_.settings.run_id = run_id_of_nodes(options_);
     plan_.settings.config_hash = options_.from_config.hash;
-    plan_.settings.config_text = options_.from_config.text;
     plan_.settings.nodes_min = options_.nnodes.least;
     plan_.settings.nodes_max = options_.nnodes.most;
     plan_.settings.expected_nodes = options_.from_config.names_in_run;
@@ -136,6 +135,8 @@ class NodesPlanner {
     plan_.secret_file = options_.secret_file;
     check_store_port();
     if (!options_.secret_file.empty()) {
+      // Otherwise anybody may ask for it.
+      plan_.settings.config_outline = options_.from_config.outline;
       if (options_.is_open) problem("--security=open and --secret_file exclude each other");
     } else if (options_.is_open_by_default && !options_.is_open) {
       warnings_.emplace_back(

@@ -109,7 +109,7 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
                         .created = sight.holder->created,
                         .office = office,
                         .record = std::get<HeldLease>(record),
-                        .config = candidate.settings.config_text};
+                        .config = candidate.settings.config_outline};
   const auto store_port = listening.seat->store_port();
   CampaignResult result;
   result.term = std::make_shared<Term>(client, facts, std::move(listening.seat),

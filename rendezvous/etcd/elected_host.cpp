@@ -224,7 +224,7 @@ class Election : public std::enable_shared_from_this<Election> {
     return is_own(created) ? term_->office_end() : Time::max();
   }
 
-  /// Of the run, to show where this node's differs; empty if it cannot be had.
+  /// The outline of the run's, to find where this node's differs; empty if it cannot be had.
   asio::awaitable<std::string> read_config() {
     Transaction look;
     look.read = Range{.key = keys_.config()};

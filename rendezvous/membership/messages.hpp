@@ -136,7 +136,7 @@ struct Welcome {
 /// The node cannot take part; trying again is of no use.
 struct Refused {
   std::string reason;
-  std::string config{};  ///< the other side's configuration, if that is the difference
+  std::string config{};  ///< outline of the run's configuration, if that is the difference
 
   bool operator==(const Refused&) const = default;
 };

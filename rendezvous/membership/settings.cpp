@@ -131,7 +131,7 @@ std::string objection_to(const Join& join, const Settings& settings) {
 
 std::string config_to_show(const Join& join, const Settings& settings) {
   const bool has_other = !join.config_hash.empty() && join.config_hash != settings.config_hash;
-  return has_other ? settings.config_text : std::string();
+  return has_other ? settings.config_outline : std::string();
 }
 
 std::string describe_waiting(const std::vector<std::string>& present,

@@ -21,7 +21,8 @@ inline constexpr int kHeartbeatsPerLease = 6;
 struct Settings {
   std::string run_id;
   std::string config_hash{};  ///< of the configuration file that all nodes must have; empty: none
-  std::string config_text{};  ///< that file
+  /// What nodes with another file are shown of it, to find the difference; empty: nothing.
+  std::string config_outline{};
   /// Of the workers' store; 0: in a run with a secret the kernel chooses it, in an open one it is
   /// that of the rendezvous.
   std::uint16_t store_port = 0;
@@ -78,7 +79,7 @@ std::string objection_to_version(std::uint32_t version);
 /// Why a node that says this cannot take part in a run with these settings; empty if it can.
 std::string objection_to(const Join& join, const Settings& settings);
 
-/// The run's configuration, for a node that has another one; empty for others.
+/// The outline of the run's configuration, for a node that has another one; empty for others.
 std::string config_to_show(const Join& join, const Settings& settings);
 
 /// "2 nodes of at least 3 are here (a, b); c was in the last round and has not come back"; before

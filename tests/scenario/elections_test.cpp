@@ -307,9 +307,7 @@ TEST_SUITE("elections") {
     REQUIRE(wait_until([&] { return key_of("coordinator").empty(); }));
     const auto changed = start(folder / "changed.json", 2);
     CHECK(changed->wait() == 1);
-    CHECK(contains(changed->output(),
-                   "it differs first in job.command[2]: the text "
-                   "\"--epochs=21\" here, the text \"--epochs=20\" there"));
+    CHECK(contains(changed->output(), "it differs first in job.command[2]\n"));
   }
 
   TEST_CASE("a signal ends the search for a coordinator") {

@@ -286,9 +286,7 @@ TEST_SUITE("nodes") {
     REQUIRE(host.read_until_contains("hosts the rendezvous"));
     auto changed = start(folder / "changed.json", 2);
     CHECK(changed.wait() == 1);
-    CHECK(contains(changed.output(),
-                   "it differs first in job.command[2]: the text \"--epochs=9\" here, "
-                   "the text \"--epochs=8\" there"));
+    CHECK(contains(changed.output(), "it differs first in job.command[2]\n"));
     auto same = start(file, 2);
     CHECK(same.wait() == 0);
     CHECK(host.wait() == 0);

@@ -54,10 +54,10 @@ TEST_SUITE("admission of nodes") {
     }
   }
 
-  TEST_CASE("only a node with another configuration is shown the right one") {
+  TEST_CASE("only a node with another configuration is shown the outline of the right one") {
     auto with_config = settings(2, 2);
     with_config.config_hash = "right";
-    with_config.config_text = "{}";
+    with_config.config_outline = "{}";
     Talk talk(with_config);
     Join join = talk.join_of("a");
     talk.say(1, join, 0);

@@ -31,6 +31,10 @@ std::string canonical(const std::string& text) {
   return canonical_json(document.root);
 }
 
+std::string outline_of(const std::string& text) {
+  return config_outline(parse_json(text).root);
+}
+
 }  // namespace
 
 TEST_SUITE("json") {
@@ -141,7 +145,33 @@ TEST_SUITE("configuration identity") {
     CHECK(config_hash("foobar") == "85944171f73967e8");
   }
 
-  TEST_CASE("the first path with different values is named with both") {
+  TEST_CASE("an outline has neither values nor variables of the environment") {
+    const std::string text = R"({"b": [1, "token-123", true], "a": {"environment": {"KEY": "x"},
+                                 "c": null}})";
+    const auto outline = outline_of(text);
+    CHECK(parse_json(outline).problems.empty());
+    for (const char* hidden : {"token", "123", "environment", "KEY", "true", "null"}) {
+      CHECK(outline.find(hidden) == std::string::npos);
+    }
+    CHECK(outline.starts_with(R"({"a":{"c":)"));
+    CHECK(outline.size() <=
+          std::string_view(R"({"a":{"c":65535},"b":[65535,65535,65535]})").size());
+    CHECK(outline_of(R"({"a":{"c":null},"b":[1,"token-123",true]})") == outline);
+  }
+
+  TEST_CASE("an outline that is too large is left out") {
+    const auto file_of = [](std::size_t count) {
+      std::string text = "[1";
+      for (std::size_t i = 1; i < count; ++i) text += ",1";
+      return text + "]";
+    };
+    const auto bytes = outline_of("[1]").size() - 1;
+    const auto most = (kOutlineBytesMax - 1) / bytes;
+    CHECK(outline_of(file_of(most)).size() == most * bytes + 1);
+    CHECK(outline_of(file_of(most + 1)).empty());
+  }
+
+  TEST_CASE("the first path with different values is named without them") {
     struct Case {
       std::string ours;
       std::string theirs;
@@ -150,19 +180,19 @@ TEST_SUITE("configuration identity") {
     const std::vector<Case> cases = {
         {"{\"a\":1}", "{\"a\":1}", ""},
         {"{\"a\":1,\"b\":2}", "{\"b\":2,\"a\":1}", ""},
-        {"{\"a\":[1,{\"b\":\"x\"}]}", "{\"a\":[1,{\"b\":\"y\"}]}",
-         "a[1].b: the text \"x\" here, the text \"y\" there"},
-        {"{\"a\":1}", "{}", "a: the number 1 here, nothing there"},
-        {"{}", "{\"a\":true}", "a: nothing here, true there"},
-        {"{\"a\":[1,2]}", "{\"a\":[1]}", "a: 2 elements here, 1 there"},
-        {"{\"a\":1}", "{\"a\":\"1\"}", "a: the number 1 here, the text \"1\" there"},
-        {"{\"a\":{}}", "{\"a\":[]}", "a: an object here, an array there"},
-        {"[]", "{}", "the whole: an array here, an object there"},
-        {"{}", "{", "the whole: JSON here, no JSON there"},
-        {"{\"a b\":1}", "{\"a b\":2}", "[\"a b\"]: the number 1 here, the number 2 there"}};
+        {"{\"a\":[1,{\"b\":\"x\"}]}", "{\"a\":[1,{\"b\":\"y\"}]}", "a[1].b"},
+        {"{\"a\":1}", "{}", "a"},
+        {"{}", "{\"a\":true}", "a"},
+        {"{\"a\":[1,2]}", "{\"a\":[1]}", "a"},
+        {"{\"a\":1}", "{\"a\":\"1\"}", "a"},
+        {"{\"a\":{}}", "{\"a\":[]}", "a"},
+        {"[]", "{}", "the whole"},
+        {"{\"a b\":1}", "{\"a b\":2}", "[\"a b\"]"},
+        {"{\"environment\":{\"A\":\"x\"}}", "{\"environment\":{\"A\":\"y\"}}", ""}};
     for (const auto& pair : cases) {
-      CHECK(first_difference(pair.ours, pair.theirs) == pair.expected);
+      CHECK(first_difference(outline_of(pair.ours), outline_of(pair.theirs)) == pair.expected);
     }
+    CHECK(first_difference("{}", "{") == "the whole");
   }
 }
 

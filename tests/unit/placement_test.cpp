@@ -145,11 +145,9 @@ TEST_SUITE("placement") {
   }
 
   TEST_CASE("a refusal for another configuration says where it differs first") {
-    membership::Refused refused{"another file", R"({"job":{"rdzv_id":"b"}})"};
-    explain(refused, R"({"job":{"rdzv_id":"a"}})");
-    CHECK(
-        refused.reason ==
-        R"(another file; it differs first in job.rdzv_id: the text "a" here, the text "b" there)");
+    membership::Refused refused{"another file", R"({"job":{"rdzv_id":2}})"};
+    explain(refused, R"({"job":{"rdzv_id":1}})");
+    CHECK(refused.reason == "another file; it differs first in job.rdzv_id");
     membership::Refused other{"another run", ""};
     explain(other, "{}");
     CHECK(other.reason == "another run");
