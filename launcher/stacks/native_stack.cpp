@@ -1,5 +1,6 @@
 #include "launcher/stacks/native_stack.hpp"
 
+#include "launcher/stacks/readable_names.hpp"
 #include "launcher/stacks/symbol_names.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/base/unique_fd.hpp"
@@ -8,6 +9,7 @@
 #include <charconv>
 #include <cstdio>
 #include <fcntl.h>
+#include <set>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,13 +92,20 @@ std::string hexadecimal(std::uint64_t number) {
   return text;
 }
 
-std::string describe(const Frame& frame, std::uint32_t index) {
+std::map<std::string, std::string> readable_names_of(const std::vector<Frame>& frames) {
+  std::set<std::string> symbols;
+  for (const auto& frame : frames) symbols.insert(frame.place.function);
+  return readable_names(symbols);
+}
+
+std::string describe(const Frame& frame, std::uint32_t index,
+                     const std::map<std::string, std::string>& readable) {
   const std::string head = "  #" + std::to_string(index) + (index < 10 ? "  " : " ");
   if (frame.mapping == nullptr) return head + hexadecimal(frame.address) + "\n";
   const auto& place = frame.place;
-  const auto function = place.function.empty() ? "?? + " + hexadecimal(place.file_offset)
-                                               : readable_function(place.function) + " + " +
-                                                     hexadecimal(place.distance);
+  const auto function = place.function.empty()
+                            ? "?? + " + hexadecimal(place.file_offset)
+                            : readable.at(place.function) + " + " + hexadecimal(place.distance);
   return head + function + " in " + frame.mapping->file.substr(frame.mapping->file.rfind('/') + 1) +
          "\n";
 }
@@ -129,6 +138,7 @@ std::string describe_stacks(const std::vector<control::ThreadStack>& stacks,
       frames.push_back(make_frame(stack, i, mappings));
   }
   name_frames(frames);
+  const auto readable = readable_names_of(frames);
   std::string text;
   auto frame = frames.begin();
   for (const auto& stack : stacks) {
@@ -136,7 +146,7 @@ std::string describe_stacks(const std::vector<control::ThreadStack>& stacks,
     const auto name = names.find(stack.thread_id);
     text += "Thread " + std::to_string(stack.thread_id) +
             (name == names.end() ? "" : " (" + name->second + ")") + ":\n";
-    for (std::uint32_t i = 0; i < stack.frames; ++i) text += describe(*frame++, i);
+    for (std::uint32_t i = 0; i < stack.frames; ++i) text += describe(*frame++, i, readable);
   }
   return text;
 }

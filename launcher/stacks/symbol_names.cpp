@@ -1,13 +1,10 @@
 #include "launcher/stacks/symbol_names.hpp"
 
-#include <cxxabi.h>
 #include <elf.h>
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -16,8 +13,6 @@ namespace ddprun {
 
 namespace {
 
-// Names of templates may fill pages; this much tells them apart.
-constexpr std::size_t kNameBytesMax = 160;
 // Three times the largest tables known, those of PyTorch's CUDA library; bounds the memory.
 constexpr std::uint64_t kTableBytesMax = 256ULL << 20;
 
@@ -75,7 +70,7 @@ void name_from_table(std::string_view table, std::string_view strings,
     auto found = std::lower_bound(wanted.begin(), wanted.end(), symbol->st_value, is_before);
     for (; found != wanted.end() && found->address - symbol->st_value < symbol->st_size; ++found) {
       if (!found->place->function.empty()) continue;
-      found->place->function = text_at(strings, symbol->st_name);
+      found->place->function = text_at(strings, symbol->st_name).substr(0, kSymbolBytesMax);
       found->place->distance = found->address - symbol->st_value;
     }
   }
@@ -115,15 +110,6 @@ void name_functions(const ReadAt& read, std::span<CodePlace> places) {
     if (!strings) continue;
     name_from_table(read_section(read, *section), read_section(read, *strings), wanted);
   }
-}
-
-std::string readable_function(const std::string& symbol) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
-  std::string text = name ? name.get() : symbol;
-  if (text.size() > kNameBytesMax) text = text.substr(0, kNameBytesMax) + "...";
-  return text;
 }
 
 }  // namespace ddprun

@@ -2,12 +2,17 @@
 // caller's; whatever is read, it is never trusted.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
 
 namespace ddprun {
+
+/// What is kept of a symbol: longer than those of PyTorch's templates. A table of symbols may claim
+/// one of many MiB for each of thousands of frames.
+inline constexpr std::size_t kSymbolBytesMax = 4096;
 
 /// A place in a file's code, and what is found out of it.
 struct CodePlace {
@@ -24,9 +29,5 @@ using ReadAt = std::function<std::string(std::uint64_t offset, std::uint64_t siz
 /// Fills in `function` and `distance` of the places that a symbol of the file covers. Knows files
 /// of 64 bits in this machine's byte order; others have no names.
 void name_functions(const ReadAt& read, std::span<CodePlace> places);
-
-/// "ddprun::train(int)" for "_ZN6ddprun5trainEi"; other names as they are. Cut to a length that a
-/// person reads.
-std::string readable_function(const std::string& symbol);
 
 }  // namespace ddprun

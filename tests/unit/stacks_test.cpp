@@ -1,6 +1,7 @@
 // Which means are chosen, and what is made of what they say.
 #include "launcher/stacks/gdb_arguments.hpp"
 #include "launcher/stacks/native_stack.hpp"
+#include "launcher/stacks/readable_names.hpp"
 #include "launcher/stacks/stack_means.hpp"
 #include "launcher/stacks/symbol_names.hpp"
 #include "launcher/stacks/tool_output.hpp"
@@ -8,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <elf.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -31,6 +33,16 @@ std::string read_own_program() {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+/// A symbol of 250 bytes for a name of 570 MB: each argument is a pair of the one before it.
+std::string growing_symbol() {
+  std::string symbol = "_Z1f1AIiiE";
+  for (const char digit : std::string_view("0123456789ABCDEFGHIJKLMN")) {
+    const std::string last = {'S', digit, '_'};
+    symbol += "S_I" + last + last + "E";
+  }
+  return symbol;
 }
 
 ReadAt reader_of(const std::string& bytes) {
@@ -246,6 +258,11 @@ TEST_SUITE("stacks") {
     CHECK(places[0].function == "name");
     CHECK(places[0].distance == 8);
     CHECK(places[1].function.empty());
+    // And no more is kept of a name than a bound.
+    file += std::string(kSymbolBytesMax, 'x');
+    places = {{.file_offset = 0x18}};
+    name_functions(reader_of(file), places);
+    CHECK(places[0].function == "name" + std::string(kSymbolBytesMax - 4, 'x'));
   }
 
   TEST_CASE("a file that claims very many tables costs no more than the two of a sound one") {
@@ -286,11 +303,27 @@ TEST_SUITE("stacks") {
   }
 
   TEST_CASE("names are readable and have an end") {
-    CHECK(readable_function("_ZN6ddprun5trainEi") == "ddprun::train(int)");
-    CHECK(readable_function("main") == "main");
-    const auto cut = readable_function(std::string(1000, 'x'));
-    CHECK(cut.size() < 200);
-    CHECK(cut.ends_with("..."));
+    const std::string endless(1000, 'x');
+    const auto names = readable_names({"", "main", "_ZN6ddprun5trainEi", "_Zx", endless});
+    CHECK(names.size() == 5);
+    CHECK(names.at("").empty());
+    CHECK(names.at("main") == "main");
+    CHECK(names.at("_ZN6ddprun5trainEi") == "ddprun::train(int)");
+    CHECK(names.at("_Zx") == "_Zx");
+    CHECK(names.at(endless).size() < 200);
+    CHECK(names.at(endless).ends_with("..."));
+    CHECK(readable_names({}).empty());
+  }
+
+  TEST_CASE("a name that takes very much stays as it is, and the others become readable") {
+    const auto growing = growing_symbol();
+    const auto nested = "_Z1f" + std::string(1U << 20, 'P') + "i";
+    const auto before = std::chrono::steady_clock::now();
+    const auto names = readable_names({growing, nested, "_ZN6ddprun5trainEi"});
+    CHECK(std::chrono::steady_clock::now() - before < 2 * kDemangleTimeout);
+    CHECK(names.at(growing).starts_with(growing.substr(0, 100)));
+    CHECK(names.at(nested).starts_with(nested.substr(0, 100)));
+    CHECK(names.at("_ZN6ddprun5trainEi") == "ddprun::train(int)");
   }
 }
 
