@@ -39,6 +39,22 @@ bool status_ignores(std::string_view status_text, int signal);
 /// True if the process exists and ignores the signal.
 bool ignores(pid_t pid, int signal);
 
+/// A user and a group by their numbers.
+struct UserIds {
+  uid_t user = 0;
+  gid_t group = 0;
+
+  bool operator==(const UserIds&) const = default;
+};
+
+/// The user that a process of root's has become, from the text of /proc/PID/status: the first of
+/// its real, effective and saved user ids that is not root's, with the group beside it. Empty if it
+/// is root, or if the text is malformed.
+std::optional<UserIds> dropped_user(std::string_view status_text);
+
+/// Empty also if there is no such process.
+std::optional<UserIds> dropped_user(pid_t pid);
+
 /// The file that the process executes, without its folder ("python3.11"); empty if it is not told.
 std::string executable_name(pid_t pid);
 

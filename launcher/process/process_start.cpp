@@ -55,6 +55,16 @@ rlimit worker_limit(std::uint64_t open_files_max) {
   return limit;
 }
 
+/// Both limits at most so high; 0: unchanged.
+rlimit lowered(__rlimit_resource resource, std::uint64_t most) {
+  rlimit limit{};
+  ::getrlimit(resource, &limit);
+  if (most == 0) return limit;
+  limit.rlim_max = std::min<rlim_t>(most, limit.rlim_max);
+  limit.rlim_cur = std::min(limit.rlim_cur, limit.rlim_max);
+  return limit;
+}
+
 /// A launcher in the manner of Boost.Process v2: called with a program, its arguments and
 /// initialisers. Boost's own launchers do not serve here: they tell Asio of the fork in the child,
 /// which in the vfork form damages the parent's reactor; they call exit() when exec fails, leak
@@ -170,6 +180,8 @@ const char* to_string(StartStep step) noexcept {
       return "limits";
     case StartStep::folder:
       return "chdir";
+    case StartStep::user:
+      return "user";
     case StartStep::exec:
       return "exec";
     case StartStep::thread:
@@ -193,14 +205,16 @@ std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& req
   launcher.cgroup_fd = request.cgroup_fd;
   launcher.may_use_clone3 = request.may_use_clone3;
   namespace steps = start_steps;
-  return launcher(
-      program, arguments.data(), steps::DieWithParent{request.outlives_agent ? 0 : ::getpid()},
-      steps::LetAgentTrace{::getpid()}, steps::OwnSession{},
-      steps::Signals{.are_ignored = request.outlives_agent}, EnterCgroupIfOutside{},
-      steps::Placement{cpu_mask, node_mask, score},
-      steps::StandardStreams{input, request.standard_output, request.standard_error},
-      steps::OtherDescriptors{request.kept_descriptor, highest_descriptor()},
-      steps::OpenFiles{worker_limit(request.open_files_max)}, steps::Folder{request.folder});
+  const steps::DieWithParent die_with_parent{request.outlives_agent ? 0 : ::getpid()};
+  return launcher(program, arguments.data(), die_with_parent, steps::LetAgentTrace{::getpid()},
+                  steps::OwnSession{}, steps::Signals{.are_ignored = request.outlives_agent},
+                  EnterCgroupIfOutside{}, steps::Placement{cpu_mask, node_mask, score},
+                  steps::StandardStreams{input, request.standard_output, request.standard_error},
+                  steps::OtherDescriptors{request.kept_descriptor, highest_descriptor()},
+                  steps::Limit{RLIMIT_NOFILE, worker_limit(request.open_files_max)},
+                  steps::Limit{RLIMIT_DATA, lowered(RLIMIT_DATA, request.data_bytes_max)},
+                  steps::Limit{RLIMIT_CPU, lowered(RLIMIT_CPU, request.cpu_seconds_max)},
+                  steps::Folder{request.folder}, steps::User{request.user, die_with_parent});
 }
 
 }  // namespace ddprun

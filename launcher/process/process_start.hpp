@@ -4,9 +4,11 @@
 // the parent-death signal is tied to it.
 #pragma once
 
+#include "launcher/process/proc_scan.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <variant>
@@ -25,8 +27,9 @@ enum class StartStep : int {
   affinity,          ///< the CPUs to run on, and the memory near them
   standard_streams,  ///< descriptors 0, 1 and 2
   descriptors,       ///< closing all others
-  limits,            ///< of open files
+  limits,            ///< of open files, memory and processor time
   folder,            ///< chdir
+  user,              ///< becoming another user
   exec,
   thread,  ///< of the agent, which watches all workers
 };
@@ -46,8 +49,11 @@ struct ProcessRequest {
   int standard_input = -1;               ///< a descriptor above 2; -1: /dev/null
   int standard_output = -1;              ///< descriptors above 2
   int standard_error = -1;
-  int kept_descriptor = -1;     ///< inherited under its own number; -1: none
-  int cgroup_fd = -1;           ///< directory of the cgroup to start in; -1: this process'
+  int kept_descriptor = -1;           ///< inherited under its own number; -1: none
+  int cgroup_fd = -1;                 ///< directory of the cgroup to start in; -1: this process'
+  std::uint64_t data_bytes_max = 0;   ///< of writable memory; 0: this process' limit
+  std::uint64_t cpu_seconds_max = 0;  ///< 0: this process' limit
+  std::optional<UserIds> user{};      ///< without other groups; empty: this process'
   bool outlives_agent = false;  ///< no parent-death signal; ignores signals, is not killed first
   bool may_use_clone3 = true;   ///< false: as if the kernel (or a seccomp filter) had none
 };

@@ -34,6 +34,9 @@ constexpr auto kAbortLimit = 1s;
 // Told to those who lack what would help most.
 constexpr const char* kPySpyHint = "no Python lines: they need py-spy ('pip install py-spy')";
 
+// Behind a wrapper its number may be another's by now.
+constexpr const char* kHasEnded = "it has ended";
+
 Deadline sooner(Deadline deadline, Deadline::Duration limit) {
   return deadline.remaining() < limit ? deadline : Deadline::after(limit);
 }
@@ -186,7 +189,11 @@ asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(Patient patient, Dead
 asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string> arguments,
                                                         Patient patient, Deadline deadline) {
   const bool was_stopped = is_stopped(patient.pid);
-  auto running = tools_.run(std::move(arguments), deadline, kStackBytesMax);
+  // A tool with the agent's rights would obey a worker without them that deceives it.
+  const auto user = ::geteuid() == 0 ? dropped_user(patient.pid) : std::nullopt;
+  if (program_behind(patient.worker->process.pid()) != patient.pid)
+    co_return Found{.text = "", .problem = kHasEnded};
+  auto running = tools_.run(std::move(arguments), user, deadline, kStackBytesMax);
   const auto output = co_await std::move(running);
   auto& worker = *patient.worker;
   if (worker.has_ended) co_return Found{};  // meanwhile
@@ -212,9 +219,8 @@ asio::awaitable<StackTaker::Found> StackTaker::call_python(Patient patient, Dead
 
 asio::awaitable<StackTaker::Found> StackTaker::end_by_abort(Patient patient, Deadline deadline) {
   auto& worker = *patient.worker;
-  // Behind a wrapper its number may be another's by now.
   if (program_behind(worker.process.pid()) != patient.pid)
-    co_return Found{.text = "", .problem = "it has ended"};
+    co_return Found{.text = "", .problem = kHasEnded};
   const auto text = std::make_shared<std::string>();
   worker.standard_error->read_now();
   worker.standard_error->copy_to(text, kStackBytesMax);

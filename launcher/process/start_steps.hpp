@@ -153,14 +153,16 @@ struct OtherDescriptors {
   }
 };
 
-/// Many programs, those that use select() among them, rely on the usual low limit.
-struct OpenFiles {
+/// Of open files, for example: many programs, those that use select() among them, rely on the usual
+/// low limit.
+struct Limit {
   static constexpr StartStep kStep = StartStep::limits;
+  __rlimit_resource resource;
   rlimit limit;
 
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
-    const long result = ::syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, nullptr);
+    const long result = ::syscall(SYS_prlimit64, 0, resource, &limit, nullptr);
     return result < 0 ? last_error() : error_code{};
   }
 };
@@ -173,6 +175,26 @@ struct Folder {
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
     if (path.empty() || ::syscall(SYS_chdir, path.c_str()) == 0) return {};
     return last_error();
+  }
+};
+
+/// After what only the former user may do. The kernel forgets the parent-death signal then.
+struct User {
+  static constexpr StartStep kStep = StartStep::user;
+  std::optional<UserIds> ids;  ///< empty: unchanged
+  DieWithParent die_with_parent;
+
+  template <typename Launcher, typename Path>
+  error_code on_exec_setup(Launcher& launcher, const Path& program,
+                           const char* const* arguments) const {
+    if (!ids) return {};
+    const auto [user, group] = *ids;
+    if (::syscall(SYS_setgroups, 0, nullptr) < 0 ||
+        ::syscall(SYS_setresgid, group, group, group) < 0 ||
+        ::syscall(SYS_setresuid, user, user, user) < 0) {
+      return last_error();
+    }
+    return die_with_parent.on_exec_setup(launcher, program, arguments);
   }
 };
 

@@ -97,7 +97,8 @@ asio::awaitable<bool> ToolRunner::wait_for_turn(Deadline deadline) {
   co_return is_its_turn;
 }
 
-asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments, Deadline deadline,
+asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments,
+                                            std::optional<UserIds> user, Deadline deadline,
                                             std::size_t bytes_max) {
   const bool is_its_turn = co_await wait_for_turn(deadline);
   if (!is_its_turn) co_return ToolOutput{.problem = "there was no time left for it"};
@@ -113,7 +114,10 @@ asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments, 
       .environment = worker_environment({{"LC_ALL", "C"}}, {}, marker_name, marker_value),
       .standard_output = writer.get(),
       .standard_error = writer.get(),
-      .cgroup_fd = containment_.cgroup_fd()};
+      .cgroup_fd = containment_.cgroup_fd(),
+      .data_bytes_max = kDataBytesMax,
+      .cpu_seconds_max = kCpuSecondsMax,
+      .user = user};
   auto started = WorkerProcess::start(executor_, request);
   writer = UniqueFd();
   const auto problem_of = [&](const StartFailure& failure) {

@@ -1,8 +1,9 @@
 // Runs small programs that look at workers, such as debuggers: contained like workers, bounded in
-// time, output and number. Runs on the agent's one thread.
+// time, memory, output and number. Runs on the agent's one thread.
 #pragma once
 
 #include "launcher/process/containment.hpp"
+#include "launcher/process/proc_scan.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -34,10 +36,18 @@ class ToolRunner {
   /// `containment` outlives the runner, and the runner its coroutines.
   ToolRunner(boost::asio::any_io_executor executor, Containment& containment);
 
-  /// Runs the program (a path) with its arguments; waits for its turn if kToolsMax run already.
+  /// Far above what gdb takes for a program with PyTorch in it. Of writable memory: each of its
+  /// threads, of which there are as many as CPUs, reserves 64 MiB that it does not use.
+  static constexpr std::uint64_t kDataBytesMax = 8ULL << 30;
+  /// A tool's deadline passes first; this is for one that nobody ends.
+  static constexpr std::uint64_t kCpuSecondsMax = 300;
+
+  /// Runs the program (a path) with its arguments, as `user` if there is one; waits for its turn if
+  /// kToolsMax run already.
   /// What it prints beyond `bytes_max` is dropped. At the deadline it is told to end, and killed if
   /// it does not do so at once.
-  boost::asio::awaitable<ToolOutput> run(std::vector<std::string> arguments, Deadline deadline,
+  boost::asio::awaitable<ToolOutput> run(std::vector<std::string> arguments,
+                                         std::optional<UserIds> user, Deadline deadline,
                                          std::size_t bytes_max);
 
   /// For those that run or wait for their turn the deadline is now.

@@ -142,6 +142,33 @@ TEST_SUITE("stacks of workers") {
     CHECK(is_alive(patient.pid));
   }
 
+  TEST_CASE("a tool has no more rights than the worker, and limits of memory and time") {
+    if (::geteuid() != 0 || !fs::exists("/usr/bin/setpriv")) {
+      MESSAGE("only root can start a worker of another user, by setpriv");
+      return;
+    }
+    const TemporaryFolder folder;
+    for (const auto& path : {folder.path(), folder.path().parent_path()}) {
+      fs::permissions(path, fs::perms::others_exec, fs::perm_options::add);
+    }
+    const auto tool = make_tool(folder.path(),
+                                "echo Thread 1; echo \"#0 $(id -u) $(id -g) $(id -G) "
+                                "$(ulimit -Hd) $(ulimit -Ht)\"");
+    for (const auto& gdb : {tool, std::string(kGdb)}) {
+      if (!fs::exists(gdb)) continue;
+      Patient patient({.when = StacksWhen::never, .gdb = gdb, .limits = kLongLimits});
+      patient.start({"/bin/sh", "-c",
+                     "exec 3>\"$1\"; exec setpriv --reuid=65534 --regid=65533 --clear-groups "
+                     "sh -c 'echo up >&3; exec sleep 1000'",
+                     "sh", patient.ready()});
+      patient.bench.run_until([&] { return executable_name(patient.pid) == "sleep"; });
+      const auto text = text_of(patient.ask());
+      INFO(text);
+      if (contains(text, "not permitted")) continue;  // no process may look at others here
+      CHECK(contains(text, gdb == tool ? "#0 65534 65533 65533 8388608 300" : "sleep"));
+    }
+  }
+
   TEST_CASE("no more than so many tools run at the same time") {
     constexpr auto kWorkers = ToolRunner::kToolsMax + 4;
     const TemporaryFolder folder;

@@ -237,6 +237,7 @@ TEST_SUITE("start failure") {
         {{StartStep::affinity, EINVAL}, "cpuset"},
         {{StartStep::cgroup, EBUSY}, "cgroup: Device or resource busy"},
         {{StartStep::session, EPERM}, "setsid: Operation not permitted"},
+        {{StartStep::user, EPERM}, "user: Operation not permitted"},
     };
     for (const auto& row : table) {
       const auto text = describe_start_failure(row.failure, "/no/such", "/home");
@@ -363,6 +364,24 @@ TEST_SUITE("process state") {
       CHECK_FALSE(status_ignores(text, SIGTERM));
     }
     CHECK_FALSE(ignores(::getpid(), SIGKILL));
+  }
+
+  TEST_CASE("the user that a process has become is read from its status") {
+    const auto status = [](const std::string& users, const std::string& groups) {
+      return "Name:\tUid:\t9\nTgid:\t5\nUid:\t" + users + "\nGid:\t" + groups + "\nFDSize:\t64\n";
+    };
+    const std::pair<std::string, std::optional<UserIds>> table[] = {
+        {status("0\t0\t0\t0", "7\t7\t7\t7"), std::nullopt},
+        {status("5\t5\t5\t5", "7\t7\t7\t7"), UserIds{5, 7}},
+        {status("5\t0\t0\t0", "7\t0\t0\t0"), UserIds{5, 7}},
+        {status("0\t5\t0\t5", "0\t7\t0\t7"), UserIds{5, 7}},
+        {status("0\t0\t5\t0", "0\t0\t7\t0"), UserIds{5, 7}},
+        {status("4294967294\t1\t1\t1", "0\t0\t0\t0"), UserIds{4294967294U, 0}},
+        {status("5\t5", "7\t7\t7\t7"), std::nullopt},
+        {status("x\t5\t5\t5", "7\t7\t7\t7"), std::nullopt},
+        {"", std::nullopt},
+    };
+    for (const auto& [text, user] : table) CHECK(dropped_user(text) == user);
   }
 
   TEST_CASE("the map of a process with very many mappings is read up to a bound") {
