@@ -91,7 +91,7 @@ asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
                           connection->end_reason()});
       break;
     }
-    if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_text);
+    if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_outline);
     take(CoordinatorSays{std::move(*message)});
   }
 }
@@ -103,7 +103,7 @@ void CoordinatorLink::take(const NodeEvent& event) {
 void CoordinatorLink::be_turned_away(const Found& found) {
   auto verdict = *found.verdict;
   Refused refused{.reason = verdict.reason, .config = found.config};
-  explain(refused, plan_.config_text);
+  explain(refused, plan_.config_outline);
   verdict.reason = refused.reason;
   take(TurnedAway{verdict});
 }

@@ -93,9 +93,9 @@ std::string store_text(const LaunchPlan& plan, std::uint16_t port) {
   return "the node that is elected through etcd at " + join(endpoints, ", ");
 }
 
-void explain(membership::Refused& refused, const std::string& config_text) {
+void explain(membership::Refused& refused, const std::string& config_outline) {
   if (refused.config.empty()) return;
-  const auto difference = first_difference(config_text, refused.config);
+  const auto difference = first_difference(config_outline, refused.config);
   if (!difference.empty()) refused.reason += "; it differs first in " + difference;
 }
 

@@ -18,7 +18,7 @@ membership::Join make_join(const LaunchPlan& plan, std::uint64_t instance, bool 
 std::string store_text(const LaunchPlan& plan, std::uint16_t port);
 
 /// Adds where this node's configuration differs from the one of the node that refuses it.
-void explain(membership::Refused& refused, const std::string& config_text);
+void explain(membership::Refused& refused, const std::string& config_outline);
 
 /// `store_host`: by which this node reached the store.
 NodePlacement make_placement(const membership::RoundFormed& round, const std::string& store_host);

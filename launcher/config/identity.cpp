@@ -13,7 +13,8 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-// Accidental differences are missed once in 65,536 times, and nobody can tell a value by it.
+// An accidental difference is missed once in 65,536 times. A text cannot be derived from so few
+// bits; a boolean or a small number can.
 constexpr std::uint64_t kChecksumMask = 0xffff;
 
 JsonValue outlined(const JsonValue& value) {

@@ -24,7 +24,7 @@ inline constexpr std::size_t kOutlineBytesMax = 256U << 10;
 std::string config_outline(const JsonValue& root);
 
 /// The first path at which two outlines differ, as "nodes[2].name"; "the whole" if one is no JSON,
-/// empty if there is none.
+/// empty if they are the same.
 std::string first_difference(std::string_view ours, std::string_view theirs);
 
 }  // namespace ddprun

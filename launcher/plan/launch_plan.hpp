@@ -132,7 +132,7 @@ struct LaunchPlan {
 
   /// The outline of the file of --config (config_outline) and the hash of the file, the same on all
   /// nodes; empty without a file.
-  std::string config_text{};
+  std::string config_outline{};
   std::string config_hash{};
 
   /// What the operator should be told once: a default that may surprise, an option without effect.

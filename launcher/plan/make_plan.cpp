@@ -96,7 +96,7 @@ class Planner {
                     .py_spy = find_tool("py-spy", facts_),
                     .gdb = find_tool("gdb", facts_)};
     if (!options_.events.empty()) plan_.events_file = options_.events;
-    plan_.config_text = options_.from_config.outline;
+    plan_.config_outline = options_.from_config.outline;
     plan_.config_hash = options_.from_config.hash;
     for (const auto& note : options_.from_config.notes) plan_.notes.push_back(note);
     for (const auto& change : options_.from_config.environment) {

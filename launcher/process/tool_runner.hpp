@@ -39,13 +39,12 @@ class ToolRunner {
   /// Far above what gdb takes for a program with PyTorch in it. Of writable memory: each of its
   /// threads, of which there are as many as CPUs, reserves 64 MiB that it does not use.
   static constexpr std::uint64_t kDataBytesMax = 8ULL << 30;
-  /// A tool's deadline passes first; this is for one that nobody ends.
+  /// A tool's deadline passes first; this ends a tool that has outlived the agent.
   static constexpr std::uint64_t kCpuSecondsMax = 300;
 
   /// Runs the program (a path) with its arguments, as `user` if there is one; waits for its turn if
-  /// kToolsMax run already.
-  /// What it prints beyond `bytes_max` is dropped. At the deadline it is told to end, and killed if
-  /// it does not do so at once.
+  /// kToolsMax run already. What it prints beyond `bytes_max` is dropped. At the deadline it is
+  /// told to end, and killed if it does not do so at once.
   boost::asio::awaitable<ToolOutput> run(std::vector<std::string> arguments,
                                          std::optional<UserIds> user, Deadline deadline,
                                          std::size_t bytes_max);

@@ -8,8 +8,8 @@
 
 namespace ddprun::ssh {
 
-/// Memory for the texts and for who has said them: more than 16,384 nodes with 50 common lines
-/// take. When it is full all is forgotten, and something may be shown twice.
+/// Memory for the texts and for the nodes of each: more than 16,384 nodes with 50 common lines
+/// take. When it is full all is forgotten, and a line may be shown twice.
 inline constexpr std::size_t kCommonBytesMax = 64U << 20;
 
 /// What is counted for each text, and for each node that says it, beside the text itself.

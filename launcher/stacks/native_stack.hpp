@@ -1,6 +1,6 @@
 // From addresses in a process to lines that people read: which file is mapped there, which function
-// of it. The parsing is pure; describe_stacks() reads the mapped files and blocks
-// while a child process reads names (readable_names.hpp). Any thread.
+// of it. The parsing is pure; describe_stacks() reads the mapped files and blocks while a child
+// process reads names (readable_names.hpp). Any thread.
 #pragma once
 
 #include "rendezvous/control/thread_stack.hpp"

@@ -114,6 +114,7 @@ std::vector<std::string> read_by_child(std::span<const std::string> symbols, Dea
   if (child < 0) return {};
   writer = UniqueFd();
   const auto text = read_until(reader.get(), deadline);
+  // It computes and writes into a pipe, so SIGKILL ends it without delay.
   ::kill(child, SIGKILL);
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
   std::vector<std::string> names;

@@ -15,7 +15,7 @@ namespace ddprun {
 std::vector<std::string> wrap_text(std::string_view text, int columns);
 
 struct Character {
-  std::size_t bytes = 0;  ///< 0: there is none that is well formed
+  std::size_t bytes = 0;  ///< 0: not well formed
   char32_t code = 0;
 };
 

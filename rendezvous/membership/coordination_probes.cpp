@@ -180,11 +180,14 @@ void Coordination::hold_back_cut_off(const NodeChoice& choice) {
 void Coordination::tell_cut_off(const NodeChoice& choice) {
   next_retry_.reset();
   if (choice.cut_off.empty()) return;
-  next_retry_ = now_ + kProbeInterval;
   std::vector<std::string> names;
-  for (const NodeId id : choice.cut_off) names.push_back(roster_.find(id)->join.name);
+  for (const NodeId id : choice.cut_off) {
+    const Member& member = *roster_.find(id);
+    names.push_back(member.join.name);
+    if (!member.held_back_until) next_retry_ = now_ + kProbeInterval;
+  }
   const auto text = describe_cuts(choice, roster_, reach_) + ": the round begins without " +
-                    listed(std::move(names)) + retry_text();
+                    listed(std::move(names)) + (next_retry_ ? retry_text() : std::string());
   for (const auto& [id, member] : roster_.all()) {
     if (!member.is_leaving) tell(id, Waiting{text, true});
   }

@@ -28,7 +28,7 @@ class LongTurns {
     ~Turn();
 
     /// Lets the executor run what is ready, for as long as the turn has taken since it began or
-    /// rested last. The turn continues after it: nobody else's begins in between.
+    /// rested last. The turn continues after it: no other turn begins in between.
     boost::asio::awaitable<void> rest();
 
    private:

@@ -29,7 +29,7 @@ class WaitingClients {
   bool has_room(std::size_t pairs) const { return pairs_max_ - pairs_ >= pairs; }
 
   // Each returns false, and changes nothing, if there is no room.
-  /// Adds keys, which must be missing, to the wait of `client`, who must not have a complete one;
+  /// Adds keys, which must be missing, to the wait of `client`, which must not have a complete one;
   /// the first keys begin it. Moves from `keys` if it returns true.
   bool extend_wait(ClientId client, std::span<std::string> keys);
   bool wait_at_barrier(ClientId client, const std::string& key);

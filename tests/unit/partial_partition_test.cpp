@@ -368,7 +368,7 @@ TEST_SUITE("partial partition") {
   }
 
   TEST_CASE("a node that is held back is neither probed nor waited for") {
-    Trio trio(settings(3, 4));
+    Trio trio(settings(3, 4, 1));
     for (int i = 0; i < 3; ++i) {
       trio.join(10 + static_cast<NodeId>(i), "n4");
       trio.talk.gone(10 + static_cast<NodeId>(i), trio.now += 10);
@@ -379,7 +379,11 @@ TEST_SUITE("partial partition") {
     trio.say(2, WorkersFailing{0, "rank 1 failed"});
     trio.answer(kAllReached);
     trio.join(20, "n4");
-    CHECK(trio.talk.told<Probe>(20).empty());
+    for (const NodeId id : {1, 2, 3}) trio.say(id, failed(0, "n" + std::to_string(id)));
+    CHECK_FALSE(trio.is_probed());
+    REQUIRE(trio.formed(1).size() == 1);
+    CHECK(trio.formed(1)[0].nodes.size() == 3);
+    CHECK(trio.formed(20).empty());
   }
 
   TEST_CASE("a cut that comes and goes interrupts the others less and less often") {

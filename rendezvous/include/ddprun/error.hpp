@@ -34,7 +34,7 @@ class Error : public std::runtime_error {
 
   Errc code() const noexcept { return code_; }
 
-  /// Returns the errno value behind an Errc::system error; 0 if there is none.
+  /// Returns the errno value behind an Errc::system error; 0 for others.
   int error_number() const noexcept { return error_number_; }
 
  private:
