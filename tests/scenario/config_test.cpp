@@ -189,7 +189,7 @@ TEST_SUITE("configuration file") {
         "--node_rank=1: "));
     write_file(config / "config", "#!/bin/sh\necho a program\n", true);
     const auto script =
-        "cd " + (config / "") + " && " + ddprun + " ./config && " + ddprun + " -- config";
+        "cd " + (config / "") + " && " + ddprun + " ./config && PATH=$PWD " + ddprun + " -- config";
     CHECK(count(run_program({"/bin/sh", "-c", script}).output, "[default0]:a program\n") == 2);
   }
 }
