@@ -19,9 +19,11 @@ std::optional<security::Secret> secret_of(const NodesPlan& nodes) {
 
 }  // namespace
 
-HostSearch::HostSearch(asio::any_io_executor executor, const LaunchPlan& plan, Log log)
+HostSearch::HostSearch(asio::any_io_executor executor, const LaunchPlan& plan, UserCheck users,
+                       Log log)
     : executor_(std::move(executor)),
       nodes_(*plan.nodes),
+      users_(std::move(users)),
       log_(std::move(log)),
       secret_(secret_of(nodes_)) {}
 
@@ -31,7 +33,7 @@ asio::awaitable<std::unique_ptr<membership::Host>> HostSearch::find(membership::
       .endpoint = {.host = nodes_.endpoint_host, .port = nodes_.endpoint_port},
       .is_host = nodes_.is_host,
       .settings = nodes_.settings,
-      .secret = secret()};
+      .admission = {.secret = secret(), .user = users_}};
   if (nodes_.etcd) {
     co_return etcd::elect_host(executor_, *nodes_.etcd, choice, std::move(self),
                                std::move(on_renewal), log_);

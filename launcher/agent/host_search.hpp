@@ -20,8 +20,10 @@ namespace ddprun {
 
 class HostSearch {
  public:
-  /// `plan` has nodes and outlives this. Throws Error if the secret's file cannot be used.
-  HostSearch(boost::asio::any_io_executor executor, const LaunchPlan& plan, Log log);
+  /// `plan` has nodes and outlives this; `users` may take part on this machine. Throws Error if the
+  /// secret's file cannot be used.
+  HostSearch(boost::asio::any_io_executor executor, const LaunchPlan& plan, UserCheck users,
+             Log log);
 
   /// The host, as this node sees it; null if it was interrupted. `self` is what this node will say
   /// of itself, and `on_renewal` hears of each office of its own. Throws Error if the endpoint's
@@ -38,6 +40,7 @@ class HostSearch {
  private:
   boost::asio::any_io_executor executor_;
   const NodesPlan& nodes_;
+  const UserCheck users_;
   Log log_;
   const std::optional<security::Secret> secret_;  ///< nothing: the run is open
   boost::asio::cancellation_signal interruption_;

@@ -4,6 +4,7 @@
 #include "launcher/agent/failure_text.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/agent/store_use.hpp"
+#include "launcher/agent/store_users.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "rendezvous/store/listener.hpp"
@@ -35,9 +36,14 @@ class LoneRun::Impl {
     // For the whole run, so that no attempt has to ask for the port again.
     std::optional<PortReservation> reserved;
     if (plan_.worker_store_port) reserved.emplace(*plan_.worker_store_port);
-    StoreServer store(surroundings_.executor, {.address = plan_.store_host,
-                                               .port = plan_.store_port,
-                                               .log = warnings_to(surroundings_.events)});
+    StoreServerOptions options{
+        .address = plan_.store_host,
+        .port = plan_.store_port,
+        .log = warnings_to(surroundings_.events),
+        .admits_user = store_users(plan_, surroundings_.containment),
+    };
+    if (options.admits_user) options.admits_address = [](const std::string&) { return false; };
+    StoreServer store(surroundings_.executor, std::move(options));
     store.start();
     AttemptFacts facts{.placement = alone(plan_), .store_port = store.endpoint().port};
     if (reserved) facts.worker_store_port = reserved->port();

@@ -2,6 +2,7 @@
 
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/preflight_verdict.hpp"
+#include "launcher/agent/store_users.hpp"
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "rendezvous/base/preflight_limits.hpp"
@@ -122,7 +123,9 @@ class PreflightRun::Impl {
 
   asio::awaitable<AttemptEnd> look() {
     StoreServer store(surroundings_.executor,
-                      {.address = plan_.store_host, .log = warnings_to(surroundings_.events)});
+                      {.address = plan_.store_host,
+                       .log = warnings_to(surroundings_.events),
+                       .admits_user = store_users(plan_, surroundings_.containment)});
     store.start();
     const AttemptSurroundings own{
         surroundings_.executor, plan_,  folder_, surroundings_.containment,

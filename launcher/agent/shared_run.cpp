@@ -6,6 +6,7 @@
 #include "launcher/agent/host_search.hpp"
 #include "launcher/agent/placement.hpp"
 #include "launcher/agent/restart_policy.hpp"
+#include "launcher/agent/store_users.hpp"
 #include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
@@ -47,7 +48,8 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       : surroundings_(surroundings),
         plan_(surroundings.plan),
         nodes_(*surroundings.plan.nodes),
-        search_(surroundings.executor, plan_, warnings_to(surroundings.events)),
+        search_(surroundings.executor, plan_, store_users(plan_, surroundings.containment),
+                warnings_to(surroundings.events)),
         wake_(surroundings.executor),
         ended_(surroundings.executor, Time::max()),
         attempt_ended_(surroundings.executor, Time::max()) {}

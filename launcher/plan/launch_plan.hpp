@@ -106,6 +106,9 @@ struct LaunchPlan {
   std::string store_host = "127.0.0.1";  ///< address to bind and MASTER_ADDR
   std::uint16_t store_port = 0;          ///< 0: the kernel chooses
 
+  /// The store refuses users of this machine that have no worker.
+  bool checks_users = true;
+
   /// MASTER_PORT, if the worker with rank 0 is to host a store there; 0: the kernel chooses.
   /// Nothing: the workers use the agent's store.
   std::optional<std::uint16_t> worker_store_port;

@@ -62,13 +62,15 @@ class Planner {
  private:
   void choose_nodes() {
     check_unsupported(options_, problems_);
+    const auto conf = read_rdzv_conf(options_.rdzv_conf, problems_);
+    plan_.checks_users = conf.checks_users;
     if (has_many_nodes(options_)) {
-      plan_.nodes = plan_nodes(options_, facts_.host_name, problems_, plan_.warnings);
+      plan_.nodes = plan_nodes(options_, conf, facts_.host_name, problems_, plan_.warnings);
       if (options_.rdzv_backend == "etcd-v2") {
         plan_.notes.emplace_back("--rdzv_backend=etcd-v2: etcd's v3 interface is used, as by etcd");
       }
     } else {
-      check_single_node(options_, problems_, plan_.notes);
+      check_single_node(options_, conf, problems_, plan_.notes);
     }
   }
 

@@ -1,7 +1,6 @@
 #include "launcher/plan/many_nodes.hpp"
 
 #include "launcher/plan/describe_plan.hpp"
-#include "launcher/plan/rdzv_conf.hpp"
 #include "rendezvous/etcd/record_bounds.hpp"
 
 #include <algorithm>
@@ -43,8 +42,7 @@ class NodesPlanner {
                std::vector<std::string>& warnings)
       : options_(options), problems_(problems), warnings_(warnings) {}
 
-  NodesPlan make(const std::string& host_name) {
-    const auto conf = read_rdzv_conf(options_.rdzv_conf, problems_);
+  NodesPlan make(const RdzvConf& conf, const std::string& host_name) {
     plan_.settings = conf.settings;
     plan_.settings.run_id = run_id_of_nodes(options_);
     plan_.settings.config_hash = options_.from_config.hash;
@@ -245,9 +243,10 @@ bool has_many_nodes(const LaunchOptions& options) {
   return options.nnodes.most > 1;
 }
 
-NodesPlan plan_nodes(const LaunchOptions& options, const std::string& host_name,
-                     std::vector<std::string>& problems, std::vector<std::string>& warnings) {
-  return NodesPlanner(options, problems, warnings).make(host_name);
+NodesPlan plan_nodes(const LaunchOptions& options, const RdzvConf& conf,
+                     const std::string& host_name, std::vector<std::string>& problems,
+                     std::vector<std::string>& warnings) {
+  return NodesPlanner(options, problems, warnings).make(conf, host_name);
 }
 
 std::string run_id_of_nodes(const LaunchOptions& options) {

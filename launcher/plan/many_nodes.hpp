@@ -3,6 +3,7 @@
 
 #include "launcher/cli/launch_options.hpp"
 #include "launcher/plan/launch_plan.hpp"
+#include "launcher/plan/rdzv_conf.hpp"
 
 #include <string>
 #include <vector>
@@ -14,8 +15,9 @@ bool has_many_nodes(const LaunchOptions& options);
 
 /// Appends to `problems` what cannot be done, and to `warnings` what is dangerous. `host_name` is
 /// this machine's.
-NodesPlan plan_nodes(const LaunchOptions& options, const std::string& host_name,
-                     std::vector<std::string>& problems, std::vector<std::string>& warnings);
+NodesPlan plan_nodes(const LaunchOptions& options, const RdzvConf& conf,
+                     const std::string& host_name, std::vector<std::string>& problems,
+                     std::vector<std::string>& warnings);
 
 /// The run's name, which all nodes must agree on.
 std::string run_id_of_nodes(const LaunchOptions& options);

@@ -59,6 +59,9 @@ class Reader {
       seconds(key, ignored);
     }
     if (const auto* value = find("is_host")) keep(conf_.is_host, "is_host", parse_truth(*value));
+    if (const auto* value = find("check_users")) {
+      keep(conf_.checks_users, "check_users", parse_truth(*value));
+    }
     if (const auto* value = find("use_libuv")) {
       bool ignored = false;  // the store here serves both kinds of clients
       keep(ignored, "use_libuv", parse_truth(*value));

@@ -16,6 +16,7 @@ struct RdzvConf {
   etcd::EtcdSettings etcd;        ///< its prefix and lease
   std::optional<bool> is_host;
   std::optional<int> rank;
+  bool checks_users = true;  ///< the store refuses other users of this machine
 };
 
 /// Appends to `problems` what is wrong.

@@ -1,7 +1,5 @@
 #include "launcher/plan/single_node.hpp"
 
-#include "launcher/plan/rdzv_conf.hpp"
-
 #include <algorithm>
 
 namespace ddprun {
@@ -15,8 +13,8 @@ void check_nodes(const LaunchOptions& options, std::vector<std::string>& problem
   }
 }
 
-void check_rendezvous(const LaunchOptions& options, std::vector<std::string>& problems,
-                      std::vector<std::string>& notes) {
+void check_rendezvous(const LaunchOptions& options, const RdzvConf& conf,
+                      std::vector<std::string>& problems, std::vector<std::string>& notes) {
   const std::vector<std::string> backends = {"static", "c10d"};
   const auto& backend = options.rdzv_backend;
   if (!options.rdzv_endpoint.others.empty()) {
@@ -28,7 +26,6 @@ void check_rendezvous(const LaunchOptions& options, std::vector<std::string>& pr
   } else if (std::find(backends.begin(), backends.end(), backend) == backends.end()) {
     problems.push_back("--rdzv_backend=" + backend + ": is neither static, c10d nor etcd");
   }
-  const auto conf = read_rdzv_conf(options.rdzv_conf, problems);
   if (!conf.is_host.value_or(true)) {
     problems.emplace_back("--rdzv_conf=is_host: the only node must host the store");
   }
@@ -36,7 +33,10 @@ void check_rendezvous(const LaunchOptions& options, std::vector<std::string>& pr
     problems.emplace_back("--rdzv_conf=rank: there is one node, whose rank is 0");
   }
   if (!options.secret_file.empty()) notes.emplace_back("--secret_file has no effect on one node");
-  if (!options.rdzv_conf.empty()) notes.emplace_back("--rdzv_conf has no effect on one node");
+  if (std::any_of(options.rdzv_conf.begin(), options.rdzv_conf.end(),
+                  [](const auto& entry) { return entry.first != "check_users"; })) {
+    notes.emplace_back("--rdzv_conf has no effect on one node, except for check_users");
+  }
 }
 
 std::string bindable(const std::string& host) {
@@ -62,10 +62,10 @@ void check_unsupported(const LaunchOptions& options, std::vector<std::string>& p
   }
 }
 
-void check_single_node(const LaunchOptions& options, std::vector<std::string>& problems,
-                       std::vector<std::string>& notes) {
+void check_single_node(const LaunchOptions& options, const RdzvConf& conf,
+                       std::vector<std::string>& problems, std::vector<std::string>& notes) {
   check_nodes(options, problems);
-  check_rendezvous(options, problems, notes);
+  check_rendezvous(options, conf, problems, notes);
   const bool has_address = options.rdzv_endpoint.port != 0 || options.master_port.value_or(0) != 0;
   if (options.standalone && has_address) {
     notes.emplace_back("--standalone: the store takes a free port, not the one given");

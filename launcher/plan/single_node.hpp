@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
+#include "launcher/plan/rdzv_conf.hpp"
 
 #include <cstdint>
 #include <string>
@@ -23,8 +24,8 @@ struct StoreAddress {
 void check_unsupported(const LaunchOptions& options, std::vector<std::string>& problems);
 
 /// Appends to `problems` what cannot be done on one node, and to `notes` what has no effect.
-void check_single_node(const LaunchOptions& options, std::vector<std::string>& problems,
-                       std::vector<std::string>& notes);
+void check_single_node(const LaunchOptions& options, const RdzvConf& conf,
+                       std::vector<std::string>& problems, std::vector<std::string>& notes);
 
 /// torchrun's order of precedence: --standalone, then the options of the backend. Where the workers
 /// host a store of their own, --master_port is theirs.

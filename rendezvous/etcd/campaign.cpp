@@ -54,7 +54,7 @@ asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings e
   const StoreEndpoint bound{membership::bind_address(host, found.addresses), etcd.port};
   listening.is_at_all_addresses = bound.host == membership::kAllAddresses;
   try {
-    listening.seat = std::make_unique<Seat>(client->executor(), bound, candidate.secret,
+    listening.seat = std::make_unique<Seat>(client->executor(), bound, candidate.admission,
                                             candidate.settings.store_port, log);
     listening.endpoint.port = listening.seat->port();
   } catch (const Error& error) {
@@ -114,7 +114,7 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
   CampaignResult result;
   result.term = std::make_shared<Term>(client, facts, std::move(listening.seat),
                                        std::move(candidate.on_renewal), log);
-  const bool is_open = candidate.secret == nullptr && listening.is_at_all_addresses;
+  const bool is_open = candidate.admission.secret == nullptr && listening.is_at_all_addresses;
   if (is_open) membership::warn_of_openness(listening.endpoint, log);
   result.term->begin(std::move(candidate.settings), sight.record);
   result.address = to_string(listening.endpoint);

@@ -22,7 +22,7 @@ struct CampaignResult {
 struct Candidate {
   membership::PastNode node;
   membership::Settings settings;
-  const security::Secret* secret = nullptr;  ///< null: the run is open; else it outlives the term
+  membership::Admission admission;  ///< its secret outlives the term
   OfficeNotice on_renewal{};
 };
 

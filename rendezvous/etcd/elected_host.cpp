@@ -266,7 +266,7 @@ class Election : public std::enable_shared_from_this<Election> {
     if (term_) term_->end();
     Candidate candidate{.node = {.name = self_.name, .instance = self_.instance},
                         .settings = choice_.settings,
-                        .secret = choice_.secret,
+                        .admission = choice_.admission,
                         .on_renewal = on_renewal_};
     auto standing = campaign(client_, etcd_, std::move(candidate), log_);
     auto result = co_await std::move(standing);

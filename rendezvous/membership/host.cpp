@@ -88,12 +88,12 @@ class FixedHost : public Host {
 
   void listen(const HostChoice& choice, const std::string& address, const Log& log) {
     seat_ = std::make_unique<Seat>(executor_, StoreEndpoint{address, choice.endpoint.port},
-                                   choice.secret, choice.settings.store_port, log);
+                                   choice.admission, choice.settings.store_port, log);
     seat_->begin(choice.settings, Office{});
     note_ = hosting_note(choice.endpoint, seat_->store_port());
     if (address == kAllAddresses) {
       note_ += ", listening on all of its addresses";
-      if (choice.secret == nullptr) warn_of_openness(choice.endpoint, log);
+      if (choice.admission.secret == nullptr) warn_of_openness(choice.endpoint, log);
     } else {
       found_.endpoint->host = address;
     }

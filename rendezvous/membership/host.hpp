@@ -2,8 +2,8 @@
 // the executor's one thread.
 #pragma once
 
+#include "rendezvous/membership/admission.hpp"
 #include "rendezvous/membership/settings.hpp"
-#include "rendezvous/security/secret.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/log.hpp>
 #include <ddprun/store.hpp>
@@ -68,7 +68,7 @@ struct HostChoice {
   /// on it is the host already.
   std::optional<bool> is_host;
   Settings settings;
-  const security::Secret* secret = nullptr;  ///< null: the run is open; else it outlives the host
+  Admission admission;  ///< its secret outlives the host
 };
 
 /// A host for the whole run, at a known endpoint. Looks that up, for as long as nodes may take to

@@ -8,25 +8,31 @@
 
 namespace ddprun::membership {
 
-Seat::Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address,
-           const security::Secret* secret, std::uint16_t store_port, Log log)
-    : executor_(std::move(executor)), secret_(secret), log_(std::move(log)) {
-  if (secret_ == nullptr) {
+Seat::Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address, Admission admission,
+           std::uint16_t store_port, Log log)
+    : executor_(std::move(executor)), admission_(std::move(admission)), log_(std::move(log)) {
+  if (admission_.secret == nullptr) {
     listen_for_both(address);
   } else {
     listen_apart(address, store_port);
   }
 }
 
+StoreServerOptions Seat::store_options(const StoreEndpoint& address) {
+  return {.address = address.host,
+          .port = address.port,
+          .log = log_,
+          .admits_user = admission_.user,
+          .admits_address = [this](const std::string& peer) {
+            return coordinator_->has_node_at(peer);
+          }};
+}
+
 void Seat::listen_for_both(const StoreEndpoint& address) {
-  store_ = std::make_unique<StoreServer>(
-      executor_, StoreServerOptions{.address = address.host,
-                                    .port = address.port,
-                                    .log = log_,
-                                    .other_greeting = std::string(kGreeting),
-                                    .hand_over = [this](int fd, std::string_view bytes) {
-                                      coordinator_->admit(fd, bytes);
-                                    }});
+  auto options = store_options(address);
+  options.other_greeting = kGreeting;
+  options.hand_over = [this](int fd, std::string_view bytes) { coordinator_->admit(fd, bytes); };
+  store_ = std::make_unique<StoreServer>(executor_, std::move(options));
 }
 
 /// Somebody else may have the agents' port by right, but nobody the store's.
@@ -34,8 +40,7 @@ void Seat::listen_apart(const StoreEndpoint& address, std::uint16_t store_port) 
   agents_ = std::make_unique<Acceptor>(
       executor_, address, [this](int fd) { coordinator_->admit(fd, {}); },
       [this](const std::string& what) { complain(what); });
-  StoreServerOptions options{.address = address.host, .port = store_port, .log = log_};
-  options.admits = [this](const std::string& peer) { return coordinator_->has_node_at(peer); };
+  auto options = store_options({address.host, store_port});
   try {
     store_ = std::make_unique<StoreServer>(executor_, std::move(options));
   } catch (const Error& error) {
@@ -46,8 +51,8 @@ void Seat::listen_apart(const StoreEndpoint& address, std::uint16_t store_port) 
 void Seat::begin(Settings settings, Office office) {
   settings.store_port = store_port();
   coordinator_ = std::make_unique<Coordinator>(
-      executor_, std::move(settings), secret_, std::move(office), [this] { store_->new_attempt(); },
-      log_);
+      executor_, std::move(settings), admission_.secret, std::move(office),
+      [this] { store_->new_attempt(); }, log_);
   store_->start();
   if (agents_) agents_->start();
 }

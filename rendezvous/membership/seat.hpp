@@ -1,10 +1,11 @@
 // Coordinator and workers' store of a run on this machine. In an open run they share a port; in one
-// with a secret the store has another one, which serves the addresses of the run's nodes alone:
-// PyTorch's clients cannot prove what they know. Runs on the executor's one thread.
+// with a secret the store has another one. The store serves the users of the run's workers on this
+// machine and the addresses of the run's nodes: PyTorch's clients cannot prove that they know a
+// secret. Runs on the executor's one thread.
 #pragma once
 
+#include "rendezvous/membership/admission.hpp"
 #include "rendezvous/membership/coordinator.hpp"
-#include "rendezvous/security/secret.hpp"
 #include "rendezvous/store/acceptor.hpp"
 #include "rendezvous/store/store_server.hpp"
 
@@ -16,11 +17,10 @@ namespace ddprun::membership {
 
 class Seat {
  public:
-  /// Listens; who connects waits for begin(). `secret` is null in an open run, else it outlives
-  /// this; `store_port` counts with it alone, 0: the kernel chooses. Throws Error if it cannot,
-  /// Error{Errc::usage} if only the store cannot.
-  Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address,
-       const security::Secret* secret, std::uint16_t store_port, Log log);
+  /// Listens; connections wait for begin(). `store_port` counts only in a run with a secret; 0: the
+  /// kernel chooses. Throws Error if it cannot, Error{Errc::usage} if only the store cannot.
+  Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address, Admission admission,
+       std::uint16_t store_port, Log log);
   Seat(const Seat&) = delete;
   Seat& operator=(const Seat&) = delete;
 
@@ -37,10 +37,11 @@ class Seat {
  private:
   void listen_for_both(const StoreEndpoint& address);
   void listen_apart(const StoreEndpoint& address, std::uint16_t store_port);
+  StoreServerOptions store_options(const StoreEndpoint& address);
   void complain(const std::string& what);
 
   boost::asio::any_io_executor executor_;
-  const security::Secret* secret_;
+  Admission admission_;
   Log log_;
   std::uint64_t complaints_ = 0;
   std::unique_ptr<Acceptor> agents_;  ///< null in an open run

@@ -58,6 +58,8 @@ enum class Moment : std::uint8_t {
   long_turn,  ///< in the client's long turn: at most kLongWork
 };
 
+constexpr std::string_view kAdmitAll = "; --rdzv_conf=check_users=0 admits all users";
+
 /// Clients written to before other work gets its turn: about 1 ms. One SET may wake all clients.
 constexpr int kWritesMax = 256;
 
@@ -106,6 +108,9 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   static asio::awaitable<void> serve(std::shared_ptr<Impl> self, SessionPointer session);
 
   void admit(int fd);
+  void refuse(int fd, const LocalUser& user);
+  void refuse(int fd, const UnknownUser& user);
+  bool admits_address(int fd);
 
   bool read(StoreSession& session);
   void take(StoreSession& session, std::string_view input);
@@ -134,6 +139,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   StoreTable table_;
   LongTurns turns_;
   MemoryReturn memory_;
+  PeerUsers users_;
   Acceptor acceptor_;
   std::unordered_map<ClientId, SessionPointer> sessions_;
   std::size_t session_bytes_ = 0;  ///< half-received and deferred requests, unread replies
@@ -150,19 +156,50 @@ void StoreServer::Impl::admit(int fd) {
                 "refused a connection: there are " + std::to_string(sessions_.size()) +
                     " (at most " + std::to_string(options_.limits.connections_max) + ")");
   }
-  if (options_.admits) {
-    const auto peer = peer_address(fd);
-    if (!options_.admits(peer)) {
-      ::close(fd);
-      return warn(counts_.strangers,
-                  "refused a connection from " + peer + ", where no node of the run is");
-    }
+  bool is_address_due = static_cast<bool>(options_.admits_address);
+  if (options_.admits_user) {
+    const PeerUser peer = users_.of(fd);
+    const auto* user = std::get_if<LocalUser>(&peer);
+    if (const auto* unknown = std::get_if<UnknownUser>(&peer)) return refuse(fd, *unknown);
+    if (user != nullptr && !options_.admits_user(user->id)) return refuse(fd, *user);
+    if (user != nullptr) is_address_due = false;
+  }
+  // Connections of the other protocol have no address to be checked.
+  if (is_address_due && options_.other_greeting.empty() && !admits_address(fd)) {
+    ::close(fd);
+    return;
   }
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   auto session = std::make_shared<StoreSession>(executor_, fd, ++counts_.accepted);
+  session->is_address_due = is_address_due && !options_.other_greeting.empty();
   sessions_.emplace(session->id, session);
   asio::co_spawn(executor_, serve(shared_from_this(), std::move(session)), asio::detached);
+}
+
+void StoreServer::Impl::refuse(int fd, const LocalUser& user) {
+  ::close(fd);
+  warn(counts_.strangers, "refused a connection of user " + std::to_string(user.id) +
+                              ", which runs no worker" + std::string(kAdmitAll));
+}
+
+void StoreServer::Impl::refuse(int fd, const UnknownUser& user) {
+  char byte = 0;
+  const ssize_t received = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  const bool is_empty = received == 0 || (received < 0 && errno != EAGAIN);
+  const auto address = peer_address(fd);
+  ::close(fd);
+  // A port scan, or a client that has given up, is no reason for a warning.
+  if (is_empty) return;
+  warn(counts_.strangers, "refused a connection from " + address + ", whose user is not known (" +
+                              user.reason + ")" + std::string(kAdmitAll));
+}
+
+bool StoreServer::Impl::admits_address(int fd) {
+  const auto address = peer_address(fd);
+  if (options_.admits_address(address)) return true;
+  warn(counts_.strangers, "refused a connection from " + address + ", where no node of the run is");
+  return false;
 }
 
 asio::awaitable<void> StoreServer::Impl::serve(std::shared_ptr<Impl> self, SessionPointer session) {
@@ -208,6 +245,8 @@ void StoreServer::Impl::take(StoreSession& session, std::string_view input) {
   if (opening.starts_with(other)) return hand_over(session);
   if (other.starts_with(opening)) return;
   session.is_new = false;
+  if (session.is_address_due && !admits_address(session.socket.native_handle()))
+    return close(session);
   carry_out(session, std::exchange(session.opening, {}), Moment::arrival);
 }
 

@@ -2,11 +2,12 @@
 // port, to any number of clients. Runs on the executor's one thread, from which alone it may be
 // called; nothing here blocks. What a request means is decided in store_table.hpp.
 //
-// A peer that sends nonsense, half a request or too much loses its own connection at worst; nobody
-// else notices. The store asks nobody for a password: bind it to an address that only the workers
-// can reach, or let it serve their addresses alone.
+// A client that sends malformed, half or too large requests loses its own connection at most. The
+// protocol has no password: clients on this machine are admitted by their user, clients on other
+// machines by their address.
 #pragma once
 
+#include "rendezvous/store/peer_user.hpp"
 #include "rendezvous/store/store_limits.hpp"
 #include <ddprun/log.hpp>
 #include <ddprun/store.hpp>
@@ -35,8 +36,13 @@ struct StoreServerOptions {
   std::string other_greeting{};
   std::function<void(int fd, std::string_view bytes)> hand_over{};
 
-  /// Whether a client at this address, numeric and without a port, is served; empty: each is.
-  std::function<bool(const std::string& address)> admits{};
+  /// For connections from this machine, both protocols'. If it is not empty, connections whose user
+  /// is not known are refused, too.
+  UserCheck admits_user = is_root_or_own_user;
+
+  /// Whether a client of the store at this address, numeric and without a port, is served if
+  /// `admits_user` has not decided; empty: each is.
+  std::function<bool(const std::string& address)> admits_address{};
 };
 
 /// What the server holds now, and how often it had to refuse somebody since it was made.
@@ -50,7 +56,7 @@ struct StoreServerStats {
   std::uint64_t refused = 0;           ///< connections closed for a request that cannot be done
   std::uint64_t slow_readers = 0;      ///< connections closed because replies were not read
   std::uint64_t over_connections = 0;  ///< connections closed at once because there were too many
-  std::uint64_t strangers = 0;         ///< connections closed at once because of their address
+  std::uint64_t strangers = 0;         ///< connections closed for their user or address
   std::uint64_t accept_failures = 0;   ///< the operating system could not give a connection
 };
 

@@ -50,6 +50,7 @@ struct StoreSession {
   std::string rest;                       ///< received bytes after `deferred`
   bool has_more = false;                  ///< the socket may hold bytes that have not been read
   bool is_new = true;                     ///< may still turn out to use the other protocol
+  bool is_address_due = false;            ///< to be checked if it uses the store's protocol
   std::string opening;                    ///< received bytes while the protocol is unknown
 };
 

@@ -1,5 +1,7 @@
-// A store that serves some addresses alone.
+// Which clients the store serves: by user on this machine, by address elsewhere.
+#include "tests/support/as_user.hpp"
 #include "tests/support/raw_client.hpp"
+#include "tests/support/skip.hpp"
 #include "tests/support/test_store.hpp"
 
 #include <doctest/doctest.h>
@@ -18,24 +20,94 @@ namespace {
 constexpr std::string_view kNumberOfKeys("\x06", 1);
 constexpr std::size_t kNumberBytes = 8;
 
+bool is_served(const RawClient& client) {
+  client.send(kNumberOfKeys);
+  return client.receive(kNumberBytes).size() == kNumberBytes;
+}
+
+RawClient connect_as(uid_t user, const StoreEndpoint& endpoint) {
+  const AsUser other(user);
+  return RawClient(endpoint);
+}
+
 }  // namespace
 
 TEST_SUITE("store admission") {
+  TEST_CASE("the store refuses other users of this machine, and names them") {
+    if (!can_be_other_user()) return skip("only root can make the sockets of another user");
+    TestStore store;
+    const RawClient own(store.endpoint());
+    CHECK(is_served(own));
+    const auto other = connect_as(kOtherUser, store.endpoint());
+    other.send(kNumberOfKeys);
+    CHECK(other.is_closed_by_server());
+    CHECK(is_served(own));
+    CHECK(store.stats().strangers == 1);
+    REQUIRE(store.warnings().size() == 1);
+    CHECK(store.warnings()[0].ends_with(
+        ": refused a connection of user 54321, which runs no worker; --rdzv_conf=check_users=0 "
+        "admits all users"));
+  }
+
+  TEST_CASE("the user decides before the other protocol of a shared port gets a connection") {
+    if (!can_be_other_user()) return skip("only root can make the sockets of another user");
+    std::atomic<int> handed_over = 0;
+    TestStore store(
+        StoreServerOptions{.other_greeting = "agent", .hand_over = [&](int fd, std::string_view) {
+                             ++handed_over;
+                             ::close(fd);
+                           }});
+    const RawClient own(store.endpoint());
+    own.send("agent");
+    CHECK(own.is_closed_by_server());
+    const auto other = connect_as(kOtherUser, store.endpoint());
+    other.send("agent");
+    CHECK(other.is_closed_by_server());
+    CHECK(handed_over == 1);
+  }
+
+  TEST_CASE("the store serves the users that its owner admits, whatever their address") {
+    if (!can_be_other_user()) return skip("only root can make the sockets of another user");
+    TestStore store({.admits_user = [](uid_t user) { return user == kOtherUser; },
+                     .admits_address = [](const std::string&) { return false; }});
+    CHECK(is_served(connect_as(kOtherUser, store.endpoint())));
+    CHECK(connect_as(kOtherUser + 1, store.endpoint()).is_closed_by_server());
+  }
+
+  TEST_CASE("users are not checked where the owner of the store does not want it") {
+    if (!can_be_other_user()) return skip("only root can make the sockets of another user");
+    TestStore store({.admits_user = {}});
+    CHECK(is_served(connect_as(kOtherUser, store.endpoint())));
+  }
+
+  TEST_CASE("addresses count for the store's clients, not for the other protocol of its port") {
+    TestStore store({.other_greeting = "agent",
+                     .hand_over = [](int fd, std::string_view) { ::close(fd); },
+                     .admits_user = {},
+                     .admits_address = [](const std::string&) { return false; }});
+    const RawClient agent(store.endpoint());
+    agent.send("agent");
+    CHECK(agent.is_closed_by_server());
+    CHECK(store.stats().strangers == 0);
+    const RawClient client(store.endpoint());
+    client.send(kNumberOfKeys);
+    CHECK(client.is_closed_by_server());
+    CHECK(store.stats().strangers == 1);
+  }
+
   TEST_CASE(
       "clients at other addresses are closed at once and told of, those at admitted ones stay") {
     std::atomic<bool> is_admitted = false;
-    TestStore store({.admits = [&](const std::string& address) {
-      return address == "127.0.0.1" && is_admitted;
-    }});
+    TestStore store({.admits_user = {}, .admits_address = [&](const std::string& address) {
+                       return address == "127.0.0.1" && is_admitted;
+                     }});
     const RawClient stranger(store.endpoint());
     CHECK(stranger.is_closed_by_server());
     is_admitted = true;
     const RawClient friendly(store.endpoint());
-    friendly.send(kNumberOfKeys);
-    CHECK(friendly.receive(kNumberBytes).size() == kNumberBytes);
+    CHECK(is_served(friendly));
     is_admitted = false;  // asked when somebody comes
-    friendly.send(kNumberOfKeys);
-    CHECK(friendly.receive(kNumberBytes).size() == kNumberBytes);
+    CHECK(is_served(friendly));
     CHECK(RawClient(store.endpoint()).is_closed_by_server());
     const auto stats = store.stats();
     CHECK(stats.strangers == 2);
@@ -48,13 +120,13 @@ TEST_SUITE("store admission") {
   TEST_CASE("a store that listens for both families asks for IPv4 addresses as people write them") {
     if (::access("/proc/net/if_inet6", F_OK) != 0) return;
     std::atomic<bool> has_seen = false;
-    TestStore store({.address = "::", .admits = [&](const std::string& address) {
-                       has_seen = address == "127.0.0.1";
-                       return true;
-                     }});
+    TestStore store(
+        {.address = "::", .admits_user = {}, .admits_address = [&](const std::string& address) {
+           has_seen = address == "127.0.0.1";
+           return true;
+         }});
     const RawClient client({.host = "127.0.0.1", .port = store.endpoint().port});
-    client.send(kNumberOfKeys);
-    CHECK(client.receive(kNumberBytes).size() == kNumberBytes);
+    CHECK(is_served(client));
     CHECK(has_seen);
   }
 }

@@ -237,6 +237,46 @@ TEST_SUITE("network") {
     }
   }
 
+  TEST_CASE("in an open run, the store serves the machines of its nodes and no others") {
+    Network network(3);
+    if (!network.is_there()) return skip("network namespaces are not permitted here");
+    const TemporaryFolder folder;
+    const auto node = [&](int number) {
+      return std::make_unique<Program>(network.on(
+          number, launch({"--nnodes=2", "--rdzv_backend=c10d", "--security=open", "--rdzv_id=open",
+                          "--rdzv_endpoint=" + network.address(1) + ":29400",
+                          "--local_addr=" + network.address(number)},
+                         "echo ready; while [ ! -e " + (folder / "done") +
+                             " ]; do sleep 0.02; "
+                             "done")));
+    };
+    // A request for the number of keys in the old dialect, which is answered by eight bytes.
+    const std::string script =
+        "import socket\n"
+        "client = socket.create_connection(('" +
+        network.address(1) +
+        "', 29400), 20)\n"
+        "client.sendall(b'\\x06')\n"
+        "print(len(client.recv(8)), 'bytes')\n";
+    const auto answer = [&](int number) {
+      Program client(network.on(number, {"python3", "-c", script}));
+      client.wait();
+      return client.output();
+    };
+    const auto host = node(1);
+    const auto other = node(2);
+    REQUIRE(host->read_until_contains("ready"));
+    REQUIRE(other->read_until_contains("ready"));
+    CHECK(answer(1) == "8 bytes\n");
+    CHECK(answer(2) == "8 bytes\n");
+    CHECK(answer(3) == "0 bytes\n");
+    REQUIRE(host->read_until_contains("refused a connection from " + network.address(3) +
+                                      ", where no node of the run is"));
+    write_file(folder / "done", "");
+    CHECK(host->wait() == 0);
+    CHECK(other->wait() == 0);
+  }
+
   TEST_CASE("the others go on when a machine vanishes with all that runs on it") {
     Nodes nodes(3);
     if (!is_permitted(nodes)) return;

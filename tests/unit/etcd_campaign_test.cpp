@@ -50,7 +50,8 @@ Outcome succeed(const std::string& address, const security::Secret* secret) {
   boost::asio::co_spawn(
       context,
       campaign(client, {.endpoints = {etcd.endpoint()}, .local_addr = address},
-               {.node = {"a", 1}, .settings = {.run_id = "run"}, .secret = secret}, log),
+               {.node = {"a", 1}, .settings = {.run_id = "run"}, .admission = {.secret = secret}},
+               log),
       [&](const std::exception_ptr& failure, const CampaignResult& result) {
         CHECK_FALSE(failure);
         REQUIRE(result.term);

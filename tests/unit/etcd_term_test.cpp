@@ -37,8 +37,8 @@ struct Begun {
                           .created = 5,
                           .office = HeldLease({.id = 7, .time = 2s}, sent),
                           .record = HeldLease({.id = 8, .time = 60s}, sent)};
-    auto seat = std::make_unique<membership::Seat>(context.get_executor(),
-                                                   StoreEndpoint{"127.0.0.1", 0}, nullptr, 0, log);
+    auto seat = std::make_unique<membership::Seat>(
+        context.get_executor(), StoreEndpoint{"127.0.0.1", 0}, membership::Admission{}, 0, log);
     const auto client =
         std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
     const auto on_renewal = [this](HeldLease::Time end) { office_ends.push_back(end); };

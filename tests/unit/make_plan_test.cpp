@@ -238,7 +238,14 @@ TEST_SUITE("store address") {
     CHECK(plan_of({"--standalone", "--master_port=5", "train.py"}).notes ==
           Words{"--standalone: the store takes a free port, not the one given"});
     CHECK(plan_of({"--rdzv_conf=timeout=5", "train.py"}).notes ==
-          Words{"--rdzv_conf has no effect on one node"});
+          Words{"--rdzv_conf has no effect on one node, except for check_users"});
+    const auto open = plan_of({"--rdzv_conf=check_users=0", "train.py"});
+    CHECK(open.notes.empty());
+    CHECK_FALSE(open.checks_users);
+    CHECK(plan_of({"train.py"}).checks_users);
+    CHECK_FALSE(plan_of({"--nnodes=2", "--rdzv_endpoint=a", "--security=open",
+                         "--rdzv_conf=check_users=no", "train.py"})
+                    .checks_users);
   }
 }
 

@@ -26,7 +26,8 @@ Planned planned(Words arguments, bool is_open_by_default = true) {
   auto options = options_of(arguments);
   options.is_open_by_default = is_open_by_default;
   Planned result;
-  result.plan = plan_nodes(options, "machine", result.problems, result.warnings);
+  result.plan = plan_nodes(options, read_rdzv_conf(options.rdzv_conf, result.problems), "machine",
+                           result.problems, result.warnings);
   return result;
 }
 
@@ -143,6 +144,7 @@ const BadSetting kBadSettings[] = {
     {"keep_alive_max_attempt", "0", "is not an integer from 1 to 1000"},
     {"is_host", "maybe", "--rdzv_conf=is_host=maybe: is none of 1, true, "},
     {"is_host", "2", "--rdzv_conf=is_host=2: is none of "},
+    {"check_users", "2", "--rdzv_conf=check_users=2: is none of "},
     {"use_libuv", "2", "--rdzv_conf=use_libuv=2: is none of "},
     {"rank", "-1", "is not an integer from 0 to 1000000"},
     {"store_type", "file", "the only store is tcp"},
@@ -203,7 +205,9 @@ TEST_SUITE("options about nodes") {
     options.from_config.hash = "h";
     options.from_config.outline = "{}";
     std::vector<std::string> problems, warnings;
-    const auto settings = plan_nodes(options, "machine", problems, warnings).settings;
+    const auto settings = plan_nodes(options, read_rdzv_conf(options.rdzv_conf, problems),
+                                     "machine", problems, warnings)
+                              .settings;
     CHECK(problems.empty());
     CHECK(warnings.empty());
     CHECK(settings.nodes_min == 2);

@@ -1,0 +1,44 @@
+#include "launcher/agent/store_users.hpp"
+
+#include "launcher/process/proc_scan.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+/// Time between two searches, in times of the last one.
+constexpr int kPauseInSearches = 19;
+
+}  // namespace
+
+WorkerUsers::WorkerUsers(Search search) : search_(std::move(search)) {}
+
+bool WorkerUsers::has(uid_t user) {
+  const auto is_found = [&] {
+    return std::find(found_.begin(), found_.end(), user) != found_.end();
+  };
+  const auto start = std::chrono::steady_clock::now();
+  if (is_found() || start < next_search_) return is_found();
+  found_ = search_();
+  const auto end = std::chrono::steady_clock::now();
+  next_search_ = end + kPauseInSearches * (end - start);
+  return is_found();
+}
+
+UserCheck store_users(const LaunchPlan& plan, const Containment& containment) {
+  if (!plan.checks_users) return {};
+  const auto users = std::make_shared<WorkerUsers>([&containment] {
+    std::vector<uid_t> found;
+    for (const pid_t pid : containment.members()) {
+      if (const auto ids = dropped_user(pid)) found.push_back(ids->user);
+    }
+    return found;
+  });
+  return [users](uid_t user) { return is_root_or_own_user(user) || users->has(user); };
+}
+
+}  // namespace ddprun
