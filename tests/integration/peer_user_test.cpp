@@ -69,9 +69,14 @@ UniqueFd listen_at(const std::string& host, std::uint16_t port = 0) {
   return fd;
 }
 
-UniqueFd connect_to(const std::string& host, std::uint16_t port) {
+/// From an address of this machine; empty: the kernel chooses.
+UniqueFd connect_to(const std::string& host, std::uint16_t port, const std::string& from = {}) {
   auto address = address_of(host, port);
   auto fd = make_socket(address);
+  if (!from.empty()) {
+    auto source = address_of(from, 0);
+    REQUIRE(::bind(fd.get(), source.get(), source.length) == 0);
+  }
   REQUIRE(::connect(fd.get(), address.get(), address.length) == 0);
   return fd;
 }
@@ -165,11 +170,13 @@ TEST_SUITE("peer user") {
 
   TEST_CASE("the user of a socket that listens at the client's port is not the client's") {
     const auto listener = listen_at("127.0.0.1");
-    auto client = connect_to("127.0.0.1", port_of(listener.get()));
+    // At an address of its own, where no other program has the port.
+    const std::string from = "127.7.7.7";
+    auto client = connect_to("127.0.0.1", port_of(listener.get()), from);
     const auto port = port_of(client.get());
     const auto server = accept_from(listener);
     reset(std::move(client));
-    const auto other_listener = listen_at("0.0.0.0", port);
+    const auto other_listener = listen_at(from, port);
     PeerUsers users;
     CHECK(is_unknown(users.of(server.get())));
   }
