@@ -145,7 +145,8 @@ class Attempt::Impl {
   std::optional<Error> try_to_make_files(std::optional<control::ControlPage>& page, int& rank) {
     const auto& workers = plan().workers;
     try {
-      page = control::ControlPage::create(static_cast<int>(workers.size()), facts_.attempt);
+      page = control::ControlPage::create(static_cast<int>(workers.size()), facts_.attempt,
+                                          facts_.run_key);
       facts_.control_page_fd = page->fd();
       facts_.worker_folders.clear();
       for (const auto& worker : workers) {

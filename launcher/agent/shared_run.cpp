@@ -9,15 +9,18 @@
 #include "launcher/agent/store_users.hpp"
 #include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/base/hmac.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/membership/node_part.hpp"
 #include "rendezvous/membership/peer_probe.hpp"
+#include "rendezvous/security/crypto.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <optional>
@@ -308,7 +311,8 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
                        .restart_count = round.restarts_used,
                        .have_workers_started = self->have_workers_started_,
                        .placement = make_placement(round, self->link_->peer_address()),
-                       .store_port = round.store_port};
+                       .store_port = round.store_port,
+                       .run_key = self->key_of_round(round.round)};
     self->tell_of_round(facts);
     Attempt attempt(self->surroundings_, facts,
                     [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
@@ -317,6 +321,17 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     under_way.reset();
     if (end.have_workers_started) self->have_workers_started_ = true;
     self->apply(make_end(std::move(end), self->nodes_.name));
+  }
+
+  /// Known to the workers of this round alone.
+  std::optional<Digest> key_of_round(int round) const {
+    const auto* secret = search_.secret();
+    if (secret == nullptr) return std::nullopt;
+    const auto key = security::derive_key(secret->bytes(), plan_.run_id,
+                                          "ddprun workers of round " + std::to_string(round));
+    Digest bytes{};
+    std::copy(key.bytes().begin(), key.bytes().end(), bytes.begin());
+    return bytes;
   }
 
   void tell_of_round(const AttemptFacts& facts) {

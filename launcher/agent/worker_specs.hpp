@@ -3,6 +3,7 @@
 
 #include "launcher/plan/launch_plan.hpp"
 #include "launcher/process/worker_group.hpp"
+#include "rendezvous/base/hmac.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -34,6 +35,7 @@ struct AttemptFacts {
   NodePlacement placement{};
   std::uint16_t store_port = 0;                    ///< of the agent's store
   std::optional<std::uint16_t> worker_store_port;  ///< if the workers host a store of their own
+  std::optional<Digest> run_key{};  ///< handed to the workers; nothing: the run has no secret
   int control_page_fd = -1;
   std::vector<std::filesystem::path> worker_folders;  ///< by local rank
 };

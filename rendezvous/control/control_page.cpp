@@ -26,7 +26,7 @@ namespace ddprun::control {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x6464'7072'756e'0003;  // "ddprun" and the layout's version
+constexpr std::uint64_t kMagic = 0x6464'7072'756e'0004;  // "ddprun" and the layout's version
 constexpr std::size_t kReasonBytes = 200;
 constexpr std::size_t kMemoryPage = 4096;
 constexpr std::size_t kFutexesPerWait = 128;  // FUTEX_WAITV_MAX
@@ -47,6 +47,11 @@ bool let_write(void* begin, std::size_t bytes) noexcept {
   const std::size_t before = reinterpret_cast<std::uintptr_t>(begin) % page;
   return ::mprotect(static_cast<char*>(begin) - before, before + bytes, PROT_READ | PROT_WRITE) ==
          0;
+}
+
+/// The page that holds the run's key.
+void keep_out_of_core_files(void* layout) noexcept {
+  ::madvise(layout, kMemoryPage, MADV_DONTDUMP);
 }
 
 // "Control page" is an internal term, so messages describe the memory instead.
@@ -95,6 +100,8 @@ struct ControlPage::Layout {
   Word abort_word;   // futex: the record is complete
   std::int32_t abort_rank;
   std::array<char, kReasonBytes + 1> abort_reason;
+  bool has_run_key;
+  Digest run_key;
 
   // Written by all.
   alignas(kMemoryPage) Word change_count;  // futex: counts announcements and wake() calls
@@ -139,7 +146,8 @@ struct ControlPage::Layout {
   }
 };
 
-ControlPage ControlPage::create(int local_world_size, int round) {
+ControlPage ControlPage::create(int local_world_size, int round,
+                                const std::optional<Digest>& run_key) {
   if (local_world_size < 1 || local_world_size > kLocalWorkersMax) {
     throw Error(Errc::usage, std::to_string(local_world_size) + " workers on one node: 1 to " +
                                  std::to_string(kLocalWorkersMax) + " are possible");
@@ -164,6 +172,9 @@ ControlPage ControlPage::create(int local_world_size, int round) {
   page.layout_->magic = kMagic;
   page.layout_->local_world_size = local_world_size;
   page.layout_->round = round;
+  page.layout_->has_run_key = run_key.has_value();
+  page.layout_->run_key = run_key.value_or(Digest{});
+  keep_out_of_core_files(page.layout_);
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -200,6 +211,7 @@ ControlPage ControlPage::attach(int fd, int local_rank) {
     ::munmap(memory, bytes);
     throw_system_error(thing + ": mprotect", error);
   }
+  keep_out_of_core_files(layout);
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   return ControlPage(fd, layout, workers, layout->round);
 }
@@ -254,6 +266,11 @@ void ControlPage::announce_exit(int local_rank, int exit_status) noexcept {
   slot.exit_status.store(exit_status);
   slot.phase.store(static_cast<std::uint32_t>(WorkerPhase::exiting), std::memory_order_release);
   layout_->note_change();
+}
+
+std::optional<Digest> ControlPage::run_key() const {
+  if (!layout_->has_run_key) return std::nullopt;
+  return layout_->run_key;
 }
 
 WorkerPhase ControlPage::phase(int local_rank) const {

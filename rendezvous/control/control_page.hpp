@@ -17,6 +17,7 @@
 // Everything here is lock-free and may be called from any thread unless it says otherwise.
 #pragma once
 
+#include "rendezvous/base/hmac.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <atomic>
@@ -46,9 +47,10 @@ struct AbortRecord {
 /// A mapping of the page. Move-only; unmapping does not change what the page says.
 class ControlPage {
  public:
-  /// The agent's side: a new page for `local_world_size` workers of a round. The descriptor is
-  /// close-on-exec.
-  static ControlPage create(int local_world_size, int round = 0);
+  /// The agent's side: a new page for `local_world_size` workers of a round, to which it hands
+  /// `run_key`. The descriptor is close-on-exec.
+  static ControlPage create(int local_world_size, int round = 0,
+                            const std::optional<Digest>& run_key = {});
 
   /// The worker's side: maps an inherited descriptor and takes it over. Throws Error{Errc::usage}
   /// if it is not a control page of this version or has no slot for `local_rank`.
@@ -65,6 +67,10 @@ class ControlPage {
   int fd() const { return fd_; }
   int local_world_size() const { return local_world_size_; }
   int round() const { return round_; }
+
+  /// Worker: known to all workers of the round, on all nodes, and to no others; nothing in a run
+  /// without a secret.
+  std::optional<Digest> run_key() const;
 
   /// Worker: from now on this thread's end is the worker's death. To be called once, by the main
   /// thread.

@@ -1,4 +1,4 @@
-// How ranks of different nodes come to be connected, and who does not.
+// Which callers and listeners become connections between ranks of different nodes.
 #include "worker_runtime/backends/tcp/meeting.hpp"
 
 #include <doctest/doctest.h>
@@ -16,13 +16,14 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const std::string kToken(kTokenBytes, 'a');
+const Digest kKey = sha256("the group's key");
+const Digest kOtherKey = sha256("another group's key");
 
 /// A rank of two that waits for callers, in a thread-free test.
 struct Rank {
   Rank(int number, const std::vector<PeerAddress>& peers, const Listening& listening,
-       const std::string& token = kToken)
-      : meeting(number, token, peers, listening.socket.fd()) {}
+       const Digest& key = kKey)
+      : meeting(number, key, peers, listening.socket.fd()) {}
 
   /// Does what there is to do within `time`; returns new connections.
   std::vector<std::pair<int, Socket>> work(Deadline::Duration time) {
@@ -51,8 +52,26 @@ Socket call(const Pair& pair) {
   return std::move(dialled.socket);
 }
 
-void say(const Socket& socket, const Hello& hello) {
-  REQUIRE(::send(socket.fd(), &hello, sizeof hello, 0) == ssize_t{sizeof hello});
+template <typename Message>
+void say(const Socket& socket, const Message& message) {
+  REQUIRE(::send(socket.fd(), &message, sizeof message, 0) == ssize_t{sizeof message});
+}
+
+/// What the listener answers to this hello.
+Answer answer_to(const Hello& hello, Rank& listener, const Socket& caller) {
+  say(caller, hello);
+  Answer answer;
+  std::size_t received = 0;
+  auto* const bytes = reinterpret_cast<char*>(&answer);
+  const auto deadline = Deadline::after(20s);
+  while (received < sizeof answer && !deadline.passed()) {
+    listener.work(10ms);
+    const ssize_t got =
+        ::recv(caller.fd(), bytes + received, sizeof answer - received, MSG_DONTWAIT);
+    if (got > 0) received += static_cast<std::size_t>(got);
+  }
+  REQUIRE(received == sizeof answer);
+  return answer;
 }
 
 /// Works until the listener has hung up.
@@ -60,7 +79,7 @@ bool is_refused(Rank& listener, const Socket& caller) {
   const auto deadline = Deadline::after(20s);
   while (!deadline.passed()) {
     if (!listener.work(10ms).empty()) return false;
-    Hello answer;
+    char answer = 0;
     const ssize_t got = ::recv(caller.fd(), &answer, sizeof answer, MSG_DONTWAIT);
     if (got >= 0) return got == 0;
   }
@@ -84,22 +103,20 @@ bool do_meet(Rank& lower, Rank& higher) {
 }  // namespace
 
 TEST_SUITE("peer meeting") {
-  TEST_CASE("two ranks with the same token meet") {
+  TEST_CASE("two ranks with the same key meet") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     Rank higher(1, pair.peers, pair.higher);
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("who does not say the right thing is hung up on, and ranks still meet") {
+  TEST_CASE("callers that are no rank of the group are hung up on, and ranks still meet") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
-    const std::string other_token(kTokenBytes, 'b');
-    Hello of_another_version = make_hello(kToken, 1, 0);
+    Hello of_another_version = make_hello(1, 0);
     of_another_version.magic += 1;
-    for (const Hello& wrong :
-         {make_hello(other_token, 1, 0), make_hello(kToken, 0, 0), make_hello(kToken, 2, 0),
-          make_hello(kToken, -1, 0), make_hello(kToken, 1, 1), of_another_version}) {
+    for (const Hello& wrong : {make_hello(0, 0), make_hello(2, 0), make_hello(-1, 0),
+                               make_hello(1, 1), of_another_version}) {
       const Socket stranger = call(pair);
       say(stranger, wrong);
       CHECK(is_refused(lower, stranger));
@@ -108,20 +125,51 @@ TEST_SUITE("peer meeting") {
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("who connects and says nothing keeps nobody out, however many there are") {
+  TEST_CASE("a caller without the key is hung up on, whatever it has seen of other callers") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
-    std::vector<Socket> silent;
-    for (std::size_t i = 0; i < kStrangersMax + 10; ++i) silent.push_back(call(pair));
-    lower.work(10ms);
-    CHECK(lower.meeting.wanted().size() == kStrangersMax);  // the listener is not among them
+    const auto hello = make_hello(1, 0);
+    Digest seen{};  // a rank's proof on another connection
+    {
+      const Socket rank = call(pair);
+      const auto answer = answer_to(hello, lower, rank);
+      CHECK(are_equal(answer.proof, prove(Side::listener, kKey, hello, answer.hello)));
+      seen = prove(Side::caller, kKey, hello, answer.hello);
+    }
+    for (const int attempt : {0, 1, 2}) {
+      CAPTURE(attempt);
+      const Socket stranger = call(pair);
+      const auto answer = answer_to(hello, lower, stranger);
+      const Digest proofs[] = {prove(Side::caller, kOtherKey, hello, answer.hello), seen,
+                               answer.proof};
+      say(stranger, proofs[attempt]);
+      CHECK(is_refused(lower, stranger));
+    }
     Rank higher(1, pair.peers, pair.higher);
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("a rank that listens but is of another group is not taken for the right one") {
+  TEST_CASE("callers that say nothing are dropped for later ones, however many there are") {
     const Pair pair;
-    Rank lower(0, pair.peers, pair.lower, std::string(kTokenBytes, 'b'));
+    Rank lower(0, pair.peers, pair.lower);
+    const Socket half_way = call(pair);
+    answer_to(make_hello(1, 0), lower, half_way);
+    std::vector<Socket> silent;
+    for (std::size_t i = 0; i < kStrangersMax + 10; ++i) {
+      silent.push_back(call(pair));
+      lower.work(10ms);
+    }
+    CHECK(lower.meeting.wanted().size() == kStrangersMax + 1);  // and the listener
+    CHECK(is_refused(lower, silent.front()));
+    char byte = 0;
+    CHECK(::recv(half_way.fd(), &byte, 1, MSG_DONTWAIT) < 0);  // still connected
+    Rank higher(1, pair.peers, pair.higher);
+    CHECK(do_meet(lower, higher));
+  }
+
+  TEST_CASE("a listener without the key is not taken for a rank of the group") {
+    const Pair pair;
+    Rank lower(0, pair.peers, pair.lower, kOtherKey);
     Rank higher(1, pair.peers, pair.higher);
     CHECK_FALSE(do_meet(lower, higher));
     REQUIRE(higher.meeting.unreachable().size() == 1);

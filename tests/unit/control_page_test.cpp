@@ -127,6 +127,16 @@ TEST_SUITE("control page") {
     CHECK(page.changes() != changes);
   }
 
+  TEST_CASE("workers find the run's key in their control page, if the run has one") {
+    const auto key = ddprun::sha256("key");
+    const auto page = ControlPage::create(2, 0, key);
+    const auto attached = ControlPage::attach_again(page.fd(), 1);
+    REQUIRE(attached.run_key());
+    CHECK(*attached.run_key() == key);
+    const auto without = ControlPage::create(2);
+    CHECK_FALSE(ControlPage::attach_again(without.fd(), 1).run_key());
+  }
+
   TEST_CASE("a control page cannot be resized") {
     const auto page = ControlPage::create(2);
     CHECK(::ftruncate(page.fd(), 0) == -1);

@@ -32,6 +32,8 @@ Presence worker(int node, int local_world_size) {
   return {.node = node, .local_world_size = local_world_size, .address = {{"10.0.0.1"}, 1}};
 }
 
+const Digest kKey = sha256("the group's key");
+
 std::string refusal(const std::vector<Presence>& workers) {
   try {
     layout_of(workers);
@@ -66,17 +68,35 @@ TEST_SUITE("nodes group parts") {
     CHECK(result == std::vector<std::int32_t>{150, -150, 0});
   }
 
-  TEST_CASE("what a worker says of itself can be read again, and nothing else can") {
+  TEST_CASE("the address of a worker in the store is read only with the proof of its group") {
     const Presence presence{.node = 3,
                             .local_world_size = 8,
                             .address = {{"10.0.0.1", "fd00::1"}, 4711},
                             .message_port = 4712};
-    CHECK(host::decode_presence(host::encode(presence)) == presence);
-    for (const char* wrong : {"", "1", "0 0 4711 4712 10.0.0.1", "0 1 70000 1 10.0.0.1", "a b c d",
-                              "0 1 0 4712 10.0.0.1"}) {
-      CAPTURE(wrong);
-      CHECK_THROWS_AS(host::decode_presence(wrong), Error);
+    const auto text = host::encode(presence, 5, kKey);
+    CHECK(host::decode_presence(text, 5, kKey) == presence);
+    CHECK_THROWS_AS(host::decode_presence(text, 6, kKey), Error);
+    CHECK_THROWS_AS(host::decode_presence(text, 5, Digest{}), Error);
+    for (std::size_t i = 0; i <= text.size(); ++i) {
+      CAPTURE(i);
+      auto changed = text;
+      if (i == text.size()) {
+        changed += " 10.0.0.2";
+      } else {
+        changed[i] = changed[i] == '1' ? '2' : '1';
+      }
+      CHECK_THROWS_AS(host::decode_presence(changed, 5, kKey), Error);
+      CHECK_THROWS_AS(host::decode_presence(text.substr(0, i == text.size() ? 0 : i), 5, kKey),
+                      Error);
     }
+  }
+
+  TEST_CASE("a worker that says nothing sensible of itself is refused") {
+    for (const Presence& wrong :
+         {Presence{.node = 0, .local_world_size = 0, .address = {{}, 4711}, .message_port = 4712},
+          Presence{.node = 0, .local_world_size = 1, .address = {{}, 0}, .message_port = 4712},
+          Presence{.node = 0, .local_world_size = 1, .address = {{}, 4711}, .message_port = 0}})
+      CHECK_THROWS_AS(host::decode_presence(host::encode(wrong, 0, kKey), 0, kKey), Error);
   }
 
   TEST_CASE("the layout follows from what the workers say, if that makes sense") {
@@ -103,13 +123,31 @@ TEST_SUITE("nodes group parts") {
     }
   }
 
-  TEST_CASE("a greeting is for one rank, from one rank, of one group") {
-    const std::string token(tcp::kTokenBytes, 'a');
-    const auto hello = tcp::make_hello(token, 3, 1);
-    CHECK(tcp::is_hello(hello, token, 3, 1));
-    CHECK_FALSE(tcp::is_hello(hello, token, 1, 3));
-    CHECK_FALSE(tcp::is_hello(hello, std::string(tcp::kTokenBytes, 'b'), 3, 1));
-    CHECK_FALSE(tcp::is_hello(tcp::Hello{}, token, 3, 1));
+  TEST_CASE("a hello is for one rank, from one rank, and new each time") {
+    const auto hello = tcp::make_hello(3, 1);
+    CHECK(tcp::is_hello(hello, 3, 1));
+    CHECK_FALSE(tcp::is_hello(hello, 1, 3));
+    CHECK_FALSE(tcp::is_hello(tcp::Hello{}, 3, 1));
+    CHECK(tcp::make_hello(3, 1).nonce != hello.nonce);
+  }
+
+  TEST_CASE("a proof is for one side of one connection between two ranks of one group") {
+    using tcp::Side;
+    const auto call = tcp::make_hello(3, 1);
+    const auto answer = tcp::make_hello(1, 3);
+    const auto proof = tcp::prove(Side::caller, kKey, call, answer);
+    CHECK(are_equal(proof, tcp::prove(Side::caller, kKey, call, answer)));
+    CHECK_FALSE(are_equal(proof, tcp::prove(Side::listener, kKey, call, answer)));
+    CHECK_FALSE(are_equal(proof, tcp::prove(Side::caller, Digest{}, call, answer)));
+    CHECK_FALSE(are_equal(proof, tcp::prove(Side::caller, kKey, answer, call)));
+    CHECK_FALSE(are_equal(proof, tcp::prove(Side::caller, kKey, tcp::make_hello(3, 1), answer)));
+    CHECK_FALSE(are_equal(proof, tcp::prove(Side::caller, kKey, call, tcp::make_hello(1, 3))));
+  }
+
+  TEST_CASE("the kinds of connections of a group have keys of their own") {
+    const host::NodeMeeting meeting{.key = kKey, .prefix = {}, .workers = {}};
+    CHECK_FALSE(are_equal(host::key_for(meeting, "mesh"), host::key_for(meeting, "messages")));
+    CHECK_FALSE(are_equal(host::key_for(meeting, "mesh"), kKey));
   }
 }
 

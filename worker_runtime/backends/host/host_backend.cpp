@@ -94,18 +94,20 @@ std::unique_ptr<WatchfulBackend> create_on_nodes(const GroupPlace& place,
   Store store = Store::connect(env.store(), deadline);
   tcp::Listening listening = tcp::listen_for_peers(store.local_address());
   tcp::Listening for_messages = tcp::listen_for_peers(store.local_address());
-  auto meeting = host::meet_nodes(store, key, env, place.names(),
-                                  {.node = env.node_rank,
-                                   .local_world_size = env.local_world_size,
-                                   .address = listening.address,
-                                   .message_port = for_messages.address.port},
-                                  deadline);
-  host::NodesOptions nodes{.layout = layout_of(meeting.workers),
-                           .names = place.names(),
-                           .mesh = {.rank = env.rank, .token = meeting.token, .peers = {}},
-                           .messages = {.rank = env.rank, .token = meeting.token, .peers = {}},
-                           .failure_key = meeting.prefix + "/failure",
-                           .presence_key = presence_key(meeting, env.rank)};
+  auto meeting =
+      host::meet_nodes(store, key, page ? page->run_key() : std::nullopt, env, place.names(),
+                       {.node = env.node_rank,
+                        .local_world_size = env.local_world_size,
+                        .address = listening.address,
+                        .message_port = for_messages.address.port},
+                       deadline);
+  host::NodesOptions nodes{
+      .layout = layout_of(meeting.workers),
+      .names = place.names(),
+      .mesh = {.rank = env.rank, .key = key_for(meeting, "mesh"), .peers = {}},
+      .messages = {.rank = env.rank, .key = key_for(meeting, "messages"), .peers = {}},
+      .failure_key = meeting.prefix + "/failure",
+      .presence_key = presence_key(meeting, env.rank)};
   for (const auto& worker : meeting.workers) {
     nodes.mesh.peers.push_back(worker.address);
     nodes.messages.peers.push_back({worker.address.addresses, worker.message_port});

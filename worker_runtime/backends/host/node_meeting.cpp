@@ -3,6 +3,7 @@
 #include "worker_runtime/backends/host/random_name.hpp"
 #include <ddprun/error.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
 
@@ -56,24 +57,40 @@ std::string agree_on_token(Store& store, const std::string& key, int rank, const
   }
 }
 
+/// Each purpose has a key of its own.
+Digest derive(const Digest& key, const std::string& purpose) {
+  return hmac_sha256(bytes_of(key), purpose);
+}
+
+std::string proof_of(const std::string& said, int rank, const Digest& key) {
+  return hex_of(derive(key, "rank " + std::to_string(rank) + " is at " + said));
+}
+
 }  // namespace
 
-std::string encode(const Presence& presence) {
+std::string encode(const Presence& presence, int rank, const Digest& key) {
   std::string text =
       std::to_string(presence.node) + " " + std::to_string(presence.local_world_size) + " " +
       std::to_string(presence.address.port) + " " + std::to_string(presence.message_port);
   for (const auto& address : presence.address.addresses) text += " " + address;
-  return text;
+  return proof_of(text, rank, key) + " " + text;
 }
 
-Presence decode_presence(const std::string& text) {
-  std::istringstream stream(text);
+Presence decode_presence(const std::string& text, int rank, const Digest& key) {
+  const auto space = std::min(text.find(' '), text.size());
+  const std::string said = text.substr(std::min(space + 1, text.size()));
+  if (text.substr(0, space) != proof_of(said, rank, key)) {
+    throw Error(Errc::protocol, "process group: the address of rank " + std::to_string(rank) +
+                                    " in the store is not from a worker of this run: another "
+                                    "client of the store has changed it");
+  }
+  std::istringstream stream(said);
   Presence presence;
   stream >> presence.node >> presence.local_world_size >> presence.address.port >>
       presence.message_port;
   const bool has_ports = presence.address.port != 0 && presence.message_port != 0;
   if (!stream || presence.local_world_size < 1 || !has_ports)
-    throw Error(Errc::protocol, "process group: \"" + text + "\" does not say where a worker is");
+    throw Error(Errc::protocol, "process group: \"" + said + "\" does not say where a worker is");
   for (std::string address; stream >> address;) presence.address.addresses.push_back(address);
   return presence;
 }
@@ -96,19 +113,24 @@ collectives::NodeLayout layout_of(const std::vector<Presence>& workers) {
   return collectives::NodeLayout(counts);
 }
 
-NodeMeeting meet_nodes(Store& store, const std::string& key, const WorkerEnv& env,
-                       const RankNames& names, const Presence& own, Deadline deadline) {
+NodeMeeting meet_nodes(Store& store, const std::string& name, const std::optional<Digest>& run_key,
+                       const WorkerEnv& env, const RankNames& names, const Presence& own,
+                       Deadline deadline) {
   NodeMeeting meeting;
-  const std::string token_key = key + "/token";
+  const std::string token_key = name + "/token";
   try {
-    meeting.token = agree_on_token(store, token_key, env.rank, names, deadline);
-    meeting.prefix = key + "/" + meeting.token;
+    const std::string token = agree_on_token(store, token_key, env.rank, names, deadline);
+    const Digest none{};
+    meeting.key = derive(run_key.value_or(none), "group " + name + " " + token);
+    meeting.prefix = name + "/" + hex_of(derive(meeting.key, "names"));
     std::vector<std::string> keys;
     for (int rank = 0; rank < env.world_size; ++rank) keys.push_back(presence_key(meeting, rank));
-    store.set(keys[static_cast<std::size_t>(env.rank)], encode(own), deadline);
+    const auto own_key = keys[static_cast<std::size_t>(env.rank)];
+    store.set(own_key, encode(own, env.rank, meeting.key), deadline);
     wait_for_all(store, keys, names, deadline);
+    int rank = 0;
     for (const auto& text : store.multi_get(keys, deadline))
-      meeting.workers.push_back(decode_presence(text));
+      meeting.workers.push_back(decode_presence(text, rank++, meeting.key));
   } catch (...) {
     if (env.rank == 0) store.erase(token_key, Deadline::after(kStoreTimeout));
     throw;
@@ -116,6 +138,10 @@ NodeMeeting meet_nodes(Store& store, const std::string& key, const WorkerEnv& en
   // All have read it: they have written under it.
   if (env.rank == 0) store.erase(token_key, deadline);
   return meeting;
+}
+
+Digest key_for(const NodeMeeting& meeting, std::string_view connections) {
+  return derive(meeting.key, "connections: " + std::string(connections));
 }
 
 std::string presence_key(const NodeMeeting& meeting, int rank) {

@@ -1,21 +1,42 @@
 #include "worker_runtime/backends/tcp/hello.hpp"
 
-#include <algorithm>
-#include <string_view>
+#include <ddprun/error.hpp>
+
+#include <cerrno>
+#include <string>
+#include <sys/random.h>
+#include <type_traits>
 
 namespace ddprun::tcp {
 
-bool is_hello(const Hello& hello, const std::string& token, int from, int to) {
-  return hello.magic == Hello::kMagic && hello.from == from && hello.to == to &&
-         std::string_view(hello.token.data(), hello.token.size()) == token;
+namespace {
+
+static_assert(std::has_unique_object_representations_v<Hello>);
+static_assert(std::has_unique_object_representations_v<Answer>);
+
+std::string_view bytes_of(const Hello& hello) {
+  return {reinterpret_cast<const char*>(&hello), sizeof hello};
 }
 
-Hello make_hello(const std::string& token, int from, int to) {
+}  // namespace
+
+Hello make_hello(int from, int to) {
   Hello hello;
   hello.from = from;
   hello.to = to;
-  std::copy_n(token.begin(), std::min(token.size(), hello.token.size()), hello.token.begin());
+  if (::getrandom(hello.nonce.data(), hello.nonce.size(), 0) != ssize_t{hello.nonce.size()})
+    throw_system_error("process group: getrandom", errno);
   return hello;
+}
+
+bool is_hello(const Hello& hello, int from, int to) {
+  return hello.magic == Hello::kMagic && hello.from == from && hello.to == to;
+}
+
+Digest prove(Side side, const Digest& key, const Hello& of_caller, const Hello& of_listener) {
+  std::string message(side == Side::caller ? "caller" : "listener");
+  message.append(bytes_of(of_caller)).append(bytes_of(of_listener));
+  return hmac_sha256(ddprun::bytes_of(key), message);
 }
 
 }  // namespace ddprun::tcp

@@ -11,14 +11,15 @@ namespace ddprun::tcp {
 
 namespace {
 
-// Who calls and does not say who he is holds one of kStrangersMax places for so long.
+/// For a caller to prove itself, which a rank does at once.
 constexpr auto kHelloTimeout = std::chrono::seconds(2);
 
-/// Receives more of `hello`; false if the connection is of no use.
-bool receive_more(int fd, Hello& hello, std::size_t& received) {
-  auto* const bytes = reinterpret_cast<char*>(&hello);
-  while (received < sizeof hello) {
-    const ssize_t got = ::recv(fd, bytes + received, sizeof hello - received, MSG_DONTWAIT);
+/// Receives more of `message`; false if the connection is of no use.
+template <typename Message>
+bool receive_more(int fd, Message& message, std::size_t& received) {
+  auto* const bytes = reinterpret_cast<char*>(&message);
+  while (received < sizeof message) {
+    const ssize_t got = ::recv(fd, bytes + received, sizeof message - received, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno == EAGAIN;
     if (got == 0) return false;
@@ -28,8 +29,10 @@ bool receive_more(int fd, Hello& hello, std::size_t& received) {
 }
 
 /// So few bytes always fit a new connection.
-bool send_hello(int fd, const Hello& hello) {
-  return ::send(fd, &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == ssize_t{sizeof hello};
+template <typename Message>
+bool send_all(int fd, const Message& message) {
+  return ::send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         ssize_t{sizeof message};
 }
 
 }  // namespace
@@ -38,9 +41,9 @@ Deadline earlier(Deadline a, Deadline b) {
   return a.time() < b.time() ? a : b;
 }
 
-PeerMeeting::PeerMeeting(int rank, std::string token, const std::vector<PeerAddress>& peers,
+PeerMeeting::PeerMeeting(int rank, const Digest& key, const std::vector<PeerAddress>& peers,
                          int listener)
-    : rank_(rank), token_(std::move(token)), peers_(peers), listener_(listener) {}
+    : rank_(rank), key_(key), peers_(peers), listener_(listener) {}
 
 void PeerMeeting::call(int peer) {
   Outgoing& call = calls_.emplace_back();
@@ -76,7 +79,7 @@ std::vector<pollfd> PeerMeeting::wanted() const {
     wanted.push_back({call.socket.fd(), events, 0});
   }
   for (const auto& stranger : strangers_) wanted.push_back({stranger.socket.fd(), POLLIN, 0});
-  if (strangers_.size() < kStrangersMax) wanted.push_back({listener_, POLLIN, 0});
+  wanted.push_back({listener_, POLLIN, 0});
   return wanted;
 }
 
@@ -112,39 +115,63 @@ bool PeerMeeting::advance(Outgoing& call) {
       return !call.socket.is_open();
     }
     call.is_connected = true;
-    if (send_hello(fd, make_hello(token_, rank_, call.peer))) return false;
+    call.hello = make_hello(rank_, call.peer);
+    if (send_all(fd, call.hello)) return false;
   } else if (receive_more(fd, call.answer, call.received)) {
     if (call.received < sizeof call.answer) return false;
-    if (is_hello(call.answer, token_, call.peer, rank_)) {
+    const Hello& answer = call.answer.hello;
+    if (is_hello(answer, call.peer, rank_) &&
+        are_equal(call.answer.proof, prove(Side::listener, key_, call.hello, answer)) &&
+        send_all(fd, prove(Side::caller, key_, call.hello, answer))) {
       done_.emplace_back(call.peer, std::move(call.socket));
       return true;
     }
   }
-  give_up_address(call, "who listens there is not of this group");
+  give_up_address(call, "the listener there is not of this group");
   return !call.socket.is_open();
 }
 
 /// True if nothing is left to be done for it.
 bool PeerMeeting::advance(Stranger& stranger) {
   const int fd = stranger.socket.fd();
-  if (!receive_more(fd, stranger.hello, stranger.received)) return true;
-  if (stranger.received < sizeof stranger.hello) return false;
-  const int from = stranger.hello.from;
-  const bool is_peer = from > rank_ && from < static_cast<int>(peers_.size()) &&
-                       is_hello(stranger.hello, token_, from, rank_);
-  if (is_peer && send_hello(fd, make_hello(token_, rank_, from)))
-    done_.emplace_back(from, std::move(stranger.socket));
+  if (stranger.hello_bytes < sizeof stranger.hello) {
+    if (!receive_more(fd, stranger.hello, stranger.hello_bytes)) return true;
+    if (stranger.hello_bytes < sizeof stranger.hello) return false;
+    if (!answer(stranger)) return true;
+  }
+  if (!receive_more(fd, stranger.proof, stranger.proof_bytes)) return true;
+  if (stranger.proof_bytes < sizeof stranger.proof) return false;
+  if (are_equal(stranger.proof, prove(Side::caller, key_, stranger.hello, stranger.answer)))
+    done_.emplace_back(stranger.hello.from, std::move(stranger.socket));
   return true;
 }
 
+/// False if the caller cannot be a rank that calls this one.
+bool PeerMeeting::answer(Stranger& stranger) {
+  const int from = stranger.hello.from;
+  const bool may_call = from > rank_ && from < static_cast<int>(peers_.size()) &&
+                        is_hello(stranger.hello, from, rank_);
+  if (!may_call) return false;
+  stranger.answer = make_hello(rank_, from);
+  const Answer answer{.hello = stranger.answer,
+                      .proof = prove(Side::listener, key_, stranger.hello, stranger.answer)};
+  return send_all(stranger.socket.fd(), answer);
+}
+
+/// The oldest of the silent ones, or else of all: a rank that has said hello is half way through.
+void PeerMeeting::drop_stranger() {
+  const auto silent = std::find_if(
+      strangers_.begin(), strangers_.end(),
+      [](const Stranger& stranger) { return stranger.hello_bytes < sizeof stranger.hello; });
+  strangers_.erase(silent != strangers_.end() ? silent : strangers_.begin());
+}
+
 void PeerMeeting::accept_strangers() {
-  while (strangers_.size() < kStrangersMax) {
+  for (std::size_t i = 0; i < kStrangersMax; ++i) {
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) return;
-    strangers_.push_back({.socket = std::move(socket),
-                          .deadline = Deadline::after(kHelloTimeout),
-                          .hello = {},
-                          .received = 0});
+    if (strangers_.size() == kStrangersMax) drop_stranger();
+    strangers_.push_back({.socket = std::move(socket), .deadline = Deadline::after(kHelloTimeout)});
     // It has usually spoken by now.
     if (advance(strangers_.back())) strangers_.pop_back();
   }

@@ -1,5 +1,5 @@
-// How connections between ranks come about: calls that this rank makes, callers that must say who
-// they are before anything is done for them, and who of both is through. Nothing blocks.
+// How connections between ranks come about: calls that this rank makes, and callers that must prove
+// to be ranks of the group before anything is done for them. Nothing blocks.
 #pragma once
 
 #include "worker_runtime/backends/tcp/hello.hpp"
@@ -15,14 +15,15 @@
 
 namespace ddprun::tcp {
 
-/// Connections that have not said who they are. Those of more wait their turn.
+/// Callers that have not proved themselves. Another one takes the place of one of these.
 inline constexpr std::size_t kStrangersMax = 64;
 
 Deadline earlier(Deadline a, Deadline b);
 
 class PeerMeeting {
  public:
-  PeerMeeting(int rank, std::string token, const std::vector<PeerAddress>& peers, int listener);
+  /// `key` is known to the ranks of the group alone. `peers` outlives this.
+  PeerMeeting(int rank, const Digest& key, const std::vector<PeerAddress>& peers, int listener);
 
   /// Begins to connect to `peer`.
   void call(int peer);
@@ -34,7 +35,7 @@ class PeerMeeting {
   /// Goes on with what is ready.
   void proceed(std::span<const pollfd> ready);
 
-  /// New connections, greeted on both sides, and whose they are.
+  /// New connections, on which both sides have proved themselves, and the rank of each.
   std::vector<std::pair<int, Socket>> take() { return std::exchange(done_, {}); }
 
   struct Unreachable {
@@ -50,26 +51,32 @@ class PeerMeeting {
     std::size_t address = 0;  ///< the one that is tried
     Socket socket;
     bool is_connected = false;
-    Hello answer;
-    std::size_t received = 0;
+    Hello hello;
+    Answer answer;
+    std::size_t received = 0;   ///< bytes of `answer`
     std::string problems = {};  ///< with the addresses tried before
   };
-  /// Somebody who called.
+  /// A caller that has not proved itself.
   struct Stranger {
     Socket socket;
     Deadline deadline;
-    Hello hello;
-    std::size_t received = 0;
+    Hello hello = {};
+    std::size_t hello_bytes = 0;  ///< received
+    Hello answer = {};            ///< sent once the hello is there
+    Digest proof = {};
+    std::size_t proof_bytes = 0;  ///< received
   };
 
   void try_address(Outgoing& call);
   void give_up_address(Outgoing& call, const std::string& why);
   bool advance(Outgoing& call);
   bool advance(Stranger& stranger);
+  bool answer(Stranger& stranger);
   void accept_strangers();
+  void drop_stranger();
 
   int rank_;
-  std::string token_;
+  Digest key_;
   const std::vector<PeerAddress>& peers_;
   int listener_;
   std::vector<Outgoing> calls_;

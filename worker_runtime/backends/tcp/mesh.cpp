@@ -44,7 +44,7 @@ Mesh::Mesh(MeshOptions options, Socket listener, FirstFailure& failure)
     : options_(std::move(options)),
       listener_(std::move(listener)),
       failure_(failure),
-      meeting_(options_.rank, options_.token, options_.peers, listener_.fd()),
+      meeting_(options_.rank, options_.key, options_.peers, listener_.fd()),
       connections_(options_.peers.size()),
       is_closing_(options_.peers.size()),
       has_left_(options_.peers.size()),

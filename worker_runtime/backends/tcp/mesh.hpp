@@ -20,7 +20,7 @@ namespace ddprun::tcp {
 
 struct MeshOptions {
   int rank = 0;
-  std::string token;
+  Digest key = {};                 ///< known to the ranks of the group alone
   std::vector<PeerAddress> peers;  ///< by rank; those of this rank's node are not used
 };
 

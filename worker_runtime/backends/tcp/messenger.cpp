@@ -28,7 +28,7 @@ Messenger::Messenger(MessengerOptions options, Socket listener, Mesh& mesh, Firs
       mesh_(mesh),
       failure_(failure),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      meeting_(options_.rank, options_.token, options_.peers, listener_.fd()),
+      meeting_(options_.rank, options_.key, options_.peers, listener_.fd()),
       peers_(options_.peers.size()) {
   if (wake_fd_ < 0) throw_system_error("process group: eventfd", errno);
 }

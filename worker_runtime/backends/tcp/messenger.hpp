@@ -15,6 +15,7 @@
 #include "worker_runtime/backends/tcp/socket.hpp"
 #include <ddprun/deadline.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +37,7 @@ inline constexpr std::size_t kEarlyLettersMax = 1024;
 
 struct MessengerOptions {
   int rank = 0;
-  std::string token;
+  Digest key = {};                 ///< known to the ranks of the group alone
   std::vector<PeerAddress> peers;  ///< by rank
 };
 
@@ -68,9 +69,12 @@ class Messenger {
   struct Letter {
     Heading heading;
     std::vector<std::byte> bytes = {};
-    std::size_t done = 0;  ///< of both, while it is on its way
+    std::size_t announced = 0;  ///< bytes that will have come
+    std::size_t done = 0;       ///< of both, while it is on its way
 
-    bool is_done() const { return done >= sizeof heading && done == sizeof heading + bytes.size(); }
+    bool is_done() const {
+      return done >= sizeof heading && done == sizeof heading + std::max(bytes.size(), announced);
+    }
   };
   struct Peer {
     Socket socket = {};
@@ -103,6 +107,7 @@ class Messenger {
   void push(Peer& peer);
   void pull(Peer& peer);
   void begin_arriving(Peer& peer);
+  static void grow(Peer& peer);
 
   MessengerOptions options_;
   Socket listener_;

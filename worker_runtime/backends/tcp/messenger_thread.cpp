@@ -22,6 +22,8 @@ namespace {
 constexpr std::size_t kBurstBytes = 256 << 10;
 // For receivers to come and take what was sent to them before this rank left.
 constexpr auto kDeliveryTimeout = std::chrono::seconds(5);
+// Memory for an arriving message before any of it has come; for more, as it comes.
+constexpr std::size_t kFirstRoomBytes = std::size_t{64} << 20;
 // No message is larger; a length beyond is not a message's.
 constexpr std::uint64_t kLetterBytesMax = std::uint64_t{1} << 46;
 
@@ -190,6 +192,8 @@ void Messenger::push(Peer& peer) {
 
 void Messenger::pull(Peer& peer) {
   Letter& letter = peer.arriving;
+  grow(peer);
+  if (!peer.loss.empty()) return;
   iovec pieces[2];
   msghdr message = rest_of(letter, pieces);
   const ssize_t moved = ::recvmsg(peer.socket.fd(), &message, MSG_DONTWAIT);
@@ -216,12 +220,23 @@ void Messenger::begin_arriving(Peer& peer) {
   const bool is_letter = heading.magic == Heading::kMagic &&
                          heading.type <= static_cast<std::uint64_t>(DataType::uint8) &&
                          heading.elements <= kLetterBytesMax / 8;
-  const std::size_t bytes =
-      is_letter ? heading.elements * size_of(static_cast<DataType>(heading.type)) : 0;
-  if (is_letter && make_room(peer.arriving.bytes, bytes)) return;
-  peer.loss = is_letter ? "sends a message for which there is no memory: " + std::to_string(bytes) +
-                              " bytes"
-                        : "sends what is no message";
+  if (is_letter) {
+    peer.arriving.announced = heading.elements * size_of(static_cast<DataType>(heading.type));
+    return;
+  }
+  peer.loss = "sends what is no message";
+  peer.socket.close();
+}
+
+/// Makes room for more of the arriving message if all that there is has been filled.
+void Messenger::grow(Peer& peer) {
+  Letter& letter = peer.arriving;
+  if (letter.done != sizeof letter.heading + letter.bytes.size()) return;
+  const std::size_t next =
+      std::min(letter.announced, std::max(kFirstRoomBytes, 2 * letter.bytes.size()));
+  if (next == letter.bytes.size() || make_room(letter.bytes, next)) return;
+  peer.loss = "sends a message for which there is no memory: " + std::to_string(letter.announced) +
+              " bytes";
   peer.socket.close();
 }
 
