@@ -31,14 +31,15 @@ namespace {
 /// One node of a run of at most two, without Cluster's secret.
 Program start_node(int number, const FreePort& port, std::vector<std::string> more,
                    const std::string& script = "true",
-                   const std::string& program = in_bin("ddprun")) {
+                   const std::string& program = in_bin("ddprun"),
+                   const std::string& more_conf = "") {
   std::vector<std::string> options = {
       "--nnodes=1:2",
       "--rdzv_backend=c10d",
       "--rdzv_endpoint=127.0.0.2:" + port.text(),
       "--rdzv_id=secrets",
       "--local_addr=127.0.0." + std::to_string(number),
-      std::string("--rdzv_conf=last_call_timeout=60,is_host=") + (number == 2 ? "1" : "0")};
+      "--rdzv_conf=last_call_timeout=60," + more_conf + "is_host=" + (number == 2 ? "1" : "0")};
   options.insert(options.end(), more.begin(), more.end());
   return Program(launch(options, script, program));
 }
@@ -240,11 +241,11 @@ TEST_SUITE("secrets") {
     const FreePort port;
     const std::string script = "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"; while [ ! -e " +
                                folder / "done" + " ]; do sleep 0.02; done";
+    const std::vector<std::string> options = {"--secret_file=" + make_secret(folder / "secret")};
     // Otherwise clients on this machine are admitted by their user, at any address.
-    const std::vector<std::string> options = {"--secret_file=" + make_secret(folder / "secret"),
-                                              "--rdzv_conf=check_users=0"};
-    auto host = start_node(2, port, options, script);
-    auto other = start_node(3, port, options, script);
+    const std::string conf = "check_users=0,";
+    auto host = start_node(2, port, options, script, in_bin("ddprun"), conf);
+    auto other = start_node(3, port, options, script, in_bin("ddprun"), conf);
     const std::string before = "]:store at 127.0.0.2:";
     REQUIRE(host.read_until_contains(before));
     REQUIRE(other.read_until_contains(before));
