@@ -92,7 +92,7 @@ asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
       break;
     }
     if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_outline);
-    take(CoordinatorSays{std::move(*message)});
+    take(CoordinatorSays{std::move(*message), connection->is_proven()});
   }
 }
 

@@ -4,6 +4,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <string>
+#include <sys/prctl.h>
 #include <utility>
 
 namespace ddprun {
@@ -12,9 +14,23 @@ namespace asio = boost::asio;
 
 namespace {
 
-std::optional<security::Secret> secret_of(const NodesPlan& nodes) {
+/// From here on, no process of this user can read the agent's memory, and there is no core file.
+void protect_memory() {
+  ::prctl(PR_SET_DUMPABLE, 0);
+}
+
+std::optional<security::Secret> secret_of(const NodesPlan& nodes, const Log& log) {
   if (nodes.secret_file.empty()) return std::nullopt;
-  return security::read_secret(nodes.secret_file, "--secret_file=" + nodes.secret_file);
+  protect_memory();
+  const auto origin = "--secret_file=" + nodes.secret_file;
+  auto secret = security::read_secret(nodes.secret_file, origin);
+  if (secret.different_bytes() < security::kDifferentBytesMin) {
+    write_log(log, LogLevel::warn,
+              origin + ": has only " + std::to_string(secret.different_bytes()) +
+                  " different bytes, so that it can be guessed; 'ddprun keygen FILE' writes a "
+                  "random one");
+  }
+  return secret;
 }
 
 }  // namespace
@@ -25,7 +41,7 @@ HostSearch::HostSearch(asio::any_io_executor executor, const LaunchPlan& plan, U
       nodes_(*plan.nodes),
       users_(std::move(users)),
       log_(std::move(log)),
-      secret_(secret_of(nodes_)) {}
+      secret_(secret_of(nodes_, log_)) {}
 
 asio::awaitable<std::unique_ptr<membership::Host>> HostSearch::find(membership::Join self,
                                                                     etcd::OfficeNotice on_renewal) {

@@ -32,6 +32,9 @@ class AgentConnection {
   /// Why it has ended: "its connection was closed", "sent a message of ...".
   std::string end_reason() const;
 
+  /// As AgentDialogue::is_proven().
+  bool is_proven() const { return dialogue_.is_proven(); }
+
   // Of the two ends, without ports.
   const std::string& local_address() const { return channel_.local_address(); }
   const std::string& peer_address() const { return channel_.peer_address(); }

@@ -84,6 +84,9 @@ class AgentDialogue {
   /// know the secret is answered for by a Refused that says so.
   std::optional<CoordinatorMessage> next();
 
+  /// True in an open run, and once the other side has proved that it knows the secret.
+  bool is_proven() const { return !handshake_; }
+
   /// Why nothing more will come, as the end of a sentence about the other side; empty: more may.
   std::string problem() const;
 

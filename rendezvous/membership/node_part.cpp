@@ -12,6 +12,10 @@ namespace {
 // Agents may start in any order, so the first attempts often fail; a small job should not notice.
 constexpr auto kFirstPause = std::chrono::milliseconds(50);
 constexpr auto kLongestPause = std::chrono::milliseconds(1000);
+
+/// How long listeners are asked again that refuse this node without a proof that they know the
+/// secret: another program may hold the port for a while, but usually the secret differs.
+constexpr auto kDoubtLimit = std::chrono::seconds(30);
 constexpr auto kQuietStart = std::chrono::milliseconds(1000);
 
 /// The part of a lease by which the node ends it early: time to kill its workers.
@@ -92,6 +96,7 @@ void NodePart::take(const Connected& connected) {
 }
 
 void NodePart::take(const ConnectionLost& lost) {
+  first_doubt_.reset();
   if (link_ == Link::connecting) {
     // An attempt that the limit has cut off knows less than those before.
     if (last_problem_.empty() || now_ < give_up_) last_problem_ = lost.reason;
@@ -163,10 +168,11 @@ void NodePart::try_again() {
                 .reason = why_given_up()});
   }
   if (now_ >= next_announcement_) {
+    const Time limit = first_doubt_ ? std::min(give_up_, *first_doubt_ + kDoubtLimit) : give_up_;
     next_announcement_ = now_ + announcement_pause_;
     actions_.emplace_back(
         Announce{last_problem_ + "; trying again for " +
-                 seconds_text(std::chrono::ceil<std::chrono::seconds>(give_up_ - now_))});
+                 seconds_text(std::chrono::ceil<std::chrono::seconds>(limit - now_))});
   }
   link_ = Link::connecting;
   actions_.emplace_back(Connect{std::min(now_ + pause_, give_up_)});
@@ -176,6 +182,7 @@ void NodePart::try_again() {
 void NodePart::hear(const Welcome& welcome) {
   if (link_ != Link::joining) return;
   link_ = Link::joined;
+  first_doubt_.reset();
   loss_.clear();
   lease_ = welcome.lease;
   // The host's coordinator tells its operator itself.
@@ -190,6 +197,14 @@ void NodePart::hear(const Welcome& welcome) {
 
 void NodePart::hear(const Refused& refused) {
   end(refusal_of(refused.reason));
+}
+
+/// Any program that holds the port can send a refusal.
+void NodePart::doubt(const Refused& refused) {
+  if (!first_doubt_) first_doubt_ = now_;
+  if (now_ >= *first_doubt_ + kDoubtLimit) return hear(refused);
+  actions_.emplace_back(Disconnect{});
+  lose_connection(refused.reason);
 }
 
 void NodePart::hear(const HeartbeatAnswer& answer) {
@@ -252,6 +267,8 @@ void NodePart::take(const NodeTimePassed&) {
 
 void NodePart::take(const CoordinatorSays& says) {
   if (link_ != Link::joining && link_ != Link::joined) return;
+  const auto* refused = std::get_if<Refused>(&says.message);
+  if (refused != nullptr && !says.is_proven) return doubt(*refused);
   std::visit([&](const auto& message) { hear(message); }, says.message);
 }
 

@@ -41,6 +41,8 @@ struct ConnectionLost {
 };
 struct CoordinatorSays {
   CoordinatorMessage message;
+  /// False: a Refused of a listener that has not proved that it knows the run's secret.
+  bool is_proven = true;
 };
 /// There is nobody to connect to, and will be nobody: the run has ended, or has no place for this
 /// node.
@@ -158,6 +160,7 @@ class NodePart {
   void take(const PeersProbed& probed);
   void take(const NodeTimePassed&);
 
+  void doubt(const Refused& refused);
   void say(NodeMessage message);
   void renew_lease(Time asked);
   void guard_workers();
@@ -184,6 +187,7 @@ class NodePart {
   std::chrono::milliseconds give_up_after_;
   std::chrono::milliseconds pause_;  ///< before the next attempt to connect
   std::string last_problem_;         ///< of connecting
+  std::optional<Time> first_doubt_;  ///< of the latest refusals without a proof, in a row
   std::string loss_;  ///< why the connection ended over which this node had joined, if it has none
   Time next_announcement_;  ///< of it
   std::chrono::milliseconds announcement_pause_;

@@ -3,6 +3,7 @@
 #include "rendezvous/security/crypto.hpp"
 #include <ddprun/error.hpp>
 
+#include <bitset>
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
@@ -114,6 +115,12 @@ Secret Secret::from_bytes(std::string bytes, const std::string& origin) {
                        " ('ddprun keygen FILE' writes a good one)");
   }
   return secret;
+}
+
+int Secret::different_bytes() const {
+  std::bitset<256> seen;
+  for (const char byte : bytes_) seen.set(static_cast<unsigned char>(byte));
+  return static_cast<int>(seen.count());
 }
 
 Secret& Secret::operator=(Secret&& other) noexcept {

@@ -11,6 +11,10 @@ namespace ddprun::security {
 /// Fewer could be guessed.
 inline constexpr std::size_t kSecretBytesMin = 32;
 
+/// Of fewer different bytes, a secret is not random: 64 random hexadecimal digits have as few once
+/// in 10^18 times.
+inline constexpr int kDifferentBytesMin = 8;
+
 /// More protect nothing better: this is another file.
 inline constexpr std::size_t kSecretBytesMax = 4096;
 
@@ -25,6 +29,9 @@ class Secret {
   ~Secret();
 
   std::string_view bytes() const { return bytes_; }
+
+  /// Number of different bytes: a random secret has many.
+  int different_bytes() const;
 
  private:
   explicit Secret(std::string bytes) : bytes_(std::move(bytes)) {}

@@ -88,6 +88,11 @@ TEST_SUITE("secret file") {
     CHECK(taken(std::string(1 << 20, '\n')).find("from 32 to 4096") != std::string::npos);
   }
 
+  TEST_CASE("the different bytes of a secret are counted") {
+    CHECK(Secret::from_bytes(kGood, "test").different_bytes() == 1);
+    CHECK(Secret::from_bytes("0123456789abcdef0123456789abcdef\n", "test").different_bytes() == 16);
+  }
+
   TEST_CASE("a file that others than its owner may touch is refused, with what to do") {
     const TemporaryFolder folder;
     for (const mode_t mode : {0600, 0400, 0700}) {

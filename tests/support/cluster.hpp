@@ -14,9 +14,19 @@
 
 namespace ddprun::test {
 
+/// Another secret for each digit.
+inline std::string secret_of(char digit) {
+  std::string secret;
+  for (const char other : std::string("0123456789abcdef0123456789abcdef")) {
+    secret += digit;
+    secret += other;
+  }
+  return secret;
+}
+
 /// A new file with a secret, at this path.
 inline std::string make_secret(const std::string& path, char digit = '7') {
-  write_file(path, std::string(64, digit) + "\n");
+  write_file(path, secret_of(digit) + "\n");
   std::filesystem::permissions(path, std::filesystem::perms::owner_read);
   return path;
 }

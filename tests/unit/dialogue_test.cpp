@@ -67,6 +67,7 @@ TEST_SUITE("dialogue") {
     CHECK(refusal_in(dialogues.said_by_coordinator).find(kStranger) != std::string::npos);
     CHECK(dialogues.said_by_agent.empty());
     CHECK_FALSE(dialogues.coordinator.is_introduced());
+    CHECK_FALSE(dialogues.agent.is_proven());
   }
 
   TEST_CASE("one side has a secret and the other has none: the agent is told which") {
@@ -85,6 +86,8 @@ TEST_SUITE("dialogue") {
       CHECK(refusal_in(dialogues.said_by_coordinator) == row.text);
       CHECK(dialogues.coordinator.refusal() == row.text);
       CHECK(dialogues.said_by_agent.empty());
+      // A node without a secret asks for no proof.
+      CHECK(dialogues.agent.is_proven() == (row.sides.agent == nullptr));
     }
   }
 

@@ -419,6 +419,38 @@ TEST_SUITE("node part") {
     }
   }
 
+  TEST_CASE("a refusal without a proof ends the node only if it is repeated for 30 s") {
+    NodePart part(Join{.name = "a"}, Settings{}, at(0));
+    part.start(at(0));
+    const CoordinatorSays unproven{Refused{"unknown secret"}, false};
+    for (const int seconds : {0, 1, 29}) {
+      CAPTURE(seconds);
+      part.apply(Connected{}, at(seconds * 1000));
+      const auto actions = part.apply(unproven, at(seconds * 1000 + 1));
+      CHECK(of<EndRun>(actions).empty());
+      CHECK(of<Disconnect>(actions).size() == 1);
+      CHECK(of<Connect>(actions).size() == 1);
+      if (seconds == 1)
+        CHECK(of<Announce>(actions)[0].text == "unknown secret; trying again for 29 s");
+    }
+    SUBCASE("it is repeated") {
+      part.apply(Connected{}, at(30'002));
+      const auto actions = part.apply(unproven, at(30'003));
+      REQUIRE(of<EndRun>(actions).size() == 1);
+      CHECK(is_refusal(of<EndRun>(actions)[0].verdict));
+      CHECK(of<EndRun>(actions)[0].verdict.reason == "this node was refused: unknown secret");
+    }
+    SUBCASE("there was no listener meanwhile") {
+      part.apply(ConnectionLost{"connection refused"}, at(30'002));
+      part.apply(Connected{}, at(31'000));
+      CHECK(of<EndRun>(part.apply(unproven, at(31'001))).empty());
+    }
+    SUBCASE("the coordinator takes the port") {
+      part.apply(Connected{}, at(30'002));
+      CHECK(of<EndRun>(part.apply(CoordinatorSays{Welcome{3s}}, at(30'003))).empty());
+    }
+  }
+
   TEST_CASE("a refusal ends the node with its reason") {
     NodePart part(Join{}, Settings{}, at(0));
     part.start(at(0));
