@@ -293,8 +293,8 @@ bool ends_wait(const wire::Request& request, wire::Dialect dialect) {
 
 bool StoreTable::apply_part(ClientId client, wire::Request& request, wire::Dialect dialect,
                             std::size_t keys_max) {
-  if (ends_wait(request, dialect) && waiting_.is_waiting(client) &&
-      waiting_.keys_awaited(client) > keys_max) {
+  // The wait ends first, however short: wait_part() would take it for one that it may not extend.
+  if (ends_wait(request, dialect) && waiting_.is_waiting(client)) {
     waiting_.cancel(client, keys_max);
     return true;
   }

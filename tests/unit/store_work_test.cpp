@@ -172,10 +172,28 @@ TEST_SUITE("store work") {
     CHECK(table.apply_part(kAnn, cancel, wire::Dialect::modern, 4));
     CHECK(table.number_of_waits() == 1);
     CHECK(set("/a").empty());
+    CHECK(table.apply_part(kAnn, cancel, wire::Dialect::modern, 4));
     CHECK_FALSE(table.apply_part(kAnn, cancel, wire::Dialect::modern, 4));
     CHECK(ask(table, cancel).replies ==
           std::vector<Delivery>{{kAnn, wire::Answer::wait_cancelled}});
     CHECK(table.number_of_waits() == 0);
+  }
+
+  TEST_CASE("StoreTable: a legacy client's WAIT in parts replaces its pending wait, not its keys") {
+    using Keys = std::vector<std::string>;
+    for (const auto& pending : {Keys{"/old"}, Keys{"/old", "/old2", "/old3"}}) {
+      StoreTable table({});
+      const auto set = [&](const char* key) {
+        return table.apply(kEve, wire::Set{key, ""}, wire::Dialect::modern).replies;
+      };
+      table.apply(kAnn, wire::Wait{pending}, wire::Dialect::legacy);
+      wire::Request wait = wire::Wait{{"/a", "/b", "/c", "/d", "/e"}};
+      while (table.apply_part(kAnn, wait, wire::Dialect::legacy, 2)) continue;
+      CHECK(table.apply(kAnn, wait, wire::Dialect::legacy) == StoreOutcome{});
+      CHECK(table.number_of_waits() == 5);
+      for (const char* key : {"/old", "/d", "/e", "/a", "/b"}) CHECK(set(key).empty());
+      CHECK(set("/c") == std::vector<Delivery>{{kAnn, wire::Answer::ready}});
+    }
   }
 
   TEST_CASE("StoreTable: a WAIT in parts is refused as a whole one is") {
