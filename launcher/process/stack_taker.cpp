@@ -34,7 +34,6 @@ constexpr auto kAbortLimit = 1s;
 // Told to those who lack what would help most.
 constexpr const char* kPySpyHint = "no Python lines: they need py-spy ('pip install py-spy')";
 
-// Behind a wrapper its number may be another's by now.
 constexpr const char* kHasEnded = "it has ended";
 
 Deadline sooner(Deadline deadline, Deadline::Duration limit) {
@@ -101,6 +100,24 @@ void StackTaker::kill() noexcept {
   tools_.kill();
 }
 
+bool StackTaker::Patient::has_ended() const {
+  return worker->has_ended || worker->process.has_ended() || (behind && behind->has_ended());
+}
+
+StackTaker::Patient StackTaker::patient_of(std::shared_ptr<Worker> worker) {
+  const pid_t own = worker->process.pid();
+  const pid_t pid = program_behind(own);
+  if (pid != own) {
+    // Opened first: if it is there afterwards, the descriptor is of this process.
+    auto process = open_process(pid);
+    if (process && program_behind(own) == pid)
+      return {.worker = std::move(worker),
+              .pid = pid,
+              .behind = std::make_shared<const OpenProcess>(std::move(*process))};
+  }
+  return {.worker = std::move(worker), .pid = own, .behind = nullptr};
+}
+
 StackFacts StackTaker::facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const {
   const int next = moment.next_signal;
   return {.is_python = is_python(pid),
@@ -116,7 +133,7 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
                                               StackMoment moment, Deadline deadline) {
   StacksTaken taken{
       .rank = worker->spec.rank, .pid = worker->process.pid(), .reason = std::move(moment.reason)};
-  const Patient patient{.worker = worker, .pid = program_behind(worker->process.pid())};
+  const Patient patient = patient_of(worker);
   const auto facts = facts_of(patient.pid, has_runtime, moment);
   std::string text;
   bool has_enough = false;
@@ -189,11 +206,12 @@ asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(Patient patient, Dead
 asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string> arguments,
                                                         Patient patient, Deadline deadline) {
   const bool was_stopped = is_stopped(patient.pid);
-  // A tool with the agent's rights would obey a worker without them that deceives it.
-  const auto user = ::geteuid() == 0 ? dropped_user(patient.pid) : std::nullopt;
-  if (program_behind(patient.worker->process.pid()) != patient.pid)
-    co_return Found{.text = "", .problem = kHasEnded};
-  auto running = tools_.run(std::move(arguments), user, deadline, kStackBytesMax);
+  // A tool with root's rights could be exploited by the worker that it inspects.
+  const auto prepare = [&patient]() -> ToolStart {
+    const auto user = ::geteuid() == 0 ? dropped_user(patient.pid) : std::nullopt;
+    return {.user = user, .objection = patient.has_ended() ? kHasEnded : ""};
+  };
+  auto running = tools_.run(std::move(arguments), prepare, deadline, kStackBytesMax);
   const auto output = co_await std::move(running);
   auto& worker = *patient.worker;
   if (worker.has_ended) co_return Found{};  // meanwhile
@@ -219,8 +237,7 @@ asio::awaitable<StackTaker::Found> StackTaker::call_python(Patient patient, Dead
 
 asio::awaitable<StackTaker::Found> StackTaker::end_by_abort(Patient patient, Deadline deadline) {
   auto& worker = *patient.worker;
-  if (program_behind(worker.process.pid()) != patient.pid)
-    co_return Found{.text = "", .problem = kHasEnded};
+  if (patient.has_ended()) co_return Found{.text = "", .problem = kHasEnded};
   const auto text = std::make_shared<std::string>();
   worker.standard_error->read_now();
   worker.standard_error->copy_to(text, kStackBytesMax);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
+#include "launcher/process/run_members.hpp"
 #include "launcher/process/tool_runner.hpp"
 #include "launcher/process/worker.hpp"
 #include "launcher/report/event.hpp"
@@ -54,11 +55,17 @@ class StackTaker {
     std::string problem;
   };
 
-  /// Who is looked at: a worker, or what runs behind a worker that is a wrapper.
+  /// The process that is inspected: a worker's own, or the one behind a worker that is a wrapper.
   struct Patient {
     std::shared_ptr<Worker> worker;
     pid_t pid;
+    std::shared_ptr<const OpenProcess> behind;  ///< null: the worker's own
+
+    /// While this is false, `pid` is the number of this process.
+    bool has_ended() const;
   };
+
+  static Patient patient_of(std::shared_ptr<Worker> worker);
 
   StackFacts facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const;
   boost::asio::awaitable<Found> find_by(StackMeans means, Patient patient, Deadline deadline);

@@ -98,11 +98,13 @@ asio::awaitable<bool> ToolRunner::wait_for_turn(Deadline deadline) {
 }
 
 asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments,
-                                            std::optional<UserIds> user, Deadline deadline,
+                                            std::function<ToolStart()> prepare, Deadline deadline,
                                             std::size_t bytes_max) {
   const bool is_its_turn = co_await wait_for_turn(deadline);
   if (!is_its_turn) co_return ToolOutput{.problem = "there was no time left for it"};
   const Turn turn(*this);
+  const ToolStart start = prepare();
+  if (!start.objection.empty()) co_return ToolOutput{.problem = start.objection};
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) co_return ToolOutput{.problem = std::strerror(errno)};
   UniqueFd writer(ends[1]);
@@ -117,7 +119,7 @@ asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments,
       .cgroup_fd = containment_.cgroup_fd(),
       .data_bytes_max = kDataBytesMax,
       .cpu_seconds_max = kCpuSecondsMax,
-      .user = user};
+      .user = start.user};
   auto started = WorkerProcess::start(executor_, request);
   writer = UniqueFd();
   const auto problem_of = [&](const StartFailure& failure) {

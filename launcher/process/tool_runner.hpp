@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,6 +25,12 @@ namespace ddprun {
 struct ToolOutput {
   std::string text;     ///< both of its streams, as they came
   std::string problem;  ///< why there is none, or why there may be more; empty: it ran to its end
+};
+
+/// How a tool is to be started, if it is.
+struct ToolStart {
+  std::optional<UserIds> user{};  ///< empty: this process'
+  std::string objection{};        ///< why it must not be started; empty: it may be
 };
 
 struct RunningTool;
@@ -42,11 +49,12 @@ class ToolRunner {
   /// A tool's deadline passes first; this ends a tool that has outlived the agent.
   static constexpr std::uint64_t kCpuSecondsMax = 300;
 
-  /// Runs the program (a path) with its arguments, as `user` if there is one; waits for its turn if
-  /// kToolsMax run already. What it prints beyond `bytes_max` is dropped. At the deadline it is
-  /// told to end, and killed if it does not do so at once.
+  /// Runs the program (a path) with its arguments; waits for its turn if kToolsMax run already.
+  /// `prepare` is called at its turn: what the tool inspects may have changed during the wait. What
+  /// it prints beyond `bytes_max` is dropped. At the deadline it is told to end, and killed if it
+  /// does not do so at once.
   boost::asio::awaitable<ToolOutput> run(std::vector<std::string> arguments,
-                                         std::optional<UserIds> user, Deadline deadline,
+                                         std::function<ToolStart()> prepare, Deadline deadline,
                                          std::size_t bytes_max);
 
   /// For those that run or wait for their turn the deadline is now.

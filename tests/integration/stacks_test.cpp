@@ -2,17 +2,20 @@
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/runtime_stacks.hpp"
 #include "launcher/process/tool_runner.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/stack_patient.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace stacks_test {
 
@@ -187,6 +190,60 @@ TEST_SUITE("stacks of workers") {
     for (std::size_t count = 0; counts >> count;) most = std::max(most, count);
     CHECK(most > 0);
     CHECK(most <= ToolRunner::kToolsMax);
+  }
+
+  TEST_CASE("a tool that had to wait inspects the process that was chosen, or is not started") {
+    const TemporaryFolder folder;
+    const auto tool = make_tool(folder.path(),
+                                "cd $(dirname $0); echo \"$*\" >>calls; while [ ! -e go ]; do "
+                                "sleep 0.05; done; echo Thread; echo '#0'");
+    const auto calls = [&] {
+      std::ifstream file(folder.path() / "calls");
+      std::vector<std::string> lines;
+      for (std::string line; std::getline(file, line);) lines.push_back(line + " ");
+      return lines;
+    };
+    const auto calls_for = [&](pid_t pid) {
+      const auto is_for = [&](const auto& call) {
+        return contains(call, " " + std::to_string(pid) + " ");
+      };
+      const auto all = calls();
+      return std::count_if(all.begin(), all.end(), is_for);
+    };
+    constexpr auto kOthers = ToolRunner::kToolsMax;
+    WorkerBench bench(static_cast<int>(kOthers) + 2, ContainmentMode::automatic,
+                      {.when = StacksWhen::never, .gdb = tool, .limits = kLongLimits});
+    std::vector<WorkerSpec> specs;
+    for (int i = 0; specs.size() < kOthers; ++i)
+      specs.push_back(shell_worker(i, "exec sleep 1000"));
+    specs.push_back(shell_worker(kOthers, "sleep 1000; sleep 1000; exit"));
+    const auto fifo = (folder.path() / "fifo").string();
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    const UniqueFd writer(::open(fifo.c_str(), O_RDWR | O_CLOEXEC));
+    specs.push_back(shell_worker(kOthers + 1, "read line <" + fifo + "; sleep 1000; exit"));
+    const auto started = bench.start(specs);
+    const pid_t wrapper = started[kOthers].pid;
+    const pid_t parent = started[kOthers + 1].pid;
+    const auto child_of = [](pid_t pid) {
+      const auto children = children_of(pid);
+      return children.size() == 1 ? children.front() : -1;
+    };
+    bench.run_until([&] { return executable_name(child_of(wrapper)) == "sleep"; });
+    const pid_t former = child_of(wrapper);
+    bench.group().take_stacks("for a test");
+    bench.run_until([&] { return calls().size() == kOthers; });
+    REQUIRE(calls_for(wrapper) + calls_for(former) + calls_for(parent) == 0);
+    ::kill(former, SIGKILL);
+    REQUIRE(::write(writer.get(), "\n", 1) == 1);
+    bench.run_until([&] { return child_of(wrapper) != former && child_of(parent) > 0; });
+    std::ofstream(folder.path() / "go") << "";
+    bench.run_until([&] { return bench.history().stacks.size() == kOthers + 1; });
+    CHECK(calls_for(parent) == 1);
+    // The next capture begins after the end of the first.
+    bench.group().take_stacks("for a test");
+    bench.run_until([&] { return bench.history().stacks.size() == 2 * kOthers + 3; });
+    CHECK(calls_for(former) == 0);
+    CHECK(calls_for(child_of(wrapper)) == 1);
   }
 
   TEST_CASE("without a tool there is what the kernel says") {
