@@ -57,15 +57,17 @@ bool has_signal(std::string_view status_text, std::string_view field, int signal
   return (mask >> (signal - 1) & 1) != 0;
 }
 
-/// Those of the line "FIELD:\tREAL\tEFFECTIVE\tSAVED\tFILE SYSTEM" in the text of /proc/PID/status.
-std::array<unsigned, 3> ids_in(std::string_view status_text, std::string_view field) {
-  std::array<unsigned, 3> ids{};
+/// The first three of the line "FIELD:\tREAL\tEFFECTIVE\tSAVED\tFILE SYSTEM" in the text of
+/// /proc/PID/status; empty if there are not so many.
+std::optional<std::array<unsigned, 3>> ids_in(std::string_view status_text,
+                                              std::string_view field) {
   const auto name = "\n" + std::string(field) + ":";
   const auto begin = status_text.find(name);
-  if (begin == std::string_view::npos) return ids;
+  if (begin == std::string_view::npos) return std::nullopt;
+  std::array<unsigned, 3> ids{};
   std::istringstream fields{std::string(status_text.substr(begin + name.size(), 64))};
   for (unsigned& id : ids) fields >> id;
-  return fields ? ids : std::array<unsigned, 3>{};
+  return fields ? std::optional(ids) : std::nullopt;
 }
 
 std::string status_text_of(pid_t pid) {
@@ -110,17 +112,17 @@ bool ignores(pid_t pid, int signal) {
   return status_ignores(status_text_of(pid), signal);
 }
 
-std::optional<UserIds> dropped_user(std::string_view status_text) {
+std::optional<UserIds> user_of(std::string_view status_text) {
   const auto users = ids_in(status_text, "Uid");
   const auto groups = ids_in(status_text, "Gid");
-  for (std::size_t i = 0; i < users.size(); ++i) {
-    if (users[i] != 0) return UserIds{.user = users[i], .group = groups[i]};
-  }
-  return std::nullopt;
+  if (!users || !groups) return std::nullopt;
+  std::size_t i = 0;
+  while (i + 1 < users->size() && (*users)[i] == 0) ++i;
+  return UserIds{.user = (*users)[i], .group = (*groups)[i]};
 }
 
-std::optional<UserIds> dropped_user(pid_t pid) {
-  return dropped_user(status_text_of(pid));
+std::optional<UserIds> user_of(pid_t pid) {
+  return user_of(status_text_of(pid));
 }
 
 std::string executable_name(pid_t pid) {

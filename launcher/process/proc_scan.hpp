@@ -47,13 +47,13 @@ struct UserIds {
   bool operator==(const UserIds&) const = default;
 };
 
-/// The user that a process of root's has become, from the text of /proc/PID/status: the first of
-/// its real, effective and saved user ids that is not root's, with the group beside it. Empty if it
-/// is root, or if the text is malformed.
-std::optional<UserIds> dropped_user(std::string_view status_text);
+/// The user of a process, from the text of /proc/PID/status: the first of its real, effective and
+/// saved user ids that is not root's, with the group beside it; root only if all three are. Empty
+/// if the text is malformed: the user is unknown.
+std::optional<UserIds> user_of(std::string_view status_text);
 
 /// Empty also if there is no such process.
-std::optional<UserIds> dropped_user(pid_t pid);
+std::optional<UserIds> user_of(pid_t pid);
 
 /// The file that the process executes, without its folder ("python3.11"); empty if it is not told.
 std::string executable_name(pid_t pid);

@@ -35,6 +35,9 @@ constexpr auto kAbortLimit = 1s;
 constexpr const char* kPySpyHint = "no Python lines: they need py-spy ('pip install py-spy')";
 
 constexpr const char* kHasEnded = "it has ended";
+constexpr const char* kUserUnknown =
+    "the user of the process is unknown (/proc/PID/status cannot be read), and a tool of root's "
+    "is not started for it";
 
 Deadline sooner(Deadline deadline, Deadline::Duration limit) {
   return deadline.remaining() < limit ? deadline : Deadline::after(limit);
@@ -102,6 +105,17 @@ void StackTaker::kill() noexcept {
 
 bool StackTaker::Patient::has_ended() const {
   return worker->has_ended || worker->process.has_ended() || (behind && behind->has_ended());
+}
+
+/// A tool with root's rights could be exploited by the process that it inspects.
+ToolStart StackTaker::Patient::tool_start() const {
+  const auto user = user_of(pid);
+  // Asked afterwards: then the user was that of this process.
+  if (has_ended()) return {.objection = kHasEnded};
+  if (::geteuid() != 0) return {};
+  if (!user) return {.objection = kUserUnknown};
+  if (user->user == 0) return {};
+  return {.user = user};
 }
 
 StackTaker::Patient StackTaker::patient_of(std::shared_ptr<Worker> worker) {
@@ -206,11 +220,7 @@ asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(Patient patient, Dead
 asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string> arguments,
                                                         Patient patient, Deadline deadline) {
   const bool was_stopped = is_stopped(patient.pid);
-  // A tool with root's rights could be exploited by the worker that it inspects.
-  const auto prepare = [&patient]() -> ToolStart {
-    const auto user = ::geteuid() == 0 ? dropped_user(patient.pid) : std::nullopt;
-    return {.user = user, .objection = patient.has_ended() ? kHasEnded : ""};
-  };
+  const auto prepare = [&patient] { return patient.tool_start(); };
   auto running = tools_.run(std::move(arguments), prepare, deadline, kStackBytesMax);
   const auto output = co_await std::move(running);
   auto& worker = *patient.worker;

@@ -63,6 +63,9 @@ class StackTaker {
 
     /// While this is false, `pid` is the number of this process.
     bool has_ended() const;
+
+    /// How a tool that inspects it is to be started now.
+    ToolStart tool_start() const;
   };
 
   static Patient patient_of(std::shared_ptr<Worker> worker);

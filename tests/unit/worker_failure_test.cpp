@@ -366,12 +366,12 @@ TEST_SUITE("process state") {
     CHECK_FALSE(ignores(::getpid(), SIGKILL));
   }
 
-  TEST_CASE("the user that a process has become is read from its status") {
+  TEST_CASE("user_of() tells root, another user, and an unknown one apart") {
     const auto status = [](const std::string& users, const std::string& groups) {
       return "Name:\tUid:\t9\nTgid:\t5\nUid:\t" + users + "\nGid:\t" + groups + "\nFDSize:\t64\n";
     };
     const std::pair<std::string, std::optional<UserIds>> table[] = {
-        {status("0\t0\t0\t0", "7\t7\t7\t7"), std::nullopt},
+        {status("0\t0\t0\t0", "8\t9\t7\t7"), UserIds{0, 7}},
         {status("5\t5\t5\t5", "7\t7\t7\t7"), UserIds{5, 7}},
         {status("5\t0\t0\t0", "7\t0\t0\t0"), UserIds{5, 7}},
         {status("0\t5\t0\t5", "0\t7\t0\t7"), UserIds{5, 7}},
@@ -379,9 +379,13 @@ TEST_SUITE("process state") {
         {status("4294967294\t1\t1\t1", "0\t0\t0\t0"), UserIds{4294967294U, 0}},
         {status("5\t5", "7\t7\t7\t7"), std::nullopt},
         {status("x\t5\t5\t5", "7\t7\t7\t7"), std::nullopt},
+        {status("0\t0\t0\t0", "7\t7"), std::nullopt},
+        {"Uid:\t0\t0\t0\t0\n", std::nullopt},
         {"", std::nullopt},
     };
-    for (const auto& [text, user] : table) CHECK(dropped_user(text) == user);
+    for (const auto& [text, user] : table) CHECK(user_of(text) == user);
+    CHECK(user_of(::getpid()) == UserIds{::getuid(), ::getgid()});
+    CHECK_FALSE(user_of(pid_t{-1}));
   }
 
   TEST_CASE("the map of a process with very many mappings is read up to a bound") {
