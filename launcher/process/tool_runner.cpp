@@ -109,17 +109,19 @@ asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments,
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) co_return ToolOutput{.problem = std::strerror(errno)};
   UniqueFd writer(ends[1]);
   RunningTool tool{.output = asio::posix::stream_descriptor(executor_, ends[0])};
-  const auto [marker_name, marker_value] = containment_.marker();
-  // Their complaints are read by a program.
-  const ProcessRequest request{
-      .arguments = arguments,
-      .environment = worker_environment({{"LC_ALL", "C"}}, {}, marker_name, marker_value),
-      .standard_output = writer.get(),
-      .standard_error = writer.get(),
-      .cgroup_fd = containment_.cgroup_fd(),
-      .data_bytes_max = kDataBytesMax,
-      .cpu_seconds_max = kCpuSecondsMax,
-      .user = start.user};
+  const auto [name, value] = containment_.marker();
+  // Its messages are parsed.
+  const std::map<std::string, std::string> added = {{"LC_ALL", "C"}};
+  const ProcessRequest request{.arguments = arguments,
+                               .environment = start.user
+                                                  ? restricted_environment(added, name, value)
+                                                  : worker_environment(added, {}, name, value),
+                               .standard_output = writer.get(),
+                               .standard_error = writer.get(),
+                               .cgroup_fd = containment_.cgroup_fd(),
+                               .data_bytes_max = kDataBytesMax,
+                               .cpu_seconds_max = kCpuSecondsMax,
+                               .user = start.user};
   auto started = WorkerProcess::start(executor_, request);
   writer = UniqueFd();
   const auto problem_of = [&](const StartFailure& failure) {

@@ -29,7 +29,7 @@ struct ToolOutput {
 
 /// How a tool is to be started, if it is.
 struct ToolStart {
-  std::optional<UserIds> user{};  ///< empty: this process'
+  std::optional<UserIds> user{};  ///< who may read the tool's environment; empty: this process'
   std::string objection{};        ///< why it must not be started; empty: it may be
 };
 

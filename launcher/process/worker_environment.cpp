@@ -33,4 +33,15 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
   return environment;
 }
 
+std::vector<std::string> restricted_environment(const std::map<std::string, std::string>& added,
+                                                const std::string& marker_name,
+                                                const std::string& marker_value) {
+  auto environment = worker_environment(added, {}, marker_name, marker_value);
+  std::erase_if(environment, [&](const std::string& text) {
+    const auto name = text.substr(0, text.find('='));
+    return name != "PATH" && name != marker_name && !added.contains(name);
+  });
+  return environment;
+}
+
 }  // namespace ddprun

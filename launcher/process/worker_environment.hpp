@@ -1,5 +1,5 @@
-// The environment a worker is started with: the agent's own, what the plan adds, and the mark by
-// which descendants are found.
+// The environments that workers and tools are started with: variables of the agent's, what is
+// added, and the mark by which descendants are found.
 #pragma once
 
 #include <map>
@@ -17,5 +17,11 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
                                             const std::vector<std::string>& removed,
                                             const std::string& marker_name,
                                             const std::string& marker_value);
+
+/// For a tool of another user, who can read it: of this process' environment nothing but PATH, then
+/// `added` and the marker.
+std::vector<std::string> restricted_environment(const std::map<std::string, std::string>& added,
+                                                const std::string& marker_name,
+                                                const std::string& marker_value);
 
 }  // namespace ddprun

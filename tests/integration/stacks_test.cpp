@@ -145,7 +145,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(is_alive(patient.pid));
   }
 
-  TEST_CASE("a tool has no more rights than the worker, and limits of memory and time") {
+  TEST_CASE("a tool has the worker's rights, none of the agent's variables, and limits") {
     if (::geteuid() != 0 || !fs::exists("/usr/bin/setpriv")) {
       MESSAGE("only root can start a worker of another user, by setpriv");
       return;
@@ -156,7 +156,9 @@ TEST_SUITE("stacks of workers") {
     }
     const auto tool = make_tool(folder.path(),
                                 "echo Thread 1; echo \"#0 $(id -u) $(id -g) $(id -G) "
-                                "$(ulimit -Hd) $(ulimit -Ht)\"");
+                                "$(ulimit -Hd) $(ulimit -Ht) ${DDPRUN_TEST_SECRET-unset} "
+                                "${LC_ALL-unset} ${DDPRUN_MARKER:+marked}\"; command -v id");
+    ::setenv("DDPRUN_TEST_SECRET", "of root's agent", 1);
     for (const auto& gdb : {tool, std::string(kGdb)}) {
       if (!fs::exists(gdb)) continue;
       Patient patient({.when = StacksWhen::never, .gdb = gdb, .limits = kLongLimits});
@@ -168,8 +170,10 @@ TEST_SUITE("stacks of workers") {
       const auto text = text_of(patient.ask());
       INFO(text);
       if (contains(text, "not permitted")) continue;  // no process may look at others here
-      CHECK(contains(text, gdb == tool ? "#0 65534 65533 65533 8388608 300" : "sleep"));
+      CHECK(contains(text,
+                     gdb == tool ? "#0 65534 65533 65533 8388608 300 unset C marked\n/" : "sleep"));
     }
+    ::unsetenv("DDPRUN_TEST_SECRET");
   }
 
   TEST_CASE("no more than so many tools run at the same time") {
