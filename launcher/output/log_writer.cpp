@@ -29,8 +29,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kWakeBytes = std::size_t{256} << 10;
 constexpr auto kWakeDelay = std::chrono::milliseconds(2);
 
-/// Buffers kept for the next output: of 64 KiB each, as that is read at once.
+/// Buffers kept for the next output: of 64 KiB each, as that is read at once. Only a large piece
+/// takes one: a small one would keep all of its memory while it waits.
 constexpr std::size_t kSpareBuffersMax = 16;
+constexpr std::size_t kLargePieceBytes = std::size_t{32} << 10;
 
 struct Job {
   std::shared_ptr<LogWriter::File> file;
@@ -39,7 +41,7 @@ struct Job {
   std::uint64_t lost_bytes = 0;  ///< before it got here; of the last job
 
   /// What it costs to keep it.
-  std::size_t memory() const { return sizeof(Job) + bytes.size(); }
+  std::size_t memory() const { return sizeof(Job) + bytes.capacity(); }
 };
 
 /// Returns a warning; empty if there is nothing to report.
@@ -101,7 +103,9 @@ struct LogWriter::Queue {
     jobs.push_back(std::move(job));
   }
 
-  std::string buffer() {
+  /// For a piece of so many bytes.
+  std::string buffer(std::size_t piece_bytes) {
+    if (piece_bytes < kLargePieceBytes) return {};
     const std::lock_guard lock(mutex);
     if (spare.empty()) return {};
     std::string taken = std::move(spare.back());
@@ -111,7 +115,8 @@ struct LogWriter::Queue {
 
   /// Of the thread, which holds the mutex.
   void recycle(std::string buffer) {
-    if (!buffer.empty() && spare.size() < kSpareBuffersMax) spare.push_back(std::move(buffer));
+    const bool is_large = buffer.capacity() >= kLargePieceBytes;
+    if (is_large && spare.size() < kSpareBuffersMax) spare.push_back(std::move(buffer));
   }
 
   /// Of the thread, which holds the mutex.
@@ -188,7 +193,7 @@ bool LogWriter::write(const std::shared_ptr<File>& file, std::string_view bytes)
   // What is left in the pipes of workers that have ended is not held up.
   const bool is_lost = queued >= (has_patience_ ? 2 * kLogBytesMax : kLogBytesMax);
   if (is_lost || !thread_.joinable()) return false;
-  auto buffer = queue_->buffer();
+  auto buffer = queue_->buffer(bytes.size());
   buffer.assign(bytes);
   queue_->add({.file = file, .bytes = std::move(buffer)});
   if (queued + bytes.size() >= kWakeBytes) {
@@ -282,7 +287,7 @@ void LogWriter::report_unwritten() {
     text = queue_->current_name + ": its file system takes no output; " + std::to_string(bytes) +
            " bytes of output are missing from log files";
   }
-  // The console may take its time, and the thread goes on meanwhile.
+  // Without the lock: the console may take its time, and the writer thread continues.
   warn(text);
 }
 

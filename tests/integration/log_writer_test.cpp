@@ -5,7 +5,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
 #include <doctest/doctest.h>
+#include <malloc.h>
 
+#include <algorithm>
 #include <array>
 #include <fcntl.h>
 #include <thread>
@@ -30,8 +32,24 @@ struct HungFile {
     REQUIRE(::fcntl(ends[1], F_SETPIPE_SZ, 4096) > 0);
   }
   std::shared_ptr<LogWriter::File> file = std::make_shared<LogWriter::File>();
+  /// Takes so many bytes after all, which must have been written.
+  void take(std::size_t bytes) const {
+    std::array<char, 4096> part{};
+    while (bytes > 0) {
+      const auto count = ::read(reader.get(), part.data(), std::min(part.size(), bytes));
+      REQUIRE(count > 0);
+      bytes -= static_cast<std::size_t>(count);
+    }
+  }
+
   UniqueFd reader;
 };
+
+/// What this process has allocated. Sanitizers say nothing of it.
+std::size_t allocated_bytes() {
+  const auto info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
 
 }  // namespace
 
@@ -45,6 +63,29 @@ TEST_SUITE("log writer") {
     while (!writer->is_full() && writer->write(hung.file, piece)) bytes += piece.size();
     CHECK(writer->is_full());
     CHECK(bytes < kLogBytesMax / 4 * 3);
+    hung.reader = UniqueFd();
+    writer->stop();
+  }
+
+  TEST_CASE("small pieces that follow large ones take no more memory than the bound") {
+    boost::asio::io_context io;
+    HungFile hung;
+    const auto writer = std::make_shared<LogWriter>(io.get_executor(), Log());
+    const std::string large(std::size_t{64} << 10, 'x'), small(128, 'x');
+    const auto before = allocated_bytes();
+    std::size_t pieces = 0;
+    const auto fill = [&] {
+      for (; !writer->is_full() && writer->write(hung.file, large); ++pieces) continue;
+    };
+    fill();
+    // One for each that has been written.
+    for (std::size_t i = 0, count = pieces - 1; i < count; ++i) {
+      hung.take(large.size());
+      CHECK(writer->write(hung.file, small));
+    }
+    fill();
+    CHECK(writer->is_full());
+    CHECK(allocated_bytes() < before + kLogBytesMax / 2 * 3);
     hung.reader = UniqueFd();
     writer->stop();
   }
