@@ -176,8 +176,11 @@ void Coordination::tell(NodeId id, CoordinatorMessage message) {
 void Coordination::notify_waiting() {
   const auto ids = roster_.take_notices(now_, now_ + settings_.waiting_notice);
   if (ids.empty()) return;
-  const bool is_cut = next_retry_.has_value();
-  const auto text = is_cut ? describe_waiting_for_reach() : describe_waiting_for_nodes();
+  const auto choice = retry_pause_ ? choose_nodes(roster_, reach_) : NodeChoice{};
+  // Newcomers are taken to reach all others until they have been probed.
+  const bool is_cut =
+      retry_pause_ && choice.chosen.size() < static_cast<std::size_t>(settings_.nodes_min);
+  const auto text = is_cut ? describe_waiting_for_reach(choice) : describe_waiting_for_nodes();
   for (const NodeId id : ids) tell(id, Waiting{text, is_cut});
 }
 

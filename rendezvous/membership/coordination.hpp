@@ -131,7 +131,7 @@ class Coordination {
   void retry();
   void admit_reachable();
   void wait_for_reach(const NodeChoice& choice);
-  std::string describe_waiting_for_reach() const;
+  std::string describe_waiting_for_reach(const NodeChoice& choice) const;
   std::string describe_shortage_of_reach(const NodeChoice& choice) const;
   void hold_back_cut_off(const NodeChoice& choice);
   void tell_cut_off(const NodeChoice& choice);

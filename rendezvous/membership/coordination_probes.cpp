@@ -153,9 +153,9 @@ void Coordination::wait_for_reach(const NodeChoice& choice) {
   if (is_first) roster_.notify_at(now_);
 }
 
-std::string Coordination::describe_waiting_for_reach() const {
+std::string Coordination::describe_waiting_for_reach(const NodeChoice& choice) const {
   const auto left = std::max(gather_end_ - now_, Time::duration::zero());
-  return describe_shortage_of_reach(choose_nodes(roster_, reach_)) + "; probing again for " +
+  return describe_shortage_of_reach(choice) + "; probing again for " +
          seconds_text(std::chrono::ceil<std::chrono::seconds>(left)) + " at most";
 }
 

@@ -215,6 +215,18 @@ TEST_SUITE("partial partition") {
     CHECK(trio.talk.told<Waiting>(2)[0].text.starts_with(kShortage + "; probing again for 5"));
   }
 
+  TEST_CASE("nodes that wait because too few reach each other are told so during a probe, too") {
+    auto with = settings(3, 3);
+    with.waiting_notice = 6s;
+    Trio trio(with);
+    trio.answer(kTwoAndThreeCut);
+    CHECK(trio.pass_to_probe() == 5000);
+    trio.pass(1000);
+    REQUIRE(trio.talk.told<Waiting>(2).size() == 1);
+    CHECK(trio.talk.told<Waiting>(2)[0].text.starts_with(kShortage));
+    CHECK(trio.talk.told<Waiting>(2)[0].is_warning);
+  }
+
   TEST_CASE("a round begins as soon as a cut is over, or another node comes") {
     SUBCASE("a cut is over") {
       Trio trio(settings(3, 3));
