@@ -101,7 +101,8 @@ void Coordination::retry() {
   if (!begin_probe()) admit_reachable();
 }
 
-/// Ends a round for spares with which the next one would be larger.
+/// Ends a round for spares with which the next one would be larger. Nodes may have left the round
+/// after their success; then spares that are not cut off make the next one larger.
 void Coordination::admit_reachable() {
   const auto choice = choose_nodes(roster_, reach_);
   std::vector<NodeId> spares;
@@ -112,7 +113,7 @@ void Coordination::admit_reachable() {
     if (!choice.cut_off.contains(id)) joined.push_back(member.join.name);
   }
   const auto size = std::min(choice.chosen.size(), static_cast<std::size_t>(settings_.nodes_max));
-  if (size > last_nodes_.size()) {
+  if (size > static_cast<std::size_t>(roster_.count(Workers::running))) {
     const std::string verb = joined.size() == 1 ? " has" : " have";
     return change(MembershipChange::Kind::comes, listed(std::move(joined)) + verb + " joined",
                   now_);

@@ -362,6 +362,29 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(4)[0].nodes.size() == 4);
   }
 
+  TEST_CASE(
+      "a newcomer ends a round that nodes have left after their success, if none is cut off") {
+    Trio trio(settings(2, 5));
+    trio.join(4, "n4");
+    trio.pass(1000);
+    trio.answer({{}, {}, {}, {}});
+    REQUIRE(trio.formed(1).size() == 1);
+    for (const NodeId id : {3, 4}) trio.say(id, WorkersEnded{.round = 0, .have_succeeded = true});
+    trio.pass(300'000);  // the exit barrier
+    REQUIRE(trio.talk.told<Finish>(3).size() == 1);
+    trio.join(5, "n5");
+    const auto number = trio.probe;
+    for (const NodeId id : {1, 2}) trio.answer(id, number, {});
+    trio.answer(5, number, {1});
+    REQUIRE(trio.talk.told<Waiting>(5).size() == 1);
+    CHECK(trio.talk.told<Waiting>(5)[0].text.starts_with("node n5 cannot reach n2;"));
+    trio.pass_to_probe();
+    for (const NodeId id : {1, 2, 5}) trio.answer(id, number + 1, {});
+    CHECK(trio.talk.told<Waiting>(5).empty());
+    REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
+    CHECK(trio.talk.told<StopWorkers>(1)[0].reason == "n5 has joined");
+  }
+
   TEST_CASE("nodes that come during a probe take part in the next one") {
     Trio trio(settings(3, 6));
     trio.pass(1000);
