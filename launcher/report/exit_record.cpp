@@ -54,7 +54,7 @@ std::string to_record(const WorkerExited& exit, bool is_whole) {
       {"signal", exit.signal},
       {"ended_before", shortened(exit.ended_before)},
       {"was_started", exit.was_started},
-      {"still_running", shortened(exit.still_running.value_or(""))},
+      {"still_running", exit.still_running ? Json(shortened(*exit.still_running)) : Json()},
       {"is_out_of_memory", exit.is_out_of_memory},
       {"peak_memory_bytes", exit.peak_memory_bytes},
       {"ran_seconds", exit.ran_seconds},
@@ -80,9 +80,9 @@ std::optional<WorkerExited> from_record(std::string_view text) {
     exit.signal = whole_number<int>(record.at("signal"));
     record.at("ended_before").get_to(exit.ended_before);
     exit.was_started = record.value("was_started", true);
-    // The record of one that has ended has an empty text.
-    const auto still_running = record.at("still_running").get<std::string>();
-    if (!still_running.empty()) exit.still_running = still_running;
+    if (!record.at("still_running").is_null()) {
+      exit.still_running = record.at("still_running").get<std::string>();
+    }
     record.at("is_out_of_memory").get_to(exit.is_out_of_memory);
     exit.peak_memory_bytes = whole_number<std::int64_t>(record.at("peak_memory_bytes"));
     record.at("ran_seconds").get_to(exit.ran_seconds);

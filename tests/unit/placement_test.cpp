@@ -160,6 +160,12 @@ TEST_SUITE("exit record") {
     CHECK(from_record(to_record(exit_of_rank(0), true)) == exit_of_rank(0));
   }
 
+  TEST_CASE("the record of a process that runs without a description is not that of an ended one") {
+    auto exit = exit_of_rank(0);
+    exit.still_running = "";
+    CHECK(from_record(to_record(exit, true)) == exit);
+  }
+
   TEST_CASE("only the first failure's record has lines and traceback") {
     auto expected = full_exit();
     expected.last_lines.clear();
