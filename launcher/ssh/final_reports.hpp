@@ -1,5 +1,5 @@
 // The final reports of the agents of a run's nodes, of which those that are the same count as one.
-// Bounded, whatever a node sends. Pure.
+// Bounded for each node and for all together, whatever they send. Pure.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,11 @@ namespace ddprun::ssh {
 /// Many times a report of a thousand failed workers. The lines beyond it are dropped, and a last
 /// one says so.
 inline constexpr std::size_t kFinalReportBytesMax = 1U << 20;
+
+/// Memory for the texts of all nodes together. Of a report that comes when it is full, only a hash
+/// is kept: enough to know it for the same as one that has come completely. Otherwise it is cut
+/// off.
+inline constexpr std::size_t kFinalReportsBytesMax = 64 * kFinalReportBytesMax;
 
 class FinalReports {
  public:
@@ -31,11 +37,19 @@ class FinalReports {
  private:
   struct Report {
     std::string text{};
-    bool is_cut = false;
+    std::size_t bytes = 0;  ///< of the report, which has at most kFinalReportBytesMax and a line
+    std::size_t hash = 0;   ///< of the report
+    bool is_full = false;   ///< it has reached its own bound
+    bool is_cut = false;    ///< the text lacks what came after the memory was full
     bool has_ended = false;
   };
+  void append(Report& report, std::string_view line);
+  bool is_known(const Report& report) const;
+
   std::map<std::uint32_t, Report> unfinished_;  ///< those that have ended are empty
-  std::vector<std::pair<std::uint32_t, std::string>> complete_;
+  std::vector<std::pair<std::uint32_t, Report>> complete_;
+  std::unordered_multimap<std::size_t, std::size_t> by_hash_;  ///< indices in complete_
+  std::size_t bytes_ = 0;                                      ///< of all texts
 };
 
 }  // namespace ddprun::ssh

@@ -168,6 +168,37 @@ TEST_SUITE("final reports of nodes") {
     CHECK(taken[1].second ==
           std::string(taken[0].second, 0, 3 * line.size() + 3) + "... (cut off)\n");
   }
+
+  TEST_CASE("the reports of all nodes are bounded together, and each has its beginning") {
+    const std::string line(kFinalReportBytesMax / 2, 'x');
+    constexpr std::uint32_t kNodes = 3 * kFinalReportsBytesMax / kFinalReportBytesMax;
+    FinalReports reports;
+    for (std::uint32_t node = 0; node < kNodes; ++node) {
+      reports.add_line(node, line);
+      reports.add_line(node, "of node " + std::to_string(node));
+      reports.end(node);
+    }
+    const auto taken = reports.take();
+    CHECK(taken.size() == kNodes);
+    std::size_t bytes = 0;
+    for (const auto& [node, text] : taken) bytes += text.size();
+    CHECK(bytes < kFinalReportsBytesMax + kNodes * 64);
+    CHECK(taken.front().second == line + "\nof node 0\n");
+    CHECK(taken.back().second == "... (cut off)\n");
+  }
+
+  TEST_CASE("reports that are the same count as one, also where their memory is full") {
+    const std::string line(kFinalReportBytesMax / 2, 'x');
+    constexpr std::uint32_t kNodes = 3 * kFinalReportsBytesMax / kFinalReportBytesMax;
+    FinalReports reports;
+    for (std::uint32_t node = 0; node < kNodes; ++node) reports.add_line(node, line);
+    for (std::uint32_t node = 0; node < kNodes; ++node) reports.add_line(node, "why");
+    for (std::uint32_t node = 0; node < kNodes; ++node) reports.end(node);
+    CHECK(reports.take() == Reports{{0, line + "\nwhy\n"}});
+    reports.add_line(kNodes, "again");
+    reports.end(kNodes);
+    CHECK(reports.take() == Reports{{kNodes, "again\n"}});
+  }
 }
 
 }  // namespace own_words_test
