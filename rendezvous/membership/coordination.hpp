@@ -181,7 +181,7 @@ class Coordination {
   bool is_host_leaving_ = false;
 
   Reachability reach_;
-  std::optional<Time> next_retry_;  ///< next probe for the sake of nodes that are cut off
+  std::optional<Time> next_retry_;  ///< next probe, to readmit nodes that are cut off
   /// Before the next probe, while too few nodes can reach each other; empty otherwise.
   std::optional<std::chrono::milliseconds> retry_pause_;
 

@@ -93,7 +93,7 @@ void Coordination::use_probe() {
             2 * settings_.lease);
 }
 
-/// Probes again for the sake of nodes that are cut off.
+/// Probes again to readmit nodes that are cut off.
 void Coordination::retry() {
   next_retry_.reset();
   if (phase_ == Phase::gathering) reach_.expire();

@@ -64,7 +64,7 @@ class Roster {
   /// Nothing: there are no nodes.
   std::optional<Time> first_notice() const;
 
-  /// All hear at that time.
+  /// Schedules the next notice of all nodes.
   void notify_at(Time time);
 
   /// Those that have to hear now, and next at that time.
