@@ -86,10 +86,10 @@ bool Coordination::has_room_for_others() const {
 }
 
 std::string Coordination::why_held_back(const Join& join) const {
-  return "this node has come and gone " + std::to_string(stays_.count(join.name)) +
-         " times, each time within " + seconds_text(kLongStay) +
-         "; the others go on without it for up to " + seconds_text(stays_.hold_back(join.name)) +
-         " before it may disturb them again";
+  return "this node has come and gone, or was left out because of a cut, " +
+         std::to_string(stays_.count(join.name)) + " times in a row, each time within " +
+         seconds_text(kLongStay) + "; the others go on without it for up to " +
+         seconds_text(stays_.hold_back(join.name)) + " before it may disturb them again";
 }
 
 void Coordination::let_in_held_back() {

@@ -1,8 +1,8 @@
-// Nodes that come and go again and again, lost or by their own leave: each time all others lose a
-// round, at no cost of restarts. So one that did not stay long, several times in a row, is held
-// back for a while when it comes again, ever longer, and the others have the time in between for
-// their work. It is in no record: with another coordinator the count begins anew, which costs the
-// others two rounds at most. A value.
+// Nodes that come and go again and again, lost, by their own leave, or left out of a round because
+// they are cut off from another node: each time all others lose a round, at no cost of restarts. So
+// one that did not stay long, several times in a row, is held back for a while when it comes again,
+// ever longer, and the others have the time in between for their work. It is in no record: with
+// another coordinator the count begins again, which costs the others two rounds at most. A value.
 #pragma once
 
 #include "rendezvous/membership/settings.hpp"
@@ -29,7 +29,7 @@ inline constexpr std::size_t kStaysKept = 4096;
 
 class ShortStays {
  public:
-  /// The node has left, or is lost, that came at that time.
+  /// The node that came at that time has left, is lost, or is left out because of a cut.
   void note(const std::string& name, Time came, Time now);
 
   /// In a row.
