@@ -8,7 +8,10 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <string_view>
+#include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -16,6 +19,7 @@ namespace ddprun {
 
 namespace {
 
+namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 using Time = std::chrono::system_clock::time_point;
 
@@ -46,20 +50,25 @@ OrderedJson document_of(const WorkerExited& worker, Time now) {
                   worker.error_time.value_or(now));
 }
 
-/// What went wrong, or nothing.
-std::string write_file(const std::filesystem::path& file, std::string_view text) {
-  // Non-blocking: a pipe that nobody reads must not hold up the end of the run.
-  const int fd =
-      ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
-  if (fd < 0) return std::strerror(errno);
-  std::string problem;
-  while (!text.empty() && problem.empty()) {
-    const auto written = quiet_write(fd, text.data(), text.size());
-    if (written < 0 && errno != EINTR) problem = std::strerror(errno);
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (::close(fd) != 0 && problem.empty()) problem = std::strerror(errno);
-  return problem;
+/// The path without symbolic links, held at the nearest folder that exists.
+HeldPath hold(const fs::path& file) {
+  std::error_code ignored;
+  std::error_code error;
+  auto path = fs::weakly_canonical(fs::absolute(file, ignored), error);
+  if (error) path = fs::absolute(file, ignored);
+  auto folder = path.parent_path();
+  while (!fs::is_directory(folder, ignored) && folder.has_relative_path())
+    folder = folder.parent_path();
+  auto fd = std::make_shared<UniqueFd>(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  return HeldPath(std::move(fd), folder) / path.lexically_relative(folder);
+}
+
+UniqueFd open_special(const fs::path& file) {
+  UniqueFd fd(::open(file.c_str(), O_PATH | O_CLOEXEC));
+  struct stat status {};
+  const bool is_special = fd.get() >= 0 && ::fstat(fd.get(), &status) == 0 &&
+                          !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+  return is_special ? std::move(fd) : UniqueFd();
 }
 
 }  // namespace
@@ -72,12 +81,31 @@ std::string error_document(const RunFinished& finished, Time now) {
 }
 
 ErrorFileSink::ErrorFileSink(std::filesystem::path file, Log log)
-    : file_(std::move(file)), log_(std::move(log)) {}
+    : file_(std::move(file)),
+      place_(hold(file_)),
+      special_(open_special(file_)),
+      log_(std::move(log)) {}
+
+/// Returns what went wrong, or nothing.
+std::string ErrorFileSink::write(const std::string& text) const {
+  // Non-blocking: a pipe without a reader must not delay the end of the run.
+  constexpr int kFlags = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  const auto special = "/proc/self/fd/" + std::to_string(special_.get());
+  UniqueFd fd = special_.get() < 0 ? place_.open_regular(kFlags | O_CREAT | O_TRUNC, 0666)
+                                   : UniqueFd(::open(special.c_str(), kFlags));
+  if (fd.get() < 0) return std::strerror(errno);
+  for (std::string_view rest = text; !rest.empty();) {
+    const auto written = quiet_write(fd.get(), rest.data(), rest.size());
+    if (written < 0 && errno != EINTR) return std::strerror(errno);
+    if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return ::close(fd.release()) == 0 ? "" : std::strerror(errno);
+}
 
 void ErrorFileSink::take(const Event& event, Time when) {
   const auto* finished = std::get_if<RunFinished>(&event);
   if (finished == nullptr || finished->result == RunResult::succeeded) return;
-  const auto problem = write_file(file_, error_document(*finished, when));
+  const auto problem = write(error_document(*finished, when));
   if (problem.empty()) return;
   write_log(log_, LogLevel::warn,
             "TORCHELASTIC_ERROR_FILE=" + file_.string() + ": cannot be written: " + problem);

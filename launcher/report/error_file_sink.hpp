@@ -5,6 +5,7 @@
 #pragma once
 
 #include "launcher/report/event.hpp"
+#include "rendezvous/base/held_path.hpp"
 #include <ddprun/log.hpp>
 
 #include <filesystem>
@@ -20,13 +21,18 @@ std::string error_document(const RunFinished& finished, std::chrono::system_cloc
 class ErrorFileSink : public EventSink {
  public:
   /// An existing file is overwritten. `log` hears if the file cannot be written; nothing else
-  /// depends on it.
+  /// depends on it. Symbolic links are followed now and not when the file is written: its folder
+  /// may be writable for the workers' user.
   ErrorFileSink(std::filesystem::path file, Log log);
 
   void take(const Event& event, std::chrono::system_clock::time_point when) override;
 
  private:
+  std::string write(const std::string& text) const;
+
   std::filesystem::path file_;
+  HeldPath place_;    ///< of a regular file or none
+  UniqueFd special_;  ///< the pipe or device that the file is, opened by O_PATH; -1: none
   Log log_;
 };
 

@@ -5,9 +5,13 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <csignal>
+#include <fcntl.h>
 #include <fstream>
+#include <iterator>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace error_file_sink_test {
 
@@ -90,6 +94,53 @@ TEST_SUITE("agent's error file") {
     CHECK(complaint(file, failed_by({.rank = 2, .exit_code = 3})).empty());
     std::ifstream stream(file);
     CHECK(json::parse(stream).at("message").at("errorCode") == 3);
+  }
+
+  TEST_CASE("symbolic links are followed at the start, and none that comes later") {
+    namespace fs = std::filesystem;
+    const TemporaryFolder folder;
+    const auto failure = failed_by({.exit_code = 3});
+    const auto place = folder.path() / "place", other = folder.path() / "other";
+    for (const auto& path : {place, other}) fs::create_directory(path);
+    const auto text_of = [](const fs::path& path) {
+      std::ifstream stream(path);
+      return std::string(std::istreambuf_iterator<char>(stream), {});
+    };
+    std::ofstream(other / "file") << "other";
+    for (const auto& file : {place / "file", place / "new/file"}) {
+      CAPTURE(file);
+      std::string warning;
+      fs::create_directory_symlink(place, folder.path() / "link");
+      ErrorFileSink sink(folder.path() / "link" / file.lexically_relative(place),
+                         [&](LogLevel, std::string_view line) { warning = line; });
+      fs::remove(folder.path() / "link");
+      fs::create_directory_symlink(other, folder.path() / "link");
+      fs::create_directory_symlink(other, place / "new");
+      sink.take(failure, kNow);
+      CHECK(text_of(other / "file") == "other");
+      CHECK((warning.empty() == fs::is_regular_file(place / "file")));
+      fs::remove(place / "file");
+      fs::remove(place / "new");
+      fs::remove(folder.path() / "link");
+    }
+    std::string warning;
+    ErrorFileSink sink(place / "file", [&](LogLevel, std::string_view line) { warning = line; });
+    fs::create_symlink(other / "file", place / "file");
+    sink.take(failure, kNow);
+    CHECK(text_of(other / "file") == "other");
+    CHECK(warning.ends_with("/file: cannot be written: Too many levels of symbolic links"));
+  }
+
+  TEST_CASE("a pipe gets the error, also through a link or as a descriptor of ddprun") {
+    const TemporaryFolder folder;
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+    const UniqueFd reader(ends[0]), writer(ends[1]);
+    const auto link = folder.path() / "link";
+    std::filesystem::create_symlink("/dev/fd/" + std::to_string(writer.get()), link);
+    CHECK(complaint(link, failed_by({.exit_code = 3})).empty());
+    const auto text = read_at_most(reader.get(), 1000);
+    CHECK(json::parse(text).at("message").at("errorCode") == 3);
   }
 
   TEST_CASE("a file that cannot be written is a warning that names it") {
