@@ -131,6 +131,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   RunFolder folder(plan);
   Containment containment(
       {.temporary_folder = folder.is_kept() ? std::filesystem::path() : folder.path(),
+       .temporary_folder_fd = folder.is_kept() ? -1 : folder.descriptor(),
        .program = "/proc/self/exe"},
       log);
   Agent agent(context.get_executor(), plan, folder, containment, router, sinks);

@@ -11,8 +11,8 @@
 
 #include <csignal>
 #include <exception>
-#include <fstream>
-#include <iterator>
+#include <fcntl.h>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -23,6 +23,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kPreflightFolder = "preflight";
+// More than all lines of a report may have.
+constexpr std::size_t kPreflightReportBytesMax = 64U << 10;
+
 /// Those that look: like the workers in everything but what they run, and silent on the console.
 /// They meet in a store of their own, as this node has not met any other, and their folder is in
 /// the run's, with which it goes or stays.
@@ -30,7 +34,7 @@ LaunchPlan plan_of_look(const AttemptSurroundings& surroundings) {
   LaunchPlan look = surroundings.plan;
   look.log_dir = surroundings.folder.path();
   look.is_log_dir_temporary = false;
-  look.run_folder_name = "preflight";
+  look.run_folder_name = kPreflightFolder;
   look.nodes.reset();
   look.worker_store_port.reset();
   look.store_host = "127.0.0.1";
@@ -44,10 +48,10 @@ LaunchPlan plan_of_look(const AttemptSurroundings& surroundings) {
   return look;
 }
 
-std::optional<PreflightReport> read_report(const fs::path& path) {
-  std::ifstream file(path);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  return preflight_report_from(text);
+std::optional<PreflightReport> read_report(const HeldPath& path) {
+  const auto file = path.open_regular(O_RDONLY);
+  if (file.get() < 0) return std::nullopt;
+  return preflight_report_from(read_at_most(file.get(), kPreflightReportBytesMax));
 }
 
 /// What they do is no part of the run; only what somebody should look at is told.
@@ -70,11 +74,14 @@ class PreflightRun::Impl {
       : surroundings_(surroundings),
         run_(std::move(run)),
         plan_(plan_of_look(surroundings)),
-        folder_(plan_),
+        folder_(surroundings.folder, kPreflightFolder),
         events_(surroundings.events),
         limit_(surroundings.executor) {
+    // The program follows no links.
+    std::error_code ignored;
+    const auto folder = fs::weakly_canonical(folder_.path(), ignored);
     for (auto& worker : plan_.workers)
-      worker.arguments = {plan_.preflight->string(), report_file(worker.local_rank)};
+      worker.arguments = {plan_.preflight->string(), folder / report_file(worker.local_rank)};
   }
 
   asio::awaitable<RunFinished> run(StartNotice on_start) {
@@ -117,9 +124,7 @@ class PreflightRun::Impl {
  private:
   int workers() const { return static_cast<int>(plan_.workers.size()); }
 
-  std::string report_file(int local_rank) const {
-    return folder_.path() / ("report_" + std::to_string(local_rank));
-  }
+  static std::string report_file(int local_rank) { return "report_" + std::to_string(local_rank); }
 
   asio::awaitable<AttemptEnd> look() {
     StoreServer store(surroundings_.executor,
@@ -147,7 +152,7 @@ class PreflightRun::Impl {
     PreflightOutcome outcome{
         .exits = end.exits, .is_over_time = is_over_time_, .limit = kPreflightLimit};
     for (const auto& worker : plan_.workers)
-      outcome.reports.push_back(read_report(report_file(worker.local_rank)));
+      outcome.reports.push_back(read_report(folder_.file(report_file(worker.local_rank))));
     const auto devices = judge_devices(outcome);
     for (const auto& device : devices) tell(device);
     auto objection = objection_to_start(devices, workers());

@@ -3,13 +3,16 @@
 #include "launcher/plan/cgroup_folder.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/folder_lock.hpp"
+#include "launcher/process/own_folder.hpp"
 #include <ddprun/error.hpp>
 
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 namespace ddprun {
 
@@ -41,11 +44,7 @@ std::string temporary_prefix() {
               error);
 }
 
-void make_new_folder(const fs::path& folder, mode_t mode) {
-  if (::mkdir(folder.c_str(), mode) != 0) throw_no_temporary_folder(folder, errno);
-}
-
-bool is_own(const UniqueFd& folder) {
+bool belongs_to_user(const UniqueFd& folder) {
   struct stat status {};
   return ::fstat(folder.get(), &status) == 0 && status.st_uid == ::geteuid();
 }
@@ -59,16 +58,16 @@ void remove_stale_folders(const fs::path& parent) {
        !error && entry != end && entries < kEntriesMax; entry.increment(error), ++entries) {
     if (!is_prefix_and_word(entry->path().filename().string(), prefix)) continue;
     const auto lock = lock_unused_folder(entry->path());
-    if (lock.get() < 0 || !is_own(lock)) continue;
-    std::error_code ignored;
-    fs::remove_all(entry->path(), ignored);
+    if (lock.get() < 0 || !belongs_to_user(lock)) continue;
+    remove_contents(lock.get());
+    ::rmdir(entry->path().c_str());
   }
 }
 
-/// Removes empty files and folders below `folder`, and the folder itself if it is empty then.
+/// Removes empty files and folders below `folder`.
 void remove_empty(const fs::path& folder) {
   std::error_code error;
-  std::vector<fs::path> paths = {folder};
+  std::vector<fs::path> paths;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     paths.push_back(entry->path());
@@ -86,70 +85,168 @@ RunFolder::RunFolder(const LaunchPlan& plan)
       temporary_directory_(plan.temporary_directory) {
   remove_stale_folders(temporary_directory_);
   if (!is_kept_) {
-    path_ = make_temporary_folder();
+    make_temporary();
     return;
   }
   path_ = run_folder(*plan.log_dir, plan);
-  if (!is_temporary_) return;
-  make_new_folder(*plan.log_dir, 0777);
-  made_.push_back(*plan.log_dir);
+  if (is_temporary_) log_folder_ = open_parent();
 }
 
+RunFolder::RunFolder(RunFolder& outer, const std::string& name)
+    : outer_(&outer),
+      is_kept_(true),
+      is_temporary_(outer.is_temporary_),
+      path_(outer.path_ / name) {}
+
 RunFolder::~RunFolder() {
-  std::error_code error;
   if (!is_kept_) {
     // An empty one is removed without a descriptor, of which there may be none left.
-    if (!fs::remove(path_, error)) fs::remove_all(path_, error);
+    if (::rmdir(path_.c_str()) == 0) return;
+    remove_contents(folder_->get());
+    ::rmdir(path_.c_str());
   } else if (!have_workers_started_) {
-    remove_empty(path_);
-    for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder)
-      ::rmdir(folder->c_str());  // not if it is in use
+    if (folder_) remove_empty(path_of_descriptor(folder_->get()));
+    for (auto made = made_.rbegin(); made != made_.rend(); ++made)
+      ::unlinkat(made->parent->get(), made->name.c_str(), AT_REMOVEDIR);  // not if it is in use
   }
 }
 
-fs::path RunFolder::make_temporary_folder() {
+HeldPath RunFolder::file(const std::string& name) const {
+  return folder_ ? HeldPath(folder_, path_) / name : HeldPath();
+}
+
+void RunFolder::make_temporary() {
   const auto prefix = temporary_prefix();
   for (int i = 0; i < kCreationsMax; ++i) {
-    const auto folder = temporary_directory_ / (prefix + random_word());
-    make_new_folder(folder, 0700);
-    lock_ = lock_folder(folder);
-    const int error = lock_.get() < 0 ? errno : 0;
-    if (error == EWOULDBLOCK || error == ENOENT) continue;
-    // Where the file system has no locks a later start gets none, either, and removes nothing.
-    if (error != EMFILE && error != ENFILE) return folder;
-    ::rmdir(folder.c_str());
-    throw_no_temporary_folder(folder, error);
+    path_ = temporary_directory_ / (prefix + random_word());
+    if (try_to_make_temporary()) return;
   }
   throw Error(Errc::system, "TMPDIR: folder " + (temporary_directory_ / prefix).string() +
                                 "* cannot be created: other runs remove it at once");
 }
 
-/// Creates the folder and those that are missing above it, but not the temporary directory.
-void RunFolder::make_folders(const fs::path& folder) {
-  int error = ::mkdir(folder.c_str(), 0777) == 0 ? 0 : errno;
-  const auto parent = folder.parent_path();
-  if (error == ENOENT && parent.has_filename() &&
-      (!is_temporary_ || parent != temporary_directory_)) {
-    make_folders(parent);
-    error = ::mkdir(folder.c_str(), 0777) == 0 ? 0 : errno;
+/// False if a later start removes it.
+bool RunFolder::try_to_make_temporary() {
+  const auto name = path_.filename().string();
+  const auto parent = open_parent();
+  UniqueFd folder = make_own_folder(parent->get(), name, 0700);
+  if (folder.get() < 0) throw_not_made(path_, errno);
+  lock_ = lock_folder(name, parent->get());
+  const int error = lock_.get() < 0 ? errno : 0;
+  if (error == EWOULDBLOCK || error == ENOENT) return false;
+  if (error == EMFILE || error == ENFILE) {
+    ::unlinkat(parent->get(), name.c_str(), AT_REMOVEDIR);
+    throw_not_made(path_, error);
   }
-  if (error == 0) {
-    if (!have_workers_started_) made_.push_back(folder);
-  } else if (error != EEXIST) {
-    if (is_temporary_) throw_no_temporary_folder(folder, error);
-    throw Error(Errc::system, no_log_folder(folder, std::strerror(error)), error);
+  // Where the file system has no locks a later start gets none, either, and removes nothing.
+  hold(std::move(folder));
+  return true;
+}
+
+/// Creates the run's folder unless it exists, and opens it.
+void RunFolder::make() {
+  if (!is_kept_) {
+    if (!try_to_make_temporary()) throw_not_made(path_, EAGAIN);
+    return;
+  }
+  const auto parent = log_folder_ ? std::move(log_folder_) : open_parent();
+  const auto name = path_.filename().string();
+  UniqueFd folder = make_own_folder(parent->get(), name, 0700);
+  if (folder.get() < 0) throw_not_made(path_, errno);
+  note_made(parent, name);
+  hold(std::move(folder));
+}
+
+/// Under the number of the one before it, by which others may know it.
+void RunFolder::hold(UniqueFd folder) {
+  if (!folder_) {
+    folder_ = std::make_shared<const UniqueFd>(std::move(folder));
+  } else if (::dup3(folder.get(), folder_->get(), O_CLOEXEC) < 0) {
+    throw_not_made(path_, errno);
   }
 }
 
-fs::path RunFolder::make_worker_folder(int attempt, int local_rank) {
-  auto folder = worker_folder(path_, attempt, local_rank);
-  make_folders(folder);
-  return folder;
+RunFolder::Folder RunFolder::open_parent() {
+  if (outer_ != nullptr) {
+    if (!outer_->folder_) outer_->make();
+    return outer_->folder_;
+  }
+  if (is_kept_) return open_log_folder(path_.parent_path());
+  UniqueFd parent(::open(temporary_directory_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (parent.get() < 0) throw_not_made(path_, errno);
+  return std::make_shared<const UniqueFd>(std::move(parent));
 }
 
-void RunFolder::end_attempt(int attempt) const {
+/// Through symbolic links: the operator has given the path. Creates what is missing of it, but not
+/// the temporary directory.
+RunFolder::Folder RunFolder::open_log_folder(const fs::path& path) {
+  UniqueFd folder(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  int error = folder.get() < 0 ? errno : 0;
+  const auto above = path.parent_path();
+  if (error == ENOENT && above.has_filename() && !is_temporary_directory(path)) {
+    const auto parent = open_log_folder(above);
+    const auto name = path.filename().string();
+    const bool is_made = ::mkdirat(parent->get(), name.c_str(), is_temporary_ ? 0700 : 0777) == 0;
+    if (!is_made && errno != EEXIST) throw_not_made(path, errno);
+    if (is_made) note_made(parent, name);
+    folder = open_beneath(parent->get(), name, O_PATH | O_DIRECTORY);
+    error = folder.get() < 0 ? errno : 0;
+  }
+  if (error != 0) throw_not_made(is_temporary_directory(path) ? path_.parent_path() : path, error);
+  return std::make_shared<const UniqueFd>(std::move(folder));
+}
+
+bool RunFolder::is_temporary_directory(const fs::path& path) const {
+  return is_temporary_ && path == temporary_directory_;
+}
+
+void RunFolder::note_made(const Folder& parent, const std::string& name) {
+  if (!have_workers_started_) made_.push_back({.parent = parent, .name = name});
+}
+
+void RunFolder::throw_not_made(const fs::path& folder, int error) const {
+  if (is_temporary_) throw_no_temporary_folder(folder, error);
+  throw Error(Errc::system, no_log_folder(folder, std::strerror(error)), error);
+}
+
+/// Returns 0 or an errno value.
+int RunFolder::make_in_attempt(int attempt, const std::string& name) {
+  if (!folder_) make();
+  if (!attempt_folder_ || attempt_ != attempt) {
+    const auto path = worker_folder(path_, attempt, 0).parent_path();
+    UniqueFd folder = make_own_folder(folder_->get(), path.filename(), 0777);
+    if (folder.get() < 0) return errno;
+    attempt_folder_ = std::make_shared<const UniqueFd>(std::move(folder));
+    attempt_ = attempt;
+  }
+  const bool is_made = ::mkdirat(attempt_folder_->get(), name.c_str(), 0777) == 0;
+  return is_made || errno == EEXIST ? 0 : errno;
+}
+
+HeldPath RunFolder::make_worker_folder(int attempt, int local_rank) {
+  const auto path = worker_folder(path_, attempt, local_rank);
+  int error = make_in_attempt(attempt, path.filename());
+  if (error == ENOENT) {
+    // The run's folder has been removed since: by a service that cleans TMPDIR, for instance.
+    attempt_folder_.reset();
+    make();
+    error = make_in_attempt(attempt, path.filename());
+  }
+  if (error != 0) throw_not_made(path, error);
+  return HeldPath(attempt_folder_, path.parent_path()) / path.filename();
+}
+
+void RunFolder::note_workers_started() {
+  have_workers_started_ = true;
+  made_.clear();
+}
+
+void RunFolder::end_attempt(int attempt) {
+  attempt_folder_.reset();
+  if (is_kept_ || !folder_) return;
   std::error_code ignored;
-  if (!is_kept_) fs::remove_all(worker_folder(path_, attempt, 0).parent_path(), ignored);
+  const auto name = worker_folder(path_, attempt, 0).parent_path().filename();
+  fs::remove_all(path_of_descriptor(folder_->get()) / name, ignored);
 }
 
 std::string no_log_folder(const fs::path& folder, const std::string& problem) {

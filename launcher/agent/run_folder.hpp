@@ -1,11 +1,13 @@
 // The folder that holds a run's files, one below it for each attempt and rank
-// (plan/log_layout.hpp).
+// (plan/log_layout.hpp). It is held by a descriptor from its creation on: nothing that a user does
+// to its path leads to another folder.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
-#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/base/held_path.hpp"
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,10 @@ class RunFolder {
   /// one, too. Removes the temporary folders of earlier runs that could not remove them. Throws
   /// Error{Errc::system} naming the folder and what to do.
   explicit RunFolder(const LaunchPlan& plan);
+
+  /// A kept folder in that of `outer`, which outlives this object. Creates nothing yet.
+  RunFolder(RunFolder& outer, const std::string& name);
+
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
@@ -30,29 +36,56 @@ class RunFolder {
   /// True if the folder stays when the run is over.
   bool is_kept() const { return is_kept_; }
 
-  /// Creates the folder of one worker in one attempt and returns it. Throws Error{Errc::system}
-  /// naming the folder and what to do.
-  std::filesystem::path make_worker_folder(int attempt, int local_rank);
+  /// A file in the folder; an empty path before the folder has been created.
+  HeldPath file(const std::string& name) const;
+
+  /// Of a temporary folder, for as long as this object lives.
+  int descriptor() const { return folder_->get(); }
+
+  /// Creates the folder of one worker in one attempt and returns it. The run's folder is created if
+  /// it does not exist, for the user alone. Throws Error{Errc::system} naming the folder and what
+  /// to do.
+  HeldPath make_worker_folder(int attempt, int local_rank);
 
   /// From now on a kept folder stays as it is.
-  void note_workers_started() { have_workers_started_ = true; }
+  void note_workers_started();
 
   /// Removes the attempt's folder unless it is to be kept: thousands of restarts must not fill the
   /// temporary folder, which may be in memory.
-  void end_attempt(int attempt) const;
+  void end_attempt(int attempt);
 
  private:
-  void make_folders(const std::filesystem::path& path);
-  std::filesystem::path make_temporary_folder();
+  using Folder = std::shared_ptr<const UniqueFd>;
 
+  /// A folder that this object has created.
+  struct Made {
+    Folder parent;
+    std::string name;
+  };
+
+  int make_in_attempt(int attempt, const std::string& name);
+  void make();
+  void make_temporary();
+  bool try_to_make_temporary();
+  void hold(UniqueFd folder);
+  Folder open_parent();
+  Folder open_log_folder(const std::filesystem::path& path);
+  bool is_temporary_directory(const std::filesystem::path& path) const;
+  void note_made(const Folder& parent, const std::string& name);
+  [[noreturn]] void throw_not_made(const std::filesystem::path& folder, int error) const;
+
+  RunFolder* outer_ = nullptr;
   bool is_kept_;
   bool is_temporary_;  ///< in temporary_directory_
   bool have_workers_started_ = false;
   std::filesystem::path temporary_directory_;
   UniqueFd lock_;  ///< marks a temporary folder as in use
   std::filesystem::path path_;
-  /// Folders created before workers have started, each behind the one that holds it.
-  std::vector<std::filesystem::path> made_;
+  Folder log_folder_;      ///< from the creation of a temporary one to that of the run's in it
+  Folder folder_;          ///< null before its creation
+  Folder attempt_folder_;  ///< of attempt_; null: none
+  int attempt_ = 0;
+  std::vector<Made> made_;  ///< before workers have started, each after the one that holds it
 };
 
 /// The message about a log folder that cannot be created.

@@ -10,6 +10,7 @@ namespace {
 WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int local_rank) {
   const int workers = static_cast<int>(plan.workers.size());
   const auto& node = facts.placement;
+  const auto& folder = facts.worker_folders[static_cast<std::size_t>(local_rank)].path();
   return {.rank = node.first_rank + local_rank,
           .world_size = node.world_size,
           .local_rank = plan.workers[static_cast<std::size_t>(local_rank)].local_rank,
@@ -27,7 +28,7 @@ WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int
           .use_agent_store = !facts.worker_store_port,
           .agent_store_addr = facts.worker_store_port ? plan.store_host : "",
           .agent_store_port = facts.worker_store_port ? facts.store_port : std::uint16_t{0},
-          .error_file = facts.worker_folders[static_cast<std::size_t>(local_rank)] / kErrorFile,
+          .error_file = folder / kErrorFile,
           .control_page_fd = facts.control_page_fd,
           .control_page_slot = local_rank,
           .shares_gpus = plan.shares_gpus};
@@ -40,7 +41,7 @@ constexpr const char* kNowhere = "/dev/null";
 struct StreamMaker {
   const LaunchPlan& plan;
   const WorkerPlan& worker;
-  const std::filesystem::path& folder;
+  const HeldPath& folder;
   PrefixValues values;
 
   StreamSpec make_output() const {
@@ -68,7 +69,7 @@ struct StreamMaker {
     return {.target = target,
             .is_shown = is_let_through(plan, worker, values.rank),
             .prefix = has_prefix ? fill_in(plan.prefix, named) : LinePrefix(),
-            .file = plan.log_dir ? folder / log_file : std::filesystem::path(kNowhere)};
+            .file = plan.log_dir ? folder / log_file : HeldPath(kNowhere)};
   }
 };
 

@@ -6,7 +6,6 @@
 #include "rendezvous/base/hmac.hpp"
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,7 +36,7 @@ struct AttemptFacts {
   std::optional<std::uint16_t> worker_store_port;  ///< if the workers host a store of their own
   std::optional<Digest> run_key{};  ///< handed to the workers; nothing: the run has no secret
   int control_page_fd = -1;
-  std::vector<std::filesystem::path> worker_folders;  ///< by local rank
+  std::vector<HeldPath> worker_folders;  ///< by local rank
 };
 
 std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptFacts& facts);

@@ -8,12 +8,11 @@
 
 namespace ddprun {
 
-LogFile::LogFile(const std::filesystem::path& path, std::shared_ptr<LogWriter> writer)
+LogFile::LogFile(const HeldPath& path, std::shared_ptr<LogWriter> writer)
     : writer_(std::move(writer)), file_(std::make_shared<LogWriter::File>()) {
-  file_->name = path.string();
-  // Another user with write access to the folder must not redirect the output by a link.
-  file_->fd =
-      UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND;
+  file_->name = path.path().string();
+  file_->fd = path.is_held() ? path.open_regular(kFlags, 0644) : path.open(kFlags, 0644);
   if (file_->fd.get() < 0) throw_system_error("worker output: " + file_->name, errno);
 }
 

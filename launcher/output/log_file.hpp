@@ -3,9 +3,9 @@
 #pragma once
 
 #include "launcher/output/log_writer.hpp"
+#include "rendezvous/base/held_path.hpp"
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -13,9 +13,9 @@ namespace ddprun {
 
 class LogFile {
  public:
-  /// Creates the file if it does not exist; several may write to the same one. Throws
-  /// Error{Errc::system} naming it.
-  LogFile(const std::filesystem::path& path, std::shared_ptr<LogWriter> writer);
+  /// Creates the file if it does not exist; several may write to the same one. In a held folder it
+  /// must be a regular file with one link. Throws Error{Errc::system} naming it.
+  LogFile(const HeldPath& path, std::shared_ptr<LogWriter> writer);
   ~LogFile();  ///< as end()
 
   LogFile(const LogFile&) = delete;

@@ -7,13 +7,13 @@
 
 #include "launcher/plan/launch_plan.hpp"
 #include "launcher/plan/line_prefix.hpp"
+#include "rendezvous/base/held_path.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/log.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,13 +24,13 @@ namespace ddprun {
 /// What becomes of one stream of one worker.
 struct StreamSpec {
   StreamTarget target = StreamTarget::console;
-  bool is_shown = true;        ///< false: not on the console even if the target says so
-  LinePrefix prefix;           ///< of each line on the console, e.g. "[default0]:"
-  std::filesystem::path file;  ///< for file and tee; its folder exists
+  bool is_shown = true;  ///< false: not on the console even if the target says so
+  LinePrefix prefix;     ///< of each line on the console, e.g. "[default0]:"
+  HeldPath file;         ///< for file and tee; its folder exists
   /// For tee: lines that contain one of these texts also go to `filtered_file`, which other streams
   /// share.
   std::vector<std::string> filters{};
-  std::filesystem::path filtered_file{};
+  HeldPath filtered_file{};
 };
 
 /// Which of its two streams.

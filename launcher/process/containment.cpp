@@ -103,7 +103,8 @@ class Containment::Impl {
         guardian(settings.program.empty() ? program_beside_this() : settings.program,
                  {.word = word,
                   .cgroup = members.cgroup() ? members.cgroup()->folder() : std::filesystem::path(),
-                  .temporary_folder = settings.temporary_folder}) {}
+                  .temporary_folder = settings.temporary_folder,
+                  .temporary_folder_fd = settings.temporary_folder_fd}) {}
 };
 
 Containment::Containment(const ContainmentSettings& settings, const Log& log)

@@ -36,6 +36,7 @@ struct ContainmentSettings {
   ContainmentMode mode = ContainmentMode::automatic;
   /// Removed by the guardian if the agent dies before it could; empty: none.
   std::filesystem::path temporary_folder{};
+  int temporary_folder_fd = -1;  ///< the same, open for as long as the containment
   /// ddprun, for the guardian; empty: the one in the folder of this program.
   std::string program{};
 };

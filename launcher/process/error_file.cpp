@@ -1,7 +1,6 @@
 #include "launcher/process/error_file.hpp"
 
 #include "rendezvous/base/text.hpp"
-#include "rendezvous/base/unique_fd.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -83,8 +82,7 @@ ErrorReport read_document(const json& document) {
 /// contents would appear in the report. A root agent's workers may run as any user.
 bool is_workers_own(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink != 1) return false;
-  return ::geteuid() == 0 || status.st_uid == ::geteuid();
+  return ::geteuid() == 0 || (::fstat(fd, &status) == 0 && status.st_uid == ::geteuid());
 }
 
 }  // namespace
@@ -98,18 +96,10 @@ ErrorReport parse_error_report(std::string_view text) {
   return report;
 }
 
-ErrorReport read_error_report(const std::filesystem::path& file) {
-  // Without O_NONBLOCK, open() of a FIFO would wait for a writer.
-  const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+ErrorReport read_error_report(const HeldPath& file) {
+  const auto fd = file.open_regular(O_RDONLY);
   if (fd.get() < 0 || !is_workers_own(fd.get())) return {};
-  std::string text(kErrorFileBytesMax, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t count = ::read(fd.get(), text.data() + size, text.size() - size);
-    if (count <= 0) break;
-    size += static_cast<std::size_t>(count);
-  }
-  text.resize(size);
+  const auto text = read_at_most(fd.get(), kErrorFileBytesMax);
   return text.empty() ? ErrorReport{} : parse_error_report(text);
 }
 

@@ -2,9 +2,10 @@
 // torchelastic's decorator and this project's runtime write it.
 #pragma once
 
+#include "rendezvous/base/held_path.hpp"
+
 #include <chrono>
 #include <cstddef>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +37,6 @@ ErrorReport parse_error_report(std::string_view text);
 /// The report in `file`; an empty one if it does not exist or cannot be read. Does not follow
 /// links or wait for a writer, and reads only regular files with one link that belong to the user
 /// of this process, or to any user if that is root.
-ErrorReport read_error_report(const std::filesystem::path& file);
+ErrorReport read_error_report(const HeldPath& file);
 
 }  // namespace ddprun

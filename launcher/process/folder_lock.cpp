@@ -13,8 +13,9 @@ namespace ddprun {
 
 namespace {
 
-UniqueFd open_folder(const std::filesystem::path& folder) {
-  return UniqueFd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+UniqueFd open_folder(const std::filesystem::path& folder, int parent = AT_FDCWD) {
+  return UniqueFd(
+      ::openat(parent, folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
 }  // namespace
@@ -36,11 +37,11 @@ bool is_prefix_and_word(std::string_view name, std::string_view prefix) {
          name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string_view::npos;
 }
 
-UniqueFd lock_folder(const std::filesystem::path& folder) {
-  UniqueFd fd = open_folder(folder);
+UniqueFd lock_folder(const std::filesystem::path& folder, int parent) {
+  UniqueFd fd = open_folder(folder, parent);
   if (fd.get() < 0 || ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return UniqueFd();
   // A later start may have removed it between the two calls.
-  if (::access(folder.c_str(), F_OK) != 0) return UniqueFd();
+  if (::faccessat(parent, folder.c_str(), F_OK, 0) != 0) return UniqueFd();
   return fd;
 }
 

@@ -6,6 +6,7 @@
 #include "rendezvous/base/unique_fd.hpp"
 
 #include <cstddef>
+#include <fcntl.h>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -23,7 +24,8 @@ bool is_prefix_and_word(std::string_view name, std::string_view prefix);
 
 /// Opens the folder and marks it as in use until the descriptor is closed. Returns no descriptor
 /// and sets errno if it cannot: to EWOULDBLOCK or ENOENT if a later start is removing the folder.
-UniqueFd lock_folder(const std::filesystem::path& folder);
+/// A relative path begins at `parent`.
+UniqueFd lock_folder(const std::filesystem::path& folder, int parent = AT_FDCWD);
 
 /// Opens a folder that no process has in use and keeps others from taking it into use. Returns no
 /// descriptor if it cannot.

@@ -1,6 +1,7 @@
 #include "launcher/process/guardian.hpp"
 
 #include "launcher/process/exec_failure.hpp"
+#include "launcher/process/own_folder.hpp"
 #include "launcher/process/process_start.hpp"
 #include "launcher/process/run_members.hpp"
 #include "launcher/process/worker_environment.hpp"
@@ -30,7 +31,7 @@ constexpr std::string_view kTitle = "guardian of ";
 constexpr auto kCleanUpLimit = std::chrono::seconds(60);
 // For the guardian to die of SIGKILL. One that hangs in the kernel is left to init.
 constexpr auto kEndLimit = std::chrono::seconds(5);
-// A marker and two paths; far below what a pipe holds, so that writing it does not block.
+// A marker, two paths and a number; far below what a pipe holds, so that writing it does not block.
 constexpr std::size_t kTaskBytesMax = 3 * 4096;
 
 /// A text of the pipe: it ends with a NUL.
@@ -40,7 +41,8 @@ std::string terminated(std::string text) {
 
 std::string text_of(const GuardianTask& task) {
   return terminated(task.word) + terminated(task.cgroup.string()) +
-         terminated(task.temporary_folder.string());
+         terminated(task.temporary_folder.string()) +
+         terminated(std::to_string(task.temporary_folder_fd));
 }
 
 std::string text_of(Guardian::Clock::time_point end) {
@@ -96,12 +98,15 @@ class Pipe {
 
 /// Nothing if the writer died too early to have anything cleaned up.
 std::optional<GuardianTask> read_task(Pipe& pipe) {
-  std::array<std::string, 3> texts;
+  std::array<std::string, 4> texts;
   for (auto& text : texts) {
     if (pipe.next(std::nullopt) != Pipe::News::text) return std::nullopt;
     text = pipe.text;
   }
-  return GuardianTask{.word = texts[0], .cgroup = texts[1], .temporary_folder = texts[2]};
+  return GuardianTask{.word = texts[0],
+                      .cgroup = texts[1],
+                      .temporary_folder = texts[2],
+                      .temporary_folder_fd = std::atoi(texts[3].c_str())};
 }
 
 Guardian::Clock::time_point read_end(const std::string& text) {
@@ -153,6 +158,7 @@ void Guardian::start() {
                               .standard_input = reader.get(),
                               .standard_output = null.get(),
                               .standard_error = null.get(),
+                              .kept_descriptor = task_.temporary_folder_fd,
                               .outlives_agent = true});
   if (const auto* failure = std::get_if<StartFailure>(&forked)) {
     throw Error(Errc::system, describe_start_failure(*failure, "the guardian process", "/"),
@@ -200,9 +206,9 @@ int be_guardian() {
   guard(pipe, members);
   members.kill_until_none(Deadline::after(kCleanUpLimit));
   members.remove_cgroup();
-  std::error_code ignored;
   if (!task->temporary_folder.empty()) {
-    std::filesystem::remove_all(task->temporary_folder, ignored);
+    remove_contents(task->temporary_folder_fd);
+    ::rmdir(task->temporary_folder.c_str());
   }
   return 0;
 }

@@ -4,8 +4,8 @@
 // after it the guardian kills what it guards although the agent lives, since that may be stopped.
 //
 // The guardian is ddprun itself, started under another name: so it can be started at any time, by a
-// process with threads, too, and shares nothing with the agent. What it has to do stands in the
-// pipe before it starts.
+// process with threads, too, and shares nothing with the agent but the descriptor of the temporary
+// folder. What it has to do stands in the pipe before it starts.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -24,6 +24,7 @@ struct GuardianTask {
   std::string word;                        ///< of the run's marker
   std::filesystem::path cgroup;            ///< of the run; empty: it has none
   std::filesystem::path temporary_folder;  ///< empty: none
+  int temporary_folder_fd = -1;            ///< the same, open; above 2, stays the caller's
 
   bool operator==(const GuardianTask&) const = default;
 };

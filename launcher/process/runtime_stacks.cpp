@@ -1,7 +1,6 @@
 #include "launcher/process/runtime_stacks.hpp"
 
 #include "launcher/process/proc_scan.hpp"
-#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -22,25 +21,34 @@ using control::ThreadStack;
 // Room for the answers of all threads at once, so that none has to be lost.
 constexpr int kAnswerBytes = static_cast<int>(kThreadsAskedMax * 2 * sizeof(ThreadStack));
 
-/// A pipe with a name, which goes with this object.
+bool is_pipe(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+/// A pipe with a name in the folder, removed with this object.
 class NamedPipe {
  public:
-  explicit NamedPipe(std::filesystem::path path) : path_(std::move(path)) {
-    ::unlink(path_.c_str());  // left by an agent's attempt that was killed
-    if (::mkfifo(path_.c_str(), 0600) != 0) return;
+  NamedPipe(const HeldPath& folder, const char* name)
+      : folder_(folder.open(O_PATH | O_DIRECTORY)), name_(name) {
+    ::unlinkat(folder_.get(), name_, 0);  // left by an agent's attempt that was killed
+    if (::mkfifoat(folder_.get(), name_, 0600) != 0) return;
     // For both, so that it has no end while this lives.
-    fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    auto fd = open_beneath(folder_.get(), name_, O_RDWR | O_NONBLOCK);
+    if (!is_pipe(fd.get())) return;
+    fd_ = std::move(fd);
     ::fcntl(fd_.get(), F_SETPIPE_SZ, kAnswerBytes);
   }
   NamedPipe(const NamedPipe&) = delete;
   NamedPipe& operator=(const NamedPipe&) = delete;
-  ~NamedPipe() { ::unlink(path_.c_str()); }
+  ~NamedPipe() { ::unlinkat(folder_.get(), name_, 0); }
 
   /// -1: there is none. The caller owns it.
   int release() { return fd_.release(); }
 
  private:
-  std::filesystem::path path_;
+  UniqueFd folder_;
+  const char* name_;
   UniqueFd fd_;
 };
 
@@ -68,11 +76,10 @@ asio::awaitable<void> read_answers(asio::posix::stream_descriptor& pipe,
 }  // namespace
 
 asio::awaitable<std::vector<ThreadStack>> ask_runtime_for_stacks(asio::any_io_executor executor,
-                                                                 pid_t pid,
-                                                                 std::filesystem::path folder,
+                                                                 pid_t pid, HeldPath folder,
                                                                  Deadline deadline) {
   std::vector<ThreadStack> answers;
-  NamedPipe named(folder / control::kStackPipe);
+  NamedPipe named(folder, control::kStackPipe);
   const int fd = named.release();
   if (fd < 0) co_return answers;
   asio::posix::stream_descriptor pipe(executor, fd);

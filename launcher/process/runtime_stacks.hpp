@@ -2,6 +2,7 @@
 // the stacks of its threads. Runs on the agent's one thread.
 #pragma once
 
+#include "rendezvous/base/held_path.hpp"
 #include "rendezvous/control/thread_stack.hpp"
 #include <ddprun/deadline.hpp>
 
@@ -9,7 +10,6 @@
 #include <boost/asio/awaitable.hpp>
 
 #include <cstddef>
-#include <filesystem>
 #include <sys/types.h>
 #include <vector>
 
@@ -22,7 +22,6 @@ inline constexpr std::size_t kThreadsAskedMax = 256;
 /// none did. `folder` is that of its error file. The process must handle the signal; its number
 /// must not be free for others while this starts (it has not been reaped).
 boost::asio::awaitable<std::vector<control::ThreadStack>> ask_runtime_for_stacks(
-    boost::asio::any_io_executor executor, pid_t pid, std::filesystem::path folder,
-    Deadline deadline);
+    boost::asio::any_io_executor executor, pid_t pid, HeldPath folder, Deadline deadline);
 
 }  // namespace ddprun

@@ -1,7 +1,6 @@
 #include "launcher/process/stacks_file.hpp"
 
 #include "rendezvous/base/text.hpp"
-#include "rendezvous/base/unique_fd.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -25,16 +24,14 @@ std::string heading(const StacksTaken& taken) {
 
 }  // namespace
 
-std::string append_stacks(const std::filesystem::path& file, const StacksTaken& taken) {
+std::string append_stacks(const HeldPath& file, const StacksTaken& taken) {
   std::string text = heading(taken);
   for (const auto& problem : taken.problems) text += "==== " + problem + "\n";
   text += join(taken.lines, "\n") + "\n\n";
-  // Not through a link, as for worker output.
-  const UniqueFd fd(
-      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  const auto fd = file.open_regular(O_WRONLY | O_CREAT | O_APPEND, 0644);
   const auto written = fd.get() < 0 ? -1 : ::write(fd.get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return {};
-  return file.string() + ": " + std::strerror(written < 0 ? errno : ENOSPC);
+  return file.path().string() + ": " + std::strerror(written < 0 ? errno : ENOSPC);
 }
 
 }  // namespace ddprun

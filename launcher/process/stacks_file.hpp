@@ -2,13 +2,13 @@
 #pragma once
 
 #include "launcher/report/event.hpp"
+#include "rendezvous/base/held_path.hpp"
 
-#include <filesystem>
 #include <string>
 
 namespace ddprun {
 
 /// Appends the stacks with a heading; returns why that could not be done, or nothing.
-std::string append_stacks(const std::filesystem::path& file, const StacksTaken& taken);
+std::string append_stacks(const HeldPath& file, const StacksTaken& taken);
 
 }  // namespace ddprun

@@ -8,6 +8,7 @@
 #include "launcher/process/start_retry.hpp"
 #include "launcher/process/sweep.hpp"
 #include "launcher/report/event.hpp"
+#include "rendezvous/base/held_path.hpp"
 #include "rendezvous/control/control_page.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -38,8 +39,8 @@ struct WorkerSpec {
   std::uint64_t open_files_max = 0;                ///< soft limit; 0: the agent's
   StreamSpec standard_output;
   StreamSpec standard_error;
-  std::filesystem::path error_file;   ///< read after a failure; may be missing. Its folder exists.
-  std::filesystem::path stacks_file;  ///< for stacks; empty: they are told of only
+  HeldPath error_file;   ///< read after a failure; may be missing. Its folder exists.
+  HeldPath stacks_file;  ///< for stacks; empty: they are told of only
   bool inherits_standard_input = false;  ///< the agent's; otherwise it is empty
 };
 

@@ -84,7 +84,7 @@ asio::awaitable<void> WorkerGroup::Impl::take_stacks_of(std::shared_ptr<Worker> 
   if (!file.empty()) {
     const auto problem = append_stacks(file, taken);
     if (problem.empty()) {
-      taken.file = file;
+      taken.file = file.path();
     } else {
       taken.problems.push_back(problem);
     }

@@ -2,7 +2,6 @@
 
 #include "launcher/report/json_lines_sink.hpp"
 #include "rendezvous/base/quiet_write.hpp"
-#include "rendezvous/base/unique_fd.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -106,13 +105,11 @@ std::string flights_document(const RankFlights& rank, int attempt,
   return text + "]}\n";
 }
 
-std::string write_flights(const std::filesystem::path& file, const std::string& document) {
-  // Not through a link, as for worker output.
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
-  const UniqueFd fd(::open(file.c_str(), kFlags, 0644));
+std::string write_flights(const HeldPath& file, const std::string& document) {
+  const auto fd = file.open_regular(O_WRONLY | O_CREAT | O_TRUNC, 0644);
   const auto written = fd.get() < 0 ? -1 : quiet_write(fd.get(), document.data(), document.size());
   if (written == static_cast<ssize_t>(document.size())) return {};
-  return file.string() + ": " + std::strerror(written < 0 ? errno : ENOSPC);
+  return file.path().string() + ": " + std::strerror(written < 0 ? errno : ENOSPC);
 }
 
 }  // namespace ddprun

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "launcher/report/held_up.hpp"
+#include "rendezvous/base/held_path.hpp"
 
 #include <chrono>
-#include <filesystem>
 #include <string>
 
 namespace ddprun {
@@ -16,6 +16,6 @@ std::string flights_document(const RankFlights& rank, int attempt,
                              std::chrono::system_clock::time_point when);
 
 /// Replaces the file; returns why that could not be done, or nothing.
-std::string write_flights(const std::filesystem::path& file, const std::string& document);
+std::string write_flights(const HeldPath& file, const std::string& document);
 
 }  // namespace ddprun

@@ -1,6 +1,7 @@
 // The workers' output on its way to the console and to files, with real pipes.
 #include "launcher/process/stacks_file.hpp"
 #include "rendezvous/base/unique_fd.hpp"
+#include "tests/support/hold.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/worker_bench.hpp"
 
@@ -40,7 +41,7 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-WorkerSpec to_file(WorkerSpec spec, StreamTarget target, const fs::path& file) {
+WorkerSpec to_file(WorkerSpec spec, StreamTarget target, const HeldPath& file) {
   spec.standard_output.target = target;
   spec.standard_output.file = file;
   return spec;
@@ -159,6 +160,22 @@ TEST_SUITE("output router") {
     CHECK(bench.log()[0].find("/dev/full: No space left on device") == 0);
     CHECK(bench.log()[1] ==
           "/dev/full: 300000 bytes of output are missing (No space left on device)");
+  }
+
+  TEST_CASE("output: in a held folder a log file that is no regular file is an error naming it") {
+    for (const bool is_link : {false, true}) {
+      WorkerBench bench;
+      const auto file = bench.folder() / "log";
+      if (is_link) fs::create_symlink(bench.folder() / "other", file);
+      if (!is_link) REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+      const auto result = bench.try_start({to_file(shell_worker(0, "echo text"), StreamTarget::file,
+                                                   hold(bench.folder()) / "log")});
+      const std::string problem =
+          is_link ? "Too many levels of symbolic links" : "No such device or address";
+      CHECK(std::get<WorkerNotStarted>(result).message ==
+            "worker output: " + file.string() + ": " + problem);
+      CHECK_FALSE(fs::exists(bench.folder() / "other"));
+    }
   }
 
   TEST_CASE(

@@ -96,7 +96,7 @@ TEST_SUITE("worker start") {
     REQUIRE(std::holds_alternative<Started>(result));
     bench.run_to_end();
     std::string text;
-    std::ifstream(spec.standard_output.file) >> text;
+    std::ifstream(spec.standard_output.file.path()) >> text;
     CHECK(text == "logged");
   }
 

@@ -1,6 +1,7 @@
 // A worker whose stacks are asked for, by real tools where there are any.
 #pragma once
 
+#include "tests/support/hold.hpp"
 #include "tests/support/worker_bench.hpp"
 
 #include <chrono>
@@ -58,11 +59,12 @@ class Patient {
   void start(std::vector<std::string> arguments) {
     WorkerSpec spec = shell_worker(0, "");
     spec.arguments = std::move(arguments);
-    spec.error_file = bench.folder() / "error.json";
-    spec.stacks_file = bench.folder() / "stacks.txt";
+    const auto folder = hold(bench.folder());
+    spec.error_file = folder / "error.json";
+    spec.stacks_file = folder / "stacks.txt";
     spec.environment = {{"DDPRUN_CONTROL_FD", std::to_string(bench.control_page_fd())},
                         {"DDPRUN_CONTROL_SLOT", "0"},
-                        {"TORCHELASTIC_ERROR_FILE", spec.error_file.string()},
+                        {"TORCHELASTIC_ERROR_FILE", spec.error_file.path().string()},
                         {"PYTHONFAULTHANDLER", "1"},
                         {"RANK", "0"},
                         {"WORLD_SIZE", "1"},

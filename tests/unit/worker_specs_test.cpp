@@ -53,7 +53,7 @@ TEST_SUITE("worker specs") {
     REQUIRE(specs.size() == 2);
     CHECK(specs[1].arguments == std::vector<std::string>{"/bin/false", "1"});
     CHECK(specs[1].cpus == std::vector<int>{2, 3});
-    CHECK(specs[1].error_file == "/run/attempt_2/1/error.json");
+    CHECK(specs[1].error_file.path() == "/run/attempt_2/1/error.json");
     CHECK(env_of(specs[1].environment) == WorkerEnv{.rank = 1,
                                                     .world_size = 2,
                                                     .local_rank = 1,
@@ -136,10 +136,10 @@ TEST_SUITE("worker specs") {
     plan.workers[0].standard_error = StreamTarget::file;
     plan.workers[1].standard_error = StreamTarget::tee;
     auto specs = make_worker_specs(plan, kFacts);
-    CHECK(specs[0].standard_output.filtered_file == "/run/attempt_2/filtered_stdout.log");
+    CHECK(specs[0].standard_output.filtered_file.path() == "/run/attempt_2/filtered_stdout.log");
     CHECK(specs[0].standard_output.filters == plan.stdout_filters);
     CHECK(specs[0].standard_error.filtered_file.empty());
-    CHECK(specs[1].standard_error.filtered_file == "/run/attempt_2/filtered_stderr.log");
+    CHECK(specs[1].standard_error.filtered_file.path() == "/run/attempt_2/filtered_stderr.log");
     plan.log_dir.reset();
     CHECK(make_worker_specs(plan, kFacts)[0].standard_output.filtered_file.empty());
   }
@@ -168,13 +168,13 @@ TEST_SUITE("worker specs") {
 
   TEST_CASE("streams go to the worker's folder, or nowhere if no folder is kept") {
     auto plan = plan_of_two();
-    CHECK(make_worker_specs(plan, kFacts)[1].standard_output.file == "/dev/null");
+    CHECK(make_worker_specs(plan, kFacts)[1].standard_output.file.path() == "/dev/null");
     plan.log_dir = "/run";
     const auto specs = make_worker_specs(plan, kFacts);
     CHECK(specs[1].standard_output.target == StreamTarget::file);
-    CHECK(specs[1].standard_output.file == "/run/attempt_2/1/stdout.log");
+    CHECK(specs[1].standard_output.file.path() == "/run/attempt_2/1/stdout.log");
     CHECK(specs[1].standard_error.target == StreamTarget::tee);
-    CHECK(specs[1].standard_error.file == "/run/attempt_2/1/stderr.log");
+    CHECK(specs[1].standard_error.file.path() == "/run/attempt_2/1/stderr.log");
     CHECK_FALSE(specs[1].standard_error.is_shown);
     CHECK(specs[0].standard_output.target == StreamTarget::console);
     CHECK(specs[0].standard_output.prefix == LinePrefix("[trainer0]:"));
