@@ -247,6 +247,23 @@ class WorkerFilesTest(unittest.TestCase):
         self.assertEqual(0, code, output)
         self.assertNotIn(SECRET, output)
 
+    def test_a_preflight_writes_its_report_through_no_link(self):
+        self.assertEqual(0, self.run_ddprun("pass", "--preflight")[0])
+        target = self.vault / "target"
+        target.write_text(SECRET)
+        (self.home / "link").symlink_to(self.vault)
+        (self.home / "file").symlink_to(target)
+        for name in ("link/report", "file", "link/target"):
+            with self.subTest(name):
+                program = DDPRUN.parent / "ddprun-preflight"
+                process = subprocess.run(
+                    [DDPRUN, "--no_python", program, self.home / name], stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIME_LIMIT)
+                self.assertEqual(1, process.returncode, process.stdout)
+                self.assertIn(f"{self.home / name}: ".encode(), process.stdout)
+        self.assertEqual(SECRET, target.read_text())
+        self.assertEqual(["target"], os.listdir(self.vault))
+
 
 if __name__ == "__main__":
     if os.geteuid() != 0:

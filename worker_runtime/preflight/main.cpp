@@ -1,5 +1,6 @@
 // ddprun-preflight [FILE]: takes part in the look at a node that the agent starts before its
 // workers, and in their place. Writes what it has found into FILE, without one to standard output.
+#include "rendezvous/base/held_path.hpp"
 #include "rendezvous/base/preflight_limits.hpp"
 #include "rendezvous/base/preflight_report.hpp"
 #include "worker_runtime/preflight/gpu_exam.hpp"
@@ -11,8 +12,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
+#include <fcntl.h>
+#include <filesystem>
 #include <numeric>
+#include <unistd.h>
 #include <vector>
 
 namespace ddprun {
@@ -29,9 +32,13 @@ void write_report(const PreflightReport& report, const char* path) {
       throw_system_error("standard output", errno);
     return;
   }
-  std::ofstream file(path);
-  file << lines << std::flush;
-  if (!file) throw_system_error(path, errno);
+  // The agent names the file by a path without links. One that exists or is reached through a link
+  // is another's, as the folder of the agent's files may be writable for other users.
+  const UniqueFd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const auto beneath = std::filesystem::absolute(path).lexically_normal().relative_path();
+  const auto file = open_beneath(root.get(), beneath, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  if (file.get() < 0 || ::write(file.get(), lines.data(), lines.size()) < 0)
+    throw_system_error(path, errno);
 }
 
 /// A group of its own in any case: an exchange that fails ends the group that it was tried in, and
