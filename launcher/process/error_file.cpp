@@ -63,13 +63,29 @@ std::optional<std::chrono::system_clock::time_point> time_in(const json& object)
           std::chrono::duration<double>(seconds)));
 }
 
+/// Each level takes memory of its own, and 1 MiB has room for half a million.
+bool is_nested_too_deeply(std::string_view text) {
+  int depth = 0;
+  bool is_in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char letter = text[i];
+    if (letter == '"') is_in_string = !is_in_string;
+    if (is_in_string && letter == '\\') ++i;  // the next letter is escaped
+    if (is_in_string) continue;
+    if (letter == '[' || letter == '{') ++depth;
+    if (letter == ']' || letter == '}') --depth;
+    if (depth > kErrorFileNestingMax) return true;
+  }
+  return false;
+}
+
 ErrorReport read_document(const json& document) {
   const auto message = document.find("message");
   if (message == document.end()) return {};
   if (!message->is_object()) {
     return {.message = string_at(document, "message"), .traceback = "", .when = time_in(document)};
   }
-  // By reference: copying a value calls itself for each level, and there may be half a million.
+  // By reference: copying a value calls itself for each level.
   static const json none;
   const auto found = message->find("extraInfo");
   const json& extra = found == message->end() ? none : *found;
@@ -88,7 +104,7 @@ bool is_workers_own(int fd) {
 }  // namespace
 
 ErrorReport parse_error_report(std::string_view text) {
-  const json document = json::parse(text, nullptr, false);
+  const json document = is_nested_too_deeply(text) ? json() : json::parse(text, nullptr, false);
   auto report = document.is_object() ? read_document(document)
                                      : ErrorReport{.message = printable(text), .traceback = ""};
   report.message = first_part_of(std::move(report.message), kErrorMessageBytesMax);

@@ -15,6 +15,9 @@ namespace ddprun {
 /// A worker may write anything: more than this is not read. Far above what any traceback takes.
 inline constexpr std::size_t kErrorFileBytesMax = 1U << 20;
 
+/// JSON nested deeper than this is taken as text. Far above the depth of what is read, which is 3.
+inline constexpr int kErrorFileNestingMax = 64;
+
 /// What is kept of a message and of a traceback: some hundred lines. More would drown the report,
 /// and there may be a thousand workers. A message loses its end, a traceback its beginning.
 inline constexpr std::size_t kErrorMessageBytesMax = 8U << 10;
