@@ -70,7 +70,8 @@ std::optional<fs::path> find_core_file(const CoreFacts& facts) {
   const auto name = core_file_name(first_line_of("/proc/sys/kernel/core_pattern"),
                                    first_line_of("/proc/sys/kernel/core_uses_pid") == "1", facts);
   std::error_code error;
-  if (!name || !fs::is_regular_file(*name, error)) return std::nullopt;
+  // The kernel writes through no link.
+  if (!name || !fs::is_regular_file(fs::symlink_status(*name, error))) return std::nullopt;
   return name;
 }
 

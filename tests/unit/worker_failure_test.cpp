@@ -179,6 +179,29 @@ TEST_SUITE("core file") {
     CHECK_FALSE(core_file_name("core.%t", false, kFacts));
     CHECK_FALSE(core_file_name("", false, kFacts));
   }
+
+  TEST_CASE("a link in the place of a dump is none") {
+    const auto line_of = [](const fs::path& file) {
+      std::string line;
+      std::getline(std::ifstream(file) >> std::ws, line);
+      return line;
+    };
+    const test::TemporaryFolder folder;
+    auto facts = kFacts;
+    facts.folder = folder.path();
+    const auto name = core_file_name(line_of("/proc/sys/kernel/core_pattern"),
+                                     line_of("/proc/sys/kernel/core_uses_pid") == "1", facts);
+    if (!name || name->parent_path() != folder.path()) {
+      MESSAGE("skipped: dumps do not go to the worker's folder");
+      return;
+    }
+    CHECK_FALSE(find_core_file(facts));
+    std::ofstream(*name) << "dump";
+    CHECK(find_core_file(facts) == name);
+    fs::rename(*name, folder.path() / "other");
+    fs::create_symlink(folder.path() / "other", *name);
+    CHECK_FALSE(find_core_file(facts));
+  }
 }
 
 TEST_SUITE("out of memory") {
