@@ -37,8 +37,10 @@ struct Run {
   bool was_killed_by(int signal) const { return WIFSIGNALED(status) && WTERMSIG(status) == signal; }
 };
 
-/// Runs the worker that fails as `how` says, with a control page if one is given.
-Run run_worker(const std::string& how, const ControlPage* page = nullptr) {
+/// Runs the worker that fails as `how` says, with a control page if one is given, and with a link
+/// in the place of the temporary file if its target is given.
+Run run_worker(const std::string& how, const ControlPage* page = nullptr,
+               const std::filesystem::path& target = {}) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "error.json";
   const auto errors = folder.path() / "stderr";
@@ -55,6 +57,10 @@ Run run_worker(const std::string& how, const ControlPage* page = nullptr) {
     if (page != nullptr) {
       ::setenv("DDPRUN_CONTROL_FD", std::to_string(::dup(page->fd())).c_str(), 1);
       ::setenv("DDPRUN_CONTROL_SLOT", "1", 1);
+    }
+    if (!target.empty()) {
+      const auto temporary = path.string() + "." + std::to_string(::getpid()) + ".tmp";
+      std::filesystem::create_symlink(target, temporary);
     }
     ::execl(DDPRUN_BIN_DIR "/failing_worker", "failing_worker", how.c_str(), nullptr);
     ::_exit(99);
@@ -117,6 +123,18 @@ TEST_SUITE("run_worker") {
           "Exception raised from f at g.cpp:1 (most recent call first):\nframe #0: main\n\n");
     CHECK(run_worker("libtorch thread").message() ==
           "uncaught exception: std::runtime_error: sizes differ");
+  }
+
+  TEST_CASE("an error is written through no link that another user may have put there") {
+    const TemporaryFolder folder;
+    const auto target = folder.path() / "target";
+    std::ofstream(target) << "text";
+    const Run run = run_worker("exception", nullptr, target);
+    CHECK(run.exited_with(1));
+    CHECK(run.error_file.is_null());
+    std::string text;
+    std::ifstream(target) >> text;
+    CHECK(text == "text");
   }
 
   TEST_CASE("an exception of no standard type is described, too") {

@@ -100,7 +100,8 @@ ErrorFile::ErrorFile(const std::string& path) : process_(::getpid()) {
 bool ErrorFile::write(std::string_view message, std::string_view heading,
                       void (*write_stack)(int fd)) noexcept {
   if (path_[0] == '\0' || process_ != ::getpid() || is_written_.test_and_set()) return false;
-  const int fd = ::open(temporary_path_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  // Not through a link, which another user may have put there.
+  const int fd = ::open(temporary_path_, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return false;
   Writer writer(fd);
   writer.raw("{\"message\": {\"message\": \"");
