@@ -39,7 +39,7 @@ SYSTEM_CALLS = """
 accept accept4 bind capget chdir clone3 close_range connect dup2 dup3 epoll_create1 epoll_ctl
 epoll_pwait epoll_wait eventfd2 fcntl flock fsync ftruncate getcwd getdents64 getpeername getpgid
 getpgrp getpriority getrandom getrusage getsockname getsockopt gettid ioctl kill listen lseek
-memfd_create mkdir mkdirat pidfd_getfd pidfd_open pidfd_send_signal pipe2 poll ppoll prctl
+memfd_create mkdir mkdirat openat2 pidfd_getfd pidfd_open pidfd_send_signal pipe2 poll ppoll prctl
 prlimit64 pwrite64 readlink readlinkat recvfrom recvmsg rmdir rseq rt_sigaction rt_sigprocmask
 sched_getaffinity sched_setaffinity sched_yield sendmsg sendto set_mempolicy set_robust_list
 setsid setsockopt shutdown sigaltstack signalfd4 socket socketpair statfs statx sysinfo tgkill
