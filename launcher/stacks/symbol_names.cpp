@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,12 @@ namespace ddprun {
 
 namespace {
 
-// Three times the largest tables known, those of PyTorch's CUDA library; bounds the memory.
+// Three times the largest tables known, those of PyTorch's CUDA library; bounds the time.
 constexpr std::uint64_t kTableBytesMax = 256ULL << 20;
+// Whole symbols, read at once; bounds the memory.
+constexpr std::uint64_t kPartBytes = 65'536 * sizeof(Elf64_Sym);
+// Programs have about ten.
+constexpr unsigned kSegmentsMax = 1024;
 
 template <typename T>
 std::optional<T> value_at(std::string_view bytes, std::uint64_t index) {
@@ -22,11 +27,6 @@ std::optional<T> value_at(std::string_view bytes, std::uint64_t index) {
   T value;
   std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
   return value;
-}
-
-std::string_view text_at(std::string_view strings, std::uint64_t offset) {
-  const auto rest = strings.substr(std::min<std::uint64_t>(offset, strings.size()));
-  return rest.substr(0, rest.find('\0'));
 }
 
 std::optional<Elf64_Ehdr> read_header(const ReadAt& read) {
@@ -40,57 +40,73 @@ std::optional<Elf64_Ehdr> read_header(const ReadAt& read) {
   return header;
 }
 
-/// A place as symbols know it.
-struct Wanted {
-  std::uint64_t address;
+/// The places without a name, by their addresses as symbols know them.
+using Unnamed = std::multimap<std::uint64_t, CodePlace*>;
+
+std::optional<std::uint64_t> address_of(std::string_view segments, std::uint64_t file_offset) {
+  for (unsigned i = 0; i < kSegmentsMax; ++i) {
+    const auto segment = value_at<Elf64_Phdr>(segments, i);
+    if (!segment) break;
+    const auto inside = file_offset - segment->p_offset;
+    if (segment->p_type == PT_LOAD && file_offset >= segment->p_offset &&
+        inside < segment->p_filesz)
+      return segment->p_vaddr + inside;
+  }
+  return std::nullopt;
+}
+
+Unnamed addresses_of(std::string_view segments, std::span<CodePlace> places) {
+  Unnamed unnamed;
+  for (auto& place : places) {
+    if (const auto address = address_of(segments, place.file_offset))
+      unnamed.emplace(*address, &place);
+  }
+  return unnamed;
+}
+
+/// A place and where its name is in the table of strings.
+struct Found {
   CodePlace* place;
+  std::uint64_t name;
 };
 
-std::vector<Wanted> addresses_of(std::string_view segments, std::span<CodePlace> places) {
-  std::vector<Wanted> wanted;
-  for (unsigned i = 0; const auto segment = value_at<Elf64_Phdr>(segments, i); ++i) {
-    if (segment->p_type != PT_LOAD) continue;
-    for (auto& place : places) {
-      const auto inside = place.file_offset - segment->p_offset;
-      if (place.file_offset >= segment->p_offset && inside < segment->p_filesz)
-        wanted.push_back({.address = segment->p_vaddr + inside, .place = &place});
-    }
+/// Moves the places that this symbol covers from `unnamed` to `found`.
+void find_by_symbol(const Elf64_Sym& symbol, Unnamed& unnamed, std::vector<Found>& found) {
+  if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF) return;
+  auto next = unnamed.lower_bound(symbol.st_value);
+  while (next != unnamed.end() && next->first - symbol.st_value < symbol.st_size) {
+    next->second->distance = next->first - symbol.st_value;
+    found.push_back({.place = next->second, .name = symbol.st_name});
+    next = unnamed.erase(next);
   }
-  std::sort(wanted.begin(), wanted.end(),
-            [](const Wanted& a, const Wanted& b) { return a.address < b.address; });
-  return wanted;
 }
 
 /// One pass over the table, which may hold a million symbols; the places are few.
-void name_from_table(std::string_view table, std::string_view strings,
-                     std::span<const Wanted> wanted) {
-  const auto is_before = [](const Wanted& a, std::uint64_t address) { return a.address < address; };
-  for (std::uint64_t i = 0; const auto symbol = value_at<Elf64_Sym>(table, i); ++i) {
-    if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF) continue;
-    auto found = std::lower_bound(wanted.begin(), wanted.end(), symbol->st_value, is_before);
-    for (; found != wanted.end() && found->address - symbol->st_value < symbol->st_size; ++found) {
-      if (!found->place->function.empty()) continue;
-      found->place->function = text_at(strings, symbol->st_name).substr(0, kSymbolBytesMax);
-      found->place->distance = found->address - symbol->st_value;
-    }
+std::vector<Found> find_in_table(const ReadAt& read, const Elf64_Shdr& table, Unnamed& unnamed) {
+  std::vector<Found> found;
+  const auto bytes = std::min<std::uint64_t>(table.sh_size, kTableBytesMax);
+  for (std::uint64_t offset = 0; offset < bytes && !unnamed.empty(); offset += kPartBytes) {
+    const auto part = read(table.sh_offset + offset, std::min(kPartBytes, bytes - offset));
+    for (std::uint64_t i = 0; const auto symbol = value_at<Elf64_Sym>(part, i); ++i)
+      find_by_symbol(*symbol, unnamed, found);
+    if (part.size() < kPartBytes) break;
   }
+  return found;
 }
 
-/// A file has at most one table of each kind; whoever claims more is damaged.
+std::string read_name(const ReadAt& read, const Elf64_Shdr& strings, std::uint64_t name) {
+  if (name >= strings.sh_size) return {};
+  const auto text = read(strings.sh_offset + name,
+                         std::min<std::uint64_t>(kSymbolBytesMax, strings.sh_size - name));
+  return text.substr(0, text.find('\0'));
+}
+
+/// A file has at most one table of each kind; one that claims more is damaged.
 std::optional<Elf64_Shdr> first_of_kind(std::string_view sections, Elf64_Word kind) {
   for (unsigned i = 0; const auto section = value_at<Elf64_Shdr>(sections, i); ++i) {
     if (section->sh_type == kind) return section;
   }
   return std::nullopt;
-}
-
-bool are_all_named(std::span<const Wanted> wanted) {
-  return std::none_of(wanted.begin(), wanted.end(),
-                      [](const Wanted& each) { return each.place->function.empty(); });
-}
-
-std::string read_section(const ReadAt& read, const Elf64_Shdr& section) {
-  return read(section.sh_offset, std::min<std::uint64_t>(section.sh_size, kTableBytesMax));
 }
 
 }  // namespace
@@ -100,15 +116,16 @@ void name_functions(const ReadAt& read, std::span<CodePlace> places) {
   if (!header) return;
   const auto segments = read(header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr));
   const auto sections = read(header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr));
-  const auto wanted = addresses_of(segments, places);
+  auto unnamed = addresses_of(segments, places);
   // Stripped files lack the full table; then what they export must do.
   for (const Elf64_Word kind : {SHT_SYMTAB, SHT_DYNSYM}) {
-    if (are_all_named(wanted)) return;
+    if (unnamed.empty()) return;
     const auto section = first_of_kind(sections, kind);
     if (!section) continue;
     const auto strings = value_at<Elf64_Shdr>(sections, section->sh_link);
     if (!strings) continue;
-    name_from_table(read_section(read, *section), read_section(read, *strings), wanted);
+    for (const auto& each : find_in_table(read, *section, unnamed))
+      each.place->function = read_name(read, *strings, each.name);
   }
 }
 

@@ -23,7 +23,7 @@ struct CodePlace {
 
 /// Gives `size` bytes of a file from `offset` on, or fewer if there are no more. Reading rather
 /// than mapping: a file that is built anew meanwhile becomes shorter, which kills who has it
-/// mapped.
+/// mapped. At most some MiB are asked for at once.
 using ReadAt = std::function<std::string(std::uint64_t offset, std::uint64_t size)>;
 
 /// Fills in `function` and `distance` of the places that a symbol of the file covers. Knows files
