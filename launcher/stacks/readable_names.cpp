@@ -64,7 +64,7 @@ void write_names(std::span<const std::string> symbols, int fd) {
   }
 }
 
-[[noreturn]] void be_child(std::span<const std::string> symbols, int fd, rlim_t memory_bytes) {
+[[noreturn]] void run_child(std::span<const std::string> symbols, int fd, rlim_t memory_bytes) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   set_limit(RLIMIT_CORE, 0);
   set_limit(RLIMIT_CPU, 1);
@@ -109,7 +109,7 @@ std::vector<std::string> read_by_child(std::span<const std::string> symbols, Dea
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t child = ::fork();
-  if (child == 0) be_child(symbols, writer.get(), memory_bytes);
+  if (child == 0) run_child(symbols, writer.get(), memory_bytes);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) return {};
   writer = UniqueFd();
@@ -129,14 +129,15 @@ std::vector<std::string> read_by_child(std::span<const std::string> symbols, Dea
 
 }  // namespace
 
-std::map<std::string, std::string> readable_names(const std::set<std::string>& symbols) {
+std::map<std::string, std::string> readable_names(const std::set<std::string>& symbols,
+                                                  std::chrono::milliseconds timeout) {
   std::map<std::string, std::string> names;
   std::vector<std::string> mangled;
   for (const auto& symbol : symbols) {
     names[symbol] = readable_part(symbol);
     if (symbol.starts_with("_Z")) mangled.push_back(symbol);
   }
-  const auto deadline = Deadline::after(kDemangleTimeout);
+  const auto deadline = Deadline::after(timeout);
   for (std::span<const std::string> rest = mangled; !rest.empty() && !deadline.passed();) {
     const auto found = read_by_child(rest, deadline);
     for (std::size_t i = 0; i < found.size(); ++i) names[rest[i]] = found[i];

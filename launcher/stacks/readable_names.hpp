@@ -16,6 +16,7 @@ inline constexpr std::chrono::milliseconds kDemangleTimeout = std::chrono::secon
 /// both cut to a length that a person reads. A name stays as it is, too, if the demangler needs
 /// more than 50 ms or 64 MiB for it, or if the timeout has passed. Blocks until then at most. Any
 /// thread.
-std::map<std::string, std::string> readable_names(const std::set<std::string>& symbols);
+std::map<std::string, std::string> readable_names(
+    const std::set<std::string>& symbols, std::chrono::milliseconds timeout = kDemangleTimeout);
 
 }  // namespace ddprun
