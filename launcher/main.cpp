@@ -22,6 +22,7 @@
 #include "launcher/ssh/relay.hpp"
 #include "launcher/ssh/ssh_command.hpp"
 #include "launcher/ssh/starter.hpp"
+#include "launcher/stacks/symbol_reader.hpp"
 #include "rendezvous/base/text.hpp"
 #include <ddprun/error.hpp>
 
@@ -282,6 +283,7 @@ int run_command(const Invocation& invocation, const std::vector<std::string>& ar
 
 int main(int argc, char** argv) {
   if (argc > 0 && ddprun::is_guardian(argv[0])) return ddprun::be_guardian();
+  if (argc > 0 && ddprun::is_symbol_reader(argv[0])) return ddprun::run_symbol_reader();
   ddprun::reset_inherited_state();
   const auto invocation = ddprun::invocation_of(argc > 0 ? argv[0] : "");
   const char* name = invocation.name.c_str();

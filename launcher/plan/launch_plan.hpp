@@ -57,6 +57,8 @@ struct StackPlan {
   StacksWhen when = StacksWhen::kill;
   std::string py_spy{};  ///< paths of tools; empty: there is none
   std::string gdb{};
+  std::string
+      symbol_reader{};  ///< path of ddprun or what stands in for it; empty: this run's ddprun
   StackLimits limits{};
 
   bool operator==(const StackPlan&) const = default;

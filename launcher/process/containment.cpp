@@ -95,12 +95,14 @@ class Containment::Impl {
   }
 
   RunMembers members;
+  std::string program;
   Guardian guardian;
 
  private:
   Impl(const ContainmentSettings& settings, const Log& log, const std::string& word)
       : members(word, make_cgroup(word, settings.mode, log)),
-        guardian(settings.program.empty() ? program_beside_this() : settings.program,
+        program(settings.program.empty() ? program_beside_this() : settings.program),
+        guardian(program,
                  {.word = word,
                   .cgroup = members.cgroup() ? members.cgroup()->folder() : std::filesystem::path(),
                   .temporary_folder = settings.temporary_folder,
@@ -114,6 +116,10 @@ Containment::~Containment() = default;
 
 ContainmentMode Containment::mode() const {
   return impl_->members.cgroup() ? ContainmentMode::cgroup : ContainmentMode::marker;
+}
+
+const std::string& Containment::program() const {
+  return impl_->program;
 }
 
 bool Containment::is_parent_of_orphans() const {

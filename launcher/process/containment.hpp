@@ -74,6 +74,9 @@ class Containment {
   /// are being killed, and new ones are safe. Throws as replace_guardian().
   void guard_until(Deadline::Clock::time_point end);
 
+  /// Path of ddprun.
+  const std::string& program() const;
+
   /// What every worker's environment must contain.
   std::pair<std::string, std::string> marker() const;
 

@@ -4,6 +4,7 @@
 #include "launcher/process/runtime_stacks.hpp"
 #include "launcher/stacks/gdb_arguments.hpp"
 #include "launcher/stacks/native_stack.hpp"
+#include "launcher/stacks/symbol_reader.hpp"
 #include "launcher/stacks/tool_output.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/base/unique_fd.hpp"
@@ -12,7 +13,10 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -91,7 +95,10 @@ asio::awaitable<void> wait_for_end(asio::any_io_executor executor, pid_t pid, De
 
 StackTaker::StackTaker(asio::any_io_executor executor, Containment& containment,
                        const StackPlan& plan)
-    : executor_(executor), plan_(plan), tools_(std::move(executor), containment) {}
+    : executor_(executor),
+      containment_(containment),
+      plan_(plan),
+      tools_(std::move(executor), containment) {}
 
 void StackTaker::interrupt() {
   is_interrupted_ = true;
@@ -182,7 +189,7 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, Patient
   const auto tool_deadline = sooner(deadline, plan_.limits.tool);
   switch (means) {
     case StackMeans::runtime:
-      return ask_runtime(std::move(patient), sooner(deadline, kRuntimeLimit));
+      return ask_runtime(std::move(patient), tool_deadline);
     case StackMeans::py_spy:
       return run_tool({plan_.py_spy, "dump", "--pid", std::to_string(pid)}, std::move(patient),
                       tool_deadline);
@@ -202,26 +209,64 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, Patient
 
 asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(Patient patient, Deadline deadline) {
   const pid_t pid = patient.pid;
-  auto asking = ask_runtime_for_stacks(executor_, pid,
-                                       patient.worker->spec.error_file.parent_path(), deadline);
-  const auto stacks = co_await std::move(asking);
-  if (stacks.empty()) co_return Found{.text = "", .problem = "no thread answered"};
-  std::map<int, std::string> names;
-  for (const pid_t thread : thread_ids(pid)) names[thread] = thread_name(pid, thread);
-  Found found{.text = describe_stacks(stacks, names, parse_mappings(memory_map(pid))),
-              .problem = ""};
-  if (stacks.size() < names.size()) {
-    found.problem = std::to_string(names.size() - stacks.size()) + " of " +
-                    std::to_string(names.size()) + " threads did not answer";
+  auto asking =
+      ask_runtime_for_stacks(executor_, pid, patient.worker->spec.error_file.parent_path(),
+                             sooner(deadline, kRuntimeLimit));
+  auto stacks = co_await std::move(asking);
+  SymbolRequest request{.stacks = std::move(stacks), .names = {}, .memory_map = {}};
+  if (request.stacks.empty()) co_return Found{.text = "", .problem = "no thread answered"};
+  for (const pid_t thread : thread_ids(pid)) request.names[thread] = thread_name(pid, thread);
+  request.memory_map = memory_map(pid);
+  std::string problem;
+  if (request.stacks.size() < request.names.size()) {
+    problem = std::to_string(request.names.size() - request.stacks.size()) + " of " +
+              std::to_string(request.names.size()) + " threads did not answer";
   }
+  auto naming = name_functions(std::move(request), std::move(patient), deadline);
+  Found found = co_await std::move(naming);
+  if (!problem.empty())
+    found.problem = problem + (found.problem.empty() ? "" : "; " + found.problem);
   co_return found;
+}
+
+asio::awaitable<StackTaker::Found> StackTaker::name_functions(SymbolRequest request,
+                                                              Patient patient, Deadline deadline) {
+  const auto& path = plan_.symbol_reader.empty() ? containment_.program() : plan_.symbol_reader;
+  const UniqueFd program(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd input(::memfd_create("stacks", MFD_CLOEXEC));
+  const auto bytes = encode(request);
+  std::string problem;
+  if (program.get() < 0 ||
+      ::pwrite(input.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    problem = std::strerror(errno);
+  } else {
+    const auto prepare = [&patient] { return patient.tool_start(); };
+    auto running = tools_.run({.arguments = {symbol_reader_title()},
+                               .program_fd = program.get(),
+                               .standard_input = input.get(),
+                               .output_bytes_max = kNamedStacksBytesMax + 1,
+                               .cpu_seconds_max = kSymbolCpuSecondsMax},
+                              prepare, deadline);
+    const auto output = co_await std::move(running);
+    if (auto text = named_stacks_in(output.text)) co_return Found{.text = *text, .problem = ""};
+    problem = is_interrupted_          ? "interrupted"
+              : output.problem.empty() ? "the symbol reader failed"
+                                       : output.problem;
+  }
+  co_return Found{
+      .text = describe_stacks(request.stacks, request.names, parse_mappings(request.memory_map)),
+      .problem = "no names of functions: " + problem};
 }
 
 asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string> arguments,
                                                         Patient patient, Deadline deadline) {
   const bool was_stopped = is_stopped(patient.pid);
   const auto prepare = [&patient] { return patient.tool_start(); };
-  auto running = tools_.run(std::move(arguments), prepare, deadline, kStackBytesMax);
+  auto running = tools_.run({.arguments = std::move(arguments),
+                             .output_bytes_max = kStackBytesMax,
+                             .data_bytes_max = ToolRunner::kDataBytesMax,
+                             .cpu_seconds_max = ToolRunner::kCpuSecondsMax},
+                            prepare, deadline);
   const auto output = co_await std::move(running);
   auto& worker = *patient.worker;
   if (worker.has_ended) co_return Found{};  // meanwhile

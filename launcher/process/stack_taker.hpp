@@ -8,6 +8,7 @@
 #include "launcher/process/worker.hpp"
 #include "launcher/report/event.hpp"
 #include "launcher/stacks/stack_means.hpp"
+#include "launcher/stacks/symbol_reader.hpp"
 
 #include <memory>
 #include <string>
@@ -73,12 +74,15 @@ class StackTaker {
   StackFacts facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const;
   boost::asio::awaitable<Found> find_by(StackMeans means, Patient patient, Deadline deadline);
   boost::asio::awaitable<Found> ask_runtime(Patient patient, Deadline deadline);
+  boost::asio::awaitable<Found> name_functions(SymbolRequest request, Patient patient,
+                                               Deadline deadline);
   boost::asio::awaitable<Found> run_tool(std::vector<std::string> arguments, Patient patient,
                                          Deadline deadline);
   boost::asio::awaitable<Found> call_python(Patient patient, Deadline deadline);
   boost::asio::awaitable<Found> end_by_abort(Patient patient, Deadline deadline);
 
   boost::asio::any_io_executor executor_;
+  Containment& containment_;
   StackPlan plan_;
   ToolRunner tools_;
   bool is_interrupted_ = false;

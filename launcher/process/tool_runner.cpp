@@ -2,8 +2,8 @@
 
 #include "launcher/process/exec_failure.hpp"
 #include "launcher/process/limited_wait.hpp"
+#include "launcher/process/run_members.hpp"
 #include "launcher/process/worker_environment.hpp"
-#include "launcher/process/worker_process.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -32,6 +32,8 @@ using namespace std::chrono_literals;
 
 // For a debugger to let go of its process after it was told to end.
 constexpr auto kEndGrace = 500ms;
+// For a killed tool to end.
+constexpr auto kToolKillLimit = 500ms;
 
 /// False if it was interrupted, maybe before it began.
 asio::awaitable<bool> read_to_end(RunningTool& tool, std::string& text, std::size_t bytes_max) {
@@ -97,9 +99,29 @@ asio::awaitable<bool> ToolRunner::wait_for_turn(Deadline deadline) {
   co_return is_its_turn;
 }
 
-asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments,
-                                            std::function<ToolStart()> prepare, Deadline deadline,
-                                            std::size_t bytes_max) {
+ProcessRequest ToolRunner::process_request(const ToolRequest& request, const ToolStart& start,
+                                           int output) {
+  const auto [name, value] = containment_.marker();
+  // Its messages are parsed.
+  const std::map<std::string, std::string> added = {{"LC_ALL", "C"}};
+  // The user need not have access to the folder of the program.
+  const bool is_open = request.program_fd >= 0;
+  return {.program = is_open ? "/proc/self/fd/" + std::to_string(request.program_fd) : "",
+          .arguments = request.arguments,
+          .environment = start.user ? restricted_environment(added, name, value)
+                                    : worker_environment(added, {}, name, value),
+          .standard_input = request.standard_input,
+          .standard_output = output,
+          .standard_error = output,
+          .kept_descriptor = request.program_fd,
+          .cgroup_fd = containment_.cgroup_fd(),
+          .data_bytes_max = request.data_bytes_max,
+          .cpu_seconds_max = request.cpu_seconds_max,
+          .user = start.user};
+}
+
+asio::awaitable<ToolOutput> ToolRunner::run(ToolRequest request, std::function<ToolStart()> prepare,
+                                            Deadline deadline) {
   const bool is_its_turn = co_await wait_for_turn(deadline);
   if (!is_its_turn) co_return ToolOutput{.problem = "there was no time left for it"};
   const Turn turn(*this);
@@ -109,23 +131,10 @@ asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments,
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) co_return ToolOutput{.problem = std::strerror(errno)};
   UniqueFd writer(ends[1]);
   RunningTool tool{.output = asio::posix::stream_descriptor(executor_, ends[0])};
-  const auto [name, value] = containment_.marker();
-  // Its messages are parsed.
-  const std::map<std::string, std::string> added = {{"LC_ALL", "C"}};
-  const ProcessRequest request{.arguments = arguments,
-                               .environment = start.user
-                                                  ? restricted_environment(added, name, value)
-                                                  : worker_environment(added, {}, name, value),
-                               .standard_output = writer.get(),
-                               .standard_error = writer.get(),
-                               .cgroup_fd = containment_.cgroup_fd(),
-                               .data_bytes_max = kDataBytesMax,
-                               .cpu_seconds_max = kCpuSecondsMax,
-                               .user = start.user};
-  auto started = WorkerProcess::start(executor_, request);
+  auto started = WorkerProcess::start(executor_, process_request(request, start, writer.get()));
   writer = UniqueFd();
   const auto problem_of = [&](const StartFailure& failure) {
-    return ToolOutput{.problem = describe_start_failure(failure, arguments[0], "")};
+    return ToolOutput{.problem = describe_start_failure(failure, request.arguments[0], "")};
   };
   if (const auto* failure = std::get_if<StartFailure>(&started)) co_return problem_of(*failure);
   auto& process = std::get<WorkerProcess>(started);
@@ -136,15 +145,30 @@ asio::awaitable<ToolOutput> ToolRunner::run(std::vector<std::string> arguments,
   co_await exec.until_readable(notice);
   if (const auto failure = process.start_failure()) co_return problem_of(*failure);
   ToolOutput output;
-  auto reading = read_to_end(tool, output.text, bytes_max);
+  auto reading = read_to_end(tool, output.text, request.output_bytes_max);
   const auto is_read = co_await with_deadline(std::move(reading), deadline);
-  if (is_read.value_or(false)) co_return output;
-  output.problem = "it was not done in time";
-  process.signal_group(SIGTERM);
-  tool.is_interrupted = false;
-  auto reading_on = read_to_end(tool, output.text, bytes_max);
-  co_await with_deadline(std::move(reading_on), Deadline::after(kEndGrace));
+  if (!is_read.value_or(false)) {
+    output.problem = "it was not done in time";
+    process.signal_group(SIGTERM);
+    tool.is_interrupted = false;
+    auto reading_on = read_to_end(tool, output.text, request.output_bytes_max);
+    co_await with_deadline(std::move(reading_on), Deadline::after(kEndGrace));
+  }
+  auto ending = end(process);
+  co_await std::move(ending);
   co_return output;
+}
+
+/// Kills and reaps the tool. Its destructor would block this thread if it hangs in the kernel.
+asio::awaitable<void> ToolRunner::end(WorkerProcess& process) {
+  process.signal_group(SIGKILL);
+  if (const auto open = open_process(process.pid())) {
+    LimitedWait killed(executor_);
+    killed.begin(kToolKillLimit);
+    const int pidfd = open->pidfd.get();
+    co_await killed.until_readable(pidfd);
+  }
+  process.close(Deadline::after({}));
 }
 
 void ToolRunner::interrupt() {

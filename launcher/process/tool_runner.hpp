@@ -4,6 +4,7 @@
 
 #include "launcher/process/containment.hpp"
 #include "launcher/process/proc_scan.hpp"
+#include "launcher/process/worker_process.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -25,6 +26,16 @@ namespace ddprun {
 struct ToolOutput {
   std::string text;     ///< both of its streams, as they came
   std::string problem;  ///< why there is none, or why there may be more; empty: it ran to its end
+};
+
+/// What to run.
+struct ToolRequest {
+  std::vector<std::string> arguments;  ///< the program's name first
+  int program_fd = -1;                 ///< -1: the first argument is the program's path
+  int standard_input = -1;             ///< a descriptor above 2; -1: /dev/null
+  std::size_t output_bytes_max = 0;    ///< what is printed beyond it is dropped
+  std::uint64_t data_bytes_max = 0;    ///< of writable memory; 0: this process' limit
+  std::uint64_t cpu_seconds_max = 0;   ///< 0: this process' limit
 };
 
 /// How a tool is to be started, if it is.
@@ -49,13 +60,12 @@ class ToolRunner {
   /// A tool's deadline passes first; this ends a tool that has outlived the agent.
   static constexpr std::uint64_t kCpuSecondsMax = 300;
 
-  /// Runs the program (a path) with its arguments; waits for its turn if kToolsMax run already.
-  /// `prepare` is called at its turn: what the tool inspects may have changed during the wait. What
-  /// it prints beyond `bytes_max` is dropped. At the deadline it is told to end, and killed if it
-  /// does not do so at once.
-  boost::asio::awaitable<ToolOutput> run(std::vector<std::string> arguments,
-                                         std::function<ToolStart()> prepare, Deadline deadline,
-                                         std::size_t bytes_max);
+  /// Runs a program; waits for its turn if kToolsMax run already. `prepare` is called at its turn:
+  /// what the tool inspects may have changed during the wait. The descriptors of the request stay
+  /// open until the end. At the deadline the tool is told to end, and killed if it does not do so
+  /// at once; one that hangs in the kernel even then is left to it.
+  boost::asio::awaitable<ToolOutput> run(ToolRequest request, std::function<ToolStart()> prepare,
+                                         Deadline deadline);
 
   /// For those that run or wait for their turn the deadline is now.
   void interrupt();
@@ -70,6 +80,8 @@ class ToolRunner {
   class Turn;
 
   boost::asio::awaitable<bool> wait_for_turn(Deadline deadline);
+  ProcessRequest process_request(const ToolRequest& request, const ToolStart& start, int output);
+  boost::asio::awaitable<void> end(WorkerProcess& process);
 
   boost::asio::any_io_executor executor_;
   Containment& containment_;

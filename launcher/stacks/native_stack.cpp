@@ -71,13 +71,18 @@ Frame make_frame(const control::ThreadStack& stack, std::uint32_t index,
   return frame;
 }
 
+// Programs with PyTorch have 200 libraries, of which few are on stacks.
+constexpr std::size_t kFilesReadMax = 256;
+
 /// Reads each file once, however many frames are in it.
 void name_frames(std::vector<Frame>& frames) {
   std::map<std::string, std::vector<Frame*>> by_file;
   for (auto& frame : frames) {
     if (frame.mapping != nullptr) by_file[frame.mapping->file].push_back(&frame);
   }
+  std::size_t files = 0;
   for (const auto& [file, in_file] : by_file) {
+    if (++files > kFilesReadMax) break;
     const File source(file);
     std::vector<CodePlace> places;
     for (const Frame* frame : in_file) places.push_back(frame->place);
@@ -110,6 +115,32 @@ std::string describe(const Frame& frame, std::uint32_t index,
          "\n";
 }
 
+std::vector<Frame> make_frames(const std::vector<control::ThreadStack>& stacks,
+                               const std::vector<Mapping>& mappings) {
+  std::vector<Frame> frames;
+  for (const auto& stack : stacks) {
+    for (std::uint32_t i = 0; i < stack.frames; ++i)
+      frames.push_back(make_frame(stack, i, mappings));
+  }
+  return frames;
+}
+
+/// `frames` are those of all stacks, one after the other.
+std::string describe(const std::vector<control::ThreadStack>& stacks,
+                     const std::map<int, std::string>& names, const std::vector<Frame>& frames,
+                     const std::map<std::string, std::string>& readable) {
+  std::string text;
+  auto frame = frames.begin();
+  for (const auto& stack : stacks) {
+    if (!text.empty()) text += "\n";
+    const auto name = names.find(stack.thread_id);
+    text += "Thread " + std::to_string(stack.thread_id) +
+            (name == names.end() ? "" : " (" + name->second + ")") + ":\n";
+    for (std::uint32_t i = 0; i < stack.frames; ++i) text += describe(*frame++, i, readable);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<Mapping> parse_mappings(std::string_view maps_text) {
@@ -132,23 +163,15 @@ std::vector<Mapping> parse_mappings(std::string_view maps_text) {
 std::string describe_stacks(const std::vector<control::ThreadStack>& stacks,
                             const std::map<int, std::string>& names,
                             const std::vector<Mapping>& mappings) {
-  std::vector<Frame> frames;
-  for (const auto& stack : stacks) {
-    for (std::uint32_t i = 0; i < stack.frames; ++i)
-      frames.push_back(make_frame(stack, i, mappings));
-  }
+  return describe(stacks, names, make_frames(stacks, mappings), {});
+}
+
+std::string describe_named_stacks(const std::vector<control::ThreadStack>& stacks,
+                                  const std::map<int, std::string>& names,
+                                  const std::vector<Mapping>& mappings) {
+  auto frames = make_frames(stacks, mappings);
   name_frames(frames);
-  const auto readable = readable_names_of(frames);
-  std::string text;
-  auto frame = frames.begin();
-  for (const auto& stack : stacks) {
-    if (!text.empty()) text += "\n";
-    const auto name = names.find(stack.thread_id);
-    text += "Thread " + std::to_string(stack.thread_id) +
-            (name == names.end() ? "" : " (" + name->second + ")") + ":\n";
-    for (std::uint32_t i = 0; i < stack.frames; ++i) text += describe(*frame++, i, readable);
-  }
-  return text;
+  return describe(stacks, names, frames, readable_names_of(frames));
 }
 
 }  // namespace ddprun

@@ -48,6 +48,42 @@ TEST_SUITE("stacks of workers") {
     CHECK(kept.rfind("wait_in_first_thread(") != kept.find("wait_in_first_thread("));
   }
 
+  TEST_CASE("a symbol reader has a deadline, and without it the stacks have no names") {
+    const TemporaryFolder folder;
+    const auto make_reader = [&](const std::string& script) {
+      return make_tool(folder.path(), script);
+    };
+    StackPlan plan{.when = StacksWhen::never,
+                   .symbol_reader = make_reader("printf 'Thread limit: %s\\n\\0' $(ulimit -Ht)"),
+                   .limits = kLongLimits};
+    {
+      Patient patient(plan);
+      patient.start_stuck("runtime");
+      CHECK(contains(text_of(patient.ask()), "Thread limit: 10"));
+    }
+    // As on a file system that hangs.
+    plan.symbol_reader = make_reader("sleep 1000");
+    plan.limits = {.tool = 2s, .together = 50s};
+    {
+      Patient patient(plan);
+      patient.start_stuck("runtime");
+      const auto taken = patient.ask();
+      INFO(text_of(taken));
+      CHECK(taken.means == std::vector<std::string>{"the worker runtime"});
+      REQUIRE(taken.problems.size() == 1);
+      CHECK(contains(taken.problems[0], "no names of functions: it was not done in time"));
+      CHECK(contains(text_of(taken), "?? + 0x"));
+      CHECK(contains(text_of(taken), " in stuck_worker\n"));
+    }
+    plan.symbol_reader = make_reader("echo 'terminate called'");
+    Patient patient(plan);
+    patient.start_stuck("runtime");
+    const auto taken = patient.ask();
+    REQUIRE(taken.problems.size() == 1);
+    CHECK(contains(taken.problems[0], "no names of functions: the symbol reader failed"));
+    CHECK(contains(text_of(taken), " in stuck_worker\n"));
+  }
+
   TEST_CASE("of very many threads so many are asked") {
     Patient patient({.when = StacksWhen::never});
     patient.start_stuck("runtime", static_cast<int>(kThreadsAskedMax) + 20);

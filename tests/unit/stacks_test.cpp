@@ -4,6 +4,7 @@
 #include "launcher/stacks/readable_names.hpp"
 #include "launcher/stacks/stack_means.hpp"
 #include "launcher/stacks/symbol_names.hpp"
+#include "launcher/stacks/symbol_reader.hpp"
 #include "launcher/stacks/tool_output.hpp"
 
 #include <doctest/doctest.h>
@@ -189,12 +190,40 @@ TEST_SUITE("stacks") {
     control::ThreadStack stack{.thread_id = 5, .frames = 2};
     stack.addresses[0] = address_of_named_function();
     stack.addresses[1] = 16;  // nothing is mapped there
-    const auto text = describe_stacks({stack}, {{5, "main"}}, own_mappings());
+    const auto text = describe_named_stacks({stack}, {{5, "main"}}, own_mappings());
     INFO(text);
     CHECK(text.starts_with("Thread 5 (main):\n  #0  "));
     CHECK(text.find("named_function(int) + 0x0 in launcher_unit\n") != std::string::npos);
     CHECK(text.ends_with("  #1  0x10\n"));
     CHECK(named_function(1) == 4);
+    const auto unnamed = describe_stacks({stack}, {{5, "main"}}, own_mappings());
+    CHECK(unnamed.starts_with("Thread 5 (main):\n  #0  ?? + 0x"));
+    CHECK(unnamed.ends_with(" in launcher_unit\n  #1  0x10\n"));
+  }
+
+  TEST_CASE("a symbol reader gets what the agent has encoded, and nothing malformed") {
+    control::ThreadStack stack{.thread_id = 5, .frames = 1};
+    stack.addresses[0] = 16;
+    const SymbolRequest request{.stacks = {stack, stack},
+                                .names = {{5, "main\n"}, {6, ""}},
+                                .memory_map = "12-34 r-xp 0 0 0 /bin/true\n"};
+    const auto bytes = encode(request);
+    const auto decoded = decode_symbol_request(bytes);
+    REQUIRE(decoded);
+    CHECK(decoded->stacks.size() == 2);
+    CHECK(decoded->stacks[1].addresses[0] == 16);
+    CHECK(decoded->names == request.names);
+    CHECK(decoded->memory_map == request.memory_map);
+    for (std::size_t size = 0; size < bytes.size() - request.memory_map.size(); ++size)
+      CHECK_FALSE(decode_symbol_request(std::string_view(bytes).substr(0, size)));
+    auto deep = request;
+    deep.stacks[0].frames = control::kStackFramesMax + 1;
+    CHECK_FALSE(decode_symbol_request(encode(deep)));
+    CHECK(named_stacks_in(std::string("Thread 5\0", 9)) == "Thread 5");
+    CHECK_FALSE(named_stacks_in("Thread 5"));
+    CHECK_FALSE(named_stacks_in(""));
+    CHECK(is_symbol_reader(symbol_reader_title()));
+    CHECK_FALSE(is_symbol_reader("ddprun"));
   }
 
   TEST_CASE("a file that is cut off or damaged anywhere gives no names, or right ones") {
