@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -135,22 +136,27 @@ TEST_SUITE("subgroups of processes") {
     std::array<int, 2> left{};
     REQUIRE(::pipe2(left.data(), O_CLOEXEC) == 0);
     const UniqueFd left_reader(left[0]);
-    const UniqueFd left_writer(left[1]);
+    UniqueFd left_writer(left[1]);
     RankProcesses ranks(4, [&](int rank) {
       auto world = setting.create(store, rank);
       world.barrier().wait();
       char byte = 0;
       if (rank == 2) {
-        for (int others = 3; others > 0; --others) CHECK(::read(left[0], &byte, 1) == 1);
+        ::close(left[1]);
+        for (int others = 3; others > 0; --others) {
+          if (::read(left[0], &byte, 1) != 1) throw std::runtime_error("another rank has failed");
+        }
         ::raise(SIGKILL);
       }
-      CHECK(::write(left[1], &byte, 1) == 1);
+      if (::write(left[1], &byte, 1) != 1) throw std::runtime_error("write");
       return describe_failure([&] { world.new_group({0, 2, 3}); });
     });
+    left_writer = UniqueFd();
     for (const int rank : {0, 1, 3}) {
       const auto said = ranks.wait(rank).said;
       CHECK_MESSAGE(said.find("peer 2: rank 2 ") == 0, said);
     }
+    CHECK(ranks.wait(2).said.empty());
   }
 
   TEST_CASE("many groups one after the other leave nothing in the store") {
