@@ -46,6 +46,7 @@ struct Setting {
 /// Gloo where it is built.
 std::vector<Setting> settings(const std::vector<Nodes>& all_nodes) {
   std::vector<Setting> settings;
+  settings.reserve(all_nodes.size() + 1);
   for (const auto& nodes : all_nodes) settings.push_back({nodes});
   for (const auto& backend : available_backends()) {
     const bool is_usable = backend.name == "gloo" && backend.unavailable_reason.empty();
