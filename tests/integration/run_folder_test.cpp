@@ -4,6 +4,7 @@
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/own_folder.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>
 
