@@ -34,7 +34,7 @@ UserCheck store_users(const LaunchPlan& plan, const Containment& containment) {
   const auto users = std::make_shared<WorkerUsers>([&containment] {
     std::vector<uid_t> found;
     for (const pid_t pid : containment.members()) {
-      if (const auto ids = dropped_user(pid)) found.push_back(ids->user);
+      if (const auto ids = user_of(pid)) found.push_back(ids->user);
     }
     return found;
   });
