@@ -91,9 +91,10 @@ class OtherUsersTest(unittest.TestCase):
             with FreePort() as port:
                 number = port.number
             process = subprocess.Popen(
-                [DDPRUN, "--nnodes=1:2", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{number}",
-                 f"--secret_file={secret}", "--rdzv_conf=last_call_timeout=0", "--stdin=0",
-                 "--no_python", "/bin/sh", "-c", "echo ready; read line || true"],
+                [DDPRUN, "--nnodes=1:2", "--rdzv_backend=c10d",
+                 f"--rdzv_endpoint=127.0.0.1:{number}", f"--secret_file={secret}",
+                 "--rdzv_conf=last_call_timeout=0", "--stdin=0", "--no_python",
+                 "/bin/sh", "-c", "echo ready; read line || true"],
                 user=OTHER_USER, group=OTHER_USER, extra_groups=[], cwd="/",
                 env={"TMPDIR": folder, "PATH": os.defpath},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
