@@ -154,7 +154,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   CoordinatorLink::Listener listener() {
     return {.take =
                 [weak = weak_from_this()](const NodeEvent& event) {
-                  if (const auto self = weak.lock()) self->apply(event);
+                  if (const auto self = weak.lock()) self->take(event);
                 },
             .note =
                 [weak = weak_from_this()](const std::string& text) {
@@ -182,6 +182,12 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   // Decisions and what they lead to.
+
+  void take(const NodeEvent& event) {
+    const auto* says = std::get_if<CoordinatorSays>(&event);
+    if (says != nullptr && host_) host_->observe(says->message);
+    apply(event);
+  }
 
   void apply(const NodeEvent& event) {
     if (is_closed_ || failure_ || !part_) return;

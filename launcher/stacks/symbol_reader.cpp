@@ -134,8 +134,8 @@ int run_symbol_reader() {
   try {
     const auto request = decode_symbol_request(read_standard_input());
     if (!request) return 2;
-    auto text = describe_named_stacks(request->stacks, request->names,
-                                      parse_mappings(request->memory_map));
+    auto text =
+        describe_named_stacks(request->stacks, request->names, parse_mappings(request->memory_map));
     text.resize(std::min(text.size(), kNamedStacksBytesMax));
     return write_standard_output(text + kCompleteMark) ? 0 : 1;
   } catch (const std::exception&) {

@@ -73,29 +73,46 @@ asio::awaitable<Result<HeldLease>> hold_lease(std::shared_ptr<Client> client,
   co_return HeldLease(std::get<Lease>(granted), sent);
 }
 
+struct Candidacy {
+  std::string holder;  ///< value of the coordinator's key
+  LeaseId lease = 0;   ///< of that key
+  Revision ignored_verdict = 0;
+  std::shared_ptr<RunTrust> trust;
+};
+
 /// The election itself: the first to write the key has won, unless the run has ended.
 asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys keys,
-                                     std::string holder, LeaseId lease) {
-  Transaction election{.conditions = {{keys.coordinator(), 0}, {keys.verdict(), 0}},
-                       .puts = {{keys.coordinator(), std::move(holder), lease}},
-                       .read = keys.state()};
+                                     Candidacy candidacy) {
+  Transaction election{
+      .conditions = {{.key = keys.coordinator()},
+                     {.key = keys.verdict(), .modified = candidacy.ignored_verdict}},
+      .puts = {{keys.coordinator(), std::move(candidacy.holder), candidacy.lease}},
+      .read = keys.state()};
   auto committing = client->commit(std::move(election), request_deadline());
   const auto answer = co_await std::move(committing);
   if (const auto* problem = std::get_if<Problem>(&answer)) co_return *problem;
-  co_return read_sight(std::get<TransactionAnswer>(answer), keys, lease);
+  co_return candidacy.trust->read(std::get<TransactionAnswer>(answer), candidacy.lease);
 }
 
 /// From the vote to the term's beginning.
 asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, RunKeys keys,
                                              Candidate candidate, Listening listening,
                                              HeldLease office, Log log) {
-  auto standing =
-      stand(client, keys, holder_text(candidate.node.name, listening.endpoint), office.id());
+  const auto seal = candidate.trust->seal_of_candidate();
+  const auto holder = holder_text(candidate.node.name, listening.endpoint);
+  auto standing = stand(client, keys,
+                        {.holder = seal(keys.coordinator(), holder),
+                         .lease = office.id(),
+                         .ignored_verdict = candidate.ignored_verdict,
+                         .trust = candidate.trust});
   const auto outcome = co_await std::move(standing);
   if (const auto* problem = std::get_if<Problem>(&outcome)) {
     co_return CampaignResult{.problem = problem->text};
   }
   const auto& sight = std::get<Sight>(outcome);
+  if (!sight.holder && sight.is_holder_ignored) {
+    co_return CampaignResult{.problem = kForeignHolder};
+  }
   if (!sight.holder || sight.holder->lease != office.id()) co_return CampaignResult{};
   const auto record = co_await hold_lease(client, lease_of_memory(candidate.settings));
   if (const auto* problem = std::get_if<Problem>(&record)) {
@@ -109,7 +126,9 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
                         .created = sight.holder->created,
                         .office = office,
                         .record = std::get<HeldLease>(record),
+                        .seal = seal.continuing(sight.lineage),
                         .config = candidate.settings.config_outline};
+  if (facts.seal.seal) candidate.settings.run_nonce = facts.seal.lineage.front();
   const auto store_port = listening.seat->store_port();
   CampaignResult result;
   result.term = std::make_shared<Term>(client, facts, std::move(listening.seat),

@@ -2,6 +2,7 @@
 // connect at once. Runs on the executor's one thread.
 #pragma once
 
+#include "rendezvous/etcd/run_trust.hpp"
 #include "rendezvous/etcd/settings.hpp"
 #include "rendezvous/etcd/term.hpp"
 
@@ -23,6 +24,8 @@ struct Candidate {
   membership::PastNode node;
   membership::Settings settings;
   membership::Admission admission;  ///< its secret outlives the term
+  std::shared_ptr<RunTrust> trust{};
+  Revision ignored_verdict = 0;  ///< as seen before; no other one must be there
   OfficeNotice on_renewal{};
 };
 

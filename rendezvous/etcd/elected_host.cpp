@@ -50,6 +50,7 @@ class Election : public std::enable_shared_from_this<Election> {
         on_renewal_(std::move(on_renewal)),
         log_(std::move(log)),
         keys_(etcd_.prefix, self_.run_id),
+        trust_(std::make_shared<RunTrust>(choice_.admission.secret, keys_, log_)),
         client_(std::make_shared<Client>(std::move(executor), etcd_.endpoints)),
         pause_(client_->executor()),
         search_end_(client_->executor(), Time::max()) {}
@@ -60,6 +61,8 @@ class Election : public std::enable_shared_from_this<Election> {
     Found found = co_await self->search(not_before);
     co_return found;
   }
+
+  void observe(const membership::CoordinatorMessage& message) { trust_->observe(message); }
 
   void resign() {
     if (std::exchange(is_leaving_, true)) return hurry();
@@ -179,11 +182,14 @@ class Election : public std::enable_shared_from_this<Election> {
       std::string problem;
       if (const auto* change = std::get_if<AwaitChange>(&move)) {
         co_await await_change(change->first, not_before);
+      } else if (const auto* removal = std::get_if<AwaitRemoval>(&move)) {
+        co_await await_change(removal->first, not_before);
+        if (not_before <= Deadline::Clock::now()) co_return Found{.problem = kForeignHolder};
       } else if (Deadline::Clock::now() < rest_end_) {
         co_await await_change(std::get<Sight>(sight).revision + 1, not_before);
         if (not_before <= Deadline::Clock::now()) co_return Found{.problem = unreachable_};
       } else {
-        problem = co_await stand();
+        problem = co_await stand(std::get<Sight>(sight).ignored_verdict);
       }
       if (!problem.empty()) co_return co_await give_up(problem, not_before);
     }
@@ -231,14 +237,14 @@ class Election : public std::enable_shared_from_this<Election> {
     auto reading = client_->commit(std::move(look), request_deadline());
     const auto answer = co_await std::move(reading);
     const auto* done = std::get_if<TransactionAnswer>(&answer);
-    co_return done != nullptr && !done->keys.empty() ? done->keys.front().value : std::string();
+    co_return done == nullptr ? std::string() : trust_->config_of(*done);
   }
 
   std::string resignation() const { return self_.name + ", which hosts the rendezvous, leaves"; }
 
-  Result<Sight> sight_of(const Result<TransactionAnswer>& answer) const {
+  Result<Sight> sight_of(const Result<TransactionAnswer>& answer) {
     if (const auto* problem = std::get_if<Problem>(&answer)) return *problem;
-    return read_sight(std::get<TransactionAnswer>(answer), keys_);
+    return trust_->read(std::get<TransactionAnswer>(answer));
   }
 
   /// Not before its time, so that an etcd in trouble is not asked without a pause.
@@ -262,11 +268,13 @@ class Election : public std::enable_shared_from_this<Election> {
   }
 
   /// Why nobody could be elected; empty if somebody has been, this node or another.
-  asio::awaitable<std::string> stand() {
+  asio::awaitable<std::string> stand(Revision ignored_verdict) {
     if (term_) term_->end();
     Candidate candidate{.node = {.name = self_.name, .instance = self_.instance},
                         .settings = choice_.settings,
                         .admission = choice_.admission,
+                        .trust = trust_,
+                        .ignored_verdict = ignored_verdict,
                         .on_renewal = on_renewal_};
     auto standing = campaign(client_, etcd_, std::move(candidate), log_);
     auto result = co_await std::move(standing);
@@ -285,6 +293,7 @@ class Election : public std::enable_shared_from_this<Election> {
   const OfficeNotice on_renewal_;
   const Log log_;
   const RunKeys keys_;
+  const std::shared_ptr<RunTrust> trust_;
   const std::shared_ptr<Client> client_;
   asio::steady_timer pause_;
   asio::steady_timer search_end_;  ///< cancelled when a search has ended
@@ -316,6 +325,9 @@ class ElectedHost : public Host {
     return Election::find(election_, not_before);
   }
   void resign() override { election_->resign(); }
+  void observe(const membership::CoordinatorMessage& message) override {
+    election_->observe(message);
+  }
   asio::awaitable<void> wait_until_over() override { return Election::wait_until_over(election_); }
   std::vector<std::string> last_words() const override { return election_->refusals(); }
 

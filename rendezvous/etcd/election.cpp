@@ -24,6 +24,7 @@ Move decide_move(const Sight& sight, const membership::Join& self, Revision trie
     if (sight.holder->created == tried && !may_try_again) return AwaitChange{sight.revision + 1};
     return GoTo{sight.holder->endpoint, sight.holder->created};
   }
+  if (sight.is_holder_ignored) return AwaitRemoval{sight.revision + 1};
   // Who would be refused by the run's nodes must not become the one who refuses them.
   if (sight.record) {
     const auto settings = membership::settings_of(*sight.record, self.run_id);

@@ -22,6 +22,12 @@ struct AwaitChange {
 
   bool operator==(const AwaitChange&) const = default;
 };
+/// A value that is not accepted prevents an election: until it is gone.
+struct AwaitRemoval {
+  Revision first = 0;
+
+  bool operator==(const AwaitRemoval&) const = default;
+};
 /// There is none: become it.
 struct Campaign {
   bool operator==(const Campaign&) const = default;
@@ -33,7 +39,7 @@ struct TakeVerdict {
 
   bool operator==(const TakeVerdict&) const = default;
 };
-using Move = std::variant<GoTo, AwaitChange, Campaign, TakeVerdict>;
+using Move = std::variant<GoTo, AwaitChange, AwaitRemoval, Campaign, TakeVerdict>;
 
 /// `self` is what this node would say when joining. `tried` is the coordinator that it has tried
 /// last (0: none yet), `may_try_again` whether it has waited long enough since.

@@ -67,9 +67,11 @@ std::optional<KeyValue> read_key(const Json& json) {
   const auto key = bytes(member(json, "key"));
   const auto value = bytes(member(json, "value"));
   const auto created = integer(member(json, "create_revision"));
+  const auto modified = integer(member(json, "mod_revision"));
   const auto lease = integer(member(json, "lease"));
-  if (!json.is_object() || !key || !value || !created || !lease) return std::nullopt;
-  return KeyValue{.key = *key, .value = *value, .created = *created, .lease = *lease};
+  if (!json.is_object() || !key || !value || !created || !modified || !lease) return std::nullopt;
+  return KeyValue{
+      .key = *key, .value = *value, .created = *created, .modified = *modified, .lease = *lease};
 }
 
 std::optional<std::vector<KeyValue>> read_keys(const Json& responses) {
@@ -118,10 +120,13 @@ std::string revocation_request(LeaseId lease) {
 std::string transaction_request(const Transaction& transaction) {
   Json request = {{"compare", Json::array()}, {"success", Json::array()}};
   for (const auto& condition : transaction.conditions) {
-    request["compare"].push_back({{"key", to_base64(condition.key)},
-                                  {"target", "CREATE"},
-                                  {"result", "EQUAL"},
-                                  {"create_revision", std::to_string(condition.created)}});
+    const bool is_modified = condition.modified.has_value();
+    request["compare"].push_back(
+        {{"key", to_base64(condition.key)},
+         {"target", is_modified ? "MOD" : "CREATE"},
+         {"result", "EQUAL"},
+         {is_modified ? "mod_revision" : "create_revision",
+          std::to_string(condition.modified.value_or(condition.created))}});
   }
   for (const auto& put : transaction.puts) {
     request["success"].push_back({{"request_put",

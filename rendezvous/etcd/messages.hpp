@@ -31,8 +31,9 @@ using Result = std::variant<T, Problem>;
 struct KeyValue {
   std::string key;
   std::string value;
-  Revision created = 0;  ///< the revision with which the key came into being
-  LeaseId lease = 0;     ///< at whose end the key vanishes
+  Revision created = 0;   ///< the revision with which the key came into being
+  Revision modified = 0;  ///< the revision of its latest value
+  LeaseId lease = 0;      ///< at whose end the key vanishes
 
   bool operator==(const KeyValue&) const = default;
 };
@@ -50,6 +51,8 @@ Range prefix_range(const std::string& prefix);
 struct Condition {
   std::string key;
   Revision created = 0;
+  /// If set, instead: a key whose latest value is of this revision; 0: that does not exist.
+  std::optional<Revision> modified{};
 };
 struct Put {
   std::string key;

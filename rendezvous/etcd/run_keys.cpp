@@ -240,6 +240,7 @@ std::string whole_verdict_text(const Verdict& verdict) {
 }
 
 std::string why_not_understood(const std::string& value) {
+  if (has_seal(value)) return " is of a run with a secret, which this node lacks (--secret_file)";
   const auto json = parse(value);
   Reader reader(json);
   const int version = reader.integer("version", 0, kMany);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "rendezvous/etcd/messages.hpp"
+#include "rendezvous/etcd/value_seal.hpp"
 #include "rendezvous/membership/messages.hpp"
 #include "rendezvous/membership/succession.hpp"
 #include <ddprun/store.hpp>
@@ -49,6 +50,11 @@ struct Sight {
   std::optional<Holder> holder{};
   std::optional<membership::RunRecord> record{};
   std::optional<membership::Verdict> verdict{};
+
+  // Of a run with a secret; see run_trust.hpp.
+  Lineage lineage{};               ///< of the record
+  Revision ignored_verdict = 0;    ///< the revision of a verdict that is not accepted; 0: none
+  bool is_holder_ignored = false;  ///< there is a coordinator's key that is not accepted
 
   bool operator==(const Sight&) const = default;
 };

@@ -131,17 +131,19 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
   if (!self || self->is_stepping_down_) co_return false;
   const auto& facts = self->facts_;
   kept.record.host = facts.node;
-  const auto text = record_text(kept.record);
+  const auto text = facts.seal(facts.keys.record(), record_text(kept.record));
   self->record_.clear();
   auto transaction = self->transaction_of(text);
   if (kept.verdict) {
+    const auto key = facts.keys.verdict();
     transaction.puts.push_back(
-        {facts.keys.verdict(), verdict_text(*kept.verdict), facts.record.id()});
+        {key, facts.seal(key, verdict_text(*kept.verdict)), facts.record.id()});
   }
   const bool shows_config =
       !self->has_shown_config_ && !facts.config.empty() && facts.config.size() <= kConfigBytesMax;
   if (shows_config) {
-    transaction.puts.push_back({facts.keys.config(), facts.config, facts.record.id()});
+    const auto key = facts.keys.config();
+    transaction.puts.push_back({key, facts.seal(key, facts.config), facts.record.id()});
   }
   // The office as it is now: while renewals succeed and only this does not, its end moves on.
   const auto limit = facts.office.end() - kTellingTime;

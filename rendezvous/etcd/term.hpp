@@ -25,6 +25,7 @@ struct TermFacts {
   Revision created = 0;       ///< of the coordinator's key, which is proof of the election
   HeldLease office;           ///< of that key
   HeldLease record;           ///< of what outlives the coordinator
+  RunSeal seal{};             ///< of all values that it writes
   std::string config{};       ///< what nodes are shown that have another one
 };
 

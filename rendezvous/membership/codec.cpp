@@ -52,7 +52,7 @@ auto fields(M& m) {
   } else if constexpr (is<Waiting>(static_cast<M*>(nullptr))) {
     return std::tie(m.text, m.is_warning);
   } else if constexpr (is<Welcome>(static_cast<M*>(nullptr))) {
-    return std::tie(m.lease, m.warning);
+    return std::tie(m.lease, m.warning, m.run_nonce);
   } else if constexpr (is<NodePlace>(static_cast<M*>(nullptr))) {
     return std::tie(m.name, m.role, m.local_world_size);
   } else if constexpr (is<RoundFormed>(static_cast<M*>(nullptr))) {

@@ -54,7 +54,7 @@ void Coordination::admit(NodeId id, const Join& join) {
                .next_notice = first_notice(now_),
                .came = now_,
                .held_back_until = is_held_back ? std::optional(now_ + hold_back) : std::nullopt});
-  tell(id, Welcome{settings_.lease, compare_command(join)});
+  tell(id, Welcome{settings_.lease, compare_command(join), settings_.run_nonce});
   if (phase_ != Phase::running) return;
   if (is_held_back) {
     tell(id, Waiting{why_held_back(join)});

@@ -45,6 +45,10 @@ class Host {
   /// Waits until `not_before`, or less if the coordinator is another one than at the last time.
   virtual boost::asio::awaitable<Found> find(Time not_before) = 0;
 
+  /// A message of the coordinator that was found last, which has proved itself in a run with a
+  /// secret.
+  virtual void observe(const CoordinatorMessage& /*message*/) {}
+
   /// This node leaves the run. Where that can be, another node becomes the host, once the workers
   /// of all nodes have ended; at the second call it is not waited for that any more.
   virtual void resign() = 0;

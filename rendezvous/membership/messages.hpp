@@ -15,7 +15,7 @@
 namespace ddprun::membership {
 
 /// Of this set of messages. Two agents that differ in it do not understand each other.
-inline constexpr std::uint32_t kProtocolVersion = 5;
+inline constexpr std::uint32_t kProtocolVersion = 6;
 
 /// Rounds and restarts as nodes know them: no run has so many, and there is room to count on.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -128,7 +128,8 @@ using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, 
 
 struct Welcome {
   std::chrono::milliseconds lease{3000};
-  std::string warning{};  ///< for operators: what is odd about this node; empty: nothing
+  std::string warning{};    ///< for operators: what is odd about this node; empty: nothing
+  std::string run_nonce{};  ///< as in Settings
 
   bool operator==(const Welcome&) const = default;
 };

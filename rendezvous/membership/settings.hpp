@@ -23,6 +23,9 @@ struct Settings {
   std::string config_hash{};  ///< of the configuration file that all nodes must have; empty: none
   /// What nodes with another file are shown of it, to find the difference; empty: nothing.
   std::string config_outline{};
+  /// By which nodes recognise what a later coordinator finds of this run in etcd; empty: there is
+  /// no etcd, or no secret.
+  std::string run_nonce{};
   /// Of the workers' store; 0: in a run with a secret the kernel chooses it, in an open one it is
   /// that of the rendezvous.
   std::uint16_t store_port = 0;

@@ -3,6 +3,8 @@
 #include "rendezvous/etcd/base64.hpp"
 #include "rendezvous/etcd/messages.hpp"
 #include "rendezvous/etcd/run_keys.hpp"
+#include "rendezvous/etcd/value_seal.hpp"
+#include "rendezvous/security/secret.hpp"
 #include "tests/fuzz/promise.hpp"
 
 #include <algorithm>
@@ -85,9 +87,22 @@ void read_transaction(std::string_view text) {
   if (const auto sight = value_of(read_sight(*answer, keys()))) write_again(*sight);
 }
 
+/// Of any value a seal can be made and opened, and no value opens without one.
+void seal(std::string_view text) {
+  static const auto secret = security::Secret::from_bytes(std::string(40, 's'), "a test");
+  static const ValueSeal seal(secret);
+  const Lineage lineage{RunNonce(kRunNonceDigits, '0')};
+  require(!seal.open("k", text), "nothing is sealed without the secret");
+  const auto opened = seal.open("k", seal.seal("k", text, lineage));
+  require(opened && opened->value == text && opened->lineage == lineage,
+          "a sealed value is what it was");
+  require(has_seal(seal.seal("k", text, lineage)), "a seal is recognised");
+}
+
 void read_value(std::string_view text) {
   if (text.empty()) return;
   const std::string names[] = {keys().coordinator(), keys().record(), keys().verdict()};
+  seal(text);
   const auto& name = names[static_cast<unsigned char>(text[0]) % 3];
   const auto sight = value_of(read_sight(answer_of(name, std::string(text.substr(1))), keys()));
   if (sight) write_again(*sight);

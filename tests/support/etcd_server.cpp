@@ -1,5 +1,6 @@
 #include "tests/support/etcd_server.hpp"
 
+#include "rendezvous/etcd/base64.hpp"
 #include "rendezvous/etcd/messages.hpp"
 
 #include <algorithm>
@@ -138,6 +139,15 @@ std::vector<std::string> EtcdServer::keys(const std::string& prefix) const {
     lines.push_back(key.key + " " + key.value);
   }
   return lines;
+}
+
+std::string EtcdServer::value(const std::string& key) const {
+  const auto found = commit(port(), {.read = etcd::Range{key}}).keys;
+  return found.empty() ? std::string() : found.front().value;
+}
+
+void EtcdServer::remove(const std::string& key) const {
+  ask(port(), "/v3/kv/deleterange", R"({"key":")" + etcd::to_base64(key) + "\"}");
 }
 
 void EtcdServer::put(const std::string& key, const std::string& value) const {

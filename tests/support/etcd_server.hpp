@@ -53,6 +53,11 @@ class EtcdServer {
   /// The keys that begin like this, with their values, as lines of "key value".
   std::vector<std::string> keys(const std::string& prefix) const;
 
+  /// The value of one key; empty if there is none.
+  std::string value(const std::string& key) const;
+
+  void remove(const std::string& key) const;
+
   /// Overwrites a key, which then has no lease.
   void put(const std::string& key, const std::string& value) const;
 

@@ -33,6 +33,10 @@ std::string elected_with_lease(const std::string& lease) {
          to_base64(holder) + R"("}]}}]})";
 }
 
+std::shared_ptr<RunTrust> open_trust() {
+  return std::make_shared<RunTrust>(nullptr, RunKeys("/ddprun", "run"), Log());
+}
+
 struct Outcome {
   std::string note;
   std::string said;
@@ -47,18 +51,20 @@ Outcome succeed(const std::string& address, const security::Secret* secret) {
       std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
   Outcome outcome;
   const Log log = [&](LogLevel, std::string_view line) { outcome.said += line; };
-  boost::asio::co_spawn(
-      context,
-      campaign(client, {.endpoints = {etcd.endpoint()}, .local_addr = address},
-               {.node = {"a", 1}, .settings = {.run_id = "run"}, .admission = {.secret = secret}},
-               log),
-      [&](const std::exception_ptr& failure, const CampaignResult& result) {
-        CHECK_FALSE(failure);
-        REQUIRE(result.term);
-        outcome.note = result.note;
-        result.term->end();
-        etcd.close();
-      });
+  boost::asio::co_spawn(context,
+                        campaign(client, {.endpoints = {etcd.endpoint()}, .local_addr = address},
+                                 {.node = {"a", 1},
+                                  .settings = {.run_id = "run"},
+                                  .admission = {.secret = secret},
+                                  .trust = open_trust()},
+                                 log),
+                        [&](const std::exception_ptr& failure, const CampaignResult& result) {
+                          CHECK_FALSE(failure);
+                          REQUIRE(result.term);
+                          outcome.note = result.note;
+                          result.term->end();
+                          etcd.close();
+                        });
   context.run();
   return outcome;
 }
@@ -75,7 +81,7 @@ TEST_SUITE("a campaign that fails half way") {
     boost::asio::co_spawn(
         context,
         campaign(client, {.endpoints = {etcd.endpoint()}, .local_addr = "127.0.0.1"},
-                 {.node = {"a", 1}, .settings = {.run_id = "run"}}, {}),
+                 {.node = {"a", 1}, .settings = {.run_id = "run"}, .trust = open_trust()}, {}),
         [&](const std::exception_ptr& failure, CampaignResult given) {
           CHECK_FALSE(failure);
           result = std::move(given);

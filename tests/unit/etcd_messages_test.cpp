@@ -38,9 +38,12 @@ const char* const kNoAnswers[] = {"",
                                   R"({"ID":"1","TTL":"-1"})",
                                   R"({"ID":"1","TTL":"99999999999999999999"})"};
 
-const char* const kBadKeys[] = {R"({"key":"cnVu*A=="})", R"({"key":7})",
+const char* const kBadKeys[] = {R"({"key":"cnVu*A=="})",
+                                R"({"key":7})",
                                 R"({"key":"cnVu","create_revision":"1x"})",
-                                R"({"key":"cnVu","create_revision":{}})", R"(7)"};
+                                R"({"key":"cnVu","create_revision":{}})",
+                                R"({"key":"cnVu","mod_revision":{}})",
+                                R"(7)"};
 
 }  // namespace
 
@@ -72,14 +75,24 @@ TEST_SUITE("etcd messages") {
           R"({"request_range":{"key":"cnVuLw==","range_end":"cnVuMA=="}}]})");
   }
 
+  TEST_CASE("a transaction may ask that a value is still the same") {
+    const Transaction transaction{.conditions = {{.key = "k", .modified = 7}}};
+    CHECK(transaction_request(transaction)
+              .find(R"({"key":"aw==","mod_revision":"7","result":"EQUAL","target":"MOD"})") !=
+          std::string::npos);
+  }
+
   TEST_CASE("keys come with their values, leases and the revision at which they were read") {
     const auto parsed = parse_transaction(kFound);
     const auto* answer = std::get_if<TransactionAnswer>(&parsed);
     REQUIRE(answer != nullptr);
     CHECK_FALSE(answer->has_succeeded);
     CHECK(answer->revision == 7);
-    const KeyValue expected{
-        .key = "run/c", .value = "hello", .created = 2, .lease = 2324035518008838919};
+    const KeyValue expected{.key = "run/c",
+                            .value = "hello",
+                            .created = 2,
+                            .modified = 2,
+                            .lease = 2324035518008838919};
     CHECK(answer->keys == std::vector<KeyValue>{expected});
   }
 

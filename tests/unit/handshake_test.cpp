@@ -120,7 +120,7 @@ TEST_SUITE("handshake") {
 
   TEST_CASE("the bytes are those of docs/agents_protocol.md, as another program computes them") {
     const auto secret = secret_of('s');
-    const std::string prologue = std::string("DDPRUN/5\n") + '\1';
+    const std::string prologue = std::string("DDPRUN/6\n") + '\1';
     AgentHandshake agent(secret, prologue, "run", nonce_of('a'));
     CoordinatorHandshake coordinator(secret, prologue, nonce_of('c'));
     CHECK(agent.hello().substr(0, kDigestBytes) == nonce_of('a'));
@@ -129,14 +129,14 @@ TEST_SUITE("handshake") {
     const auto challenge = coordinator.challenge(agent.hello());
     CHECK(challenge.substr(0, kDigestBytes) == nonce_of('c'));
     CHECK(hex(challenge.substr(kDigestBytes)) ==
-          "aa0a56f6b883fe72c0273429448d134178b07859ba3965126af60d8074b514aa");
+          "09a8eac7a2e4b4da64e6dcbc5b8017c49ade172412c6b1f2100e2cb68f481ac5");
     REQUIRE(agent.is_proof(challenge));
     CHECK(hex(agent.answer()) ==
-          "671f675667e4075a6751b33412953d6ffec0c405233363a9742432d1cf41a8bc");
+          "57bea1b77dd7c29f77abb1c9ec33ee55f09177c77858c831e1bf468878a5f697");
     auto keys = agent.keys();
     const auto heartbeat = message(std::string("\1\1\0\0\0\0\0\0\0", 9));
     const auto sealed = Sealer(std::move(keys.from_agent)).seal(heartbeat);
-    CHECK(hex(sealed.substr(heartbeat.size())) == "84a1b2a78b22c5c6f94bab3722e1ed48");
+    CHECK(hex(sealed.substr(heartbeat.size())) == "115097b8f89fbefb6d722db4ea77ff26");
   }
 
   TEST_CASE("random bytes are as many as are asked for, and others each time") {

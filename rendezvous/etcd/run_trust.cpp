@@ -1,0 +1,140 @@
+#include "rendezvous/etcd/run_trust.hpp"
+
+#include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/outsider.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace ddprun::etcd {
+
+using membership::RoundFormed;
+using membership::Verdict;
+using membership::Welcome;
+
+namespace {
+
+constexpr const char* kUnverifiedSuccess =
+    "according to etcd a run of this name has succeeded, which a node that has not taken part in "
+    "it cannot verify; a new run needs another --rdzv_id";
+
+}  // namespace
+
+RunTrust::RunTrust(const security::Secret* secret, RunKeys keys, Log log)
+    : seal_(secret == nullptr ? nullptr : std::make_shared<const ValueSeal>(*secret)),
+      keys_(std::move(keys)),
+      log_(std::move(log)) {}
+
+void RunTrust::observe(const membership::CoordinatorMessage& message) {
+  if (const auto* welcome = std::get_if<Welcome>(&message)) {
+    if (welcome->run_nonce == nonce_ || !is_run_nonce(welcome->run_nonce)) return;
+    nonce_ = welcome->run_nonce;
+    round_ = -1;
+    restarts_ = 0;
+  } else if (const auto* formed = std::get_if<RoundFormed>(&message)) {
+    round_ = std::max(round_, formed->round);
+    restarts_ = std::max(restarts_, formed->restarts_used);
+  }
+}
+
+RunSeal RunTrust::seal_of_candidate() const {
+  if (!seal_) return {};
+  return {.seal = seal_, .lineage = {nonce_.empty() ? draw_run_nonce() : nonce_}};
+}
+
+Result<Sight> RunTrust::read(const TransactionAnswer& answer, LeaseId own_lease) {
+  if (!seal_) return read_sight(answer, keys_, own_lease);
+  auto result = read_opened(answer, own_lease);
+  if (auto* sight = std::get_if<Sight>(&result)) {
+    check_record(*sight);
+    check_verdict(*sight);
+  }
+  return result;
+}
+
+Result<Sight> RunTrust::read_opened(const TransactionAnswer& answer, LeaseId own_lease) {
+  TransactionAnswer accepted{.has_succeeded = answer.has_succeeded, .revision = answer.revision};
+  Sight facts;
+  for (const auto& key : answer.keys) {
+    if (!is_own_key(key.key)) continue;
+    auto opened = open(key);
+    if (opened) {
+      accepted.keys.push_back(key);
+      accepted.keys.back().value = std::move(opened->value);
+      if (key.key == keys_.record()) facts.lineage = std::move(opened->lineage);
+    } else if (key.key == keys_.verdict()) {
+      facts.ignored_verdict = key.modified;
+    } else if (key.key == keys_.coordinator()) {
+      facts.is_holder_ignored = true;
+    }
+  }
+  auto result = read_sight(accepted, keys_, own_lease);
+  if (auto* sight = std::get_if<Sight>(&result)) {
+    sight->lineage = std::move(facts.lineage);
+    sight->ignored_verdict = facts.ignored_verdict;
+    sight->is_holder_ignored = facts.is_holder_ignored;
+  }
+  return result;
+}
+
+std::string RunTrust::config_of(const TransactionAnswer& answer) {
+  for (const auto& key : answer.keys) {
+    if (key.key != keys_.config()) continue;
+    if (!seal_) return key.value;
+    auto opened = open(key);
+    return opened ? std::move(opened->value) : std::string();
+  }
+  return {};
+}
+
+std::optional<OpenedValue> RunTrust::open(const KeyValue& key) {
+  auto opened = seal_->open(key.key, key.value);
+  if (!opened) {
+    report(key.key,
+           "is not sealed with this run's secret; compare --secret_file on all nodes, then delete "
+           "the key");
+    return std::nullopt;
+  }
+  // A coordinator has to prove itself, so its key may have any nonce.
+  if (key.key == keys_.coordinator() || is_of_this_run(opened->lineage)) return opened;
+  report(key.key, "is of another run of this name; delete the key, or use another --rdzv_id");
+  return std::nullopt;
+}
+
+bool RunTrust::is_own_key(const std::string& key) const {
+  return key == keys_.coordinator() || key == keys_.record() || key == keys_.verdict();
+}
+
+bool RunTrust::is_of_this_run(const Lineage& lineage) const {
+  return nonce_.empty() || std::find(lineage.begin(), lineage.end(), nonce_) != lineage.end();
+}
+
+void RunTrust::check_record(Sight& sight) {
+  if (!sight.record) return;
+  if (sight.record->round >= round_ && sight.record->restarts >= restarts_) return;
+  report(keys_.record(), "is older than what the coordinator has told (round " +
+                             std::to_string(sight.record->round) + ", not " +
+                             std::to_string(round_) + "); restrict write access to etcd");
+  sight.record.reset();
+  sight.lineage.clear();
+}
+
+void RunTrust::check_verdict(Sight& sight) const {
+  const bool is_success = sight.verdict && sight.verdict->result == Verdict::Result::succeeded;
+  if (!is_success || !nonce_.empty()) return;
+  if (sight.holder) {
+    sight.verdict.reset();
+  } else {
+    sight.verdict = membership::refusal_of(kUnverifiedSuccess);
+  }
+}
+
+/// Once for each power of two, so that etcd cannot fill a disk with them.
+void RunTrust::report(const std::string& key, const std::string& problem) {
+  if (!std::has_single_bit(++reports_[key])) return;
+  write_log(log_, LogLevel::warn,
+            "etcd's key " + printable(key) + ": value ignored, as it " + problem);
+}
+
+}  // namespace ddprun::etcd

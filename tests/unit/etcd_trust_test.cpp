@@ -1,0 +1,274 @@
+// Values in etcd that are sealed with the secret of a run, and which of them an agent accepts.
+#include "rendezvous/etcd/record_bounds.hpp"
+#include "rendezvous/etcd/run_trust.hpp"
+#include "rendezvous/etcd/value_seal.hpp"
+#include "rendezvous/membership/outsider.hpp"
+#include "tests/support/dialogues.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace etcd_trust_test {
+
+using namespace ddprun;
+using namespace ddprun::etcd;
+using ddprun::test::secret_of;
+using membership::RoundFormed;
+using membership::RunRecord;
+using membership::Verdict;
+using membership::Welcome;
+
+namespace {
+
+const RunKeys kKeys("/ddprun", "run");
+const RunNonce kOwn(kRunNonceDigits, '0');
+const RunNonce kOther(kRunNonceDigits, 'f');
+
+/// Of an operation on values, for texts that are compared with each other.
+constexpr const char* kValue = R"({"a":1})";
+
+KeyValue at(const std::string& key, const std::string& value) {
+  return {.key = key, .value = value, .created = 5, .modified = 6, .lease = 7};
+}
+
+TransactionAnswer answer(std::vector<KeyValue> keys) {
+  return {.has_succeeded = true, .revision = 9, .keys = std::move(keys)};
+}
+
+std::string verdict_of(Verdict::Result result) {
+  return verdict_text({.result = result, .rounds = 1, .reason = "why"});
+}
+
+/// What an agent with the secret 's' reads, and what it reports.
+struct Agent {
+  std::string reports;
+  RunTrust trust{&secret(), kKeys,
+                 [this](LogLevel, std::string_view line) { reports += std::string(line) + "\n"; }};
+
+  static const security::Secret& secret() {
+    static const auto secret = secret_of('s');
+    return secret;
+  }
+
+  /// Has joined a coordinator which has told this.
+  void join(const RunNonce& nonce, int round = 0, int restarts = 0) {
+    trust.observe(Welcome{.run_nonce = nonce});
+    trust.observe(RoundFormed{.round = round, .restarts_used = restarts});
+  }
+
+  Sight sees(std::vector<KeyValue> keys) {
+    return std::get<Sight>(trust.read(answer(std::move(keys))));
+  }
+};
+
+std::string sealed(const std::string& key, const std::string& value, const Lineage& lineage,
+                   char secret = 's') {
+  return ValueSeal(secret_of(secret)).seal(key, value, lineage);
+}
+
+KeyValue coordinator(const Lineage& lineage = {kOwn}, char secret = 's') {
+  return at(kKeys.coordinator(),
+            sealed(kKeys.coordinator(), holder_text("b", {"10.0.0.2", 1}), lineage, secret));
+}
+
+KeyValue record(int round, int restarts, const Lineage& lineage = {kOwn}) {
+  const RunRecord record{.round = round, .rounds_formed = round + 1, .restarts = restarts};
+  return at(kKeys.record(), sealed(kKeys.record(), record_text(record), lineage));
+}
+
+KeyValue verdict(Verdict::Result result, const Lineage& lineage = {kOwn}) {
+  return at(kKeys.verdict(), sealed(kKeys.verdict(), verdict_of(result), lineage));
+}
+
+constexpr auto kSucceeded = Verdict::Result::succeeded;
+constexpr auto kFailed = Verdict::Result::failed;
+
+}  // namespace
+
+TEST_SUITE("seal of a value in etcd") {
+  TEST_CASE("it has the bytes of docs/agents_protocol.md, as another program computes them") {
+    CHECK(sealed(kKeys.record(), kValue, {kOwn, kOther}) ==
+          std::string(kValue) + "\nseal " + kOwn + "," + kOther +
+              " 5728a4cc9c8482f0c3f15782347d74bf415fdee654199266df835724287ddcba");
+  }
+
+  TEST_CASE("it opens for its key and its secret alone, and not if any byte is another") {
+    const ValueSeal seal(secret_of('s'));
+    const std::string value = std::string("\nseal x\n") + '\0' + kValue;
+    const auto text = seal.seal(kKeys.record(), value, {kOwn});
+    const auto opened = seal.open(kKeys.record(), text);
+    REQUIRE(opened);
+    CHECK(opened->value == value);
+    CHECK(opened->lineage == Lineage{kOwn});
+    CHECK_FALSE(seal.open(kKeys.verdict(), text));
+    CHECK_FALSE(ValueSeal(secret_of('x')).open(kKeys.record(), text));
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      auto changed = text;
+      changed[i] = static_cast<char>(changed[i] ^ 1);
+      CHECK_FALSE(seal.open(kKeys.record(), changed));
+      CHECK_FALSE(seal.open(kKeys.record(), text.substr(0, i)));
+    }
+    CHECK_FALSE(seal.open(kKeys.record(), text + "0"));
+  }
+
+  TEST_CASE("a value has from one to 16 nonces") {
+    Lineage lineage;
+    const auto opens = [&] {
+      const ValueSeal seal(secret_of('s'));
+      return seal.open("k", seal.seal("k", "v", lineage)).has_value();
+    };
+    CHECK_FALSE(opens());
+    lineage.assign(kLineageMax, kOwn);
+    CHECK(opens());
+    CHECK(ValueSeal(secret_of('s')).seal("k", "v", lineage).size() <= 1 + kSealBytesMax);
+    lineage.push_back(kOwn);
+    CHECK_FALSE(opens());
+    lineage = {"short"};
+    CHECK_FALSE(opens());
+  }
+
+  TEST_CASE("a coordinator that continues a run keeps its nonces, as many as there may be") {
+    const RunSeal own{.lineage = {kOwn}};
+    CHECK(own.continuing({}).lineage == Lineage{kOwn});
+    CHECK(own.continuing({kOther, kOwn}).lineage == Lineage{kOwn, kOther});
+    CHECK(own.continuing(Lineage(kLineageMax, kOther)).lineage == Lineage{kOwn, kOther});
+    Lineage many;
+    for (std::size_t i = 0; i < kLineageMax; ++i) many.push_back(draw_run_nonce());
+    CHECK(own.continuing(many).lineage.size() == kLineageMax);
+    CHECK(many.front() != many.back());
+    CHECK(is_run_nonce(many.front()));
+  }
+}
+
+TEST_SUITE("trust in values from etcd") {
+  TEST_CASE("in an open run values are as they stand") {
+    RunTrust trust(nullptr, kKeys, {});
+    CHECK_FALSE(trust.seal_of_candidate().seal);
+    CHECK(trust.seal_of_candidate()("k", "v") == "v");
+    const auto sight =
+        std::get<Sight>(trust.read(answer({at(kKeys.verdict(), verdict_of(kSucceeded))})));
+    REQUIRE(sight.verdict);
+    CHECK(sight.verdict->result == kSucceeded);
+    CHECK(trust.config_of(answer({at(kKeys.config(), "text")})) == "text");
+    CHECK(trust.config_of(answer({})).empty());
+    const auto refused = std::get<Problem>(trust.read(answer({record(0, 0)})));
+    CHECK(refused.text ==
+          "etcd's key /ddprun/run/record is of a run with a secret, which this node lacks "
+          "(--secret_file); use another --rdzv_id, or delete the key");
+  }
+
+  TEST_CASE("forged values are ignored, and reported at their 1st, 2nd, 4th time") {
+    Agent agent;
+    agent.join(kOwn);
+    const auto forged = [&] {
+      return agent.sees({at(kKeys.verdict(), verdict_of(kSucceeded)),
+                         at(kKeys.record(), record_text({.round = 4})), coordinator({kOwn}, 'x'),
+                         at("/ddprun/run/unknown", "text")});
+    };
+    const auto sight = forged();
+    CHECK_FALSE(sight.verdict);
+    CHECK_FALSE(sight.record);
+    CHECK_FALSE(sight.holder);
+    CHECK(sight.ignored_verdict == 6);
+    CHECK(sight.is_holder_ignored);
+    for (const auto& key : {kKeys.verdict(), kKeys.record(), kKeys.coordinator()}) {
+      CHECK(agent.reports.find(
+                "etcd's key " + key +
+                ": value ignored, as it is not sealed with this run's secret; compare "
+                "--secret_file on all nodes, then delete the key\n") != std::string::npos);
+    }
+    for (int i = 1; i < 7; ++i) forged();
+    const auto lines = std::count(agent.reports.begin(), agent.reports.end(), '\n');
+    CHECK(lines == 3 * 3);
+    CHECK(agent.trust.config_of(answer({at(kKeys.config(), "text")})).empty());
+  }
+
+  TEST_CASE("values that belong to another key are ignored") {
+    Agent agent;
+    auto swapped = verdict(kFailed);
+    swapped.key = kKeys.record();
+    CHECK_FALSE(agent.sees({swapped}).record);
+    CHECK_FALSE(agent.reports.empty());
+  }
+
+  TEST_CASE("values of an earlier run are ignored once the nonce of this one is known") {
+    Agent agent;
+    agent.join(kOwn);
+    for (const auto result : {kSucceeded, kFailed}) {
+      CHECK_FALSE(agent.sees({verdict(result, {kOther})}).verdict);
+      CHECK(agent.sees({verdict(result)}).verdict->result == result);
+      CHECK(agent.sees({verdict(result, {kOther, kOwn})}).verdict->result == result);
+    }
+    CHECK_FALSE(agent.sees({record(3, 0, {kOther})}).record);
+    CHECK(agent.reports.find("etcd's key /ddprun/run/record: value ignored, as it is of another "
+                             "run of this name; delete the key, or use another --rdzv_id") !=
+          std::string::npos);
+    const auto config_of = [&](const std::string& key, const Lineage& lineage) {
+      return agent.trust.config_of(answer({at(key, sealed(key, "text", lineage))}));
+    };
+    CHECK(config_of(kKeys.config(), {kOther}).empty());
+    CHECK(config_of(kKeys.record(), {kOwn}).empty());
+    CHECK(config_of(kKeys.config(), {kOwn}) == "text");
+    // The coordinator itself has to prove that it is there.
+    CHECK(agent.sees({coordinator({kOther})}).holder);
+  }
+
+  TEST_CASE("a record that is older than what the coordinator has told is ignored") {
+    struct Row {
+      int round;
+      int restarts;
+      bool is_accepted;
+    };
+    for (const auto& row :
+         {Row{3, 2, true}, Row{4, 3, true}, Row{2, 2, false}, Row{3, 1, false}, Row{4, 1, false}}) {
+      Agent agent;
+      agent.join(kOwn, 3, 2);
+      const auto sight = agent.sees({record(row.round, row.restarts)});
+      CHECK(sight.record.has_value() == row.is_accepted);
+      CHECK(sight.lineage.empty() != row.is_accepted);
+      CHECK(agent.reports.empty() == row.is_accepted);
+      // Of another run nothing is known.
+      agent.join(kOther);
+      CHECK(agent.sees({record(0, 0, {kOther})}).record);
+    }
+  }
+
+  TEST_CASE("an agent that knows no nonce takes a failure from etcd, and no success") {
+    Agent agent;
+    CHECK(agent.sees({verdict(kFailed)}).verdict->result == kFailed);
+    const auto unverified = agent.sees({verdict(kSucceeded)}).verdict;
+    REQUIRE(unverified);
+    CHECK(membership::is_refusal(*unverified));
+    CHECK(unverified->reason.find("has succeeded, which a node that has not taken part in it") !=
+          std::string::npos);
+    const auto asks = agent.sees({coordinator(), verdict(kSucceeded)});
+    CHECK_FALSE(asks.verdict);
+    CHECK(asks.holder);
+    CHECK(asks.ignored_verdict == 0);
+    agent.join(kOwn);
+    CHECK(agent.sees({coordinator(), verdict(kSucceeded)}).verdict->result == kSucceeded);
+    CHECK(agent.reports.empty());
+  }
+
+  TEST_CASE("a candidate draws a nonce unless a coordinator has told it one") {
+    Agent agent;
+    agent.sees({record(3, 0, {kOther})});
+    const auto first = agent.trust.seal_of_candidate().lineage;
+    REQUIRE(first.size() == 1);
+    CHECK(first.front() != kOther);
+    CHECK(first != agent.trust.seal_of_candidate().lineage);
+    agent.trust.observe(Welcome{.run_nonce = "no nonce"});
+    CHECK(agent.trust.seal_of_candidate().lineage != Lineage{"no nonce"});
+    agent.join(kOwn);
+    CHECK(agent.trust.seal_of_candidate().lineage == Lineage{kOwn});
+  }
+
+  TEST_CASE("no seal makes a request longer than etcd takes") {
+    CHECK(3 * kSealBytesMax <= kFrameBytesMax / 2);
+  }
+}
+
+}  // namespace etcd_trust_test
