@@ -3,6 +3,7 @@
 #include "launcher/agent/run_folder.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "rendezvous/security/secret.hpp"
+#include "rendezvous/security/tls.hpp"
 #include <ddprun/error.hpp>
 
 #include <cerrno>
@@ -30,6 +31,15 @@ std::string problem_of_secret(const std::string& path) {
   return {};
 }
 
+std::string problem_of_tls(const security::TlsFiles& files) {
+  try {
+    const security::TlsContext context(files, "--rdzv_conf=");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 /// Why nothing can be made in this folder or, as long as there is none, in the nearest above it.
 std::string problem_of_folder(fs::path folder) {
   std::error_code ignored;
@@ -53,6 +63,10 @@ std::vector<std::string> obstacles_to(const LaunchPlan& plan) {
   std::vector<std::string> problems;
   if (plan.nodes && !plan.nodes->secret_file.empty()) {
     auto problem = problem_of_secret(plan.nodes->secret_file);
+    if (!problem.empty()) problems.push_back(std::move(problem));
+  }
+  if (plan.nodes && plan.nodes->etcd && plan.nodes->etcd->tls) {
+    auto problem = problem_of_tls(*plan.nodes->etcd->tls);
     if (!problem.empty()) problems.push_back(std::move(problem));
   }
   if (plan.log_dir && !plan.is_log_dir_temporary) {

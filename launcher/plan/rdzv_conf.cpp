@@ -4,6 +4,7 @@
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <variant>
 
 namespace ddprun {
@@ -129,11 +130,39 @@ class Reader {
            parse_integer(*value, etcd::kLeaseMin.count(), kYear.count()));
       conf_.etcd.lease = std::chrono::seconds(lease);
     }
-    if (const auto* value = find("protocol"); value != nullptr && *value != "http") {
-      problem("protocol", "only http is supported: ddprun speaks no TLS to etcd");
-    }
-    for (const char* key : {"cacert", "cert", "key"}) {
-      if (find(key) != nullptr) problem(key, "is not supported: ddprun speaks no TLS to etcd");
+    read_tls();
+  }
+
+  /// torchrun's two backends for etcd have one name each for the same file.
+  void read_tls() {
+    security::TlsFiles files;
+    std::string last;  // of the keys that are given
+    const auto file = [&](std::string& into, std::initializer_list<const char*> keys) {
+      for (const char* key : keys) {
+        const auto* value = find(key);
+        if (value == nullptr) continue;
+        if (value->empty()) {
+          problem(key, "is empty; give a file in PEM format");
+          continue;
+        }
+        into = *value;
+        last = key;
+      }
+    };
+    file(files.authorities, {"cacert", "ca_cert"});
+    file(files.certificate, {"cert", "ssl_cert"});
+    file(files.key, {"key", "ssl_cert_key"});
+    const auto* protocol = find("protocol");
+    const auto name = protocol == nullptr ? "http" : to_lower(*protocol);
+    if (name == "https") {
+      conf_.etcd.tls = files;
+      if (!files.key.empty() && files.certificate.empty()) {
+        problem(last, "belongs to a certificate; give that, too (cert)");
+      }
+    } else if (name != "http") {
+      problem("protocol", "is neither http nor https");
+    } else if (!last.empty()) {
+      problem(last, "is used with TLS alone; add protocol=https");
     }
   }
 

@@ -13,7 +13,7 @@ namespace ddprun {
 
 struct RdzvConf {
   membership::Settings settings;  ///< its times; the rest is left as it is made
-  etcd::EtcdSettings etcd;        ///< its prefix and lease
+  etcd::EtcdSettings etcd;        ///< its prefix, lease and TLS
   std::optional<bool> is_host;
   std::optional<int> rank;
   bool checks_users = true;  ///< the store refuses other users of this machine

@@ -1,24 +1,22 @@
 #include "rendezvous/etcd/client.hpp"
 
-#include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/with_deadline.hpp"
+#include "rendezvous/etcd/channel.hpp"
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/foreign_speech.hpp"
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
 #include <algorithm>
-#include <sys/socket.h>
+#include <sstream>
 #include <utility>
 
 namespace ddprun::etcd {
 
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
-using asio::ip::tcp;
 
 namespace {
 
@@ -32,13 +30,6 @@ constexpr unsigned kServerErrors = 500;
 using Request = http::request<http::string_body>;
 using Parser = http::response_parser<http::string_body>;
 
-tcp protocol_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
-}
-
 Request make_request(const StoreEndpoint& endpoint, const char* path, std::string body) {
   Request request(http::verb::post, path, 11);
   request.set(http::field::host, to_string(endpoint));
@@ -49,12 +40,27 @@ Request make_request(const StoreEndpoint& endpoint, const char* path, std::strin
   return request;
 }
 
+void prepare(Parser& parser) {
+  parser.body_limit(kAnswerBytesMax);
+  parser.eager(true);
+}
+
 /// Why the answer is not in the parser; no error: it is.
 struct ExchangeFailure {
   boost::system::error_code error;
   std::string first_words{};  ///< of what cannot be read
+  std::string tls_problem{};  ///< as TlsSession::problem()
 
   std::string text() const {
+    if (!tls_problem.empty()) return tls_problem;
+    if (error == asio::error::eof) {
+      return "it closed the connection during the TLS handshake; give --rdzv_conf=protocol=http if "
+             "it does not use TLS";
+    }
+    if (error == http::error::end_of_stream) {
+      return "it closed the connection without an answer; give --rdzv_conf=protocol=https if it "
+             "uses TLS";
+    }
     if (error != http::error::bad_version) return error.message();
     const auto foreign = membership::describe_foreign(first_words, "etcd");
     return "what answers there " +
@@ -62,27 +68,72 @@ struct ExchangeFailure {
   }
 };
 
-asio::awaitable<ExchangeFailure> exchange(tcp::socket& socket, Request& request, Parser& parser) {
-  const auto written = co_await http::async_write(socket, request, kAwait);
-  if (std::get<0>(written)) co_return ExchangeFailure{std::get<0>(written)};
+std::string text_of(const Request& request) {
+  std::ostringstream text;
+  text << request;
+  return std::move(text).str();
+}
+
+/// Gives the parser what has come; need_more is no error here.
+boost::system::error_code parse(Parser& parser, boost::beast::flat_buffer& buffer) {
+  boost::system::error_code error;
+  while (!error && buffer.size() > 0 && !parser.is_done()) {
+    buffer.consume(parser.put(buffer.data(), error));
+  }
+  return error == http::error::need_more ? boost::system::error_code() : error;
+}
+
+/// Of a connection that has ended.
+boost::system::error_code end_of(Parser& parser) {
+  boost::system::error_code error = http::error::end_of_stream;
+  if (parser.got_some()) parser.put_eof(error = {});
+  return error;
+}
+
+/// Receives once. An error, or none.
+asio::awaitable<boost::system::error_code> receive(Channel& channel, Parser& parser,
+                                                   boost::beast::flat_buffer& buffer) {
+  auto receiving = channel.receive(buffer);
+  const auto received = co_await std::move(receiving);
+  if (received == asio::error::eof) co_return end_of(parser);
+  co_return received ? received : parse(parser, buffer);
+}
+
+asio::awaitable<ExchangeFailure> exchange(Channel& channel, std::string request, Parser& parser) {
+  auto opening = channel.open();
+  const auto opened = co_await std::move(opening);
+  if (opened) co_return ExchangeFailure{opened, {}, channel.problem()};
+  auto sending = channel.send(std::move(request));
+  const auto sent = co_await std::move(sending);
+  if (sent) co_return ExchangeFailure{sent, {}, channel.problem()};
   boost::beast::flat_buffer buffer;
-  const auto read = co_await http::async_read(socket, buffer, parser, kAwait);
-  const auto size = std::min(buffer.size(), membership::kFirstWordsMax);
-  co_return ExchangeFailure{std::get<0>(read),
-                            {static_cast<const char*>(buffer.data().data()), size}};
+  while (!parser.is_done()) {
+    auto receiving = receive(channel, parser, buffer);
+    const auto error = co_await std::move(receiving);
+    if (!error) continue;
+    const auto size = std::min(buffer.size(), membership::kFirstWordsMax);
+    co_return ExchangeFailure{
+        error, {static_cast<const char*>(buffer.data().data()), size}, channel.problem()};
+  }
+  co_return ExchangeFailure{};
 }
 
 /// Reads what comes of a watch, line by line. True: something has changed.
-asio::awaitable<bool> await_change(tcp::socket& socket, Request& request) {
-  const auto written = co_await http::async_write(socket, request, kAwait);
-  if (std::get<0>(written)) co_return false;
+asio::awaitable<bool> await_change(Channel& channel, std::string request) {
+  auto opening = channel.open();
+  const auto opened = co_await std::move(opening);
+  if (opened) co_return false;
+  auto sending = channel.send(std::move(request));
+  const auto sent = co_await std::move(sending);
+  if (sent) co_return false;
   boost::beast::flat_buffer buffer;
   Parser parser;
-  parser.body_limit(kAnswerBytesMax);
+  prepare(parser);
   std::size_t taken = 0;
   while (!parser.is_done()) {
-    const auto read = co_await http::async_read_some(socket, buffer, parser, kAwait);
-    if (std::get<0>(read)) co_return false;
+    auto receiving = receive(channel, parser, buffer);
+    const auto error = co_await std::move(receiving);
+    if (error) co_return false;
     const auto told = read_watch(parser.get().body(), taken);
     if (told) co_return *told;
   }
@@ -97,8 +148,13 @@ Deadline share_of(Deadline deadline, std::size_t endpoints) {
 
 }  // namespace
 
-Client::Client(asio::any_io_executor executor, std::vector<StoreEndpoint> endpoints)
-    : executor_(std::move(executor)), endpoints_(std::move(endpoints)) {}
+Client::Client(asio::any_io_executor executor, std::vector<StoreEndpoint> endpoints,
+               std::shared_ptr<const security::TlsContext> tls)
+    : executor_(std::move(executor)), endpoints_(std::move(endpoints)), tls_(std::move(tls)) {}
+
+std::unique_ptr<security::TlsSession> Client::session_with(const StoreEndpoint& endpoint) const {
+  return tls_ ? std::make_unique<security::TlsSession>(tls_, endpoint.host) : nullptr;
+}
 
 asio::awaitable<Client::Answer> Client::ask_endpoint(std::size_t index, const char* path,
                                                      std::string body, Deadline deadline) {
@@ -106,19 +162,17 @@ asio::awaitable<Client::Answer> Client::ask_endpoint(std::size_t index, const ch
   const auto name = "etcd at " + to_string(endpoint) + ": ";
   const auto connected = co_await membership::connect_to(endpoint, deadline);
   if (connected.fd < 0) co_return Answer{.text = name + connected.problem};
-  tcp::socket socket(executor_, protocol_of(connected.fd), connected.fd);
-  auto request = make_request(endpoint, path, std::move(body));
+  Channel channel(executor_, connected.fd, session_with(endpoint));
+  auto request = text_of(make_request(endpoint, path, std::move(body)));
   Parser parser;
-  parser.body_limit(kAnswerBytesMax);
-  auto exchanging = exchange(socket, request, parser);
+  prepare(parser);
+  auto exchanging = exchange(channel, std::move(request), parser);
   const auto failure = co_await with_deadline(std::move(exchanging), deadline);
   if (!failure || failure->error == asio::error::operation_aborted) {
     co_return Answer{.text = name + "no answer " + deadline.describe()};
   }
   if (failure->error) co_return Answer{.text = name + failure->text()};
-  boost::system::error_code unknown;
-  const auto local = socket.local_endpoint(unknown);
-  if (!unknown) local_address_ = local.address().to_string();
+  if (auto local = channel.local_address(); !local.empty()) local_address_ = std::move(local);
   const auto status = parser.get().result_int();
   if (status == kOk) co_return Answer{status, std::move(parser.get().body())};
   co_return Answer{status, name + error_in(status, parser.get().body())};
@@ -170,9 +224,9 @@ asio::awaitable<bool> Client::wait_for_change(Range range, Revision first, Deadl
   const StoreEndpoint at = endpoint();
   const auto connected = co_await membership::connect_to(at, deadline);
   if (connected.fd < 0) co_return false;
-  tcp::socket socket(executor_, protocol_of(connected.fd), connected.fd);
-  auto request = make_request(at, "/v3/watch", watch_request(range, first));
-  auto reading = await_change(socket, request);
+  Channel channel(executor_, connected.fd, session_with(at));
+  auto request = text_of(make_request(at, "/v3/watch", watch_request(range, first)));
+  auto reading = await_change(channel, std::move(request));
   const auto has_changed = co_await with_deadline(std::move(reading), deadline);
   co_return has_changed.value_or(false);
 }

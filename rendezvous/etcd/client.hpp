@@ -8,6 +8,7 @@
 #pragma once
 
 #include "rendezvous/etcd/messages.hpp"
+#include "rendezvous/security/tls.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/store.hpp>
 
@@ -15,6 +16,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,7 +28,9 @@ inline constexpr std::size_t kAnswerBytesMax = std::size_t{8} << 20;
 /// The client is neither moved nor destroyed while a request is under way.
 class Client {
  public:
-  Client(boost::asio::any_io_executor executor, std::vector<StoreEndpoint> endpoints);
+  /// `tls` null: without TLS.
+  Client(boost::asio::any_io_executor executor, std::vector<StoreEndpoint> endpoints,
+         std::shared_ptr<const security::TlsContext> tls = nullptr);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -53,12 +57,14 @@ class Client {
     unsigned status = 0;  ///< 0: there is none
     std::string text;     ///< or why not
   };
+  std::unique_ptr<security::TlsSession> session_with(const StoreEndpoint& endpoint) const;
   boost::asio::awaitable<Answer> ask(const char* path, std::string body, Deadline deadline);
   boost::asio::awaitable<Answer> ask_endpoint(std::size_t index, const char* path, std::string body,
                                               Deadline deadline);
 
   boost::asio::any_io_executor executor_;
   std::vector<StoreEndpoint> endpoints_;
+  const std::shared_ptr<const security::TlsContext> tls_;
   std::size_t preferred_ = 0;
   std::string local_address_;
 };

@@ -40,6 +40,12 @@ constexpr int kRestInLeases = 2;
 /// A wait that is longer is explained.
 constexpr auto kQuietWait = std::chrono::seconds(1);
 
+/// Null without TLS.
+std::shared_ptr<const security::TlsContext> tls_of(const EtcdSettings& etcd) {
+  if (!etcd.tls) return nullptr;
+  return std::make_shared<const security::TlsContext>(*etcd.tls, "--rdzv_conf=");
+}
+
 class Election : public std::enable_shared_from_this<Election> {
  public:
   Election(asio::any_io_executor executor, EtcdSettings etcd, HostChoice choice, Join self,
@@ -51,7 +57,7 @@ class Election : public std::enable_shared_from_this<Election> {
         log_(std::move(log)),
         keys_(etcd_.prefix, self_.run_id),
         trust_(std::make_shared<RunTrust>(choice_.admission.secret, keys_, log_)),
-        client_(std::make_shared<Client>(std::move(executor), etcd_.endpoints)),
+        client_(std::make_shared<Client>(std::move(executor), etcd_.endpoints, tls_of(etcd_))),
         pause_(client_->executor()),
         search_end_(client_->executor(), Time::max()) {}
 

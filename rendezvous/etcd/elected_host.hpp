@@ -17,7 +17,8 @@
 namespace ddprun::etcd {
 
 /// `self` is what this node would say when joining. `choice.endpoint` and `.is_host` do not count.
-/// `on_renewal` is for the offices of this node.
+/// `on_renewal` is for the offices of this node. Throws Error if TLS is wanted and its files cannot
+/// be used; blocks to read them.
 std::unique_ptr<membership::Host> elect_host(boost::asio::any_io_executor executor,
                                              EtcdSettings etcd, membership::HostChoice choice,
                                              membership::Join self, OfficeNotice on_renewal,

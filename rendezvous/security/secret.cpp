@@ -1,11 +1,11 @@
 #include "rendezvous/security/secret.hpp"
 
 #include "rendezvous/security/crypto.hpp"
+#include "rendezvous/security/private_file.hpp"
 #include <ddprun/error.hpp>
 
 #include <bitset>
 #include <cerrno>
-#include <cstdio>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,8 +14,6 @@
 namespace ddprun::security {
 
 namespace {
-
-constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 
 /// Closes itself.
 class File {
@@ -35,32 +33,6 @@ class File {
 
 [[noreturn]] void refuse(const std::string& origin, const std::string& why) {
   throw Error(Errc::usage, origin + ": " + why);
-}
-
-std::string octal(mode_t mode) {
-  char text[8] = {};
-  std::snprintf(text, sizeof text, "%04o", mode & 07777U);
-  return text;
-}
-
-/// As Kubernetes mounts secrets into pods with an fsGroup that do not run as root: the
-/// file belongs to root, and a group of this process may only read it.
-bool is_lent_by_root(const struct stat& status) {
-  return ::geteuid() != 0 && status.st_uid == 0 && (status.st_mode & kOthers) == S_IRGRP &&
-         (status.st_gid == ::getegid() || ::group_member(status.st_gid) != 0);
-}
-
-/// A secret that others can read or replace is none.
-void check_keeping(const struct stat& status, const std::string& path, const std::string& origin) {
-  if (!S_ISREG(status.st_mode)) refuse(origin, "is not a regular file");
-  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
-    refuse(origin, "belongs to user " + std::to_string(status.st_uid) +
-                       ", who could replace it (must be yours or root's)");
-  }
-  if ((status.st_mode & kOthers) != 0 && !is_lent_by_root(status)) {
-    refuse(origin, "is open to others than its owner (mode " + octal(status.st_mode) +
-                       "); chmod 600 " + path);
-  }
 }
 
 std::string read_all(int fd, const std::string& origin) {
@@ -137,7 +109,7 @@ Secret read_secret(const std::string& path, const std::string& origin) {
   const File file(path, O_RDONLY | O_NONBLOCK);
   struct stat status {};
   if (file.fd() < 0 || ::fstat(file.fd(), &status) != 0) throw_system_error(origin, errno);
-  check_keeping(status, path, origin);
+  check_private(status, path, origin);
   return Secret::from_bytes(read_all(file.fd(), origin), origin);
 }
 

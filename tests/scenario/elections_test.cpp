@@ -1,5 +1,6 @@
 // Runs of several nodes that find each other through etcd: no node is needed for the others to go
 // on, the one that hosts coordinator and store included.
+#include "tests/support/certificates.hpp"
 #include "tests/support/elected_run.hpp"
 #include "tests/support/etcd_server.hpp"
 #include "tests/support/free_port.hpp"
@@ -8,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -334,6 +336,42 @@ TEST_SUITE("elections") {
     CHECK(nodes.second.wait() == 0);
     CHECK(nodes.third.wait() == 0);
     run.check_that_nothing_is_left(workers);
+  }
+
+  TEST_CASE("with TLS and client certificates nodes elect a host, and another when it is lost") {
+    if (!EtcdServer::is_installed()) return skip(kNoEtcd);
+    const TemporaryFolder folder;
+    Authority authority(folder, "authority");
+    const auto server = authority.issue("server", {.names = "IP:127.0.0.1"});
+    const auto client = authority.issue("client");
+    const EtcdServer etcd(EtcdTls{server.certificate, server.key, authority.file()});
+    CHECK(run_program({in_bin("ddprun"), "keygen", folder / "key"}).exit_code == 0);
+    const WorkerFolder workers;
+    ElectedRun run(etcd.endpoint(), "1:3", workers.script(), {"--secret_file=" + (folder / "key")},
+                   "last_call_timeout=0.2,etcd_lease_timeout=3,protocol=https,cacert=" +
+                       authority.file() + ",cert=" + client.certificate + ",key=" + client.key);
+    Three nodes(run);
+    nodes.host.signal(SIGKILL);
+    REQUIRE(nodes.second.read_until_contains("rank 0 of 2, restarts 0."));
+    workers.open();
+    CHECK(nodes.host.wait() == -SIGKILL);
+    CHECK(nodes.second.wait() == 0);
+    CHECK(nodes.third.wait() == 0);
+    run.check_that_nothing_is_left(workers);
+  }
+
+  TEST_CASE("a key of TLS that others can read ends the agent at once") {
+    const TemporaryFolder folder;
+    Authority authority(folder, "authority");
+    const auto client = authority.issue("client");
+    std::filesystem::permissions(client.key, std::filesystem::perms(0644));
+    ElectedRun run("127.0.0.1:1", "2", "true", {"--security=open"},
+                   "protocol=https,cacert=" + authority.file() + ",cert=" + client.certificate +
+                       ",key=" + client.key);
+    auto& node = run.start(2);
+    CHECK(node.wait() == 2);
+    CHECK(contains(node.output(), "--rdzv_conf=key=" + client.key +
+                                      ": is open to others than its owner (mode 0644)"));
   }
 
   TEST_CASE("the example of a configuration for etcd works on two machines") {

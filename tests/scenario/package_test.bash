@@ -97,6 +97,10 @@ check_field "$development" Section libdevel
 
 dpkg-deb -x "$program" "$folder/root"
 check_hardened "$folder/root/usr/bin/ddprun"
+# Only TLS to etcd needs it, and each start would pay for it.
+if readelf -d "$folder/root/usr/bin/ddprun" | grep libssl; then
+  fail "the packaged program loads libssl at each start"
+fi
 check_hardened "$folder/root/usr/libexec/ddprun/ddprun-preflight"
 "$folder/root/usr/bin/ddprun" --version | grep -F "$version" >/dev/null ||
   fail "the packaged program is not $version"

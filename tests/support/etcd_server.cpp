@@ -103,6 +103,11 @@ EtcdServer::EtcdServer() : EtcdServer("default") {
   start();
 }
 
+EtcdServer::EtcdServer(const EtcdTls& tls) : EtcdServer("default") {
+  tls_ = tls;
+  start();
+}
+
 EtcdServer::EtcdServer(std::string name) : name_(std::move(name)) {}
 
 void EtcdServer::kill() {
@@ -116,42 +121,56 @@ void EtcdServer::start() {
 }
 
 void EtcdServer::join(const std::string& cluster) {
-  process_ =
-      std::make_unique<Program>(etcd_command(name_, endpoint(), peer(), cluster, folder_ / "data"));
+  process_ = std::make_unique<Program>(command(cluster));
+}
+
+std::vector<std::string> EtcdServer::command(const std::string& cluster) const {
+  auto words = etcd_command(name_, endpoint(), peer(), cluster, folder_ / "data");
+  if (!tls_) return words;
+  const auto set = [&](const std::string& option, const std::string& value) {
+    *(std::find(words.begin(), words.end(), option) + 1) = value;
+  };
+  const auto own = "https://" + endpoint();
+  set("--listen-client-urls", own + ",http://127.0.0.1:" + plain_port_.text());
+  set("--advertise-client-urls", own);
+  words.insert(words.end(), {"--cert-file", tls_->certificate, "--key-file", tls_->key,
+                             "--client-cert-auth", "--trusted-ca-file", tls_->authority});
+  return words;
 }
 
 void EtcdServer::await_health() const {
   const bool is_healthy = wait_until([this] {
-    return converse(port(), "GET /health HTTP/1.0\r\n\r\n").find("\"true\"") != std::string::npos;
+    return converse(own_port(), "GET /health HTTP/1.0\r\n\r\n").find("\"true\"") !=
+           std::string::npos;
   });
   if (!is_healthy) throw std::runtime_error("etcd has not become healthy");
 }
 
 bool EtcdServer::is_leader() const {
-  const auto status = ask(port(), "/v3/maintenance/status", "{}");
+  const auto status = ask(own_port(), "/v3/maintenance/status", "{}");
   const auto own = text_in(status, "member_id");
   return !own.empty() && own == text_in(status, "leader");
 }
 
 std::vector<std::string> EtcdServer::keys(const std::string& prefix) const {
   std::vector<std::string> lines;
-  for (const auto& key : commit(port(), {.read = etcd::prefix_range(prefix)}).keys) {
+  for (const auto& key : commit(own_port(), {.read = etcd::prefix_range(prefix)}).keys) {
     lines.push_back(key.key + " " + key.value);
   }
   return lines;
 }
 
 std::string EtcdServer::value(const std::string& key) const {
-  const auto found = commit(port(), {.read = etcd::Range{key}}).keys;
+  const auto found = commit(own_port(), {.read = etcd::Range{key}}).keys;
   return found.empty() ? std::string() : found.front().value;
 }
 
 void EtcdServer::remove(const std::string& key) const {
-  ask(port(), "/v3/kv/deleterange", R"({"key":")" + etcd::to_base64(key) + "\"}");
+  ask(own_port(), "/v3/kv/deleterange", R"({"key":")" + etcd::to_base64(key) + "\"}");
 }
 
 void EtcdServer::put(const std::string& key, const std::string& value) const {
-  commit(port(), {.puts = {{key, value, 0}}});
+  commit(own_port(), {.puts = {{key, value, 0}}});
 }
 
 EtcdCluster::EtcdCluster() {

@@ -7,6 +7,7 @@
 #include "tests/support/temporary_folder.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,13 @@ std::vector<std::string> etcd_command(const std::string& name, const std::string
                                       const std::string& peer, const std::string& cluster,
                                       const std::string& data_folder);
 
+/// Paths of PEM files with which a server uses TLS, and requires certificates of its clients.
+struct EtcdTls {
+  std::string certificate;
+  std::string key;
+  std::string authority;  ///< which signs certificates of clients
+};
+
 class EtcdServer {
  public:
   /// False where etcd is not installed.
@@ -25,6 +33,9 @@ class EtcdServer {
 
   /// Alone, started, and healthy. Throws std::runtime_error if it does not come to that.
   EtcdServer();
+
+  /// The same, with TLS at its endpoint. This class itself uses another port, without TLS.
+  explicit EtcdServer(const EtcdTls& tls);
 
   /// To become a member of a cluster.
   explicit EtcdServer(std::string name);
@@ -34,6 +45,7 @@ class EtcdServer {
 
   std::string endpoint() const { return "127.0.0.1:" + port_.text(); }
   int port() const { return port_.number(); }
+  std::string port_text() const { return port_.text(); }
 
   /// At once, as when its machine is lost. The data stay.
   void kill();
@@ -62,11 +74,16 @@ class EtcdServer {
   void put(const std::string& key, const std::string& value) const;
 
  private:
+  /// For the requests of this class.
+  int own_port() const { return tls_ ? plain_port_.number() : port_.number(); }
+  std::vector<std::string> command(const std::string& cluster) const;
   std::string peer() const { return "127.0.0.1:" + peer_port_.text(); }
 
   TemporaryFolder folder_;
   FreePort port_;
   FreePort peer_port_;
+  FreePort plain_port_;
+  std::optional<EtcdTls> tls_;
   std::string name_;
   std::unique_ptr<Program> process_;
 };

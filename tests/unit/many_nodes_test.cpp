@@ -150,8 +150,10 @@ const BadSetting kBadSettings[] = {
     {"store_type", "file", "the only store is tcp"},
     {"store_port", "65536", "is not an integer from 0 to 65535"},
     {"read_timeout", "x", "--rdzv_conf=read_timeout=x: "},
-    {"protocol", "https", "only http is supported"},
-    {"cacert", "ca.pem", "--rdzv_conf=cacert=ca.pem: is not supported"},
+    {"protocol", "grpc", "--rdzv_conf=protocol=grpc: is neither http nor https"},
+    {"cacert", "a", "--rdzv_conf=cacert=a: is used with TLS alone; add protocol=https"},
+    {"ssl_cert", "a", "--rdzv_conf=ssl_cert=a: is used with TLS alone; add protocol=https"},
+    {"cert", "", "--rdzv_conf=cert=: is empty; give a file in PEM format"},
     {"etcd_lease_timeout", "1", "is not an integer from 2 to 31536000"},
     {"etcd_lease_timeout", "2.5", "is not an integer from 2 to 31536000"},
     {"etcd_prefix", "", "--rdzv_conf=etcd_prefix=: is empty"},
@@ -254,6 +256,27 @@ TEST_SUITE("options about nodes") {
       CHECK(read_rdzv_conf(row.conf, problems).settings.*row.time == row.value);
       CHECK(problems.empty());
     }
+  }
+
+  TEST_CASE("TLS to etcd has the keys of both of torchrun's backends for etcd") {
+    const auto read = [](const std::map<std::string, std::string>& conf) {
+      std::vector<std::string> problems;
+      const auto tls = read_rdzv_conf(conf, problems).etcd.tls;
+      CHECK(problems.empty());
+      return tls;
+    };
+    CHECK_FALSE(read({}));
+    CHECK_FALSE(read({{"protocol", "http"}}));
+    CHECK(read({{"protocol", "https"}}) == security::TlsFiles{});
+    const security::TlsFiles files{"a", "c", "k"};
+    CHECK(read({{"protocol", "HTTPS"}, {"cacert", "a"}, {"cert", "c"}, {"key", "k"}}) == files);
+    CHECK(
+        read({{"protocol", "https"}, {"ca_cert", "a"}, {"ssl_cert", "c"}, {"ssl_cert_key", "k"}}) ==
+        files);
+    std::vector<std::string> problems;
+    read_rdzv_conf({{"protocol", "https"}, {"key", "k"}}, problems);
+    CHECK(problems == std::vector<std::string>{
+                          "--rdzv_conf=key=k: belongs to a certificate; give that, too (cert)"});
   }
 
   TEST_CASE("is_host takes torchrun's words for yes and no, in any case") {

@@ -1,0 +1,18 @@
+// Files that hold secrets and keys, to which no other user may have access. Any thread may call.
+#pragma once
+
+#include <string>
+#include <sys/stat.h>
+
+namespace ddprun::security {
+
+/// Throws Error{Errc::usage}, with `origin` before the problem, unless this is the status of a
+/// regular file of this user or of root to which no other user has access. If this process is not
+/// root's, one of its groups may read a file of root.
+void check_private(const struct stat& status, const std::string& path, const std::string& origin);
+
+/// The same for the file at `path`. Throws Error{Errc::system} if there is none, or if it cannot be
+/// read.
+void require_private_file(const std::string& path, const std::string& origin);
+
+}  // namespace ddprun::security
