@@ -68,9 +68,9 @@ TEST_SUITE("store work") {
         {wire::MultiSet{{{"/a", large}, {"/watched", ""}}}, 105 + kWatching},
         {wire::ListKeys{}, 3},
     };
-    for (const auto& [request, work] : rows) {
-      CAPTURE(wire::operation_name(request));
-      CHECK(work_of(table, request) == work);
+    for (const auto& row : rows) {
+      CAPTURE(wire::operation_name(row.request));
+      CHECK(work_of(table, row.request) == row.work);
     }
     ask(table, wire::QueuePush{"/queue", large});
     CHECK(work_of(table, wire::QueuePop{"/queue"}) == 103);
