@@ -143,7 +143,11 @@ asio::awaitable<ToolOutput> ToolRunner::run(ToolRequest request, std::function<T
   exec.begin(deadline.remaining());
   const int notice = process.exec_notice();
   co_await exec.until_readable(notice);
-  if (const auto failure = process.start_failure()) co_return problem_of(*failure);
+  if (const auto failure = process.start_failure()) {
+    auto ending = end(process);
+    co_await std::move(ending);
+    co_return problem_of(*failure);
+  }
   ToolOutput output;
   auto reading = read_to_end(tool, output.text, request.output_bytes_max);
   const auto is_read = co_await with_deadline(std::move(reading), deadline);

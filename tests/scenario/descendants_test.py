@@ -42,8 +42,8 @@ EARLY = 0.025  # seconds; ddprun has started its workers by then, or is about to
 EARLY_PHASES = {"the time before the folder", "the time before the guardian", "a guardian"}
 BOMB_PROCESSES = 400 if IS_LONG else 100
 # Seconds until a fork bomb is gone. With a cgroup, which the kernel kills at once, the aim is 10;
-# without one, as here, single runs on busy machines took up to 15.
-BOMB_LIMIT = 20
+# without one, as here, single runs on busy machines took 15.
+BOMB_LIMIT = 30
 
 # Of workers that hang on one node or rank and fail elsewhere, in the test's folder.
 READING = "reading"
