@@ -1,8 +1,11 @@
 // The inputs of the fuzzers of what the launcher reads from files and from other machines.
 #include "tests/fuzz/config_target.hpp"
+#include "tests/fuzz/failure_target.hpp"
 #include "tests/fuzz/flights_target.hpp"
 #include "tests/fuzz/page_target.hpp"
 #include "tests/fuzz/ssh_target.hpp"
+#include "tests/fuzz/stacks_target.hpp"
+#include "tests/fuzz/symbols_target.hpp"
 #include "tests/support/fuzz_corpus.hpp"
 
 namespace launcher_corpus_test {
@@ -20,6 +23,18 @@ TEST_SUITE("fuzz corpus") {
 
   TEST_CASE("records of other nodes' collectives are read safely, cut short or with a slip, too") {
     run_fuzz_corpus("flights", ddprun::fuzz::run_flights, 6, 300);
+  }
+
+  TEST_CASE("error files and records of failures are read safely, cut short or with a slip, too") {
+    run_fuzz_corpus("failure", ddprun::fuzz::run_failure, 5, 300);
+  }
+
+  TEST_CASE("texts about stacks are read safely: each input, each cut short, each with a slip") {
+    run_fuzz_corpus("stacks", ddprun::fuzz::run_stacks, 6, 300);
+  }
+
+  TEST_CASE("symbol tables are read safely: each file, each cut short, each with a slip") {
+    run_fuzz_corpus("symbols", ddprun::fuzz::run_symbols, 2, 300);
   }
 
   TEST_CASE("read_flights() is safe for any bytes in a worker's part of the page") {
