@@ -20,7 +20,7 @@ void proceed(tcp::PeerMeeting& meeting) {
 }  // namespace
 
 void run_meeting(std::span<const std::uint8_t> input) {
-  static const tcp::Listening listening = tcp::listen_for_peers("127.0.0.1");
+  const tcp::Listening listening = tcp::listen_for_peers("127.0.0.1");
   const std::vector<tcp::PeerAddress> peers(2, listening.address);
   tcp::PeerMeeting meeting(0, sha256("the group's key"), peers, listening.socket.fd());
   {
