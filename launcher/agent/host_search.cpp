@@ -5,7 +5,6 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <string>
-#include <sys/prctl.h>
 #include <utility>
 
 namespace ddprun {
@@ -14,14 +13,8 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// From here on, no process of this user can read the agent's memory, and there is no core file.
-void protect_memory() {
-  ::prctl(PR_SET_DUMPABLE, 0);
-}
-
 std::optional<security::Secret> secret_of(const NodesPlan& nodes, const Log& log) {
   if (nodes.secret_file.empty()) return std::nullopt;
-  protect_memory();
   const auto origin = "--secret_file=" + nodes.secret_file;
   auto secret = security::read_secret(nodes.secret_file, origin);
   if (secret.different_bytes() < security::kDifferentBytesMin) {

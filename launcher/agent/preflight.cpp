@@ -78,8 +78,9 @@ class PreflightRun::Impl {
         events_(surroundings.events),
         limit_(surroundings.executor) {
     // The program follows no links.
-    std::error_code ignored;
-    const auto folder = fs::weakly_canonical(folder_.path(), ignored);
+    std::error_code error;
+    auto folder = fs::weakly_canonical(folder_.path(), error);
+    if (error) folder = folder_.path();
     for (auto& worker : plan_.workers)
       worker.arguments = {plan_.preflight->string(), folder / report_file(worker.local_rank)};
   }

@@ -49,8 +49,18 @@ bool belongs_to_user(const UniqueFd& folder) {
   return ::fstat(folder.get(), &status) == 0 && status.st_uid == ::geteuid();
 }
 
+/// True if no other user can give a folder in `parent` another name.
+bool is_safe_parent(const fs::path& parent) {
+  struct stat status {};
+  if (::stat(parent.c_str(), &status) != 0) return false;
+  const bool is_sticky = (status.st_mode & S_ISVTX) != 0;
+  return (status.st_uid == 0 || status.st_uid == ::geteuid()) &&
+         (is_sticky || (status.st_mode & (S_IWGRP | S_IWOTH)) == 0);
+}
+
 /// Those of runs that ended without removing them.
 void remove_stale_folders(const fs::path& parent) {
+  if (!is_safe_parent(parent)) return;
   std::error_code error;
   const auto prefix = temporary_prefix();
   int entries = 0;
@@ -130,9 +140,13 @@ bool RunFolder::try_to_make_temporary() {
   const auto name = path_.filename().string();
   const auto parent = open_parent();
   UniqueFd folder = make_own_folder(parent->get(), name, 0700);
-  if (folder.get() < 0) throw_not_made(path_, errno);
-  lock_ = lock_folder(name, parent->get());
-  const int error = lock_.get() < 0 ? errno : 0;
+  int error = folder.get() < 0 ? errno : 0;
+  if (error == 0) {
+    lock_ = lock_folder(name, parent->get());
+    error = lock_.get() < 0 ? errno : 0;
+  } else if (error != ENOENT && error != EMFILE && error != ENFILE) {
+    throw_not_made(path_, error);
+  }
   if (error == EWOULDBLOCK || error == ENOENT) return false;
   if (error == EMFILE || error == ENFILE) {
     ::unlinkat(parent->get(), name.c_str(), AT_REMOVEDIR);

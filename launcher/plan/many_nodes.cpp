@@ -67,6 +67,7 @@ class NodesPlanner {
     conf_etcd_ = conf.etcd;
     if (options_.standalone) problem("--standalone: that is a run of one node");
     choose_backend();
+    check_tls();
     choose_security();
     if (const auto text = objection_to_name(plan_.name, plan_.settings); !text.empty()) {
       problem(text);
@@ -92,6 +93,16 @@ class NodesPlanner {
     if (backend == "c10d") return choose_dynamic();
     if (backend == "etcd" || backend == "etcd-v2") return choose_etcd();
     problem("--rdzv_backend=" + backend + ": is neither static, c10d nor etcd");
+  }
+
+  /// An operator who asks for TLS must not get a run without it.
+  void check_tls() {
+    if (options_.rdzv_backend.starts_with("etcd")) return;
+    const auto asked = options_.rdzv_conf.find("protocol");
+    if (asked == options_.rdzv_conf.end() || asked->second != "https") return;
+    problem(
+        "--rdzv_conf=protocol=https: is for --rdzv_backend=etcd; between nodes nothing is "
+        "encrypted");
   }
 
   /// The node of rank 0 hosts; --rdzv_endpoint goes before --master_addr as in torchrun.

@@ -152,19 +152,32 @@ TEST_SUITE("peer meeting") {
   TEST_CASE("callers that say nothing are dropped for later ones, however many there are") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
-    const Socket half_way = call(pair);
-    answer_to(make_hello(1, 0), lower, half_way);
     std::vector<Socket> silent;
-    for (std::size_t i = 0; i < kStrangersMax + 10; ++i) {
-      silent.push_back(call(pair));
-      lower.work(10ms);
-    }
-    CHECK(lower.meeting.wanted().size() == kStrangersMax + 1);  // and the listener
+    for (std::size_t i = 0; i < kStrangersMax + 10; ++i) silent.push_back(call(pair));
+    lower.work(10ms);
+    CHECK(lower.meeting.wanted().size() == kStrangersMax);  // the listener is not among them
     CHECK(is_refused(lower, silent.front()));
-    char byte = 0;
-    CHECK(::recv(half_way.fd(), &byte, 1, MSG_DONTWAIT) < 0);  // still connected
     Rank higher(1, pair.peers, pair.higher);
     CHECK(do_meet(lower, higher));
+  }
+
+  TEST_CASE("callers that have said hello keep their places until they have proved themselves") {
+    const Pair pair;
+    Rank lower(0, pair.peers, pair.lower);
+    std::vector<Socket> callers;
+    std::vector<Answer> answers;
+    const auto hello = make_hello(1, 0);
+    for (std::size_t i = 0; i < kStrangersMax; ++i) {
+      callers.push_back(call(pair));
+      answers.push_back(answer_to(hello, lower, callers.back()));
+    }
+    const Socket late = call(pair);
+    lower.work(10ms);
+    say(callers.front(), prove(Side::caller, kKey, hello, answers.front().hello));
+    bool is_met = false;
+    const auto deadline = Deadline::after(20s);
+    while (!is_met && !deadline.passed()) is_met = !lower.work(10ms).empty();
+    CHECK(is_met);
   }
 
   TEST_CASE("a listener without the key is not taken for a rank of the group") {

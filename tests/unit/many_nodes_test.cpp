@@ -93,6 +93,8 @@ const Refusal kRefusals[] = {
      "store_port=29500: the rendezvous is at that port"},
     {{"--nnodes=2", "--master_addr=a", "--standalone"}, "--standalone: that is a run of one node"},
     {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a,b"}, "only etcd may have several"},
+    {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a", "--rdzv_conf=protocol=https"},
+     "protocol=https: is for --rdzv_backend=etcd; between nodes nothing is encrypted"},
     {{"--nnodes=2", "--rdzv_backend=etcd"}, "--rdzv_endpoint: is missing; etcd's address"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_endpoint=e"}, "--rdzv_id: is missing; etcd may"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--master_addr=a"}, "--master_addr=a: with"},

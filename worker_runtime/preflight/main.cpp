@@ -37,8 +37,9 @@ void write_report(const PreflightReport& report, const char* path) {
   const UniqueFd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   const auto beneath = std::filesystem::absolute(path).lexically_normal().relative_path();
   const auto file = open_beneath(root.get(), beneath, O_WRONLY | O_CREAT | O_EXCL, 0644);
-  if (file.get() < 0 || ::write(file.get(), lines.data(), lines.size()) < 0)
-    throw_system_error(path, errno);
+  const auto bytes = static_cast<ssize_t>(lines.size());
+  const auto written = file.get() < 0 ? -1 : ::write(file.get(), lines.data(), lines.size());
+  if (written != bytes) throw_system_error(path, written < 0 ? errno : ENOSPC);
 }
 
 /// A group of its own in any case: an exchange that fails ends the group that it was tried in, and

@@ -2,6 +2,7 @@
 
 #include <execinfo.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -101,7 +102,11 @@ bool ErrorFile::write(std::string_view message, std::string_view heading,
                       void (*write_stack)(int fd)) noexcept {
   if (path_[0] == '\0' || process_ != ::getpid() || is_written_.test_and_set()) return false;
   // Not through a link, which another user may have put there.
-  const int fd = ::open(temporary_path_, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  int fd = ::open(temporary_path_, kFlags, 0644);
+  // A process with the same id has left it.
+  if (fd < 0 && errno == EEXIST && ::unlink(temporary_path_) == 0)
+    fd = ::open(temporary_path_, kFlags, 0644);
   if (fd < 0) return false;
   Writer writer(fd);
   writer.raw("{\"message\": {\"message\": \"");

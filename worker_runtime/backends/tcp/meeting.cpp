@@ -14,6 +14,9 @@ namespace {
 /// For a caller to prove itself, which a rank does at once.
 constexpr auto kHelloTimeout = std::chrono::seconds(2);
 
+/// For a caller to say hello if others wait for its place: enough for a packet that is sent again.
+constexpr auto kSilenceTimeout = std::chrono::milliseconds(500);
+
 /// Receives more of `message`; false if the connection is of no use.
 template <typename Message>
 bool receive_more(int fd, Message& message, std::size_t& received) {
@@ -33,6 +36,16 @@ template <typename Message>
 bool send_all(int fd, const Message& message) {
   return ::send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
          ssize_t{sizeof message};
+}
+
+template <typename Stranger>
+bool is_silent(const Stranger& stranger) {
+  return stranger.hello_bytes < sizeof stranger.hello;
+}
+
+template <typename Stranger>
+bool gives_way(const Stranger& stranger) {
+  return is_silent(stranger) && stranger.patience.passed();
 }
 
 }  // namespace
@@ -79,13 +92,17 @@ std::vector<pollfd> PeerMeeting::wanted() const {
     wanted.push_back({call.socket.fd(), events, 0});
   }
   for (const auto& stranger : strangers_) wanted.push_back({stranger.socket.fd(), POLLIN, 0});
-  wanted.push_back({listener_, POLLIN, 0});
+  if (has_room()) wanted.push_back({listener_, POLLIN, 0});
   return wanted;
 }
 
 Deadline PeerMeeting::next_timeout() const {
   auto next = Deadline::never();
-  for (const auto& stranger : strangers_) next = earlier(next, stranger.deadline);
+  const bool is_full = strangers_.size() == kStrangersMax;
+  for (const auto& stranger : strangers_) {
+    next = earlier(next, stranger.deadline);
+    if (is_full && is_silent(stranger)) next = earlier(next, stranger.patience);
+  }
   return next;
 }
 
@@ -158,20 +175,27 @@ bool PeerMeeting::answer(Stranger& stranger) {
   return send_all(stranger.socket.fd(), answer);
 }
 
-/// The oldest of the silent ones, or else of all: a rank that has said hello is half way through.
-void PeerMeeting::drop_stranger() {
-  const auto silent = std::find_if(
-      strangers_.begin(), strangers_.end(),
-      [](const Stranger& stranger) { return stranger.hello_bytes < sizeof stranger.hello; });
-  strangers_.erase(silent != strangers_.end() ? silent : strangers_.begin());
+bool PeerMeeting::has_room() const {
+  return strangers_.size() < kStrangersMax ||
+         std::any_of(strangers_.begin(), strangers_.end(), gives_way<Stranger>);
+}
+
+/// A rank that has said hello is half way through and keeps its place.
+bool PeerMeeting::drop_silent() {
+  const auto silent = std::find_if(strangers_.begin(), strangers_.end(), gives_way<Stranger>);
+  if (silent == strangers_.end()) return false;
+  strangers_.erase(silent);
+  return true;
 }
 
 void PeerMeeting::accept_strangers() {
   for (std::size_t i = 0; i < kStrangersMax; ++i) {
+    if (strangers_.size() == kStrangersMax && !drop_silent()) return;
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) return;
-    if (strangers_.size() == kStrangersMax) drop_stranger();
-    strangers_.push_back({.socket = std::move(socket), .deadline = Deadline::after(kHelloTimeout)});
+    strangers_.push_back({.socket = std::move(socket),
+                          .deadline = Deadline::after(kHelloTimeout),
+                          .patience = Deadline::after(kSilenceTimeout)});
     // It has usually spoken by now.
     if (advance(strangers_.back())) strangers_.pop_back();
   }

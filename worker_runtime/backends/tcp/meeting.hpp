@@ -15,7 +15,7 @@
 
 namespace ddprun::tcp {
 
-/// Callers that have not proved themselves. Another one takes the place of one of these.
+/// Callers that have not proved themselves. One that stays silent gives way to the next ones.
 inline constexpr std::size_t kStrangersMax = 64;
 
 Deadline earlier(Deadline a, Deadline b);
@@ -60,6 +60,7 @@ class PeerMeeting {
   struct Stranger {
     Socket socket;
     Deadline deadline;
+    Deadline patience;  ///< after which it gives way to others if it has not said hello
     Hello hello = {};
     std::size_t hello_bytes = 0;  ///< received
     Hello answer = {};            ///< sent once the hello is there
@@ -73,7 +74,8 @@ class PeerMeeting {
   bool advance(Stranger& stranger);
   bool answer(Stranger& stranger);
   void accept_strangers();
-  void drop_stranger();
+  bool has_room() const;
+  bool drop_silent();
 
   int rank_;
   Digest key_;
