@@ -95,7 +95,7 @@ class NodesPlanner {
     problem("--rdzv_backend=" + backend + ": is neither static, c10d nor etcd");
   }
 
-  /// An operator who asks for TLS must not get a run without it.
+  /// A run that is to have TLS must not start without it.
   void check_tls() {
     if (options_.rdzv_backend.starts_with("etcd")) return;
     const auto asked = options_.rdzv_conf.find("protocol");

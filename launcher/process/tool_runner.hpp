@@ -40,7 +40,7 @@ struct ToolRequest {
 
 /// How a tool is to be started, if it is.
 struct ToolStart {
-  std::optional<UserIds> user{};  ///< who may read the tool's environment; empty: this process'
+  std::optional<UserIds> user{};  ///< that may read the tool's environment; empty: this process'
   std::string objection{};        ///< why it must not be started; empty: it may be
 };
 

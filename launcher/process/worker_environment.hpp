@@ -18,7 +18,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
                                             const std::string& marker_name,
                                             const std::string& marker_value);
 
-/// For a tool of another user, who can read it: of this process' environment nothing but PATH, then
+/// For a tool that runs as another user, which can read it: PATH of this process' environment, then
 /// `added` and the marker.
 std::vector<std::string> restricted_environment(const std::map<std::string, std::string>& added,
                                                 const std::string& marker_name,

@@ -79,6 +79,7 @@ TEST_SUITE("store work") {
   TEST_CASE("request_work() counts the keys of a wait that the request ends") {
     StoreTable table({});
     std::vector<std::string> keys;
+    keys.reserve(100);
     for (int i = 0; i < 100; ++i) keys.push_back(std::to_string(i));
     ask(table, wire::Wait{keys});
     CHECK(work_of(table, wire::CancelWait{}) == 101);
@@ -240,6 +241,7 @@ TEST_SUITE("store work") {
   TEST_CASE("a long MULTI_SET is split, and its parts store all pairs") {
     StoreTable table({});
     std::vector<std::pair<std::string, std::string>> pairs;
+    pairs.reserve(100);
     for (int i = 0; i < 100; ++i) pairs.emplace_back(std::to_string(i), "value");
     wire::Request request = wire::MultiSet{pairs};
     std::size_t parts = 0;

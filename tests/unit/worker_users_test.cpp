@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 TEST_SUITE("worker users") {
-  TEST_CASE("a user is found by a search, and one who is gone is not found by the next") {
+  TEST_CASE("a search finds the users of live processes, and no users of earlier ones") {
     std::vector<uid_t> now = {7};
     ddprun::WorkerUsers users([&] { return now; });
     CHECK(users.has(7));
