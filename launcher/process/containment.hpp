@@ -83,7 +83,8 @@ class Containment {
   /// A descriptor of the cgroup's directory to start workers in, or -1. Valid until the next call.
   int cgroup_fd();
 
-  /// The processes of the run that live now. Does not block.
+  /// The processes of the run that live now. Blocks for at most 100 ms, and only while a process
+  /// of this machine is in execve.
   std::vector<pid_t> members() const;
 
   /// Sends SIGKILL to every member, at once where there is a cgroup. Does not wait.

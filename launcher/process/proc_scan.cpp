@@ -1,5 +1,7 @@
 #include "launcher/process/proc_scan.hpp"
 
+#include "rendezvous/base/unique_fd.hpp"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -17,24 +19,38 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING of the kernel's sched.h, stable since 2.4
-constexpr int kFieldsFromFlagsToExit = 42;   // between the 9th and the 52nd, see proc(5)
+// Of the kernel's sched.h, stable since 2.4 and 2.6.
+constexpr unsigned long kExitingFlag = 0x4;            // PF_EXITING
+constexpr unsigned long kKernelThreadFlag = 0x200000;  // PF_KTHREAD
+// See proc(5): flags are the 9th, the addresses of code the 26th, those of the environment the 50th
+// and 51st.
+constexpr int kFieldsFromFlagsToCode = 16;
+constexpr int kFieldsFromCodeToEnvironment = 23;
 // Far above what execve takes by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
 constexpr std::size_t kEnvironmentBytesMax = 8U << 20;
 
+// One call of read sees the environment of one program; between two the process may execute
+// another.
+constexpr std::size_t kPartBytes = 1U << 15;
+
+UniqueFd open_to_read(const std::string& path) {
+  return UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
 /// What can be read of the file: nothing if its process has gone, also in between (ESRCH).
-std::string read_bounded(const std::string& path, std::size_t bytes_max) {
+std::string read_bounded(int fd, std::size_t bytes_max) {
   std::string text;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
-  std::array<char, 4096> part{};
+  std::array<char, kPartBytes> part{};
   while (text.size() < bytes_max) {
     const ssize_t count = ::read(fd, part.data(), std::min(part.size(), bytes_max - text.size()));
     if (count <= 0) break;
     text.append(part.data(), static_cast<std::size_t>(count));
   }
-  ::close(fd);
   return text;
+}
+
+std::string read_bounded(const std::string& path, std::size_t bytes_max) {
+  return read_bounded(open_to_read(path).get(), bytes_max);
 }
 
 std::string proc_path(pid_t pid, const std::string& file) {
@@ -80,6 +96,10 @@ bool ProcessState::is_exiting() const {
   return letter == '\0' || letter == 'Z' || letter == 'X' || (flags & kExitingFlag) != 0;
 }
 
+bool ProcessState::is_kernel_thread() const {
+  return (flags & kKernelThreadFlag) != 0;
+}
+
 ProcessState parse_process_state(std::string_view stat_text) {
   // pid (name) state ppid pgrp session tty tpgid flags …; the name may hold anything but NUL.
   const auto name_end = stat_text.rfind(')');
@@ -89,8 +109,18 @@ ProcessState parse_process_state(std::string_view stat_text) {
   long ignored = 0;
   fields >> state.letter >> ignored >> ignored >> ignored >> ignored >> ignored >> state.flags;
   if (!fields) return {};
-  std::string skipped;
-  for (int i = 0; i < kFieldsFromFlagsToExit; ++i) fields >> skipped;
+  const auto skip = [&fields](int count) {
+    std::string skipped;
+    for (int i = 0; i < count; ++i) fields >> skipped;
+  };
+  skip(kFieldsFromFlagsToCode);
+  std::size_t code = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  fields >> code;
+  skip(kFieldsFromCodeToEnvironment);
+  // The kernel writes the address of the code last, and shows 1 without permission.
+  if (fields >> begin >> end && code > 1) state.environment_bytes = end - begin;
   int status = 0;
   if (state.is_exiting() && fields >> status) state.exit_status = status;
   return state;
@@ -165,8 +195,10 @@ std::string memory_map(pid_t pid) {
   return read_bounded(proc_path(pid, "maps"), kMapsBytesMax);
 }
 
-bool has_in_environment(pid_t pid, std::string_view name, std::string_view value) {
-  const auto environment = read_bounded(proc_path(pid, "environ"), kEnvironmentBytesMax);
+std::optional<bool> has_in_environment(pid_t pid, std::string_view name, std::string_view value) {
+  const auto file = open_to_read(proc_path(pid, "environ"));
+  if (file.get() < 0) return false;
+  const auto environment = read_bounded(file.get(), kEnvironmentBytesMax);
   std::string_view rest = environment;
   while (!rest.empty()) {
     const auto entry = rest.substr(0, rest.find('\0'));
@@ -175,7 +207,14 @@ bool has_in_environment(pid_t pid, std::string_view name, std::string_view value
         entry[name.size()] == '=' && entry.find(value, name.size()) != std::string_view::npos)
       return true;
   }
-  return false;
+  if (!environment.empty() && environment.size() < kPartBytes) return false;
+  const auto state = process_state(pid);
+  if (state.is_exiting() || state.is_kernel_thread()) return false;
+  if (state.environment_bytes &&
+      environment.size() == std::min(kEnvironmentBytesMax, *state.environment_bytes)) {
+    return false;
+  }
+  return std::nullopt;
 }
 
 void for_each_process(const std::function<void(pid_t)>& visit) {
@@ -187,14 +226,6 @@ void for_each_process(const std::function<void(pid_t)>& visit) {
     const auto parsed = std::from_chars(file.data(), file.data() + file.size(), pid);
     if (parsed.ec == std::errc() && parsed.ptr == file.data() + file.size()) visit(pid);
   }
-}
-
-std::vector<pid_t> processes_with(std::string_view name, std::string_view value) {
-  std::vector<pid_t> found;
-  for_each_process([&](pid_t pid) {
-    if (pid != ::getpid() && has_in_environment(pid, name, value)) found.push_back(pid);
-  });
-  return found;
 }
 
 std::vector<pid_t> children_of(pid_t pid) {

@@ -18,10 +18,15 @@ namespace ddprun {
 struct ProcessState {
   char letter = '\0';
   unsigned long flags = 0;
+  /// Empty in execve, before the new program has its environment, and without permission to trace
+  /// the process.
+  std::optional<std::size_t> environment_bytes;
   std::optional<int> exit_status;
 
   /// The process is on its way out: its exit cannot be stopped any more.
   bool is_exiting() const;
+
+  bool is_kernel_thread() const;
 };
 
 /// Parses the text of /proc/PID/stat. Malformed text gives a ProcessState of no process.
@@ -78,14 +83,12 @@ inline constexpr std::size_t kMapsBytesMax = 2U << 20;
 std::string memory_map(pid_t pid);
 
 /// True if the environment that the process was started with has the variable `name` with `value`
-/// in it (name=…value…).
-bool has_in_environment(pid_t pid, std::string_view name, std::string_view value);
+/// in it (name=…value…). Empty while the process is in execve: between its old and its new program
+/// it has no environment. False if the environment may not be read.
+std::optional<bool> has_in_environment(pid_t pid, std::string_view name, std::string_view value);
 
 /// Calls `visit` with the id of each process, in ascending order.
 void for_each_process(const std::function<void(pid_t)>& visit);
-
-/// All processes but this one for which has_in_environment is true.
-std::vector<pid_t> processes_with(std::string_view name, std::string_view value);
 
 /// The children of a process, those that have ended but have not been reaped included.
 std::vector<pid_t> children_of(pid_t pid);

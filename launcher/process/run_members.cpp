@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -32,6 +33,10 @@ constexpr std::size_t kStoppedMax = 65'536;
 // How long one round of kills may stop processes before it kills them. A program that forks without
 // end replaces those that are killed, so none is killed before all are stopped.
 constexpr auto kStopLimit = 1s;
+// How long one search waits in all for processes in execve, which show no environment. That takes
+// less than a millisecond, unless a page of the program has to come from a slow file system.
+constexpr auto kExecLimit = 100ms;
+constexpr auto kExecPause = 100us;
 
 /// Schedules this thread before all others during its lifetime, where the system permits that: a
 /// fork bomb of 400 processes leaves a four-hundredth of the processor to the one that ends it.
@@ -126,8 +131,9 @@ std::vector<pid_t> RunMembers::members() const {
 /// Calls `visit` for each wanted member outside the cgroup as soon as it has been found: in a fork
 /// bomb, each process that has been stopped leaves more of the processor to the search.
 void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visit) const {
+  const auto exec_deadline = Deadline::after(kExecLimit);
   const auto inside = pids_in_cgroup();
-  const auto adopted = adopted_children();
+  const auto adopted = adopted_children(exec_deadline);
   const auto is_in = [](const std::vector<pid_t>& sorted, pid_t pid) {
     return std::binary_search(sorted.begin(), sorted.end(), pid);
   };
@@ -142,7 +148,7 @@ void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visi
     if (!is_wanted(pid)) return;
     // Opened first: if it has not ended afterwards, the environment was its own.
     auto process = open_process(pid);
-    if (process && is_marked(pid) && !process->has_ended()) visit(*process);
+    if (process && is_marked(pid, exec_deadline) && !process->has_ended()) visit(*process);
   });
 }
 
@@ -268,14 +274,15 @@ bool RunMembers::is_no_member(pid_t child) const {
                                          child) != earlier_children_.end();
 }
 
-std::vector<pid_t> RunMembers::adopted_children() const {
+std::vector<pid_t> RunMembers::adopted_children(Deadline exec_deadline) const {
   if (!is_parent_of_orphans_) return {};
   auto adopted = children();
   // Process 1 of a container also adopts what `docker exec` has started.
   const bool adopts_others = ::getpid() == 1;
   std::erase_if(adopted, [&](pid_t child) {
     // Zombies that reap_orphans() leaves have an owner.
-    return is_no_member(child) || is_zombie(child) || (adopts_others && !is_marked(child));
+    return is_no_member(child) || is_zombie(child) ||
+           (adopts_others && !is_marked(child, exec_deadline));
   });
   std::sort(adopted.begin(), adopted.end());
   return adopted;
@@ -285,8 +292,13 @@ bool RunMembers::looks_for_marker() const {
   return !cgroup_ || !is_parent_of_orphans_;
 }
 
-bool RunMembers::is_marked(pid_t pid) const {
-  return has_in_environment(pid, kMarkerName, word_);
+/// Waits until the deadline for a process in execve.
+bool RunMembers::is_marked(pid_t pid, Deadline exec_deadline) const {
+  while (true) {
+    const auto is_marked = has_in_environment(pid, kMarkerName, word_);
+    if (is_marked || exec_deadline.passed()) return is_marked.value_or(false);
+    std::this_thread::sleep_for(kExecPause);
+  }
 }
 
 bool RunMembers::kill_cgroup() const noexcept {

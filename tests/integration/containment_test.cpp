@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <sys/wait.h>
@@ -130,7 +131,7 @@ TEST_SUITE("containment") {
       agent.kill();
       const auto deadline = Deadline::after(20s);
       for (const pid_t pid : family) CHECK(await_end(pid, deadline));
-      CHECK(processes_with("DDPRUN_MARKER", agent.word).empty());
+      CHECK(RunMembers(agent.word, std::nullopt).members().empty());
       CHECK_FALSE(fs::exists(cgroup_of_run(agent.word)));
     }
   }
@@ -201,8 +202,22 @@ TEST_SUITE("containment") {
     WorkerBench bench(1, ContainmentMode::marker);
     const auto pid = bench.start({shell_worker(0, "sleep 1000")})[0].pid;
     ::unsetenv("DDPRUN_MARKER");
-    CHECK(has_in_environment(pid, "DDPRUN_MARKER", "outer"));
-    CHECK(has_in_environment(pid, "DDPRUN_MARKER", bench.containment().marker().second));
+    for (const auto& word : {std::string("outer"), bench.containment().marker().second}) {
+      const auto found = RunMembers(word, std::nullopt).members();
+      CHECK(std::find(found.begin(), found.end(), pid) != found.end());
+    }
+  }
+
+  TEST_CASE("a process that executes one program after another is found at any moment") {
+    WorkerBench bench(1, ContainmentMode::marker);
+    const auto script = bench.folder() / "again";
+    std::ofstream(script) << "exec sh " + script.string() + "\n";
+    const auto pid = bench.start({shell_worker(0, "exec sh " + script.string())})[0].pid;
+    // Finds by the marker alone, as the guardian does.
+    const RunMembers members(bench.containment().marker().second, std::nullopt);
+    int found = 0;
+    for (int i = 0; i < 500; ++i) found += members.members() == std::vector<pid_t>{pid} ? 1 : 0;
+    CHECK(found == 500);
   }
 
   TEST_CASE("the children of a worker that was killed do not hold up the news of it") {

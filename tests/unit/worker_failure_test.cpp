@@ -383,6 +383,28 @@ TEST_SUITE("process state") {
     CHECK_FALSE(process_state(::getpid()).is_exiting());
   }
 
+  TEST_CASE("an environment has a size only once execve has set the addresses of the code") {
+    struct Row {
+      std::string code, begin, end;
+      std::optional<std::size_t> expected;
+    };
+    const std::vector<Row> table = {
+        {"4096", "1000", "1250", 250}, {"4096", "1000", "1000", 0},
+        {"0", "0", "0", std::nullopt}, {"0", "1000", "1000", std::nullopt},
+        {"1", "0", "0", std::nullopt}, {"4096", "1000", "", std::nullopt},
+    };
+    for (const auto& row : table) {
+      std::string text = "7 (a) S 1 7 7 0 -1 4194560";
+      for (int field = 10; field < 26; ++field) text += " 5";
+      text += " " + row.code;
+      for (int field = 27; field < 50; ++field) text += " 6";
+      text += " " + row.begin + " " + row.end;
+      CAPTURE(text);
+      CHECK(parse_process_state(text).environment_bytes == row.expected);
+    }
+    CHECK(process_state(::getpid()).environment_bytes.value_or(0) > 0);
+  }
+
   TEST_CASE("which signals a process ignores is read from its status") {
     const std::string status =
         "Name:\tSigIgn:\nSigBlk:\tffff\nSigIgn:\t0000000001004000\nSigCgt:\t0\n";
