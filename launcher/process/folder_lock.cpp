@@ -1,12 +1,11 @@
 #include "launcher/process/folder_lock.hpp"
 
+#include "rendezvous/base/random_bytes.hpp"
 #include <ddprun/error.hpp>
 
-#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 namespace ddprun {
@@ -21,20 +20,11 @@ UniqueFd open_folder(const std::filesystem::path& folder, int parent = AT_FDCWD)
 }  // namespace
 
 std::string random_word() {
-  std::array<unsigned char, kWordLetters / 2> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw_system_error("getrandom", errno);
-  std::string word;
-  for (const unsigned char byte : bytes) {
-    word += "0123456789abcdef"[byte >> 4];
-    word += "0123456789abcdef"[byte & 15];
-  }
-  return word;
+  return hexadecimal(random_bytes(kWordLetters / 2));
 }
 
 bool is_prefix_and_word(std::string_view name, std::string_view prefix) {
-  return name.starts_with(prefix) && name.size() == prefix.size() + kWordLetters &&
-         name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string_view::npos;
+  return name.starts_with(prefix) && is_hexadecimal(name.substr(prefix.size()), kWordLetters);
 }
 
 UniqueFd lock_folder(const std::filesystem::path& folder, int parent) {

@@ -6,7 +6,7 @@
 #include "launcher/process/worker_environment.hpp"
 #include "launcher/report/console_sink.hpp"
 #include "launcher/ssh/node_check.hpp"
-#include "rendezvous/security/crypto.hpp"
+#include "rendezvous/base/random_bytes.hpp"
 
 #include <filesystem>
 #include <unistd.h>
@@ -31,16 +31,6 @@ constexpr std::size_t kSecretBytes = 32;
 /// Nobody hits upon it by chance.
 constexpr std::size_t kMarkBytes = 8;
 
-std::string random_digits(std::size_t bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const char byte : security::random_bytes(bytes)) {
-    const auto value = static_cast<unsigned char>(byte);
-    text += {kDigits[value / 16], kDigits[value % 16]};
-  }
-  return text;
-}
-
 StarterFacts gather_facts(const EnvironmentLookup& environment) {
   const auto host = gather_host_facts(environment);
   std::error_code ignored;
@@ -50,8 +40,8 @@ StarterFacts gather_facts(const EnvironmentLookup& environment) {
           .own_node = std::nullopt,
           .variables = names_of_variables(),
           .environment = environment,
-          .new_secret = random_digits(kSecretBytes),
-          .mark = "\x1e" + random_digits(kMarkBytes),
+          .new_secret = hexadecimal(random_bytes(kSecretBytes)),
+          .mark = "\x1e" + hexadecimal(random_bytes(kMarkBytes)),
           .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal)};
 }
 

@@ -144,20 +144,15 @@ std::string_view bytes_of(const Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
-bool are_equal(const Digest& a, const Digest& b) {
+bool are_equal(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
   unsigned difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
   return difference == 0;
 }
 
-std::string hex_of(const Digest& digest) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : digest) {
-    text += kDigits[byte / 16U];
-    text += kDigits[byte % 16U];
-  }
-  return text;
+bool are_equal(const Digest& a, const Digest& b) {
+  return are_equal(bytes_of(a), bytes_of(b));
 }
 
 }  // namespace ddprun

@@ -20,10 +20,8 @@ Digest hmac_sha256(std::string_view key, std::string_view message);
 /// The bytes as text, for the functions above.
 std::string_view bytes_of(const Digest& digest);
 
-/// Takes the same time wherever the two differ.
+/// Takes the same time wherever two texts of one length differ.
+bool are_equal(std::string_view a, std::string_view b);
 bool are_equal(const Digest& a, const Digest& b);
-
-/// 64 hexadecimal digits.
-std::string hex_of(const Digest& digest);
 
 }  // namespace ddprun

@@ -1,5 +1,6 @@
 #include "rendezvous/etcd/value_seal.hpp"
 
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/wire/bytes.hpp"
 
 #include <algorithm>
@@ -13,22 +14,6 @@ namespace {
 constexpr std::string_view kSalt = "etcd";
 constexpr std::string_view kPurpose = "ddprun seal of a value";
 constexpr std::string_view kMark = "\nseal ";
-
-constexpr std::string_view kHexDigits = "0123456789abcdef";
-
-bool is_hexadecimal(std::string_view text, std::size_t digits) {
-  return text.size() == digits && text.find_first_not_of(kHexDigits) == std::string_view::npos;
-}
-
-std::string hexadecimal(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) {
-    const auto value = static_cast<unsigned char>(byte);
-    text += kHexDigits[value / 16];
-    text += kHexDigits[value % 16];
-  }
-  return text;
-}
 
 std::string joined(const Lineage& lineage) {
   std::string text;
@@ -80,7 +65,7 @@ std::string tag_of(const security::Key& key, std::string_view name, std::string_
 }  // namespace
 
 RunNonce draw_run_nonce() {
-  return hexadecimal(security::random_bytes(kRunNonceDigits / 2));
+  return hexadecimal(random_bytes(kRunNonceDigits / 2));
 }
 
 bool is_run_nonce(std::string_view text) {

@@ -1,5 +1,6 @@
 #include "rendezvous/membership/agent_connection.hpp"
 
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/membership/foreign_speech.hpp"
 
 #include <utility>
@@ -11,7 +12,7 @@ namespace asio = boost::asio;
 AgentConnection::AgentConnection(asio::any_io_executor executor, int fd,
                                  const security::Secret* secret, const std::string& run_id)
     : channel_(std::move(executor), fd),
-      dialogue_(secret, run_id, security::random_bytes(security::kDigestBytes)) {}
+      dialogue_(secret, run_id, random_bytes(security::kDigestBytes)) {}
 
 void AgentConnection::send(const NodeMessage& message) {
   dialogue_.say(message);

@@ -1,6 +1,7 @@
 #include "rendezvous/membership/agent_sessions.hpp"
 
 #include "rendezvous/base/await.hpp"
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/membership/dialogue.hpp"
 #include "rendezvous/membership/message_channel.hpp"
 #include "rendezvous/membership/newcomers.hpp"
@@ -42,7 +43,7 @@ std::size_t newcomers_max(const Settings& settings) {
 struct Session {
   Session(const asio::any_io_executor& executor, int fd, const security::Secret* secret)
       : channel(executor, fd),
-        dialogue(secret, security::random_bytes(security::kDigestBytes)),
+        dialogue(secret, random_bytes(security::kDigestBytes)),
         timer(executor) {}
 
   void close() {

@@ -8,9 +8,7 @@
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 
-#include <cerrno>
 #include <memory>
-#include <sys/random.h>
 
 namespace ddprun::security {
 
@@ -76,18 +74,6 @@ std::string authenticate(const Key& key, std::string_view message) {
 
 bool are_equal(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-std::string random_bytes(std::size_t count) {
-  std::string bytes(count, '\0');
-  std::size_t filled = 0;
-  while (filled < count) {
-    const auto got = ::getrandom(bytes.data() + filled, count - filled, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_system_error("random bytes", errno);
-    filled += static_cast<std::size_t>(got);
-  }
-  return bytes;
 }
 
 }  // namespace ddprun::security

@@ -44,7 +44,4 @@ std::string authenticate(const Key& key, std::string_view message);
 /// Takes the same time wherever they differ.
 bool are_equal(std::string_view a, std::string_view b);
 
-/// From the kernel. Throws Error{Errc::system} if it has none.
-std::string random_bytes(std::size_t count);
-
 }  // namespace ddprun::security

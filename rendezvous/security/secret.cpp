@@ -1,5 +1,6 @@
 #include "rendezvous/security/secret.hpp"
 
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/security/crypto.hpp"
 #include "rendezvous/security/private_file.hpp"
 #include <ddprun/error.hpp>
@@ -49,18 +50,6 @@ std::string read_all(int fd, const std::string& origin) {
   }
   bytes.resize(filled);
   return bytes;
-}
-
-std::string hexadecimal(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * bytes.size());  // grown, it would leave pieces behind
-  for (const char byte : bytes) {
-    const auto value = static_cast<unsigned char>(byte);
-    text += kDigits[value / 16];
-    text += kDigits[value % 16];
-  }
-  return text;
 }
 
 /// False and errno if not all of it is on the disk.

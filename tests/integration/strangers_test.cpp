@@ -1,4 +1,5 @@
 // The agents' port of a run with a secret, under those who do not know it and under many who come.
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/membership/coordinator.hpp"
 #include "rendezvous/store/acceptor.hpp"
 #include "tests/support/dialogues.hpp"
@@ -90,7 +91,7 @@ class Agent {
  public:
   Agent(const Rendezvous& rendezvous, const security::Secret& secret)
       : client(rendezvous.connect()),
-        dialogue_(&secret, "run", security::random_bytes(security::kDigestBytes)) {
+        dialogue_(&secret, "run", random_bytes(security::kDigestBytes)) {
     client.send(dialogue_.take_outgoing());
   }
 

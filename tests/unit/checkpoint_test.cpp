@@ -1,3 +1,4 @@
+#include "rendezvous/base/random_bytes.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "worker_runtime/data/checkpoint_file.hpp"
 #include <ddprun/checkpoint.hpp>
@@ -113,13 +114,7 @@ TEST_SUITE("checkpoint") {
     Checkpoint checkpoint{.step = 258, .sections = {}};
     put_section(checkpoint, "a", std::array<std::uint8_t, 2>{0xff, 0xfe});
     directory.save(checkpoint);
-    std::string hex;
-    for (const char byte : read_file(file("step_000000000258.ckpt"))) {
-      constexpr const char* kDigits = "0123456789abcdef";
-      hex += kDigits[(byte >> 4) & 15];
-      hex += kDigits[byte & 15];
-    }
-    CHECK(hex ==
+    CHECK(ddprun::hexadecimal(read_file(file("step_000000000258.ckpt"))) ==
           "44445052554e434b010000000100000002010000000000003300000000000000"
           "01000000020000000000000061fffedc00a5d4");
   }

@@ -1,6 +1,7 @@
 // The secret's arithmetic against published vectors, proofs that must not pass, and seals.
 #include "rendezvous/security/handshake.hpp"
 
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/security/seal.hpp"
 #include "rendezvous/wire/bytes.hpp"
 
@@ -16,16 +17,6 @@ using namespace ddprun;
 using namespace ddprun::security;
 
 namespace {
-
-std::string hex(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const char byte : bytes) {
-    text += kDigits[static_cast<unsigned char>(byte) / 16];
-    text += kDigits[static_cast<unsigned char>(byte) % 16];
-  }
-  return text;
-}
 
 std::string counted(int first, int last) {
   std::string bytes;
@@ -110,12 +101,13 @@ Sealer sealer() {
 
 TEST_SUITE("handshake") {
   TEST_CASE("HMAC and HKDF give what RFC 4231 and RFC 5869 say") {
-    CHECK(hex(authenticate(key_of(std::string(20, '\x0b')), "Hi There")) ==
+    CHECK(hexadecimal(authenticate(key_of(std::string(20, '\x0b')), "Hi There")) ==
           "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-    CHECK(hex(authenticate(key_of("Jefe"), "what do ya want for nothing?")) ==
+    CHECK(hexadecimal(authenticate(key_of("Jefe"), "what do ya want for nothing?")) ==
           "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     const auto key = derive_key(std::string(22, '\x0b'), counted(0, 12), counted(0xf0, 0xf9));
-    CHECK(hex(key.bytes()) == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
+    CHECK(hexadecimal(key.bytes()) ==
+          "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
   }
 
   TEST_CASE("the bytes are those of docs/agents_protocol.md, as another program computes them") {
@@ -124,19 +116,19 @@ TEST_SUITE("handshake") {
     AgentHandshake agent(secret, prologue, "run", nonce_of('a'));
     CoordinatorHandshake coordinator(secret, prologue, nonce_of('c'));
     CHECK(agent.hello().substr(0, kDigestBytes) == nonce_of('a'));
-    CHECK(hex(agent.hello().substr(kDigestBytes)) ==
+    CHECK(hexadecimal(agent.hello().substr(kDigestBytes)) ==
           "9ad4640af17c9fce8cc78d7d6d4d2830c74f6ead9eece3e055e90eb9309f311a");
     const auto challenge = coordinator.challenge(agent.hello());
     CHECK(challenge.substr(0, kDigestBytes) == nonce_of('c'));
-    CHECK(hex(challenge.substr(kDigestBytes)) ==
+    CHECK(hexadecimal(challenge.substr(kDigestBytes)) ==
           "09a8eac7a2e4b4da64e6dcbc5b8017c49ade172412c6b1f2100e2cb68f481ac5");
     REQUIRE(agent.is_proof(challenge));
-    CHECK(hex(agent.answer()) ==
+    CHECK(hexadecimal(agent.answer()) ==
           "57bea1b77dd7c29f77abb1c9ec33ee55f09177c77858c831e1bf468878a5f697");
     auto keys = agent.keys();
     const auto heartbeat = message(std::string("\1\1\0\0\0\0\0\0\0", 9));
     const auto sealed = Sealer(std::move(keys.from_agent)).seal(heartbeat);
-    CHECK(hex(sealed.substr(heartbeat.size())) == "115097b8f89fbefb6d722db4ea77ff26");
+    CHECK(hexadecimal(sealed.substr(heartbeat.size())) == "115097b8f89fbefb6d722db4ea77ff26");
   }
 
   TEST_CASE("random bytes are as many as are asked for, and others each time") {

@@ -1,6 +1,7 @@
 // SHA-256 and HMAC: published vectors, and OpenSSL's results for each length around a block's.
 #include "rendezvous/base/hmac.hpp"
 
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/security/crypto.hpp"
 
 #include <doctest/doctest.h>
@@ -13,24 +14,31 @@ namespace hmac_test {
 
 using namespace ddprun;
 
+namespace {
+
+std::string hex(const Digest& digest) {
+  return hexadecimal(bytes_of(digest));
+}
+
+}  // namespace
+
 TEST_SUITE("hmac") {
   TEST_CASE("SHA-256 gives the digests of FIPS 180-4") {
-    CHECK(hex_of(sha256("")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-    CHECK(hex_of(sha256("abc")) ==
-          "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    CHECK(hex_of(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")) ==
+    CHECK(hex(sha256("")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    CHECK(hex(sha256("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    CHECK(hex(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")) ==
           "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-    CHECK(hex_of(sha256(std::string(1'000'000, 'a'))) ==
+    CHECK(hex(sha256(std::string(1'000'000, 'a'))) ==
           "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   }
 
   TEST_CASE("HMAC gives the digests of RFC 4231") {
-    CHECK(hex_of(hmac_sha256(std::string(20, '\x0b'), "Hi There")) ==
+    CHECK(hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")) ==
           "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-    CHECK(hex_of(hmac_sha256("Jefe", "what do ya want for nothing?")) ==
+    CHECK(hex(hmac_sha256("Jefe", "what do ya want for nothing?")) ==
           "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-    CHECK(hex_of(hmac_sha256(std::string(131, '\xaa'),
-                             "Test Using Larger Than Block-Size Key - Hash Key First")) ==
+    CHECK(hex(hmac_sha256(std::string(131, '\xaa'),
+                          "Test Using Larger Than Block-Size Key - Hash Key First")) ==
           "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
   }
 

@@ -1,6 +1,6 @@
 #include "worker_runtime/backends/host/handover.hpp"
 
-#include "worker_runtime/backends/host/random_name.hpp"
+#include "rendezvous/base/random_bytes.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -23,6 +23,9 @@ namespace {
 constexpr int kBacklog = 128;
 // Who connects and says nothing delays the others no longer than this.
 constexpr auto kHelloTimeout = std::chrono::seconds(2);
+
+// Of a name that cannot be guessed.
+constexpr std::size_t kNameBytes = 16;
 
 class Descriptor {
  public:
@@ -105,7 +108,8 @@ std::string list(const std::set<int>& ranks, const RankNames& names) {
 
 }  // namespace
 
-HandoverServer::HandoverServer() : listen_fd_(-1), name_("ddprun-" + random_name()) {
+HandoverServer::HandoverServer()
+    : listen_fd_(-1), name_("ddprun-" + hexadecimal(random_bytes(kNameBytes))) {
   Descriptor socket = open_socket();
   const Address address(name_);
   if (::bind(socket.get(), address.get(), address.bytes) != 0)

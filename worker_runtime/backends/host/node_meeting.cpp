@@ -1,6 +1,6 @@
 #include "worker_runtime/backends/host/node_meeting.hpp"
 
-#include "worker_runtime/backends/host/random_name.hpp"
+#include "rendezvous/base/random_bytes.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -13,6 +13,8 @@ namespace {
 
 // Long enough for a store that answers at all.
 constexpr auto kStoreTimeout = std::chrono::seconds(1);
+// Of a name that cannot be guessed.
+constexpr std::size_t kTokenBytes = 16;
 
 [[noreturn]] void refuse_layout(const std::string& what) {
   throw Error(Errc::usage, "process group: " + what +
@@ -44,7 +46,7 @@ void wait_for_all(Store& store, const std::vector<std::string>& keys, const Rank
 std::string agree_on_token(Store& store, const std::string& key, int rank, const RankNames& names,
                            Deadline deadline) {
   if (rank == 0) {
-    std::string token = random_name();
+    std::string token = hexadecimal(random_bytes(kTokenBytes));
     store.set(key, token, deadline);
     return token;
   }
@@ -63,7 +65,7 @@ Digest derive(const Digest& key, const std::string& purpose) {
 }
 
 std::string proof_of(const std::string& said, int rank, const Digest& key) {
-  return hex_of(derive(key, "rank " + std::to_string(rank) + " is at " + said));
+  return hexadecimal(bytes_of(derive(key, "rank " + std::to_string(rank) + " is at " + said)));
 }
 
 }  // namespace
@@ -79,7 +81,7 @@ std::string encode(const Presence& presence, int rank, const Digest& key) {
 Presence decode_presence(const std::string& text, int rank, const Digest& key) {
   const auto space = std::min(text.find(' '), text.size());
   const std::string said = text.substr(std::min(space + 1, text.size()));
-  if (text.substr(0, space) != proof_of(said, rank, key)) {
+  if (!are_equal(text.substr(0, space), proof_of(said, rank, key))) {
     throw Error(Errc::protocol, "process group: the address of rank " + std::to_string(rank) +
                                     " in the store is not from a worker of this run: another "
                                     "client of the store has changed it");
@@ -122,7 +124,7 @@ NodeMeeting meet_nodes(Store& store, const std::string& name, const std::optiona
     const std::string token = agree_on_token(store, token_key, env.rank, names, deadline);
     const Digest none{};
     meeting.key = derive(run_key.value_or(none), "group " + name + " " + token);
-    meeting.prefix = name + "/" + hex_of(derive(meeting.key, "names"));
+    meeting.prefix = name + "/" + hexadecimal(bytes_of(derive(meeting.key, "names")));
     std::vector<std::string> keys;
     for (int rank = 0; rank < env.world_size; ++rank) keys.push_back(presence_key(meeting, rank));
     const auto own_key = keys[static_cast<std::size_t>(env.rank)];
