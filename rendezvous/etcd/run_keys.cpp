@@ -251,7 +251,7 @@ std::string why_not_understood(const std::string& value) {
 
 Problem not_understood(const KeyValue& key) {
   return {"etcd's key " + printable(key.key) + why_not_understood(key.value) +
-          "; use another --rdzv_id, or delete the key"};
+          "; use another --rdzv_id, or delete the key if no run uses it"};
 }
 
 template <typename T>

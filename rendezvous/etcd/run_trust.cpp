@@ -47,7 +47,7 @@ Result<Sight> RunTrust::read(const TransactionAnswer& answer, LeaseId own_lease)
   if (!seal_) return read_sight(answer, keys_, own_lease);
   auto result = read_opened(answer, own_lease);
   if (auto* sight = std::get_if<Sight>(&result)) {
-    check_record(*sight);
+    check_record(*sight, answer);
     check_verdict(*sight);
   }
   return result;
@@ -91,14 +91,16 @@ std::string RunTrust::config_of(const TransactionAnswer& answer) {
 std::optional<OpenedValue> RunTrust::open(const KeyValue& key) {
   auto opened = seal_->open(key.key, key.value);
   if (!opened) {
-    report(key.key,
-           "is not sealed with this run's secret; compare --secret_file on all nodes, then delete "
-           "the key");
+    report(key,
+           "is not sealed with this run's secret; compare --secret_file on all nodes, or use "
+           "another --rdzv_id");
     return std::nullopt;
   }
   // A coordinator has to prove itself, so its key may have any nonce.
   if (key.key == keys_.coordinator() || is_of_this_run(opened->lineage)) return opened;
-  report(key.key, "is of another run of this name; delete the key, or use another --rdzv_id");
+  report(key,
+         "is of another run of this name; use another --rdzv_id, or delete the key if that run has "
+         "ended");
   return std::nullopt;
 }
 
@@ -110,12 +112,14 @@ bool RunTrust::is_of_this_run(const Lineage& lineage) const {
   return nonce_.empty() || std::find(lineage.begin(), lineage.end(), nonce_) != lineage.end();
 }
 
-void RunTrust::check_record(Sight& sight) {
+void RunTrust::check_record(Sight& sight, const TransactionAnswer& answer) {
   if (!sight.record) return;
   if (sight.record->round >= round_ && sight.record->restarts >= restarts_) return;
-  report(keys_.record(), "is older than what the coordinator has told (round " +
-                             std::to_string(sight.record->round) + ", not " +
-                             std::to_string(round_) + "); restrict write access to etcd");
+  const auto key = std::find_if(answer.keys.begin(), answer.keys.end(),
+                                [&](const KeyValue& k) { return k.key == keys_.record(); });
+  report(*key, "is older than what the coordinator has told (round " +
+                   std::to_string(sight.record->round) + ", not " + std::to_string(round_) +
+                   "); restrict write access to etcd");
   sight.record.reset();
   sight.lineage.clear();
 }
@@ -130,11 +134,15 @@ void RunTrust::check_verdict(Sight& sight) const {
   }
 }
 
-/// Once for each power of two, so that etcd cannot fill a disk with them.
-void RunTrust::report(const std::string& key, const std::string& problem) {
-  if (!std::has_single_bit(++reports_[key])) return;
+/// Once for each value, and of a key's values the 1st, 2nd, 4th and so on, so that etcd cannot fill
+/// a disk with reports.
+void RunTrust::report(const KeyValue& key, const std::string& problem) {
+  auto& ignored = ignored_[key.key];
+  if (key.modified == ignored.modified) return;
+  ignored.modified = key.modified;
+  if (!std::has_single_bit(++ignored.values)) return;
   write_log(log_, LogLevel::warn,
-            "etcd's key " + printable(key) + ": value ignored, as it " + problem);
+            "etcd's key " + printable(key.key) + ": value ignored, as it " + problem);
 }
 
 }  // namespace ddprun::etcd

@@ -20,7 +20,7 @@ namespace ddprun::etcd {
 /// Of an election that cannot be held.
 inline constexpr const char* kForeignHolder =
     "etcd's key of the coordinator is not sealed with this run's secret; compare --secret_file on "
-    "all nodes, then delete the key";
+    "all nodes, or use another --rdzv_id";
 
 class RunTrust {
  public:
@@ -49,9 +49,9 @@ class RunTrust {
   Result<Sight> read_opened(const TransactionAnswer& answer, LeaseId own_lease);
   bool is_own_key(const std::string& key) const;
   bool is_of_this_run(const Lineage& lineage) const;
-  void check_record(Sight& sight);
+  void check_record(Sight& sight, const TransactionAnswer& answer);
   void check_verdict(Sight& sight) const;
-  void report(const std::string& key, const std::string& problem);
+  void report(const KeyValue& key, const std::string& problem);
 
   std::shared_ptr<const ValueSeal> seal_;  ///< null: the run is open
   const RunKeys keys_;
@@ -59,7 +59,11 @@ class RunTrust {
   RunNonce nonce_;    ///< as told by a coordinator or drawn for one; empty: not known
   int round_ = -1;    ///< the latest that a coordinator with that nonce has told
   int restarts_ = 0;  ///< then
-  std::map<std::string, unsigned> reports_;  ///< by key; a run has few
+  struct Ignored {
+    Revision modified = -1;  ///< the value that was ignored last
+    unsigned values = 0;
+  };
+  std::map<std::string, Ignored> ignored_;  ///< by key; a run has few
 };
 
 }  // namespace ddprun::etcd

@@ -274,10 +274,10 @@ TEST_SUITE("etcd keys") {
     CHECK(problem(R"({"version":99,"round":{}})") ==
           "etcd's key /ddprun/run/record was written by another version of ddprun, which all nodes "
           "of a run must have (version 99 of its values, here 3); use another --rdzv_id, or delete "
-          "the key");
+          "the key if no run uses it");
     CHECK(problem("hello") ==
           "etcd's key /ddprun/run/record has a value that ddprun does not write; use another "
-          "--rdzv_id, or delete the key");
+          "--rdzv_id, or delete the key if no run uses it");
   }
 }
 

@@ -157,18 +157,20 @@ TEST_SUITE("trust in values from etcd") {
     const auto refused = std::get<Problem>(trust.read(answer({record(0, 0)})));
     CHECK(refused.text ==
           "etcd's key /ddprun/run/record is of a run with a secret, which this node lacks "
-          "(--secret_file); use another --rdzv_id, or delete the key");
+          "(--secret_file); use another --rdzv_id, or delete the key if no run uses it");
   }
 
-  TEST_CASE("forged values are ignored, and reported at their 1st, 2nd, 4th time") {
+  TEST_CASE("forged values are ignored, and reported once: of a key's the 1st, 2nd, 4th") {
     Agent agent;
     agent.join(kOwn);
-    const auto forged = [&] {
-      return agent.sees({at(kKeys.verdict(), verdict_of(kSucceeded)),
-                         at(kKeys.record(), record_text({.round = 4})), coordinator({kOwn}, 'x'),
-                         at("/ddprun/run/unknown", "text")});
+    const auto forged = [&](Revision modified) {
+      std::vector<KeyValue> keys{at(kKeys.verdict(), verdict_of(kSucceeded)),
+                                 at(kKeys.record(), record_text({.round = 4})),
+                                 coordinator({kOwn}, 'x'), at("/ddprun/run/unknown", "text")};
+      for (auto& key : keys) key.modified = modified;
+      return agent.sees(std::move(keys));
     };
-    const auto sight = forged();
+    const auto sight = forged(6);
     CHECK_FALSE(sight.verdict);
     CHECK_FALSE(sight.record);
     CHECK_FALSE(sight.holder);
@@ -178,11 +180,13 @@ TEST_SUITE("trust in values from etcd") {
       CHECK(agent.reports.find(
                 "etcd's key " + key +
                 ": value ignored, as it is not sealed with this run's secret; compare "
-                "--secret_file on all nodes, then delete the key\n") != std::string::npos);
+                "--secret_file on all nodes, or use another --rdzv_id\n") != std::string::npos);
     }
-    for (int i = 1; i < 7; ++i) forged();
-    const auto lines = std::count(agent.reports.begin(), agent.reports.end(), '\n');
-    CHECK(lines == 3 * 3);
+    const auto lines = [&] { return std::count(agent.reports.begin(), agent.reports.end(), '\n'); };
+    for (int i = 0; i < 7; ++i) forged(6);
+    CHECK(lines() == 3);
+    for (Revision modified = 7; modified < 13; ++modified) forged(modified);
+    CHECK(lines() == 3 * 3);
     CHECK(agent.trust.config_of(answer({at(kKeys.config(), "text")})).empty());
   }
 
@@ -203,9 +207,10 @@ TEST_SUITE("trust in values from etcd") {
       CHECK(agent.sees({verdict(result, {kOther, kOwn})}).verdict->result == result);
     }
     CHECK_FALSE(agent.sees({record(3, 0, {kOther})}).record);
-    CHECK(agent.reports.find("etcd's key /ddprun/run/record: value ignored, as it is of another "
-                             "run of this name; delete the key, or use another --rdzv_id") !=
-          std::string::npos);
+    CHECK(agent.reports.find(
+              "etcd's key /ddprun/run/record: value ignored, as it is of another "
+              "run of this name; use another --rdzv_id, or delete the key if that run has "
+              "ended") != std::string::npos);
     const auto config_of = [&](const std::string& key, const Lineage& lineage) {
       return agent.trust.config_of(answer({at(key, sealed(key, "text", lineage))}));
     };
