@@ -12,6 +12,7 @@ import os
 import pathlib
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -204,6 +205,10 @@ class InheritedTest(unittest.TestCase):
             for error in (errno.EPERM, errno.ENOSYS) if IS_LONG else (errno.EPERM,):
                 self.check_row(f"{name} fails with {errno.errorcode[error]}",
                                lambda: refuse(number, error))
+        # The user of a client is found in /proc/net/tcp then.
+        number = numbers_of(["socket"])["socket"]
+        self.check_row("no AF_NETLINK",
+                       lambda: refuse(number, errno.EAFNOSUPPORT, socket.AF_NETLINK), works=True)
 
     def test_namespaces(self):
         def without(folder):

@@ -9,6 +9,8 @@ SECCOMP_MODE_FILTER = 2
 SECCOMP_RET_ALLOW = 0x7FFF0000
 SECCOMP_RET_ERRNO = 0x00050000
 LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # of classic BPF
+# Of struct seccomp_data; the lower half of the argument on little-endian processors.
+NUMBER_OFFSET, FIRST_ARGUMENT_OFFSET = 0, 16
 
 
 class Instruction(ctypes.Structure):
@@ -29,11 +31,17 @@ def numbers_of(names):
     return {name.strip('"'): int(number) for name, number in pairs if number.isdigit()}
 
 
-def refuse(number, error=errno.EPERM):
+def refuse(number, error=errno.EPERM, first_argument=None):
     """From now on, system call `number` of this process and of those it starts fails with
-    `error`. For the time between fork and exec."""
-    program = [(LOAD_WORD, 0, 0, 0), (JUMP_IF_EQUAL, 0, 1, number),
-               (RETURN, 0, 0, SECCOMP_RET_ERRNO | error), (RETURN, 0, 0, SECCOMP_RET_ALLOW)]
+    `error`; if `first_argument` is given, only with that one. For the time between fork and
+    exec."""
+    program = [(LOAD_WORD, 0, 0, NUMBER_OFFSET)]
+    if first_argument is None:
+        program += [(JUMP_IF_EQUAL, 0, 1, number)]
+    else:
+        program += [(JUMP_IF_EQUAL, 0, 3, number), (LOAD_WORD, 0, 0, FIRST_ARGUMENT_OFFSET),
+                    (JUMP_IF_EQUAL, 0, 1, first_argument)]
+    program += [(RETURN, 0, 0, SECCOMP_RET_ERRNO | error), (RETURN, 0, 0, SECCOMP_RET_ALLOW)]
     instructions = (Instruction * len(program))(*program)
     loaded = Program(len(program), instructions)
     libc = ctypes.CDLL(None, use_errno=True)
