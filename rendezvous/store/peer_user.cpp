@@ -6,7 +6,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <iterator>
+#include <limits>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -17,6 +19,9 @@
 namespace ddprun {
 
 namespace {
+
+/// The kernel's DEFAULT_OVERFLOWUID.
+constexpr uid_t kUsualOverflowUser = 65'534;
 
 /// For one answer, which has some 100 bytes.
 constexpr std::size_t kAnswerBytes = 4096;
@@ -118,6 +123,20 @@ std::optional<ConnectionEnd> end_of(int fd, int (*address_of)(int, sockaddr*, so
   return connection_end(address);
 }
 
+/// The number that the kernel shows for users that this user namespace lacks; nothing if it has
+/// all.
+std::optional<uid_t> overflow_user() {
+  std::ifstream map("/proc/self/uid_map");
+  std::uint64_t users = 0;
+  for (std::uint64_t here = 0, outside = 0, count = 0; map >> here >> outside >> count;) {
+    users += count;
+  }
+  if (users >= std::numeric_limits<uid_t>::max()) return std::nullopt;
+  uid_t user = kUsualOverflowUser;
+  std::ifstream("/proc/sys/kernel/overflowuid") >> user;
+  return user;
+}
+
 }  // namespace
 
 bool is_root_or_own_user(uid_t user) {
@@ -132,6 +151,10 @@ PeerUser PeerUsers::of(int fd) {
   const auto own = end_of(fd, &::getsockname);
   if (!peer || !own) return UnknownUser{"the connection has ended"};
   const Socket socket = find(*peer, *own);
+  if (socket.kind == Socket::Kind::owned && stands_for_others(socket.user)) {
+    return UnknownUser{"user " + std::to_string(socket.user) +
+                       " stands for all that have no number in this user namespace"};
+  }
   if (socket.kind == Socket::Kind::owned) return LocalUser{socket.user};
   if (socket.kind == Socket::Kind::closed) return UnknownUser{"its socket has been closed"};
   // The kernel may hide all sockets, but not where an address is.
@@ -141,6 +164,12 @@ PeerUser PeerUsers::of(int fd) {
     return UnknownUser{"its socket has been closed or is in another network namespace"};
   return UnknownUser{"neither INET_DIAG nor /proc/net/tcp tells of it: " +
                      error_text(socket.error)};
+}
+
+bool PeerUsers::stands_for_others(uid_t user) {
+  if (is_root_or_own_user(user)) return false;
+  if (!overflow_user_) overflow_user_ = overflow_user();
+  return user == *overflow_user_;
 }
 
 PeerUsers::Socket PeerUsers::find(const ConnectionEnd& own, const ConnectionEnd& peer) {

@@ -41,7 +41,8 @@ class PeerUsers {
   PeerUsers();
 
   /// Returns the user of the process that made the peer's socket. `fd` is a connected TCP socket.
-  /// A socket that has been closed, or that is in another network namespace, has no known user.
+  /// A socket that has been closed, or that is in another network namespace, has no known user; nor
+  /// has one whose user may have no number in this user namespace.
   /// Does not block; takes some microseconds, or as long as find_connection() without INET_DIAG.
   PeerUser of(int fd);
 
@@ -62,11 +63,15 @@ class PeerUsers {
   Socket ask_diag(const ConnectionEnd& own, const ConnectionEnd& peer);
   /// Whether the address is one of this machine's; nothing: the kernel does not tell.
   std::optional<bool> is_local(const ConnectionEnd& end);
+  /// Whether the kernel shows this number for all users that this user namespace lacks.
+  bool stands_for_others(uid_t user);
 
   UniqueFd diag_;                   ///< NETLINK_SOCK_DIAG; -1: not available
   UniqueFd route_;                  ///< NETLINK_ROUTE; -1: not available
   bool has_diag_answered_ = false;  ///< INET_DIAG has found a socket
   std::uint32_t sequence_ = 0;      ///< of the last request
+  /// Which number that is: none if the namespace lacks no user; empty: not determined yet.
+  std::optional<std::optional<uid_t>> overflow_user_;
 };
 
 }  // namespace ddprun

@@ -6,13 +6,16 @@
 #include "tests/support/skip.hpp"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <arpa/inet.h>
 #include <cstring>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 
@@ -194,6 +197,38 @@ TEST_SUITE("peer user") {
     // Kernels differ in whether they still know.
     const auto* user = std::get_if<LocalUser>(&found);
     CHECK((is_unknown(found) || (user != nullptr && user->id == kOtherUser)));
+  }
+
+  TEST_CASE("a user that the agent's user namespace lacks is not known in it") {
+    if (!can_be_other_user()) return skip("only root can make the sockets of another user");
+    const auto listener = listen_at("127.0.0.1");
+    const auto own_client = connect_to("127.0.0.1", port_of(listener.get()));
+    const auto of_own = accept_from(listener);
+    UniqueFd client;
+    {
+      const AsUser other(kOtherUser);
+      client = connect_to("127.0.0.1", port_of(listener.get()));
+    }
+    const auto of_other = accept_from(listener);
+    enum : int { kRight, kWrong, kNotPermitted };
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::unshare(CLONE_NEWUSER) != 0) ::_exit(kNotPermitted);
+      const UniqueFd map(::open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC));
+      const std::string_view own_user = "0 0 1";
+      if (::write(map.get(), own_user.data(), own_user.size()) < 0) ::_exit(kNotPermitted);
+      PeerUsers users;
+      const auto own = users.of(of_own.get());
+      const auto* user = std::get_if<LocalUser>(&own);
+      const bool is_right =
+          user != nullptr && user->id == 0 && is_unknown(users.of(of_other.get()));
+      ::_exit(is_right ? kRight : kWrong);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == kNotPermitted) return skip("user namespaces are not permitted here");
+    CHECK(WEXITSTATUS(status) == kRight);
   }
 }
 
