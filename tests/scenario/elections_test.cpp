@@ -6,7 +6,9 @@
 #include "tests/support/free_port.hpp"
 #include "tests/support/skip.hpp"
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <link.h>
 
 #include <csignal>
 #include <filesystem>
@@ -16,6 +18,22 @@
 namespace elections_test {
 
 using namespace ddprun::test;
+
+namespace {
+
+/// The node that hosts the rendezvous is killed; the others elect another and succeed.
+void check_loss_of_host(ElectedRun& run, const WorkerFolder& workers) {
+  Three nodes(run);
+  nodes.host.signal(SIGKILL);
+  REQUIRE(nodes.second.read_until_contains("rank 0 of 2, restarts 0."));
+  workers.open();
+  CHECK(nodes.host.wait() == -SIGKILL);
+  CHECK(nodes.second.wait() == 0);
+  CHECK(nodes.third.wait() == 0);
+  run.check_that_nothing_is_left(workers);
+}
+
+}  // namespace
 
 TEST_SUITE("elections") {
   TEST_CASE("nodes find each other through etcd, and one of them hosts the store") {
@@ -328,14 +346,7 @@ TEST_SUITE("elections") {
     CHECK(run_program({in_bin("ddprun"), "keygen", folder / "key"}).exit_code == 0);
     const WorkerFolder workers;
     ElectedRun run(etcd.endpoint(), "1:3", workers.script(), {"--secret_file=" + (folder / "key")});
-    Three nodes(run);
-    nodes.host.signal(SIGKILL);
-    REQUIRE(nodes.second.read_until_contains("rank 0 of 2, restarts 0."));
-    workers.open();
-    CHECK(nodes.host.wait() == -SIGKILL);
-    CHECK(nodes.second.wait() == 0);
-    CHECK(nodes.third.wait() == 0);
-    run.check_that_nothing_is_left(workers);
+    check_loss_of_host(run, workers);
   }
 
   TEST_CASE("with TLS and client certificates nodes elect a host, and another when it is lost") {
@@ -350,14 +361,7 @@ TEST_SUITE("elections") {
     ElectedRun run(etcd.endpoint(), "1:3", workers.script(), {"--secret_file=" + (folder / "key")},
                    "last_call_timeout=0.2,etcd_lease_timeout=3,protocol=https,cacert=" +
                        authority.file() + ",cert=" + client.certificate + ",key=" + client.key);
-    Three nodes(run);
-    nodes.host.signal(SIGKILL);
-    REQUIRE(nodes.second.read_until_contains("rank 0 of 2, restarts 0."));
-    workers.open();
-    CHECK(nodes.host.wait() == -SIGKILL);
-    CHECK(nodes.second.wait() == 0);
-    CHECK(nodes.third.wait() == 0);
-    run.check_that_nothing_is_left(workers);
+    check_loss_of_host(run, workers);
   }
 
   TEST_CASE("a key of TLS that others can read ends the agent at once") {
@@ -372,6 +376,34 @@ TEST_SUITE("elections") {
     CHECK(node.wait() == 2);
     CHECK(contains(node.output(), "--rdzv_conf=key=" + client.key +
                                       ": is open to others than its owner (mode 0644)"));
+  }
+
+  TEST_CASE("an agent without libssl names the package, and starts where TLS is not asked for") {
+    if (run_program({"unshare", "-m", "true"}).exit_code != 0) {
+      return skip("mount namespaces are not permitted here");
+    }
+    link_map* libssl = nullptr;
+    void* library = ::dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return skip("libssl.so.3 is not installed");
+    REQUIRE(::dlinfo(library, RTLD_DI_LINKMAP, &libssl) == 0);
+    const TemporaryFolder folder;
+    Authority authority(folder, "authority");
+    const auto run_without = [&](const std::vector<std::string>& options) {
+      auto command = launch(options, "true");
+      const std::vector<std::string> mount = {
+          "unshare",     "-m", "sh", "-c", "mount --bind /dev/null \"$0\" && exec \"$@\"",
+          libssl->l_name};
+      command.insert(command.begin(), mount.begin(), mount.end());
+      return run_program(command);
+    };
+    CHECK(run_without({"--nproc_per_node=2"}).exit_code == 0);
+    const auto run = run_without({"--nnodes=1:2", "--rdzv_backend=etcd", "--security=open",
+                                  "--rdzv_endpoint=127.0.0.1:1", "--rdzv_id=run",
+                                  "--rdzv_conf=protocol=https,cacert=" + authority.file()});
+    CHECK(run.exit_code == 2);
+    CHECK(contains(run.output, "TLS: cannot load libssl.so.3: "));
+    CHECK(contains(run.output, "; install OpenSSL's libraries (Debian: libssl3)"));
+    ::dlclose(library);
   }
 
   TEST_CASE("the example of a configuration for etcd works on two machines") {
