@@ -8,6 +8,7 @@
 #include "launcher/agent/placement.hpp"
 #include "launcher/agent/preflight.hpp"
 #include "launcher/agent/shared_run.hpp"
+#include "launcher/process/stop_requests.hpp"
 #include "launcher/report/event_text.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
@@ -151,13 +152,21 @@ class Agent::Impl {
               std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s"});
   }
 
-  /// The first one stops the workers in an orderly way, the second kills them.
+  /// The first request stops the workers in an orderly way, another one kills them.
   void handle_stop_signal(int signal) {
-    const bool is_first = !std::exchange(is_stopping_, true);
-    tell(SignalReceived{
-        .signal = signal,
-        .action = is_first ? describe_stop(plan_.shutdown_timeout) : "killing the workers"});
-    run_->stop(signal, is_first);
+    switch (stop_requests_.take(signal, StopRequests::Clock::now())) {
+      case StopRequests::Meaning::stop:
+        tell(SignalReceived{
+            .signal = signal,
+            .action = describe_stop(plan_.shutdown_timeout,
+                                    signal == SIGINT ? std::chrono::seconds(0) : kOneStopRequest)});
+        return run_->stop(signal, true);
+      case StopRequests::Meaning::repeated:
+        return tell(SignalReceived{.signal = signal, .action = "already stopping the workers"});
+      case StopRequests::Meaning::kill:
+        tell(SignalReceived{.signal = signal, .action = "killing the workers"});
+        return run_->stop(signal, false);
+    }
   }
 
   void tell(const Event& event) { emit(events_, event); }
@@ -172,7 +181,7 @@ class Agent::Impl {
   const std::unique_ptr<Run> run_;
   asio::signal_set signals_;
   GuardianWatch guardian_watch_;
-  bool is_stopping_ = false;
+  StopRequests stop_requests_;
 };
 
 Agent::Agent(asio::any_io_executor executor, const LaunchPlan& plan, RunFolder& folder,

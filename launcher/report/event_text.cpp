@@ -187,10 +187,12 @@ std::string describe_failure(const WorkerExited& worker) {
   return rank_and_pid(worker.rank, worker.pid) + how + end_of(worker);
 }
 
-std::string describe_stop(std::chrono::milliseconds grace) {
+std::string describe_stop(std::chrono::milliseconds grace, std::chrono::seconds pause) {
   char limit[32];
   std::snprintf(limit, sizeof limit, "%g s", std::chrono::duration<double>(grace).count());
-  return "stopping the workers, at most " + std::string(limit) + "; again to kill them at once";
+  return "stopping the workers, at most " + std::string(limit) + "; again " +
+         (pause.count() == 0 ? "" : "after " + std::to_string(pause.count()) + " s ") +
+         "to kill them at once";
 }
 
 std::string end_of(const WorkerExited& worker) {

@@ -24,8 +24,9 @@ std::string end_of(const WorkerExited& worker);
 /// "rank 2 (pid 4711) was killed by SIGKILL", "rank 0 (pid 12) failed with exit code 3".
 std::string describe_failure(const WorkerExited& worker);
 
-/// "stopping the workers, at most 30 s; again to kill them at once".
-std::string describe_stop(std::chrono::milliseconds grace);
+/// "stopping the workers, at most 30 s; again after 2 s to kill them at once". `pause` is the time
+/// until another signal is a further request; 0: any time.
+std::string describe_stop(std::chrono::milliseconds grace, std::chrono::seconds pause);
 
 /// "2" or "0, 1, 3-7"; ranks in ascending order.
 std::string format_ranks(std::vector<int> ranks);

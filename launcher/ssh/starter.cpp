@@ -1,5 +1,6 @@
 #include "launcher/ssh/starter.hpp"
 
+#include "launcher/process/stop_requests.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/ssh/node_console.hpp"
 #include "launcher/ssh/team.hpp"
@@ -38,6 +39,10 @@ constexpr auto kDrainTimeout = 5s;
 /// A run that is asked to stop once stops in order, twice: at once. Who asks a third time does not
 /// want to wait for the network either.
 constexpr int kStopsMax = 3;
+
+/// By how much two signals may come closer to each other on their way to an agent, which takes
+/// those within kOneStopRequest for one.
+constexpr auto kTransferTime = 1s;
 
 bool is_ignored(int signal) {
   struct sigaction action {};
@@ -197,6 +202,8 @@ class Starter : public ReportSink {
     if (!asks_to_stop(signal)) return send(signal);
     if (facts_.interrupted_by == 0) facts_.interrupted_by = signal;
     team_.stop_calling();
+    const auto meaning = requests_.take(signal, StopRequests::Clock::now());
+    if (meaning == StopRequests::Meaning::repeated) return;
     if (++stops_ < kStopsMax) return send(signal);
     sent_.insert(SIGKILL);
     console_.say("received " + signal_name(signal) + " again: giving up all connections");
@@ -211,6 +218,7 @@ class Starter : public ReportSink {
   Team team_;
   RunFacts facts_;
   int ended_ = 0;
+  StopRequests requests_{kOneStopRequest + kTransferTime};
   int stops_ = 0;
   std::set<int> sent_;  ///< signals, to all nodes
   bool is_stop_due_ = false;

@@ -241,6 +241,27 @@ TEST_SUITE("launch") {
     }
   }
 
+  TEST_CASE("a stop signal that comes twice, as from Slurm, reaches workers once and kills none") {
+    const TemporaryFolder folder;
+    const auto has_all = [](const std::string& word) {
+      return [word](std::string_view output) { return count(std::string(output), word) == 2; };
+    };
+    Program program(launch({"--nproc_per_node=2"},
+                           "trap 'echo got; until [ -e $GO ]; do sleep 0.01; done; echo saved; "
+                           "exit 0' TERM; echo up; while :; do sleep 0.01; done"),
+                    {{"GO", folder / "go"}});
+    REQUIRE(program.read_until(has_all("]:up")));
+    program.signal(SIGTERM);
+    REQUIRE(program.read_until(has_all("]:got")));
+    program.signal(SIGTERM);
+    REQUIRE(program.read_until_contains("SIGTERM: already stopping the workers"));
+    write_file(folder / "go", "");
+    CHECK(program.wait() == 128 + SIGTERM);
+    CHECK(count(program.output(), "]:saved") == 2);
+    CHECK(count(program.output(), "]:got") == 2);
+    CHECK(program.leaves_no_process());
+  }
+
   TEST_CASE("a second interrupt kills workers that ignore the first") {
     Program program(
         launch({"--nproc_per_node=2"}, "trap '' TERM INT; echo up; while :; do sleep 0.05; done"));

@@ -1,0 +1,44 @@
+// Which signals that ask a run to stop are one request. One thread.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <optional>
+
+namespace ddprun {
+
+/// Schedulers send a stop signal more than once: Slurm by the step and by srun, up to 35 ms apart.
+inline constexpr auto kOneStopRequest = std::chrono::seconds(2);
+
+class StopRequests {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Signals within `one_request` of the first one are the first request.
+  explicit StopRequests(Clock::duration one_request = kOneStopRequest)
+      : one_request_(one_request) {}
+
+  enum class Meaning {
+    stop,      ///< the first request
+    repeated,  ///< the first request again
+    kill,      ///< a further request: do not wait any longer
+  };
+
+  /// SIGINT after SIGINT is a further request at any time: a user has typed Ctrl-C again.
+  Meaning take(int signal, Clock::time_point now) {
+    const bool is_typed_again = signal == SIGINT && has_interrupt_;
+    has_interrupt_ = has_interrupt_ || signal == SIGINT;
+    if (!first_) {
+      first_ = now;
+      return Meaning::stop;
+    }
+    return is_typed_again || now >= *first_ + one_request_ ? Meaning::kill : Meaning::repeated;
+  }
+
+ private:
+  Clock::duration one_request_;
+  std::optional<Clock::time_point> first_;
+  bool has_interrupt_ = false;
+};
+
+}  // namespace ddprun
