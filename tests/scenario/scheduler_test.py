@@ -75,6 +75,13 @@ class Slurm(unittest.TestCase):
                       f"SLURM_STEP_NODELIST=127.0.0.[2-3]), meeting at 127.0.0.2:{self.port} "
                       f"as run {name} (SLURM_JOB_ID, SLURM_STEP_ID)", output)
 
+    def test_a_job_that_is_requeued_replaces_the_secret_of_its_first_attempt(self):
+        old = pathlib.Path(self.folder.name) / f"ddprun-{self.port - 15000}.key"
+        old.write_text("left by a node that has failed\n")
+        code, output = self.sbatch(*WORKER)
+        self.assertEqual(code, 0, output)
+        self.assertFalse(old.exists())
+
     def test_the_number_of_gpus_is_the_number_of_workers(self):
         code, output = self.sbatch(*WORKER, SLURM_GPUS_ON_NODE="2")
         self.assertEqual(code, 0, output)
