@@ -183,7 +183,7 @@ int give(const ConfigAnswer& answer, const Invocation& invocation) {
 }
 
 std::variant<std::string, UsageProblem> summarize_run(const LaunchOptions& options) {
-  const auto plan = make_plan(options, gather_host_facts(process_environment));
+  auto plan = make_plan(options, gather_host_facts(process_environment));
   if (const auto* problem = std::get_if<UsageProblem>(&plan)) return *problem;
   auto obstacles = obstacles_to(std::get<LaunchPlan>(plan));
   if (!obstacles.empty()) return UsageProblem{std::move(obstacles)};
@@ -232,8 +232,8 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
                   reader);
   }
   const auto& options = std::get<LaunchOptions>(command_line);
-  if (options.dry_run) print(describe_plan(std::get<LaunchPlan>(plan)));
   const auto obstacles = obstacles_to(std::get<LaunchPlan>(plan));
+  if (options.dry_run) print(describe_plan(std::get<LaunchPlan>(plan)));
   if (!obstacles.empty()) return refuse({obstacles}, invocation, reader);
   if (options.dry_run) return kExitSuccess;
   return run(std::get<LaunchPlan>(plan), process_environment("LOGLEVEL").value_or(""),

@@ -13,17 +13,9 @@ namespace asio = boost::asio;
 
 namespace {
 
-std::optional<security::Secret> secret_of(const NodesPlan& nodes, const Log& log) {
+std::optional<security::Secret> secret_of(const NodesPlan& nodes) {
   if (nodes.secret_file.empty()) return std::nullopt;
-  const auto origin = "--secret_file=" + nodes.secret_file;
-  auto secret = security::read_secret(nodes.secret_file, origin);
-  if (secret.different_bytes() < security::kDifferentBytesMin) {
-    write_log(log, LogLevel::warn,
-              origin + ": has only " + std::to_string(secret.different_bytes()) +
-                  " different bytes, so that it can be guessed; 'ddprun keygen FILE' writes a "
-                  "random one");
-  }
-  return secret;
+  return security::read_secret(nodes.secret_file, "--secret_file=" + nodes.secret_file);
 }
 
 }  // namespace
@@ -34,7 +26,7 @@ HostSearch::HostSearch(asio::any_io_executor executor, const LaunchPlan& plan, U
       nodes_(*plan.nodes),
       users_(std::move(users)),
       log_(std::move(log)),
-      secret_(secret_of(nodes_, log_)) {}
+      secret_(secret_of(nodes_)) {}
 
 asio::awaitable<std::unique_ptr<membership::Host>> HostSearch::find(membership::Join self,
                                                                     etcd::OfficeNotice on_renewal) {

@@ -17,10 +17,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string problem_of_secret(const std::string& path) {
+/// Returns why the secret cannot be used, or an empty text. Appends to `warnings` if it can be
+/// guessed.
+std::string problem_of_secret(const std::string& path, std::vector<std::string>& warnings) {
   const auto origin = "--secret_file=" + path;
   try {
-    security::read_secret(path, origin);
+    const auto secret = security::read_secret(path, origin);
+    if (secret.different_bytes() < security::kDifferentBytesMin) {
+      warnings.push_back(origin + ": has fewer than " +
+                         std::to_string(security::kDifferentBytesMin) +
+                         " different bytes and can be guessed; 'ddprun keygen FILE' writes a "
+                         "random one");
+    }
   } catch (const Error& error) {
     std::error_code ignored;
     const bool is_there = fs::exists(fs::symlink_status(path, ignored));
@@ -59,10 +67,10 @@ std::string problem_of_events(const fs::path& file) {
 
 }  // namespace
 
-std::vector<std::string> obstacles_to(const LaunchPlan& plan) {
+std::vector<std::string> obstacles_to(LaunchPlan& plan) {
   std::vector<std::string> problems;
   if (plan.nodes && !plan.nodes->secret_file.empty()) {
-    auto problem = problem_of_secret(plan.nodes->secret_file);
+    auto problem = problem_of_secret(plan.nodes->secret_file, plan.warnings);
     if (!problem.empty()) problems.push_back(std::move(problem));
   }
   if (plan.nodes && plan.nodes->etcd && plan.nodes->etcd->tls) {

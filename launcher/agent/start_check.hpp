@@ -1,6 +1,7 @@
-// What a run would be refused for although its plan is in order: a file that it needs is missing or
-// open to others, a folder cannot be made. Looked at before anything is started, also for those who
-// only ask (--dry_run, config check), so that both hear the same. Reads files, changes nothing.
+// What a run is refused for, or warns of, although its plan is in order: a file that it needs is
+// missing or open to others, a folder cannot be created, a secret can be guessed. Checked before
+// anything is started, and by --dry_run and config check, so that all report the same. Reads files,
+// changes none.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -10,7 +11,8 @@
 
 namespace ddprun {
 
-/// A line for each; empty: nothing stands against the start.
-std::vector<std::string> obstacles_to(const LaunchPlan& plan);
+/// Returns a line for each problem that prevents the start. Appends to the plan's warnings what is
+/// dangerous.
+std::vector<std::string> obstacles_to(LaunchPlan& plan);
 
 }  // namespace ddprun

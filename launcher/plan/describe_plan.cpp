@@ -138,6 +138,12 @@ std::string worker_text(const LaunchPlan& plan, const WorkerPlan& worker, const 
   return text;
 }
 
+std::string warnings_text(const LaunchPlan& plan) {
+  std::string text;
+  for (const auto& warning : plan.warnings) text += "warning: " + warning + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string describe_plan(const LaunchPlan& plan) {
@@ -165,7 +171,7 @@ std::string describe_plan(const LaunchPlan& plan) {
     text += "not inherited by the workers: " + join(plan.removed_variables, ", ") + "\n";
   }
   for (const auto& note : plan.notes) text += "note: " + note + "\n";
-  for (const auto& warning : plan.warnings) text += "note: " + warning + "\n";
+  text += warnings_text(plan);
   std::vector<Variables> variables;
   for (const auto& worker : plan.workers) variables.push_back(variables_of(plan, worker));
   // A single worker shares nothing with others.
@@ -198,7 +204,7 @@ std::string summarize_plan(const LaunchPlan& plan) {
     for (const auto& word : plan.workers.front().arguments) command.push_back(shell_quoted(word));
     text += (workers == 1 ? " runs: " : ", the first runs: ") + join(command, " ");
   }
-  return printable(text + "\n");
+  return printable(text + "\n" + warnings_text(plan));
 }
 
 std::string shell_quoted(std::string_view word) {

@@ -13,7 +13,7 @@ namespace ddprun {
 /// at the start are named as such.
 std::string describe_plan(const LaunchPlan& plan);
 
-/// This node and what its workers run, in a line each.
+/// This node, what its workers run and the plan's warnings, in a line each.
 std::string summarize_plan(const LaunchPlan& plan);
 
 /// `word` as a shell reads it back: unchanged if it is harmless, else in single quotes.

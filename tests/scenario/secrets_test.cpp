@@ -163,6 +163,27 @@ TEST_SUITE("secrets") {
     CHECK_FALSE(std::filesystem::exists(folder / "ran"));
   }
 
+  TEST_CASE("a secret that can be guessed is warned of by a run, a dry run and a check") {
+    const TemporaryFolder folder;
+    const auto secret = "--secret_file=" + folder / "weak";
+    write_file(folder / "weak", std::string(32, 'a'));
+    std::filesystem::permissions(folder / "weak", std::filesystem::perms(0600));
+    write_file(folder / "job.json", R"({"version": 1})");
+    auto check = launch({"config", "check", folder / "job.json", "--nnodes=1:2", secret,
+                         "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.2"},
+                        "true");
+    auto run = start_node(2, FreePort(), {secret, "--rdzv_conf=last_call_timeout=0.1,is_host=1"});
+    auto dry_run = start_node(2, FreePort(), {secret, "--dry_run"});
+    Program checked(check);
+    for (auto* program : {&run, &dry_run, &checked}) {
+      CHECK(program->wait() == 0);
+      INFO(program->output());
+      CHECK(count(program->output(),
+                  secret + ": has fewer than 8 different bytes and can be guessed; 'ddprun keygen "
+                           "FILE' writes a random one\n") == 1);
+    }
+  }
+
   TEST_CASE("keygen writes a secret that a run can be made with, and never over a file") {
     const TemporaryFolder folder;
     const auto file = folder / "run.key";
