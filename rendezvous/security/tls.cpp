@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -47,8 +48,13 @@ int give_no_pass_phrase(char* /*into*/, int /*size*/, int /*is_written*/, void* 
   throw Error(Errc::usage, origin + ": " + why);
 }
 
+/// OpenSSL would wait for a writer of a pipe.
 void require_readable(const std::string& path, const std::string& origin) {
-  if (::access(path.c_str(), R_OK) != 0) throw_system_error(origin, errno);
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || ::access(path.c_str(), R_OK) != 0) {
+    throw_system_error(origin, errno);
+  }
+  if (!S_ISREG(status.st_mode)) refuse_tls_file(origin, "is not a regular file");
 }
 
 /// An address cannot be the name in a request for a certificate (RFC 6066).
@@ -113,13 +119,17 @@ class TlsContext::Impl {
              files_.key.empty() ? origin : option + "key=" + files_.key);
   }
 
+  /// The mode of the file counts only if there is a key in it.
   void load_key(const std::string& path, const std::string& origin) {
-    require_private_file(path, origin);
+    require_readable(path, origin);
     if (ssl_.SSL_CTX_use_PrivateKey_file(context_, path.c_str(), SSL_FILETYPE_PEM) != 1) {
-      const auto why = take_failure(ssl_).text;
-      refuse_tls_file(origin, "holds no key of the certificate that can be read (" + why +
-                                  "); give one in PEM format and without a pass phrase");
+      const auto problem =
+          "holds no key of the certificate that can be read (" + take_failure(ssl_).text + ")";
+      const std::string remedy =
+          files_.key.empty() ? ", and key is not given; add key=FILE," : "; give one";
+      refuse_tls_file(origin, problem + remedy + " in PEM format and without a pass phrase");
     }
+    require_private_file(path, origin);
     if (ssl_.SSL_CTX_check_private_key(context_) != 1) {
       refuse_tls_file(origin, "is not the key of the certificate; give the key that belongs to it");
     }

@@ -243,6 +243,39 @@ TEST_SUITE("files of TLS") {
     REQUIRE(::chmod(both.c_str(), 0600) == 0);
     CHECK(refusal_of({.certificate = both}).empty());
   }
+
+  TEST_CASE("a certificate without a key is refused for the missing key, whatever its mode is") {
+    Certificates all;
+    const auto locked = all.authority.issue("locked", {.has_pass_phrase = true});
+    const auto both = all.folder / "both.pem";
+    std::ofstream(both) << std::ifstream(locked.certificate).rdbuf()
+                        << std::ifstream(locked.key).rdbuf();
+    for (const auto& path : {all.client.certificate, both}) {
+      for (const mode_t mode : {0644, 0600}) {
+        REQUIRE(::chmod(path.c_str(), mode) == 0);
+        const auto refusal = refusal_of({.certificate = path});
+        CAPTURE(refusal);
+        CHECK(refusal.starts_with("--rdzv_conf=cert=" + path +
+                                  ": holds no key of the certificate that can be read ("));
+        CHECK(refusal.ends_with(
+            "), and key is not given; add key=FILE, in PEM format and without a pass phrase"));
+      }
+    }
+    REQUIRE(::chmod(all.server.certificate.c_str(), 0644) == 0);
+    CHECK(refusal_of({.certificate = all.client.certificate, .key = all.server.certificate})
+              .starts_with("--rdzv_conf=key=" + all.server.certificate + ": holds no key"));
+  }
+
+  TEST_CASE("a pipe is refused and not waited for") {
+    const Certificates all;
+    const auto pipe = all.folder / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    const std::string problem = pipe + ": is not a regular file";
+    CHECK(refusal_of({.authorities = pipe}) == "--rdzv_conf=cacert=" + problem);
+    CHECK(refusal_of({.certificate = pipe}) == "--rdzv_conf=cert=" + problem);
+    CHECK(refusal_of({.certificate = all.client.certificate, .key = pipe}) ==
+          "--rdzv_conf=key=" + problem);
+  }
 }
 
 }  // namespace etcd_tls_test
