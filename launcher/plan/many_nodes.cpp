@@ -67,7 +67,7 @@ class NodesPlanner {
     conf_etcd_ = conf.etcd;
     if (options_.standalone) problem("--standalone: that is a run of one node");
     choose_backend();
-    check_tls();
+    check_keys_of_etcd();
     choose_security();
     if (const auto text = objection_to_name(plan_.name, plan_.settings); !text.empty()) {
       problem(text);
@@ -96,13 +96,19 @@ class NodesPlanner {
   }
 
   /// A run that is to have TLS must not start without it.
-  void check_tls() {
-    if (options_.rdzv_backend.starts_with("etcd")) return;
-    const auto asked = options_.rdzv_conf.find("protocol");
-    if (asked == options_.rdzv_conf.end() || asked->second != "https") return;
-    problem(
-        "--rdzv_conf=protocol=https: is for --rdzv_backend=etcd; between nodes nothing is "
-        "encrypted");
+  void check_keys_of_etcd() {
+    if (plan_.etcd) return;
+    if (conf_etcd_.tls) {
+      problem(
+          "--rdzv_conf=protocol=https: is for --rdzv_backend=etcd; between nodes nothing is "
+          "encrypted");
+    }
+    for (const char* key : {"etcd_prefix", "etcd_lease_timeout"}) {
+      if (!options_.rdzv_conf.contains(key)) continue;
+      warnings_.push_back(std::string("--rdzv_conf=") + key +
+                          ": has no effect with --rdzv_backend=" + options_.rdzv_backend +
+                          "; it is for etcd");
+    }
   }
 
   /// The node of rank 0 hosts; --rdzv_endpoint goes before --master_addr as in torchrun.

@@ -162,7 +162,7 @@ class Reader {
     } else if (name != "http") {
       problem("protocol", "is neither http nor https");
     } else if (!last.empty()) {
-      problem(last, "is used with TLS alone; add protocol=https");
+      problem(last, "is for --rdzv_backend=etcd with protocol=https");
     }
   }
 

@@ -15,15 +15,14 @@ void check_nodes(const LaunchOptions& options, std::vector<std::string>& problem
 
 void check_rendezvous(const LaunchOptions& options, const RdzvConf& conf,
                       std::vector<std::string>& problems, std::vector<std::string>& notes) {
-  const std::vector<std::string> backends = {"static", "c10d"};
   const auto& backend = options.rdzv_backend;
   if (!options.rdzv_endpoint.others.empty()) {
     problems.emplace_back("--rdzv_endpoint: one address is enough; only etcd may have several");
   }
-  if (backend.rfind("etcd", 0) == 0) {
+  if (backend == "etcd" || backend == "etcd-v2") {
     problems.push_back("--rdzv_backend=" + backend +
                        ": one node needs no etcd; use static or c10d");
-  } else if (std::find(backends.begin(), backends.end(), backend) == backends.end()) {
+  } else if (backend != "static" && backend != "c10d") {
     problems.push_back("--rdzv_backend=" + backend + ": is neither static, c10d nor etcd");
   }
   if (!conf.is_host.value_or(true)) {

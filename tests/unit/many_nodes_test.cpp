@@ -95,6 +95,8 @@ const Refusal kRefusals[] = {
     {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a,b"}, "only etcd may have several"},
     {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a", "--rdzv_conf=protocol=https"},
      "protocol=https: is for --rdzv_backend=etcd; between nodes nothing is encrypted"},
+    {{"--nnodes=2", "--master_addr=a", "--rdzv_conf=protocol=HTTPS"},
+     "protocol=https: is for --rdzv_backend=etcd; between nodes nothing is encrypted"},
     {{"--nnodes=2", "--rdzv_backend=etcd"}, "--rdzv_endpoint: is missing; etcd's address"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_endpoint=e"}, "--rdzv_id: is missing; etcd may"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--master_addr=a"}, "--master_addr=a: with"},
@@ -153,8 +155,8 @@ const BadSetting kBadSettings[] = {
     {"store_port", "65536", "is not an integer from 0 to 65535"},
     {"read_timeout", "x", "--rdzv_conf=read_timeout=x: "},
     {"protocol", "grpc", "--rdzv_conf=protocol=grpc: is neither http nor https"},
-    {"cacert", "a", "--rdzv_conf=cacert=a: is used with TLS alone; add protocol=https"},
-    {"ssl_cert", "a", "--rdzv_conf=ssl_cert=a: is used with TLS alone; add protocol=https"},
+    {"cacert", "a", "--rdzv_conf=cacert=a: is for --rdzv_backend=etcd with protocol=https"},
+    {"ssl_cert", "a", "--rdzv_conf=ssl_cert=a: is for --rdzv_backend=etcd with protocol=https"},
     {"cert", "", "--rdzv_conf=cert=: is empty; give a file in PEM format"},
     {"etcd_lease_timeout", "1", "is not an integer from 2 to 31536000"},
     {"etcd_lease_timeout", "2.5", "is not an integer from 2 to 31536000"},
@@ -201,6 +203,23 @@ TEST_SUITE("options about nodes") {
       CAPTURE(problems);
       CHECK(problems.find(row.text) != std::string::npos);
     }
+  }
+
+  TEST_CASE("a key of etcd gives a warning with another back-end") {
+    const std::string conf = "--rdzv_conf=etcd_prefix=/a,etcd_lease_timeout=5,protocol=http";
+    const auto warnings_with = [&](const std::string& backend) {
+      const auto made = planned({"--nnodes=2", "--rdzv_backend=" + backend, "--rdzv_endpoint=a",
+                                 "--rdzv_id=job", "--security=open", conf});
+      CHECK(join(made.problems, "; ") == "");
+      return made.warnings;
+    };
+    for (const std::string backend : {"c10d", "static"}) {
+      const auto end = ": has no effect with --rdzv_backend=" + backend + "; it is for etcd";
+      CHECK(warnings_with(backend) ==
+            Words{"--rdzv_conf=etcd_prefix" + end, "--rdzv_conf=etcd_lease_timeout" + end});
+    }
+    CHECK(warnings_with("etcd").empty());
+    CHECK(warnings_with("etcd-v2").empty());
   }
 
   TEST_CASE("all nodes agree on numbers, restarts, the run's name and the configuration") {
