@@ -20,6 +20,9 @@ constexpr int kKeepAlivesMax = 1000;
 /// More often nobody can read.
 constexpr milliseconds kNoticeMin(200);
 
+/// A shorter one ends before a node of the same machine has joined.
+constexpr milliseconds kJoinTimeoutMin(100);
+
 /// A round begins that much later when two nodes cannot reach each other.
 constexpr milliseconds kProbeTimeoutMax(60'000);
 
@@ -46,8 +49,8 @@ class Reader {
   RdzvConf read() {
     auto& times = conf_.settings;
     // torchrun's two backends have one name each for the same thing.
-    seconds("timeout", times.join_timeout);
-    seconds("join_timeout", times.join_timeout);
+    seconds("timeout", times.join_timeout, kJoinTimeoutMin);
+    seconds("join_timeout", times.join_timeout, kJoinTimeoutMin);
     seconds("last_call_timeout", times.last_call_timeout);
     seconds("exit_barrier_timeout", times.exit_barrier_timeout);
     seconds("rejoin_timeout", times.rejoin_timeout);
