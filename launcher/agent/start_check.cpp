@@ -48,12 +48,21 @@ std::string problem_of_tls(const security::TlsFiles& files) {
   return {};
 }
 
-/// Why nothing can be made in this folder or, as long as there is none, in the nearest above it.
-std::string problem_of_folder(fs::path folder) {
+/// Returns why the run's folder cannot be created in the nearest folder that exists, or an empty
+/// text.
+std::string problem_of_log_folder(const fs::path& run_folder) {
+  fs::path folder = run_folder;
   std::error_code ignored;
-  while (!fs::exists(folder, ignored) && folder.has_relative_path()) folder = folder.parent_path();
-  if (!fs::is_directory(folder, ignored)) return std::strerror(ENOTDIR);
-  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
+  while (!fs::exists(folder, ignored) && folder.has_relative_path()) {
+    if (const auto target = fs::read_symlink(folder, ignored); !target.empty()) {
+      return "--log_dir: " + folder.string() + " is a symbolic link to " + target.string() +
+             ", which is not an accessible folder; create that folder, or correct the link";
+    }
+    folder = folder.parent_path();
+  }
+  if (!fs::is_directory(folder, ignored)) return no_log_folder(run_folder, std::strerror(ENOTDIR));
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return no_log_folder(run_folder, std::strerror(errno));
 }
 
 std::string problem_of_events(const fs::path& file) {
@@ -78,11 +87,8 @@ std::vector<std::string> obstacles_to(LaunchPlan& plan) {
     if (!problem.empty()) problems.push_back(std::move(problem));
   }
   if (plan.log_dir && !plan.is_log_dir_temporary) {
-    const auto folder = run_folder(*plan.log_dir, plan);
-    const auto problem = problem_of_folder(folder);
-    if (!problem.empty()) {
-      problems.push_back(no_log_folder(folder, problem));
-    }
+    auto problem = problem_of_log_folder(run_folder(*plan.log_dir, plan));
+    if (!problem.empty()) problems.push_back(std::move(problem));
   }
   if (plan.events_file) {
     const auto problem = problem_of_events(*plan.events_file);

@@ -109,6 +109,15 @@ TEST_SUITE("configuration file") {
                   "ddprun: /no/program: no such file");
     refused_alike(with({"--node_name=one", "--security=open", "--log_dir=" + config.file()}),
                   "ddprun: --log_dir: folder " + config.file() + "/none_");
+    const auto link = config / "link";
+    for (const auto* target : {"nowhere", "link"}) {
+      std::filesystem::remove(link);
+      std::filesystem::create_symlink(target, link);
+      refused_alike(
+          with({"--node_name=one", "--security=open", "--log_dir=" + link + "/logs"}),
+          "ddprun: --log_dir: " + link + " is a symbolic link to " + target +
+              ", which is not an accessible folder; create that folder, or correct the link\n");
+    }
     refused_alike(with({"--node_name=one", "--security=open", "--events=/no/folder/events"}),
                   "ddprun: --events=/no/folder/events: cannot be written: No such file");
     // A file need not say what to run, but that is no reason not to look at the rest.
