@@ -8,9 +8,10 @@ namespace {
 
 constexpr const char* kKeygenUsage =
     "Usage: ddprun keygen FILE    write a new secret for runs of several nodes\n"
-    "Only you can read the file, which must not be there yet. Copy it to all nodes, with mode "
-    "600,\n"
-    "and start ddprun with --secret_file=FILE. A program called keygen is run as ./keygen.\n";
+    "FILE must not exist; it gets mode 600. Copy it to all nodes, with the same mode, and start\n"
+    "ddprun with --secret_file=FILE. The exit code is 0 if FILE was written, 1 if it exists or\n"
+    "cannot be written safely, and 2 for a wrong command line.\n"
+    "A program called keygen is run as ./keygen.\n";
 
 }  // namespace
 
@@ -22,8 +23,8 @@ std::optional<KeygenAnswer> run_keygen_command(const std::vector<std::string>& a
     return kKeygenUsage;
   if (arguments.size() != 2 || arguments[1].empty() || arguments[1][0] == '-') {
     return UsageProblem{
-        {"keygen: needs the name of a file and nothing else; a program called keygen is run as "
-         "./keygen"}};
+        {"keygen: needs the name of a file and nothing else; see 'ddprun keygen --help'; a program "
+         "called keygen is run as ./keygen"}};
   }
   security::write_new_secret(arguments[1]);
   return "wrote a new secret to " + arguments[1] + "; copy it to all nodes, with mode 600\n";

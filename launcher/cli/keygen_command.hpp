@@ -14,8 +14,8 @@ namespace ddprun {
 /// What to print, or what is wrong with the command line.
 using KeygenAnswer = std::variant<std::string, UsageProblem>;
 
-/// Nothing if the arguments are none of this command: another launcher's name, another first word.
-/// Throws Error if the file cannot be written.
+/// Returns nothing if the arguments are not this command's: another launcher's name, another first
+/// word. Throws Error{Errc::system}, which means exit code 1, if the file is not written.
 std::optional<KeygenAnswer> run_keygen_command(const std::vector<std::string>& arguments,
                                                const Invocation& invocation);
 

@@ -1,5 +1,6 @@
 #include "rendezvous/security/secret.hpp"
 
+#include "rendezvous/base/error_text.hpp"
 #include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/security/crypto.hpp"
 #include "rendezvous/security/private_file.hpp"
@@ -8,6 +9,7 @@
 #include <bitset>
 #include <cerrno>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -50,6 +52,25 @@ std::string read_all(int fd, const std::string& origin) {
   }
   bytes.resize(filled);
   return bytes;
+}
+
+/// Refuses a folder in which all users can replace files. A group is trusted: it is often the
+/// user's own.
+void check_folder_of(const std::string& path) {
+  struct stat status {};
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (::stat(folder.empty() ? "." : folder.c_str(), &status) != 0) return;
+  if ((status.st_mode & (S_IWOTH | S_ISVTX)) != S_IWOTH) return;
+  throw Error(Errc::system, path +
+                                ": other users can replace files in its folder; give a file in "
+                                "a folder that others cannot write to");
+}
+
+[[noreturn]] void throw_not_written(const std::string& path, int error) {
+  throw Error(Errc::system,
+              path + ": cannot be written: " + error_text(error) +
+                  "; give a file in a folder that exists, is writable and has free space",
+              error);
 }
 
 /// False and errno if not all of it is on the disk.
@@ -106,16 +127,20 @@ void write_new_secret(const std::string& path) {
   auto bytes = random_bytes(kDigestBytes);
   const Secret line(Secret::from_bytes(hexadecimal(bytes), path));
   wipe(bytes.data(), bytes.size());
+  check_folder_of(path);
   const File file(path, O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
   if (file.fd() < 0 && errno == EEXIST) {
-    refuse(path,
-           "is there already, and other nodes may use it; remove it first, or give another name");
+    throw Error(Errc::system,
+                path +
+                    ": exists already, and other nodes may use it; remove it first, or give "
+                    "another name",
+                EEXIST);
   }
-  if (file.fd() < 0) throw_system_error(path, errno);
+  if (file.fd() < 0) throw_not_written(path, errno);
   if (write_all(file.fd(), line.bytes()) && write_all(file.fd(), "\n")) return;
   const int error = errno;
   ::unlink(path.c_str());
-  throw_system_error(path, error);
+  throw_not_written(path, error);
 }
 
 }  // namespace ddprun::security

@@ -44,8 +44,9 @@ class Secret {
 /// read a file of root.
 Secret read_secret(const std::string& path, const std::string& origin);
 
-/// Writes a new random secret: a line of 64 hexadecimal digits, mode 0600. Throws Error if there is
-/// a file already or it cannot be written; then there is none.
+/// Writes a new random secret: a line of 64 hexadecimal digits, mode 0600. Throws
+/// Error{Errc::system}, and leaves no new file, if the file exists, if other users can replace
+/// files in its folder, or if it cannot be written.
 void write_new_secret(const std::string& path);
 
 }  // namespace ddprun::security

@@ -179,13 +179,42 @@ TEST_SUITE("secret file") {
     CHECK(one.bytes() != read_secret(folder / "two", "two").bytes());
   }
 
+  TEST_CASE("a new file is refused in a folder where other users could replace it") {
+    const TemporaryFolder folder;
+    const auto parent = folder / "parent";
+    const auto path = parent + "/secret";
+    struct Case {
+      mode_t mode;
+      bool is_written;
+    };
+    for (const auto& each :
+         {Case{0700, true}, Case{0775, true}, Case{01777, true}, Case{0777, false}}) {
+      CAPTURE(each.mode);
+      std::filesystem::create_directory(parent);
+      REQUIRE(::chmod(parent.c_str(), each.mode) == 0);
+      std::string problem;
+      try {
+        write_new_secret(path);
+      } catch (const Error& error) {
+        CHECK(error.code() == Errc::system);
+        problem = error.what();
+      }
+      CHECK(problem == (each.is_written
+                            ? ""
+                            : path + ": other users can replace files in its folder; give a file "
+                                     "in a folder that others cannot write to"));
+      CHECK(std::filesystem::exists(path) == each.is_written);
+      std::filesystem::remove_all(parent);
+    }
+  }
+
   TEST_CASE("a file that is there is not overwritten, and one that cannot be written is not left") {
     const TemporaryFolder folder;
     const auto path = write(folder / "secret", kGood);
     CHECK_THROWS_WITH_AS(
         write_new_secret(path),
         (path +
-         ": is there already, and other nodes may use it; remove it first, or give another name")
+         ": exists already, and other nodes may use it; remove it first, or give another name")
             .c_str(),
         Error);
     CHECK(read_secret(path, "it").bytes() == kGood);
@@ -203,7 +232,10 @@ TEST_SUITE("secret file") {
     }
     ::setrlimit(RLIMIT_FSIZE, &limit);
     std::signal(SIGXFSZ, before);
-    CHECK(problem == (folder / "large") + ": File too large");
+    CHECK(problem ==
+          (folder / "large") +
+              ": cannot be written: File too large; give a file in a folder that exists, "
+              "is writable and has free space");
     CHECK_FALSE(std::filesystem::exists(folder / "large"));
   }
 }

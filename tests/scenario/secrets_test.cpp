@@ -192,8 +192,18 @@ TEST_SUITE("secrets") {
     CHECK(contains(made.output, "wrote a new secret to " + file));
     CHECK_FALSE(contains(made.output, read_file(file).substr(0, 64)));
     const auto again = run_program({in_bin("ddprun"), "keygen", file});
-    CHECK(again.exit_code == 2);
-    CHECK(contains(again.output, file + ": is there already, and other nodes may use it"));
+    CHECK(again.exit_code == 1);
+    CHECK(again.output ==
+          "ddprun: " + file +
+              ": exists already, and other nodes may use it; remove it first, or give another "
+              "name\n");
+    const auto nowhere = run_program({in_bin("ddprun"), "keygen", folder / "no/run.key"});
+    CHECK(nowhere.exit_code == 1);
+    CHECK(
+        nowhere.output ==
+        "ddprun: " + folder / "no/run.key" +
+            ": cannot be written: No such file or directory; give a file in a folder that exists, "
+            "is writable and has free space\n");
     CHECK(run_program({in_bin("ddprun"), "keygen"}).exit_code == 2);
     CHECK(run_program({in_bin("ddprun"), "keygen", "--force"}).exit_code == 2);
     CHECK(contains(run_program({in_bin("ddprun"), "keygen", "--help"}).output, "keygen FILE"));
