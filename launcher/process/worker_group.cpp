@@ -100,6 +100,8 @@ WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit&
   exited.exit_code = exit.exit_code;
   exited.signal = exit.signal;
   exited.was_stopped = worker.was_stopped;
+  exited.was_forwarded =
+      std::find(forwarded_.begin(), forwarded_.end(), exit.signal) != forwarded_.end();
   exited.peak_memory_bytes = exit.peak_memory_bytes;
   exited.ran_seconds = worker.seconds_since_start();
   exited.ended_at = std::chrono::system_clock::now();

@@ -110,6 +110,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   LimitedWait start_wait_;
   bool is_starting_ = false;
   std::vector<int> held_back_;  ///< signals to forward when all are started, each once
+  std::vector<int> forwarded_;  ///< signals, each once
   int open_watches_ = 0;
   std::deque<WorkerNews> news_;  ///< three for each worker, two more, and stacks on demand
   StacksWhen stacks_when_;

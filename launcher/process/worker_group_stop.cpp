@@ -27,10 +27,15 @@ std::string still_running_after(std::chrono::duration<double> grace) {
 }  // namespace
 
 void WorkerGroup::Impl::forward(int signal) {
+  const auto add_to = [signal](std::vector<int>& signals) {
+    if (std::find(signals.begin(), signals.end(), signal) == signals.end()) {
+      signals.push_back(signal);
+    }
+  };
+  add_to(forwarded_);
   // Before exec there is no handler that could take it.
-  if (!is_starting_) return signal_all(signal);
-  const bool is_held = std::find(held_back_.begin(), held_back_.end(), signal) != held_back_.end();
-  if (!is_held) held_back_.push_back(signal);
+  if (is_starting_) return add_to(held_back_);
+  signal_all(signal);
 }
 
 void WorkerGroup::Impl::signal_all(int signal) {

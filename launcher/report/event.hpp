@@ -102,6 +102,7 @@ struct WorkerExited {
   int exit_code = 0;              ///< meaningful if signal is 0
   int signal = 0;                 ///< the signal that ended it, or 0
   bool was_stopped = false;       ///< the agent had asked it to stop before it ended: not a cause
+  bool was_forwarded = false;     ///< the agent had received this signal and forwarded it
   bool is_out_of_memory = false;  ///< the kernel's out-of-memory killer did it
   std::int64_t peak_memory_bytes = 0;
   double ran_seconds = 0;                                           ///< from start to end

@@ -200,7 +200,8 @@ std::string end_of(const WorkerExited& worker) {
   if (worker.still_running) return "still running " + *worker.still_running;
   if (!worker.ended_before.empty()) return "exit code 0 " + worker.ended_before;
   if (worker.signal == 0) return "exit code " + std::to_string(worker.exit_code);
-  return signal_name(worker.signal) + (worker.is_out_of_memory ? " (out of memory)" : "");
+  const char* origin = worker.was_forwarded ? ", which ddprun received and forwarded" : "";
+  return signal_name(worker.signal) + (worker.is_out_of_memory ? " (out of memory)" : origin);
 }
 
 std::string format_ranks(std::vector<int> ranks) {

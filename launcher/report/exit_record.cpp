@@ -55,6 +55,7 @@ std::string to_record(const WorkerExited& exit, bool is_whole) {
       {"ended_before", shortened(exit.ended_before)},
       {"was_started", exit.was_started},
       {"still_running", exit.still_running ? Json(shortened(*exit.still_running)) : Json()},
+      {"was_forwarded", exit.was_forwarded},
       {"is_out_of_memory", exit.is_out_of_memory},
       {"peak_memory_bytes", exit.peak_memory_bytes},
       {"ran_seconds", exit.ran_seconds},
@@ -83,6 +84,7 @@ std::optional<WorkerExited> from_record(std::string_view text) {
     if (!record.at("still_running").is_null()) {
       exit.still_running = record.at("still_running").get<std::string>();
     }
+    exit.was_forwarded = record.value("was_forwarded", false);
     record.at("is_out_of_memory").get_to(exit.is_out_of_memory);
     exit.peak_memory_bytes = whole_number<std::int64_t>(record.at("peak_memory_bytes"));
     record.at("ran_seconds").get_to(exit.ran_seconds);

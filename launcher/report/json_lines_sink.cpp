@@ -130,6 +130,7 @@ OrderedJson fields(const WorkerExited& event) {
       {"signal", signal_or_null(event.signal)},
       {"still_running", event.still_running ? OrderedJson(*event.still_running) : OrderedJson()},
       {"was_stopped", event.was_stopped},
+      {"was_forwarded", event.was_forwarded},
       {"is_out_of_memory", event.is_out_of_memory},
       {"peak_memory_bytes", event.peak_memory_bytes},
       {"ran_seconds", event.ran_seconds},

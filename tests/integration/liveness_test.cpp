@@ -116,7 +116,10 @@ TEST_SUITE("liveness") {
     bench.try_start(workers, [&] { bench.group().forward(SIGUSR1); });
     bench.run_to_end();
     REQUIRE(bench.history().exited.size() == 2);
-    for (const auto& exit : bench.history().exited) CHECK(exit.signal == SIGUSR1);
+    for (const auto& exit : bench.history().exited) {
+      CHECK(exit.signal == SIGUSR1);
+      CHECK(exit.was_forwarded);
+    }
   }
 
   TEST_CASE("the loop goes on while strays are swept") {

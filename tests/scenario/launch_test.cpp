@@ -96,6 +96,19 @@ TEST_SUITE("launch") {
     CHECK(contains(killed.output, "Root cause"));
   }
 
+  TEST_CASE("a report says that ddprun forwarded the signal that killed a worker") {
+    const std::string end = "SIGUSR1, which ddprun received and forwarded";
+    Program run(launch({}, "echo ready; exec sleep 1000"));
+    REQUIRE(run.read_until_contains("]:ready\n"));
+    run.signal(SIGUSR1);
+    CHECK(run.wait() == 1);
+    CHECK(contains(run.output(), " was killed by " + end + "; no restarts left of 0\n"));
+    CHECK(contains(run.output(), "  ended     : killed by signal 10, " + end + "\n"));
+    const auto by_itself = run_program(launch({}, "kill -USR1 $$"));
+    CHECK(by_itself.exit_code == 1);
+    CHECK(contains(by_itself.output, "  ended     : killed by signal 10, SIGUSR1\n"));
+  }
+
   TEST_CASE("a failed attempt is followed by another until restarts run out") {
     const TemporaryFolder folder;
     const std::string script =

@@ -105,7 +105,7 @@ TEST_SUITE("json lines") {
         {exited,
          R"({"event":"worker_exited","attempt":1,"rank":5,"local_rank":2,"pid":4711,
              "exit_code":null,"signal":"SIGSEGV","still_running":null,"was_stopped":false,
-             "is_out_of_memory":true,
+             "was_forwarded":false,"is_out_of_memory":true,
              "peak_memory_bytes":1099511627776,"ran_seconds":2.5,"core_file":"/cores/1",
              "error_message":"boom","error_traceback":"line 1\nline 2",
              "error_time":"2026-11-21T02:20:46.000000Z","last_lines":["a","b"],

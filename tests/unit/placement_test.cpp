@@ -38,6 +38,7 @@ WorkerExited full_exit() {
   exit.exit_code = 0;
   exit.signal = SIGSEGV;
   exit.still_running = "65 s after SIGKILL: state D";
+  exit.was_forwarded = true;
   exit.is_out_of_memory = true;
   exit.peak_memory_bytes = std::int64_t{5} << 30;
   exit.ended_at = std::chrono::sys_days(std::chrono::year(2026) / 11 / 21);

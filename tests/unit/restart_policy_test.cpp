@@ -190,6 +190,10 @@ TEST_SUITE("restart policy") {
     out_of_memory.is_out_of_memory = true;
     CHECK(describe_failure(out_of_memory) ==
           "rank 0 (pid 100) was killed by SIGKILL (out of memory)");
+    auto forwarded = killed(0, SIGUSR1);
+    forwarded.was_forwarded = true;
+    CHECK(describe_failure(forwarded) ==
+          "rank 0 (pid 100) was killed by SIGUSR1, which ddprun received and forwarded");
   }
 }
 
