@@ -1,6 +1,7 @@
 #include "launcher/process/process_start.hpp"
 
 #include "launcher/process/start_steps.hpp"
+#include <ddprun/error.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -36,11 +37,42 @@ std::vector<unsigned long> mask_of(const std::vector<int>& bits) {
   return mask;
 }
 
-std::string oom_score(bool outlives_agent) {
+/// This process' oom_score_adj, open for writing since before its memory became private; -1: its
+/// memory is not.
+UniqueFd& held_oom_score() {
+  static UniqueFd file;
+  return file;
+}
+
+struct OomScores {
+  std::string own, of_child;
+};
+
+OomScores oom_scores(bool outlives_agent) {
   int own = 0;
   std::ifstream("/proc/self/oom_score_adj") >> own;
-  return std::to_string(outlives_agent ? own : std::min(own + kOomScoreAboveAgent, 1000));
+  const int raised = std::min(own + kOomScoreAboveAgent, 1000);
+  return {.own = std::to_string(own), .of_child = std::to_string(outlives_agent ? own : raised)};
 }
+
+/// Gives this process the score of its child for as long as it lives, if the memory of both is
+/// private: then the kernel lets the child write none before its exec, but it inherits one.
+class LentOomScore {
+ public:
+  explicit LentOomScore(const OomScores& scores) : own_(scores.own) { write(scores.of_child); }
+  LentOomScore(const LentOomScore&) = delete;
+  LentOomScore& operator=(const LentOomScore&) = delete;
+  ~LentOomScore() { write(own_); }
+
+ private:
+  static void write(const std::string& score) {
+    const int file = held_oom_score().get();
+    // As in the child an error does not matter.
+    if (file >= 0 && ::pwrite(file, score.data(), score.size(), 0) < 0) return;
+  }
+
+  const std::string& own_;
+};
 
 int highest_descriptor() {
   rlimit limit{};
@@ -190,16 +222,26 @@ const char* to_string(StartStep step) noexcept {
   return "unknown";
 }
 
+void make_memory_private() {
+  UniqueFd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
+    throw_system_error("prctl(PR_SET_DUMPABLE), which hides the run's secret", errno);
+  }
+  // The second call finds a file that cannot be opened any more.
+  if (score.get() >= 0) held_oom_score() = std::move(score);
+}
+
 std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& request) {
   const auto arguments = pointers_to(request.arguments);
   const auto environment = pointers_to(request.environment);
   const auto cpu_mask = mask_of(request.cpus);
   const auto node_mask = request.memory_node < 0 ? mask_of({}) : mask_of({request.memory_node});
-  const auto score = oom_score(request.outlives_agent);
+  const auto scores = oom_scores(request.outlives_agent);
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const int input = request.standard_input < 0 ? null.get() : request.standard_input;
   const char* program = request.program.empty() ? arguments[0] : request.program.c_str();
 
+  const LentOomScore lent(scores);
   PidfdLauncher launcher;
   launcher.environment = environment.data();
   launcher.cgroup_fd = request.cgroup_fd;
@@ -208,7 +250,7 @@ std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& req
   const steps::DieWithParent die_with_parent{request.outlives_agent ? 0 : ::getpid()};
   return launcher(program, arguments.data(), die_with_parent, steps::LetAgentTrace{::getpid()},
                   steps::OwnSession{}, steps::Signals{.are_ignored = request.outlives_agent},
-                  EnterCgroupIfOutside{}, steps::Placement{cpu_mask, node_mask, score},
+                  EnterCgroupIfOutside{}, steps::Placement{cpu_mask, node_mask, scores.of_child},
                   steps::StandardStreams{input, request.standard_output, request.standard_error},
                   steps::OtherDescriptors{request.kept_descriptor, highest_descriptor()},
                   steps::Limit{RLIMIT_NOFILE, worker_limit(request.open_files_max)},

@@ -79,7 +79,14 @@ struct ForkedProcess {
   UniqueFd status;  ///< ends with exec; otherwise there is a StatusRecord in it
 };
 
-/// Forks. Does not wait for exec, so that several processes start at the same time.
+/// Keeps other processes of this process' user from reading its memory and its descriptors (ptrace,
+/// /proc/PID/mem, /proc/PID/fd), for good, and those of its children until their exec. There is no
+/// core file of it then. Throws Error{Errc::system} if that is refused.
+void make_memory_private();
+
+/// Forks. Does not wait for exec, so that several processes start at the same time. While it runs
+/// in a process with private memory, the kernel takes this process for its child when memory is
+/// short.
 std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& request);
 
 }  // namespace ddprun

@@ -105,8 +105,9 @@ struct Placement {
 
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
-    const long fd = ::syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj",
-                              O_WRONLY | O_CLOEXEC, 0);  // absent in some sandboxes: no matter
+    const long fd =
+        ::syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
+    // Absent in some sandboxes: no matter. Root's if the memory is private: then it is inherited.
     if (fd >= 0) ::syscall(SYS_write, fd, oom_score.data(), oom_score.size());
     if (!node_mask.empty()) {
       // Some containers forbid it. Then memory comes from the node of whoever touches it first,

@@ -1,6 +1,9 @@
 // What a worker finds when it starts, and why it may not start.
 #include "launcher/process/worker_process.hpp"
 
+#include "launcher/plan/cgroup_folder.hpp"
+#include "tests/support/as_user.hpp"
+#include "tests/support/rank_processes.hpp"
 #include "tests/support/worker_bench.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -8,11 +11,14 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
 #include <poll.h>
 #include <sstream>
+#include <stdexcept>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -62,6 +68,34 @@ WorkerSpec program(const fs::path& file) {
   WorkerSpec spec;
   spec.arguments = {file.string()};
   return spec;
+}
+
+/// As a program that this user has started.
+void become(uid_t user) {
+  if (::setresgid(user, user, user) != 0 || ::setresuid(user, user, user) != 0 ||
+      ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
+    throw std::runtime_error("cannot become another user");
+}
+
+std::string oom_score_of_child(bool outlives_agent) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  const auto forked = fork_process({.arguments = {"/bin/cat", "/proc/self/oom_score_adj"},
+                                    .environment = {},
+                                    .standard_output = writer.get(),
+                                    .standard_error = writer.get(),
+                                    .outlives_agent = outlives_agent});
+  writer = UniqueFd();
+  std::string text(64, '\0');
+  std::size_t size = 0;
+  while (const auto got = ::read(reader.get(), &text[size], text.size() - size)) {
+    if (got < 0) throw std::runtime_error("read");
+    size += static_cast<std::size_t>(got);
+  }
+  ::waitpid(std::get<ForkedProcess>(forked).pid, nullptr, 0);
+  return text.substr(0, size);
 }
 
 std::string elf_of_another_machine() {
@@ -126,6 +160,21 @@ TEST_SUITE("worker process") {
     std::ifstream("/proc/self/oom_score_adj") >> own;
     std::ifstream("/proc/" + std::to_string(started[0].pid) + "/oom_score_adj") >> of_worker;
     CHECK(of_worker == std::min(own + 100, 1000));
+  }
+
+  TEST_CASE("a process with private memory gives its children their scores, and keeps its own") {
+    RankProcesses ranks(1, [](int) -> std::string {
+      if (::geteuid() == 0) become(kOtherUser);
+      make_memory_private();
+      make_memory_private();
+      return oom_score_of_child(false) + oom_score_of_child(true) + oom_score_of_child(false) +
+             read_text("/proc/self/oom_score_adj");
+    });
+    int own = 0;
+    std::ifstream("/proc/self/oom_score_adj") >> own;
+    const auto line = [](int score) { return std::to_string(score) + "\n"; };
+    const auto of_child = line(std::min(own + 100, 1000));
+    CHECK(ranks.wait(0).said == of_child + line(own) + of_child + line(own));
   }
 
   TEST_CASE("a worker runs on the CPUs it was given, in the folder it was given") {
