@@ -71,13 +71,6 @@ pid_t program_behind(pid_t pid) {
   return pid;
 }
 
-std::string read_all(int fd) {
-  std::string text(kStackBytesMax, '\0');
-  const auto bytes = ::pread(fd, text.data(), text.size(), 0);
-  text.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
-  return text;
-}
-
 bool is_stopped(pid_t pid) {
   const char letter = process_state(pid).letter;
   return letter == 'T' || letter == 't';
@@ -191,12 +184,13 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, Patient
     case StackMeans::runtime:
       return ask_runtime(std::move(patient), tool_deadline);
     case StackMeans::py_spy:
-      return run_tool({plan_.py_spy, "dump", "--pid", std::to_string(pid)}, std::move(patient),
-                      tool_deadline);
+      return run_tool({plan_.py_spy, "dump", "--pid", std::to_string(pid)}, stacks_in,
+                      std::move(patient), tool_deadline);
     case StackMeans::python_by_gdb:
       return call_python(std::move(patient), tool_deadline);
     case StackMeans::gdb:
-      return run_tool(native_stack_arguments(plan_.gdb, pid), std::move(patient), tool_deadline);
+      return run_tool(native_stack_arguments(plan_.gdb, pid), stacks_in, std::move(patient),
+                      tool_deadline);
     case StackMeans::faulthandler:
       return end_by_abort(std::move(patient), sooner(deadline, kAbortLimit));
     case StackMeans::kernel:
@@ -259,7 +253,8 @@ asio::awaitable<StackTaker::Found> StackTaker::name_functions(SymbolRequest requ
 }
 
 asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string> arguments,
-                                                        Patient patient, Deadline deadline) {
+                                                        StacksIn stacks_of, Patient patient,
+                                                        Deadline deadline) {
   const bool was_stopped = is_stopped(patient.pid);
   const auto prepare = [&patient] { return patient.tool_start(); };
   auto running = tools_.run({.arguments = std::move(arguments),
@@ -272,20 +267,16 @@ asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string>
   if (worker.has_ended) co_return Found{};  // meanwhile
   // A debugger that had to be killed may leave it so.
   if (!was_stopped && is_stopped(patient.pid)) worker.process.signal_group(SIGCONT);
-  Found found{.text = stacks_in(output.text), .problem = output.problem};
+  Found found{.text = stacks_of(output.text), .problem = output.problem};
   if (found.text.empty() && found.problem.empty()) found.problem = complaint_in(output.text);
   co_return found;
 }
 
-/// Into memory of the agent, which no file system can hold up and which nobody has to remove.
 asio::awaitable<StackTaker::Found> StackTaker::call_python(Patient patient, Deadline deadline) {
-  const UniqueFd memory(::memfd_create("stacks", MFD_CLOEXEC));
-  const auto target = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory.get());
-  auto arguments = python_stack_arguments(plan_.gdb, patient.pid, target,
+  auto arguments = python_stack_arguments(plan_.gdb, patient.pid, kStackBytesMax,
                                           parse_mappings(memory_map(patient.pid)));
-  auto running = run_tool(std::move(arguments), std::move(patient), deadline);
+  auto running = run_tool(std::move(arguments), python_frames_in, std::move(patient), deadline);
   Found found = co_await std::move(running);
-  found.text = python_frames_in(read_all(memory.get()));
   if (!found.text.empty()) found.problem.clear();
   co_return found;
 }

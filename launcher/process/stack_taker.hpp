@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 
 namespace ddprun {
@@ -69,6 +70,9 @@ class StackTaker {
     ToolStart tool_start() const;
   };
 
+  /// Reduces what a tool has printed to the stacks in it.
+  using StacksIn = std::string (*)(std::string_view tool_output);
+
   static Patient patient_of(std::shared_ptr<Worker> worker);
 
   StackFacts facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const;
@@ -76,8 +80,8 @@ class StackTaker {
   boost::asio::awaitable<Found> ask_runtime(Patient patient, Deadline deadline);
   boost::asio::awaitable<Found> name_functions(SymbolRequest request, Patient patient,
                                                Deadline deadline);
-  boost::asio::awaitable<Found> run_tool(std::vector<std::string> arguments, Patient patient,
-                                         Deadline deadline);
+  boost::asio::awaitable<Found> run_tool(std::vector<std::string> arguments, StacksIn stacks_of,
+                                         Patient patient, Deadline deadline);
   boost::asio::awaitable<Found> call_python(Patient patient, Deadline deadline);
   boost::asio::awaitable<Found> end_by_abort(Patient patient, Deadline deadline);
 

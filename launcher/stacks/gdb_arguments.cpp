@@ -7,8 +7,8 @@ namespace ddprun {
 
 namespace {
 
-// Where the path of the target is put into the process: below all that a called function uses of
-// the stack, and well inside the smallest stacks.
+// Where the name of the memory file is put into the process: below all that a called function uses
+// of the stack, and well inside the smallest stacks.
 constexpr const char* kScratch = "($sp - 32768)";
 constexpr const char* kAction = "($sp - 28672)";
 
@@ -62,6 +62,18 @@ std::vector<std::string> call_handler(const Mapping& python) {
           "print $error < 0 ? 0 : " + sigaction + "($signal, $action, 0)"};
 }
 
+/// gdb prints the text of the memory file `$fd`, as far as it is shorter than `size`, and closes
+/// it. The file ends with a page of zeros, and with it the text.
+std::vector<std::string> show_file(const std::string& size) {
+  return {"print $fd < 0 ? 0 : ((int (*)(int, long)) ftruncate)($fd, " + size + " - 1)",
+          "set $text = $fd < 0 ? (char *) 0 : ((char *(*)(long, long, int, int, int, long)) mmap)"
+          "(0, " +
+              size + ", 1, 1, $fd, 0)",  // PROT_READ, MAP_SHARED
+          "printf \"%s\\n\", $text",
+          "print $fd < 0 ? 0 : ((int (*)(char *, long)) munmap)($text, " + size + ")",
+          "print $fd < 0 ? 0 : ((int (*)(int)) close)($fd)"};
+}
+
 }  // namespace
 
 std::vector<std::string> native_stack_arguments(const std::string& gdb, pid_t pid) {
@@ -70,9 +82,10 @@ std::vector<std::string> native_stack_arguments(const std::string& gdb, pid_t pi
 }
 
 std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pid,
-                                                const std::string& target,
+                                                std::size_t bytes_max,
                                                 const std::vector<Mapping>& mappings) {
   const std::string scratch = kScratch;
+  const auto size = std::to_string(bytes_max);
   std::vector<std::string> commands = {
       // Python is a program or a library.
       "sharedlibrary libpython",
@@ -92,15 +105,16 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
       "set $can_call = $_isvoid($mxcsr)",  // no such register: another processor
       "set $flags = (int) $mxcsr",
       "set $can_call = ($mxcsr = $flags ^ 32, $mxcsr = $flags, 1)",
-      "set {char[" + std::to_string(target.size() + 1) + "]}" + scratch + " = \"" + target + "\"",
-      "set $fd = $can_call ? ((int (*)(void *, int)) open)(" + scratch + ", 1) : -1",  // O_WRONLY
+      "set {char[7]}" + scratch + " = \"frames\"",
+      "set $fd = $can_call ? ((int (*)(void *, int)) memfd_create)(" + scratch +
+          ", 1) : -1",  // MFD_CLOEXEC
       "set $dump = (long) 0",
       "set $dump = (long) &_Py_DumpTracebackThreads",
       "print $fd < 0 || !$dump ? (void *) 0 : ((void *(*)(int, void *, void *)) $dump)"
       "($fd, 0, 0)",
   };
   for (auto& command : call_handler(python_code(mappings))) commands.push_back(std::move(command));
-  commands.emplace_back("print $fd < 0 ? 0 : ((int (*)(int)) close)($fd)");
+  for (auto& command : show_file(size)) commands.push_back(std::move(command));
   // For complaint_in().
   commands.emplace_back(
       "printf \"ddprun: descriptor %d, exported %d, handler %d\\n\", $fd, $dump != 0, "

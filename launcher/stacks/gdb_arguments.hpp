@@ -3,6 +3,7 @@
 
 #include "launcher/stacks/native_stack.hpp"
 
+#include <cstddef>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -13,15 +14,16 @@ namespace ddprun {
 /// it, whose libraries have a million symbols.
 std::vector<std::string> native_stack_arguments(const std::string& gdb, pid_t pid);
 
-/// Lets the process, which is Python, write the Python frames of all its threads to the file
-/// `target`, which must exist: by the function that its faulthandler calls in handlers of signals,
-/// and which therefore neither takes locks nor allocates. Where Python does not export it (3.10,
+/// Lets the process, which is Python, write the Python frames of all its threads to a memory file
+/// of its own, fewer than `bytes_max` (a multiple of the page size) of which gdb prints: by the
+/// function that its faulthandler calls in handlers of signals, and which therefore neither takes
+/// locks nor allocates. Where Python does not export it (3.10,
 /// and 3.13 and newer), by faulthandler's handler of SIGILL or SIGABRT if that is enabled; the
 /// signal has its default action after it has come once. The process goes on as if nothing had
 /// happened. Reads no symbols but those of Python and the C library. `mappings` are the process'
 /// own.
 std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pid,
-                                                const std::string& target,
+                                                std::size_t bytes_max,
                                                 const std::vector<Mapping>& mappings);
 
 /// The memory of Python's code, which is a program or a library; from 0 to 0 if there is none.

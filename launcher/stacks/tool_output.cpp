@@ -27,8 +27,8 @@ constexpr Refusal kRefusals[] = {
     {"Permission denied"sv, ""sv},
     {"Permission Denied"sv, ""sv},
     {"Couldn't write extended state"sv, "This gdb is too old for the processor's registers."sv},
-    {"No symbol \"open\""sv, ""sv},
-    {"descriptor -1,"sv, "The process could not open the file for its frames."sv},
+    {"No symbol \"memfd_create\""sv, ""sv},
+    {"descriptor -1,"sv, "The process could not create a memory file for its frames."sv},
     {"exported 0, handler 0"sv,
      "This Python exports no function that prints its frames, and its faulthandler is not enabled "
      "(PYTHONFAULTHANDLER=1), or libraries handle SIGILL and SIGABRT."sv}};
@@ -54,13 +54,14 @@ std::string stacks_in(std::string_view tool_output) {
   return {};
 }
 
-std::string python_frames_in(std::string_view faulthandler_output) {
+std::string python_frames_in(std::string_view gdb_output) {
   std::string text;
-  for (const auto& line : split(faulthandler_output, '\n')) {
-    if (line.starts_with("Fatal Python error: ") || line.starts_with("Extension modules: "))
-      continue;
-    if (text.empty() && line.empty()) continue;
-    text += line + "\n";
+  for (const auto& line : split(gdb_output, '\n')) {
+    const bool is_stack = line.ends_with("(most recent call first):");
+    if (text.empty() && !is_stack) continue;
+    // What gdb prints of the calls that come afterwards.
+    if (line.starts_with("$")) break;
+    if (!line.starts_with("Extension modules: ")) text += line + "\n";
   }
   while (text.ends_with("\n\n")) text.pop_back();
   return text;

@@ -11,9 +11,9 @@ namespace ddprun {
 /// From the first line of a stack on; empty if there is no stack in the text.
 std::string stacks_in(std::string_view tool_output);
 
-/// What Python's faulthandler prints of its threads, without what it says of the reason and of
-/// extension modules.
-std::string python_frames_in(std::string_view faulthandler_output);
+/// What Python's faulthandler has printed of its threads, amid gdb's words: without the reason and
+/// the extension modules. Empty if there is no stack in the text.
+std::string python_frames_in(std::string_view gdb_output);
 
 /// Why there is none, in one line: the refusal if the tool names one, else its last line.
 std::string complaint_in(std::string_view tool_output);

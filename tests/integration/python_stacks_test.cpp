@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace python_stacks_test {
@@ -85,6 +86,27 @@ TEST_SUITE("stacks of Python workers") {
       CHECK(contains(text_of(taken), "in wait_in_thread"));
       CHECK_FALSE(contains(patient.bench.console(), "wait_in_c"));
     }
+  }
+
+  TEST_CASE("Python that has become another user prints its frames when gdb tells it to") {
+    if (!fs::exists(kGdb)) return;
+    if (::geteuid() != 0 || !fs::exists("/usr/bin/setpriv")) {
+      MESSAGE("only root can start a worker of another user, by setpriv");
+      return;
+    }
+    Patient patient({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
+    // The folder of the run is root's.
+    patient.start(
+        {"/bin/sh", "-c",
+         "umask 0; exec 3>\"$1\"; exec setpriv --reuid=65534 --regid=65533 --clear-groups "
+         "\"$2\" -c \"$3\" /proc/self/fd/3",
+         "sh", patient.ready(), kPython, kPythonScript});
+    const auto taken = patient.ask();
+    INFO(text_of(taken));
+    if (!gdb_can_call(taken)) return;
+    CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
+    CHECK(contains(text_of(taken), "in wait_in_thread"));
+    CHECK(process_state(patient.pid).letter == 'S');
   }
 
   TEST_CASE("a Python that exports no function for it prints its frames by its faulthandler") {

@@ -127,11 +127,14 @@ TEST_SUITE("stacks") {
     CHECK(stacks_in("").empty());
   }
 
-  TEST_CASE("faulthandler's header and list of modules are dropped") {
-    CHECK(python_frames_in("Fatal Python error: Illegal instruction\n\nThread 0x7f (most recent "
-                           "call first):\n  File \"a.py\", line 3 in f\n\nExtension modules: "
-                           "numpy.core (total: 1)\n") ==
+  TEST_CASE("gdb's words around Python's frames and faulthandler's beside them are dropped") {
+    CHECK(python_frames_in("[New LWP 12]\n$1 = 0\nFatal Python error: Illegal instruction\n\n"
+                           "Thread 0x7f (most recent call first):\n  File \"a.py\", line 3 in f\n\n"
+                           "Extension modules: numpy.core (total: 1)\n\n$2 = 0\n[detached]\n") ==
           "Thread 0x7f (most recent call first):\n  File \"a.py\", line 3 in f\n");
+    CHECK(python_frames_in("Stack (most recent call first):\n  <no Python frame>\n") ==
+          "Stack (most recent call first):\n  <no Python frame>\n");
+    CHECK(python_frames_in("$1 = -1\n(null)\n$2 = 0\n").empty());
     CHECK(python_frames_in("").empty());
   }
 
@@ -159,9 +162,9 @@ TEST_SUITE("stacks") {
           "This Python exports no function that prints its frames, and its faulthandler is not "
           "enabled (PYTHONFAULTHANDLER=1), or libraries handle SIGILL and SIGABRT.");
     CHECK(complaint_in(no_symbol + "ddprun: descriptor -1, exported 0, handler 0\n") ==
-          "The process could not open the file for its frames.");
-    CHECK(complaint_in("No symbol \"open\" in current context.\n$1 = 0\n") ==
-          "No symbol \"open\" in current context.");
+          "The process could not create a memory file for its frames.");
+    CHECK(complaint_in("No symbol \"memfd_create\" in current context.\n$1 = 0\n") ==
+          "No symbol \"memfd_create\" in current context.");
     CHECK(complaint_in("Couldn't write extended state status: Bad address.\n$1 = 0\n"
                        "[Inferior 1 (process 9) detached]\n") ==
           "Couldn't write extended state status: Bad address. This gdb is too old for the "
