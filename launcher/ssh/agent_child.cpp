@@ -43,7 +43,7 @@ class AgentChild : public Child {
   }
 
   asio::awaitable<void> run() override {
-    const auto input = memory_file("ddprun-task", std::exchange(bytes_, {}));
+    auto input = memory_file("ddprun-task", std::exchange(bytes_, {}));
     if (input.get() < 0) {
       report(NodeReport::Kind::not_started, "its task: " + std::string(std::strerror(errno)));
       co_return;
@@ -53,6 +53,8 @@ class AgentChild : public Child {
                                  .environment = environment_,
                                  .folder = folder_};
     const auto failure = co_await process_.start(request, input.get());
+    // The agent has a descriptor of its own, and empties the file when it has read it.
+    input = UniqueFd();
     if (failure) {
       report(NodeReport::Kind::not_started, describe_start_failure(*failure, "ddprun", folder_));
       co_return;

@@ -35,6 +35,8 @@ AgentTask read_task() {
 
 AgentStart read_agent_start() {
   auto task = read_task();
+  // Others may have opened it, too. Fails if it cannot be written.
+  [[maybe_unused]] const int wiped = ::ftruncate(STDIN_FILENO, 0);
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.get() >= 0) ::dup2(null.get(), STDIN_FILENO);
   AgentStart start{.arguments = {"--config=" + task.config_name},

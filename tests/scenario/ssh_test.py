@@ -2,6 +2,7 @@
 
 Usage: ssh_test.py DDPRUN. Ends with 77 (skipped) where there is no sshd.
 """
+import contextlib
 import os
 import pathlib
 import re
@@ -132,6 +133,25 @@ class TwoNodes(SshTest):
             os.kill(pid, signal.SIGKILL)
         self.assertNotEqual(run.wait(), 0)
         self.assertIn("lost: the connection by ssh has ended", run.text())
+
+    def test_no_process_holds_the_task_of_an_agent_that_has_begun(self):
+        self.config(BUSY)
+        run = self.start()
+        run.wait_for("rank 0 of 2")
+        run.wait_for("rank 1 of 2")
+        self.assertEqual(self.task_sizes() - {0}, set())
+        (self.folder / "go").touch()
+        self.assertEqual(run.wait(), 0, run.text())
+
+    def task_sizes(self):
+        """Of the tasks that can be opened: that of an agent holds the secret of the run."""
+        sizes = set()
+        for pid in self.hosts.processes():
+            for file in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+                with contextlib.suppress(OSError):
+                    if "ddprun-task" in os.readlink(file):
+                        sizes.add(file.stat().st_size)
+        return sizes
 
     def test_what_a_shell_prints_first_does_no_harm(self):
         keys = self.folder / "authorized_keys"
