@@ -1,6 +1,7 @@
 #include "rendezvous/store/listener.hpp"
 
 #include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/base/text.hpp"
 #include <ddprun/error.hpp>
 
 #include <netdb.h>
@@ -16,13 +17,18 @@
 #include <set>
 #include <sstream>
 #include <sys/socket.h>
+#include <system_error>
 #include <unistd.h>
+#include <vector>
 
 namespace ddprun {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+// More processes that could hold a port say nothing of it.
+constexpr std::size_t kHiddenMax = 3;
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -89,8 +95,14 @@ int try_listen(const addrinfo& address) {
   throw_system_error(thing + "cannot listen", error);
 }
 
-/// Inodes of the sockets that listen on `port`, from a table in the form of /proc/net/tcp.
-void collect_inodes(const char* table, std::uint16_t port, std::set<std::string>& inodes) {
+/// What listens on a port.
+struct PortSockets {
+  std::set<std::string> inodes;
+  bool is_own = false;  ///< a socket of this process' user is among them
+};
+
+/// From a table in the form of /proc/net/tcp.
+void collect_sockets(const char* table, std::uint16_t port, PortSockets& sockets) {
   constexpr std::string_view kListening = "0A";
   std::ifstream lines(table);
   std::string line;
@@ -104,7 +116,9 @@ void collect_inodes(const char* table, std::uint16_t port, std::set<std::string>
     if (state != kListening || colon == std::string::npos) continue;
     unsigned local_port = 0;
     std::from_chars(local.data() + colon + 1, local.data() + local.size(), local_port, 16);
-    if (local_port == port) inodes.insert("socket:[" + inode + "]");
+    if (local_port != port) continue;
+    sockets.inodes.insert("socket:[" + inode + "]");
+    if (uid == std::to_string(::geteuid())) sockets.is_own = true;
   }
 }
 
@@ -121,14 +135,32 @@ Listener open_socket(const StoreEndpoint& endpoint, int (*open)(const addrinfo&)
   explain(endpoint, error);
 }
 
-bool holds_one_of(const fs::path& process, const std::set<std::string>& inodes) {
+/// Nothing if the process does not let this one see its descriptors.
+std::optional<bool> holds_one_of(const fs::path& process, const std::set<std::string>& inodes) {
   std::error_code error;
   for (fs::directory_iterator entry(process / "fd", error), end; !error && entry != end;
        entry.increment(error)) {
     std::error_code unreadable;
     if (inodes.contains(fs::read_symlink(entry->path(), unreadable).string())) return true;
   }
+  return error == std::errc::permission_denied ? std::nullopt : std::optional(false);
+}
+
+bool is_of_this_user(const fs::path& process) {
+  std::ifstream status(process / "status");
+  for (std::string line; std::getline(status, line);) {
+    std::istringstream words(line);
+    std::string name, real, effective;
+    words >> name >> real >> effective;
+    if (name == "Uid:") return effective == std::to_string(::geteuid());
+  }
   return false;
+}
+
+std::string describe_process(const fs::path& process) {
+  std::string name;
+  std::getline(std::ifstream(process / "comm"), name);
+  return "process " + process.filename().string() + " (" + name + ")";
 }
 
 }  // namespace
@@ -151,21 +183,24 @@ PortReservation::~PortReservation() {
 }
 
 std::optional<std::string> find_port_holder(std::uint16_t port) {
-  std::set<std::string> inodes;
-  collect_inodes("/proc/net/tcp", port, inodes);
-  collect_inodes("/proc/net/tcp6", port, inodes);
-  if (inodes.empty()) return std::nullopt;
+  PortSockets sockets;
+  collect_sockets("/proc/net/tcp", port, sockets);
+  collect_sockets("/proc/net/tcp6", port, sockets);
+  if (sockets.inodes.empty()) return std::nullopt;
+  std::vector<std::string> hidden;
   std::error_code error;
   for (fs::directory_iterator entry("/proc", error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string pid = entry->path().filename().string();
     if (!std::all_of(pid.begin(), pid.end(), [](char c) { return c >= '0' && c <= '9'; })) continue;
-    if (!holds_one_of(entry->path(), inodes)) continue;
-    std::string name;
-    std::getline(std::ifstream(entry->path() / "comm"), name);
-    return "process " + pid + " (" + name + ")";
+    const auto holds = holds_one_of(entry->path(), sockets.inodes);
+    if (holds == true) return describe_process(entry->path());
+    if (!holds && sockets.is_own && is_of_this_user(entry->path())) {
+      hidden.push_back(describe_process(entry->path()));
+    }
   }
-  return std::nullopt;
+  if (hidden.empty() || hidden.size() > kHiddenMax) return std::nullopt;
+  return join(hidden, " or ") + ", as far as can be seen";
 }
 
 }  // namespace ddprun

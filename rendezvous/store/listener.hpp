@@ -39,8 +39,9 @@ class PortReservation {
   std::uint16_t port_ = 0;
 };
 
-/// The process that listens on `port`, as "process 4711 (redis-server)". Nothing if /proc does not
-/// tell: the process is another user's, or in another container.
+/// The process that listens on `port`, as "process 4711 (redis-server)". If it must be one of this
+/// user's processes that hide their descriptors, as agents with a secret do, those are named.
+/// Nothing if /proc does not tell: the process is another user's, or in another container.
 std::optional<std::string> find_port_holder(std::uint16_t port);
 
 }  // namespace ddprun

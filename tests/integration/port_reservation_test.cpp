@@ -1,11 +1,15 @@
 #include "rendezvous/store/listener.hpp"
+#include "tests/support/as_user.hpp"
+#include "tests/support/rank_processes.hpp"
 #include <ddprun/error.hpp>
 
 #include <doctest/doctest.h>
 
 #include <cerrno>
 #include <netinet/in.h>
+#include <stdexcept>
 #include <string>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +18,9 @@ namespace port_reservation_test {
 using ddprun::Errc;
 using ddprun::Error;
 using ddprun::PortReservation;
+using ddprun::test::become_user;
+using ddprun::test::kOtherUser;
+using ddprun::test::RankProcesses;
 
 namespace {
 
@@ -70,6 +77,22 @@ TEST_SUITE("port reservation") {
                                  " is in use by process " + std::to_string(::getpid());
     CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
     ::close(listener.fd);
+  }
+
+  TEST_CASE("the holder of a port is named although its user cannot see its descriptors") {
+    RankProcesses ranks(1, [](int) -> std::string {
+      if (::geteuid() == 0) become_user(kOtherUser);
+      if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) throw std::runtime_error("prctl");
+      const auto listener = ddprun::open_listener({.host = "127.0.0.1", .port = 0});
+      RankProcesses others(1, [&](int) {
+        ::close(listener.fd);
+        return ddprun::find_port_holder(listener.port).value_or("");
+      });
+      return others.wait(0).said;
+    });
+    const auto said = ranks.wait(0).said;
+    const auto holder = "process " + std::to_string(ranks.pid(0)) + " (";
+    CHECK_MESSAGE(said.find(holder) != std::string::npos, said);
   }
 }
 

@@ -18,7 +18,6 @@
 #include <poll.h>
 #include <sstream>
 #include <stdexcept>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -68,13 +67,6 @@ WorkerSpec program(const fs::path& file) {
   WorkerSpec spec;
   spec.arguments = {file.string()};
   return spec;
-}
-
-/// As a program that this user has started.
-void become(uid_t user) {
-  if (::setresgid(user, user, user) != 0 || ::setresuid(user, user, user) != 0 ||
-      ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
-    throw std::runtime_error("cannot become another user");
 }
 
 std::string oom_score_of_child(bool outlives_agent) {
@@ -164,7 +156,7 @@ TEST_SUITE("worker process") {
 
   TEST_CASE("a process with private memory gives its children their scores, and keeps its own") {
     RankProcesses ranks(1, [](int) -> std::string {
-      if (::geteuid() == 0) become(kOtherUser);
+      if (::geteuid() == 0) become_user(kOtherUser);
       make_memory_private();
       make_memory_private();
       return oom_score_of_child(false) + oom_score_of_child(true) + oom_score_of_child(false) +

@@ -1,7 +1,9 @@
 // Another user without an account, for tests that run as root.
 #pragma once
 
+#include <stdexcept>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -21,6 +23,13 @@ class AsUser {
  private:
   uid_t before_;
 };
+
+/// Makes this process one that `user` might have started. Throws std::runtime_error if it may not.
+inline void become_user(uid_t user) {
+  if (::setresgid(user, user, user) != 0 || ::setresuid(user, user, user) != 0 ||
+      ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
+    throw std::runtime_error("this process cannot become another user's");
+}
 
 /// False: the kernel does not let this process act as other users.
 inline bool can_be_other_user() {
