@@ -12,6 +12,7 @@
 #include "launcher/plan/make_plan.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/inherited_state.hpp"
+#include "launcher/process/process_start.hpp"
 #include "launcher/report/console_sink.hpp"
 #include "launcher/report/error_file_sink.hpp"
 #include "launcher/report/exit_code.hpp"
@@ -232,6 +233,8 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
                   reader);
   }
   const auto& options = std::get<LaunchOptions>(command_line);
+  const auto& nodes = std::get<LaunchPlan>(plan).nodes;
+  if (nodes && !nodes->secret_file.empty()) make_memory_private();
   const auto obstacles = obstacles_to(std::get<LaunchPlan>(plan));
   if (options.dry_run) print(describe_plan(std::get<LaunchPlan>(plan)));
   if (!obstacles.empty()) return refuse({obstacles}, invocation, reader);

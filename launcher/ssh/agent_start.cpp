@@ -1,5 +1,6 @@
 #include "launcher/ssh/agent_start.hpp"
 
+#include "launcher/process/process_start.hpp"
 #include "launcher/ssh/memory_file.hpp"
 #include "launcher/ssh/task.hpp"
 #include <ddprun/error.hpp>
@@ -35,6 +36,7 @@ AgentTask read_task() {
 
 AgentStart read_agent_start() {
   auto task = read_task();
+  if (!task.secret.empty()) make_memory_private();
   // Others may have opened it, too. Fails if it cannot be written.
   [[maybe_unused]] const int wiped = ::ftruncate(STDIN_FILENO, 0);
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -2,6 +2,7 @@
 
 #include "launcher/plan/host_facts.hpp"
 #include "launcher/plan/resolve_program.hpp"
+#include "launcher/process/process_start.hpp"
 #include "launcher/ssh/team.hpp"
 #include "launcher/ssh/upward.hpp"
 #include "rendezvous/wire/bytes.hpp"
@@ -160,6 +161,7 @@ int be_relay(const EnvironmentLookup& environment) {
   // A reader that has gone is an error of writing like others.
   ::signal(SIGPIPE, SIG_IGN);
   auto task = read_relay_task();
+  if (!task.agent.secret.empty()) make_memory_private();
   const auto ssh = find_tool("ssh", gather_host_facts(environment));
   asio::io_context context(1);
   Relay relay(context, std::move(task), ssh);

@@ -1,5 +1,6 @@
 #include "launcher/ssh/starter.hpp"
 
+#include "launcher/process/process_start.hpp"
 #include "launcher/process/stop_requests.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/ssh/node_console.hpp"
@@ -231,6 +232,7 @@ class Starter : public ReportSink {
 }  // namespace
 
 int run_over_ssh(const SshPlan& plan) {
+  if (!plan.task.agent.secret.empty()) make_memory_private();
   ::signal(SIGPIPE, SIG_IGN);
   asio::io_context context(1);
   Starter starter(context, plan);

@@ -106,16 +106,28 @@ class SshHosts:
 
     def processes(self):
         """Command lines of what runs on these machines; sshd itself and its sessions left out."""
-        marker = f"{MARKER}={self.folder}".encode()
         found = {}
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 state = (process / "stat").read_text().rpartition(")")[2].split()[0]
-                is_ours = marker in (process / "environ").read_bytes().split(b"\0")
+                is_ours = self.is_marked(process)
                 command = (process / "cmdline").read_text(errors="replace").replace("\0", " ")
                 if is_ours and state not in "ZX":
                     found[int(process.name)] = command.strip()
         return found
+
+    def is_marked(self, process):
+        """By the environment or, where a ddprun with a secret hides that, by its parents."""
+        try:
+            variables = (process / "environ").read_bytes().split(b"\0")
+            return f"{MARKER}={self.folder}".encode() in variables
+        except PermissionError:
+            if "ddprun" not in (process / "cmdline").read_text(errors="replace"):
+                return False
+        pid = process.name
+        while int(pid) > 1 and int(pid) != os.getpid():
+            pid = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        return int(pid) == os.getpid()
 
     def left_over(self):
         """What still runs some time after it should have ended."""
