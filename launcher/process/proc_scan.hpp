@@ -82,9 +82,9 @@ inline constexpr std::size_t kMapsBytesMax = 2U << 20;
 /// kMapsBytesMax.
 std::string memory_map(pid_t pid);
 
-/// True if the environment that the process was started with has the variable `name` with `value`
-/// in it (name=…value…). Empty while the process is in execve: between its old and its new program
-/// it has no environment. False if the environment may not be read.
+/// True if the environment that the process was started with has the variable `name` with a text
+/// that contains `value`. Empty while the process is in execve: between its old and its new
+/// program it has no environment. False if the environment may not be read.
 std::optional<bool> has_in_environment(pid_t pid, std::string_view name, std::string_view value);
 
 /// Calls `visit` with the id of each process, in ascending order.

@@ -13,7 +13,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -36,7 +35,7 @@ constexpr auto kStopLimit = 1s;
 // How long one search waits in all for processes in execve, which show no environment. That takes
 // less than a millisecond, unless a page of the program has to come from a slow file system.
 constexpr auto kExecLimit = 100ms;
-constexpr auto kExecPause = 100us;
+constexpr int kExecPause = 1;  // milliseconds
 
 /// Schedules this thread before all others during its lifetime, where the system permits that: a
 /// fork bomb of 400 processes leaves a four-hundredth of the processor to the one that ends it.
@@ -297,7 +296,7 @@ bool RunMembers::is_marked(pid_t pid, Deadline exec_deadline) const {
   while (true) {
     const auto is_marked = has_in_environment(pid, kMarkerName, word_);
     if (is_marked || exec_deadline.passed()) return is_marked.value_or(false);
-    std::this_thread::sleep_for(kExecPause);
+    ::poll(nullptr, 0, kExecPause);
   }
 }
 
