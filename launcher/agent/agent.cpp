@@ -105,7 +105,9 @@ class Agent::Impl {
                     .program = plan_.program,
                     .local_world_size = static_cast<int>(plan_.workers.size()),
                     .store = store_text(plan_, port),
-                    .log_folder = folder_.is_kept() ? folder_.path() : std::filesystem::path(),
+                    .log_folder = folder_.is_kept() && has_stream_files(plan_)
+                                      ? folder_.path()
+                                      : std::filesystem::path(),
                     .has_to_meet = plan_.nodes.has_value()});
     for (const auto& note : plan_.notes) tell(Note{note});
     for (const auto& warning : plan_.warnings) tell(Warning{warning});

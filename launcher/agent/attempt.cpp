@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -55,6 +56,7 @@ class Attempt::Impl {
       co_await std::move(living);
     }
     surroundings_.folder.end_attempt(facts_.attempt);
+    if (!has_stream_files(plan())) forget_removed_folders();
     co_return std::move(end_);
   }
 
@@ -118,6 +120,14 @@ class Attempt::Impl {
 
   const LaunchPlan& plan() const { return surroundings_.plan; }
   void tell(const Event& event) { emit(surroundings_.events, event); }
+
+  /// Reports name only folders in which there is something.
+  void forget_removed_folders() {
+    std::error_code ignored;
+    for (auto& exit : end_.exits) {
+      if (!std::filesystem::exists(exit.log_folder, ignored)) exit.log_folder.clear();
+    }
+  }
 
   /// Makes the control page and the workers' folders. Returns nothing if that has failed, or if the
   /// attempt is to end.

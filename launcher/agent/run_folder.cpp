@@ -92,6 +92,7 @@ void remove_empty(const fs::path& folder) {
 RunFolder::RunFolder(const LaunchPlan& plan)
     : is_kept_(plan.log_dir.has_value()),
       is_temporary_(!is_kept_ || plan.is_log_dir_temporary),
+      removes_empty_folders_(is_kept_ && !has_stream_files(plan)),
       temporary_directory_(plan.temporary_directory) {
   remove_stale_folders(temporary_directory_);
   if (!is_kept_) {
@@ -106,6 +107,7 @@ RunFolder::RunFolder(RunFolder& outer, const std::string& name)
     : outer_(&outer),
       is_kept_(true),
       is_temporary_(outer.is_temporary_),
+      removes_empty_folders_(outer.removes_empty_folders_),
       path_(outer.path_ / name) {}
 
 RunFolder::~RunFolder() {
@@ -114,11 +116,11 @@ RunFolder::~RunFolder() {
     if (::rmdir(path_.c_str()) == 0) return;
     remove_contents(folder_->get());
     ::rmdir(path_.c_str());
-  } else if (!have_workers_started_) {
-    if (folder_) remove_empty(path_of_descriptor(folder_->get()));
-    for (auto made = made_.rbegin(); made != made_.rend(); ++made)
-      ::unlinkat(made->parent->get(), made->name.c_str(), AT_REMOVEDIR);  // not if it is in use
+    return;
   }
+  if (!have_workers_started_ && folder_) remove_empty(path_of_descriptor(folder_->get()));
+  for (auto made = made_.rbegin(); made != made_.rend(); ++made)
+    ::unlinkat(made->parent->get(), made->name.c_str(), AT_REMOVEDIR);  // not if it is in use
 }
 
 HeldPath RunFolder::file(const std::string& name) const {
@@ -252,15 +254,25 @@ HeldPath RunFolder::make_worker_folder(int attempt, int local_rank) {
 
 void RunFolder::note_workers_started() {
   have_workers_started_ = true;
-  made_.clear();
+  // The last one is the run's folder.
+  if (!made_.empty()) made_.erase(made_.begin(), made_.end() - (removes_empty_folders_ ? 1 : 0));
 }
 
 void RunFolder::end_attempt(int attempt) {
-  attempt_folder_.reset();
-  if (is_kept_ || !folder_) return;
-  std::error_code ignored;
+  const auto attempt_folder = std::exchange(attempt_folder_, nullptr);
+  if (!folder_) return;
+  std::error_code error;
   const auto name = worker_folder(path_, attempt, 0).parent_path().filename();
-  fs::remove_all(path_of_descriptor(folder_->get()) / name, ignored);
+  if (!is_kept_) {
+    fs::remove_all(path_of_descriptor(folder_->get()) / name, error);
+  } else if (removes_empty_folders_ && attempt_folder) {
+    const int fd = attempt_folder->get();
+    for (fs::directory_iterator entry(path_of_descriptor(fd), error), end; !error && entry != end;
+         entry.increment(error)) {
+      ::unlinkat(fd, entry->path().filename().c_str(), AT_REMOVEDIR);  // not if it holds files
+    }
+    ::unlinkat(folder_->get(), name.c_str(), AT_REMOVEDIR);
+  }
 }
 
 std::string no_log_folder(const fs::path& folder, const std::string& problem) {

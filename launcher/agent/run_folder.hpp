@@ -28,7 +28,8 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   /// Of a kept folder without any workers started: removes the empty files in it and the empty
-  /// folders that this object has created.
+  /// folders that this object has created. If no output goes to files: removes the run's folder if
+  /// it is empty.
   ~RunFolder();
 
   const std::filesystem::path& path() const { return path_; }
@@ -47,11 +48,12 @@ class RunFolder {
   /// to do.
   HeldPath make_worker_folder(int attempt, int local_rank);
 
-  /// From now on a kept folder stays as it is.
+  /// From now on a kept folder stays as it is, unless no output goes to files.
   void note_workers_started();
 
   /// Removes the attempt's folder unless it is to be kept: thousands of restarts must not fill the
-  /// temporary folder, which may be in memory.
+  /// temporary folder, which may be in memory. Of a kept one, removes the workers' folders that are
+  /// empty if no output goes to files; otherwise calls nothing, as the file system may hang.
   void end_attempt(int attempt);
 
  private:
@@ -77,6 +79,7 @@ class RunFolder {
   RunFolder* outer_ = nullptr;
   bool is_kept_;
   bool is_temporary_;  ///< in temporary_directory_
+  bool removes_empty_folders_;
   bool have_workers_started_ = false;
   std::filesystem::path temporary_directory_;
   UniqueFd lock_;  ///< marks a temporary folder as in use

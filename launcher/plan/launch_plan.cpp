@@ -4,6 +4,13 @@
 
 namespace ddprun {
 
+bool has_stream_files(const LaunchPlan& plan) {
+  return std::any_of(plan.workers.begin(), plan.workers.end(), [](const WorkerPlan& worker) {
+    return worker.standard_output != StreamTarget::console ||
+           worker.standard_error != StreamTarget::console;
+  });
+}
+
 bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank) {
   const auto& ranks = plan.ranks_filter;
   return worker.is_shown &&

@@ -148,6 +148,9 @@ struct LaunchPlan {
   bool operator==(const LaunchPlan&) const = default;
 };
 
+/// Returns true if a worker's stream goes to a file, provided that there is a log folder.
+bool has_stream_files(const LaunchPlan& plan);
+
 /// Whether the filters let the output of `worker`, of this rank, onto the console.
 bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank);
 

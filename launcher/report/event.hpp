@@ -22,7 +22,7 @@ struct RunStarted {
   std::string program;
   int local_world_size = 0;
   std::string store;                   ///< host:port
-  std::filesystem::path log_folder{};  ///< of the run; empty: nothing is kept
+  std::filesystem::path log_folder{};  ///< of the run; empty: no output goes to files
   bool has_to_meet = false;  ///< the workers start when this node has met others, at `store`
 
   bool operator==(const RunStarted&) const = default;

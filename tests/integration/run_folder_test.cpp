@@ -187,10 +187,39 @@ TEST_SUITE("run folder") {
       RunFolder run(plan_with(folder.path() / "logs"));
       RunFolder inner(run, "preflight");
       inner.make_worker_folder(0, 0);
+      write(run.make_worker_folder(0, 0) / "empty");
       run.note_workers_started();
     }
-    CHECK(fs::exists(folder.path() / "logs/run_random"));
+    CHECK(fs::exists(folder.path() / "logs/run_random/attempt_0/0/empty"));
     CHECK_FALSE(fs::exists(folder.path() / "logs/run_random/preflight"));
+  }
+
+  TEST_CASE("folders without files are removed if no output goes to files") {
+    const TemporaryFolder folder;
+    auto plan = plan_with(folder.path() / "logs");
+    plan.workers.resize(2);
+    {
+      RunFolder run(plan);
+      for (const int local_rank : {0, 1}) run.make_worker_folder(0, local_rank);
+      run.note_workers_started();
+      run.end_attempt(0);
+      CHECK(fs::is_empty(run.path()));
+      run.make_worker_folder(1, 0);
+      write(run.make_worker_folder(1, 1) / "error.json");
+      run.end_attempt(1);
+      CHECK_FALSE(fs::exists(run.path() / "attempt_1/0"));
+      CHECK(fs::exists(run.path() / "attempt_1/1/error.json"));
+      fs::remove_all(run.path() / "attempt_1");
+    }
+    CHECK(fs::is_empty(folder.path() / "logs"));
+    plan.workers[1].standard_error = StreamTarget::file;
+    {
+      RunFolder run(plan);
+      run.make_worker_folder(0, 0);
+      run.note_workers_started();
+      run.end_attempt(0);
+    }
+    CHECK(fs::exists(folder.path() / "logs/run_random/attempt_0/0"));
   }
 
   TEST_CASE("a folder of another user is not taken for the run's") {

@@ -109,6 +109,21 @@ TEST_SUITE("launch") {
     CHECK(contains(by_itself.output, "  ended     : killed by signal 10, SIGUSR1\n"));
   }
 
+  TEST_CASE("a log folder without redirects and tee holds nothing if no file was written") {
+    const TemporaryFolder folder;
+    const auto logs = "--log_dir=" + folder / "logs";
+    const auto empty = run_program(launch({logs, "--max_restarts=1"}, "exit 3"));
+    CHECK(empty.exit_code == 1);
+    CHECK_FALSE(contains(empty.output, folder / "logs"));
+    CHECK(std::filesystem::is_empty(folder / "logs"));
+    const auto failed = run_program(
+        launch({logs}, "echo '{\"message\": \"boom\"}' > $TORCHELASTIC_ERROR_FILE; exit 3"));
+    CHECK(contains(failed.output, "  logs      : " + folder / "logs"));
+    CHECK_FALSE(std::filesystem::is_empty(folder / "logs"));
+    CHECK(contains(run_program(launch({logs, "-r1"}, "true")).output,
+                   ", logs in " + folder / "logs"));
+  }
+
   TEST_CASE("a failed attempt is followed by another until restarts run out") {
     const TemporaryFolder folder;
     const std::string script =
