@@ -121,6 +121,7 @@ class Coordination {
   void settle_contenders();
   bool has_room_for_others() const;
   std::string why_held_back(const Join& join) const;
+  std::string compare_address(const Join& join) const;
   std::string compare_command(const Join& join);
   void let_in_held_back();
 

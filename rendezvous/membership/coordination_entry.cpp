@@ -47,6 +47,10 @@ void Coordination::admit(NodeId id, const Join& join) {
   learn_age(join);
   const auto hold_back = join.is_host ? std::chrono::milliseconds(0) : stays_.hold_back(join.name);
   const bool is_held_back = hold_back.count() > 0;
+  auto warning = compare_address(join);
+  const auto difference = compare_command(join);
+  if (!warning.empty() && !difference.empty()) warning += "; ";
+  warning += difference;
   roster_.add(id,
               {.join = join,
                .lease_end = now_ + settings_.lease,
@@ -54,7 +58,7 @@ void Coordination::admit(NodeId id, const Join& join) {
                .next_notice = first_notice(now_),
                .came = now_,
                .held_back_until = is_held_back ? std::optional(now_ + hold_back) : std::nullopt});
-  tell(id, Welcome{settings_.lease, compare_command(join), settings_.run_nonce});
+  tell(id, Welcome{settings_.lease, warning, settings_.run_nonce});
   if (phase_ != Phase::running) return;
   if (is_held_back) {
     tell(id, Waiting{why_held_back(join)});
@@ -67,6 +71,22 @@ void Coordination::admit(NodeId id, const Join& join) {
                      " of at most " + std::to_string(settings_.nodes_max) +
                      "; this one waits to take the place of another"});
   }
+}
+
+/// Agents on one machine may have one address for a name. If one of two connects from that address
+/// and the other one does not, they are on two machines.
+std::string Coordination::compare_address(const Join& join) const {
+  const auto& own = join.probe.host;
+  for (const auto& [id, member] : roster_.all()) {
+    const auto& other = member.join.probe.host;
+    const bool has_one_owner = (own == join.name) != (other == join.name);
+    const bool have_one_family = !own.empty() && !other.empty() &&
+                                 (own.find(':') == own.npos) == (other.find(':') == other.npos);
+    if (member.join.name != join.name || !has_one_owner || !have_one_family) continue;
+    return "the nodes that connect from " + other + " and " + own + " are both named " + join.name +
+           "; give each its own address (--local_addr)";
+  }
+  return {};
 }
 
 /// With that of the node which came first. They may differ by intent, which nobody can know.

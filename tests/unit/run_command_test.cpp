@@ -1,3 +1,4 @@
+// What nodes are told that differ from others of their run.
 #include "rendezvous/membership/command.hpp"
 #include "tests/support/membership_talk.hpp"
 
@@ -21,6 +22,43 @@ std::string told(Talk& talk, NodeId id, const std::string& name, const std::stri
 }
 
 }  // namespace
+
+TEST_SUITE("addresses of nodes") {
+  TEST_CASE("a node that is named by the address of another node is warned of") {
+    struct Row {
+      const char *name, *from, *other_name, *other_from;
+      bool is_warned_of;
+    };
+    const Row rows[] = {
+        {"10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", true},
+        {"10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.1", true},
+        {"10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", false},
+        {"10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1", false},  // two agents on one machine
+        {"10.0.0.9", "10.0.0.1", "10.0.0.9", "10.0.0.2", false},  // behind a proxy, or both wrong
+        {"10.0.0.1", "10.0.0.1", "10.0.0.1", "", false},          // from the loopback address
+        {"10.0.0.1", "10.0.0.1", "10.0.0.1", "fd00::1", false},   // which may be its other address
+        {"localhost", "10.0.0.1", "localhost", "10.0.0.2", false},
+    };
+    for (const auto& row : rows) {
+      Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
+      Join first = talk.join_of(row.name);
+      first.probe.host = row.from;
+      Join second = talk.join_of(row.other_name);
+      second.probe.host = row.other_from;
+      second.node_rank = 1;
+      talk.say(1, first, 0);
+      talk.say(2, second, 0);
+      const auto welcomes = talk.told<Welcome>(2);
+      REQUIRE(welcomes.size() == 1);
+      CAPTURE(welcomes[0].warning);
+      CHECK(welcomes[0].warning ==
+            (row.is_warned_of ? std::string("the nodes that connect from ") + row.from + " and " +
+                                    row.other_from + " are both named " + row.name +
+                                    "; give each its own address (--local_addr)"
+                              : ""));
+    }
+  }
+}
 
 TEST_SUITE("commands of nodes") {
   TEST_CASE("a node that runs something else than the first is let in and told so") {
