@@ -54,7 +54,7 @@ struct KeyChanged {
 };
 /// Sent to all clients that watch the key. They share it: values may be large and clients many.
 struct Notification {
-  Notification(KeyChanged the_change)
+  explicit Notification(KeyChanged the_change)
       : changed(std::make_shared<const KeyChanged>(std::move(the_change))) {}
   std::size_t bytes() const {
     return changed->key.size() + changed->before.size() + changed->after.size();

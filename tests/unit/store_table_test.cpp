@@ -285,20 +285,20 @@ TEST_SUITE("store table") {
 
   TEST_CASE("those who watch a key are told of every change") {
     using wire::Change;
-    using wire::KeyChanged;
+    using wire::Notification;
     Table table;
     CHECK(table.ask_legacy(kBob, wire::WatchKey{"/k"}) == to(kBob, Answer::watch_registered));
     CHECK(table.ask_legacy(kBob, wire::WatchKey{"/k"}) == to(kBob, Answer::watch_registered));
     CHECK(table.ask(kAnn, wire::Set{"/k", "1"}) ==
-          to(kBob, KeyChanged{Change::created, "/k", "", "1"}));
+          to(kBob, Notification({Change::created, "/k", "", "1"})));
     CHECK(table.ask(kAnn, wire::Set{"/k", "2"}) ==
-          to(kBob, KeyChanged{Change::updated, "/k", "1", "2"}));
+          to(kBob, Notification({Change::updated, "/k", "1", "2"})));
     CHECK(table.ask(kAnn, wire::Append{"/k", "3"}) ==
-          to(kBob, KeyChanged{Change::appended, "/k", "2", "23"}));
+          to(kBob, Notification({Change::appended, "/k", "2", "23"})));
     CHECK(table.ask(kAnn, wire::Add{"/k", 1}).replies.at(0) ==
-          Delivery{kBob, KeyChanged{Change::updated, "/k", "23", "24"}});
+          Delivery{kBob, Notification({Change::updated, "/k", "23", "24"})});
     CHECK(table.ask(kAnn, wire::DeleteKey{"/k"}).replies.at(0) ==
-          Delivery{kBob, KeyChanged{Change::deleted, "/k", "24", ""}});
+          Delivery{kBob, Notification({Change::deleted, "/k", "24", ""})});
     table.drop(kBob);
     CHECK(table.ask(kAnn, wire::Set{"/k", "1"}) == nothing());
   }

@@ -270,7 +270,7 @@ TEST_SUITE("store wire") {
     CHECK(bytes_of(wire::Popped{2, "v"}) == hex("0200000000000000 0100000000000000 76"));
     CHECK(bytes_of(wire::Keys{hex("0100000000000000 0200000000000000 2f6b")}) ==
           hex("0100000000000000 0200000000000000 2f6b"));
-    CHECK(bytes_of(wire::KeyChanged{wire::Change::appended, "k", "", "n"}) ==
+    CHECK(bytes_of(wire::Notification({wire::Change::appended, "k", "", "n"})) ==
           hex("04 0100000000000000 6b 0000000000000000 0100000000000000 6e"));
   }
 
