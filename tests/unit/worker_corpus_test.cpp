@@ -10,7 +10,7 @@ using ddprun::test::run_fuzz_corpus;
 
 TEST_SUITE("fuzz corpus") {
   TEST_CASE("checkpoint files are read safely: each, each cut short, each with a slip") {
-    run_fuzz_corpus("checkpoint", ddprun::fuzz::run_checkpoint, 3, 300);
+    run_fuzz_corpus("checkpoint", ddprun::fuzz::run_checkpoint, 6, 300);
   }
 
   TEST_CASE("lines of MPICH's ranks are answered safely, cut short or with a slip, too") {

@@ -143,6 +143,7 @@ Header read_header(Reader& reader) {
     throw Damaged{"it has " + std::to_string(bytes_there) + " bytes and should have " +
                   std::to_string(bytes_expected)};
   }
+  if (step < 0) throw Damaged{"it has step " + std::to_string(step) + ", which is negative"};
   if (sections > kCheckpointSectionsMax) {
     throw Damaged{"it claims " + std::to_string(sections) + " sections, at most " +
                   std::to_string(kCheckpointSectionsMax) + " are possible"};
