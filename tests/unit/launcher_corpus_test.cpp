@@ -26,11 +26,11 @@ TEST_SUITE("fuzz corpus") {
   }
 
   TEST_CASE("error files and records of failures are read safely, cut short or with a slip, too") {
-    run_fuzz_corpus("failure", ddprun::fuzz::run_failure, 5, 300);
+    run_fuzz_corpus("failure", ddprun::fuzz::run_failure, 8, 300);
   }
 
   TEST_CASE("texts about stacks are read safely: each input, each cut short, each with a slip") {
-    run_fuzz_corpus("stacks", ddprun::fuzz::run_stacks, 6, 300);
+    run_fuzz_corpus("stacks", ddprun::fuzz::run_stacks, 7, 300);
   }
 
   TEST_CASE("symbol tables are read safely: each file, each cut short, each with a slip") {
