@@ -89,7 +89,7 @@ std::optional<WorkerExited> from_record(std::string_view text) {
     exit.peak_memory_bytes = whole_number<std::int64_t>(record.at("peak_memory_bytes"));
     record.at("ran_seconds").get_to(exit.ran_seconds);
     if (!record.at("ended_at_ms").is_null()) {
-      exit.ended_at = to_time(record.at("ended_at_ms").get<std::int64_t>());
+      exit.ended_at = to_time(whole_number<std::int64_t>(record.at("ended_at_ms")));
     }
     if (!record.at("core_file").is_null()) {
       exit.core_file = record.at("core_file").get<std::string>();

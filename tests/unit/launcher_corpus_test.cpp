@@ -26,7 +26,7 @@ TEST_SUITE("fuzz corpus") {
   }
 
   TEST_CASE("error files and records of failures are read safely, cut short or with a slip, too") {
-    run_fuzz_corpus("failure", ddprun::fuzz::run_failure, 8, 300);
+    run_fuzz_corpus("failure", ddprun::fuzz::run_failure, 9, 300);
   }
 
   TEST_CASE("texts about stacks are read safely: each input, each cut short, each with a slip") {

@@ -210,6 +210,9 @@ TEST_SUITE("exit record") {
     CHECK_FALSE(from_record("{}"));
     CHECK_FALSE(from_record(std::string_view(whole).substr(0, whole.size() - 1)));
     CHECK_FALSE(from_record(std::string(100'000, '[')));
+    auto giant = whole;
+    giant.insert(giant.find(',', giant.find("\"ended_at_ms\":")), "e30");
+    CHECK_FALSE(from_record(giant));
   }
 }
 
