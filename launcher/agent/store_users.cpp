@@ -15,16 +15,17 @@ constexpr int kPauseInSearches = 19;
 
 }  // namespace
 
-WorkerUsers::WorkerUsers(Search search) : search_(std::move(search)) {}
+WorkerUsers::WorkerUsers(Search search, std::function<Clock::time_point()> now)
+    : search_(std::move(search)), now_(std::move(now)) {}
 
 bool WorkerUsers::has(uid_t user) {
   const auto is_found = [&] {
     return std::find(found_.begin(), found_.end(), user) != found_.end();
   };
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = now_();
   if (is_found() || start < next_search_) return is_found();
   found_ = search_();
-  const auto end = std::chrono::steady_clock::now();
+  const auto end = now_();
   next_search_ = end + kPauseInSearches * (end - start);
   return is_found();
 }

@@ -17,8 +17,9 @@ namespace ddprun {
 class WorkerUsers {
  public:
   using Search = std::function<std::vector<uid_t>()>;
+  using Clock = std::chrono::steady_clock;
 
-  explicit WorkerUsers(Search search);
+  explicit WorkerUsers(Search search, std::function<Clock::time_point()> now = Clock::now);
 
   /// True if the last search has found the user. Searches again if it has not and enough time has
   /// passed.
@@ -26,8 +27,9 @@ class WorkerUsers {
 
  private:
   Search search_;
+  std::function<Clock::time_point()> now_;
   std::vector<uid_t> found_;
-  std::chrono::steady_clock::time_point next_search_{};
+  Clock::time_point next_search_{};
 };
 
 /// Admits root, the agent's user and the users of the run's processes; empty if the plan does not

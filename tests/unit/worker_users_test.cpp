@@ -9,36 +9,46 @@
 namespace worker_users_test {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
+using Clock = ddprun::WorkerUsers::Clock;
+
+namespace {
+
+/// Searches that take a millisecond of a clock of their own.
+struct Searches {
+  Clock::time_point now{1h};
+  std::vector<uid_t> users{};
+  int count = 0;
+  ddprun::WorkerUsers found{[this] {
+                              now += 1ms;
+                              ++count;
+                              return users;
+                            },
+                            [this] { return now; }};
+};
+
+}  // namespace
 
 TEST_SUITE("worker users") {
   TEST_CASE("a search finds the users of live processes, and no users of earlier ones") {
-    std::vector<uid_t> now = {7};
-    ddprun::WorkerUsers users([&] { return now; });
-    CHECK(users.has(7));
-    now = {8};
-    CHECK(users.has(7));  // no search is needed
-    while (!users.has(8)) {
-    }
-    CHECK_FALSE(users.has(7));
+    Searches searches{.users = {7}};
+    CHECK(searches.found.has(7));
+    searches.users = {8};
+    searches.now += 1s;
+    CHECK(searches.found.has(7));  // no search is needed
+    CHECK(searches.found.has(8));
+    CHECK_FALSE(searches.found.has(7));
   }
 
   TEST_CASE("strangers cause searches for a twentieth of the time at most") {
-    Clock::duration searching{0};
-    Clock::duration last{0};
-    ddprun::WorkerUsers users([&] {
-      const auto start = Clock::now();
-      while (Clock::now() < start + 1ms) {
-      }
-      last = Clock::now() - start;
-      searching += last;
-      return std::vector<uid_t>();
-    });
-    const auto start = Clock::now();
-    while (Clock::now() < start + 100ms) CHECK_FALSE(users.has(7));
-    CHECK(searching > last);
-    // The pause after the last search has not passed.
-    CHECK(searching - last <= (Clock::now() - start) / 20);
+    Searches searches;
+    CHECK_FALSE(searches.found.has(7));
+    searches.users = {7};
+    searches.now += 19ms - 1ns;
+    CHECK_FALSE(searches.found.has(7));
+    CHECK(searches.count == 1);
+    searches.now += 1ns;
+    CHECK(searches.found.has(7));
+    CHECK(searches.count == 2);
   }
 }
 
