@@ -56,7 +56,7 @@ class Attempt::Impl {
       co_await std::move(living);
     }
     surroundings_.folder.end_attempt(facts_.attempt);
-    if (!has_stream_files(plan())) forget_removed_folders();
+    if (!has_stream_files(plan())) forget_empty_folders();
     co_return std::move(end_);
   }
 
@@ -121,11 +121,13 @@ class Attempt::Impl {
   const LaunchPlan& plan() const { return surroundings_.plan; }
   void tell(const Event& event) { emit(surroundings_.events, event); }
 
-  /// Reports name only folders in which there is something.
-  void forget_removed_folders() {
+  /// Reports name only folders that stay after the run.
+  void forget_empty_folders() {
     std::error_code ignored;
     for (auto& exit : end_.exits) {
-      if (!std::filesystem::exists(exit.log_folder, ignored)) exit.log_folder.clear();
+      if (exit.failed() && std::filesystem::is_empty(exit.log_folder, ignored)) {
+        exit.log_folder.clear();
+      }
     }
   }
 

@@ -118,7 +118,8 @@ RunFolder::~RunFolder() {
     ::rmdir(path_.c_str());
     return;
   }
-  if (!have_workers_started_ && folder_) remove_empty(path_of_descriptor(folder_->get()));
+  const bool removes_empty = !have_workers_started_ || removes_empty_folders_;
+  if (removes_empty && folder_) remove_empty(path_of_descriptor(folder_->get()));
   for (auto made = made_.rbegin(); made != made_.rend(); ++made)
     ::unlinkat(made->parent->get(), made->name.c_str(), AT_REMOVEDIR);  // not if it is in use
 }
@@ -259,20 +260,11 @@ void RunFolder::note_workers_started() {
 }
 
 void RunFolder::end_attempt(int attempt) {
-  const auto attempt_folder = std::exchange(attempt_folder_, nullptr);
-  if (!folder_) return;
-  std::error_code error;
+  attempt_folder_.reset();
+  if (is_kept_ || !folder_) return;
+  std::error_code ignored;
   const auto name = worker_folder(path_, attempt, 0).parent_path().filename();
-  if (!is_kept_) {
-    fs::remove_all(path_of_descriptor(folder_->get()) / name, error);
-  } else if (removes_empty_folders_ && attempt_folder) {
-    const int fd = attempt_folder->get();
-    for (fs::directory_iterator entry(path_of_descriptor(fd), error), end; !error && entry != end;
-         entry.increment(error)) {
-      ::unlinkat(fd, entry->path().filename().c_str(), AT_REMOVEDIR);  // not if it holds files
-    }
-    ::unlinkat(folder_->get(), name.c_str(), AT_REMOVEDIR);
-  }
+  fs::remove_all(path_of_descriptor(folder_->get()) / name, ignored);
 }
 
 std::string no_log_folder(const fs::path& folder, const std::string& problem) {

@@ -27,9 +27,9 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  /// Of a kept folder without any workers started: removes the empty files in it and the empty
-  /// folders that this object has created. If no output goes to files: removes the run's folder if
-  /// it is empty.
+  /// Of a kept folder, if no workers have started or no output goes to files: removes the empty
+  /// files and folders in it and, if nothing is left, the folder. Without any workers started, also
+  /// the empty folders above it that this object has created.
   ~RunFolder();
 
   const std::filesystem::path& path() const { return path_; }
@@ -52,8 +52,7 @@ class RunFolder {
   void note_workers_started();
 
   /// Removes the attempt's folder unless it is to be kept: thousands of restarts must not fill the
-  /// temporary folder, which may be in memory. Of a kept one, removes the workers' folders that are
-  /// empty if no output goes to files; otherwise calls nothing, as the file system may hang.
+  /// temporary folder, which may be in memory.
   void end_attempt(int attempt);
 
  private:

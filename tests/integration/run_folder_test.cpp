@@ -187,10 +187,10 @@ TEST_SUITE("run folder") {
       RunFolder run(plan_with(folder.path() / "logs"));
       RunFolder inner(run, "preflight");
       inner.make_worker_folder(0, 0);
-      write(run.make_worker_folder(0, 0) / "empty");
+      std::ofstream(run.make_worker_folder(0, 0).path() / "file") << "text";
       run.note_workers_started();
     }
-    CHECK(fs::exists(folder.path() / "logs/run_random/attempt_0/0/empty"));
+    CHECK(fs::exists(folder.path() / "logs/run_random/attempt_0/0/file"));
     CHECK_FALSE(fs::exists(folder.path() / "logs/run_random/preflight"));
   }
 
@@ -203,15 +203,20 @@ TEST_SUITE("run folder") {
       for (const int local_rank : {0, 1}) run.make_worker_folder(0, local_rank);
       run.note_workers_started();
       run.end_attempt(0);
-      CHECK(fs::is_empty(run.path()));
       run.make_worker_folder(1, 0);
-      write(run.make_worker_folder(1, 1) / "error.json");
-      run.end_attempt(1);
-      CHECK_FALSE(fs::exists(run.path() / "attempt_1/0"));
-      CHECK(fs::exists(run.path() / "attempt_1/1/error.json"));
-      fs::remove_all(run.path() / "attempt_1");
     }
     CHECK(fs::is_empty(folder.path() / "logs"));
+    {
+      RunFolder run(plan);
+      run.make_worker_folder(0, 0);
+      const auto error_file = run.make_worker_folder(0, 1).path() / "error.json";
+      std::ofstream(error_file) << "{}";
+      run.note_workers_started();
+      run.end_attempt(0);
+    }
+    CHECK_FALSE(fs::exists(folder.path() / "logs/run_random/attempt_0/0"));
+    CHECK(fs::exists(folder.path() / "logs/run_random/attempt_0/1/error.json"));
+    fs::remove_all(folder.path() / "logs");
     plan.workers[1].standard_error = StreamTarget::file;
     {
       RunFolder run(plan);

@@ -201,7 +201,7 @@ class StartRetryTest(unittest.TestCase):
 
     def test_log_folder_on_a_full_disk(self):
         disk = self.make_disk()
-        run = self.start("--max_restarts=1", f"--log_dir={disk}", "--tee=1")
+        run = self.start("--max_restarts=1", f"--log_dir={disk}")
         run.until("life 0 of rank 0")
         fillers = self.fill(disk)
         run.crash(0)
