@@ -184,11 +184,11 @@ int give(const ConfigAnswer& answer, const Invocation& invocation) {
 }
 
 std::variant<std::string, UsageProblem> summarize_run(const LaunchOptions& options) {
-  auto plan = make_plan(options, gather_host_facts(process_environment));
-  if (const auto* problem = std::get_if<UsageProblem>(&plan)) return *problem;
-  auto obstacles = obstacles_to(std::get<LaunchPlan>(plan));
-  if (!obstacles.empty()) return UsageProblem{std::move(obstacles)};
-  return summarize_plan(std::get<LaunchPlan>(plan));
+  std::vector<std::string> problems;
+  auto plan = make_plan(options, gather_host_facts(process_environment), problems);
+  check_start(plan, problems);
+  if (!problems.empty()) return UsageProblem{std::move(problems)};
+  return summarize_plan(plan);
 }
 
 /// What `--ssh --dry_run` would tell, or why it and the start would be refused.
@@ -220,26 +220,19 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
   if (const auto* help = std::get_if<HelpText>(&command_line)) {
     return print(help->text);
   }
-  const auto* problem = std::get_if<UsageProblem>(&command_line);
-  std::variant<LaunchPlan, UsageProblem> plan;
-  if (problem == nullptr) {
-    plan = make_plan(std::get<LaunchOptions>(command_line), gather_host_facts(process_environment));
-    problem = std::get_if<UsageProblem>(&plan);
-  }
-  if (problem != nullptr) {
-    const auto* options = std::get_if<LaunchOptions>(&command_line);
-    const auto& problems = problem->problems;
-    return refuse({options == nullptr ? problems : with_origins(problems, *options)}, invocation,
-                  reader);
+  if (const auto* problem = std::get_if<UsageProblem>(&command_line)) {
+    return refuse(*problem, invocation, reader);
   }
   const auto& options = std::get<LaunchOptions>(command_line);
-  const auto& nodes = std::get<LaunchPlan>(plan).nodes;
-  if (nodes && !nodes->secret_file.empty()) make_memory_private();
-  const auto obstacles = obstacles_to(std::get<LaunchPlan>(plan));
-  if (options.dry_run) print(describe_plan(std::get<LaunchPlan>(plan)));
-  if (!obstacles.empty()) return refuse({obstacles}, invocation, reader);
+  std::vector<std::string> problems;
+  auto plan = make_plan(options, gather_host_facts(process_environment), problems);
+  const bool is_complete = problems.empty();
+  if (plan.nodes && !plan.nodes->secret_file.empty()) make_memory_private();
+  check_start(plan, problems);
+  if (options.dry_run && is_complete) print(describe_plan(plan));
+  if (!problems.empty()) return refuse({with_origins(problems, options)}, invocation, reader);
   if (options.dry_run) return kExitSuccess;
-  return run(std::get<LaunchPlan>(plan), process_environment("LOGLEVEL").value_or(""),
+  return run(plan, process_environment("LOGLEVEL").value_or(""),
              options.is_quiet ? LogLevel::warn : LogLevel::info, reader);
 }
 

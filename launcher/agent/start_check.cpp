@@ -66,38 +66,39 @@ std::string problem_of_log_folder(const fs::path& run_folder) {
 }
 
 std::string problem_of_events(const fs::path& file) {
-  std::error_code ignored;
-  if (fs::is_directory(file, ignored)) return std::strerror(EISDIR);
-  if (::access(file.c_str(), W_OK) == 0) return {};
-  if (errno != ENOENT) return std::strerror(errno);
   const auto folder = file.parent_path().empty() ? fs::path(".") : file.parent_path();
-  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
+  std::error_code ignored;
+  int error = 0;
+  if (fs::is_directory(file, ignored)) {
+    error = EISDIR;
+  } else if (::access(file.c_str(), W_OK) != 0 &&
+             (errno != ENOENT || ::access(folder.c_str(), W_OK | X_OK) != 0)) {
+    error = errno;
+  }
+  if (error == 0) return {};
+  return "--events=" + file.string() + ": cannot be written: " + std::strerror(error);
 }
 
 }  // namespace
 
-std::vector<std::string> obstacles_to(LaunchPlan& plan) {
-  std::vector<std::string> problems;
-  if (plan.nodes && !plan.nodes->secret_file.empty()) {
-    auto problem = problem_of_secret(plan.nodes->secret_file, plan.warnings);
+void check_start(LaunchPlan& plan, std::vector<std::string>& problems) {
+  const auto add = [&problems](std::string problem) {
     if (!problem.empty()) problems.push_back(std::move(problem));
+  };
+  if (plan.nodes && !plan.nodes->secret_file.empty()) {
+    add(problem_of_secret(plan.nodes->secret_file, plan.warnings));
   }
   if (plan.nodes && plan.nodes->etcd && plan.nodes->etcd->tls) {
-    auto problem = problem_of_tls(*plan.nodes->etcd->tls);
-    if (!problem.empty()) problems.push_back(std::move(problem));
-  }
-  if (plan.log_dir && !plan.is_log_dir_temporary) {
-    auto problem = problem_of_log_folder(run_folder(*plan.log_dir, plan));
-    if (!problem.empty()) problems.push_back(std::move(problem));
-  }
-  if (plan.events_file) {
-    const auto problem = problem_of_events(*plan.events_file);
-    if (!problem.empty()) {
-      problems.push_back("--events=" + plan.events_file->string() +
-                         ": cannot be written: " + problem);
+    const auto& files = *plan.nodes->etcd->tls;
+    add(problem_of_tls({.authorities = files.authorities}));
+    if (!files.certificate.empty()) {
+      add(problem_of_tls({.certificate = files.certificate, .key = files.key}));
     }
   }
-  return problems;
+  if (plan.log_dir && !plan.is_log_dir_temporary) {
+    add(problem_of_log_folder(run_folder(*plan.log_dir, plan)));
+  }
+  if (plan.events_file) add(problem_of_events(*plan.events_file));
 }
 
 }  // namespace ddprun

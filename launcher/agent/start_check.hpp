@@ -11,8 +11,7 @@
 
 namespace ddprun {
 
-/// Returns a line for each problem that prevents the start. Appends to the plan's warnings what is
-/// dangerous.
-std::vector<std::string> obstacles_to(LaunchPlan& plan);
+/// Appends to `problems` what prevents the start, and to the plan's warnings what is dangerous.
+void check_start(LaunchPlan& plan, std::vector<std::string>& problems);
 
 }  // namespace ddprun

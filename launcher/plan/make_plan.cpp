@@ -23,13 +23,14 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 /// Makes one plan; its functions fill in the plan and collect the problems.
 class Planner {
  public:
-  Planner(const LaunchOptions& options, const HostFacts& facts)
+  Planner(const LaunchOptions& options, const HostFacts& facts, std::vector<std::string>& problems)
       : options_(options),
         facts_(facts),
+        problems_(problems),
         gpus_(visible_gpus(facts.environment("CUDA_VISIBLE_DEVICES"), facts.installed_gpus,
                            facts.read_gpus)) {}
 
-  std::variant<LaunchPlan, UsageProblem> make() {
+  LaunchPlan make() {
     choose_nodes();
     copy_settings();
     choose_command();
@@ -39,16 +40,16 @@ class Planner {
     check_local_ranks();
     choose_preflight();
     choose_cpus();
-    if (!problems_.empty()) return UsageProblem{problems_};
+    if (!problems_.empty()) return std::move(plan_);
     tell_of_threads();
     for (int local_rank = 0; local_rank < workers_; ++local_rank) add_worker(local_rank);
     tell_of_filters("duplicate_stdout_filters", plan_.stdout_filters, &WorkerPlan::standard_output);
     tell_of_filters("duplicate_stderr_filters", plan_.stderr_filters, &WorkerPlan::standard_error);
-    return plan_;
+    return std::move(plan_);
   }
 
   /// How many CPUs and GPUs there are, and whether the program is there, is left open.
-  std::vector<std::string> find_problems_anywhere() {
+  void find_problems_anywhere() {
     choose_nodes();
     choose_store();
     if (options_.nproc_per_node.kind == WorkerCount::Kind::number) {
@@ -56,7 +57,6 @@ class Planner {
       check_local_ranks();
     }
     check_way_to_run();
-    return problems_;
   }
 
  private:
@@ -364,13 +364,13 @@ class Planner {
 
   const LaunchOptions& options_;
   const HostFacts& facts_;
+  std::vector<std::string>& problems_;
   const std::vector<std::string> gpus_;
   int workers_ = 0;
   std::vector<std::string> command_;
   std::optional<std::string> pytorch_without_libuv_;  ///< if the interpreter would import it
   CpuPlan cpus_;
   LaunchPlan plan_;
-  std::vector<std::string> problems_;
 };
 
 /// The facts as they are for workers whose environment a configuration file changes.
@@ -387,10 +387,10 @@ HostFacts with_environment(HostFacts facts, const std::vector<EnvironmentChange>
 
 }  // namespace
 
-std::variant<LaunchPlan, UsageProblem> make_plan(const LaunchOptions& options,
-                                                 const HostFacts& facts) {
+LaunchPlan make_plan(const LaunchOptions& options, const HostFacts& facts,
+                     std::vector<std::string>& problems) {
   const auto workers_facts = with_environment(facts, options.from_config.environment);
-  return Planner(options, workers_facts).make();
+  return Planner(options, workers_facts, problems).make();
 }
 
 std::vector<std::string> problems_anywhere(const LaunchOptions& options,
@@ -398,7 +398,9 @@ std::vector<std::string> problems_anywhere(const LaunchOptions& options,
   HostFacts facts;
   facts.environment = environment;
   facts = with_environment(std::move(facts), options.from_config.environment);
-  return Planner(options, facts).find_problems_anywhere();
+  std::vector<std::string> problems;
+  Planner(options, facts, problems).find_problems_anywhere();
+  return problems;
 }
 
 }  // namespace ddprun

@@ -120,6 +120,21 @@ TEST_SUITE("configuration file") {
     }
     refused_alike(with({"--node_name=one", "--security=open", "--events=/no/folder/events"}),
                   "ddprun: --events=/no/folder/events: cannot be written: No such file");
+    // All of them at once.
+    const std::vector<std::string> all = {"--node_name=one",
+                                          "--rdzv_backend=etcd",
+                                          "--rdzv_endpoint=127.0.0.1",
+                                          "--secret_file=" + secret,
+                                          "--rdzv_conf=protocol=https,cacert=/no/ca,cert=/no/cert",
+                                          "--log_dir=" + link,
+                                          "--events=/no/folder/events",
+                                          "--no_python",
+                                          "/no/program"};
+    for (const std::string problem :
+         {"--rdzv_id: is missing", "/no/program: no such file", "--secret_file=",
+          "--rdzv_conf=cacert=", "--rdzv_conf=cert=", "--log_dir: ", "--events="}) {
+      refused_alike(all, "ddprun: " + problem);
+    }
     // A file need not say what to run, but that is no reason not to look at the rest.
     const auto checked =
         run_program({in_bin("ddprun"), "config", "check", config.file(), "--node_name=one"});

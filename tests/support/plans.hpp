@@ -20,15 +20,16 @@ inline HostFacts usual(const Variables& variables = {}) {
 }
 
 inline LaunchPlan plan_of(const Words& arguments, const HostFacts& facts = usual()) {
-  const auto plan = make_plan(options_of(arguments), facts);
-  if (const auto* problem = std::get_if<UsageProblem>(&plan)) FAIL(describe(*problem));
-  return std::get<LaunchPlan>(plan);
+  std::vector<std::string> problems;
+  auto plan = make_plan(options_of(arguments), facts, problems);
+  if (!problems.empty()) FAIL(describe(UsageProblem{problems}));
+  return plan;
 }
 
 inline std::string objections_to(const Words& arguments, const HostFacts& facts = usual()) {
-  const auto plan = make_plan(options_of(arguments), facts);
-  const auto* problem = std::get_if<UsageProblem>(&plan);
-  return problem == nullptr ? "" : describe(*problem);
+  std::vector<std::string> problems;
+  make_plan(options_of(arguments), facts, problems);
+  return problems.empty() ? "" : describe(UsageProblem{problems});
 }
 
 inline std::optional<std::string> variable(const WorkerPlan& worker, const std::string& name) {

@@ -2,7 +2,7 @@
 
 #include "launcher/cli/cpu_list.hpp"
 #include "launcher/plan/make_plan.hpp"
-#include "tests/support/hosts.hpp"
+#include "tests/support/plans.hpp"
 
 #include <doctest/doctest.h>
 
@@ -74,10 +74,9 @@ HostFacts facts_of(const Topology& topology) {
 
 /// OMP_NUM_THREADS of each worker.
 std::string threads(const HostFacts& facts, const std::string& affinity, int workers) {
-  const auto plan = std::get<LaunchPlan>(
-      make_plan(options_of({"--nproc_per_node=" + std::to_string(workers), "--affinity", affinity,
-                            "--omp_num_threads=auto", "./x"}),
-                facts));
+  const auto plan = plan_of({"--nproc_per_node=" + std::to_string(workers), "--affinity", affinity,
+                             "--omp_num_threads=auto", "./x"},
+                            facts);
   std::string text;
   for (const auto& worker : plan.workers) {
     for (const auto& [name, value] : worker.environment) {
@@ -195,8 +194,8 @@ TEST_SUITE("cpu plan") {
       return std::vector<GpuFacts>{{"GPU-aa", 0}, {"GPU-bb", 0}, {"GPU-cc", 1}};
     };
     for (const std::string option : {"--numa_binding=node", "--affinity=node"}) {
-      const auto plan = std::get<LaunchPlan>(make_plan(
-          options_of({"--nproc_per_node=2", "--omp_num_threads=1", option, "./x"}), facts));
+      const auto plan =
+          plan_of({"--nproc_per_node=2", "--omp_num_threads=1", option, "./x"}, facts);
       CHECK(plan.workers[0].cpus == std::vector<int>{2, 3, 6, 7});
       CHECK(plan.workers[0].memory_node == 1);
       CHECK(plan.workers[1].cpus == std::vector<int>{0, 1, 4, 5});
@@ -207,9 +206,9 @@ TEST_SUITE("cpu plan") {
   }
 
   TEST_CASE("workers that must share a core are told of") {
-    const auto plan = std::get<LaunchPlan>(make_plan(
-        options_of({"--nproc_per_node=3", "--omp_num_threads=1", "--affinity=cores", "./x"}),
-        facts_of(machine(1, 1, 1, 2))));
+    const auto plan =
+        plan_of({"--nproc_per_node=3", "--omp_num_threads=1", "--affinity=cores", "./x"},
+                facts_of(machine(1, 1, 1, 2)));
     CHECK(plan.notes[0] == "CPUs: ranks 0-1: 0,2; rank 2: 1,3");
     CHECK(plan.notes[1] ==
           "--affinity: there are more workers (3) than cores for them: some share a core");
@@ -217,8 +216,7 @@ TEST_SUITE("cpu plan") {
 
   TEST_CASE("a problem names the option that it is of") {
     const auto problem = [](const Words& words) {
-      return describe(
-          std::get<UsageProblem>(make_plan(options_of(words), facts_of(machine(1, 1, 1, 1)))));
+      return objections_to(words, facts_of(machine(1, 1, 1, 1)));
     };
     CHECK(contains(problem({"--affinity=exclusive", "--nproc_per_node=2", "./x"}),
                    "--affinity: NUMA node 0 has 1 cores"));
