@@ -101,7 +101,9 @@ asio::awaitable<boost::system::error_code> receive(Channel& channel, Parser& par
 
 asio::awaitable<ExchangeFailure> exchange(Channel& channel, std::string request, Parser& parser) {
   auto opening = channel.open();
-  const auto opened = co_await std::move(opening);
+  auto opened = co_await std::move(opening);
+  // A server that closes before it has read all of the handshake resets the connection.
+  if (opened == asio::error::connection_reset) opened = asio::error::eof;
   if (opened) co_return ExchangeFailure{opened, {}, channel.problem()};
   auto sending = channel.send(std::move(request));
   const auto sent = co_await std::move(sending);
