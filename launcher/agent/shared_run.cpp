@@ -10,6 +10,7 @@
 #include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/hmac.hpp"
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/membership/node_part.hpp"
 #include "rendezvous/membership/peer_probe.hpp"
@@ -23,8 +24,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <optional>
-#include <random>
 #include <utility>
 
 namespace ddprun {
@@ -39,8 +40,9 @@ Time now() {
 }
 
 std::uint64_t draw_instance() {
-  std::random_device random;
-  return std::uniform_int_distribution<std::uint64_t>()(random);
+  std::uint64_t instance = 0;
+  std::memcpy(&instance, random_bytes(sizeof instance).data(), sizeof instance);
+  return instance;
 }
 
 }  // namespace

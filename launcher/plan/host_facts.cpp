@@ -1,6 +1,7 @@
 #include "launcher/plan/host_facts.hpp"
 
 #include "launcher/plan/installed_pytorch.hpp"
+#include "rendezvous/base/random_bytes.hpp"
 #include <ddprun/error.hpp>
 
 #include <limits.h>
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <random>
 #include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -66,19 +66,19 @@ std::uint64_t open_files_max() {
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
 }
 
-std::string random_text(std::random_device& source, std::size_t length, std::string_view letters) {
-  std::uniform_int_distribution<std::size_t> any(0, letters.size() - 1);
-  std::string text;
-  while (text.size() < length) text += letters[any(source)];
-  return text;
+std::string random_name() {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz234567";
+  auto name = random_bytes(8);
+  for (char& letter : name) letter = kLetters[static_cast<unsigned char>(letter) % kLetters.size()];
+  return name;
 }
 
-std::string random_uuid(std::random_device& source) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  auto uuid = random_text(source, 36, kHex);
-  for (const std::size_t dash : {8, 13, 18, 23}) uuid[dash] = '-';
-  uuid[14] = '4';                                     // version 4: random
-  uuid[19] = random_text(source, 1, "89ab").front();  // the variant of RFC 4122
+std::string random_uuid() {
+  auto bytes = random_bytes(16);
+  bytes[6] = static_cast<char>((bytes[6] & 0x0f) | 0x40);  // version 4: random
+  bytes[8] = static_cast<char>((bytes[8] & 0x3f) | 0x80);  // the variant of RFC 4122
+  auto uuid = hexadecimal(bytes);
+  for (const std::size_t dash : {8, 13, 18, 23}) uuid.insert(dash, 1, '-');
   return uuid;
 }
 
@@ -107,7 +107,6 @@ std::string host_name() {
 
 HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   std::error_code error;
-  std::random_device source;
   HostFacts facts;
   facts.cpus = allowed_cpus();
   facts.cpu_quota = read_cpu_quota("/");
@@ -118,9 +117,9 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.called_in = called_in(facts.working_directory);
   const auto temporary = environment("TMPDIR").value_or("");
   facts.temporary_directory = temporary.empty() ? "/tmp" : temporary;
-  facts.random_name = random_text(source, 8, "abcdefghijklmnopqrstuvwxyz0123456789");
+  facts.random_name = random_name();
   facts.host_name = host_name();
-  facts.random_run_id = random_uuid(source);
+  facts.random_run_id = random_uuid();
   facts.environment = environment;
   facts.look_at = look_at;
   facts.read_cpus = [cpus = facts.cpus] { return ddprun::read_cpus("/", cpus); };
