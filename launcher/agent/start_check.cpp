@@ -17,6 +17,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// Returns what makes the file readable, or an empty text if it can be read.
+std::string remedy_for_secret(const std::string& path) {
+  std::error_code ignored;
+  if (fs::symlink_status(path, ignored).type() == fs::file_type::not_found) {
+    return "; 'ddprun keygen " + path + "' writes one, which all nodes need";
+  }
+  if (::access(path.c_str(), R_OK) == 0 || errno != EACCES) return {};
+  return "; give a copy that belongs to user " + std::to_string(::geteuid()) +
+         ", in a folder that this user may enter";
+}
+
 /// Returns why the secret cannot be used, or an empty text. Appends to `warnings` if it can be
 /// guessed.
 std::string problem_of_secret(const std::string& path, std::vector<std::string>& warnings) {
@@ -30,11 +41,7 @@ std::string problem_of_secret(const std::string& path, std::vector<std::string>&
                          "random one");
     }
   } catch (const Error& error) {
-    std::error_code ignored;
-    const bool is_there = fs::exists(fs::symlink_status(path, ignored));
-    return error.what() +
-           std::string(
-               is_there ? "" : "; 'ddprun keygen " + path + "' writes one, which all nodes need");
+    return error.what() + remedy_for_secret(path);
   }
   return {};
 }

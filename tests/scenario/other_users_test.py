@@ -5,8 +5,10 @@ Usage: other_users_test.py DDPRUN
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 DDPRUN = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -80,6 +82,24 @@ class OtherUsersTest(unittest.TestCase):
                                DROPPING], capture_output=True, text=True, timeout=TIME_LIMIT)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count("keys 0"), 2, done.stdout + done.stderr)
+
+    def test_a_user_who_may_not_read_the_secret_is_told_to_take_a_copy(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        folder.chmod(0o711)
+        program = shutil.copy2(DDPRUN, folder)
+        closed = folder / "closed"
+        closed.mkdir(0o700)
+        for path in (folder / "run.key", closed / "run.key"):
+            path.write_text("0123456789abcdef" * 2)
+            path.chmod(0o600)
+            done = subprocess.run(
+                [program, "--nnodes=2", "--rdzv_endpoint=127.0.0.1", "--node_rank=0",
+                 f"--secret_file={path}", "--dry_run", "/bin/true"], cwd="/", user=OTHER_USER,
+                group=OTHER_USER, extra_groups=[], capture_output=True, text=True,
+                timeout=TIME_LIMIT)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"--secret_file={path}: Permission denied; give a copy that belongs to "
+                          f"user {OTHER_USER}, in a folder that this user may enter\n", done.stderr)
 
 
 if __name__ == "__main__":
