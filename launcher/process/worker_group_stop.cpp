@@ -19,7 +19,7 @@ constexpr auto kCloseLimit = 1s;
 
 std::string still_running_after(std::chrono::duration<double> grace) {
   std::array<char, 80> text{};
-  std::snprintf(text.data(), text.size(), "still running %.1f s after they were asked to stop",
+  std::snprintf(text.data(), text.size(), "still running %.1f s after the request to stop",
                 grace.count());
   return text.data();
 }

@@ -68,7 +68,7 @@ class Stacks(harness.RunTest):
         run.process.terminate()
         self.finish(run)
         self.assertEqual(run.code, 128 + signal.SIGTERM, run.stderr)
-        self.assert_python_lines(run, "still running 0.5 s after they were asked to stop")
+        self.assert_python_lines(run, "still running 0.5 s after the request to stop")
         self.assertIn("by faulthandler", run.stderr)
 
 

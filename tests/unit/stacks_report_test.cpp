@@ -14,7 +14,7 @@ StacksTaken taken(int rank, const std::string& file) {
   return {.attempt = 1,
           .rank = rank,
           .pid = 70 + rank,
-          .reason = "still running 30.0 s after they were asked to stop",
+          .reason = "still running 30.0 s after the request to stop",
           .means = {"gdb", "faulthandler"},
           .problems = {"py-spy: refused"},
           .file = file,
@@ -42,7 +42,7 @@ TEST_SUITE("stacks in reports") {
     const auto text = shown({}, {taken(3, "")});
     CHECK(text.substr(text.find("warning")) ==
           "warning node 0, attempt 1: stacks of rank 3 (pid 73) by gdb and "
-          "faulthandler, still running 30.0 s after they were asked to stop; py-spy: refused\n"
+          "faulthandler, still running 30.0 s after the request to stop; py-spy: refused\n"
           "[rank 3]: Thread 1:\n[rank 3]: #0 a\n[rank 3]: #1 b\n[rank 3]: #2 c\n"
           "[rank 3]: #3 d\n[rank 3]: #4 e\n[rank 3]: #5 f\n");
   }
@@ -68,7 +68,7 @@ TEST_SUITE("stacks in reports") {
     silent.lines.clear();
     CHECK(shown({}, {silent})
               .ends_with("attempt 1: no stacks of rank 2 (pid 72), which was ended for them, still "
-                         "running 30.0 s after they were asked to stop; faulthandler: Python "
+                         "running 30.0 s after the request to stop; faulthandler: Python "
                          "printed nothing\n"));
     const auto text = shown({.level = LogLevel::error, .columns = 60}, {silent, failure()});
     INFO(text);
