@@ -75,8 +75,9 @@ asio::awaitable<void> WorkerGroup::Impl::watch_worker(std::shared_ptr<Impl> self
     exited.last_lines = worker->standard_error->last_lines();
     add_exit_facts(exited, exit, worker->spec, self->out_of_memory_);
     if (worker->damage && exited.error_message.empty()) {
-      exited.error_message = "memory shared with ddprun: this worker has overwritten its part (" +
-                             *worker->damage + "); other memory of it may be damaged, too";
+      exited.error_message =
+          "memory shared with ddprun: the part of this worker was overwritten (" + *worker->damage +
+          "); other memory of it may be damaged, too";
       if (exit.signal == SIGKILL) exited.error_message += ", so ddprun killed it";
     }
   }

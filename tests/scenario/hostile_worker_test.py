@@ -114,7 +114,7 @@ class HostileWorkerTest(unittest.TestCase):
         self.assertEqual(0, code, output)
         code, output, _ = self.run_ddprun(script)
         self.assertEqual(1, code, output)
-        self.assertIn("memory shared with ddprun: this worker has overwritten its part "
+        self.assertIn("memory shared with ddprun: the part of this worker was overwritten "
                       "(phase 4294967295)",
                       output)
         self.assertIn("Root cause (first failure observed):\n  rank      : 1 ", output)
