@@ -15,7 +15,7 @@ constexpr int kPauseInSearches = 19;
 
 }  // namespace
 
-WorkerUsers::WorkerUsers(Search search, std::function<Clock::time_point()> now)
+WorkerUsers::WorkerUsers(Search search, Now now)
     : search_(std::move(search)), now_(std::move(now)) {}
 
 bool WorkerUsers::has(uid_t user) {

@@ -18,8 +18,9 @@ class WorkerUsers {
  public:
   using Search = std::function<std::vector<uid_t>()>;
   using Clock = std::chrono::steady_clock;
+  using Now = std::function<Clock::time_point()>;
 
-  explicit WorkerUsers(Search search, std::function<Clock::time_point()> now = Clock::now);
+  explicit WorkerUsers(Search search, Now now = &Clock::now);
 
   /// True if the last search has found the user. Searches again if it has not and enough time has
   /// passed.
@@ -27,7 +28,7 @@ class WorkerUsers {
 
  private:
   Search search_;
-  std::function<Clock::time_point()> now_;
+  Now now_;
   std::vector<uid_t> found_;
   Clock::time_point next_search_{};
 };
