@@ -60,6 +60,13 @@ random.seed({seed})
 page[{begin}:] = random.randbytes(len(page) - {begin})
 """
 DAMAGE = "page[HEADER + PART:HEADER + PART + 128] = b'\\xff' * 128"
+# The exits of all workers, with status 0.
+EXITS = f"""
+for rank in range({WORKERS}):
+    at = HEADER + rank * PART + 40
+    page[at:at + 8] = (2).to_bytes(4, "little") + bytes(4)
+wake()
+"""
 WRITE_AND_WAKE = f"""
 end = time.monotonic() + {SPIN}
 while time.monotonic() < end:
@@ -118,6 +125,12 @@ class HostileWorkerTest(unittest.TestCase):
                       "(phase 4294967295)",
                       output)
         self.assertIn("Root cause (first failure observed):\n  rank      : 1 ", output)
+
+    def test_a_worker_that_announces_exits_without_failure_has_failed_nevertheless(self):
+        code, output, _ = self.run_ddprun(EXITS + "\nsys.exit(3)", "--shutdown_timeout=1")
+        self.assertEqual(1, code, output)
+        self.assertIn("rank 1 ", output)
+        self.assertIn("failed with exit code 3", output)
 
     def test_a_worker_that_writes_and_wakes_without_end_does_not_occupy_the_agent(self):
         code, output, processor_time = self.run_ddprun(WRITE_AND_WAKE + "\nsys.exit(3)",
