@@ -17,8 +17,8 @@ constexpr const char* kFlagsOffset = "136";
 // SA_RESETHAND | SA_ONSTACK
 constexpr const char* kFlags = "0x88000000";
 
-/// gdb looks at the process and runs `commands` one by one, going on if one fails. It looks at
-/// nobody's files of settings and asks no server.
+/// gdb inspects the process and runs `commands` one by one, also after one has failed. It reads no
+/// files of settings and asks no server.
 std::vector<std::string> gdb_arguments(const std::string& gdb, pid_t pid,
                                        const std::vector<std::string>& settings,
                                        const std::vector<std::string>& commands) {

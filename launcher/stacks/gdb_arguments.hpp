@@ -15,13 +15,12 @@ namespace ddprun {
 std::vector<std::string> native_stack_arguments(const std::string& gdb, pid_t pid);
 
 /// Lets the process, which is Python, write the Python frames of all its threads to a memory file
-/// of its own, fewer than `bytes_max` (a multiple of the page size) of which gdb prints: by the
-/// function that its faulthandler calls in handlers of signals, and which therefore neither takes
-/// locks nor allocates. Where Python does not export it (3.10,
-/// and 3.13 and newer), by faulthandler's handler of SIGILL or SIGABRT if that is enabled; the
-/// signal has its default action after it has come once. The process goes on as if nothing had
-/// happened. Reads no symbols but those of Python and the C library. `mappings` are the process'
-/// own.
+/// of its own, of which gdb prints fewer than `bytes_max` bytes (a multiple of the page size). The
+/// frames are written by the function that Python's faulthandler calls in handlers of signals: it
+/// takes no locks and allocates nothing. Where Python does not export it (3.10, and 3.13 and
+/// newer), faulthandler's handler of SIGILL or SIGABRT calls it, if that is enabled; the signal has
+/// its default action after it has come once. The process continues unchanged. Reads no symbols but
+/// those of Python and the C library. `mappings` are the process' own.
 std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pid,
                                                 std::size_t bytes_max,
                                                 const std::vector<Mapping>& mappings);

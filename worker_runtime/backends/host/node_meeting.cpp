@@ -18,8 +18,8 @@ constexpr std::size_t kTokenBytes = 16;
 
 [[noreturn]] void refuse_layout(const std::string& what) {
   throw Error(Errc::usage, "process group: " + what +
-                               " (ddprun sets GROUP_RANK and LOCAL_WORLD_SIZE; who starts workers "
-                               "by hand must)");
+                               " (ddprun sets GROUP_RANK and LOCAL_WORLD_SIZE; set them for "
+                               "workers that are started by hand)");
 }
 
 std::string missing_ranks(Store& store, const std::vector<std::string>& keys,

@@ -1,10 +1,9 @@
 #include "worker_runtime/backends/tcp/hello.hpp"
 
-#include <ddprun/error.hpp>
+#include "rendezvous/base/random_bytes.hpp"
 
-#include <cerrno>
+#include <algorithm>
 #include <string>
-#include <sys/random.h>
 #include <type_traits>
 
 namespace ddprun::tcp {
@@ -24,8 +23,8 @@ Hello make_hello(int from, int to) {
   Hello hello;
   hello.from = from;
   hello.to = to;
-  if (::getrandom(hello.nonce.data(), hello.nonce.size(), 0) != ssize_t{hello.nonce.size()})
-    throw_system_error("process group: getrandom", errno);
+  const auto nonce = random_bytes(hello.nonce.size());
+  std::copy(nonce.begin(), nonce.end(), hello.nonce.begin());
   return hello;
 }
 
