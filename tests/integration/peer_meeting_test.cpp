@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cerrno>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <sys/socket.h>
 #include <vector>
@@ -72,6 +74,13 @@ Answer answer_to(const Hello& hello, Rank& listener, const Socket& caller) {
   }
   REQUIRE(received == sizeof answer);
   return answer;
+}
+
+/// False once the listener has closed the connection of the rank's only call.
+bool is_connected(const Rank& rank) {
+  char byte = 0;
+  const int fd = rank.meeting.wanted().front().fd;
+  return ::recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
 /// Works until the listener has hung up.
@@ -178,6 +187,42 @@ TEST_SUITE("peer meeting") {
     const auto deadline = Deadline::after(20s);
     while (!is_met && !deadline.passed()) is_met = !lower.work(10ms).empty();
     CHECK(is_met);
+  }
+
+  TEST_CASE("ranks that are dropped because they say hello late call again") {
+    constexpr int kRanks = static_cast<int>(kStrangersMax) + 6;
+    const Pair pair;
+    const std::vector<PeerAddress> peers(kRanks + 1, pair.peers[0]);
+    Rank lower(0, peers, pair.lower);
+    std::vector<std::unique_ptr<Rank>> ranks;
+    for (int rank = 1; rank <= kRanks; ++rank) {
+      ranks.push_back(std::make_unique<Rank>(rank, peers, pair.higher));
+      ranks.back()->meeting.call(0);
+    }
+    const auto dropping = Deadline::after(20s);
+    while (is_connected(*ranks.front()) && !dropping.passed()) lower.work(10ms);
+    int met = 0;
+    const auto deadline = Deadline::after(20s);
+    while (met < kRanks && !deadline.passed()) {
+      lower.work(1ms);
+      for (auto& rank : ranks) {
+        met += static_cast<int>(rank->work({}).size());
+        REQUIRE(rank->meeting.unreachable().empty());
+      }
+    }
+    CHECK(met == kRanks);
+  }
+
+  TEST_CASE("a listener that closes every connection is given up") {
+    const Pair pair;
+    Rank higher(1, pair.peers, pair.higher);
+    higher.meeting.call(0);
+    const auto deadline = Deadline::after(20s);
+    while (higher.meeting.unreachable().empty() && !deadline.passed()) {
+      accept_from(pair.lower.socket.fd());
+      higher.work(10ms);
+    }
+    CHECK(higher.meeting.unreachable().size() == 1);
   }
 
   TEST_CASE("a listener without the key is not taken for a rank of the group") {

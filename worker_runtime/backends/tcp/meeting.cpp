@@ -17,6 +17,11 @@ constexpr auto kHelloTimeout = std::chrono::seconds(2);
 /// For a caller to say hello if others wait for its place: enough for a packet that is sent again.
 constexpr auto kSilenceTimeout = std::chrono::milliseconds(500);
 
+/// Calls of an address whose listener closes the connection before it answers: a rank does so with
+/// one that says hello late while many others call.
+constexpr int kUnansweredMax = 20;
+constexpr auto kPauseBetweenCalls = std::chrono::milliseconds(100);
+
 /// Receives more of `message`; false if the connection is of no use.
 template <typename Message>
 bool receive_more(int fd, Message& message, std::size_t& received) {
@@ -68,6 +73,7 @@ void PeerMeeting::try_address(Outgoing& call) {
   const PeerAddress& peer = peers_[static_cast<std::size_t>(call.peer)];
   call.is_connected = false;
   call.received = 0;
+  call.next_attempt.reset();
   if (call.address >= peer.addresses.size()) {
     call.socket.close();
     unreachable_.push_back(
@@ -82,12 +88,22 @@ void PeerMeeting::try_address(Outgoing& call) {
 void PeerMeeting::give_up_address(Outgoing& call, const std::string& why) {
   call.problems += (call.problems.empty() ? "" : "; ") + why;
   ++call.address;
+  call.unanswered = 0;
   try_address(call);
+}
+
+/// False if the listener has closed too many connections.
+bool PeerMeeting::call_again(Outgoing& call) {
+  if (++call.unanswered > kUnansweredMax) return false;
+  call.socket.close();
+  call.next_attempt = Deadline::after(kPauseBetweenCalls);
+  return true;
 }
 
 std::vector<pollfd> PeerMeeting::wanted() const {
   std::vector<pollfd> wanted;
   for (const auto& call : calls_) {
+    if (call.next_attempt) continue;
     const short events = call.is_connected ? POLLIN : POLLOUT;
     wanted.push_back({call.socket.fd(), events, 0});
   }
@@ -98,6 +114,9 @@ std::vector<pollfd> PeerMeeting::wanted() const {
 
 Deadline PeerMeeting::next_timeout() const {
   auto next = Deadline::never();
+  for (const auto& call : calls_) {
+    if (call.next_attempt) next = earlier(next, *call.next_attempt);
+  }
   const bool is_full = strangers_.size() == kStrangersMax;
   for (const auto& stranger : strangers_) {
     next = earlier(next, stranger.deadline);
@@ -113,6 +132,11 @@ void PeerMeeting::proceed(std::span<const pollfd> ready) {
   };
   const bool has_callers = is_ready(listener_);
   std::erase_if(calls_, [&](Outgoing& call) {
+    if (call.next_attempt) {
+      if (!call.next_attempt->passed()) return false;
+      try_address(call);
+      return !call.socket.is_open();
+    }
     return !call.socket.is_open() || (is_ready(call.socket.fd()) && advance(call));
   });
   std::erase_if(strangers_, [&](Stranger& stranger) {
@@ -144,6 +168,7 @@ bool PeerMeeting::advance(Outgoing& call) {
       return true;
     }
   }
+  if (call.received == 0 && call_again(call)) return false;
   give_up_address(call, "the listener there is not of this group");
   return !call.socket.is_open();
 }

@@ -7,6 +7,7 @@
 #include <ddprun/deadline.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <poll.h>
 #include <span>
 #include <string>
@@ -15,7 +16,8 @@
 
 namespace ddprun::tcp {
 
-/// Callers that have not proved themselves. One that stays silent gives way to the next ones.
+/// Callers that have not proved themselves. One that stays silent gives way to the next ones; if it
+/// is a rank, it calls again.
 inline constexpr std::size_t kStrangersMax = 64;
 
 Deadline earlier(Deadline a, Deadline b);
@@ -53,8 +55,10 @@ class PeerMeeting {
     bool is_connected = false;
     Hello hello;
     Answer answer;
-    std::size_t received = 0;   ///< bytes of `answer`
-    std::string problems = {};  ///< with the addresses tried before
+    std::size_t received = 0;  ///< bytes of `answer`
+    int unanswered = 0;        ///< connections to this address that the listener has closed
+    std::optional<Deadline> next_attempt = {};  ///< at this address, if there is no socket
+    std::string problems = {};                  ///< with the addresses tried before
   };
   /// A caller that has not proved itself.
   struct Stranger {
@@ -70,6 +74,7 @@ class PeerMeeting {
 
   void try_address(Outgoing& call);
   void give_up_address(Outgoing& call, const std::string& why);
+  bool call_again(Outgoing& call);
   bool advance(Outgoing& call);
   bool advance(Stranger& stranger);
   bool answer(Stranger& stranger);
