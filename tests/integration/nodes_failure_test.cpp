@@ -1,6 +1,7 @@
 // What the ranks of several nodes are told when one of them fails.
 #include "rendezvous/control/control_page.hpp"
 #include "tests/support/group_processes.hpp"
+#include "tests/support/limited_address_space.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
 #include "tests/support/signpost.hpp"
@@ -9,11 +10,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <numeric>
 #include <random>
 #include <string>
+#include <sys/socket.h>
 #include <thread>
 #include <vector>
 
@@ -34,6 +37,26 @@ int ranks_of(const Nodes& on_nodes) {
 void pass_time(std::chrono::microseconds time) {
   for (const auto until = Deadline::after(time); !until.passed();) std::this_thread::yield();
 }
+
+std::vector<int> tcp_connections() {
+  std::vector<int> connections;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) continue;
+    if (peer.ss_family == AF_INET || peer.ss_family == AF_INET6) connections.push_back(fd);
+  }
+  return connections;
+}
+
+/// The beginning of the longest message, with tag 2, as a rank sends it to another node.
+struct LongMessage {
+  std::uint32_t magic = 0x6464'704d;
+  std::int32_t tag = 2;
+  std::uint64_t elements = std::uint64_t{1} << 43U;
+  std::uint64_t type = static_cast<std::uint64_t>(DataType::uint8);
+  std::uint64_t first_elements = 0;
+};
 
 }  // namespace
 
@@ -258,6 +281,38 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(1).said.find("timeout: send to rank 0 (tag 0) on rank 1: the other side was "
                                   "not there after 1.") == 0);
     CHECK(ranks.wait(0).said == "idle");
+  }
+
+  TEST_CASE("memory for a message is taken as it arrives, not as it is announced") {
+    const StoreProcess store;
+    const Signpost done{store.endpoint(), "received"};
+    RankProcesses ranks(2, [&](int rank) {
+      auto group =
+          ProcessGroup::create(make_env(store.endpoint(), rank, Nodes{1, 1}), small_group(2s));
+      const auto before = tcp_connections();
+      float value = 1;
+      if (rank == 0) {
+        group.recv(as_buffer(&value, 1), 1, 1).wait();
+        const LimitedAddressSpace limit(std::size_t{1} << 30);
+        group.barrier().wait();
+        const auto said = describe_failure([&] { group.recv(as_buffer(&value, 1), 1, 2).wait(); });
+        done.reach();
+        return said;
+      }
+      group.send(as_buffer(&value, 1), 0, 1).wait();
+      group.barrier().wait();
+      auto for_messages = tcp_connections();
+      std::erase_if(for_messages, [&](int fd) {
+        return std::find(before.begin(), before.end(), fd) != before.end();
+      });
+      const LongMessage message;
+      if (for_messages.size() == 1) ::send(for_messages[0], &message, sizeof message, MSG_NOSIGNAL);
+      done.await(1);
+      return std::to_string(for_messages.size());
+    });
+    const auto said = ranks.wait(0).said;
+    CHECK_MESSAGE(said.find("timeout: recv from rank 1 (tag 2)") == 0, said);
+    CHECK(ranks.wait(1).said == "1");
   }
 
   TEST_CASE("a receiver keeps a bounded number of messages that it has not asked for") {
