@@ -126,6 +126,7 @@ NodeMeeting meet_nodes(Store& store, const std::string& name, const std::optiona
     meeting.key = derive(run_key.value_or(none), "group " + name + " " + token);
     meeting.prefix = name + "/" + hexadecimal(bytes_of(derive(meeting.key, "names")));
     std::vector<std::string> keys;
+    keys.reserve(static_cast<std::size_t>(env.world_size));
     for (int rank = 0; rank < env.world_size; ++rank) keys.push_back(presence_key(meeting, rank));
     const auto own_key = keys[static_cast<std::size_t>(env.rank)];
     store.set(own_key, encode(own, env.rank, meeting.key), deadline);
