@@ -10,8 +10,10 @@ namespace ddprun {
 
 namespace {
 
-/// Time between two searches, in times of the last one.
-constexpr int kPauseInSearches = 19;
+/// Time that a search takes from the budget, in times of its own.
+constexpr int kShareOfSearches = 20;
+/// Of that time, what may be used in advance: processes become several users within a moment.
+constexpr auto kAdvance = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -23,10 +25,10 @@ bool WorkerUsers::has(uid_t user) {
     return std::find(found_.begin(), found_.end(), user) != found_.end();
   };
   const auto start = now_();
-  if (is_found() || start < next_search_) return is_found();
+  if (is_found() || start + kAdvance < budget_end_) return is_found();
   found_ = search_();
   const auto end = now_();
-  next_search_ = end + kPauseInSearches * (end - start);
+  budget_end_ = std::max(budget_end_, start) + kShareOfSearches * (end - start);
   return is_found();
 }
 

@@ -13,7 +13,8 @@
 namespace ddprun {
 
 /// The users that processes of the run have become. A search looks at all processes of the run, so
-/// searches take at most a twentieth of the time: connections of strangers cannot occupy the agent.
+/// searches take at most a twentieth of the time, and 50 ms more at once: connections of strangers
+/// cannot occupy the agent.
 class WorkerUsers {
  public:
   using Search = std::function<std::vector<uid_t>()>;
@@ -22,15 +23,15 @@ class WorkerUsers {
 
   explicit WorkerUsers(Search search, Now now = &Clock::now);
 
-  /// True if the last search has found the user. Searches again if it has not and enough time has
-  /// passed.
+  /// True if the last search has found the user. Searches again if it has not and the
+  /// searches have not used up their time.
   bool has(uid_t user);
 
  private:
   Search search_;
   Now now_;
   std::vector<uid_t> found_;
-  Clock::time_point next_search_{};
+  Clock::time_point budget_end_{};  ///< until when searches have used their share of the time
 };
 
 /// Admits root, the agent's user and the users of the run's processes; empty if the plan does not
