@@ -32,8 +32,9 @@ constexpr std::size_t kStoppedMax = 65'536;
 // How long one round of kills may stop processes before it kills them. A program that forks without
 // end replaces those that are killed, so none is killed before all are stopped.
 constexpr auto kStopLimit = 1s;
-// How long one search waits in all for processes in execve, which show no environment. That takes
-// less than a millisecond, unless a page of the program has to come from a slow file system.
+// How long a search waits for processes in execve, which show no environment. That takes less than
+// a millisecond, unless a page of the program has to come from a slow file system or other
+// processes have the processor.
 constexpr auto kExecLimit = 100ms;
 constexpr int kExecPause = 1;  // milliseconds
 
@@ -130,9 +131,8 @@ std::vector<pid_t> RunMembers::members() const {
 /// Calls `visit` for each wanted member outside the cgroup as soon as it has been found: in a fork
 /// bomb, each process that has been stopped leaves more of the processor to the search.
 void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visit) const {
-  const auto exec_deadline = Deadline::after(kExecLimit);
   const auto inside = pids_in_cgroup();
-  const auto adopted = adopted_children(exec_deadline);
+  const auto adopted = adopted_children();
   const auto is_in = [](const std::vector<pid_t>& sorted, pid_t pid) {
     return std::binary_search(sorted.begin(), sorted.end(), pid);
   };
@@ -142,13 +142,27 @@ void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visi
     if (auto process = open_process(child)) visit(*process);
   }
   if (!looks_for_marker()) return;
+  std::vector<OpenProcess> in_execve;
   for_each_process([&](pid_t pid) {
     if (is_in(inside, pid) || is_in(adopted, pid) || pid == ::getpid()) return;
     if (!is_wanted(pid)) return;
     // Opened first: if it has not ended afterwards, the environment was its own.
     auto process = open_process(pid);
-    if (process && is_marked(pid, exec_deadline) && !process->has_ended()) visit(*process);
+    if (process && !visit_if_marked(*process, visit)) in_execve.push_back(std::move(*process));
   });
+  // Together, as one that others do not let run would keep the search from the rest.
+  const auto deadline = Deadline::after(kExecLimit);
+  while (!in_execve.empty() && !deadline.passed()) {
+    ::poll(nullptr, 0, kExecPause);
+    std::erase_if(in_execve, [&](OpenProcess& process) { return visit_if_marked(process, visit); });
+  }
+}
+
+/// Returns false if the process is in execve, so that it is not known whether it is a member.
+bool RunMembers::visit_if_marked(OpenProcess& process, const Visit& visit) const {
+  const auto is_marked = has_in_environment(process.pid, kMarkerName, word_);
+  if (is_marked.value_or(false) && !process.has_ended()) visit(process);
+  return is_marked.has_value();
 }
 
 void RunMembers::kill() const noexcept {
@@ -273,7 +287,7 @@ bool RunMembers::is_no_member(pid_t child) const {
                                          child) != earlier_children_.end();
 }
 
-std::vector<pid_t> RunMembers::adopted_children(Deadline exec_deadline) const {
+std::vector<pid_t> RunMembers::adopted_children() const {
   if (!is_parent_of_orphans_) return {};
   auto adopted = children();
   // Process 1 of a container also adopts what `docker exec` has started.
@@ -281,7 +295,7 @@ std::vector<pid_t> RunMembers::adopted_children(Deadline exec_deadline) const {
   std::erase_if(adopted, [&](pid_t child) {
     // Zombies that reap_orphans() leaves have an owner.
     return is_no_member(child) || is_zombie(child) ||
-           (adopts_others && !is_marked(child, exec_deadline));
+           (adopts_others && !has_in_environment(child, kMarkerName, word_).value_or(false));
   });
   std::sort(adopted.begin(), adopted.end());
   return adopted;
@@ -289,15 +303,6 @@ std::vector<pid_t> RunMembers::adopted_children(Deadline exec_deadline) const {
 
 bool RunMembers::looks_for_marker() const {
   return !cgroup_ || !is_parent_of_orphans_;
-}
-
-/// Waits until the deadline for a process in execve.
-bool RunMembers::is_marked(pid_t pid, Deadline exec_deadline) const {
-  while (true) {
-    const auto is_marked = has_in_environment(pid, kMarkerName, word_);
-    if (is_marked || exec_deadline.passed()) return is_marked.value_or(false);
-    ::poll(nullptr, 0, kExecPause);
-  }
 }
 
 bool RunMembers::kill_cgroup() const noexcept {

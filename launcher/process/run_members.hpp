@@ -91,9 +91,9 @@ class RunMembers {
                            const Choice& is_wanted) const;
   bool has_none() const;
   bool is_no_member(pid_t child) const;
-  std::vector<pid_t> adopted_children(Deadline exec_deadline) const;
+  std::vector<pid_t> adopted_children() const;
   bool looks_for_marker() const;
-  bool is_marked(pid_t pid, Deadline exec_deadline) const;
+  bool visit_if_marked(OpenProcess& process, const Visit& visit) const;
   bool kill_cgroup() const noexcept;
   std::vector<pid_t> pids_in_cgroup() const;
   std::vector<OpenProcess> open_in_cgroup() const;

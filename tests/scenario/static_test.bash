@@ -23,5 +23,6 @@ needed="$(objdump -T "$program" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1
 others="$(objdump -p "$program" | awk '$1 == "NEEDED" { print $2 }' |
   grep -v '^ld-linux\|^libc\.so\|^libm\.so\|^libgcc_s\.so' || true)"
 [ -z "$others" ] || fail "ddprun needs $others"
-[ "$("$program" --nproc_per_node=2 --no_python echo worked 2>"$build.log" | grep -c worked)" = 2 ] ||
+output="$("$program" --nproc_per_node=2 --no_python echo worked 2>"$build.log")"
+[ "$(grep -c worked <<<"$output")" = 2 ] ||
   fail "$(cat "$build.log")"
