@@ -70,15 +70,18 @@ bool is_terminal_known() {
   return !name.empty() && name != "dumb";
 }
 
-/// Keeps signals waiting for as long as it lives: one that ended the program half way through its
-/// preparations would leave behind what had been made by then.
+/// Lets signals wait: one that ended the program half way through its preparations or its cleanup
+/// would leave files and processes behind. `before` gets the mask as it was; may be null.
+void hold_signals(sigset_t* before) {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+/// Holds signals for as long as it lives.
 class HeldSignals {
  public:
-  HeldSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
+  HeldSignals() { hold_signals(&before_); }
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
   ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -150,6 +153,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
     context.stop();
   });
   context.run();
+  hold_signals(nullptr);  // for good: the exit code is known, and the agent takes none from now on
   if (failure) std::rethrow_exception(failure);
   if (!router.has_lost_output()) return exit_code;
   return exit_code_without_output(exit_code);

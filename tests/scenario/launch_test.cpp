@@ -362,6 +362,22 @@ TEST_SUITE("launch") {
     }
   }
 
+  TEST_CASE("signals that come until a run has ended leave nothing and keep its exit code") {
+    for (int round = 0; round < 20; ++round) {
+      const TemporaryFolder folder;
+      Program program(launch({}, "echo up; sleep 1000"), {{"TMPDIR", folder.path()}});
+      REQUIRE(program.read_until_contains("]:up"));
+      const auto stat = "/proc/" + std::to_string(program.pid()) + "/stat";
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (!contains(read_file(stat), ") Z ") && std::chrono::steady_clock::now() < until) {
+        program.signal(SIGTERM);
+      }
+      CHECK(program.wait() == 128 + SIGTERM);
+      CHECK(program.leaves_no_process());
+      CHECK(std::filesystem::is_empty(folder.path()));
+    }
+  }
+
   TEST_CASE("under nohup a run goes on when its terminal has gone") {
     auto arguments = launch({}, "trap 'exit 0' USR1; echo up; while :; do sleep 0.05; done");
     arguments.insert(arguments.begin(), "nohup");
