@@ -164,9 +164,10 @@ class Agent::Impl {
                                     signal == SIGINT ? std::chrono::seconds(0) : kOneStopRequest)});
         return run_->stop(signal, true);
       case StopRequests::Meaning::repeated:
+        if (std::exchange(is_repetition_told_, true)) return;
         return tell(SignalReceived{.signal = signal, .action = "already stopping the workers"});
       case StopRequests::Meaning::kill:
-        tell(SignalReceived{.signal = signal, .action = "killing the workers"});
+        tell(SignalReceived{.signal = signal, .action = "killing what is left"});
         return run_->stop(signal, false);
     }
   }
@@ -184,6 +185,7 @@ class Agent::Impl {
   asio::signal_set signals_;
   GuardianWatch guardian_watch_;
   StopRequests stop_requests_;
+  bool is_repetition_told_ = false;
 };
 
 Agent::Agent(asio::any_io_executor executor, const LaunchPlan& plan, RunFolder& folder,

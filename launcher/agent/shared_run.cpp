@@ -17,9 +17,12 @@
 #include "rendezvous/security/crypto.hpp"
 #include <ddprun/error.hpp>
 
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
 #include <csignal>
@@ -84,7 +87,16 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   asio::awaitable<RunFinished> end_together() {
     // The others must hear of the verdict before the coordinator goes.
     link_->close();
-    co_await host_->wait_until_over();
+    if (has_left_others_) {
+      if (attempt_ != nullptr) co_await attempt_ended_.async_wait(kAwait);
+    } else {
+      auto token = asio::bind_cancellation_slot(left_others_.slot(), asio::use_awaitable);
+      try {
+        co_await asio::co_spawn(surroundings_.executor, host_->wait_until_over(), std::move(token));
+      } catch (const boost::system::system_error&) {
+        // The other nodes are not waited for.
+      }
+    }
     for (const auto& words : host_->last_words()) tell(Warning{"the rendezvous " + words});
     host_.reset();
     co_return make_finished(*verdict_, plan_);
@@ -106,10 +118,17 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       if (host_) host_->resign();
       if (!host_) search_.interrupt();
       if (attempt_ != nullptr) attempt_->stop(signal, plan_.shutdown_timeout);
-    } else if (attempt_ != nullptr) {
-      attempt_->stop(SIGKILL, std::chrono::milliseconds(0));
-    } else if (host_) {
+      return;
+    }
+    if (attempt_ != nullptr) attempt_->stop(SIGKILL, std::chrono::milliseconds(0));
+    if (!host_) return;
+    if (attempt_ == nullptr || std::exchange(has_killed_, true)) {
       host_->resign();
+      if (host_->is_here()) leave_others();
+    } else if (host_->is_here()) {
+      tell(
+          Note{"this node hosts the rendezvous and ends when the workers of the other nodes have "
+               "ended; again to end before them"});
     }
   }
 
@@ -264,6 +283,14 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     tell(Note{announce.text});
   }
 
+  /// Their agents lose the rendezvous, and kill workers that live when they give it up.
+  void leave_others() {
+    has_left_others_ = true;
+    if (!verdict_) verdict_ = interrupted();
+    ended_.cancel();
+    left_others_.emit(asio::cancellation_type::terminal);
+  }
+
   void act(const Resign&) {
     if (host_) host_->resign();
   }
@@ -314,7 +341,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   };
 
   static asio::awaitable<void> live(std::shared_ptr<Impl> self, RoundFormed round) {
-    if (self->failure_) co_return;
+    if (self->failure_ || self->has_left_others_) co_return;
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
                        .have_workers_started = self->have_workers_started_,
@@ -372,6 +399,9 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   Attempt* attempt_ = nullptr;
   bool have_workers_started_ = false;
   int stop_signal_ = 0;
+  bool has_killed_ = false;                ///< the workers, when it was asked to stop again
+  asio::cancellation_signal left_others_;  ///< ends the host's wait for the other nodes
+  bool has_left_others_ = false;
   bool is_closed_ = false;
   std::optional<Verdict> verdict_;
   std::exception_ptr failure_;

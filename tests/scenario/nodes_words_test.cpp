@@ -72,6 +72,27 @@ TEST_SUITE("nodes' words") {
     CHECK(host.wait() == 0);
   }
 
+  TEST_CASE("the third interrupt ends a host before the workers of the other nodes have ended") {
+    Cluster cluster("2", "trap '' INT TERM; echo \"up as $RANK.\"; while :; do sleep 0.02; done",
+                    {"--shutdown_timeout=60"});
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    REQUIRE(host.read_until_contains("up as 0."));
+    REQUIRE(other.read_until_contains("up as 1."));
+    host.signal(SIGINT);
+    REQUIRE(host.read_until_contains("at most 60 s"));
+    host.signal(SIGINT);
+    REQUIRE(host.read_until_contains("again to end before them"));
+    host.signal(SIGINT);
+    CHECK(host.wait(std::chrono::seconds(30)) == 128 + SIGINT);
+    CHECK(host.leaves_no_process());
+    other.signal(SIGINT);
+    REQUIRE(other.read_until_contains("received SIGINT"));
+    other.signal(SIGINT);
+    CHECK(other.wait(std::chrono::seconds(30)) == 128 + SIGINT);
+    CHECK(other.leaves_no_process());
+  }
+
   TEST_CASE("a second node 0 is told that the first hosts the rendezvous") {
     const FreePort port;
     auto with_rank = static_node(2, port);
