@@ -149,14 +149,15 @@ PeerUsers::PeerUsers()
 PeerUser PeerUsers::of(int fd) {
   const auto peer = end_of(fd, &::getpeername);
   const auto own = end_of(fd, &::getsockname);
-  if (!peer || !own) return UnknownUser{"the connection has ended"};
+  if (!peer || !own) return UnknownUser{.reason = "the connection has ended", .has_left = true};
   const Socket socket = find(*peer, *own);
   if (socket.kind == Socket::Kind::owned && stands_for_others(socket.user)) {
     return UnknownUser{"user " + std::to_string(socket.user) +
                        " stands for all that have no number in this user namespace"};
   }
   if (socket.kind == Socket::Kind::owned) return LocalUser{socket.user};
-  if (socket.kind == Socket::Kind::closed) return UnknownUser{"its socket has been closed"};
+  if (socket.kind == Socket::Kind::closed)
+    return UnknownUser{.reason = "its socket has been closed", .has_left = true};
   // The kernel may hide all sockets, but not where an address is.
   const auto is_here = is_local(*peer);
   if (is_here && !*is_here) return OtherMachine{};

@@ -30,6 +30,7 @@ struct OtherMachine {};
 /// The peer's address is one of this machine, or may be, and the user is not known.
 struct UnknownUser {
   std::string reason;
+  bool has_left = false;  ///< the client has closed its socket
 };
 
 using PeerUser = std::variant<LocalUser, OtherMachine, UnknownUser>;

@@ -190,7 +190,7 @@ void StoreServer::Impl::refuse(int fd, const UnknownUser& user) {
   const auto address = peer_address(fd);
   ::close(fd);
   // A port scan, or a client that has given up, is no reason for a warning.
-  if (is_empty) return;
+  if (is_empty || user.has_left) return;
   warn(counts_.strangers, "refused a connection from " + address + ", whose user is not known (" +
                               user.reason + ")" + std::string(kAdmitAll));
 }

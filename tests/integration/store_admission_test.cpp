@@ -66,6 +66,24 @@ TEST_SUITE("store admission") {
     CHECK(handed_over == 1);
   }
 
+  TEST_CASE("a client that has left before it is accepted is no reason for a warning") {
+    std::atomic<bool> may_go_on = false;
+    TestStore store({.admits_user = [&](uid_t user) {
+      may_go_on.wait(false);
+      return is_root_or_own_user(user);
+    }});
+    const RawClient first(store.endpoint());
+    {
+      const RawClient gone(store.endpoint());
+      gone.send(kNumberOfKeys);
+    }
+    may_go_on = true;
+    may_go_on.notify_all();
+    CHECK(is_served(RawClient(store.endpoint())));
+    CHECK(store.warnings().empty());
+    CHECK(store.stats().strangers == 0);
+  }
+
   TEST_CASE("the store serves the users that its owner admits, whatever their address") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     TestStore store({.admits_user = [](uid_t user) { return user == kOtherUser; },
