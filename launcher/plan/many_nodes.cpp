@@ -155,12 +155,15 @@ class NodesPlanner {
       if (options_.is_open) problem("--security=open and --secret_file exclude each other");
     } else if (options_.is_open_by_default && !options_.is_open) {
       warnings_.emplace_back(
-          "whoever can reach this run's nodes can take part in it; --secret_file keeps others out");
+          "any machine that reaches this run's nodes can take part in it; --secret_file keeps "
+          "others "
+          "out");
     } else if (!options_.is_open) {
-      problem("--nnodes=" + range_text(options_.nnodes) +
-              ": several nodes need a secret, or whoever can reach them could take part: write one "
-              "by 'ddprun keygen FILE', copy it to all nodes and give --secret_file=FILE; on a "
-              "network where everybody can be trusted, --security=open does without");
+      problem(
+          "--nnodes=" + range_text(options_.nnodes) +
+          ": several nodes need a secret, or any machine that reaches them could take part: write "
+          "one by 'ddprun keygen FILE', copy it to all nodes and give --secret_file=FILE; on a "
+          "network without other users, --security=open does without");
     }
   }
 

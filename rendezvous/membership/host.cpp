@@ -140,8 +140,8 @@ std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_po
 void warn_of_openness(const StoreEndpoint& endpoint, const Log& log) {
   write_log(log, LogLevel::warn,
             "rendezvous at " + to_string(endpoint) +
-                ": the name is no address that this machine can listen at alone, so whoever "
-                "reaches any of its addresses can take part in the run");
+                ": the name is no address that this machine can listen at alone, so any machine "
+                "that reaches one of its addresses can take part in the run");
 }
 
 std::string bind_address(const std::string& host, const std::vector<std::string>& addresses) {

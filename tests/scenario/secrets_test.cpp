@@ -141,14 +141,15 @@ TEST_SUITE("secrets") {
     CHECK(host.wait() == 0);
     CHECK(other.wait() == 0);
     for (const auto* program : {&host, &other}) {
-      CHECK(count(program->output(), "whoever can reach this run's nodes can take part") == 1);
+      CHECK(count(program->output(), "any machine that reaches this run's nodes can take part") ==
+            1);
     }
     auto kept =
         start_node(2, port, {"--secret_file=" + make_secret(folder / "secret")}, "true", torchrun);
     auto other_kept = start_node(3, port, {"--secret_file=" + folder / "secret"}, "true", torchrun);
     CHECK(kept.wait() == 0);
     CHECK(other_kept.wait() == 0);
-    CHECK_FALSE(contains(kept.output(), "whoever"));
+    CHECK_FALSE(contains(kept.output(), "any machine that"));
   }
 
   TEST_CASE("a secret that others could read is refused before anything is started") {
@@ -325,7 +326,7 @@ TEST_SUITE("secrets") {
       const auto run = run_program(command);
       CHECK(run.exit_code == 0);
       CHECK(contains(run.output, "listening on all of its addresses"));
-      CHECK(contains(run.output, "whoever reaches any of its addresses can take part") ==
+      CHECK(contains(run.output, "any machine that reaches one of its addresses can take part") ==
             (security != secret));
     }
   }

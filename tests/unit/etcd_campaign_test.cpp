@@ -102,7 +102,7 @@ TEST_SUITE("a campaign that succeeds") {
       const auto outcome = succeed(address, nullptr);
       // Of documentation's own addresses no machine has one.
       const bool is_warned =
-          outcome.said.find("whoever reaches any of its addresses") != std::string::npos;
+          outcome.said.find("any machine that reaches one of its addresses") != std::string::npos;
       CHECK(is_warned == (address == "192.0.2.1"));
     }
   }
