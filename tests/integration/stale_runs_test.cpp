@@ -62,6 +62,11 @@ TEST_SUITE("stale runs") {
     };
     CHECK(end_stale_runs() == 0);
     CHECK(is_alive(agent.worker));
+    // Until it has executed its program it holds the agent's lock of the cgroup, as any child does.
+    const auto name = [&] { return thread_name(agent.guardian, agent.guardian); };
+    while (name() != "guardian" && !deadline.passed()) {
+    }
+    REQUIRE(name() == "guardian");
     ::kill(agent.guardian, SIGSTOP);
     while (process_state(agent.guardian).letter != 'T' && !deadline.passed()) {
     }
