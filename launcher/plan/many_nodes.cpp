@@ -156,8 +156,7 @@ class NodesPlanner {
     } else if (options_.is_open_by_default && !options_.is_open) {
       warnings_.emplace_back(
           "any machine that reaches this run's nodes can take part in it; --secret_file keeps "
-          "others "
-          "out");
+          "others out");
     } else if (!options_.is_open) {
       problem(
           "--nnodes=" + range_text(options_.nnodes) +

@@ -35,7 +35,7 @@ void check_private(const struct stat& status, const std::string& path, const std
   if (!S_ISREG(status.st_mode)) refuse_file(origin, "is not a regular file");
   if (status.st_uid != ::geteuid() && status.st_uid != 0) {
     refuse_file(origin, "belongs to user " + std::to_string(status.st_uid) +
-                            ", who could replace it; give a copy that is yours or root's");
+                            ", which could replace it; give a file of this user or of root");
   }
   if ((status.st_mode & kOthers) != 0 && !is_lent_by_root(status)) {
     refuse_file(origin, "is open to others than its owner (mode " + octal(status.st_mode) +
