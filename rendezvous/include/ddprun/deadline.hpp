@@ -8,9 +8,12 @@
 
 namespace ddprun {
 
+/// A point in time of the steady clock, or none.
 class Deadline {
  public:
+  /// The clock of all deadlines.
   using Clock = std::chrono::steady_clock;
+  /// A span of that clock.
   using Duration = Clock::duration;
 
   /// `allowed` from now on. A negative duration has already passed.
@@ -22,7 +25,9 @@ class Deadline {
   /// No limit. For waits that another mechanism is sure to end.
   static Deadline never();
 
+  /// Whether there is no limit.
   bool is_never() const { return time_ == Clock::time_point::max(); }
+  /// Whether the time has come; never without a limit.
   bool passed() const { return Clock::now() >= time_; }
 
   /// Time left, at least zero; Duration::max() if there is no limit.
@@ -32,8 +37,11 @@ class Deadline {
   /// limit.
   int remaining_poll_milliseconds() const;
 
+  /// The time itself; Clock::time_point::max() if there is no limit.
   Clock::time_point time() const { return time_; }
+  /// Time since it was made, or since `start`.
   Duration elapsed() const { return Clock::now() - start_; }
+  /// Time between its start and the limit; Duration::max() if there is no limit.
   Duration allowed() const;
 
   /// "after 3.2 s (3.0 s allowed)", for error messages.

@@ -29,9 +29,11 @@ const char* to_string(Errc code) noexcept;
 /// hint.
 class Error : public std::runtime_error {
  public:
+  /// `error_number` is an errno value, for Errc::system; 0 is none.
   Error(Errc code, const std::string& message, int error_number = 0)
       : std::runtime_error(message), code_(code), error_number_(error_number) {}
 
+  /// The kind of failure.
   Errc code() const noexcept { return code_; }
 
   /// Returns the errno value behind an Errc::system error; 0 for others.

@@ -18,8 +18,8 @@ namespace ddprun {
 
 /// Where a store listens. `host` is a name or an address; IPv6 addresses without brackets.
 struct StoreEndpoint {
-  std::string host = "127.0.0.1";
-  std::uint16_t port = 0;
+  std::string host = "127.0.0.1";  ///< name or address
+  std::uint16_t port = 0;          ///< TCP port; 0 is none
 
   bool operator==(const StoreEndpoint&) const = default;
 };
@@ -40,6 +40,7 @@ class Store {
   /// A second connection to the same server whose keys all begin with "`prefix`/".
   Store with_prefix(const std::string& prefix, Deadline deadline) const;
 
+  /// Sets the key to `value`.
   void set(std::string_view key, std::string_view value, Deadline deadline);
 
   /// Waits until the key exists and returns its value.
@@ -57,6 +58,7 @@ class Store {
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
                           Deadline deadline);
 
+  /// Appends `bytes` to the key's value, which counts as empty when absent.
   void append(std::string_view key, std::string_view bytes, Deadline deadline);
 
   /// True if all keys exist now.
@@ -68,22 +70,29 @@ class Store {
   /// True if the key existed.
   bool erase(std::string_view key, Deadline deadline);
 
+  /// The number of keys in the store.
   std::int64_t number_of_keys(Deadline deadline);
 
+  /// Waits until all keys exist and returns their values in the order of `keys`.
   std::vector<std::string> multi_get(std::span<const std::string> keys, Deadline deadline);
+  /// Sets each key to the value of the same index; there are as many of both.
   void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                  Deadline deadline);
 
+  /// Appends a value to the queue.
   void queue_push(std::string_view key, std::string_view value, Deadline deadline);
   /// Waits for a value and takes it off the front of the queue.
   std::string queue_pop(std::string_view key, Deadline deadline);
+  /// The number of values in the queue; 0 if there is no such queue.
   std::int64_t queue_length(std::string_view key, Deadline deadline);
 
+  /// All keys, in no particular order.
   std::vector<std::string> list_keys(Deadline deadline);
 
   /// Returns when `world_size` clients have called it with this key. A key serves one barrier only.
   void barrier(std::string_view key, std::int64_t world_size, Deadline deadline);
 
+  /// The endpoint to which connect() has connected.
   const StoreEndpoint& endpoint() const;
 
   /// This machine's address, in numbers, on its way to the server.

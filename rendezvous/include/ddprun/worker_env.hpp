@@ -35,7 +35,7 @@ struct WorkerEnv {
   /// DDPRUN_STORE_ADDR, DDPRUN_STORE_PORT: the agent's store where MASTER_PORT is the workers' own,
   /// that is, where rank 0 hosts a store for PyTorch's programs. Port 0: there is no such store.
   std::string agent_store_addr;
-  std::uint16_t agent_store_port = 0;
+  std::uint16_t agent_store_port = 0;  ///< see agent_store_addr
   std::string error_file;  ///< TORCHELASTIC_ERROR_FILE: where to describe a failure; empty: nowhere
   /// DDPRUN_CONTROL_FD: inherited descriptor of the page of memory shared with the agent.
   std::optional<int> control_page_fd;

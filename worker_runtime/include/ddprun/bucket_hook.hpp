@@ -22,8 +22,8 @@ struct BucketGradient {
 
 /// A complete bucket, as a hook sees it. Pointers and spans are valid for the step.
 struct BucketView {
-  std::size_t index = 0;
-  bool is_last = false;  ///< of the buckets that a hook is called for in a step
+  std::size_t index = 0;  ///< position in the order of the buckets
+  bool is_last = false;   ///< of the buckets that a hook is called for in a step
   /// [elements of all parts], before: this rank's own gradients; a hook leaves the result here.
   Buffer gradients;
   std::span<const BucketGradient> parts;  ///< in the order in which they lie there, without gaps

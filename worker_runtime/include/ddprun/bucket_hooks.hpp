@@ -24,16 +24,16 @@ BucketHook compress(ProcessGroup group, DataType wire_type);
 /// feedback), and each step begins with the last one's matrices (warm start). Lossy: the average
 /// differs from the exact one in each step, not in the long run.
 struct PowerSgdOptions {
-  std::size_t rank = 1;
+  std::size_t rank = 1;  ///< columns of the two matrices; more are more exact
   /// The first steps are exact, as gradients change most there. Their number counts synchronised
   /// steps.
   std::int64_t start_step = 1000;
   /// Gradients of one dimension, and those that would not shrink at least by this factor, travel as
   /// they are.
   double min_compression_rate = 2;
-  bool error_feedback = true;
-  bool warm_start = true;
-  std::uint64_t seed = 0;  ///< of the first matrices; the same on every rank
+  bool error_feedback = true;  ///< adds what a step missed to the next one
+  bool warm_start = true;      ///< begins with the matrices of the last step
+  std::uint64_t seed = 0;      ///< of the first matrices; the same on every rank
 };
 
 /// A gradient of more than two dimensions counts as a matrix of its first by all others. Takes the

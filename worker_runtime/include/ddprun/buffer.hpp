@@ -6,6 +6,7 @@
 
 namespace ddprun {
 
+/// Types of elements.
 enum class DataType : std::uint8_t {
   float32,
   float64,
@@ -41,13 +42,15 @@ const char* to_string(DataType type) noexcept;
 /// divides the sum by the number of ranks (integers: rounded towards zero).
 enum class ReduceOp : std::uint8_t { sum, average, product, min, max };
 
+/// "sum" and so on.
 const char* to_string(ReduceOp op) noexcept;
 
 /// Where memory lives.
 struct Device {
+  /// The kinds of memory.
   enum class Kind : std::uint8_t { cpu, cuda };
-  Kind kind = Kind::cpu;
-  int index = 0;
+  Kind kind = Kind::cpu;  ///< the kind of memory
+  int index = 0;          ///< CUDA device; 0 for the CPU
 
   bool operator==(const Device&) const = default;
 };
@@ -55,11 +58,12 @@ struct Device {
 /// `elements` elements of `type` at `data`, which somebody else owns and keeps valid until the Work
 /// that uses it is done.
 struct Buffer {
-  void* data = nullptr;
-  std::size_t elements = 0;
-  DataType type = DataType::float32;
-  Device device = {};
+  void* data = nullptr;               ///< the first element
+  std::size_t elements = 0;           ///< number of elements
+  DataType type = DataType::float32;  ///< type of each element
+  Device device = {};                 ///< where `data` is
 
+  /// Size of all elements.
   std::size_t bytes() const { return elements * size_of(type); }
 
   /// `count` elements from element `first` on.

@@ -22,8 +22,8 @@ namespace ddprun {
 
 /// What a checkpoint holds: sections by name, e.g. "parameters", "optimizer", "sampler", "random".
 struct Checkpoint {
-  std::int64_t step = 0;  ///< optimizer steps that went into it
-  std::map<std::string, std::vector<std::byte>> sections;
+  std::int64_t step = 0;                                   ///< optimizer steps that went into it
+  std::map<std::string, std::vector<std::byte>> sections;  ///< bytes by name
 
   bool operator==(const Checkpoint&) const = default;
 };
@@ -56,6 +56,7 @@ class WriterLock;
 /// object).
 class CheckpointDirectory {
  public:
+  /// How many checkpoints are kept, and how other writers are waited for.
   struct Options {
     /// Older ones are deleted after a new one is safely there. At least 2, so that a damaged newest
     /// has a predecessor.
@@ -71,6 +72,7 @@ class CheckpointDirectory {
   /// that dead writers left. Throws Error{Errc::system} if that is not possible, Errc::usage for a
   /// `keep` below 2.
   explicit CheckpointDirectory(std::filesystem::path path);
+  /// The same with other options than the defaults.
   CheckpointDirectory(std::filesystem::path path, Options options);
 
   /// Makes this object the only writer before there is anything to save, so that what is loaded

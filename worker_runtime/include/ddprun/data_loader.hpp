@@ -21,6 +21,7 @@ inline constexpr std::size_t kPrefetchMax = 1024;
 /// Threads of one loader: more than any machine feeds.
 inline constexpr std::size_t kLoaderThreadsMax = 256;
 
+/// Threads and memory of a DataLoader.
 struct DataLoaderOptions {
   std::size_t threads = 2;  ///< 1 to kLoaderThreadsMax
   /// Batches that are loaded or being loaded, those in the caller's hands included: 1 to
@@ -39,6 +40,7 @@ struct LoadedBatch {
   std::shared_ptr<void> hold;  ///< keeps the memory
 };
 
+/// Loads batches ahead of the caller on threads of its own.
 class DataLoader {
  public:
   /// The samples of the next batch, or nothing at the end. Called by one thread at a time, in

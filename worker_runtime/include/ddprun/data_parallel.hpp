@@ -25,16 +25,16 @@ namespace ddprun {
 
 /// Some of the rows of a batch.
 struct Rows {
-  std::size_t first = 0;
-  std::size_t count = 0;
+  std::size_t first = 0;  ///< index of the first row
+  std::size_t count = 0;  ///< number of rows
 
   bool operator==(const Rows&) const = default;
 };
 
 /// One of the copies, as seen by its thread.
 struct Replica {
-  int index = 0;
-  int count = 1;
+  int index = 0;       ///< from 0; the thread's rank in `group`
+  int count = 1;       ///< number of replicas
   ProcessGroup group;  ///< of the replicas; for this thread alone
 
   /// This replica's rows of so many: neighbours, whose numbers differ by one at most. If there are
@@ -51,6 +51,7 @@ class ReplicaThreads {
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
   ~ReplicaThreads();
 
+  /// Number of replicas.
   int count() const;
 
   /// Calls `call` on all threads at the same time, and blocks until all have returned. If one
@@ -70,6 +71,7 @@ concept ReplicatedModel = std::copy_constructible<Model> && requires(Model& mode
   { model.parameters() } -> std::convertible_to<std::vector<Parameter>>;
 };
 
+/// Data parallelism for a model of any kind. `Model` is copied by its copy constructor.
 template <ReplicatedModel Model>
 class DataParallel {
  public:
@@ -134,6 +136,7 @@ class DataParallel {
   /// That of parameter `index` of the model, after step().
   Buffer gradient(std::size_t index) const { return parts_.front().reducer->gradient(index); }
 
+  /// Number of replicas.
   int replicas() const { return threads_.count(); }
 
  private:

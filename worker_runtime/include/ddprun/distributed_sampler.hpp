@@ -17,13 +17,15 @@ std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed)
 /// Above this size PyTorch draws differently between versions: larger data sets are refused.
 inline constexpr std::int64_t kPermutationMax = 0xffff'ffff / 20;
 
+/// Arguments of PyTorch's DistributedSampler.
 struct SamplerOptions {
-  bool shuffle = true;
+  bool shuffle = true;     ///< a new order in each epoch; else 0, 1, 2, ...
   std::uint64_t seed = 0;  ///< the same on every rank
   bool drop_last =
       false;  ///< drop the tail rather than repeat samples from the front to make it even
 };
 
+/// The samples of one rank.
 class DistributedSampler {
  public:
   /// Throws Error{Errc::usage} if `rank` is not within 0..world_size-1 or `samples` is negative or

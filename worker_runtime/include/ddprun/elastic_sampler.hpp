@@ -15,6 +15,7 @@
 
 namespace ddprun {
 
+/// The order of the samples of an epoch.
 enum class SampleOrder : std::uint8_t {
   /// torch.randperm with seed + epoch, the order of PyTorch's DistributedSampler. Takes 8 bytes a
   /// sample.
@@ -36,21 +37,23 @@ enum class TailPolicy : std::uint8_t {
   pad,
 };
 
+/// What an ElasticSampler draws from; compared when it is resumed.
 struct ElasticSamplerOptions {
   std::int64_t samples = 0;       ///< of the data set
   std::int64_t global_batch = 1;  ///< samples of all workers in a step, however many workers
   std::uint64_t seed = 0;         ///< the same on every rank
-  SampleOrder order = SampleOrder::pytorch;
-  TailPolicy tail = TailPolicy::smaller;
+  SampleOrder order = SampleOrder::pytorch;  ///< of all samples in an epoch
+  TailPolicy tail = TailPolicy::smaller;     ///< of each epoch
 };
 
+/// The samples of one worker, for any number of workers.
 class ElasticSampler {
  public:
   /// What a checkpoint keeps: where the run is, and what that refers to.
   struct State {
-    std::int64_t epoch = 0;
-    std::int64_t cursor = 0;  ///< samples of the epoch's order that committed steps have used
-    ElasticSamplerOptions options;
+    std::int64_t epoch = 0;         ///< from 0
+    std::int64_t cursor = 0;        ///< samples of the epoch's order that committed steps have used
+    ElasticSamplerOptions options;  ///< of the sampler that was saved
 
     /// One line of text, "ddprun-sampler 1 epoch=2 cursor=640 samples=...".
     std::string to_text() const;
@@ -64,7 +67,9 @@ class ElasticSampler {
   /// One with the options of `state` that goes on there.
   static ElasticSampler resumed(const State& state, int world_size, int rank);
 
+  /// The current epoch, from 0.
   std::int64_t epoch() const { return epoch_; }
+  /// Samples of this epoch's order that committed steps have used.
   std::int64_t cursor() const { return cursor_; }
 
   /// No step is left in this epoch.
@@ -95,6 +100,7 @@ class ElasticSampler {
   /// To be called at the end of an epoch.
   void next_epoch();
 
+  /// What a checkpoint keeps of this sampler.
   State state() const;
 
   /// Goes on where `state` was saved, with this sampler's world size. Throws Error{Errc::usage}

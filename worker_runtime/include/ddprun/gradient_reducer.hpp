@@ -35,14 +35,15 @@ namespace ddprun {
 /// in it, one directly after another. The rule is PyTorch's: a bucket is closed when it reaches its
 /// limit, so it may overshoot; one data type to a bucket, each with its own small first one.
 struct BucketPlan {
+  /// The parameters of one bucket.
   struct Bucket {
-    std::vector<std::size_t> parameters;
-    DataType type = DataType::float32;
-    std::size_t elements = 0;
+    std::vector<std::size_t> parameters;  ///< their indices, in the order of their gradients
+    DataType type = DataType::float32;    ///< of the gradients
+    std::size_t elements = 0;             ///< of all parameters
 
     bool operator==(const Bucket&) const = default;
   };
-  std::vector<Bucket> buckets;
+  std::vector<Bucket> buckets;  ///< in launch order
 
   bool operator==(const BucketPlan&) const = default;
 };
@@ -52,6 +53,7 @@ struct BucketPlan {
 BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options,
                         std::span<const std::size_t> order = {});
 
+/// Averages gradients in buckets while the backward pass goes on.
 class GradientReducer {
  public:
   /// `state` are further tensors that all ranks are to have from rank 0 (BatchNorm's running
@@ -75,6 +77,7 @@ class GradientReducer {
   /// reducer's end.
   std::shared_ptr<const void> memory(std::size_t index) const;
 
+  /// The buckets as they are now.
   const BucketPlan& plan() const;
 
   /// How often buckets were rebuilt: 0, then 1 from begin_forward() of the step after the first

@@ -33,9 +33,10 @@ std::optional<PipelineSchedule> parse_pipeline_schedule(std::string_view text);
 
 /// One pass of one micro-batch through a stage.
 struct PipelinePass {
+  /// Forward passes compute outputs, backward passes gradients.
   enum class Direction { forward, backward };
-  Direction direction = Direction::forward;
-  int micro_batch = 0;
+  Direction direction = Direction::forward;  ///< of this pass
+  int micro_batch = 0;                       ///< index within the batch
 
   bool operator==(const PipelinePass&) const = default;
 };
@@ -51,12 +52,14 @@ int activations_kept(PipelineSchedule schedule, int stage, int stages, int micro
 
 /// Where a worker stands.
 struct PipelinePlace {
-  int stage = 0;
-  int stages = 1;
-  int replica = 0;
-  int replicas = 1;
+  int stage = 0;     ///< index of the stage, from 0
+  int stages = 1;    ///< stages of each pipeline
+  int replica = 0;   ///< index of the pipeline, from 0
+  int replicas = 1;  ///< number of pipelines
 
+  /// Whether its input is the batch.
   bool is_first() const { return stage == 0; }
+  /// Whether its output is the model's.
   bool is_last() const { return stage + 1 == stages; }
   bool operator==(const PipelinePlace&) const = default;
 };
@@ -64,8 +67,9 @@ struct PipelinePlace {
 /// Pure. Throws Error{Errc::usage} if `workers` cannot be divided into pipelines of `stages`.
 PipelinePlace pipeline_place(int rank, int workers, int stages);
 
+/// The place of this worker and the groups that it is part of.
 struct PipelineGroups {
-  PipelinePlace place;
+  PipelinePlace place;    ///< of this worker
   ProcessGroup stages;    ///< of this replica; rank s is stage s
   ProcessGroup replicas;  ///< of this stage; rank r is replica r
 };

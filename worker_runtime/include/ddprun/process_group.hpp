@@ -26,6 +26,7 @@ namespace ddprun {
 /// throws it again.
 class PeerFailed : public Error {
  public:
+  /// `call` and `round` as call() and round() return them.
   PeerFailed(int rank, const std::string& message, std::string call = {}, int round = -1)
       : Error(Errc::remote, message), rank_(rank), call_(std::move(call)), round_(round) {}
 
@@ -51,6 +52,7 @@ class Work {
   /// A Work that is already done.
   Work();
 
+  /// Whether the collective has ended on this rank, well or not. Does not block.
   bool is_done() const;
 
   /// Blocks until the collective has ended on this rank: its buffers may then be read and reused.
@@ -82,6 +84,7 @@ class Work {
   std::optional<Deadline::Clock::time_point> end_time() const;
 
   struct State;
+  /// For the library: a handle of `state`.
   explicit Work(std::shared_ptr<State> state);
 
  private:
@@ -90,14 +93,15 @@ class Work {
 
 /// One finished collective, for traces. Times are of the steady clock.
 struct CollectiveRecord {
-  std::string name;        ///< "all_reduce"
-  std::size_t bytes = 0;   ///< bytes of this rank's input
-  std::uint64_t sequence;  ///< position in the group's call order, from 0
-  Deadline::Clock::time_point queued;
-  Deadline::Clock::time_point started;
-  Deadline::Clock::time_point ended;
+  std::string name;                     ///< "all_reduce"
+  std::size_t bytes = 0;                ///< bytes of this rank's input
+  std::uint64_t sequence;               ///< position in the group's call order, from 0
+  Deadline::Clock::time_point queued;   ///< when it was called
+  Deadline::Clock::time_point started;  ///< when it began on this rank
+  Deadline::Clock::time_point ended;    ///< when it had ended on this rank
 };
 
+/// How a group is made, and how long its calls may take.
 struct GroupOptions {
   /// "auto", "host" or another name of available_backends().
   std::string backend = "auto";
@@ -124,10 +128,11 @@ struct GroupOptions {
 
 /// A backend and why it cannot be used here; an empty reason means that it can.
 struct BackendInfo {
-  std::string name;
-  std::string unavailable_reason;
+  std::string name;                ///< as GroupOptions::backend names it
+  std::string unavailable_reason;  ///< empty if it can be used
 };
 
+/// The backends of this build and of the modules that are found. Loads modules.
 std::vector<BackendInfo> available_backends();
 
 class DeviceQueue;
@@ -161,9 +166,13 @@ class ProcessGroup {
   std::optional<ProcessGroup> new_group(const std::vector<int>& ranks, const std::string& name,
                                         const GroupOptions& options);
 
+  /// Rank of this process or thread in this group.
   int rank() const;
+  /// Number of ranks.
   int size() const;
+  /// Name of the backend, as in GroupOptions::backend; never "auto".
   const std::string& backend() const;
+  /// Name of the group; see GroupOptions::name and new_group().
   const std::string& name() const;
 
   /// Who the ranks of this group are among all workers.
@@ -227,6 +236,7 @@ class ProcessGroup {
   /// send ends when its message has been copied; it waits for the receiver only when 32 are under
   /// way to it. A recv holds up the calls after it: of two ranks that exchange, both send first.
   Work send(Buffer buffer, int to, int tag = 0);
+  /// Receives into `buffer`, which has the size and type of the message; see send().
   Work recv(Buffer buffer, int from, int tag = 0);
 
   /// Ends on no rank before all ranks have called it.
@@ -238,6 +248,7 @@ class ProcessGroup {
   void abort(const std::string& reason);
 
   class Impl;
+  /// For the library: a handle of `impl`.
   explicit ProcessGroup(std::shared_ptr<Impl> impl);
 
  private:

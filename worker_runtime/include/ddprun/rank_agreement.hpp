@@ -11,6 +11,7 @@
 
 namespace ddprun {
 
+/// One thing that must be equal on all ranks.
 struct Fact {
   std::string thing;  ///< "parameter \"fc.weight\""
   std::string value;  ///< that it is: "float32[6, 10]"; zero bytes of either are told as '?'

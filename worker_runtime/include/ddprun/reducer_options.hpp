@@ -15,8 +15,8 @@ namespace ddprun {
 /// A parameter whose gradient is to be averaged. The order of definition must be the same on every
 /// rank.
 struct Parameter {
-  std::string name;
-  Buffer values;  ///< the weights, owned by the caller
+  std::string name;  ///< for errors; compared across the ranks
+  Buffer values;     ///< the weights, owned by the caller
   /// Its dimensions, whose product is values.elements. They are compared across the ranks and given
   /// to hooks; empty means one dimension.
   std::vector<std::size_t> shape = {};
@@ -50,11 +50,12 @@ enum class CollectiveSequence {
   pytorch,
 };
 
+/// Options of a GradientReducer; the defaults are those of PyTorch's DDP but for buffers.
 struct ReducerOptions {
   /// The first bucket is small so that communication starts early in the backward pass (PyTorch's
   /// default).
   std::size_t first_bucket_bytes = 1 << 20;
-  std::size_t bucket_bytes_cap = 25 << 20;
+  std::size_t bucket_bytes_cap = 25 << 20;  ///< limit of the other buckets (PyTorch's default)
   /// average or sum.
   ReduceOp op = ReduceOp::average;
   /// Divide before the ranks' gradients are added rather than after: PyTorch's rounding, and no
@@ -87,8 +88,8 @@ struct ReducerOptions {
   std::int64_t drift_check_steps = 0;
   /// In place of the buckets' all-reduce.
   std::optional<BucketHook> hook = std::nullopt;
-  UnevenInputs uneven_inputs = UnevenInputs::none;
-  CollectiveSequence sequence = CollectiveSequence::own;
+  UnevenInputs uneven_inputs = UnevenInputs::none;        ///< see there
+  CollectiveSequence sequence = CollectiveSequence::own;  ///< see there
 };
 
 }  // namespace ddprun

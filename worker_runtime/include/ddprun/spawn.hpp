@@ -23,9 +23,11 @@ namespace ddprun {
 /// was one. Or it ended although others waited for it, then with exit code 0.
 class WorkerFailed : public Error {
  public:
+  /// The arguments are what the functions below return.
   WorkerFailed(int rank, int exit_code, int signal, const std::string& message)
       : Error(Errc::remote, message), rank_(rank), exit_code_(exit_code), signal_(signal) {}
 
+  /// The rank of the worker that failed first.
   int rank() const noexcept { return rank_; }
   /// 1 after an exception; 0 if a signal ended it.
   int exit_code() const noexcept { return exit_code_; }
@@ -38,6 +40,7 @@ class WorkerFailed : public Error {
   int signal_;
 };
 
+/// How long workers may take, and how they are started and stopped.
 struct SpawnOptions {
   /// For all workers to end; nothing is no limit. Throws Error{Errc::timeout} naming those that had
   /// not.

@@ -13,13 +13,14 @@ namespace ddprun {
 
 /// What happened to one bucket in a step. Seconds since begin().
 struct BucketTimeline {
-  std::size_t index = 0;
-  std::size_t bytes = 0;
+  std::size_t index = 0;        ///< position in launch order
+  std::size_t bytes = 0;        ///< of all its gradients
   double ready_seconds = 0;     ///< its last gradient was ready
   double launched_seconds = 0;  ///< its all-reduce was queued
   double done_seconds = 0;      ///< its all-reduce had ended, or what else its hook does
 };
 
+/// What happened in one step. Seconds since begin() but where it says otherwise.
 struct StepTimeline {
   std::vector<BucketTimeline>
       buckets;                       ///< in launch order; empty for a step without synchronisation
@@ -29,6 +30,7 @@ struct StepTimeline {
   std::chrono::steady_clock::time_point begun{};  ///< when begin() was called
   double forward_seconds = 0;  ///< from the end of begin_forward() to begin(); 0 without the former
 
+  /// Communication that the backward pass did not hide.
   double exposed_seconds() const { return finished_seconds - finish_called_seconds; }
   /// Of the seconds after finish_called, those in which each bucket was waited for: it was not done
   /// and those before it were. In launch order.
@@ -43,8 +45,8 @@ struct StepTimeline {
 /// and lists as text with ", " between. Names of devices and of what this reducer does not have are
 /// left out.
 struct DdpLoggingData {
-  std::map<std::string, std::int64_t> ints;
-  std::map<std::string, std::string> strings;
+  std::map<std::string, std::int64_t> ints;    ///< by PyTorch's names
+  std::map<std::string, std::string> strings;  ///< by PyTorch's names
 };
 
 }  // namespace ddprun

@@ -29,6 +29,7 @@ ProcessGroup init(const GroupOptions& options = {});
 /// `only_adds` is false. Their forward passes belong inside, too.
 class NoSync {
  public:
+  /// `reducer` must outlive this object.
   explicit NoSync(ModuleReducer& reducer, bool only_adds = true)
       : reducer_(reducer), before_(reducer.is_averaging()) {
     if (only_adds) reducer_.set_averaging(false);
@@ -57,6 +58,7 @@ class DistributedDataParallel {
                           const ReducerOptions& options = ddp_defaults()) requires
       ModuleClass<Module> : module_(&module),
                             reducer_(std::make_unique<ModuleReducer>(module, group, options)) {}
+  /// For a module holder or std::shared_ptr. Throws Error{Errc::usage} for an empty one, too.
   DistributedDataParallel(
       Module module, const ProcessGroup& group,
       const ReducerOptions& options = ddp_defaults()) requires(!ModuleClass<Module>)
@@ -69,6 +71,7 @@ class DistributedDataParallel {
     reducer_->begin_forward();
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
+  /// The same as forward().
   template <typename... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) {
     return forward(std::forward<Arguments>(arguments)...);

@@ -19,6 +19,7 @@
 
 namespace ddprun::torch {
 
+/// Where the replicas of a module are, and how they compute.
 struct DataParallelOptions {
   /// Of the replicas, the module's own first.
   std::vector<at::Device> devices;
@@ -32,9 +33,10 @@ struct DataParallelOptions {
 /// What DataParallel does with modules, whatever their type.
 class ModuleReplicas {
  public:
+  /// One replica.
   struct One {
-    std::shared_ptr<::torch::nn::Module> module;
-    StageForward forward;
+    std::shared_ptr<::torch::nn::Module> module;  ///< owner of the parameters
+    StageForward forward;                         ///< calls the module's forward()
   };
 
   /// `replicas` are alike, in number those of the devices; the first is the module itself. Throws
@@ -44,7 +46,9 @@ class ModuleReplicas {
   ModuleReplicas& operator=(const ModuleReplicas&) = delete;
   ~ModuleReplicas();
 
+  /// See DataParallel::train().
   at::Tensor train(const at::Tensor& input, const at::Tensor& target, const MeanLoss& loss);
+  /// See DataParallel::forward().
   at::Tensor forward(const at::Tensor& input);
 
  private:
@@ -80,6 +84,7 @@ class DataParallel {
   /// The module's output for all rows of `input`; no gradients.
   at::Tensor forward(const at::Tensor& input) { return replicas_.forward(input); }
 
+  /// The module, whose parameters are those of replica 0.
   Module& module() { return module_; }
 
  private:

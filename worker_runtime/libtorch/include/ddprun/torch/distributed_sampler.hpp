@@ -32,14 +32,19 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
   /// What the next reset(), which the begin() of a data loader calls, makes the order for. Without
   /// it all epochs have the same order.
   void set_epoch(std::size_t epoch);
+  /// What set_epoch() was told last; 0 at first.
   std::size_t epoch() const;
 
   /// Samples of this rank in an epoch.
   std::size_t size() const;
 
+  /// Begins an epoch. Throws Error{Errc::usage} for a new size other than size().
   void reset(Size new_size = {}) override;
+  /// The next indices, at most `batch_size`; nothing at the end of the epoch.
   Batch next(std::size_t batch_size) override;
+  /// Writes epoch and position to `archive`.
   void save(::torch::serialize::OutputArchive& archive) const override;
+  /// Goes on where save() was called, with this rank's own samples.
   void load(::torch::serialize::InputArchive& archive) override;
 
  private:

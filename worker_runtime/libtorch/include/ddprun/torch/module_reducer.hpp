@@ -21,6 +21,7 @@ namespace ddprun::torch {
 /// The reducer's options as PyTorch's DDP has them: buffers are broadcast before each forward pass.
 ReducerOptions ddp_defaults();
 
+/// Averages the gradients of a module; DistributedDataParallel is made of it.
 class ModuleReducer {
  public:
   /// All workers get rank 0's parameters and buffers. Parameters that require no gradient are
@@ -45,6 +46,7 @@ class ModuleReducer {
   /// Whether the backward passes of the forward passes from now on average gradients; if not they
   /// add up on this rank. The next that does averages the sums.
   void set_averaging(bool averages);
+  /// What set_averaging() was told last; true at first.
   bool is_averaging() const;
 
   /// Blocks until the gradients of the last backward pass are averaged. Throws what that failed
@@ -61,6 +63,7 @@ class ModuleReducer {
   /// See GradientReducer::join().
   void join(const std::function<void()>& after_step = {});
 
+  /// The reducer behind it, for its timelines and statistics.
   const GradientReducer& reducer() const;
 
  private:

@@ -20,7 +20,9 @@ using StageForward = std::function<at::Tensor(const at::Tensor& input)>;
 /// The mean over the rows of `output`, [rows, ...], and of `target`, [rows, ...]; a scalar.
 using MeanLoss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
 
+/// How a stage works.
 struct PipelineOptions {
+  /// The same on all stages.
   PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;
   /// Rows of a micro-batch, the last of a batch may have fewer; 0 is the whole batch. Small ones
   /// leave stages idle for a smaller part of the time, but cost more calls and less parallel ones.
@@ -36,6 +38,7 @@ struct PipelineBatch {
   at::Tensor target;      ///< on the last, to train: [rows, ...]
 };
 
+/// One stage of a pipeline.
 class Pipeline {
  public:
   /// Rank s of `stages` is stage s. `forward` is called with rows of micro-batches, which it must
