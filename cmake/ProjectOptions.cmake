@@ -56,7 +56,7 @@ set(is_optimised $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
 target_compile_options(ddprun_options INTERFACE "$<$<AND:${is_optimised},$<COMPILE_LANGUAGE:C,CXX>>:${hardening}>")
 target_link_options(ddprun_options INTERFACE "$<${is_optimised}:LINKER:-z,relro,-z,now,-z,noexecstack>")
 
-configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${PROJECT_BINARY_DIR}/generated/ddprun_version.hpp @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${PROJECT_BINARY_DIR}/generated/include/ddprun/version.hpp @ONLY)
 
 # Asio in one shape everywhere: std::coroutine awaitables, no deprecated names, its headers as system headers.
 # One target so that the installed libraries can use it without exporting it.

@@ -1,8 +1,8 @@
 #include "launcher/cli/help_text.hpp"
 
-#include "ddprun_version.hpp"
 #include "launcher/cli/option_table.hpp"
 #include "rendezvous/base/text.hpp"
+#include <ddprun/version.hpp>
 
 #include <algorithm>
 

@@ -10,7 +10,7 @@ import kubernetes_validate
 import yaml
 
 EXAMPLE = pathlib.Path(sys.argv.pop(1)) / "configs" / "kubernetes_job.yaml"
-# The oldest that applies podReplacementPolicy by default, and the newest of which there is a schema.
+# The oldest that applies podReplacementPolicy by default, and the newest that has a schema here.
 VERSIONS = ["1.29", kubernetes_validate.latest_version()]
 
 

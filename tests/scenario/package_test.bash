@@ -4,7 +4,9 @@
 # Ends with 77 (skipped) where Debian's tools are missing.
 set -euo pipefail
 cpack=$1 build=$2 version=$3
-command -v dpkg-deb >/dev/null && command -v dpkg-shlibdeps >/dev/null || exit 77
+for tool in dpkg-deb dpkg-shlibdeps lintian; do
+  command -v $tool >/dev/null || exit 77
+done
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -15,8 +17,8 @@ fail() { echo "$1" >&2; exit 1; }
   exit 1
 }
 architecture=$(dpkg --print-architecture)
-program=$folder/ddprun_${version}_$architecture.deb
-development=$folder/libddprun-dev_${version}_$architecture.deb
+program=$folder/ddprun_$version-1_$architecture.deb
+development=$folder/libddprun-dev_$version-1_$architecture.deb
 
 # Each regular file of a package, and nothing else.
 check_files() {
@@ -54,40 +56,66 @@ check_hardened() {
     fail "$file: not hardened, few '$fact'"
 }
 
+# Debian's own checks. No bug of Debian's asked for these packages, and the folder of ddprun.pc is
+# not one of an architecture's own.
+check_by_lintian() {
+  lintian --allow-root --fail-on error,warning --tag-display-limit 0 \
+    --suppress-tags initial-upload-closes-no-bugs,pkg-config-unavailable-for-cross-compilation \
+    "$1" >"$folder/tags" 2>&1 || {
+    cat "$folder/tags" >&2
+    fail "$1: lintian finds errors or warnings"
+  }
+}
+
+# documents PACKAGE: what each package has for its users to read.
+documents() {
+  printf "/usr/share/doc/$1/%s\n" copyright changelog.gz changelog.Debian.gz
+}
+
 include=/usr/include/ddprun
 package=/usr/lib/cmake/ddprun
+source=$(cd "$(dirname "$0")/../.." && pwd)
+mapfile -t configs < <(cd "$source" && ls configs/*)
+# shellcheck disable=SC2046 # several files
 check_files "$program" /usr/bin/ddprun /usr/libexec/ddprun/ddprun-preflight \
   /usr/libexec/ddprun/torchrun \
   /usr/libexec/ddprun/torch.distributed.launch \
-  /usr/share/man/man1/ddprun.1 /usr/share/doc/ddprun/copyright \
+  /usr/share/man/man1/ddprun.1.gz $(documents ddprun) \
+  "${configs[@]/#//usr/share/doc/ddprun/examples/}" \
   /usr/share/bash-completion/completions/ddprun /usr/share/zsh/site-functions/_ddprun
-source=$(cd "$(dirname "$0")/../.." && pwd)
 mapfile -t headers < <(cd "$source" &&
   ls {rendezvous,worker_runtime}/include/ddprun/*.hpp | xargs -n 1 basename)
 # What a user's project compiles against its own LibTorch.
 mapfile -t libtorch < <(cd "$source" && ls worker_runtime/libtorch/*.[ch]pp)
+mapfile -t examples < <(cd "$source/tests/scenario" && ls {consumer,libtorch_consumer}/*)
 mapfile -t torch_headers < <(cd "$source/worker_runtime/libtorch/include/ddprun" &&
   ls torch.hpp torch/*.hpp)
 build_type=$(sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' "$build/CMakeCache.txt" |
   tr '[:upper:]' '[:lower:]')
-check_files "$development" "${headers[@]/#/$include/}" "${torch_headers[@]/#/$include/}" \
+# shellcheck disable=SC2046
+check_files "$development" $include/version.hpp "${headers[@]/#/$include/}" \
+  "${torch_headers[@]/#/$include/}" "${examples[@]/#//usr/share/doc/libddprun-dev/examples/}" \
   "${libtorch[@]/#//usr/share/ddprun/}" $package/{ddprunLibtorch,find_libtorch}.cmake \
   /usr/lib/libddprun_{rendezvous,worker_runtime}.a \
   $package/ddprun{Config,ConfigVersion,Targets,Targets-"$build_type"}.cmake \
-  /usr/share/doc/libddprun-dev/copyright
+  /usr/lib/pkgconfig/ddprun.pc $(documents libddprun-dev)
 for module in "$folder"/ddprun-*.deb; do
   if [ ! -e "$module" ]; then continue; fi
   name=$(basename "$module" | sed 's/^ddprun-\([a-z]*\)_.*/\1/')
-  check_files "$module" "/usr/lib/libddprun_$name.so" "/usr/share/doc/ddprun-$name/copyright"
+  # shellcheck disable=SC2046
+  check_files "$module" "/usr/lib/ddprun/backends/libddprun_$name.so" $(documents "ddprun-$name")
   library="lib(gloo|mpich|openmpi)"
   # NCCL is found on the machine where it is wanted, which may have it from anywhere.
   if [ "$name" = nccl ]; then library=libc6; fi
   check_field "$module" Depends "$library"
   dpkg-deb -x "$module" "$folder/modules"
-  check_hardened "$folder/modules/usr/lib/libddprun_$name.so"
+  check_hardened "$folder/modules/usr/lib/ddprun/backends/libddprun_$name.so"
 done
 
-check_field "$program" Version "^$version$"
+for file in "$folder"/*.deb; do
+  check_by_lintian "$file"
+done
+check_field "$program" Version "^$version-1$"
 check_field "$program" Depends 'libc6 .*libssl3.*libstdc\+\+6'
 check_field "$program" Maintainer ddprun
 check_field "$program" Description '^Launcher and elastic agent for'
