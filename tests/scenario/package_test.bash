@@ -59,7 +59,7 @@ check_hardened() {
 # Debian's own checks. No bug of Debian's asked for these packages, and the folder of ddprun.pc is
 # not one of an architecture's own.
 check_by_lintian() {
-  lintian --allow-root --fail-on error,warning --tag-display-limit 0 \
+  TMPDIR="$folder" lintian --allow-root --fail-on error,warning --tag-display-limit 0 \
     --suppress-tags initial-upload-closes-no-bugs,pkg-config-unavailable-for-cross-compilation \
     "$1" >"$folder/tags" 2>&1 || {
     cat "$folder/tags" >&2
