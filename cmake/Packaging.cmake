@@ -5,6 +5,15 @@ install(
   EXPORT ddprunTargets
   ARCHIVE COMPONENT development
   FILE_SET HEADERS COMPONENT development)
+foreach(target IN ITEMS ddprun_rendezvous ddprun_worker_runtime)
+  install(
+    CODE "set(archive \"${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:${target}>\")
+cmake_path(ABSOLUTE_PATH archive BASE_DIRECTORY \"\${CMAKE_INSTALL_PREFIX}\")
+execute_process(
+  COMMAND \"${CMAKE_COMMAND}\" -D \"NM=${CMAKE_NM}\" -D \"OBJCOPY=${CMAKE_OBJCOPY}\" -D \"ARCHIVE=\$ENV{DESTDIR}\${archive}\"
+          -P \"${PROJECT_SOURCE_DIR}/cmake/rename_boost_symbols.cmake\" COMMAND_ERROR_IS_FATAL ANY)"
+    COMPONENT development)
+endforeach()
 install(
   EXPORT ddprunTargets
   NAMESPACE ddprun::

@@ -20,6 +20,22 @@ run(${folder}/prefix/bin/ddprun --preflight --nproc_per_node=3 ${folder}/consume
 if(NOT output MATCHES "the sum of all ranks is 3")
   message(FATAL_ERROR "unexpected output:\n${output}")
 endif()
+# A program's own Boost, of another version than ddprun's, is not mixed with it. Where that version cannot be had, only the
+# symbols are checked, by package_test.bash.
+execute_process(COMMAND apt-get -qq download libboost1.74-dev WORKING_DIRECTORY ${folder} RESULT_VARIABLE result ERROR_QUIET)
+file(GLOB boost ${folder}/libboost1.74-dev_*.deb)
+if(result EQUAL 0 AND boost)
+  run(dpkg-deb -x ${boost} ${folder}/boost)
+  run(${CMAKE_COMMAND} -G Ninja -S ${SOURCES}/boost_consumer -B ${folder}/boost_consumer
+      -D CMAKE_PREFIX_PATH=${folder}/prefix -D CMAKE_CXX_COMPILER=${COMPILER} -D BOOST_HEADERS=${folder}/boost/usr/include)
+  run(${CMAKE_COMMAND} --build ${folder}/boost_consumer)
+  run(${folder}/boost_consumer/boost_consumer)
+  if(NOT output MATCHES "worked with Boost 1_74")
+    message(FATAL_ERROR "unexpected output:\n${output}")
+  endif()
+else()
+  message(STATUS "no libboost1.74-dev here: not tried beside another version of Boost")
+endif()
 # The backends that are modules are found from any folder, also where they were moved together with the program; Open
 # MPI's needs its own mpirun, and NCCL's a GPU for each worker.
 unset(ENV{LD_LIBRARY_PATH})

@@ -72,6 +72,14 @@ documents() {
   printf "/usr/share/doc/$1/%s\n" copyright changelog.gz changelog.Debian.gz
 }
 
+# A program may have other versions of what ddprun is made of.
+check_symbols() {
+  local file=$1 leaked
+  leaked=$(nm -C "${@:2}" --defined-only "$file" 2>/dev/null |
+    grep -E '(^|[^_[:alnum:]])(boost|spdlog|fmt|nlohmann|CLI)(::|_)' | head -n 3 || true)
+  [ -z "$leaked" ] || fail "$file: has symbols of other libraries: $leaked"
+}
+
 include=/usr/include/ddprun
 package=/usr/lib/cmake/ddprun
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -110,6 +118,7 @@ for module in "$folder"/ddprun-*.deb; do
   check_field "$module" Depends "$library"
   dpkg-deb -x "$module" "$folder/modules"
   check_hardened "$folder/modules/usr/lib/ddprun/backends/libddprun_$name.so"
+  check_symbols "$folder/modules/usr/lib/ddprun/backends/libddprun_$name.so" -D
 done
 
 for file in "$folder"/*.deb; do
@@ -122,6 +131,13 @@ check_field "$program" Description '^Launcher and elastic agent for'
 check_field "$development" Depends zlib1g-dev
 check_field "$development" Description '^Worker runtime for'
 check_field "$development" Section libdevel
+
+dpkg-deb -x "$development" "$folder/development"
+for library in rendezvous worker_runtime; do
+  archive=$folder/development/usr/lib/libddprun_$library.a
+  nm -C "$archive" 2>/dev/null | grep 'ddprun::' >/dev/null || fail "$archive: no symbols"
+  check_symbols "$archive"
+done
 
 dpkg-deb -x "$program" "$folder/root"
 check_hardened "$folder/root/usr/bin/ddprun"
