@@ -60,7 +60,8 @@ _ddprun() {
     __agent_store) words="on off" ;;
     __omp_num_threads) words="auto" ;;
     __print_completion) words="bash zsh" ;;
-    __prefix | __stdin) words="none" ;;
+    __prefix) words="none" ;;
+    __stdin) words="auto none" ;;
     __security) words="open" ;;
     __stacks) words="never kill stop" ;;
     __event_log_handler) words="null" ;;

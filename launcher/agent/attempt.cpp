@@ -194,6 +194,7 @@ class Attempt::Impl {
   }
 
   asio::awaitable<void> start_workers(WorkerGroup& group) {
+    facts_.standard_input = standard_input_kind();
     auto starting = group.start(make_worker_specs(plan(), facts_), retry_);
     const auto started = co_await std::move(starting);
     if (const auto* failure = std::get_if<WorkerNotStarted>(&started)) {

@@ -39,7 +39,7 @@ LaunchPlan plan_of_look(const AttemptSurroundings& surroundings) {
   look.worker_store_port.reset();
   look.store_host = "127.0.0.1";
   look.store_port = 0;
-  look.stdin_rank.reset();
+  look.stdin_worker = {.is_automatic = false};
   look.max_restarts = 0;
   look.stacks.when = StacksWhen::never;
   for (auto& worker : look.workers) {

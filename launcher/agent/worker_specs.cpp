@@ -80,6 +80,15 @@ NodePlacement alone(const LaunchPlan& plan) {
   return {.world_size = workers, .role_world_size = workers, .master_addr = plan.store_host};
 }
 
+bool has_standard_input(const LaunchPlan& plan, const AttemptFacts& facts, int rank) {
+  const auto& choice = plan.stdin_worker;
+  if (!choice.is_automatic) return choice.rank == rank;
+  if (rank != 0 || facts.standard_input == InputKind::withheld) return false;
+  // Of several workers each would get parts of what comes from a pipe; a terminal's user answers
+  // the prompts of one.
+  return facts.placement.world_size == 1 || facts.standard_input == InputKind::terminal;
+}
+
 std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptFacts& facts) {
   std::vector<WorkerSpec> specs;
   for (std::size_t i = 0; i < plan.workers.size(); ++i) {
@@ -107,7 +116,7 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
                     .standard_output = streams.make_output(),
                     .standard_error = streams.make_error(),
                     .error_file = folder / kErrorFile,
-                    .inherits_standard_input = plan.stdin_rank == rank};
+                    .inherits_standard_input = has_standard_input(plan, facts, rank)};
     if (plan.log_dir) spec.stacks_file = folder / kStacksFile;
     for (const auto& [name, value] : worker.environment) spec.environment[name] = value;
     specs.push_back(std::move(spec));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
+#include "launcher/process/standard_input.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "rendezvous/base/hmac.hpp"
 
@@ -36,8 +37,12 @@ struct AttemptFacts {
   std::optional<std::uint16_t> worker_store_port;  ///< if the workers host a store of their own
   std::optional<Digest> run_key{};  ///< handed to the workers; nothing: the run has no secret
   int control_page_fd = -1;
-  std::vector<HeldPath> worker_folders;  ///< by local rank
+  std::vector<HeldPath> worker_folders;            ///< by local rank
+  InputKind standard_input = InputKind::withheld;  ///< of this process
 };
+
+/// Whether the worker of this rank has the standard input of this process.
+bool has_standard_input(const LaunchPlan& plan, const AttemptFacts& facts, int rank);
 
 std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptFacts& facts);
 

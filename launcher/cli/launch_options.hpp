@@ -49,6 +49,14 @@ struct StreamChoice {
   bool operator==(const StreamChoice&) const = default;
 };
 
+/// Which worker has the standard input of ddprun; that of the others is empty.
+struct StdinChoice {
+  bool is_automatic = true;   ///< the only worker, or rank 0 if it is a terminal
+  std::optional<int> rank{};  ///< otherwise; nothing: no worker
+
+  bool operator==(const StdinChoice&) const = default;
+};
+
 /// --rdzv_endpoint; port 0 if none was given.
 struct RendezvousEndpoint {
   std::string host;
@@ -157,7 +165,7 @@ struct LaunchOptions {
   std::vector<int> local_ranks_filter;  ///< empty: all
   std::vector<int> ranks_filter;        ///< empty: all
   PrefixTemplate prefix = default_prefix();
-  std::optional<int> stdin_rank;  ///< whose standard input is ddprun's; nobody's if absent
+  StdinChoice stdin_worker;
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;
   std::string logs_specs;

@@ -237,9 +237,10 @@ constexpr OptionEntry kOwn[] = {
     {"ranks_filter", 0, "RANK,...", OptionGroup::own, "", "all workers",
      "As --local_ranks_filter, by the rank among the workers of all nodes.",
      [](Options& o, Text v) { return keep(o.ranks_filter, parse_ranks(v)); }},
-    {"stdin", 0, "RANK|none", OptionGroup::own, "", "none",
-     "The worker that reads ddprun's own standard input; that of all others is empty.",
-     [](Options& o, Text v) { return keep(o.stdin_rank, parse_rank_or_none(v)); }},
+    {"stdin", 0, "RANK|auto|none", OptionGroup::own, "", "auto",
+     "The worker that reads ddprun's own standard input; that of all others is empty. auto: the "
+     "only worker, or rank 0 where it is a terminal.",
+     [](Options& o, Text v) { return keep(o.stdin_worker, parse_stdin_worker(v)); }},
     {"exit_code", 0, "torchrun|worker", OptionGroup::own, "", "torchrun",
      "When a worker failed, end with 1 as torchrun does, or with the worker's own exit code (128 "
      "plus its signal).",

@@ -190,10 +190,12 @@ Parsed<std::vector<std::string>> parse_filters(const std::string& text) {
   return filters;
 }
 
-Parsed<std::optional<int>> parse_rank_or_none(const std::string& text) {
-  if (text == "none") return std::optional<int>();
-  if (const auto rank = number_within(text, 0, kRankMax)) return rank;
-  return ValueProblem{"is neither a rank like 0 nor none"};
+Parsed<StdinChoice> parse_stdin_worker(const std::string& text) {
+  if (text == "auto") return StdinChoice{};
+  if (text == "none") return StdinChoice{.is_automatic = false};
+  const auto rank = number_within(text, 0, kRankMax);
+  if (rank) return StdinChoice{.is_automatic = false, .rank = rank};
+  return ValueProblem{"is neither a rank like 0 nor auto or none"};
 }
 
 Parsed<std::vector<int>> parse_signals(const std::string& text) {

@@ -57,7 +57,7 @@ inline constexpr std::size_t kFiltersMax = 64;
 Parsed<std::vector<std::string>> parse_filters(const std::string& text);
 
 /// A rank, or "none".
-Parsed<std::optional<int>> parse_rank_or_none(const std::string& text);
+Parsed<StdinChoice> parse_stdin_worker(const std::string& text);
 
 /// Text with fields like ${rank}; "none" and empty text give no prefix.
 Parsed<PrefixTemplate> parse_prefix_template(const std::string& text);

@@ -89,15 +89,15 @@ struct LaunchPlan {
   std::string run_id;
   std::string run_folder_name{};  ///< the run's folder in log_dir; no other run has it
   std::string role = "default";
-  std::string host_name{};          ///< of this machine
-  bool shares_gpus = false;         ///< several workers may use the same GPU
-  std::vector<WorkerPlan> workers;  ///< by local rank
+  std::string host_name{};           ///< of this machine
+  bool shares_gpus = false;          ///< several workers may use the same GPU
+  std::vector<WorkerPlan> workers;   ///< by local rank
 
   PrefixTemplate prefix = default_prefix();   ///< of each line of output on the console
   bool has_prefix_by_tee_only = false;        ///< output that is not tee'd has none
   std::vector<std::string> stdout_filters{};  ///< texts of lines of tee to be copied to a file
   std::vector<std::string> stderr_filters{};
-  std::optional<int> stdin_rank{};  ///< whose standard input is the agent's; nobody's if absent
+  StdinChoice stdin_worker{};
   std::vector<int> ranks_filter{};  ///< ranks whose output is shown; empty: all that is_shown says
   /// Inherited variables that no worker gets.
   std::vector<std::string> removed_variables{};

@@ -87,7 +87,7 @@ class Planner {
     plan_.ranks_filter = options_.ranks_filter;
     plan_.stdout_filters = options_.duplicate_stdout_filters;
     plan_.stderr_filters = options_.duplicate_stderr_filters;
-    plan_.stdin_rank = options_.stdin_rank;
+    plan_.stdin_worker = options_.stdin_worker;
     plan_.worker_open_files_max = facts_.open_files_max;
     plan_.max_restarts = options_.max_restarts;
     plan_.restart_window = options_.restart_window;
@@ -228,7 +228,7 @@ class Planner {
               std::to_string(workers_) + " workers (0 to " + std::to_string(workers_ - 1) + ")");
     };
     for (const int rank : options_.ranks_filter) check_rank("ranks_filter", rank);
-    if (options_.stdin_rank) check_rank("stdin", *options_.stdin_rank);
+    if (const auto rank = options_.stdin_worker.rank) check_rank("stdin", *rank);
   }
 
   bool check_way_to_run() {

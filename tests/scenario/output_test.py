@@ -207,9 +207,55 @@ class OutputTest(unittest.TestCase):
         rows = [row for row in terminal.screen.text() if row.startswith("[")]
         self.assertEqual(sorted(rows), ["[default0]:0 ''", "[default1]:1 'hello\\n'"])
 
+    def test_rank_0_reads_the_terminal_without_an_option(self):
+        script = "import os; print(os.environ['RANK'], repr(open(0).readline()))"
+        terminal = self.start_on_terminal(script)
+        terminal.send("hello\n")
+        self.assertEqual(terminal.read_to_end(), 0)
+        rows = [row for row in terminal.screen.text() if row.startswith("[")]
+        self.assertEqual(sorted(rows), ["[default0]:0 'hello\\n'", "[default1]:1 ''"])
+
+    def test_no_worker_reads_the_terminal_if_none_shall(self):
+        script = "import os; print(os.environ['RANK'], repr(open(0).readline()))"
+        terminal = self.start_on_terminal(script, "--stdin=none")
+        self.assertEqual(terminal.read_to_end(), 0)
+        rows = [row for row in terminal.screen.text() if row.startswith("[")]
+        self.assertEqual(sorted(rows), ["[default0]:0 ''", "[default1]:1 ''"])
+
+    def test_the_only_worker_reads_a_pipe_also_after_a_restart(self):
+        script = """
+            import os, sys
+            print(os.read(0, 2))
+            sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")
+            """
+        run = self.run_with_input(b"a\nb\n", textwrap.dedent(script), "--nproc_per_node=1",
+                                  "--max_restarts=1")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertIn(b"[default0]:b'a\\n'\n", run.stdout)
+        self.assertIn(b"[default0]:b'b\\n'\n", run.stdout)
+
+    def test_pdb_of_the_only_worker_takes_commands_from_a_pipe(self):
+        run = self.run_with_input(b"p 40 + 2\nc\n", "breakpoint()\nprint('went on')\n",
+                                  "--nproc_per_node=1")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertIn(b"42", run.stdout)
+        self.assertIn(b"went on", run.stdout)
+
+    def test_a_descriptor_that_cannot_be_read_is_an_empty_input(self):
+        with open("/dev/null", "wb") as unreadable:
+            command = self.command("print(repr(open(0).read()))", "--nproc_per_node=1")
+            run = subprocess.run(command, stdin=unreadable, stdout=subprocess.PIPE, timeout=60,
+                                 check=True, env={**os.environ, "PYTHON_EXEC": PYTHON})
+        self.assertEqual(run.stdout, b"[default0]:''\n")
+
+    def run_with_input(self, given, script, *options):
+        return subprocess.run(self.command(script, *options), input=given, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=60, check=False,
+                              env={**os.environ, "PYTHON_EXEC": PYTHON, "LOGLEVEL": "WARNING"})
+
     def test_pdb_can_be_used_in_one_worker(self):
         terminal = self.start_on_terminal("answer = 41\nbreakpoint()\nprint('went on')\n",
-                                          "--nproc_per_node=1", "--stdin=0")
+                                          "--nproc_per_node=1")
         terminal.read_until(lambda: b"(Pdb)" in terminal.bytes, "pdb's prompt")
         terminal.send("answer + 1\n")
         terminal.read_until(lambda: b"]:42" in terminal.bytes or b" 42" in terminal.bytes, "42")

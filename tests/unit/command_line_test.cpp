@@ -121,8 +121,9 @@ const Case kGood[] = {
      [](O& o) {
        o.ranks_filter = {7, 1030};
      }},
-    {{"--stdin=3"}, [](O& o) { o.stdin_rank = 3; }},
-    {{"--stdin=none"}, [](O&) {}},
+    {{"--stdin=3"}, [](O& o) { o.stdin_worker = {.is_automatic = false, .rank = 3}; }},
+    {{"--stdin=none"}, [](O& o) { o.stdin_worker.is_automatic = false; }},
+    {{"--stdin=auto"}, [](O&) {}},
     {{"--duplicate_stdout_filters=a,,b,c"},
      [](O& o) {
        o.duplicate_stdout_filters = {"a,b", "c"};
@@ -255,7 +256,7 @@ const BadCase kBad[] = {
     {{"-t", "9999:1"}, "nor a map"},
     {{"--local_ranks_filter=0,x"}, "is not a list of local ranks like 0,3"},
     {{"--ranks_filter=0,-1"}, "--ranks_filter=0,-1: is not a list of ranks like 0,3"},
-    {{"--stdin=all"}, "--stdin=all: is neither a rank like 0 nor none"},
+    {{"--stdin=all"}, "--stdin=all: is neither a rank like 0 nor auto or none"},
     {{"--prefix=${rnak}"}, "--prefix=${rnak}: has no field 'rnak'; did you mean ${rank}?"},
     {{"--max_restarts=-1"}, "is not an integer from 0 to 1000000"},
     {{"--max_restarts=1000001"}, "is not an integer from 0 to 1000000"},

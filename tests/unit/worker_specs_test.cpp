@@ -7,10 +7,12 @@
 namespace worker_specs_test {
 
 using ddprun::AttemptFacts;
+using ddprun::InputKind;
 using ddprun::LaunchPlan;
 using ddprun::LinePrefix;
 using ddprun::make_worker_specs;
 using ddprun::PrefixField;
+using ddprun::StdinChoice;
 using ddprun::StreamTarget;
 using ddprun::WorkerEnv;
 
@@ -144,13 +146,50 @@ TEST_SUITE("worker specs") {
     CHECK(make_worker_specs(plan, kFacts)[0].standard_output.filtered_file.empty());
   }
 
-  TEST_CASE("one worker at most has the agent's standard input") {
-    auto plan = plan_of_two();
-    CHECK_FALSE(make_worker_specs(plan, kFacts)[1].inherits_standard_input);
-    plan.stdin_rank = 1;
-    const auto specs = make_worker_specs(plan, kFacts);
-    CHECK_FALSE(specs[0].inherits_standard_input);
-    CHECK(specs[1].inherits_standard_input);
+  TEST_CASE("at most one worker has the agent's standard input") {
+    struct Row {
+      StdinChoice choice;
+      InputKind input;
+      int first_rank, world_size, reader;
+    };
+    constexpr int kNoWorker = -1;
+    const StdinChoice automatic;
+    const StdinChoice none{.is_automatic = false};
+    const StdinChoice rank_1{.is_automatic = false, .rank = 1};
+    const Row rows[] = {
+        {automatic, InputKind::terminal, 0, 2, 0},
+        {automatic, InputKind::terminal, 0, 4, 0},
+        {automatic, InputKind::terminal, 2, 4, kNoWorker},  // rank 0 is on another node
+        {automatic, InputKind::readable, 0, 2, kNoWorker},
+        {automatic, InputKind::readable, 0, 1, 0},
+        {automatic, InputKind::terminal, 0, 1, 0},
+        {automatic, InputKind::withheld, 0, 1, kNoWorker},
+        {automatic, InputKind::withheld, 0, 2, kNoWorker},
+        {none, InputKind::terminal, 0, 1, kNoWorker},
+        {rank_1, InputKind::terminal, 0, 2, 1},
+        {rank_1, InputKind::readable, 0, 2, 1},
+        {rank_1, InputKind::withheld, 0, 2, 1},
+        {rank_1, InputKind::terminal, 2, 4, kNoWorker},
+    };
+    for (const auto& row : rows) {
+      auto plan = plan_of_two();
+      plan.stdin_worker = row.choice;
+      auto facts = kFacts;
+      facts.standard_input = row.input;
+      facts.placement.first_rank = row.first_rank;
+      facts.placement.world_size = row.world_size;
+      if (row.world_size == 1) plan.workers.pop_back();
+      int reader = kNoWorker;
+      int readers = 0;
+      for (const auto& spec : make_worker_specs(plan, facts)) {
+        if (!spec.inherits_standard_input) continue;
+        reader = spec.rank;
+        ++readers;
+      }
+      CAPTURE(&row - rows);
+      CHECK(reader == row.reader);
+      CHECK(readers <= 1);
+    }
   }
 
   TEST_CASE("a filter by rank hides all others, also where local ranks are filtered") {
