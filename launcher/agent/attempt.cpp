@@ -3,6 +3,7 @@
 #include "launcher/agent/blame.hpp"
 #include "launcher/agent/deserter.hpp"
 #include "launcher/agent/emit.hpp"
+#include "launcher/agent/failure_hint.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
@@ -266,6 +267,7 @@ class Attempt::Impl {
     if (folder.is_kept()) {
       exit.log_folder = worker_folder(folder.path(), exit.attempt, exit.local_rank);
     }
+    exit.hint = failure_hint(exit, plan(), has_standard_input(plan(), facts_, exit.rank));
     end_.exits.push_back(exit);
     tell(exit);
     if (exit.failed() && !exit.was_stopped) {

@@ -89,6 +89,7 @@ struct LaunchPlan {
   std::string run_id;
   std::string run_folder_name{};  ///< the run's folder in log_dir; no other run has it
   std::string role = "default";
+  std::string interpreter_origin{};  ///< if ddprun has chosen a Python interpreter: why that one
   std::string host_name{};           ///< of this machine
   bool shares_gpus = false;          ///< several workers may use the same GPU
   std::vector<WorkerPlan> workers;   ///< by local rank

@@ -245,6 +245,7 @@ class Planner {
     auto resolved = resolve_program(options_, facts_);
     if (const auto* text = std::get_if<std::string>(&resolved)) return problem(*text);
     command_ = std::get<std::vector<std::string>>(resolved);
+    plan_.interpreter_origin = interpreter_origin(options_, facts_);
     if (is_python(command_)) {
       pytorch_without_libuv_ =
           facts_.pytorch_without_libuv(facts_.working_directory / command_[0], facts_.environment);

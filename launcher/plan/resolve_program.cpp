@@ -118,6 +118,13 @@ std::string script_problem(const std::string& name, const HostFacts& facts) {
 
 }  // namespace
 
+std::string interpreter_origin(const LaunchOptions& options, const HostFacts& facts) {
+  if (!options.module && !is_script(options)) return "";
+  if (!facts.environment("PYTHON_EXEC").value_or("").empty()) return "named by PYTHON_EXEC";
+  if (environment_python(facts)) return "in the folder from which ddprun was called";
+  return "the first python3 in PATH";
+}
+
 bool is_python(const std::vector<std::string>& arguments) {
   return !arguments.empty() &&
          fs::path(arguments.front()).filename().string().starts_with("python");

@@ -23,6 +23,9 @@ namespace ddprun {
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
                                                                     const HostFacts& facts);
 
+/// Why resolve_program() has chosen this Python interpreter; empty if it has chosen none.
+std::string interpreter_origin(const LaunchOptions& options, const HostFacts& facts);
+
 /// Whether the program of a command line is a Python interpreter.
 bool is_python(const std::vector<std::string>& arguments);
 

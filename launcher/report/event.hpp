@@ -113,6 +113,7 @@ struct WorkerExited {
   /// When it recorded the error, if the file says so.
   std::optional<std::chrono::system_clock::time_point> error_time{};
   std::vector<std::string> last_lines;  ///< of its standard error, oldest first
+  std::string hint{};                   ///< what its last lines mean, with a remedy; or empty
   std::filesystem::path log_folder{};   ///< of this worker in this attempt; empty: none is kept
 
   /// Of one that ended with exit code 0 and should not have: "before it entered collective 3 ...".

@@ -222,4 +222,13 @@ std::string ranks_phrase(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + format_ranks(ranks);
 }
 
+std::string_view without_rank(std::string_view line) {
+  constexpr std::string_view kHead = "[rank";
+  const auto end = line.find("]: ");
+  if (!line.starts_with(kHead) || end == std::string_view::npos) return line;
+  const auto rank = line.substr(kHead.size(), end - kHead.size());
+  const bool is_number = rank.find_first_not_of("0123456789") == std::string_view::npos;
+  return is_number ? line.substr(end + 3) : line;
+}
+
 }  // namespace ddprun

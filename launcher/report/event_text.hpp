@@ -34,4 +34,7 @@ std::string format_ranks(std::vector<int> ranks);
 /// "rank 2" or "ranks 0, 1".
 std::string ranks_phrase(const std::vector<int>& ranks);
 
+/// Without the "[rank3]: " that PyTorch since 2.2 puts before each line of an uncaught exception.
+std::string_view without_rank(std::string_view line);
+
 }  // namespace ddprun

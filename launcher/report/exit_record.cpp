@@ -64,6 +64,7 @@ std::string to_record(const WorkerExited& exit, bool is_whole) {
       {"error_message", shortened(exit.error_message)},
       {"error_traceback", is_whole ? shortened(exit.error_traceback) : ""},
       {"last_lines", last_lines},
+      {"hint", is_whole ? shortened(exit.hint) : ""},
       {"log_folder", exit.log_folder.string()}};
   return record.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -97,6 +98,7 @@ std::optional<WorkerExited> from_record(std::string_view text) {
     record.at("error_message").get_to(exit.error_message);
     record.at("error_traceback").get_to(exit.error_traceback);
     record.at("last_lines").get_to(exit.last_lines);
+    exit.hint = record.value("hint", "");
     exit.log_folder = record.at("log_folder").get<std::string>();
     return exit;
   } catch (const Json::exception&) {

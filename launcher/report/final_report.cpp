@@ -138,16 +138,6 @@ std::vector<std::string> without_message(std::vector<std::string> lines,
   return lines;
 }
 
-/// Without the "[rank3]: " that PyTorch since 2.2 puts before each line of an uncaught exception.
-std::string_view without_rank(std::string_view line) {
-  constexpr std::string_view kHead = "[rank";
-  const auto end = line.find("]: ");
-  if (!line.starts_with(kHead) || end == std::string_view::npos) return line;
-  const auto rank = line.substr(kHead.size(), end - kHead.size());
-  const bool is_number = rank.find_first_not_of("0123456789") == std::string_view::npos;
-  return is_number ? line.substr(end + 3) : line;
-}
-
 std::string time_of(const WorkerExited& worker) {
   const auto time = worker.ended_at ? utc(*worker.ended_at) : "";
   if (!worker.was_started) return time;
@@ -169,6 +159,7 @@ void add_root_cause(Page& page, const WorkerExited& worker) {
   page.field("logs", worker.log_folder.string());
   page.field("message", worker.error_message);
   page.field("recorded", worker.error_time ? utc(*worker.error_time) : "");
+  page.field("hint", worker.hint);
   // Python prints its traceback on standard error, too, and an exception that was caught in C++ has
   // left no trace but its message: once is enough.
   const auto traceback = lines_of(worker.error_traceback);

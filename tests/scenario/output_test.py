@@ -248,6 +248,22 @@ class OutputTest(unittest.TestCase):
                                  check=True, env={**os.environ, "PYTHON_EXEC": PYTHON})
         self.assertEqual(run.stdout, b"[default0]:''\n")
 
+    def test_the_report_names_the_option_if_a_worker_has_missed_its_input(self):
+        for script in ("breakpoint()\nprint()\n", "input()\n"):
+            run = self.run_with_input(b"c\n", script)
+            self.assertEqual(run.returncode, 1)
+            self.assertRegex(" ".join(run.stdout.decode().split()),
+                             r"hint : its standard input was empty; --stdin=[01] gives it")
+            run = self.run_with_input(b"", script, "--nproc_per_node=1")
+            self.assertEqual(run.returncode, 1)
+            self.assertNotIn(b"--stdin", run.stdout)
+
+    def test_the_report_tells_which_interpreter_lacks_a_module(self):
+        run = self.run_with_input(b"", "import no_such_module")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn(f"the interpreter was {PYTHON}, named by PYTHON_EXEC;",
+                      " ".join(run.stdout.decode().split()))
+
     def run_with_input(self, given, script, *options):
         return subprocess.run(self.command(script, *options), input=given, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=60, check=False,

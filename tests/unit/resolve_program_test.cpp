@@ -57,6 +57,20 @@ TEST_SUITE("resolve program") {
                    "pyhton (PYTHON_EXEC): not found in PATH"));
   }
 
+  TEST_CASE("the origin of the interpreter is known, unless the command line names it") {
+    const auto origin = [](const Words& arguments, const Variables& variables) {
+      return interpreter_origin(options_of(arguments), host({}, variables));
+    };
+    CHECK(origin({"train.py"}, {}) == "the first python3 in PATH");
+    CHECK(origin({"-m", "train"}, {}) == "the first python3 in PATH");
+    CHECK(origin({"train.py"}, {{"PYTHON_EXEC", "/venv/bin/python"}}) == "named by PYTHON_EXEC");
+    CHECK(origin({"--no_python", "python3", "train.py"}, {}).empty());
+    auto facts = host({{"/venv/pyvenv.cfg", kText}, {"/venv/bin/python3", kRuns}});
+    facts.called_in = "/venv/bin";
+    CHECK(interpreter_origin(options_of({"train.py"}), facts) ==
+          "in the folder from which ddprun was called");
+  }
+
   TEST_CASE("a Python environment in whose bin folder ddprun was called gives the interpreter") {
     const auto python = [](const std::string& called_in, const Files& files) {
       auto facts = host(files);

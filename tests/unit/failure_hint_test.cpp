@@ -1,0 +1,55 @@
+#include "launcher/agent/failure_hint.hpp"
+
+#include <doctest/doctest.h>
+
+namespace failure_hint_test {
+
+using ddprun::failure_hint;
+using ddprun::LaunchPlan;
+using ddprun::WorkerExited;
+
+TEST_SUITE("failure hint") {
+  TEST_CASE("the last lines of a Python worker lead to a remedy") {
+    struct Row {
+      std::vector<std::string> last_lines;
+      bool has_input;
+      std::string hint;
+    };
+    const std::string input = "its standard input was empty; --stdin=3 gives it that of ddprun";
+    const std::string interpreter =
+        "the interpreter was /usr/bin/python3, the first python3 in PATH; if another one has the "
+        "module, set PYTHON_EXEC to it";
+    const Row rows[] = {
+        {{"    if self.quitting: raise BdbQuit", "bdb.BdbQuit"}, false, input},
+        {{"bdb.BdbQuit"}, true, ""},
+        {{"EOFError: EOF when reading a line"}, false, input},
+        {{"[rank3]: EOFError: EOF when reading a line", "a warning after it"}, false, input},
+        {{"EOFError: Ran out of input"}, false, ""},
+        {{"ModuleNotFoundError: No module named 'torch'"}, false, interpreter},
+        {{"terminate called without an active exception"},
+         true,
+         "PyTorch may abort like this at exit without destroy_process_group()"},
+        {{"terminate called after throwing an instance of 'int'"}, true, ""},
+        {{}, false, ""},
+    };
+    LaunchPlan plan;
+    plan.workers = {{.arguments = {"/usr/bin/python3", "-u", "train.py"}}};
+    plan.interpreter_origin = "the first python3 in PATH";
+    for (const auto& row : rows) {
+      CAPTURE(&row - rows);
+      WorkerExited exit{.rank = 3, .exit_code = 1, .last_lines = row.last_lines};
+      CHECK(failure_hint(exit, plan, row.has_input) == row.hint);
+      exit.exit_code = 0;
+      CHECK(failure_hint(exit, plan, row.has_input).empty());
+    }
+  }
+
+  TEST_CASE("other programs get no hint") {
+    LaunchPlan plan;
+    plan.workers = {{.arguments = {"./train"}}};
+    const WorkerExited exit{.exit_code = 1, .last_lines = {"bdb.BdbQuit"}};
+    CHECK(failure_hint(exit, plan, false).empty());
+  }
+}
+
+}  // namespace failure_hint_test
