@@ -121,6 +121,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
                                       .columns = reader.columns,
                                       .is_terminal = ::isatty(STDERR_FILENO) != 0,
                                       .is_colored = is_colored_terminal(STDERR_FILENO),
+                                      .reporter = plan.nodes ? plan.nodes->reporter : "",
                                       .mark = reader.mark},
                       [&router](std::string_view lines) { router.write(lines); });
   sinks.add(console);

@@ -273,6 +273,7 @@ GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup
     notes.insert(notes.end(), settings.notes.begin(), settings.notes.end());
     if (!settings.names_in_run.empty()) {
       values.settings.names_in_run = settings.names_in_run;
+      values.settings.reporter = settings.reporter;
     }
   }
   return values;

@@ -120,6 +120,9 @@ struct FromConfig {
   std::vector<std::string> notes;  ///< how this node was found in it
   /// The nodes that may take part, by the names that they have in the run; empty: it names none.
   std::vector<std::string> names_in_run{};
+  /// The node that prints the final report for all, whose outputs come together in one place;
+  /// empty: this one prints it, too.
+  std::string reporter{};
   /// Of the file, references not replaced: the same on all nodes. Empty if there is no file.
   std::string hash;
   std::string outline;                    ///< of the file, to find a difference (config_outline)

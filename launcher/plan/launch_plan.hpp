@@ -80,6 +80,7 @@ struct NodesPlan {
   int node_rank = -1;                     ///< wanted; -1: any
   bool is_rank_assumed = false;           ///< nobody has said that it is 0
   std::string secret_file{};  ///< holds what all nodes must know to take part; empty: anybody may
+  std::string reporter{};     ///< the node that prints the final report; empty: this one does, too
 
   bool operator==(const NodesPlan&) const = default;
 };

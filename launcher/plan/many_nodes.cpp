@@ -58,6 +58,7 @@ class NodesPlanner {
         options_.shutdown_timeout + (options_.stacks == StacksWhen::never
                                          ? std::chrono::milliseconds(0)
                                          : StackLimits().together);
+    plan_.reporter = options_.from_config.reporter;
     plan_.named = options_.from_config.nodes;
     plan_.own_node = options_.from_config.own_node;
     plan_.name = name_of_node(host_name);

@@ -1,6 +1,5 @@
 #include "launcher/report/console_sink.hpp"
 
-#include "launcher/report/event_text.hpp"
 #include "launcher/report/final_report.hpp"
 #include "launcher/report/own_words.hpp"
 #include "rendezvous/base/text.hpp"
@@ -83,10 +82,9 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
   }
   const auto* finished = std::get_if<RunFinished>(&event);
   if (finished != nullptr && finished->result == RunResult::failed) {
-    const auto text = report(*finished);
-    write_(settings_.mark.empty() ? text : marked_report(settings_.mark, text));
+    write_end(*finished, when);
   } else {
-    write_line(event, when);
+    write_line(line_for(event), when);
   }
   const auto* stacks = std::get_if<StacksTaken>(&event);
   if (stacks == nullptr) return;
@@ -106,8 +104,19 @@ void ConsoleSink::write_stacks(const StacksTaken& stacks) {
   write_(text);
 }
 
-void ConsoleSink::write_line(const Event& event, std::chrono::system_clock::time_point when) {
-  const auto line = line_for(event);
+/// Of a failed run: the report, or a line that says where it is.
+void ConsoleSink::write_end(const RunFinished& finished,
+                            std::chrono::system_clock::time_point when) {
+  if (!settings_.reporter.empty()) {
+    auto line = line_for(finished);
+    line.message += "; node " + settings_.reporter + " prints the report";
+    return write_line(line, when);
+  }
+  const auto text = report(finished);
+  write_(settings_.mark.empty() ? text : marked_report(settings_.mark, text));
+}
+
+void ConsoleSink::write_line(const EventLine& line, std::chrono::system_clock::time_point when) {
   if (line.level < settings_.level) return;
   // One event is one line, whatever a reason or an error message may hold.
   auto text = printable(line.message);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/report/event.hpp"
+#include "launcher/report/event_text.hpp"
 #include <ddprun/log.hpp>
 
 #include <functional>
@@ -21,6 +22,8 @@ struct ConsoleSettings {
   int columns = 80;                 ///< width of the final report
   bool is_terminal = true;          ///< false: lines that the report quotes stay whole
   bool is_colored = false;          ///< levels in color
+  /// The node whose report of a failed run this one leaves out; empty: it prints its own.
+  std::string reporter{};
   /// Before each line, for another ddprun, which adds the node's name; see own_words.hpp.
   std::string mark{};
 };
@@ -40,7 +43,8 @@ class ConsoleSink : public EventSink {
  private:
   class Formatter;
 
-  void write_line(const Event& event, std::chrono::system_clock::time_point when);
+  void write_end(const RunFinished& finished, std::chrono::system_clock::time_point when);
+  void write_line(const EventLine& line, std::chrono::system_clock::time_point when);
   void write_stacks(const StacksTaken& stacks);
   std::string report(const RunFinished& finished) const;
 

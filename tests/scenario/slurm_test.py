@@ -90,12 +90,24 @@ class Steps(SlurmTest):
         for rank in range(2):
             self.assertIn(f"rank {rank} of 2, run {name}", step.text())
 
+    def test_a_failed_step_has_one_report_that_of_its_first_node(self):
+        step = self.srun("--kill-on-bad-exit=1", DDPRUN, "--security=open",
+                         *shell("[ $RANK = 1 ] && exit 7; sleep 1000"))
+        self.assertEqual(step.wait(), 1, step.text())
+        self.assertEqual(step.text().count("FAILED after 1 attempt"), 1, step.text())
+        first, second = (re.search(r"from Slurm: node \d of 2, (\S+)", line)[1] for line in sorted(
+            re.findall(r"from Slurm: node .*", step.text())))
+        self.assertIn(f"rank      : 1 on node {second}", step.text())
+        self.assertRegex(step.text(), f"node {second}: the run ended after 1 attempt with exit "
+                                      f"code 1: .*; node {first} prints the report\n")
+
     def test_the_other_nodes_say_how_a_run_ended_whose_first_node_is_lost(self):
         step = self.srun(DDPRUN, "--security=open", "--rdzv_conf=rejoin_timeout=2",
                          *shell("[ $RANK = 0 ] && kill -9 $PPID; sleep 1000"))
         self.assertNotEqual(step.wait(), 0, step.text())
         self.assertRegex(step.text(), r"node \S+: the run ended after 1 attempt with exit code 1: "
                                       r"the rendezvous was lost .*gave up after 2 s")
+        self.assertNotIn("prints the report", step.text())
 
     def test_steps_of_one_job_are_runs_side_by_side(self):
         step = f"srun -N2 -n2 --exact {DDPRUN} --security=open ./meet.sh"

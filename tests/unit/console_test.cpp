@@ -73,6 +73,21 @@ TEST_SUITE("console") {
     CHECK(text.find("Stopped by ddprun after the failure: rank 1\n") != std::string::npos);
   }
 
+  TEST_CASE("a failed run ends with one line where another node prints the report") {
+    RunFinished finished;
+    finished.result = RunResult::failed;
+    finished.attempts = 1;
+    finished.exit_code = 1;
+    finished.reason = "--max_restarts is 0";
+    finished.failures = {failed(0, 3)};
+    CHECK(shown({.level = LogLevel::error, .node = "gpu2", .reporter = "gpu1"},
+                {kStarted, AttemptStarted{}, finished}) ==
+          "2026-11-21 12:34:56.789 error   node gpu2: the run ended after 1 attempt with exit code "
+          "1: --max_restarts is 0; node gpu1 prints the report\n");
+    finished.result = RunResult::no_rendezvous;
+    CHECK(shown({.reporter = "gpu1"}, {finished}).find("prints the report") == std::string::npos);
+  }
+
   TEST_CASE("an interrupted run and one that could not start end with one line, no report") {
     RunFinished finished;
     finished.attempts = 1;

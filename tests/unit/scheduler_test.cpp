@@ -4,6 +4,7 @@
 
 #include "rendezvous/base/text.hpp"
 #include "tests/support/command_lines.hpp"
+#include "tests/support/plans.hpp"
 
 #include <doctest/doctest.h>
 
@@ -271,6 +272,23 @@ TEST_SUITE("scheduler") {
     REQUIRE(options);
     CHECK(options->from_config.names_in_run == Words{"gpu001", "gpu002"});
     CHECK(options->local_addr == "gpu002");
+  }
+
+  TEST_CASE("of the nodes of a step the first prints the report for all") {
+    for (const auto& [node, reporter] : Variables{{"0", ""}, {"1", "gpu001"}}) {
+      CAPTURE(node);
+      const auto lookup = lookup_in(slurm({{"SLURM_NODEID", node}}));
+      const OptionSources sources{.scheduler = [&](const GivenValues& given) {
+        return values_from_scheduler({.environment = lookup, .given = given, .host_name = "x"});
+      }};
+      const auto parsed = parse_command_line({"--security=open", "a.out"}, lookup, 80, {}, sources);
+      const auto* options = std::get_if<LaunchOptions>(&parsed);
+      REQUIRE(options);
+      Words problems;
+      const auto plan = make_plan(*options, usual(), problems);
+      REQUIRE(plan.nodes);
+      CHECK(plan.nodes->reporter == reporter);
+    }
   }
 }
 
