@@ -19,6 +19,10 @@ int port_of(int job, int step) {
   return kSlurmPortFirst + static_cast<int>((job + kStride * step) % kSlurmPorts);
 }
 
+std::string count_text(int nodes) {
+  return std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
+}
+
 /// "1(x2)" or "2,1(x3)": each node has one task.
 bool is_one_on_each(const std::string& tasks) {
   const auto parts = split(tasks, ',');
@@ -34,7 +38,7 @@ class SlurmReader {
   SchedulerValues read() {
     if (!variable("SLURM_JOB_ID") || are_nodes_given()) return values_;
     const auto job_nodes = number("SLURM_JOB_NUM_NODES", "SLURM_NNODES");
-    if (problem_.empty() && job_nodes.value_or(1) > 1) read_step(*job_nodes);
+    if (problem_.empty() && job_nodes) read_job(*job_nodes);
     if (!problem_.empty()) return UsageProblem{{problem_ + kStandaloneHint}};
     return std::move(values_);
   }
@@ -58,11 +62,34 @@ class SlurmReader {
     });
   }
 
+  void read_job(int nodes) {
+    if (is_outside_of_job()) {
+      note("Slurm gave " + count_text(nodes) + " to job " + job() +
+           ", but this run is on none of them: it was started on " + clues_.host_name +
+           " without srun; 'srun --ntasks-per-node=1 ddprun ...' uses all");
+    } else if (nodes > 1) {
+      read_step(nodes);
+    }
+  }
+
+  /// salloc sets the variables of a job where it was typed, which need not be a node of the job.
+  /// A batch script and the tasks of steps have more.
+  bool is_outside_of_job() const {
+    for (const char* name : {"SLURM_STEP_ID", "SLURM_NODEID", "SLURMD_NODENAME"}) {
+      if (variable(name)) return false;
+    }
+    const auto list = variable("SLURM_JOB_NODELIST");
+    const auto parsed = expand_node_names(list ? list->value : "");
+    const auto* names = std::get_if<std::vector<std::string>>(&parsed);
+    const auto here = clues_.host_name.substr(0, clues_.host_name.find('.'));
+    return names != nullptr && std::find(names->begin(), names->end(), here) == names->end();
+  }
+
   void read_step(int job_nodes) {
     const auto step = variable("SLURM_STEP_ID");
     const auto step_nodes = number("SLURM_STEP_NUM_NODES");
     if (!step || step_nodes.value_or(1) < 2) {
-      note("Slurm gave " + std::to_string(job_nodes) + " nodes to job " + job() +
+      note("Slurm gave " + count_text(job_nodes) + " to job " + job() +
            ", of which this run uses one; 'srun --ntasks-per-node=1 ddprun ...' uses all");
       return;
     }

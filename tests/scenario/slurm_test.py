@@ -203,6 +203,16 @@ class Ends(SlurmTest):
 
 
 class LoginNode(SlurmTest):
+    def test_ddprun_behind_salloc_is_told_that_it_uses_no_node(self):
+        for count in (1, 2):
+            job = self.start("salloc", f"-N{count}", DDPRUN, *shell(PLACE))
+            self.assertEqual(job.wait(), 0, job.text())
+            self.assertIn("rank 0 of 1", job.text())
+            number = re.search(r"Granted job allocation (\d+)", job.text())[1]
+            self.assertIn(f"Slurm gave {count} node{'s' if count > 1 else ''} to job {number}, but "
+                          "this run is on none of them: it was started on login without srun; "
+                          "'srun --ntasks-per-node=1 ddprun ...' uses all\n", job.text())
+
     def test_srun_behind_salloc_uses_its_nodes(self):
         job = self.start("salloc", "-N2", "srun", "--ntasks-per-node=1", DDPRUN, "--security=open",
                          *shell(PLACE))

@@ -43,6 +43,14 @@ Variables batch_script() {
                 {"SLURM_NODEID", "0"}});
 }
 
+/// What salloc starts where it was typed.
+Variables behind_salloc(const Variables& changes = {}) {
+  auto variables = batch_script();
+  variables.erase("SLURM_NODEID");
+  for (const auto& [name, value] : changes) variables[name] = value;
+  return variables;
+}
+
 Variables with_step(const std::string& nodes, const std::string& list, const std::string& tasks) {
   return slurm({{"SLURM_STEP_NUM_NODES", nodes},
                 {"SLURM_STEP_NODELIST", list},
@@ -187,6 +195,21 @@ TEST_SUITE("scheduler") {
     CHECK(answer({}, with_step("1", "gpu001", "1")).notes == hint);
     CHECK(answer({"--standalone"}, batch_script()).notes == "");
     CHECK(answer({}, slurm({{"SLURM_JOB_NUM_NODES", "1"}})).notes == "");
+  }
+
+  TEST_CASE("a run that salloc started beside its nodes is told that it uses none") {
+    const std::string hint =
+        " to job 1234, but this run is on none of them: it was started on login.lan without srun; "
+        "'srun --ntasks-per-node=1 ddprun ...' uses all";
+    CHECK(answer({}, behind_salloc(), "login.lan").notes == "Slurm gave 2 nodes" + hint);
+    CHECK(answer({}, behind_salloc({{"SLURM_JOB_NUM_NODES", "1"}}), "login.lan").notes ==
+          "Slurm gave 1 node" + hint);
+    CHECK(answer({"--standalone"}, behind_salloc(), "login.lan").notes == "");
+    // Typed on a node of the job, or on a node whose host name Slurm does not use.
+    const std::string one = "Slurm gave 2 nodes to job 1234, of which this run uses one; ";
+    CHECK(answer({}, behind_salloc(), "gpu002.lan").notes.rfind(one, 0) == 0);
+    CHECK(answer({}, behind_salloc({{"SLURMD_NODENAME", "gpu001"}}), "pod-7").notes.rfind(one, 0) ==
+          0);
   }
 
   TEST_CASE("variables of Slurm that contradict each other are named") {
