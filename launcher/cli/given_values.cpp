@@ -274,6 +274,7 @@ GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup
     if (!settings.names_in_run.empty()) {
       values.settings.names_in_run = settings.names_in_run;
       values.settings.reporter = settings.reporter;
+      values.settings.nodes_from = settings.nodes_from;
     }
   }
   return values;

@@ -123,6 +123,8 @@ struct FromConfig {
   /// The node that prints the final report for all, whose outputs come together in one place;
   /// empty: this one prints it, too.
   std::string reporter{};
+  /// Where the number of nodes comes from, if no option gives it: "Slurm", the file's name.
+  std::string nodes_from{};
   /// Of the file, references not replaced: the same on all nodes. Empty if there is no file.
   std::string hash;
   std::string outline;                    ///< of the file, to find a difference (config_outline)

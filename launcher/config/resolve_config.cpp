@@ -114,6 +114,7 @@ class Resolver {
     const auto& entries = file_.root.find("nodes")->value.elements;
     const auto at = entries[node.entry].at;
     const auto path = element_path("nodes", node.entry);
+    if (!is_set("nnodes")) values_.settings.nodes_from = file_.name;
     derive("nnodes", std::to_string(file_.nodes.size()), file_.root.find("nodes")->at, "nodes");
     if (has_rank()) derive("node_rank", std::to_string(*node_.index), at, path);
     if (!node.address.empty()) derive("local_addr", node.address, at, path + ".address");

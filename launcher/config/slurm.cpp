@@ -131,6 +131,7 @@ class SlurmReader {
     add("rdzv_id", run, "SLURM_JOB_ID=" + job());
     add("local_addr", name, list.text());
     values_.settings.names_in_run = names;
+    values_.settings.nodes_from = "Slurm";
     // The coordinator is there, so nodes that hear of a failed run hear of it from that node.
     if (*index != 0) values_.settings.reporter = names.front();
     note("from Slurm: node " + std::to_string(*index) + " of " + std::to_string(step_nodes) + ", " +

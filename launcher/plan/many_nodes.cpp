@@ -159,11 +159,12 @@ class NodesPlanner {
           "any machine that reaches this run's nodes can take part in it; --secret_file keeps "
           "others out");
     } else if (!options_.is_open) {
-      problem(
-          "--nnodes=" + range_text(options_.nnodes) +
-          ": several nodes need a secret, or any machine that reaches them could take part: write "
-          "one by 'ddprun keygen FILE', copy it to all nodes and give --secret_file=FILE; on a "
-          "network without other users, --security=open does without");
+      const auto& origin = options_.from_config.nodes_from;
+      const auto nodes = range_text(options_.nnodes);
+      problem((origin.empty() ? "--nnodes=" + nodes + " needs"
+                              : nodes + " nodes (from " + origin + ") need a shared secret:") +
+              " --secret_file=FILE ('ddprun keygen FILE' writes it; copy it to all nodes), or "
+              "--security=open on a trusted network");
     }
   }
 

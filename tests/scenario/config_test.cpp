@@ -97,7 +97,8 @@ TEST_SUITE("configuration file") {
     };
     const auto secret = config / "key";
     refused_alike(program, "ddprun: " + config.file() + ": none of its nodes is this machine");
-    refused_alike(with({"--node_name=one"}), "ddprun: --nnodes=2: several nodes need a secret");
+    refused_alike(with({"--node_name=one"}),
+                  "ddprun: 2 nodes (from " + config.file() + ") need a shared secret: ");
     refused_alike(with({"--node_name=one", "--secret_file=" + secret}),
                   "ddprun: --secret_file=" + secret +
                       ": No such file or directory; 'ddprun keygen " + secret + "' writes one");
@@ -140,7 +141,8 @@ TEST_SUITE("configuration file") {
         run_program({in_bin("ddprun"), "config", "check", config.file(), "--node_name=one"});
     CHECK(checked.exit_code == 2);
     CHECK(contains(checked.output, "no command: a program has to be given\n"));
-    CHECK(contains(checked.output, "ddprun: --nnodes=2: several nodes need a secret"));
+    CHECK(contains(checked.output,
+                   "ddprun: 2 nodes (from " + config.file() + ") need a shared secret: "));
   }
 
   TEST_CASE("a dry run tells of all nodes, with the ranks that each will have") {

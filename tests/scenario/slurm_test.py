@@ -90,6 +90,12 @@ class Steps(SlurmTest):
         for rank in range(2):
             self.assertIn(f"rank {rank} of 2, run {name}", step.text())
 
+    def test_a_step_without_a_secret_is_told_that_its_nodes_need_one(self):
+        step = self.srun(DDPRUN, *shell(PLACE))
+        self.assertEqual(step.wait(), 2, step.text())
+        self.assertIn("ddprun: 2 nodes (from Slurm) need a shared secret: --secret_file=FILE",
+                      step.text())
+
     def test_a_failed_step_has_one_report_that_of_its_first_node(self):
         step = self.srun("--kill-on-bad-exit=1", DDPRUN, "--security=open",
                          *shell("[ $RANK = 1 ] && exit 7; sleep 1000"))
