@@ -90,7 +90,8 @@ Parsed<std::string> parse_word(const std::string& text, const std::vector<std::s
   if (std::find(words.begin(), words.end(), text) != words.end()) return text;
   if (words.size() == 1) return ValueProblem{"can only be " + words.front()};
   const auto nearest = nearest_word(text, words);
-  return ValueProblem{"is none of " + join(words, ", ") +
+  const auto others = std::vector<std::string>(words.begin(), words.end() - 1);
+  return ValueProblem{"must be " + join(others, ", ") + " or " + words.back() +
                       (nearest.empty() ? "" : "; did you mean " + nearest + "?")};
 }
 

@@ -153,7 +153,7 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
                                      "./config"}};
   }
   const auto nearest = nearest_word(action, {"check", "convert", "schema"});
-  return ConfigAnswer{.problems = {"config " + action + ": is none of check, convert and schema" +
+  return ConfigAnswer{.problems = {"config " + action + ": must be check, convert or schema" +
                                    (nearest.empty() ? "; a program called config is run as ./config"
                                                     : "; did you mean " + nearest + "?")}};
 }

@@ -38,7 +38,7 @@ Parsed<bool> parse_truth(const std::string& text) {
   for (const char* no : {"0", "false", "f", "no", "n"}) {
     if (word == no) return false;
   }
-  return ValueProblem{"is none of 1, true, t, yes, y, 0, false, f, no and n"};
+  return ValueProblem{"must be 1, true, t, yes, y, 0, false, f, no or n"};
 }
 
 class Reader {

@@ -79,7 +79,7 @@ TEST_SUITE("invocation") {
     const auto argument = run_program(launch({"--node_rank=4"}, "echo hello"), variables);
     CHECK(contains(argument.output, "ddprun: --node_rank=4: there is one node"));
     const auto conf = run_program(launch({}, ""), {{"PET_RDZV_CONF", "rank=0,is_host=2"}});
-    CHECK(contains(conf.output, "ddprun: PET_RDZV_CONF=rank=0,is_host=2: is_host=2: is none of "));
+    CHECK(contains(conf.output, "ddprun: PET_RDZV_CONF=rank=0,is_host=2: is_host=2: must be "));
   }
 
   TEST_CASE("a mistake that shows only in the plan has the line and column of its file") {
@@ -89,7 +89,7 @@ TEST_SUITE("invocation") {
 "rendezvous": {"rdzv_conf": {"join_timeout": 60, "is_host": 2}}})");
     const auto result = run_program(launch({"--config=" + file}, ""));
     CHECK(result.exit_code == 2);
-    CHECK(contains(result.output, file + ":2:29: rendezvous.rdzv_conf: is_host=2: is none of "));
+    CHECK(contains(result.output, file + ":2:29: rendezvous.rdzv_conf: is_host=2: must be "));
   }
 
   TEST_CASE("under the name torchrun only what is tee'd has a prefix, by torchrun's template") {

@@ -61,7 +61,8 @@ TEST_SUITE("config command") {
     CHECK_FALSE(command({"config", "schema"}, {}, {"torchrun", Persona::torchrun}));
     CHECK(contains(answer({"config"}), "a program called config is run as ./config"));
     CHECK(contains(answer({"config"}), "config: needs one of check, convert and schema"));
-    CHECK(contains(answer({"config", "chek", "f"}), "config chek: is none of check, convert"));
+    CHECK(
+        contains(answer({"config", "chek", "f"}), "config chek: must be check, convert or schema"));
     CHECK(contains(answer({"config", "chek", "f"}), "did you mean check?"));
   }
 

@@ -48,7 +48,7 @@ TEST_SUITE("configuration file") {
           "the text \"trainer\"\n"
           "c.json:2:39: job.role: expected a text, found the number 3\n"
           "c.json:3:13: restart.max_restart: unknown key; did you mean max_restarts?\n"
-          "c.json:3:44: restart.exit_code: the text \"workers\" is none of torchrun, worker; did "
+          "c.json:3:44: restart.exit_code: the text \"workers\" must be torchrun or worker; did "
           "you mean worker?\n"
           "c.json:4:1: restart: the key occurs twice; it stands first in line 3\n"
           "c.json:5:43: nodes[0].nproc_per_node: the number 0 is neither a number from 1 to 1024 "

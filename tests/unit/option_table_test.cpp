@@ -118,7 +118,7 @@ TEST_SUITE("completion of a shell") {
 
   TEST_CASE("a shell without one is the only problem") {
     CHECK(problems_of({"--print_completion=tcsh"}) ==
-          "ddprun: --print_completion=tcsh: is none of bash, zsh\nTry 'ddprun --help'.\n");
+          "ddprun: --print_completion=tcsh: must be bash or zsh\nTry 'ddprun --help'.\n");
   }
 }
 
