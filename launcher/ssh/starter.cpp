@@ -67,7 +67,10 @@ class Starter : public ReportSink {
     facts_.nodes.assign(plan.names.size(), {.state = NodeFate::State::left_out});
     if (plan.own) add(*plan.own);
     for (const auto& target : plan.task.targets) add(target);
-    if (plan.host && is_started(*plan.host)) facts_.host = plan.host;
+    if (plan.host && is_started(*plan.host)) {
+      facts_.host = plan.host;
+      facts_.host_name = plan.names[*plan.host];
+    }
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGRTMIN}) {
       if (signal != SIGHUP || !is_ignored(signal)) signals_.add(signal);
     }

@@ -80,7 +80,9 @@ SshDecision decide(const RunFacts& facts) {
     return {Action::finish, "", says_little ? code_of_absence(facts) : code};
   }
   if (facts.interrupted_by != 0) return {};
-  if (lacks_host) return {Action::stop, "the node that hosts the rendezvous is not there"};
+  if (lacks_host) {
+    return {Action::stop, "the rendezvous host " + facts.host_name + " could not be started"};
+  }
   if (alive >= facts.nodes_min) return {};
   const auto reason = "only " + count_of(alive) + " of at least " +
                       std::to_string(facts.nodes_min) + " can take part";

@@ -31,8 +31,9 @@ struct RunFacts {
   std::vector<NodeFate> nodes;
   std::size_t nodes_min = 1;        ///< fewer cannot run
   std::optional<std::size_t> host;  ///< the node that hosts the rendezvous; nothing: none of them
-  int interrupted_by = 0;           ///< the operator's first signal that asked for the end
-  bool is_cut_short = false;        ///< by a decision to stop
+  std::string host_name{};
+  int interrupted_by = 0;     ///< the operator's first signal that asked for the end
+  bool is_cut_short = false;  ///< by a decision to stop
 };
 
 struct SshDecision {

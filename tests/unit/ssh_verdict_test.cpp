@@ -97,8 +97,9 @@ TEST_SUITE("verdict of a start by ssh") {
 
   TEST_CASE("the reason names the numbers") {
     CHECK(decide(of({kRunning, kAbsent})).reason == "only 1 node of at least 2 can take part");
-    CHECK(decide(of({kAbsent, kRunning, kRunning}, 2)).reason ==
-          "the node that hosts the rendezvous is not there");
+    auto facts = of({kAbsent, kRunning, kRunning}, 2);
+    facts.host_name = "c1";
+    CHECK(decide(facts).reason == "the rendezvous host c1 could not be started");
   }
 
   TEST_CASE("the starter has the last word where no node knows it") {
