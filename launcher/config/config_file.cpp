@@ -65,6 +65,14 @@ TextProblem unknown_key(const JsonMember& member, const std::string& path,
     const auto hint = missing.hint.empty() ? "" : "; " + std::string(missing.hint);
     return {member.at, path, "is not supported in this version" + hint};
   }
+  const bool is_section = std::any_of(section_names().begin(), section_names().end(),
+                                      [&](const auto& each) { return each.name == member.key; });
+  if (is_section) {
+    const auto outer = path.substr(0, path.rfind('.'));
+    return {member.at, "",
+            outer + " has no key " + member.key + ": the section \"" + member.key +
+                "\" at the top holds for all nodes"};
+  }
   const auto home = home_of(member.key);
   if (!home.empty()) return {member.at, path, "belongs into the section " + home};
   if (option_with_key(member.key) != nullptr) {
@@ -72,7 +80,8 @@ TextProblem unknown_key(const JsonMember& member, const std::string& path,
   }
   const auto likely = likely_key(member.key, known);
   return {member.at, path,
-          "unknown key" + (likely.empty() ? "" : "; did you mean " + likely + "?")};
+          "unknown key; " +
+              (likely.empty() ? "known are " + join(known, ", ") : "did you mean " + likely + "?")};
 }
 
 void check_setting(const ConfigSetting& setting, Problems& problems) {
@@ -154,7 +163,7 @@ void check_version(const JsonValue& root, Problems& problems) {
   const auto* version = root.find("version");
   const auto wanted = std::to_string(kConfigVersion);
   if (version == nullptr) {
-    problems.push_back({root.at, "version", "is missing; it is " + wanted});
+    problems.push_back({root.at, "", "version is missing: write \"version\": " + wanted});
   } else if (!version->value.is(Kind::number) || version->value.text != wanted) {
     problems.push_back({version->value.at, "version",
                         "expected " + wanted + ", the only version that this ddprun reads, found " +

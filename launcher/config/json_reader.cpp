@@ -196,6 +196,7 @@ class JsonReader {
     if (word.empty()) return fail("expected a value, found " + found());
     const auto shown = printable(word.substr(0, 40));
     if (is_letter(word[0])) {
+      if (start == 0) return fail_at(begin, "not JSON: expected {");
       const auto nearest = nearest_word(word, {"true", "false", "null"});
       return fail_at(begin, "the word " + shown + " is no value; " +
                                 (nearest.empty() ? "texts stand in double quotes"
@@ -209,6 +210,10 @@ class JsonReader {
     if (peek() == '#' || text_.substr(next_, 2) == "/*")
       return "a comment that is not of the form // ...";
     if (peek() == '\'') return "'; texts stand in double quotes";
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (text_.substr(next_).starts_with(kByteOrderMark)) {
+      return "a byte order mark; save the file without it";
+    }
     return printable(text_.substr(next_, next_character(text_.substr(next_)).bytes));
   }
 

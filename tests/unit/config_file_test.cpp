@@ -117,7 +117,10 @@ TEST_SUITE("configuration file") {
          "2:30: defaults.environment[\"A=B\"]: cannot be the name of a variable"},
         {"\"defaults\": {\"environment\": {\"A\": true}}",
          "2:35: defaults.environment.A: expected a text, a number or null, found true"},
-        {"\"defaults\": {\"name\": \"x\"}", "2:14: defaults.name: unknown key"},
+        {"\"signals\": {\"name\": \"x\"}",
+         "2:13: signals.name: unknown key; known are signals_to_handle, shutdown_timeout, stacks"},
+        {R"("nodes": [{"name": "a", "ssh": {"port": 1}}])",
+         "2:25: nodes[0] has no key ssh: the section \"ssh\" at the top holds for all nodes"},
         {"\"nodes\": {}", "2:10: nodes: expected an array, found an object"},
         {"\"nodes\": []", "2:10: nodes: has no entry; leave it out"},
         {"\"nodes\": [1]", "2:11: nodes[0]: expected an object, found the number 1"},
@@ -149,7 +152,7 @@ TEST_SUITE("configuration file") {
   }
 
   TEST_CASE("the version is asked for, since a later one may mean something else") {
-    CHECK(config_problems("{}") == "c.json:1:1: version: is missing; it is 1");
+    CHECK(config_problems("{}") == "c.json:1:1: version is missing: write \"version\": 1");
     CHECK(config_problems("{\"version\": 2}") ==
           "c.json:1:13: version: expected 1, the only version that this ddprun reads, found the "
           "number 2");
