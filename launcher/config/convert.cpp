@@ -5,11 +5,13 @@
 #include "launcher/config/interpolation.hpp"
 #include "launcher/config/json_build.hpp"
 #include "launcher/config/key_table.hpp"
+#include "launcher/config/node_names.hpp"
 #include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <optional>
 #include <sstream>
 
@@ -76,12 +78,24 @@ JsonValue node_of(const HostLines& lines) {
 }
 
 /// Adds a host, or another line of one that has no number of slots: PBS writes a line for each.
-/// Returns what is wrong with it.
-std::string add_host(std::vector<HostLines>& hosts, const Host& host, int line) {
+/// `lines` has the first line of each name. Returns what is wrong with it.
+std::string add_host(std::vector<HostLines>& hosts, std::map<std::string, int>& lines,
+                     const Host& host, int line) {
   const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const HostLines& other) {
     return other.host.name == host.name;
   });
   if (same == hosts.end()) {
+    const auto names = expand_node_names(host.name);
+    if (const auto* problem = std::get_if<ValueProblem>(&names)) {
+      return "the name '" + host.name + "' " + problem->text;
+    }
+    for (const auto& name : std::get<std::vector<std::string>>(names)) {
+      const auto [first, is_new] = lines.emplace(name, line);
+      if (!is_new) return name + " stands in line " + std::to_string(first->second) + " already";
+    }
+    if (lines.size() > kNodeNamesMax) {
+      return "there are more than " + std::to_string(kNodeNamesMax) + " hosts";
+    }
     hosts.push_back({host, line});
     return {};
   }
@@ -158,6 +172,7 @@ std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& na
                                                            std::string_view text) {
   UsageProblem usage;
   std::vector<HostLines> hosts;
+  std::map<std::string, int> lines;
   int number = 0;
   for (const auto& whole : split(text, '\n')) {
     ++number;
@@ -169,7 +184,7 @@ std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& na
       usage.problems.push_back(place + problem->text);
       continue;
     }
-    const auto problem = add_host(hosts, std::get<Host>(host), number);
+    const auto problem = add_host(hosts, lines, std::get<Host>(host), number);
     if (!problem.empty()) usage.problems.push_back(place + problem);
   }
   if (hosts.empty() && usage.problems.empty()) usage.problems.push_back(name + ": names no host");
@@ -179,10 +194,7 @@ std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& na
   std::vector<JsonValue> nodes;
   for (const auto& host : hosts) nodes.push_back(node_of(host));
   add_member(file, "nodes", json_array(std::move(nodes)));
-  auto made = finished(std::move(file), has_many);
-  auto checked = read_config(name, made.text);
-  if (auto* problem = std::get_if<UsageProblem>(&checked)) return std::move(*problem);
-  return made;
+  return finished(std::move(file), has_many);
 }
 
 std::variant<ConvertedFile, UsageProblem> convert_arguments(

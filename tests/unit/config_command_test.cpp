@@ -217,7 +217,13 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(contains(made_of(convert_hostfile("hosts", many_lines("a", 1025))),
                    "hosts:1025: a stands in more than 1024 lines"));
     CHECK(made_of(convert_hostfile("hosts", "# nobody\n")) == "hosts: names no host");
-    CHECK(contains(made_of(convert_hostfile("hosts", "a$b\n")), "has '$' in a name"));
+    CHECK(
+        made_of(convert_hostfile("hosts", "a\n\nb$c\nd[1-2]\nd2 slots=1\n")) ==
+        "hosts:3: the name 'b$c' has '$' in a name, which consists of letters (A to Z), digits and "
+        "- . _ : %\n"
+        "hosts:5: d2 stands in line 4 already");
+    CHECK(made_of(convert_hostfile("hosts", "a\nb[1-16384]\n")) ==
+          "hosts:2: there are more than 16384 hosts");
   }
 
   TEST_CASE("a command line becomes a file that means the same") {
