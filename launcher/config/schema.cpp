@@ -3,6 +3,7 @@
 #include "launcher/config/config_file.hpp"
 #include "launcher/config/json_build.hpp"
 #include "launcher/config/key_table.hpp"
+#include "launcher/config/ssh_settings.hpp"
 
 namespace ddprun {
 
@@ -17,6 +18,29 @@ JsonValue reference() {
   return json_object({{"type", json_text_value("string")}, {"pattern", json_text_value("\\$")}});
 }
 
+JsonValue number(const char* kind, int least, int most) {
+  auto schema = type(kind);
+  add_member(schema, "minimum", json_number(std::to_string(least)));
+  add_member(schema, "maximum", json_number(std::to_string(most)));
+  return schema;
+}
+
+/// The range of numbers that the option itself takes; none of them is as large as `beyond`.
+JsonValue number_of(const OptionEntry& option) {
+  const auto takes = [&](const std::string& text) {
+    LaunchOptions scratch;
+    return option.apply(scratch, text).empty();
+  };
+  const int least = takes("0") ? 0 : 1;
+  int most = least;
+  int beyond = 1 << 30;
+  while (beyond - most > 1) {
+    const int middle = most + (beyond - most) / 2;
+    (takes(std::to_string(middle)) ? most : beyond) = middle;
+  }
+  return number(takes("1.5") ? "number" : "integer", least, most);
+}
+
 std::string help_of(const OptionEntry& option) {
   std::string help(option.help);
   if (!option.default_text.empty()) help += " Default: " + std::string(option.default_text) + ".";
@@ -27,7 +51,7 @@ JsonValue schema_of(const OptionEntry& option) {
   const auto shape = shape_of(option);
   std::vector<JsonValue> alternatives;
   if (shape.takes_boolean) alternatives.push_back(type("boolean"));
-  if (shape.takes_number) alternatives.push_back(type("number"));
+  if (shape.takes_number) alternatives.push_back(number_of(option));
   if (!shape.words.empty()) {
     alternatives.push_back(json_object({{"enum", json_texts(shape.words)}}));
   }
@@ -47,10 +71,13 @@ JsonValue schema_of(const OwnKey& key) {
                         {"minItems", json_number("1")},
                         {"items", std::move(items)}});
   }
-  if (key.value == OwnKey::Value::text || key.value == OwnKey::Value::number) {
-    const bool is_text = key.value == OwnKey::Value::text;
-    return json_object(
-        {{"description", description}, {"type", json_text_value(is_text ? "string" : "integer")}});
+  if (key.value == OwnKey::Value::text) {
+    return json_object({{"description", description}, {"type", json_text_value("string")}});
+  }
+  if (key.value == OwnKey::Value::number) {
+    auto schema = number("integer", 1, key.name == "port" ? 65535 : kSshFanOutMax);
+    add_member(schema, "description", description);
+    return schema;
   }
   if (key.value == OwnKey::Value::texts) {
     return json_object({{"description", description},

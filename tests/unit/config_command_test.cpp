@@ -115,6 +115,35 @@ TEST_SUITE("config command") {
     }
   }
 
+  TEST_CASE("the schema takes the numbers that the options take") {
+    const auto document = parse_json(config_schema());
+    const auto& sections = document.root.find("properties")->value;
+    int numbers = 0;
+    for (const auto& option : option_table()) {
+      if (section_of(option) == ConfigSection::none || !shape_of(option).takes_number) continue;
+      CAPTURE(option.name);
+      const auto takes = [&](const std::string& text) {
+        LaunchOptions scratch;
+        return option.apply(scratch, text).empty();
+      };
+      const auto section =
+          std::find_if(section_names().begin(), section_names().end(),
+                       [&](const auto& each) { return each.section == section_of(option); });
+      const auto& object = sections.find(section->name)->value;
+      const auto& schema = object.find("properties")->value.find(key_of(option))->value;
+      const auto& number = schema.find("anyOf")->value.elements.at(0);
+      CHECK(takes("1.5") == (number.find("type")->value.text == "number"));
+      const int least = std::stoi(number.find("minimum")->value.text);
+      CHECK(takes(std::to_string(least)));
+      CHECK(!takes(std::to_string(least - 1)));
+      const int most = std::stoi(number.find("maximum")->value.text);
+      CHECK(takes(std::to_string(most)));
+      CHECK(!takes(std::to_string(most + 1)));
+      ++numbers;
+    }
+    CHECK(numbers > 5);
+  }
+
   TEST_CASE("checking a file ends with what the node would run, or why it would not here") {
     const ConfigLoader loader = [](const ConfigRequest&) {
       return resolved(R"({"version": 1, "job": {"command": ["a", "b"]}})", 0, {});
