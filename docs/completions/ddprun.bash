@@ -85,7 +85,12 @@ _ddprun() {
     mapfile -t COMPREPLY < <(compgen -W "-h -m -r -t ${flags} ${options}" -- "${current:0:2}${word//-/_}")
   else
     compopt -o filenames
-    mapfile -t COMPREPLY < <(compgen -f -- "${current}"; compgen -c -- "${current}")
+    if ((COMP_CWORD == 1)); then words="config keygen"; fi
+    mapfile -t COMPREPLY < <(
+      compgen -W "${words}" -- "${current}"
+      compgen -f -- "${current}"
+      compgen -c -- "${current}"
+    )
   fi
 }
 complete -F _ddprun ddprun

@@ -36,6 +36,8 @@ offers "SIGTERM" --signals_to_handle SIGT
 offers "cmake" -m --log_dir cm
 offers "README.md" --events READ
 offers "CMakeLists.txt" CMakeL
+offers "keygen" keyg
+offers "" --standalone keyg
 offers "" --max-restarts 3 trainer --ex
 offers "" -m trainer ""
 offers "check" config ch
