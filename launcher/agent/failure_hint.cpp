@@ -11,9 +11,9 @@ namespace ddprun {
 namespace {
 
 bool has_line(const WorkerExited& exit, std::string_view beginning) {
-  return std::any_of(
-      exit.last_lines.begin(), exit.last_lines.end(),
-      [&](const std::string& line) { return without_rank(line).starts_with(beginning); });
+  return std::any_of(exit.last_lines.begin(), exit.last_lines.end(), [&](const std::string& line) {
+    return without_rank(line).starts_with(beginning);
+  });
 }
 
 }  // namespace
@@ -26,8 +26,7 @@ std::string failure_hint(const WorkerExited& exit, const LaunchPlan& plan, bool 
     return "its standard input was empty; --stdin=" + std::to_string(exit.rank) +
            " gives it that of ddprun";
   }
-  if (!plan.interpreter_origin.empty() &&
-      has_line(exit, "ModuleNotFoundError: No module named ")) {
+  if (!plan.interpreter_origin.empty() && has_line(exit, "ModuleNotFoundError: No module named ")) {
     return "the interpreter was " + command.front() + ", " + plan.interpreter_origin +
            "; if another one has the module, set PYTHON_EXEC to it";
   }
