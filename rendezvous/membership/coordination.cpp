@@ -114,15 +114,16 @@ void Coordination::hear(NodeId id, const Leave& leave) {
   if (member == nullptr || std::exchange(member->is_leaving, true)) return;
   if (member->join.is_host) {
     interrupting_signal_ = leave.signal;
-    interruption_ = member->join.name + ", which hosts the rendezvous, " + leave.reason;
+    interruption_ =
+        roster_.distinct_name(*member) + ", which hosts the rendezvous, " + leave.reason;
     if (phase_ == Phase::running) stop_round(interruption_, Manner::orderly);
     if (phase_ == Phase::gathering) finish(Verdict::Result::interrupted, interruption_);
     return;
   }
   // Only a node with workers in the round is missed by the others.
   if (member->workers == Workers::running || member->workers == Workers::ended) {
-    change(MembershipChange::Kind::leaves, member->join.name + " has left: it " + leave.reason,
-           now_);
+    change(MembershipChange::Kind::leaves,
+           roster_.distinct_name(*member) + " has left: it " + leave.reason, now_);
   }
 }
 
@@ -134,7 +135,7 @@ void Coordination::lose(NodeId id, const std::string& reason) {
   const bool is_missed = member->workers == Workers::running ||
                          (member->workers == Workers::ended && !member->is_leaving);
   if (is_missed) {
-    change(MembershipChange::Kind::is_lost, member->join.name + " is lost: " + reason,
+    change(MembershipChange::Kind::is_lost, roster_.distinct_name(*member) + " is lost: " + reason,
            std::min(now_, member->lease_end));
   }
 }

@@ -38,6 +38,16 @@ std::vector<std::string> Roster::present_names() const {
   return names;
 }
 
+std::string Roster::distinct_name(const Member& member) const {
+  const auto& join = member.join;
+  const bool has_namesake = std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+    const auto& other = entry.second.join;
+    return other.name == join.name && other.instance != join.instance;
+  });
+  if (!has_namesake || member.node_rank < 0) return join.name;
+  return join.name + " (node rank " + std::to_string(member.node_rank) + ")";
+}
+
 int Roster::count(Workers workers) const {
   return static_cast<int>(std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
     return entry.second.workers == workers;

@@ -51,6 +51,10 @@ class Roster {
 
   int count(Workers workers) const;
 
+  /// The name of a node that is or was in the latest round, with its rank there if another node
+  /// has the same name: two agents of one machine.
+  std::string distinct_name(const Member& member) const;
+
   /// The one over whose former connection this agent comes back; nothing: it is new.
   std::optional<NodeId> former_of(const Join& join) const;
 

@@ -148,6 +148,16 @@ TEST_SUITE("coordination") {
     CHECK(formed[0].restarts_used == 0);
   }
 
+  TEST_CASE("a node whose name another one has, too, is told apart by its rank") {
+    Talk talk(settings(1, 2));
+    talk.join(1, "vm", 0);
+    talk.join(2, "vm", 0);
+    const auto rank = std::to_string(talk.told<RoundFormed>(2)[0].node_rank);
+    talk.gone(2, 2500);
+    CHECK(talk.told<StopWorkers>(1)[0].reason ==
+          "vm (node rank " + rank + ") is lost: its connection was closed");
+  }
+
   TEST_CASE("a silent node is lost when its lease ends, not before") {
     auto talk = two_running(settings(1, 2));
     talk.beat({1, 2}, 2000);
