@@ -55,6 +55,12 @@ class Result:
         self.processor_time = processor_time
 
 
+def without(folder):
+    """Runs a command where that folder is empty."""
+    return ["unshare", "--mount", "/bin/sh", "-c", f'mount -t tmpfs none {folder} && exec "$@"',
+            "sh"]
+
+
 class InheritedTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -212,11 +218,14 @@ class InheritedTest(unittest.TestCase):
         self.check_row("no AF_NETLINK",
                        lambda: refuse(number, errno.EAFNOSUPPORT, socket.AF_NETLINK), works=True)
 
-    def test_namespaces(self):
-        def without(folder):
-            return ["unshare", "--mount", "/bin/sh", "-c",
-                    f'mount -t tmpfs none {folder} && exec "$@"', "sh"]
+    def test_without_proc_there_is_one_error_before_anything_is_started(self):
+        if subprocess.run([*without("/mnt"), "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("mount namespaces are not permitted here")
+        result = self.run_ddprun("echo worked", None, wrapper=without("/proc"))
+        self.assertEqual(1, result.exit_code)
+        self.assertRegex(result.output, r"^ddprun: /proc: .*; mount it [^\n]*\n$")
 
+    def test_namespaces(self):
         if subprocess.run([*without("/mnt"), "true"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("mount namespaces are not permitted here")
         for folder in ("/proc", "/sys/fs/cgroup", "/sys", "/dev/shm"):
