@@ -114,8 +114,12 @@ void ConsoleWriter::write(LinePrefixer& source, std::string text) {
 /// Above the open lines, of which that of `source` is now complete.
 void ConsoleWriter::add_to_terminal(const LinePrefixer& source, const std::string& text) {
   const bool was_idle = pending_.empty();
-  open_lines_.set(&source, "");
-  pending_ += open_lines_.erase() + text;
+  if (const auto rest = open_lines_.complete(&source, text)) {
+    pending_ += *rest;
+  } else {
+    open_lines_.set(&source, "");
+    pending_ += open_lines_.erase() + text;
+  }
   if (was_idle) {
     pending_ += open_lines_.draw(size_of(fd_));
   } else {

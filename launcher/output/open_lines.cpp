@@ -109,6 +109,14 @@ std::string OpenLines::erase() {
   return to_first_row() += kEraseBelow;
 }
 
+std::optional<std::string> OpenLines::complete(const void* owner, std::string_view text) {
+  const bool is_alone = drawn_rows_ == 1 && lines_.size() == 1 && lines_[0].first == owner;
+  if (!is_alone || drawn_line_.empty() || !text.starts_with(drawn_line_)) return std::nullopt;
+  lines_.clear();
+  drawn_rows_ = 0;
+  return std::string(text.substr(drawn_line_.size()));
+}
+
 std::string OpenLines::draw(TerminalSize size) {
   if (lines_.empty()) return erase();
   const auto most = static_cast<std::size_t>(std::max(1, size.rows / 2));
@@ -118,9 +126,12 @@ std::string OpenLines::draw(TerminalSize size) {
   const int columns = std::max(1, size.columns - 1);
   const bool had_more = drawn_rows_ > static_cast<int>(std::min(lines_.size(), most));
   std::string out = to_first_row();
+  drawn_line_.clear();
   for (std::size_t i = 0; i < shown; ++i) {
     if (i > 0) out += '\n';
-    (out += fit_to_row(lines_[i].second, columns)) += kEraseRestOfRow;
+    const auto row = fit_to_row(lines_[i].second, columns);
+    (out += row) += kEraseRestOfRow;
+    if (lines_.size() == 1 && row == lines_[i].second) drawn_line_ = row;
   }
   if (!has_all) {
     if (shown > 0) out += '\n';

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,11 @@ class OpenLines {
   /// Takes the rows off the terminal: the cursor is then where the first of them began.
   std::string erase();
 
+  /// If nothing but the open line of `owner` is drawn, and `text` begins with it as it is drawn:
+  /// takes it from the open lines and returns the rest of `text`, to be written where the cursor
+  /// is. After a prompt that is where the answer has left it: in a row that is not ours to erase.
+  std::optional<std::string> complete(const void* owner, std::string_view text);
+
   /// Puts the rows there, over those of the last time. More than half of the terminal's rows are
   /// never taken; a last row then tells how many lines are not shown.
   std::string draw(TerminalSize size);
@@ -40,6 +46,7 @@ class OpenLines {
 
   std::vector<std::pair<const void*, std::string>> lines_;  ///< in order of their appearance
   int drawn_rows_ = 0;
+  std::string drawn_line_;  ///< if it is the only row and was drawn as it is
 };
 
 /// `line` (UTF-8) cut to at most `columns` columns of a terminal, without what would move the

@@ -274,10 +274,13 @@ class OutputTest(unittest.TestCase):
                                           "--nproc_per_node=1")
         terminal.read_until(lambda: b"(Pdb)" in terminal.bytes, "pdb's prompt")
         terminal.send("answer + 1\n")
-        terminal.read_until(lambda: b"]:42" in terminal.bytes or b" 42" in terminal.bytes, "42")
+        terminal.read_until(lambda: terminal.screen.text()[-2:] == ["42", "[default0]:(Pdb)"],
+                            "the answer and the next prompt")
         terminal.send("continue\n")
         self.assertEqual(terminal.read_to_end(), 0)
-        self.assertIn(b"went on", terminal.bytes)
+        rows = [row for row in terminal.screen.text() if row]
+        self.assertEqual(rows[-4:], ["[default0]:(Pdb) answer + 1", "42",
+                                     "[default0]:(Pdb) continue", "went on"])
 
     def test_a_limit_of_the_files_size_stops_neither_agent_nor_console(self):
         script = "for i in range(3000): print(f'line {i:04d}' + 500 * '.')"

@@ -44,6 +44,38 @@ TEST_SUITE("open lines") {
     CHECK(lines.draw(kSize).empty());
   }
 
+  TEST_CASE("a line that is completed goes on where its prompt was drawn") {
+    OpenLines lines;
+    TinyTerminal terminal(kSize.columns);
+    lines.set(&kOwners[0], "[0]: (Pdb) ");
+    terminal.take(lines.draw(kSize));
+    terminal.take("p 6*7\n");  // the terminal's echo
+    CHECK(lines.complete(&kOwners[0], "[0]: (Pdb) 42\n") == "42\n");
+    terminal.take("42\n");
+    lines.set(&kOwners[0], "[0]: (Pdb) ");
+    terminal.take(lines.draw(kSize));
+    CHECK(terminal.rows() == Rows{"[0]: (Pdb) p 6*7", "42", "[0]: (Pdb)"});
+  }
+
+  TEST_CASE("a line is drawn anew if it is not the only row or not as it was drawn") {
+    OpenLines lines;
+    CHECK_FALSE(lines.complete(&kOwners[0], "text\n"));
+    lines.set(&kOwners[0], "prompt");
+    CHECK_FALSE(lines.complete(&kOwners[0], "prompt 42\n"));  // not drawn yet
+    lines.draw(kSize);
+    CHECK_FALSE(lines.complete(&kOwners[1], "prompt 42\n"));
+    CHECK_FALSE(lines.complete(&kOwners[0], "another\n"));
+    lines.set(&kOwners[1], "bar");
+    CHECK_FALSE(lines.complete(&kOwners[0], "prompt 42\n"));
+    lines.draw(kSize);
+    CHECK_FALSE(lines.complete(&kOwners[0], "prompt 42\n"));
+    OpenLines cut;
+    const std::string too_long(40, 'x');
+    cut.set(&kOwners[0], too_long);
+    cut.draw(kSize);
+    CHECK_FALSE(cut.complete(&kOwners[0], too_long + "\n"));
+  }
+
   TEST_CASE("complete lines stand above the open ones") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
