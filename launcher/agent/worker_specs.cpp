@@ -3,6 +3,9 @@
 #include "launcher/plan/log_layout.hpp"
 #include <ddprun/worker_env.hpp>
 
+#include <algorithm>
+#include <cstddef>
+
 namespace ddprun {
 
 namespace {
@@ -42,6 +45,7 @@ struct StreamMaker {
   const LaunchPlan& plan;
   const WorkerPlan& worker;
   const HeldPath& folder;
+  bool is_only_one_shown;
   PrefixValues values;
 
   StreamSpec make_output() const {
@@ -62,6 +66,12 @@ struct StreamMaker {
     return spec;
   }
 
+  /// Without any prefix the output is for a program, or for a terminal as the worker would have it.
+  ConsoleForm form() const {
+    if (!plan.prefix.pieces.empty()) return ConsoleForm::lines;
+    return is_only_one_shown ? ConsoleForm::verbatim_bytes : ConsoleForm::verbatim;
+  }
+
   StreamSpec make(StreamTarget target, const char* stream, const char* log_file) const {
     auto named = values;
     named.stream = stream;
@@ -69,9 +79,17 @@ struct StreamMaker {
     return {.target = target,
             .is_shown = is_let_through(plan, worker, values.rank),
             .prefix = has_prefix ? fill_in(plan.prefix, named) : LinePrefix(),
+            .form = form(),
             .file = plan.log_dir ? folder / log_file : HeldPath(kNowhere)};
   }
 };
+
+/// How many workers of this node are shown.
+std::ptrdiff_t count_shown(const LaunchPlan& plan, const AttemptFacts& facts) {
+  return std::count_if(plan.workers.begin(), plan.workers.end(), [&](const WorkerPlan& worker) {
+    return is_let_through(plan, worker, facts.placement.first_rank + worker.local_rank);
+  });
+}
 
 }  // namespace
 
@@ -90,6 +108,7 @@ bool has_standard_input(const LaunchPlan& plan, const AttemptFacts& facts, int r
 }
 
 std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptFacts& facts) {
+  const bool is_only_one_shown = count_shown(plan, facts) == 1;
   std::vector<WorkerSpec> specs;
   for (std::size_t i = 0; i < plan.workers.size(); ++i) {
     const WorkerPlan& worker = plan.workers[i];
@@ -98,6 +117,7 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
     const StreamMaker streams{.plan = plan,
                               .worker = worker,
                               .folder = folder,
+                              .is_only_one_shown = is_only_one_shown,
                               .values = {.role_name = plan.role,
                                          .local_rank = local_rank,
                                          .rank = facts.placement.first_rank + local_rank,

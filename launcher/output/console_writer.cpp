@@ -97,16 +97,17 @@ void ConsoleWriter::write(LinePrefixer& source, std::string text) {
     source.interrupt();
     return;
   }
+  // Among verbatim streams nothing is inserted.
+  if (open_line_ != nullptr && open_line_ != &source && !source.is_verbatim()) {
+    pending_ += '\n';
+    open_line_->interrupt();
+  }
   if (can_redraw_) {
     add_to_terminal(source, text);
   } else {
-    if (open_line_ != nullptr && open_line_ != &source) {
-      pending_ += '\n';
-      open_line_->interrupt();
-    }
     pending_ += text;
-    open_line_ = source.is_inside_line() ? &source : nullptr;
   }
+  open_line_ = source.is_inside_line() ? &source : nullptr;
   if (!is_waiting_) push();
   if (is_full()) be_patient();
 }
@@ -151,7 +152,7 @@ void ConsoleWriter::leave_terminal() {
 
 void ConsoleWriter::forget(const LinePrefixer& source) {
   open_lines_.set(&source, "");
-  if (open_line_ == &source) open_line_ = nullptr;
+  if (open_line_ == &source) open_line_ = source.is_inside_line() ? &ended_ : nullptr;
 }
 
 void ConsoleWriter::push() {

@@ -105,7 +105,8 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   std::size_t dropped_bytes_ = 0;
   bool has_patience_ = true;
   LinePrefixer* open_line_ = nullptr;  ///< who has written part of a line, if it cannot be redrawn
-  OpenLines open_lines_;               ///< if they can
+  LinePrefixer ended_{"", LinePrefixer::Form::verbatim};  ///< in its place once that has gone
+  OpenLines open_lines_;                                  ///< if they can
   bool is_redraw_due_ = false;
   bool is_waiting_ = false;
   // Asio would make the descriptor itself non-blocking, for the shell too; so it watches an epoll

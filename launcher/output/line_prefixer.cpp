@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <utility>
 
 namespace ddprun {
 
@@ -29,6 +30,7 @@ std::string_view TimeStamp::at(TimePoint when) {
 }
 
 std::string LinePrefixer::take(std::string_view bytes, TimePoint now) {
+  if (is_verbatim_) return take_verbatim(bytes);
   std::string out;
   // Lines of some 20 bytes, the usual ones, need no second allocation.
   if (bytes.size() > 1024) out.reserve(2 * bytes.size());
@@ -39,6 +41,22 @@ std::string LinePrefixer::take(std::string_view bytes, TimePoint now) {
     end_line(out);
     bytes.remove_prefix(newline + 1);
   }
+  return out;
+}
+
+/// Up to the last newline, or all if the rest is too long.
+std::string LinePrefixer::take_verbatim(std::string_view bytes) {
+  const auto newline = bytes.rfind('\n');
+  const auto end = newline == std::string_view::npos ? 0 : newline + 1;
+  std::string out;
+  if (end > 0) out = std::exchange(partial_, {}).append(bytes.substr(0, end));
+  partial_.append(bytes.substr(end));
+  if (partial_.size() > kConsoleLineBytesMax) out += std::exchange(partial_, {});
+  return give_verbatim(std::move(out));
+}
+
+std::string LinePrefixer::give_verbatim(std::string out) {
+  if (!out.empty()) is_inside_line_ = out.back() != '\n';
   return out;
 }
 
@@ -94,6 +112,8 @@ void LinePrefixer::end_line(std::string& out) {
 }
 
 void LinePrefixer::forget_line() {
+  // A worker that has written one very long line need not cost as much for ever.
+  if (partial_.capacity() > kOpenLineBytesMax) std::string().swap(partial_);
   partial_.clear();
   flushed_bytes_ = 0;
   has_return_ = is_rewritten_ = is_shown_ = is_inside_line_ = false;
@@ -120,10 +140,11 @@ std::string LinePrefixer::open_line() {
   std::string out;
   if (!has_news()) return out;
   put_prefix(out);
-  return out += partial_;
+  return out.append(partial_, 0, kOpenLineBytesMax);
 }
 
 std::string LinePrefixer::flush() {
+  if (is_verbatim_) return give_verbatim(std::exchange(partial_, {}));
   std::string out;
   if (!has_news()) return out;
   if (!is_inside_line_) put_prefix(out);
@@ -141,6 +162,7 @@ std::string LinePrefixer::flush() {
 }
 
 std::string LinePrefixer::finish() {
+  if (is_verbatim_) return flush();
   std::string out;
   has_return_ = has_return_ && is_blank();
   if (has_news() || is_inside_line_) {

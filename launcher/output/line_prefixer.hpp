@@ -12,9 +12,15 @@
 
 namespace ddprun {
 
-/// A line longer than this is broken: a bound for the memory of one stream, and far beyond what a
-/// person reads.
-inline constexpr std::size_t kConsoleLineBytesMax = 64U << 10;
+/// A line longer than this is broken: a bound for the memory of one stream, and room for records of
+/// JSON, which programs read from a pipe.
+inline constexpr std::size_t kConsoleLineBytesMax = 1U << 20;
+
+/// What a terminal's row has room for, with many changes of colour.
+inline constexpr std::size_t kOpenLineBytesMax = 8U << 10;
+
+/// An incomplete line longer than this is no prompt.
+inline constexpr std::size_t kPromptBytesMax = 4U << 10;
 
 /// Local time as in the launcher's own lines: "2026-11-21 05:42:34.657".
 class TimeStamp {
@@ -33,7 +39,15 @@ class LinePrefixer {
  public:
   using TimePoint = TimeStamp::TimePoint;
 
-  explicit LinePrefixer(LinePrefix prefix) : prefix_(std::move(prefix)) {}
+  enum class Form {
+    lines,     ///< as described above
+    verbatim,  ///< every byte comes out, and nothing else; there is no prefix
+  };
+
+  explicit LinePrefixer(LinePrefix prefix, Form form = Form::lines)
+      : prefix_(std::move(prefix)), is_verbatim_(form == Form::verbatim) {}
+
+  bool is_verbatim() const { return is_verbatim_; }
 
   /// Takes more of the stream and returns the lines that are now complete, each with the prefix
   /// and a newline. A carriage return just before a newline stays.
@@ -45,8 +59,12 @@ class LinePrefixer {
   /// True if a carriage return has come since the line began: it is a progress bar.
   bool is_rewritten() const { return is_rewritten_ || has_return_; }
 
+  /// True if nothing of the line that waits for its end has been seen, and it is too long for a
+  /// prompt.
+  bool is_long() const { return !is_inside_line_ && partial_.size() > kPromptBytesMax; }
+
   /// The line that waits for its end as it stands, with the prefix; empty if there is none. For a
-  /// console that can take it off again.
+  /// console that can take it off again. Of a long line the beginning.
   std::string open_line();
 
   /// For one that cannot. Returns what there is of the line: a prompt without a newline, so that
@@ -67,6 +85,8 @@ class LinePrefixer {
   bool is_inside_line() const { return is_inside_line_; }
 
  private:
+  std::string take_verbatim(std::string_view bytes);
+  std::string give_verbatim(std::string out);
   void add(std::string& out, std::string_view segment, TimePoint now);
   void append(std::string& out, std::string_view text, TimePoint now);
   void rewrite(std::string& out, TimePoint now);
@@ -76,6 +96,7 @@ class LinePrefixer {
   bool is_blank() const;
 
   LinePrefix prefix_;
+  bool is_verbatim_;
   TimeStamp stamp_;
   TimePoint began_{};              ///< the line, or its present state
   std::string partial_;            ///< without what flush() has returned of the line

@@ -21,12 +21,20 @@
 
 namespace ddprun {
 
+/// How the console shows a stream.
+enum class ConsoleForm {
+  lines,          ///< whole lines with the prefix, of progress bars the last state
+  verbatim,       ///< unchanged, in whole lines as far as others write there, too
+  verbatim_bytes  ///< unchanged, and each byte at once
+};
+
 /// What becomes of one stream of one worker.
 struct StreamSpec {
   StreamTarget target = StreamTarget::console;
   bool is_shown = true;  ///< false: not on the console even if the target says so
   LinePrefix prefix;     ///< of each line on the console, e.g. "[default0]:"
-  HeldPath file;         ///< for file and tee; its folder exists
+  ConsoleForm form = ConsoleForm::lines;
+  HeldPath file;  ///< for file and tee; its folder exists
   /// For tee: lines that contain one of these texts also go to `filtered_file`, which other streams
   /// share.
   std::vector<std::string> filters{};

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <utility>
 
@@ -25,16 +26,18 @@ constexpr std::size_t kReadBytes = 64U << 10;
 // Long enough that a line written in pieces stays whole, short enough for a prompt.
 constexpr auto kPartialLineWait = std::chrono::milliseconds(100);
 // How often a progress bar is shown where it cannot be drawn over: a file of a day's training then
-// holds some thousand lines of it, and somebody who looks at it knows how far it is.
-constexpr auto kProgressBarWait = std::chrono::seconds(10);
+// holds some thousand lines of it, and a reader of it sees how far the training is.
+constexpr auto kLongWait = std::chrono::seconds(10);
 
 }  // namespace
 
 WorkerStream::WorkerStream(const asio::any_io_executor& executor, const StreamSpec& spec,
                            std::shared_ptr<ConsoleWriter> console, std::shared_ptr<LogWriter> logs)
     : logs_(std::move(logs)),
+      shows_bytes_at_once_(spec.form == ConsoleForm::verbatim_bytes),
       console_(std::move(console)),
-      prefixer_(spec.prefix),
+      prefixer_(spec.prefix, spec.form == ConsoleForm::lines ? LinePrefixer::Form::lines
+                                                             : LinePrefixer::Form::verbatim),
       filter_(spec.prefix, spec.filters),
       pipe_(executor),
       partial_line_(executor),
@@ -103,7 +106,13 @@ void WorkerStream::take(std::string_view bytes) {
   if (copy_) copy_->append(bytes.substr(0, copy_bytes_max_ - copy_->size()));
   if (!console_) return;
   console_->write(prefixer_, prefixer_.take(bytes, now));
-  if (console_->can_redraw()) {
+  show_open_line();
+}
+
+void WorkerStream::show_open_line() {
+  if (shows_bytes_at_once_) {
+    console_->write(prefixer_, prefixer_.flush());
+  } else if (console_->can_redraw() && !prefixer_.is_verbatim()) {
     console_->show(prefixer_, prefixer_.open_line());
   } else if (prefixer_.has_news()) {
     flush_soon();
@@ -125,15 +134,23 @@ void WorkerStream::end_files() {
 void WorkerStream::flush_soon() {
   // Not anew for each piece: a line that keeps growing must appear, too.
   if (std::exchange(is_flush_due_, true)) return;
-  const bool is_bar = prefixer_.is_rewritten();
-  partial_line_.expires_after(is_bar ? kProgressBarWait : kPartialLineWait);
-  partial_line_.async_wait([weak = weak_from_this(), is_bar](boost::system::error_code error) {
+  // Where lines of others may come in between, a long one is better shown when it is complete.
+  const bool can_wait = prefixer_.is_rewritten() || prefixer_.is_long();
+  partial_line_.expires_after(can_wait ? kLongWait : kPartialLineWait);
+  partial_line_.async_wait([weak = weak_from_this(), can_wait](boost::system::error_code error) {
     const auto self = weak.lock();
     if (error || !self) return;
     self->is_flush_due_ = false;
-    if (self->prefixer_.is_rewritten() && !is_bar) return self->flush_soon();
+    const bool can_wait_now = self->prefixer_.is_rewritten() || self->prefixer_.is_long();
+    // The end of the line may be in the pipe while the agent is busy or the console is full.
+    if ((can_wait_now && !can_wait) || self->has_unread()) return self->flush_soon();
     self->console_->write(self->prefixer_, self->prefixer_.flush());
   });
+}
+
+bool WorkerStream::has_unread() {
+  int bytes = 0;
+  return ::ioctl(pipe_.native_handle(), FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 void WorkerStream::end() {

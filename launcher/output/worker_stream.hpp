@@ -65,7 +65,9 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   void take(std::string_view bytes);
   void write_files(std::string_view bytes, LinePrefixer::TimePoint now);
   void end_files();
+  void show_open_line();
   void flush_soon();
+  bool has_unread();
   void end();
 
   std::shared_ptr<LogWriter> logs_;
@@ -74,6 +76,7 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   int worker_end_ = -1;
   bool has_ended_ = false;
   bool is_flush_due_ = false;
+  bool shows_bytes_at_once_;
   std::shared_ptr<ConsoleWriter> console_;
   LinePrefixer prefixer_;
   LineFilter filter_;

@@ -91,15 +91,63 @@ TEST_SUITE("output router") {
     CHECK(bench.console() == "[w0]:a\n[w0]:b\n");
   }
 
-  TEST_CASE("a line of 1 MiB is broken on the console and whole in the file") {
+  TEST_CASE("long lines of several workers stay whole on the console, also if written slowly") {
+    constexpr int kWorkers = 3;
+    WorkerBench bench(kWorkers);
+    std::vector<WorkerSpec> workers;
+    for (int i = 0; i < kWorkers; ++i) {
+      // With pauses that are longer than a prompt is waited for.
+      const std::string half = "head -c 300000 /dev/zero | tr '\\0' x; ";
+      workers.push_back(shell_worker(i, half + "sleep 0.2; " + half + "echo"));
+    }
+    bench.start(workers);
+    bench.run_to_end();
+    for (int i = 0; i < kWorkers; ++i) {
+      const auto line = "[w" + std::to_string(i) + "]:" + std::string(600'000, 'x') + "\n";
+      CHECK(count(bench.console(), line) == 1);
+    }
+    CHECK(count(bench.console(), "\n") == kWorkers);
+  }
+
+  TEST_CASE("the bytes of the only worker pass at once and unchanged without a prefix") {
+    WorkerBench bench;
+    auto spec = shell_worker(
+        0, "printf '\\r 1%%\\r 2%%'; head -c 3000000 /dev/zero; printf 'a\\n\\033[Ab'; sleep 1000");
+    spec.standard_output.form = spec.standard_error.form = ConsoleForm::verbatim_bytes;
+    const std::string expected = "\r 1%\r 2%" + std::string(3'000'000, '\0') + "a\n\x1b[Ab";
+    bench.start({spec});
+    bench.run_until([&] { return bench.console().size() >= expected.size(); });
+    bench.group().stop(SIGKILL, 0ms);
+    bench.run_to_end();
+    CHECK(bench.console() == expected);
+  }
+
+  TEST_CASE("verbatim lines of several workers stay whole, and nothing is inserted") {
+    constexpr int kWorkers = 3, kLines = 20;
+    WorkerBench bench(kWorkers);
+    std::vector<WorkerSpec> workers;
+    for (int i = 0; i < kWorkers; ++i) {
+      const std::string line = "head -c 100000 /dev/zero | tr '\\0' x; echo; ";
+      auto spec = shell_worker(i, "i=0; while [ $i -lt " + std::to_string(kLines) + " ]; do " +
+                                      line + "i=$((i+1)); done; printf end");
+      spec.standard_output.form = spec.standard_error.form = ConsoleForm::verbatim;
+      workers.push_back(spec);
+    }
+    bench.start(workers);
+    bench.run_to_end();
+    CHECK(count(bench.console(), std::string(100'000, 'x') + "\n") == kWorkers * kLines);
+    CHECK(bench.console().size() == kWorkers * (kLines * 100'001 + 3));
+  }
+
+  TEST_CASE("a line longer than 1 MiB is broken on the console and whole in the file") {
     WorkerBench bench;
     const auto file = bench.folder() / "file";
-    const auto spec = shell_worker(0, "head -c 1048576 /dev/zero | tr '\\0' x; echo");
+    const auto spec = shell_worker(0, "head -c 17825792 /dev/zero | tr '\\0' x; echo");
     bench.start({to_file(spec, StreamTarget::tee, file)});
     bench.run_to_end();
-    CHECK(fs::file_size(file) == 1'048'577);
-    CHECK(count(bench.console(), "[w0]:") == 16);
-    CHECK(count(bench.console(), "x") == 1'048'576);
+    CHECK(fs::file_size(file) == 17'825'793);
+    CHECK(count(bench.console(), "[w0]:") == 17);
+    CHECK(count(bench.console(), "x") == 17'825'792);
   }
 
   TEST_CASE("a prompt appears although its line does not end") {

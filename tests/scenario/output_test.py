@@ -282,6 +282,25 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(rows[-4:], ["[default0]:(Pdb) answer + 1", "42",
                                      "[default0]:(Pdb) continue", "went on"])
 
+    def test_nested_bars_of_one_worker_without_prefix_stand_in_their_rows(self):
+        script = r"""
+            import os, time
+            for step in range(3):
+                os.write(2, f"\r outer {step}\n\r inner {step}\x1b[A".encode())
+            time.sleep(1000)
+            """
+        terminal = self.start_on_terminal(textwrap.dedent(script), "--nproc_per_node=1",
+                                          "--prefix=none")
+        terminal.read_until(lambda: terminal.screen.text() == [" outer 2", " inner 2"], "two rows")
+        terminal.send("\x03")
+        terminal.read_to_end()
+
+    def test_nothing_is_added_to_verbatim_output_but_the_rows_of_ddprun_itself(self):
+        script = "import os; os.write(1, b'a\\r\\nb\\r1%\\r2%'); os.kill(os.getpid(), 9)"
+        run = self.run_with_input(b"", script, "--nproc_per_node=1", "--prefix=none")
+        self.assertEqual(run.returncode, 1)
+        self.assertTrue(run.stdout.startswith(b"a\r\nb\r1%\r2%\n"), run.stdout)
+
     def test_a_limit_of_the_files_size_stops_neither_agent_nor_console(self):
         script = "for i in range(3000): print(f'line {i:04d}' + 500 * '.')"
         run = self.run_with_file_limit(1024, script, "--tee=1", "--log_dir=logs")

@@ -8,6 +8,8 @@
 namespace line_prefixer_test {
 
 using ddprun::kConsoleLineBytesMax;
+using ddprun::kOpenLineBytesMax;
+using ddprun::kPromptBytesMax;
 using ddprun::LinePrefix;
 using ddprun::LinePrefixer;
 
@@ -98,6 +100,23 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take("\n", kNow) == ">x\n");
   }
 
+  TEST_CASE("of a long line the beginning is shown while it is incomplete") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take(std::string(2 * kOpenLineBytesMax, 'x'), kNow).empty());
+    CHECK(prefixer.open_line() == ">" + std::string(kOpenLineBytesMax, 'x'));
+  }
+
+  TEST_CASE("a line is long if it is more than a prompt and nothing of it has been shown") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take(std::string(kPromptBytesMax, 'x'), kNow).empty());
+    CHECK_FALSE(prefixer.is_long());
+    CHECK(prefixer.take("y", kNow).empty());
+    CHECK(prefixer.is_long());
+    prefixer.flush();
+    CHECK(prefixer.take(std::string(kPromptBytesMax + 1, 'x'), kNow).empty());
+    CHECK_FALSE(prefixer.is_long());
+  }
+
   TEST_CASE("a line of exactly the limit is not broken") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take(std::string(kConsoleLineBytesMax, 'x'), kNow).empty());
@@ -120,6 +139,32 @@ TEST_SUITE("line prefixer") {
     }
     out += pieces.finish();
     CHECK(out == expected);
+  }
+}
+
+TEST_SUITE("verbatim output") {
+  TEST_CASE("every byte comes out and nothing else, in whole lines where they end") {
+    LinePrefixer prefixer("", LinePrefixer::Form::verbatim);
+    CHECK(prefixer.take("one\r\n\r10%\r20%\ntwo", kNow) == "one\r\n\r10%\r20%\n");
+    CHECK_FALSE(prefixer.is_inside_line());
+    CHECK(prefixer.has_news());
+    CHECK(prefixer.take(" and", kNow).empty());
+    CHECK(prefixer.flush() == "two and");
+    CHECK(prefixer.is_inside_line());
+    CHECK_FALSE(prefixer.has_news());
+    CHECK(prefixer.take(" three\nfour", kNow) == " three\n");
+    CHECK_FALSE(prefixer.is_inside_line());
+    CHECK(prefixer.finish() == "four");
+    CHECK(prefixer.finish().empty());
+  }
+
+  TEST_CASE("of a line over the limit no more than the limit is kept") {
+    LinePrefixer prefixer("", LinePrefixer::Form::verbatim);
+    const std::string most(kConsoleLineBytesMax, 'x');
+    CHECK(prefixer.take(most, kNow).empty());
+    CHECK(prefixer.take("y", kNow) == most + "y");
+    CHECK(prefixer.is_inside_line());
+    CHECK(prefixer.take("z\n", kNow) == "z\n");
   }
 }
 

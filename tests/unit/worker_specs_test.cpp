@@ -7,6 +7,7 @@
 namespace worker_specs_test {
 
 using ddprun::AttemptFacts;
+using ddprun::ConsoleForm;
 using ddprun::InputKind;
 using ddprun::LaunchPlan;
 using ddprun::LinePrefix;
@@ -127,6 +128,20 @@ TEST_SUITE("worker specs") {
     const auto specs = make_worker_specs(plan, kFacts);
     CHECK(specs[1].standard_output.prefix == LinePrefix("1.2.0stdout"));
     CHECK(specs[1].standard_error.prefix == LinePrefix("1.2.0stderr"));
+  }
+
+  TEST_CASE("only output without any prefix is shown verbatim") {
+    auto plan = plan_of_two();
+    plan.workers[0].is_shown = plan.workers[1].is_shown = true;
+    const auto form = [&] { return make_worker_specs(plan, kFacts)[0].standard_output.form; };
+    plan.prefix.pieces = {{PrefixField::rank, ""}};
+    CHECK(form() == ConsoleForm::lines);
+    plan.has_prefix_by_tee_only = true;  // as a run by the name torchrun has it
+    CHECK(form() == ConsoleForm::lines);
+    plan.prefix.pieces.clear();
+    CHECK(form() == ConsoleForm::verbatim);
+    plan.workers[1].is_shown = false;
+    CHECK(form() == ConsoleForm::verbatim_bytes);
   }
 
   TEST_CASE("lines of a tee that match go to a file of the attempt, and of a tee alone") {
