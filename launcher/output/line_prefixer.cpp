@@ -7,6 +7,28 @@
 
 namespace ddprun {
 
+namespace {
+
+/// Without what takes a terminal's cursor to another row or erases others: nested progress bars
+/// write it, and those rows are not theirs here.
+void append_row(std::string& out, std::string_view text) {
+  for (auto escape = text.find('\x1b'); escape != std::string_view::npos;) {
+    const auto end = text.find_first_not_of("[0123456789;", escape + 1);
+    const bool leaves_row = end != std::string_view::npos && end > escape + 1 &&
+                            std::string_view("ABEFHJSTf").find(text[end]) != std::string_view::npos;
+    if (leaves_row) {
+      out += text.substr(0, escape);
+      text.remove_prefix(end + 1);
+      escape = text.find('\x1b');
+    } else {
+      escape = text.find('\x1b', escape + 1);
+    }
+  }
+  out += text;
+}
+
+}  // namespace
+
 std::string_view TimeStamp::at(TimePoint when) {
   constexpr std::size_t kSecondBytes = 19;
   const auto second = std::chrono::floor<std::chrono::seconds>(when);
@@ -104,7 +126,7 @@ void LinePrefixer::rewrite(std::string& out, TimePoint now) {
 void LinePrefixer::end_line(std::string& out) {
   if (!is_shown_) {
     if (!is_inside_line_) put_prefix(out);
-    out += partial_;
+    append_row(out, partial_);
     if (has_return_) out += '\r';
     out += '\n';
   }
@@ -148,7 +170,7 @@ std::string LinePrefixer::flush() {
   std::string out;
   if (!has_news()) return out;
   if (!is_inside_line_) put_prefix(out);
-  out += partial_;
+  append_row(out, partial_);
   if (is_rewritten()) {
     out += '\n';
     is_inside_line_ = false;

@@ -295,6 +295,18 @@ class OutputTest(unittest.TestCase):
         terminal.send("\x03")
         terminal.read_to_end()
 
+    def test_nested_bars_with_a_prefix_disturb_no_other_row(self):
+        script = r"""
+            import os
+            for step in range(3):
+                os.write(2, f"\r outer {step}s]\n\r in {step}\x1b[A".encode())
+            os.write(2, b"\n")
+            """
+        terminal = self.start_on_terminal(textwrap.dedent(script), "--nproc_per_node=1")
+        self.assertEqual(terminal.read_to_end(), 0)
+        for row in filter(None, terminal.screen.text()):
+            self.assertRegex(row, r"^\[default0\]: (outer \ds\]|in \d)$")
+
     def test_nothing_is_added_to_verbatim_output_but_the_rows_of_ddprun_itself(self):
         script = "import os; os.write(1, b'a\\r\\nb\\r1%\\r2%'); os.kill(os.getpid(), 9)"
         run = self.run_with_input(b"", script, "--nproc_per_node=1", "--prefix=none")

@@ -38,6 +38,19 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take(bytes + "\n", kNow) == ">" + bytes + "\n");
   }
 
+  TEST_CASE("colours stay in a line, and moves of the cursor to other rows do not") {
+    LinePrefixer prefixer(">");
+    CHECK(prefixer.take("\x1b[1;31mred\x1b[0m\x1b[K\n", kNow) == ">\x1b[1;31mred\x1b[0m\x1b[K\n");
+    CHECK(prefixer.take("\r 10%\x1b[A\n", kNow) == "> 10%\n");
+    CHECK(prefixer.take("a\x1b[2Ab\x1b[Jc\x1b[1;1Hd\x1b"
+                        "Ae\x1b[\n",
+                        kNow) ==
+          ">abcd\x1b"
+          "Ae\x1b[\n");
+    CHECK(prefixer.take("up\x1b[A", kNow).empty());
+    CHECK(prefixer.flush() == ">up");
+  }
+
   TEST_CASE("an empty prefix leaves the lines as they are") {
     LinePrefixer prefixer("");
     CHECK(prefixer.take("one\n\ntwo\n", kNow) == "one\n\ntwo\n");
