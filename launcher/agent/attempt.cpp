@@ -195,7 +195,10 @@ class Attempt::Impl {
   }
 
   asio::awaitable<void> start_workers(WorkerGroup& group) {
+    const auto& router = surroundings_.router;
     facts_.standard_input = standard_input_kind();
+    facts_.output_terminal = router.terminal_size(StreamKind::standard_output);
+    facts_.error_terminal = router.terminal_size(StreamKind::standard_error);
     auto starting = group.start(make_worker_specs(plan(), facts_), retry_);
     const auto started = co_await std::move(starting);
     if (const auto* failure = std::get_if<WorkerNotStarted>(&started)) {

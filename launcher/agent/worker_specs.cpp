@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 
 namespace ddprun {
 
@@ -84,6 +85,29 @@ struct StreamMaker {
   }
 };
 
+/// Narrower than this no program lays out its output well.
+constexpr int kColumnsMin = 20;
+
+/// A row of the terminal without the prefix: what a worker's line may fill. The size is read from
+/// a terminal by its descriptor, and the worker has none.
+void add_terminal_variables(const LaunchPlan& plan, const AttemptFacts& facts, WorkerSpec& spec) {
+  std::optional<TerminalSize> size;
+  const auto narrow = [&](const StreamSpec& stream, std::optional<TerminalSize> terminal) {
+    if (!terminal || !stream.is_shown || stream.target == StreamTarget::file) return;
+    terminal->columns -= columns_of(stream.prefix);
+    if (!size || terminal->columns < size->columns) size = terminal;
+  };
+  narrow(spec.standard_output, facts.output_terminal);
+  narrow(spec.standard_error, facts.error_terminal);
+  if (!size || size->columns < kColumnsMin) return;
+  // The last column stays free: a terminal may or may not begin a new row after it.
+  const std::map<std::string, int> values{
+      {"COLUMNS", size->columns}, {"LINES", size->rows}, {"TQDM_NCOLS", size->columns - 1}};
+  for (const auto& name : plan.terminal_variables) {
+    spec.environment[name] = std::to_string(values.at(name));
+  }
+}
+
 /// How many workers of this node are shown.
 std::ptrdiff_t count_shown(const LaunchPlan& plan, const AttemptFacts& facts) {
   return std::count_if(plan.workers.begin(), plan.workers.end(), [&](const WorkerPlan& worker) {
@@ -138,6 +162,7 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
                     .error_file = folder / kErrorFile,
                     .inherits_standard_input = has_standard_input(plan, facts, rank)};
     if (plan.log_dir) spec.stacks_file = folder / kStacksFile;
+    add_terminal_variables(plan, facts, spec);
     for (const auto& [name, value] : worker.environment) spec.environment[name] = value;
     specs.push_back(std::move(spec));
   }

@@ -37,8 +37,10 @@ struct AttemptFacts {
   std::optional<std::uint16_t> worker_store_port;  ///< if the workers host a store of their own
   std::optional<Digest> run_key{};  ///< handed to the workers; nothing: the run has no secret
   int control_page_fd = -1;
-  std::vector<HeldPath> worker_folders;            ///< by local rank
-  InputKind standard_input = InputKind::withheld;  ///< of this process
+  std::vector<HeldPath> worker_folders;  ///< by local rank
+  // Of this process.
+  InputKind standard_input = InputKind::withheld;
+  std::optional<TerminalSize> output_terminal{}, error_terminal{};  ///< standard output and error
 };
 
 /// Whether the worker of this rank has the standard input of this process.

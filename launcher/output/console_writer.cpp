@@ -150,6 +150,10 @@ void ConsoleWriter::leave_terminal() {
   if (!is_waiting_ && !pending_.empty()) push();
 }
 
+std::optional<TerminalSize> ConsoleWriter::terminal_size() const {
+  return is_terminal_ ? std::optional(size_of(fd_)) : std::nullopt;
+}
+
 void ConsoleWriter::forget(const LinePrefixer& source) {
   open_lines_.set(&source, "");
   if (open_line_ == &source) open_line_ = source.is_inside_line() ? &ended_ : nullptr;

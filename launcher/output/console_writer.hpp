@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace ddprun {
@@ -46,6 +47,9 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   /// Only if can_redraw(): shows the line that `source` has not completed yet at the lower end of
   /// the terminal, in place of what it showed before; empty: it has none. Soon, not at once.
   void show(const LinePrefixer& source, std::string open_line);
+
+  /// Nothing if it is no terminal.
+  std::optional<TerminalSize> terminal_size() const;
 
   /// `source` will not be used any more.
   void forget(const LinePrefixer& source);

@@ -59,6 +59,10 @@ class OutputRouter::Impl {
 
   void write(std::string_view lines) { error_->write(own_lines_, std::string(lines)); }
 
+  std::optional<TerminalSize> terminal_size(StreamKind kind) const {
+    return (kind == StreamKind::standard_output ? out_ : error_)->terminal_size();
+  }
+
   void leave_terminal() {
     out_->leave_terminal();
     if (error_ != out_) error_->leave_terminal();
@@ -106,6 +110,10 @@ std::shared_ptr<WorkerStream> OutputRouter::open(const StreamSpec& spec, StreamK
 
 void OutputRouter::write(std::string_view lines) {
   impl_->write(lines);
+}
+
+std::optional<TerminalSize> OutputRouter::terminal_size(StreamKind kind) const {
+  return impl_->terminal_size(kind);
 }
 
 void OutputRouter::leave_terminal() {

@@ -5,6 +5,7 @@
 // thread.
 #pragma once
 
+#include "launcher/output/open_lines.hpp"
 #include "launcher/plan/launch_plan.hpp"
 #include "launcher/plan/line_prefix.hpp"
 #include "rendezvous/base/held_path.hpp"
@@ -15,6 +16,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +68,9 @@ class OutputRouter {
 
   /// Puts the agent's own lines, each with its newline, among the workers' on standard error.
   void write(std::string_view lines);
+
+  /// Of the terminal that workers' lines of this kind go to; nothing if it is none.
+  std::optional<TerminalSize> terminal_size(StreamKind kind) const;
 
   /// The terminal is about to be another program's: nothing is drawn over until the next output.
   void leave_terminal();

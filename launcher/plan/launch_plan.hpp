@@ -103,6 +103,8 @@ struct LaunchPlan {
   std::vector<int> ranks_filter{};  ///< ranks whose output is shown; empty: all that is_shown says
   /// Inherited variables that no worker gets.
   std::vector<std::string> removed_variables{};
+  /// Those of the terminal's size that workers on a terminal get: none that the user has set.
+  std::vector<std::string> terminal_variables{};
 
   /// Soft limit of open files for the workers, as ddprun raises its own; 0: the agent's.
   std::uint64_t worker_open_files_max = 0;

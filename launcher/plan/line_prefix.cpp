@@ -1,5 +1,8 @@
 #include "launcher/plan/line_prefix.hpp"
 
+#include <algorithm>
+#include <cstddef>
+
 namespace ddprun {
 
 namespace {
@@ -29,6 +32,17 @@ std::string value_of(const PrefixPiece& piece, const PrefixValues& values) {
 }
 
 }  // namespace
+
+int columns_of(const LinePrefix& prefix) {
+  constexpr std::ptrdiff_t kTimeColumns = 23;  // 2026-11-21 05:42:34.657
+  auto columns = kTimeColumns * (static_cast<std::ptrdiff_t>(prefix.parts.size()) - 1);
+  for (const auto& part : prefix.parts) {
+    columns += std::count_if(part.begin(), part.end(), [](char byte) {
+      return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;  // not inside a UTF-8 character
+    });
+  }
+  return static_cast<int>(columns);
+}
 
 LinePrefix fill_in(const PrefixTemplate& prefix, const PrefixValues& values) {
   LinePrefix result;

@@ -33,6 +33,9 @@ struct PrefixValues {
   std::string_view stream;
 };
 
+/// What it takes of a terminal's row, if no letter takes two columns.
+int columns_of(const LinePrefix& prefix);
+
 LinePrefix fill_in(const PrefixTemplate& prefix, const PrefixValues& values);
 
 }  // namespace ddprun

@@ -104,6 +104,11 @@ class Planner {
     for (const auto& change : options_.from_config.environment) {
       if (!change.value) plan_.removed_variables.push_back(change.name);
     }
+    for (const auto* name : {"COLUMNS", "LINES", "TQDM_NCOLS"}) {
+      const auto& removed = plan_.removed_variables;
+      const bool is_removed = std::find(removed.begin(), removed.end(), name) != removed.end();
+      if (!facts_.environment(name) && !is_removed) plan_.terminal_variables.emplace_back(name);
+    }
     const auto error_file = facts_.environment("TORCHELASTIC_ERROR_FILE").value_or("");
     if (!error_file.empty()) plan_.error_file = error_file;
   }

@@ -282,6 +282,24 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(rows[-4:], ["[default0]:(Pdb) answer + 1", "42",
                                      "[default0]:(Pdb) continue", "went on"])
 
+    def test_workers_on_a_terminal_know_what_the_prefix_leaves_of_its_width(self):
+        script = "import os; print(*map(os.environ.get, ('COLUMNS', 'LINES', 'TQDM_NCOLS')))"
+        unset = {"COLUMNS": None, "LINES": None, "TQDM_NCOLS": None}
+        for set_by_user, seen in ((unset, "59 30 58"), ({**unset, "COLUMNS": "7"}, "7 30 58")):
+            terminal = self.start_on_terminal(script, "--nproc_per_node=1", columns=70, rows=30,
+                                              environment=set_by_user)
+            self.assertEqual(terminal.read_to_end(), 0)
+            self.assertEqual([row for row in terminal.screen.text() if row],
+                             ["[default0]:" + seen])
+
+    @unittest.skipUnless(has_tqdm(), "there is no tqdm")
+    def test_tqdm_fills_the_row_of_a_terminal(self):
+        script = TQDM + "import time\nbar = tqdm.tqdm(total=2)\nbar.update(1)\ntime.sleep(1000)"
+        terminal = self.start_on_terminal(script, "--nproc_per_node=1", columns=120)
+        terminal.read_until(lambda: 110 < len(terminal.screen.text()[-1]) < 120, "a wide bar")
+        terminal.send("\x03")
+        terminal.read_to_end()
+
     def test_nested_bars_of_one_worker_without_prefix_stand_in_their_rows(self):
         script = r"""
             import os, time

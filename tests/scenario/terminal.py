@@ -56,7 +56,8 @@ class Screen:
 
 
 class Terminal:
-    """Runs a program as the leader of a session on a terminal of its own."""
+    """Runs a program as the leader of a session on a terminal of its own. A variable of
+    `environment` that is None is not set."""
 
     def __init__(self, command, columns=60, rows=24, environment=None):
         self.screen = Screen(columns)
@@ -67,7 +68,12 @@ class Terminal:
             try:
                 size = struct.pack("HHHH", rows, columns, 0, 0)
                 fcntl.ioctl(0, termios.TIOCSWINSZ, size)
-                os.environ.update({"TERM": "xterm", **(environment or {})})
+                os.environ["TERM"] = "xterm"
+                for name, value in (environment or {}).items():
+                    if value is None:
+                        os.environ.pop(name, None)
+                    else:
+                        os.environ[name] = value
                 os.execvp(command[0], command)
             finally:
                 os._exit(127)

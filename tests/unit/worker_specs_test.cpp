@@ -144,6 +144,37 @@ TEST_SUITE("worker specs") {
     CHECK(form() == ConsoleForm::verbatim_bytes);
   }
 
+  TEST_CASE("a worker on a terminal gets its size without the prefix, unless the user has set it") {
+    auto plan = plan_of_two();
+    plan.prefix.pieces = {{PrefixField::none, "[0]:"}};
+    plan.terminal_variables = {"COLUMNS", "LINES", "TQDM_NCOLS"};
+    auto facts = kFacts;
+    const auto variable = [&](const std::string& name) {
+      const auto spec = make_worker_specs(plan, facts)[0];
+      const auto found = spec.environment.find(name);
+      return found == spec.environment.end() ? "" : found->second;
+    };
+    CHECK(variable("COLUMNS").empty());
+    facts.error_terminal = {.columns = 100, .rows = 30};
+    CHECK(variable("COLUMNS") == "96");
+    CHECK(variable("LINES") == "30");
+    CHECK(variable("TQDM_NCOLS") == "95");
+    facts.output_terminal = {.columns = 80, .rows = 24};
+    CHECK(variable("COLUMNS") == "76");
+    plan.workers[0].standard_output = StreamTarget::file;
+    CHECK(variable("COLUMNS") == "96");
+    plan.prefix.pieces.push_back({PrefixField::time, ""});
+    CHECK(variable("COLUMNS") == "73");
+    plan.terminal_variables = {"LINES"};
+    CHECK(variable("COLUMNS").empty());
+    CHECK(variable("LINES") == "30");
+    facts.error_terminal = {.columns = 30, .rows = 30};
+    CHECK(variable("LINES").empty());  // what is left of the row is too narrow
+    facts.error_terminal = {.columns = 100, .rows = 30};
+    plan.workers[0].is_shown = false;
+    CHECK(variable("LINES").empty());
+  }
+
   TEST_CASE("lines of a tee that match go to a file of the attempt, and of a tee alone") {
     auto plan = plan_of_two();
     plan.log_dir = "/run";
