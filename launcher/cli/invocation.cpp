@@ -17,7 +17,7 @@ std::string adopt_habits(LaunchOptions& options, Persona persona) {
   options.is_open_by_default = true;
   if (persona == Persona::torchrun || options.use_env) return {};
   options.pass_local_rank = true;
-  return options.no_python ? "--no_python: needs --use_env, as the program would get --local_rank=N"
+  return options.no_python ? "--no_python: needs --use_env, as the program would get --local-rank=N"
                            : "";
 }
 
@@ -30,7 +30,7 @@ std::string_view meaning_of_program(Persona persona) {
       return "PROGRAM is a Python script or, with --no_python, anything that can be executed, "
              "looked for in PATH, then beside ddprun.";
     case Persona::distributed_launch:
-      return "PROGRAM is a Python script, which gets --local_rank=N before its arguments. With "
+      return "PROGRAM is a Python script, which gets --local-rank=N before its arguments. With "
              "--use_env it does not, and with --no_python, too, it may be anything that can be "
              "executed.";
   }

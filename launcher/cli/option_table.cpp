@@ -117,10 +117,10 @@ constexpr OptionEntry kWorkers[] = {
     {"no_python", 0, "", OptionGroup::workers, "PET_NO_PYTHON", "",
      "Execute the program itself, even if its name ends in .py.", set_flag<&Options::no_python>},
     {"run_path", 0, "", OptionGroup::workers, "PET_RUN_PATH", "",
-     "Not supported: runs a script inside torchrun's own interpreter.",
+     "Run the program as a Python script, even with --module or --no_python.",
      set_flag<&Options::run_path>},
     {"role", 0, "NAME", OptionGroup::workers, "PET_ROLE", "default",
-     "Role of the workers; also begins the lines of their output.", set_name<&Options::role>},
+     "Role of the workers; also begins the lines of their output.", set_text<&Options::role>},
     {"virtual_local_rank", 0, "", OptionGroup::workers, "PET_VIRTUAL_LOCAL_RANK", "",
      "Each worker gets LOCAL_RANK=0 and sees one GPU only.",
      set_flag<&Options::virtual_local_rank>},
@@ -133,7 +133,7 @@ constexpr OptionEntry kWorkers[] = {
        return keep(o.start_method, parse_word(v, {"spawn", "fork", "forkserver"}));
      }},
     {"use_env", 0, "", OptionGroup::workers, "", "",
-     "No --local_rank before the program's arguments. Only torch.distributed.launch puts it there.",
+     "No --local-rank before the program's arguments. Only torch.distributed.launch puts it there.",
      set_flag<&Options::use_env>},
 };
 
@@ -185,8 +185,8 @@ constexpr OptionEntry kOutput[] = {
      "Not supported: names a Python plug-in for the layout of the logs.",
      set_text<&Options::logs_specs>},
     {"event_log_handler", 0, "NAME", OptionGroup::output, "PET_EVENT_LOG_HANDLER", "null",
-     "Only null is supported; see --events for a record of what happened.",
-     set_name<&Options::event_log_handler>},
+     "Accepted for torchrun compatibility; names a Python plug-in. See --events.",
+     set_text<&Options::event_log_handler>},
 };
 
 constexpr OptionEntry kNodes[] = {
@@ -208,7 +208,7 @@ constexpr OptionEntry kNodes[] = {
      [](Options& o, Text v) { return keep(o.rdzv_endpoint, parse_endpoints(v)); }},
     {"rdzv_id", 0, "ID", OptionGroup::nodes, "PET_RDZV_ID", "a random one",
      "Name of the run, the same on all nodes; workers see it as TORCHELASTIC_RUN_ID.",
-     set_name<&Options::rdzv_id>},
+     set_text<&Options::rdzv_id>},
     {"rdzv_conf", 0, "KEY=VALUE,...", OptionGroup::nodes, "PET_RDZV_CONF", "",
      "Time limits for nodes to meet and to be missed; see ddprun(1). No effect on one node.",
      [](Options& o, Text v) { return keep(o.rdzv_conf, parse_key_values(v)); }},
@@ -216,13 +216,13 @@ constexpr OptionEntry kNodes[] = {
      "Place of this node among the others.",
      [](Options& o, Text v) { return keep(o.node_rank, parse_integer(v, 0, kNodeRankMax)); }},
     {"master_addr", 0, "HOST", OptionGroup::nodes, "PET_MASTER_ADDR", "127.0.0.1",
-     "Address of the node on which the store listens.", set_name<&Options::master_addr>},
+     "Address of the node on which the store listens.", set_text<&Options::master_addr>},
     {"master_port", 0, "PORT", OptionGroup::nodes, "PET_MASTER_PORT", "a free one",
      "Port of the store.", set_master_port},
     {"local_addr", 0, "HOST", OptionGroup::nodes, "PET_LOCAL_ADDR", "127.0.0.1",
      "Name of this node for the others and in reports. On one node: the store's address, unless "
      "--master_addr is given.",
-     set_name<&Options::local_addr>},
+     set_text<&Options::local_addr>},
 };
 
 constexpr OptionEntry kOwn[] = {
@@ -263,7 +263,8 @@ constexpr OptionEntry kOwn[] = {
      "before they are asked to stop. SIGRTMIN to ddprun asks at any time.",
      set_stacks},
     {"pass_local_rank", 0, "", OptionGroup::own, "", "",
-     "Put --local_rank=N before the program's arguments, as torch.distributed.launch did.",
+     "Put --local-rank=N before the program's arguments, as torch.distributed.launch does; "
+     "--local_rank=N for a PyTorch before 2.0.",
      set_flag<&Options::pass_local_rank>},
     {"share_gpu", 0, "", OptionGroup::own, "", "",
      "Let workers use the same GPU where there are fewer GPUs than workers; for tests.",

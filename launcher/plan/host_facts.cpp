@@ -1,6 +1,5 @@
 #include "launcher/plan/host_facts.hpp"
 
-#include "launcher/plan/installed_pytorch.hpp"
 #include "rendezvous/base/random_bytes.hpp"
 #include <ddprun/error.hpp>
 
@@ -124,7 +123,7 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.look_at = look_at;
   facts.read_cpus = [cpus = facts.cpus] { return ddprun::read_cpus("/", cpus); };
   facts.read_gpus = [] { return ddprun::read_gpus("/"); };
-  facts.pytorch_without_libuv = pytorch_without_libuv;
+  facts.find_pytorch = find_pytorch;
   return facts;
 }
 

@@ -2,6 +2,7 @@
 // that everything after it is pure and can be tested on machines that do not exist.
 #pragma once
 
+#include "launcher/plan/installed_pytorch.hpp"
 #include "launcher/plan/topology.hpp"
 #include <ddprun/worker_env.hpp>
 
@@ -36,9 +37,9 @@ struct HostFacts {
   // Functions because they take many file reads and few runs need them.
   std::function<std::vector<CpuFacts>()> read_cpus;  ///< of `cpus`
   std::function<std::vector<GpuFacts>()> read_gpus;  ///< all installed ones
-  std::function<std::optional<std::string>(const std::filesystem::path& interpreter,
-                                           const EnvironmentLookup&)>
-      pytorch_without_libuv;  ///< see installed_pytorch.hpp
+  std::function<std::optional<InstalledPytorch>(const std::filesystem::path& interpreter,
+                                                const EnvironmentLookup&)>
+      find_pytorch;  ///< see installed_pytorch.hpp
 };
 
 /// The facts of this process. What cannot be read is left empty; throws only if there is no working

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ddprun {
@@ -83,13 +84,18 @@ std::string read_version(const fs::path& torch) {
   return {};
 }
 
-bool asks_for_libuv(std::string_view version) {
+/// The first two numbers of "2.6.0+debian"; nothing if they are not there.
+std::optional<std::pair<int, int>> major_and_minor(std::string_view version) {
   int major = 0, minor = 0;
   const auto* end = version.data() + version.size();
-  const auto dot = std::from_chars(version.data(), end, major).ptr;
-  if (dot == end || *dot != '.') return false;
-  return std::from_chars(dot + 1, end, minor).ec == std::errc() &&
-         (major > 2 || (major == 2 && minor >= 4));
+  const auto [dot, error] = std::from_chars(version.data(), end, major);
+  if (error != std::errc() || dot == end || *dot != '.') return std::nullopt;
+  if (std::from_chars(dot + 1, end, minor).ec != std::errc()) return std::nullopt;
+  return std::pair(major, minor);
+}
+
+bool asks_for_libuv(std::string_view version) {
+  return major_and_minor(version) >= std::pair(2, 4);
 }
 
 bool contains(std::ifstream& in, std::uint64_t begin, std::uint64_t bytes, std::string_view text) {
@@ -146,15 +152,20 @@ bool is_built_without_libuv(const fs::path& torch) {
 
 }  // namespace
 
-std::optional<std::string> pytorch_without_libuv(const fs::path& interpreter,
-                                                 const EnvironmentLookup& environment) {
+std::optional<InstalledPytorch> find_pytorch(const fs::path& interpreter,
+                                             const EnvironmentLookup& environment) {
   for (const auto& folder : package_folders(interpreter, environment)) {
     const auto version = read_version(folder / "torch");
     if (version.empty()) continue;
-    if (!asks_for_libuv(version) || !is_built_without_libuv(folder / "torch")) return std::nullopt;
-    return version;
+    const bool lacks_libuv = asks_for_libuv(version) && is_built_without_libuv(folder / "torch");
+    return InstalledPytorch{version, lacks_libuv};
   }
   return std::nullopt;
+}
+
+std::string_view local_rank_option(std::string_view version) {
+  const auto numbers = major_and_minor(version);
+  return numbers && *numbers < std::pair(2, 0) ? "--local_rank" : "--local-rank";
 }
 
 }  // namespace ddprun

@@ -61,7 +61,7 @@ class Planner {
 
  private:
   void choose_nodes() {
-    check_unsupported(options_, problems_);
+    check_unsupported(options_, problems_, plan_.warnings);
     const auto conf = read_rdzv_conf(options_.rdzv_conf, problems_);
     plan_.checks_users = conf.checks_users;
     if (has_many_nodes(options_)) {
@@ -122,8 +122,8 @@ class Planner {
             "the workers of several nodes use ddprun's store: a store in the worker with rank "
             "0 is for one node");
       }
-      if (pytorch_without_libuv_) {
-        plan_.warnings.push_back("PyTorch " + *pytorch_without_libuv_ +
+      if (lacks_libuv()) {
+        plan_.warnings.push_back("PyTorch " + pytorch_->version +
                                  " was built without libuv: a program that uses it cannot form "
                                  "process groups of several nodes; install one that has it (pip "
                                  "install torch)");
@@ -135,9 +135,8 @@ class Planner {
     plan_.store_port = store.port;
     plan_.worker_store_port = store.worker_port;
     if (store.worker_port) {
-      const auto reason = pytorch_without_libuv_
-                              ? "PyTorch " + *pytorch_without_libuv_ + " was built without libuv: "
-                              : std::string();
+      const auto reason =
+          lacks_libuv() ? "PyTorch " + pytorch_->version + " was built without libuv: " : "";
       plan_.notes.push_back(reason + "the worker with rank 0 hosts the store at MASTER_PORT");
     }
     if (store.port != 0 && store.worker_port == store.port) {
@@ -152,8 +151,10 @@ class Planner {
     if (options_.agent_store) return *options_.agent_store;
     const auto is_switched_off = facts_.environment("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
     if (is_switched_off) return *is_switched_off != "1";
-    return plan_.nodes || !pytorch_without_libuv_;
+    return plan_.nodes || !lacks_libuv();
   }
+
+  bool lacks_libuv() const { return pytorch_ && pytorch_->lacks_libuv; }
 
   void choose_log_folder() {
     plan_.temporary_directory = facts_.temporary_directory;
@@ -237,7 +238,7 @@ class Planner {
   }
 
   bool check_way_to_run() {
-    const bool is_contradiction = options_.module && options_.no_python;
+    const bool is_contradiction = options_.module && options_.no_python && !options_.run_path;
     if (is_contradiction) {
       problem("--module and --no_python exclude each other: a module is run by Python");
     }
@@ -252,8 +253,7 @@ class Planner {
     command_ = std::get<std::vector<std::string>>(resolved);
     plan_.interpreter_origin = interpreter_origin(options_, facts_);
     if (is_python(command_)) {
-      pytorch_without_libuv_ =
-          facts_.pytorch_without_libuv(facts_.working_directory / command_[0], facts_.environment);
+      pytorch_ = facts_.find_pytorch(facts_.working_directory / command_[0], facts_.environment);
     }
   }
 
@@ -295,7 +295,8 @@ class Planner {
     worker.local_rank = local_rank;
     worker.arguments = command_;
     if (options_.pass_local_rank) {
-      worker.arguments.push_back("--local_rank=" + std::to_string(local_rank));
+      const std::string option(local_rank_option(pytorch_ ? pytorch_->version : ""));
+      worker.arguments.push_back(option + "=" + std::to_string(local_rank));
     }
     for (const auto& argument : options_.program_arguments) {
       worker.arguments.push_back(expand_macros(argument, local_rank));
@@ -327,7 +328,7 @@ class Planner {
     if (!facts_.environment("PYTHONFAULTHANDLER")) {
       environment.emplace_back("PYTHONFAULTHANDLER", "1");
     }
-    if (plan_.worker_store_port && pytorch_without_libuv_ && !facts_.environment("USE_LIBUV")) {
+    if (plan_.worker_store_port && lacks_libuv() && !facts_.environment("USE_LIBUV")) {
       environment.emplace_back("USE_LIBUV", "0");
     }
     const auto index = static_cast<std::size_t>(local_rank);
@@ -374,7 +375,7 @@ class Planner {
   const std::vector<std::string> gpus_;
   int workers_ = 0;
   std::vector<std::string> command_;
-  std::optional<std::string> pytorch_without_libuv_;  ///< if the interpreter would import it
+  std::optional<InstalledPytorch> pytorch_;  ///< that the interpreter would import
   CpuPlan cpus_;
   LaunchPlan plan_;
 };

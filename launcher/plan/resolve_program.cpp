@@ -97,7 +97,9 @@ std::variant<std::vector<std::string>, std::string> find_python(const HostFacts&
 }
 
 bool is_script(const LaunchOptions& options) {
-  return !options.no_python && (options.is_python_by_default || options.program.ends_with(".py"));
+  if (options.run_path) return true;
+  return !options.no_python && !options.module &&
+         (options.is_python_by_default || options.program.ends_with(".py"));
 }
 
 /// Python runs a folder, too, if it has a main module.
@@ -147,15 +149,16 @@ std::variant<std::vector<std::string>, std::string> resolve_program(const Launch
                                                                     const HostFacts& facts) {
   const auto& name = options.program;
   if (name.empty()) return std::string("the name of the program is empty");
-  if (!options.module && !is_script(options)) return find_executable(name, facts);
-  if (!options.module) {
+  const bool runs_script = is_script(options);
+  if (!options.module && !runs_script) return find_executable(name, facts);
+  if (runs_script) {
     if (auto problem = script_problem(name, facts); !problem.empty()) return problem;
   }
   auto command = find_python(facts);
   if (auto* words = std::get_if<std::vector<std::string>>(&command)) {
     // Unbuffered, or a worker's last words before a crash would be lost.
     words->emplace_back("-u");
-    if (options.module) words->emplace_back("-m");
+    if (!runs_script) words->emplace_back("-m");
     words->push_back(name);
   }
   return command;

@@ -45,19 +45,16 @@ std::string bindable(const std::string& host) {
 
 }  // namespace
 
-void check_unsupported(const LaunchOptions& options, std::vector<std::string>& problems) {
-  if (options.run_path) {
-    problems.emplace_back(
-        "--run_path: is not supported, as ddprun holds no Python interpreter; without it the "
-        "script runs in an interpreter of its own");
-  }
+void check_unsupported(const LaunchOptions& options, std::vector<std::string>& problems,
+                       std::vector<std::string>& warnings) {
   if (!options.logs_specs.empty() && options.logs_specs != "default") {
     problems.push_back("--logs_specs=" + options.logs_specs +
                        ": is not supported, as it names a Python plug-in; see --log_dir");
   }
-  if (options.event_log_handler != "null") {
-    problems.push_back("--event_log_handler=" + options.event_log_handler +
-                       ": only null is supported; --events FILE records what happens");
+  const auto& handler = options.event_log_handler;
+  if (!handler.empty() && handler != "null") {
+    warnings.push_back("--event_log_handler=" + handler +
+                       ": has no effect; --events=FILE records what happens");
   }
 }
 

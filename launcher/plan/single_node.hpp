@@ -20,8 +20,10 @@ struct StoreAddress {
   bool operator==(const StoreAddress&) const = default;
 };
 
-/// Appends to `problems` options that are torchrun's and cannot be obeyed at all.
-void check_unsupported(const LaunchOptions& options, std::vector<std::string>& problems);
+/// Appends to `problems` what torchrun offers and no plan can do, and to `warnings` what has no
+/// effect.
+void check_unsupported(const LaunchOptions& options, std::vector<std::string>& problems,
+                       std::vector<std::string>& warnings);
 
 /// Appends to `problems` what cannot be done on one node, and to `notes` what has no effect.
 void check_single_node(const LaunchOptions& options, const RdzvConf& conf,

@@ -148,17 +148,28 @@ TEST_SUITE("invocation") {
   TEST_CASE("torch.distributed.launch puts the local rank before the script's arguments") {
     const Link link("torch.distributed.launch");
     const auto script = link.folder() / "train.py";
-    const auto python = make_interpreter(link.folder() / "interpreter");
+    const auto python = make_interpreter(link.folder() / "python3");
+    const auto version = link.folder() / "torch/version.py";
     write_file(script, "");
+    fs::create_directory(fs::path(version).parent_path());
+    write_file(version, "__version__ = '2.15.0+cu132'\n");
     const auto output = [&](const std::vector<std::string>& options) {
       std::vector<std::string> arguments = {link.path(), "--nproc_per_node=2"};
       arguments.insert(arguments.end(), options.begin(), options.end());
       arguments.insert(arguments.end(), {script, "--lr", "1"});
-      return run_program(arguments, {{"PYTHON_EXEC", python}}).output;
+      return run_program(arguments,
+                         {{"PYTHON_EXEC", python}, {"PYTHONPATH", link.folder().path().string()}})
+          .output;
+    };
+    const auto expected = [&](const std::string& argument) {
+      return "python -u " + script + " " + argument + " --lr 1\n";
     };
     for (const std::string rank : {"0", "1"}) {
-      const auto expected = "python -u " + script + " --local_rank=" + rank + " --lr 1\n";
-      CHECK(count(output({}), expected) == 1);
+      CHECK(count(output({}), expected("--local-rank=" + rank)) == 1);
+    }
+    write_file(version, "__version__ = '1.13.1'\n");
+    for (const std::string rank : {"0", "1"}) {
+      CHECK(count(output({}), expected("--local_rank=" + rank)) == 1);
     }
     CHECK(count(output({"--use_env"}), "python -u " + script + " --lr 1\n") == 2);
   }

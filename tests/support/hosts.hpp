@@ -29,7 +29,7 @@ inline HostFacts host(Files files = {}, Variables variables = {}) {
   };
   facts.read_cpus = [] { return std::vector<CpuFacts>{}; };
   facts.read_gpus = [] { return std::vector<GpuFacts>{}; };
-  facts.pytorch_without_libuv = [](const auto&, const auto&) { return std::nullopt; };
+  facts.find_pytorch = [](const auto&, const auto&) { return std::nullopt; };
   return facts;
 }
 

@@ -290,7 +290,7 @@ const BadCase kBad[] = {
     {{"--security=opn"}, "--security=opn: can only be open"},
     {{"--agent_store=False"}, "must be on or off"},
     {{"--omp_num_threads=0"}, "is neither auto nor an integer from 1 to 4096"},
-    {{"--role="}, "--role=: is empty"},
+    {{"--events="}, "--events=: is empty"},
 };
 
 }  // namespace

@@ -96,8 +96,10 @@ class System {
 
 constexpr const char* kDebian = "usr/lib/python3/dist-packages";
 
+/// The version of a PyTorch that lacks libuv.
 std::optional<std::string> found(const fs::path& interpreter, const Variables& variables = {}) {
-  return pytorch_without_libuv(interpreter, lookup_in(variables));
+  const auto pytorch = find_pytorch(interpreter, lookup_in(variables));
+  return pytorch && pytorch->lacks_libuv ? std::optional(pytorch->version) : std::nullopt;
 }
 
 }  // namespace
@@ -130,7 +132,15 @@ TEST_SUITE("installed PyTorch") {
   TEST_CASE("a PyTorch that brings its own library has libuv") {
     const System system;
     system.add_bundle(kDebian, "2.6.0");
-    CHECK_FALSE(found(system.python()));
+    CHECK(find_pytorch(system.python(), lookup_in({})) ==
+          InstalledPytorch{.version = "2.6.0", .lacks_libuv = false});
+  }
+
+  TEST_CASE("the option for the local rank has a dash since PyTorch 2.0, or if nothing is known") {
+    CHECK(local_rank_option("1.13.0a0+gitunknown") == "--local_rank");
+    for (const std::string version : {"2.0.0", "2.15.0+cu132", "3.0", "x.y", ""}) {
+      CHECK_MESSAGE(local_rank_option(version) == "--local-rank", version);
+    }
   }
 
   TEST_CASE("the PyTorch that Python finds first counts") {

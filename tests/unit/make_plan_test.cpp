@@ -31,9 +31,7 @@ const Refusal kRefusals[] = {
     {{"--rdzv_conf=is_host=0"}, "the only node must host the store"},
     {{"--rdzv_conf=store_type=file"}, "the only store is tcp"},
     {{"--rdzv_conf=rank=1"}, "whose rank is 0"},
-    {{"--run_path"}, "--run_path: is not supported"},
     {{"--logs_specs=mine"}, "--logs_specs=mine: is not supported"},
-    {{"--event_log_handler=console"}, "only null is supported; --events FILE"},
     {{"-m", "--no_python"}, "--module and --no_python exclude each other"},
     {{"--nproc_per_node=gpu"}, "--nproc_per_node=gpu: no NVIDIA GPU was found"},
     {{"--nproc_per_node=2", "-r", "2:1"}, "--redirects: there is no local rank 2 among 2 workers"},
@@ -63,6 +61,24 @@ TEST_SUITE("make plan") {
     }
   }
 
+  TEST_CASE("an event handler of torchrun has no effect, and a warning says so") {
+    const auto warnings_of = [](const std::string& handler) {
+      return plan_of({"--event_log_handler=" + handler, "train.py"}).warnings;
+    };
+    CHECK(warnings_of("console") ==
+          Words{"--event_log_handler=console: has no effect; --events=FILE records what happens"});
+    CHECK(warnings_of("null").empty());
+    CHECK(warnings_of("").empty());
+  }
+
+  TEST_CASE("an empty id or address is replaced as one that is not given, an empty role stays") {
+    const auto plain = plan_of({"--nproc_per_node=2", "train.py"});
+    for (const std::string name : {"rdzv_id", "master_addr", "local_addr"}) {
+      CHECK_MESSAGE(plan_of({"--" + name + "=", "--nproc_per_node=2", "train.py"}) == plain, name);
+    }
+    CHECK(plan_of({"--role", "", "train.py"}).role.empty());
+  }
+
   TEST_CASE("filters need files to copy lines to") {
     const auto notes_of = [](Words arguments) {
       arguments.insert(arguments.end(), {"--duplicate_stdout_filters=a", "train.py"});
@@ -77,8 +93,8 @@ TEST_SUITE("make plan") {
 
   TEST_CASE("everything that stands against a plan is told at once") {
     const auto objections =
-        objections_to({"--node_rank=2", "--run_path", "--nproc_per_node=gpu", "lost.py"});
-    for (const auto* part : {"--node_rank=2", "--run_path", "--nproc_per_node=gpu", "lost.py"}) {
+        objections_to({"--node_rank=2", "--logs_specs=a", "--nproc_per_node=gpu", "lost.py"});
+    for (const auto* part : {"--node_rank=2", "--logs_specs", "--nproc_per_node=gpu", "lost.py"}) {
       CHECK(contains(objections, part));
     }
   }
@@ -138,8 +154,15 @@ TEST_SUITE("make plan") {
   }
 
   TEST_CASE("the older launcher's argument stands before the program's own, on demand only") {
-    CHECK(plan_of({"--pass_local_rank", "train.py", "-x"}).workers[0].arguments ==
-          Words{"/usr/bin/python3", "-u", "train.py", "--local_rank=0", "-x"});
+    auto facts = usual();
+    const auto with = [&] {
+      return plan_of({"--pass_local_rank", "train.py", "-x"}, facts).workers[0].arguments;
+    };
+    CHECK(with() == Words{"/usr/bin/python3", "-u", "train.py", "--local-rank=0", "-x"});
+    facts.find_pytorch = [](const auto&, const auto&) {
+      return std::optional(InstalledPytorch{.version = "1.13.0a0"});
+    };
+    CHECK(with() == Words{"/usr/bin/python3", "-u", "train.py", "--local_rank=0", "-x"});
     CHECK(plan_of({"--use_env", "train.py", "-x"}).workers[0].arguments ==
           Words{"/usr/bin/python3", "-u", "train.py", "-x"});
   }

@@ -49,9 +49,9 @@ TEST_SUITE("worker environment of a plan") {
   TEST_CASE("a PyTorch without libuv gets a store in rank 0, unless the operator has decided") {
     const auto with = [](const Variables& variables) {
       auto facts = usual(variables);
-      facts.pytorch_without_libuv = [](const auto& interpreter, const auto&) {
+      facts.find_pytorch = [](const auto& interpreter, const auto&) {
         CHECK(interpreter == "/usr/bin/python3");
-        return std::optional<std::string>("2.6.0");
+        return std::optional(InstalledPytorch{.version = "2.6.0", .lacks_libuv = true});
       };
       return facts;
     };
@@ -68,7 +68,7 @@ TEST_SUITE("worker environment of a plan") {
     const auto off = plan_of({"--agent_store=off", "train.py"}, with({}));
     CHECK(variable(off.workers[0], "USE_LIBUV") == "0");
     auto native = with({});
-    native.pytorch_without_libuv = nullptr;
+    native.find_pytorch = nullptr;
     native.look_at = [](const auto&) { return FileKind::executable; };
     CHECK_FALSE(plan_of({"trainer"}, native).worker_store_port);
     const auto nodes = plan_of(

@@ -134,6 +134,15 @@ TEST_SUITE("resolve program") {
                    "is not executable"));
   }
 
+  TEST_CASE("with --run_path Python runs a script of any name, as torchrun does") {
+    const Files files = {{"/home/me/t.sh", kText}};
+    const std::string expected = "/usr/bin/python3 -u t.sh";
+    CHECK(resolved({"--run_path", "t.sh"}, files) == expected);
+    CHECK(resolved({"--run_path", "--no_python", "t.sh"}, files) == expected);
+    CHECK(resolved({"--run_path", "--module", "t.sh"}, files) == expected);
+    CHECK(resolved({"--run_path", "lost"}) == "? lost: no such file in /home/me");
+  }
+
   TEST_CASE("what is not found is told with the places and what was nearly meant") {
     CHECK(resolved({"trian.py"}) == "? trian.py: no such file in /home/me");
     CHECK(resolved({"train.py"}, {{"/home/me/train.py", kFolder}}) ==
