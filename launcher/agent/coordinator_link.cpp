@@ -5,6 +5,8 @@
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/membership/connect.hpp"
+#include "rendezvous/membership/foreign_speech.hpp"
+#include "rendezvous/membership/store_probe.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 
@@ -16,6 +18,13 @@ namespace ddprun {
 
 namespace asio = boost::asio;
 using namespace membership;
+
+namespace {
+
+/// A store that lives answers within milliseconds, and the operator waits for the reason.
+constexpr auto kQuestionTimeout = std::chrono::seconds(1);
+
+}  // namespace
 
 CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const LaunchPlan& plan,
                                  const security::Secret* secret, Listener listener)
@@ -86,14 +95,25 @@ asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
     auto message = co_await connection->receive();
     if (connection_ != connection) break;  // it was given up here
     if (!message) {
+      auto finding = find_end_reason(connection);
+      const std::string reason = co_await std::move(finding);
+      if (connection_ != connection) break;
       disconnect();
-      take(ConnectionLost{"the rendezvous at " + to_string(endpoint_) + ": " +
-                          connection->end_reason()});
+      take(ConnectionLost{"the rendezvous at " + to_string(endpoint_) + ": " + reason});
       break;
     }
     if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_outline);
     take(CoordinatorSays{std::move(*message), connection->is_proven()});
   }
+}
+
+/// Asks who it was that has closed the connection without a word.
+asio::awaitable<std::string> CoordinatorLink::find_end_reason(Connection connection) {
+  if (!connection->is_silent()) co_return connection->end_reason();
+  auto asking = answers_as_store(endpoint_, Deadline::after(kQuestionTimeout));
+  const bool is_store = co_await std::move(asking);
+  co_return is_store ? std::string("it is a store of PyTorch; ") + kNoTorchrun
+                     : connection->end_reason();
 }
 
 void CoordinatorLink::take(const NodeEvent& event) {

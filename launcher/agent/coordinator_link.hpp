@@ -48,6 +48,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
                                            boost::asio::awaitable<membership::Found> finding,
                                            membership::Time give_up);
   boost::asio::awaitable<void> hear(Connection connection);
+  boost::asio::awaitable<std::string> find_end_reason(Connection connection);
   void take(const membership::NodeEvent& event);
   void be_turned_away(const membership::Found& found);
 

@@ -29,6 +29,9 @@ class AgentConnection {
   /// Ends receive(). What was sent and has not gone out yet still goes, for at most a second.
   void close() { channel_.close(); }
 
+  /// True if the other side has sent nothing at all, as a store does upon what is no request.
+  bool is_silent() const { return dialogue_.first_words().empty(); }
+
   /// Why it has ended: "its connection was closed", "sent a message of ...".
   std::string end_reason() const;
 

@@ -135,7 +135,9 @@ bool CoordinatorDialogue::take_greeting() {
   prologue_ = cut(greeting->bytes);
   stage_ = Stage::mode;
   if (greeting->is_malformed) {
-    end("did not greet as an agent does");
+    // `opening_` still has what came: cut() has taken nothing of a malformed greeting.
+    end(is_store_client(opening_) ? std::string("is a client of PyTorch's store; ") + kNoTorchrun
+                                  : "did not greet as an agent does");
   } else if (greeting->version != kProtocolVersion) {
     refuse(objection_to_version(greeting->version));
   }

@@ -1,6 +1,7 @@
 #include "rendezvous/membership/foreign_speech.hpp"
 
 #include <algorithm>
+#include <variant>
 
 namespace ddprun::membership {
 
@@ -28,7 +29,26 @@ constexpr Speech kSpeeches[] = {
 
 constexpr std::string_view kTls = "\x15\x03";
 
+/// Followed by the run's id.
+constexpr std::string_view kRendezvousKey = "/torch.rendezvous.";
+/// Preceded by the run's id, followed by the node's rank; in newer versions with a slash between.
+constexpr std::string_view kRolesKey = "/torchelastic/role_info";
+
+/// The greatest code of an operation in the legacy dialect, where it is a connection's first byte.
+constexpr unsigned char kLegacyCodeMax = 8;
+
 }  // namespace
+
+bool is_of_torchrun(const wire::Request& request) {
+  if (const auto* exchange = std::get_if<wire::CompareSet>(&request))
+    return exchange->key.starts_with(kRendezvousKey);
+  const auto* set = std::get_if<wire::Set>(&request);
+  return set != nullptr && set->key.find(kRolesKey) != std::string::npos;
+}
+
+bool is_store_client(std::string_view first_bytes) {
+  return !first_bytes.empty() && static_cast<unsigned char>(first_bytes.front()) <= kLegacyCodeMax;
+}
 
 std::string describe_foreign(std::string_view first_bytes, const std::string& wanted) {
   for (const auto& speech : kSpeeches) {

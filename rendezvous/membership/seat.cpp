@@ -1,6 +1,7 @@
 #include "rendezvous/membership/seat.hpp"
 
 #include "rendezvous/membership/codec.hpp"
+#include "rendezvous/membership/foreign_speech.hpp"
 #include <ddprun/error.hpp>
 
 #include <bit>
@@ -19,13 +20,14 @@ Seat::Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address, 
 }
 
 StoreServerOptions Seat::store_options(const StoreEndpoint& address) {
-  return {.address = address.host,
-          .port = address.port,
-          .log = log_,
-          .admits_user = admission_.user,
-          .admits_address = [this](const std::string& peer) {
-            return coordinator_->has_node_at(peer);
-          }};
+  return {
+      .address = address.host,
+      .port = address.port,
+      .log = log_,
+      .admits_user = admission_.user,
+      .admits_address = [this](const std::string& peer) { return coordinator_->has_node_at(peer); },
+      .objection_to =
+          [](const wire::Request& request) { return is_of_torchrun(request) ? kNoTorchrun : ""; }};
 }
 
 void Seat::listen_for_both(const StoreEndpoint& address) {

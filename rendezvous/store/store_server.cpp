@@ -198,7 +198,9 @@ void StoreServer::Impl::refuse(int fd, const UnknownUser& user) {
 bool StoreServer::Impl::admits_address(int fd) {
   const auto address = peer_address(fd);
   if (options_.admits_address(address)) return true;
-  warn(counts_.strangers, "refused a connection from " + address + ", where no node of the run is");
+  warn(counts_.strangers,
+       "refused a connection from " + address +
+           ", where no node of the run is; if it is a torchrun, start that node with ddprun");
   return false;
 }
 
@@ -289,6 +291,11 @@ void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input,
     auto request =
         must_do ? std::exchange(session.deferred, std::nullopt) : session.parser.next(input);
     if (!request) break;
+    if (options_.objection_to) {
+      const auto objection = options_.objection_to(*request);
+      if (!objection.empty())
+        return close_for(session, counts_.refused, "was refused: " + objection);
+    }
     work += request_work(table_, session.id, *request, session.parser.dialect(), work_max);
     if (work > work_max && !must_do) {
       session.deferred = std::move(request);

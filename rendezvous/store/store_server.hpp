@@ -9,6 +9,7 @@
 
 #include "rendezvous/store/peer_user.hpp"
 #include "rendezvous/store/store_limits.hpp"
+#include "rendezvous/wire/request.hpp"
 #include <ddprun/log.hpp>
 #include <ddprun/store.hpp>
 
@@ -43,6 +44,10 @@ struct StoreServerOptions {
   /// Whether a client of the store at this address, numeric and without a port, is served if
   /// `admits_user` has not decided; empty: each is.
   std::function<bool(const std::string& address)> admits_address{};
+
+  /// Why a request is refused and its connection closed; its result is empty for all others. If it
+  /// is empty itself, no request is refused.
+  std::function<std::string(const wire::Request& request)> objection_to{};
 };
 
 /// What the server holds now, and how often it had to refuse somebody since it was made.

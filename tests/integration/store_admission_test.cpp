@@ -131,8 +131,10 @@ TEST_SUITE("store admission") {
     CHECK(stats.strangers == 2);
     CHECK(stats.connections == 1);
     REQUIRE(store.warnings().size() == 2);
-    CHECK(store.warnings()[0].ends_with(
-        ": refused a connection from 127.0.0.1, where no node of the run is"));
+    CHECK(
+        store.warnings()[0].ends_with(": refused a connection from 127.0.0.1, where no node of the "
+                                      "run is; if it is a torchrun, start "
+                                      "that node with ddprun"));
   }
 
   TEST_CASE("a store that listens for both families asks for IPv4 addresses as people write them") {

@@ -98,10 +98,15 @@ class Run:
 
     def wait_for(self, text):
         """Until a worker has printed the text; the run may end without having done so."""
-        def is_there():
-            return (text in self._stdout.read_text(errors="replace")
-                    or self.process.poll() is not None)
-        wait_until(is_there)
+        self._wait_for(text, self._stdout)
+
+    def wait_for_message(self, text):
+        """The same for a message of ddprun."""
+        self._wait_for(text, self._stderr)
+
+    def _wait_for(self, text, file):
+        wait_until(lambda: text in file.read_text(errors="replace")
+                   or self.process.poll() is not None)
 
     def _show_stacks(self):
         """Prints the workers' stacks and waits until the output ends."""

@@ -52,6 +52,32 @@ TEST_SUITE("foreign speech") {
           "expects TLS, which ddprun does not speak here");
   }
 
+  TEST_CASE("a torchrun is known by the keys that only its agents use") {
+    using namespace ddprun::wire;
+    CHECK(is_of_torchrun(CompareSet{"/torch.rendezvous.none", "", "Y2FuaW1hZGFt"}));
+    CHECK(is_of_torchrun(Set{"/none/torchelastic/role_info1", "{}"}));
+    CHECK(is_of_torchrun(Set{"/none/torchelastic/role_info/1", "{}"}));
+    CHECK_FALSE(is_of_torchrun(CompareSet{"/rendezvous", "", "x"}));
+    CHECK_FALSE(is_of_torchrun(Set{"/default_pg/0//worker0", "x"}));
+    CHECK_FALSE(is_of_torchrun(Get{"/torch.rendezvous.none"}));
+    CHECK_FALSE(is_of_torchrun(Add{"/init/", 1}));
+  }
+
+  TEST_CASE("a client of PyTorch's store begins with a code or a greeting of its protocol") {
+    std::string modern, legacy;
+    ddprun::wire::append_validate(modern);
+    ddprun::wire::append_request(legacy, ddprun::wire::CompareSet{"/key", "", ""},
+                                 ddprun::wire::Dialect::legacy);
+    CHECK(is_store_client(modern));
+    CoordinatorDialogue dialogue(&kSecret, std::string(32, 'n'));
+    dialogue.take(modern);
+    CHECK(dialogue.problem() == "is a client of PyTorch's store; " + std::string(kNoTorchrun));
+    CHECK(is_store_client(legacy.substr(0, 1)));
+    for (const std::string other : {"", "GET / HTTP/1.1", "DDPRUN/6", "\x16\x03\x01"}) {
+      CHECK_FALSE(is_store_client(other));
+    }
+  }
+
   TEST_CASE("others are not given a name") {
     CHECK(describe_foreign("").empty());
     CHECK(describe_foreign("HTT").empty());

@@ -1,0 +1,100 @@
+"""A torchrun of PyTorch and a ddprun that are told to form one run: each side learns why not."""
+import pathlib
+import secrets
+import socket
+import subprocess
+import tempfile
+
+import harness
+from free_port import FreePort
+
+ADDRESS = "127.0.0.1"
+ADVICE = "torchrun and ddprun cannot share a run; start every node with ddprun"
+
+
+def accepts(port):
+    with socket.socket() as client:
+        return client.connect_ex((ADDRESS, port)) == 0
+
+
+class RealTorchrun(harness.RunTest):
+    def setUp(self):
+        super().setUp()
+        if harness.lacks_libuv():
+            self.skipTest("this PyTorch has no libuv, without which its torchrun fails")
+        port = FreePort()
+        self.addCleanup(port.close)
+        self.port = port.number
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def start_torchrun(self, *options):
+        # Debian's torchrun (1.13 on Python 3.11) starts only with -r and -t.
+        process = subprocess.Popen(
+            [harness.INTERPRETER, "-m", "torch.distributed.run", "-r1", "-t1", "--nnodes=2",
+             "--no_python", *options, "/bin/true"], cwd=self.folder, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def start_node(self, *options):
+        return self.start("--nnodes=2", *options, "--no_python", "/bin/true")
+
+    def end(self, node, torchrun):
+        """What ddprun has said."""
+        torchrun.kill()
+        torchrun.wait()
+        node.process.terminate()
+        return self.finish(node).stderr
+
+    def c10d(self, is_host):
+        return ["--rdzv_backend=c10d", "--rdzv_id=one", f"--rdzv_endpoint={ADDRESS}:{self.port}",
+                f"--rdzv_conf=is_host={is_host}"]
+
+    def static(self, rank):
+        return [f"--node_rank={rank}", f"--master_addr={ADDRESS}", f"--master_port={self.port}"]
+
+    def start_host(self, *options):
+        node = self.start_node(*options)
+        node.wait_for_message("this node hosts the rendezvous")
+        return node
+
+    def test_the_host_recognises_a_torchrun_that_joins_by_c10d(self):
+        host = self.start_host("--security=open", *self.c10d(1))
+        torchrun = self.start_torchrun(*self.c10d(0))
+        host.wait_for_message(ADVICE)
+        self.assertNotEqual(torchrun.wait(harness.TIME_LIMIT), 0)
+        self.assertIn(ADVICE, self.end(host, torchrun))
+
+    def test_the_host_recognises_a_torchrun_that_joins_by_static(self):
+        host = self.start_host("--security=open", *self.static(0))
+        torchrun = self.start_torchrun(*self.static(1))
+        host.wait_for_message(ADVICE)
+        self.assertNotEqual(torchrun.wait(harness.TIME_LIMIT), 0)
+        self.assertIn(ADVICE, self.end(host, torchrun))
+
+    def test_the_host_of_a_run_with_a_secret_recognises_a_torchrun(self):
+        secret = self.folder / "secret"
+        secret.touch(0o600)
+        secret.write_text(secrets.token_hex())
+        host = self.start_host(f"--secret_file={secret}", *self.c10d(1))
+        torchrun = self.start_torchrun(*self.c10d(0))
+        host.wait_for_message(ADVICE)
+        self.assertIn("is a client of PyTorch's store; " + ADVICE, self.end(host, torchrun))
+
+    def test_a_node_recognises_the_store_of_a_torchrun(self):
+        for options in self.c10d, self.static:
+            with self.subTest(options.__name__):
+                # c10d's hosts with 1, the static one's is node 0.
+                is_c10d = options == self.c10d
+                torchrun = self.start_torchrun(*options(int(is_c10d)))
+                self.assertTrue(harness.wait_until(lambda: accepts(self.port)))
+                node = self.start_node("--security=open", *options(int(not is_c10d)))
+                node.wait_for_message(ADVICE)
+                self.assertIn("it is a store of PyTorch; " + ADVICE, self.end(node, torchrun))
+
+
+if __name__ == "__main__":
+    harness.main()
