@@ -5,6 +5,7 @@
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/agent/store_use.hpp"
 #include "launcher/agent/store_users.hpp"
+#include "launcher/process/sleeping_code.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "rendezvous/store/listener.hpp"
@@ -84,13 +85,15 @@ class LoneRun::Impl {
 
  private:
   asio::awaitable<RunFinished> make_attempts(StoreServer& store, AttemptFacts facts) {
-    StoreUseWatch store_use(surroundings_.executor, plan_, store, surroundings_.events);
+    StoreUseWatch store_use(surroundings_.executor, plan_, store, surroundings_.events, [this] {
+      return sleeping_in_pytorch(surroundings_.containment.members());
+    });
     store_use_ = &store_use;
     RestartHistory history;
     while (true) {
       store_use.start_attempt();
       AttemptOutcome outcome = co_await make_attempt(facts);
-      const auto advice = store_use.end_attempt(outcome.exits, outcome.signal != 0);
+      const auto advice = store_use.end_attempt(outcome.exits);
       if (not_started_) co_return finish(RunResult::not_started, not_started_->message, {});
       const auto now = std::chrono::steady_clock::now();
       const auto decision = decide_after_attempt(outcome, history, now, settings_);

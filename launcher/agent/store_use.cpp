@@ -1,71 +1,94 @@
 #include "launcher/agent/store_use.hpp"
 
 #include "launcher/agent/emit.hpp"
-#include "launcher/plan/resolve_program.hpp"
 #include "rendezvous/base/endpoint.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 namespace ddprun {
 
 namespace {
 
-/// PyTorch's words for it, in its messages and in its tracebacks.
-bool speaks_of_a_group(const std::string& text) {
-  constexpr std::string_view kWords[] = {"init_process_group", "TCPStore", "rendezvous"};
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](std::string_view word) { return text.find(word) != std::string::npos; });
-}
+/// The last of the doubled times between looks.
+constexpr std::chrono::milliseconds kLongestPause = std::chrono::minutes(10);
 
-bool failed_at_forming_a_group(const WorkerExited& exit) {
-  const auto& lines = exit.last_lines;
-  return exit.failed() &&
-         (speaks_of_a_group(exit.error_message) || speaks_of_a_group(exit.error_traceback) ||
-          std::any_of(lines.begin(), lines.end(), speaks_of_a_group));
+/// PyTorch's words, of all versions, for a store that could not be reached.
+constexpr std::string_view kMissedStore = "The client socket has ";
+
+constexpr const char* kAdvice =
+    "a program that sets MASTER_PORT or the address in init_method itself needs --agent_store=off";
+
+bool is_miss(const WorkerExited& exit) {
+  const auto tells = [](const std::string& text) {
+    return text.find(kMissedStore) != std::string::npos;
+  };
+  return exit.failed() && (tells(exit.error_message) || tells(exit.error_traceback) ||
+                           std::any_of(exit.last_lines.begin(), exit.last_lines.end(), tells));
 }
 
 }  // namespace
 
 bool expects_store_use(const LaunchPlan& plan) {
   // Workers of several nodes have no other choice of store.
-  return !plan.nodes && !plan.worker_store_port && plan.workers.size() > 1 &&
-         is_python(plan.workers.front().arguments);
+  return !plan.nodes && !plan.worker_store_port;
 }
 
-bool may_have_met_elsewhere(const UnusedStoreEnd& end, const StoreUseLimits& limits) {
-  if (end.was_interrupted) return end.lasted >= limits.until_interruption_counts;
-  return std::any_of(end.exits.begin(), end.exits.end(), failed_at_forming_a_group);
+bool has_missed_store(const std::vector<WorkerExited>& exits) {
+  return std::any_of(exits.begin(), exits.end(), is_miss);
 }
 
 StoreUseWatch::StoreUseWatch(const boost::asio::any_io_executor& executor, const LaunchPlan& plan,
-                             const StoreServer& store, EventSink& events, StoreUseLimits limits)
+                             const StoreServer& store, EventSink& events, Sleepers sleepers,
+                             StoreUseLimits limits)
     : is_expected_(expects_store_use(plan)),
       store_(store),
       events_(events),
+      sleepers_(std::move(sleepers)),
       limits_(limits),
+      workers_(plan.workers.size()),
       timer_(executor) {}
 
 void StoreUseWatch::start_attempt() {
-  start_ = LimitTimer::Clock::now();
   connections_before_ = store_.stats().accepted;
-  if (!is_expected_ || has_warned_) return;
-  timer_.start(start_ + limits_.until_warning, [this] {
-    if (has_anybody_come()) return;
-    has_warned_ = true;
-    emit(events_, Warning{advice()});
-  });
+  suspects_.clear();
+  pause_ = limits_.until_look;
+  if (is_expected_ && !has_warned_) look_in(pause_);
 }
 
-std::string StoreUseWatch::end_attempt(const std::vector<WorkerExited>& exits,
-                                       bool was_interrupted) {
+void StoreUseWatch::look_in(std::chrono::milliseconds time) {
+  timer_.start(LimitTimer::Clock::now() + time, [this] { look(); });
+}
+
+void StoreUseWatch::look() {
+  if (has_anybody_come()) return;
+  auto found = sleepers_();
+  std::sort(found.begin(), found.end());
+  std::vector<pid_t> both;
+  std::set_intersection(found.begin(), found.end(), suspects_.begin(), suspects_.end(),
+                        std::back_inserter(both));
+  if (both.size() >= workers_) {
+    has_warned_ = true;
+    const auto others = both.size() - 1;
+    return emit(events_,
+                Warning{"no worker has connected to the store at " + to_string(store_.endpoint()) +
+                        ", and process " + std::to_string(both.front()) +
+                        (others > 0 ? " and " + std::to_string(others) + " more wait"
+                                    : std::string(" waits")) +
+                        " for a store elsewhere; " + kAdvice});
+  }
+  suspects_ = std::move(found);
+  if (suspects_.size() >= workers_) return look_in(limits_.until_look);
+  look_in(pause_);
+  pause_ = std::min(2 * pause_, kLongestPause);
+}
+
+std::string StoreUseWatch::end_attempt(const std::vector<WorkerExited>& exits) {
   timer_.cancel();
-  if (!is_expected_ || has_warned_ || has_anybody_come()) return "";
-  const auto lasted = LimitTimer::Clock::now() - start_;
-  const UnusedStoreEnd end{.was_interrupted = was_interrupted,
-                           .lasted = std::chrono::duration_cast<std::chrono::milliseconds>(lasted),
-                           .exits = exits};
-  return may_have_met_elsewhere(end, limits_) ? "; " + advice() : "";
+  if (!is_expected_ || has_warned_ || has_anybody_come() || !has_missed_store(exits)) return "";
+  return std::string("; ") + kAdvice;
 }
 
 void StoreUseWatch::put_off_limits(std::chrono::steady_clock::duration by) {
@@ -74,12 +97,6 @@ void StoreUseWatch::put_off_limits(std::chrono::steady_clock::duration by) {
 
 bool StoreUseWatch::has_anybody_come() const {
   return store_.stats().accepted > connections_before_;
-}
-
-std::string StoreUseWatch::advice() const {
-  return "no worker has connected to the store at " + to_string(store_.endpoint()) +
-         "; programs that meet at an address of their own (init_method='tcp://...') need "
-         "--agent_store=off";
 }
 
 }  // namespace ddprun

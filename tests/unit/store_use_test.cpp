@@ -1,4 +1,4 @@
-// Whom ddprun tells that no worker has come to its store.
+// When ddprun concludes that workers wait for a store elsewhere.
 #include "launcher/agent/store_use.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -16,10 +16,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-LaunchPlan plan_of(std::size_t workers, const std::string& program) {
+LaunchPlan plan_of(std::size_t workers) {
   LaunchPlan plan;
   plan.workers.resize(workers);
-  for (auto& worker : plan.workers) worker.arguments = {program, "-u", "train.py"};
   return plan;
 }
 
@@ -34,21 +33,21 @@ struct Warnings : EventSink {
   std::vector<std::string> texts;
 };
 
-/// A store and the watch over it, with a limit that passes when it is told to.
+/// A store and the watch over it, which looks when it is told to.
 struct Bench {
-  explicit Bench(std::size_t workers = 2) : plan(plan_of(workers, "/usr/bin/python3")) {
-    store.start();
-  }
+  explicit Bench(std::size_t workers) : plan(plan_of(workers)) { store.start(); }
 
-  /// Whoever connects stays connected.
+  /// The connection stays.
   void connect() {
     const auto address = boost::asio::ip::make_address("127.0.0.1");
     client.connect({address, store.endpoint().port});
     while (store.stats().accepted == 0) context.run_one();
   }
 
-  void pass_the_limit() {
-    watch.put_off_limits(-1h);
+  /// The next look, at which these processes sleep in PyTorch.
+  void look(std::vector<pid_t> processes) {
+    sleepers = std::move(processes);
+    watch.put_off_limits(-24h);
     boost::asio::steady_timer later(context, 1ms);
     bool is_later = false;
     later.async_wait([&](boost::system::error_code) { is_later = true; });
@@ -57,6 +56,8 @@ struct Bench {
 
   LaunchPlan plan;
   Warnings warnings;
+  std::vector<pid_t> sleepers;
+  int looks = 0;
   boost::asio::io_context context;
   StoreServer store{context.get_executor(), {}};
   boost::asio::ip::tcp::socket client{context};
@@ -64,81 +65,91 @@ struct Bench {
                       plan,
                       store,
                       warnings,
-                      {.until_warning = 1h, .until_interruption_counts = 0ms}};
+                      [this] {
+                        ++looks;
+                        return sleepers;
+                      },
+                      {.until_look = 1h}};
 };
 
 }  // namespace
 
 TEST_SUITE("use of the store") {
-  TEST_CASE("several workers of Python on one node are expected at ddprun's store") {
-    CHECK(expects_store_use(plan_of(2, "/usr/bin/python3.11")));
-    CHECK_FALSE(expects_store_use(plan_of(1, "/usr/bin/python3")));
-    CHECK_FALSE(expects_store_use(plan_of(2, "/usr/bin/trainer")));
-    auto plan = plan_of(2, "python");
+  TEST_CASE("workers of one node are expected at the agent's store unless rank 0 hosts it") {
+    CHECK(expects_store_use(plan_of(1)));
+    auto plan = plan_of(2);
     plan.worker_store_port = 0;
     CHECK_FALSE(expects_store_use(plan));
-    plan = plan_of(2, "python");
+    plan = plan_of(2);
     plan.nodes.emplace();
     CHECK_FALSE(expects_store_use(plan));
   }
 
-  TEST_CASE("an end tells of it if somebody waited, or failed at forming a group") {
-    const StoreUseLimits limits;
-    const auto tells = [&](const UnusedStoreEnd& end) {
-      return may_have_met_elsewhere(end, limits);
-    };
-    CHECK(tells({.was_interrupted = true, .lasted = 5s}));
-    CHECK_FALSE(tells({.was_interrupted = true, .lasted = 4999ms}));
-    CHECK_FALSE(tells({.lasted = 20s}));
-    CHECK(tells({.exits = {failed_with("RuntimeError: TCPStore timed out")}}));
-    CHECK(tells({.exits = {failed_with("", "  store, rank, size = next(rendezvous_iterator)")}}));
-    CHECK_FALSE(tells({.exits = {failed_with("ImportError: no module named tqdm")}}));
-    auto succeeded = failed_with("", "init_process_group took 1 s");
-    succeeded.exit_code = 0;
-    CHECK_FALSE(tells({.exits = {succeeded}}));
-  }
-
-  TEST_CASE("who does not come in time is told of once in a run") {
-    Bench bench;
+  TEST_CASE("as many processes as workers that sleep in PyTorch at two looks cause one warning") {
+    Bench bench(2);
     bench.watch.start_attempt();
-    bench.pass_the_limit();
+    bench.look({17, 12});
+    CHECK(bench.warnings.texts.empty());
+    bench.look({12, 17, 30});
     REQUIRE(bench.warnings.texts.size() == 1);
     const auto& text = bench.warnings.texts[0];
     CHECK(text.starts_with("no worker has connected to the store at 127.0.0.1:"));
-    CHECK(text.ends_with("need --agent_store=off"));
-    CHECK(bench.watch.end_attempt({}, true).empty());
+    CHECK(
+        text.ends_with(", and process 12 and 1 more wait for a store elsewhere; a program that "
+                       "sets MASTER_PORT or the address in init_method itself needs "
+                       "--agent_store=off"));
     bench.watch.start_attempt();
-    bench.pass_the_limit();
-    CHECK(bench.warnings.texts.size() == 1);
+    bench.look({12, 17});
+    CHECK(bench.looks == 2);
   }
 
-  TEST_CASE("a run that ends before that has it in its reason") {
-    Bench bench;
+  TEST_CASE("processes that load, compute or sleep otherwise cause none, however long it takes") {
+    Bench bench(2);
     bench.watch.start_attempt();
-    CHECK(bench.watch.end_attempt({}, true).starts_with("; no worker has connected"));
-    CHECK(bench.watch.end_attempt({}, false).empty());
-    bench.pass_the_limit();
+    for (int i = 0; i < 20; ++i) bench.look({});
+    bench.look({12, 17});
+    bench.look({18, 19});  // others
+    bench.look({18});      // one of two workers
+    bench.look({18});
+    CHECK(bench.looks == 24);
     CHECK(bench.warnings.texts.empty());
   }
 
-  TEST_CASE("one connection is enough, but none of an earlier attempt") {
-    Bench bench;
-    bench.watch.start_attempt();
-    bench.connect();
-    bench.pass_the_limit();
-    CHECK(bench.warnings.texts.empty());
-    CHECK(bench.watch.end_attempt({}, true).empty());
-    bench.watch.start_attempt();
-    bench.pass_the_limit();
-    CHECK(bench.warnings.texts.size() == 1);
-  }
-
-  TEST_CASE("a run of one worker is left alone") {
+  TEST_CASE("processes that the only worker has started count") {
     Bench bench(1);
     bench.watch.start_attempt();
-    bench.pass_the_limit();
-    CHECK(bench.warnings.texts.empty());
-    CHECK(bench.watch.end_attempt({}, true).empty());
+    bench.look({21, 22});
+    bench.look({22});
+    REQUIRE(bench.warnings.texts.size() == 1);
+    CHECK(bench.warnings.texts[0].find("process 22 waits for a store") != std::string::npos);
+  }
+
+  TEST_CASE("there are no looks after a connection, but one of an earlier attempt does not count") {
+    Bench bench(1);
+    bench.watch.start_attempt();
+    bench.connect();
+    bench.look({12});
+    bench.look({12});
+    CHECK(bench.looks == 0);
+    CHECK(bench.watch.end_attempt({failed_with("The client socket has timed out")}).empty());
+    bench.watch.start_attempt();
+    bench.look({12});
+    bench.look({12});
+    CHECK(bench.warnings.texts.size() == 1);
+  }
+
+  TEST_CASE("the end has advice if a worker says that it could not reach a store, else none") {
+    const auto advice_after = [](const WorkerExited& exit) {
+      Bench bench(1);
+      bench.watch.start_attempt();
+      return bench.watch.end_attempt({exit});
+    };
+    const std::string missed = "The client socket has timed out after 300000ms while trying to";
+    CHECK(advice_after(failed_with(missed)).starts_with("; a program that sets MASTER_PORT"));
+    CHECK(advice_after(failed_with("", "DistNetworkError: " + missed)).ends_with("store=off"));
+    CHECK(advice_after(failed_with("ImportError: no module named tqdm")).empty());
+    CHECK(advice_after({.signal = 2}).empty());
+    CHECK(advice_after({.exit_code = 0, .last_lines = {missed}}).empty());
   }
 }
 

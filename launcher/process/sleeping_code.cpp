@@ -1,0 +1,102 @@
+#include "launcher/process/sleeping_code.hpp"
+
+#include "launcher/process/kernel_wait.hpp"
+#include "launcher/process/proc_scan.hpp"
+#include "rendezvous/base/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+namespace ddprun {
+
+namespace {
+
+/// Frames of the C and C++ libraries end within some hundred bytes.
+constexpr std::size_t kWordsMax = 128;
+
+/// Between a caller and the system call. Older C libraries have a part of their own for threads.
+constexpr std::string_view kBetween[] = {"libc.so", "libc-",     "libpthread",
+                                         "ld-",     "libstdc++", "ld-linux"};
+
+std::string_view file_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+bool is_between(std::string_view path) {
+  const auto name = file_name(path);
+  return path.starts_with('[') ||
+         std::any_of(std::begin(kBetween), std::end(kBetween),
+                     [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+bool is_pytorch(std::string_view path) {
+  return file_name(path).starts_with("libtorch");
+}
+
+/// The stack pointer in the text of /proc/PID/syscall, the last but one of its words; 0: none.
+std::uint64_t stack_pointer(std::string_view text) {
+  const auto end = text.find_last_of(' ');
+  if (end == std::string_view::npos || end == 0) return 0;
+  const auto begin = text.find_last_of(' ', end - 1) + 1;
+  auto word = text.substr(begin, end - begin);
+  if (!word.starts_with("0x")) return 0;
+  word.remove_prefix(2);
+  std::uint64_t address = 0;
+  const auto parsed = std::from_chars(word.data(), word.data() + word.size(), address, 16);
+  return parsed.ec == std::errc() ? address : 0;
+}
+
+std::vector<Mapping> code_of(pid_t pid) {
+  std::string executable;
+  for (const auto& line : split(memory_map(pid), '\n')) {
+    // "7f0000000000-7f0000001000 r-xp ..."
+    const auto rights = line.find(' ');
+    if (rights != std::string::npos && line.substr(rights + 1, 4).find('x') != std::string::npos)
+      executable += line + "\n";
+  }
+  return parse_mappings(executable);
+}
+
+std::vector<std::uint64_t> words_at(pid_t pid, std::uint64_t address) {
+  std::vector<std::uint64_t> words(kWordsMax);
+  iovec local{.iov_base = words.data(), .iov_len = words.size() * sizeof(std::uint64_t)};
+  iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = local.iov_len};
+  const ssize_t bytes = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
+  words.resize(bytes > 0 ? static_cast<std::size_t>(bytes) / sizeof(std::uint64_t) : 0);
+  return words;
+}
+
+}  // namespace
+
+std::string innermost_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code) {
+  for (const auto word : stack) {
+    const auto mapping = std::find_if(code.begin(), code.end(), [&](const Mapping& each) {
+      return each.begin <= word && word < each.end;
+    });
+    if (mapping != code.end() && !is_between(mapping->file)) return mapping->file;
+  }
+  return {};
+}
+
+std::string sleeping_code(pid_t pid) {
+  const auto text = read_text("/proc/" + std::to_string(pid) + "/syscall");
+  const auto call = parse_system_call(text);
+  if (!call || (call->number != SYS_clock_nanosleep && call->number != SYS_nanosleep)) return {};
+  const auto address = stack_pointer(text);
+  if (address == 0) return {};
+  return innermost_code(words_at(pid, address), code_of(pid));
+}
+
+std::vector<pid_t> sleeping_in_pytorch(const std::vector<pid_t>& processes) {
+  std::vector<pid_t> found;
+  const auto count = std::min(processes.size(), kSleepersLookedAtMax);
+  std::copy_if(processes.begin(), processes.begin() + static_cast<std::ptrdiff_t>(count),
+               std::back_inserter(found), [](pid_t pid) { return is_pytorch(sleeping_code(pid)); });
+  return found;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,93 @@
+// Which library has put a process to sleep, from its stack and from outside.
+#include "launcher/process/sleeping_code.hpp"
+
+#include <ddprun/deadline.hpp>
+
+#include <doctest/doctest.h>
+#include <sched.h>
+
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace sleeping_code_test {
+
+using namespace ddprun;
+using namespace std::chrono_literals;
+
+namespace {
+
+const std::vector<Mapping> kCode = {
+    {.begin = 0x1000, .end = 0x2000, .file_offset = 0, .file = "/usr/bin/python3.11"},
+    {.begin = 0x3000, .end = 0x4000, .file_offset = 0, .file = "/lib/libc.so.6"},
+    {.begin = 0x4000, .end = 0x5000, .file_offset = 0, .file = "/lib/libstdc++.so.6.0.30"},
+    {.begin = 0x5000, .end = 0x6000, .file_offset = 0, .file = "/venv/torch/lib/libtorch_cpu.so"},
+    {.begin = 0x6000, .end = 0x7000, .file_offset = 0, .file = "[vdso]"}};
+
+std::string innermost(const std::vector<std::uint64_t>& stack) {
+  return innermost_code(stack, kCode);
+}
+
+/// A copy of this process that does one thing until it is killed.
+class Child {
+ public:
+  explicit Child(void (*act)()) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) act();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+void sleep_long() {
+  const timespec time{.tv_sec = 3600, .tv_nsec = 0};
+  ::clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+}
+
+void wait_for_signal() {
+  ::pause();
+}
+
+}  // namespace
+
+TEST_SUITE("sleeping code") {
+  TEST_CASE("the innermost code is the first that is neither the C library's nor the kernel's") {
+    CHECK(innermost({0, 0x6100, 0x3100, 0x4100, 0x5100, 0x1100}) ==
+          "/venv/torch/lib/libtorch_cpu.so");
+    CHECK(innermost({0x3100, 0x1fff, 0x5100}) == "/usr/bin/python3.11");
+    CHECK(innermost({0x2000, 0xfff, 0x3100}).empty());
+    CHECK(innermost({}).empty());
+  }
+
+  TEST_CASE("a process that sleeps does so in its own code, one that waits otherwise in none") {
+    const Child sleeper(sleep_long), waiter(wait_for_signal);
+    const auto deadline = Deadline::after(20s);
+    while (sleeping_code(sleeper.pid()).empty() && !deadline.passed()) ::sched_yield();
+    CHECK(sleeping_code(sleeper.pid()) == std::filesystem::read_symlink("/proc/self/exe"));
+    CHECK(sleeping_code(waiter.pid()).empty());
+    CHECK(sleeping_in_pytorch({sleeper.pid(), waiter.pid()}).empty());
+  }
+
+  TEST_CASE("a process that has ended sleeps in no code") {
+    pid_t ended = 0;
+    {
+      const Child child(sleep_long);
+      ended = child.pid();
+    }
+    CHECK(sleeping_code(ended).empty());
+  }
+}
+
+}  // namespace sleeping_code_test
