@@ -2,6 +2,7 @@
 
 #include "launcher/agent/run_folder.hpp"
 #include "launcher/plan/log_layout.hpp"
+#include "launcher/process/exec_failure.hpp"
 #include "rendezvous/security/secret.hpp"
 #include "rendezvous/security/tls.hpp"
 #include <ddprun/error.hpp>
@@ -86,6 +87,13 @@ std::string problem_of_events(const fs::path& file) {
   return "--events=" + file.string() + ": cannot be written: " + std::strerror(error);
 }
 
+std::string problem_of_program(const LaunchPlan& plan) {
+  if (plan.program.empty() || plan.workers.empty()) return {};
+  const auto& program = plan.workers.front().arguments.front();
+  const auto problem = problem_of_interpreter(program);
+  return problem.empty() ? problem : program + ": " + problem;
+}
+
 }  // namespace
 
 void check_start(LaunchPlan& plan, std::vector<std::string>& problems) {
@@ -105,6 +113,7 @@ void check_start(LaunchPlan& plan, std::vector<std::string>& problems) {
   if (plan.log_dir && !plan.is_log_dir_temporary) {
     add(problem_of_log_folder(run_folder(*plan.log_dir, plan)));
   }
+  add(problem_of_program(plan));
   if (plan.events_file) add(problem_of_events(*plan.events_file));
 }
 

@@ -67,18 +67,23 @@ std::string this_machine() {
   return names.machine;
 }
 
+/// Of one that is missing.
+std::string interpreter_problem(const std::optional<std::string>& interpreter) {
+  if (!interpreter) return {};
+  if (interpreter->ends_with('\r'))
+    return "its first line ends with a carriage return, so its interpreter '" +
+           interpreter->substr(0, interpreter->size() - 1) +
+           "' is not found (convert the file to Unix line ends)";
+  return "its interpreter '" + *interpreter + "' (first line of the file) does not exist";
+}
+
 std::string explain_missing(const fs::path& file, const std::string& program) {
   std::error_code error;
   if (!fs::exists(file, error))
     return "there is no such file" +
            std::string(program.find('/') == std::string::npos ? "" : " (is the path right?)");
-  const auto interpreter = interpreter_of(head_of(file));
-  if (interpreter && interpreter->ends_with('\r'))
-    return "its first line ends with a carriage return, so its interpreter '" +
-           interpreter->substr(0, interpreter->size() - 1) +
-           "' is not found (convert the file to Unix line ends)";
-  if (interpreter)
-    return "its interpreter '" + *interpreter + "' (first line of the file) does not exist";
+  const auto problem = interpreter_problem(interpreter_of(head_of(file)));
+  if (!problem.empty()) return problem;
   return "the file exists but its dynamic loader does not (was it built for another system?)";
 }
 
@@ -204,6 +209,14 @@ std::string explain_shortage(const StartFailure& failure) {
 }
 
 }  // namespace
+
+std::string problem_of_interpreter(const fs::path& script) {
+  const auto interpreter = interpreter_of(head_of(script));
+  std::error_code error;
+  // The kernel says of an empty name that the file has no format it knows.
+  if (!interpreter || interpreter->empty() || fs::exists(*interpreter, error) || error) return {};
+  return interpreter_problem(interpreter);
+}
 
 std::string describe_start_failure(const StartFailure& failure, const std::string& program,
                                    const std::string& folder) {

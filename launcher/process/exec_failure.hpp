@@ -3,9 +3,14 @@
 
 #include "launcher/process/process_start.hpp"
 
+#include <filesystem>
 #include <string>
 
 namespace ddprun {
+
+/// Why the interpreter in the first line of this script is not found; empty if it is, or if the
+/// file is no script.
+std::string problem_of_interpreter(const std::filesystem::path& script);
 
 /// A sentence: the program, the reason and a hint. Looks at the program's file to tell a missing
 /// program from a missing interpreter and the like. `folder` is where it was to run; empty: this

@@ -182,13 +182,27 @@ TEST_SUITE("launch") {
     }
   }
 
+  TEST_CASE("a script without its interpreter is one error before anything is started") {
+    const TemporaryFolder folder;
+    for (const std::string end : {"", "\r"}) {
+      write_file(folder / "script", "#!/no/such/interpreter" + end + "\n", true);
+      const auto result =
+          run_program({in_bin("ddprun"), "--nproc_per_node=2", "--no_python", folder / "script"});
+      CHECK(result.exit_code == 2);
+      CHECK(contains(result.output,
+                     "ddprun: " + (folder / "script") + ": its " + (end.empty() ? "" : "first")));
+      CHECK(contains(result.output, "'/no/such/interpreter'"));
+      CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
+    }
+  }
+
   TEST_CASE("a program that cannot be executed is an error at once and costs no restart") {
     const TemporaryFolder folder;
-    write_file(folder / "script", "#!/no/such/interpreter\n", true);
+    write_file(folder / "script", "no program\n", true);
     const auto result = run_program({in_bin("ddprun"), "--max_restarts=5", "--events",
                                      folder / "events", "--no_python", folder / "script"});
-    CHECK(result.exit_code != 0);
-    CHECK(contains(result.output, "/no/such/interpreter"));
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.output, "it is neither a program nor a script"));
     int attempts = 0;
     for (const auto& event : read_json_lines(folder / "events"))
       attempts += event.at("event") == "attempt_started" ? 1 : 0;

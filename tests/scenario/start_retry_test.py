@@ -237,15 +237,15 @@ class StartRetryTest(unittest.TestCase):
         report = last.output().partition("Root cause")[2]
         self.assertRegex(report, "message +: cannot start .*worker: there is no such file")
 
-    def test_absent_interpreter_at_the_first_start(self):
+    def test_a_file_that_is_no_program_at_the_first_start(self):
         program = self.folder / "worker"
-        program.write_text("#!/no/such/interpreter\n")
+        program.write_text("no program\n")
         program.chmod(0o755)
         begin = time.monotonic()
         result = subprocess.run([DDPRUN, "--max_restarts=9", "--no_python", program],
                                 capture_output=True, text=True, check=False)
         self.assertEqual(1, result.returncode, result.stderr)
-        self.assertIn("its interpreter '/no/such/interpreter'", result.stderr)
+        self.assertIn("it is neither a program nor a script", result.stderr)
         self.assertNotIn("retrying", result.stderr)
         self.assertLess(time.monotonic() - begin, RETRY_LIMIT / 2)
 
