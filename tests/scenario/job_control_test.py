@@ -118,14 +118,13 @@ class JobControlTest(unittest.TestCase):
             wait_until(lambda pid=pid: not is_alive(pid), f"the end of {pid}")
 
     def test_a_run_in_the_background_leaves_the_terminal_to_the_shell(self):
-        (self.folder / "worker.sh").write_text("cat >input.$RANK; echo ended >end.$RANK")
-        self.shell.send(f"{DDPRUN} --nproc_per_node=2 --no_python sh worker.sh &\n")
-        wait_until(lambda: all((self.folder / f"end.{i}").exists() for i in (0, 1)), "the end")
-        self.shell.send("echo code=$((40 + 2))\n")
-        self.expect(r"code=42\r")
+        (self.folder / "worker.sh").write_text("cat >input.$RANK")
+        command = f"{DDPRUN} --nproc_per_node=2 --no_python sh worker.sh"
+        self.shell.send(f"({command}; echo $? >code) &\n")
+        self.shell.send("echo typed=$((40 + 2))\n")
+        self.expect(r"typed=42\r")
+        self.assertEqual(self.pids("code"), [0])
         self.assertEqual([(self.folder / f"input.{i}").read_text() for i in (0, 1)], ["", ""])
-        self.shell.send("wait %1; echo code=$?\n")
-        self.expect(r"code=0\r")
 
     def test_the_time_to_stop_does_not_run_while_the_run_is_suspended(self):
         self.start(SLOW_TO_END, "--shutdown_timeout=1")
