@@ -9,6 +9,7 @@
 #include "rendezvous/membership/store_probe.hpp"
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -24,6 +25,9 @@ namespace {
 /// A store that lives answers within milliseconds, and the operator waits for the reason.
 constexpr auto kQuestionTimeout = std::chrono::seconds(1);
 
+/// A coordinator usually answers within milliseconds, and the operator waits for the reason.
+constexpr auto kSilence = std::chrono::seconds(1);
+
 }  // namespace
 
 CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const LaunchPlan& plan,
@@ -31,7 +35,8 @@ CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const LaunchPla
     : executor_(std::move(executor)),
       plan_(plan),
       secret_(secret),
-      listener_(std::move(listener)) {}
+      listener_(std::move(listener)),
+      silence_(executor_) {}
 
 /// What fails for a reason of our own, like a lack of memory, is tried again as after any loss.
 void CoordinatorLink::connect(asio::awaitable<Found> finding, Time give_up) {
@@ -48,6 +53,7 @@ void CoordinatorLink::send(const NodeMessage& message) {
 }
 
 void CoordinatorLink::disconnect() {
+  silence_.cancel();
   if (connection_) connection_->close();
   connection_.reset();
 }
@@ -87,6 +93,7 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
   self->take(Connected{.office_end = found.office_end,
                        .where = "the rendezvous at " + to_string(self->endpoint_),
                        .probe = self->probes_->address()});
+  if (self->connection_ == connection) self->watch_silence(connection);
   co_await self->hear(connection);
 }
 
@@ -107,13 +114,37 @@ asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
   }
 }
 
-/// Asks who it was that has closed the connection without a word.
+/// Asks who it was that has closed the connection without a word. A coordinator with a secret would
+/// take the question for a torchrun's, so it is asked in open runs only.
 asio::awaitable<std::string> CoordinatorLink::find_end_reason(Connection connection) {
-  if (!connection->is_silent()) co_return connection->end_reason();
-  auto asking = answers_as_store(endpoint_, Deadline::after(kQuestionTimeout));
-  const bool is_store = co_await std::move(asking);
-  co_return is_store ? std::string("it is a store of PyTorch; ") + kNoTorchrun
-                     : connection->end_reason();
+  if (!connection->is_silent() || secret_ != nullptr) co_return connection->end_reason();
+  auto asking = has_torchrun(endpoint_, plan_.run_id, Deadline::after(kQuestionTimeout));
+  const bool is_torchrun = co_await std::move(asking);
+  co_return is_torchrun ? std::string("it is a torchrun; ") + kNoTorchrun
+                        : connection->end_reason();
+}
+
+/// Newer stores of PyTorch keep a connection whose bytes they do not understand. In open runs only,
+/// as above.
+void CoordinatorLink::watch_silence(const Connection& connection) {
+  if (secret_ != nullptr) return;
+  silence_.expires_after(kSilence);
+  silence_.async_wait([weak = weak_from_this(), connection](boost::system::error_code error) {
+    const auto self = weak.lock();
+    if (error || !self || self->connection_ != connection || !connection->is_silent()) return;
+    asio::co_spawn(self->executor_, ask_silent(self, connection), asio::detached);
+  });
+}
+
+asio::awaitable<void> CoordinatorLink::ask_silent(std::shared_ptr<CoordinatorLink> self,
+                                                  Connection connection) {
+  auto asking =
+      has_torchrun(self->endpoint_, self->plan_.run_id, Deadline::after(kQuestionTimeout));
+  const bool is_torchrun = co_await std::move(asking);
+  if (!is_torchrun || self->connection_ != connection || !connection->is_silent()) co_return;
+  self->disconnect();
+  self->take(ConnectionLost{"the rendezvous at " + to_string(self->endpoint_) +
+                            ": it is a torchrun; " + kNoTorchrun});
 }
 
 void CoordinatorLink::take(const NodeEvent& event) {

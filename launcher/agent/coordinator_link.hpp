@@ -10,6 +10,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <functional>
 #include <memory>
@@ -49,6 +50,9 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
                                            membership::Time give_up);
   boost::asio::awaitable<void> hear(Connection connection);
   boost::asio::awaitable<std::string> find_end_reason(Connection connection);
+  void watch_silence(const Connection& connection);
+  static boost::asio::awaitable<void> ask_silent(std::shared_ptr<CoordinatorLink> self,
+                                                 Connection connection);
   void take(const membership::NodeEvent& event);
   void be_turned_away(const membership::Found& found);
 
@@ -59,6 +63,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   StoreEndpoint endpoint_;                             ///< where the coordinator was found last
   Connection connection_;                              ///< the one under way
   std::unique_ptr<membership::ProbeListener> probes_;  ///< since the latest connection
+  boost::asio::steady_timer silence_;  ///< until the other side should have answered
   bool is_closed_ = false;
 };
 

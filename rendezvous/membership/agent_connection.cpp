@@ -38,7 +38,8 @@ std::string AgentConnection::end_reason() const {
   const auto& first_words = dialogue_.first_words();
   if (const auto foreign = describe_foreign(first_words); !foreign.empty()) return "it " + foreign;
   if (!first_words.empty()) return channel_.end_reason();
-  return channel_.end_reason() + " without a word: it is of another program, or ending";
+  return channel_.end_reason() +
+         " without a word: it is of another program, such as a torchrun, or ending";
 }
 
 }  // namespace ddprun::membership

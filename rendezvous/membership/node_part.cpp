@@ -249,7 +249,7 @@ std::string NodePart::silence() const {
   const auto waited = std::chrono::round<Tenths>(answer_end_ - answer_begin_);
   if (waited == Tenths(0) && !last_problem_.empty()) return last_problem_;
   return rendezvous_ + " takes connections but has not answered for " + seconds_text(waited) +
-         ": it hangs, or is something else";
+         ": it hangs, or is something else, such as a torchrun";
 }
 
 void NodePart::take(const NodeTimePassed&) {

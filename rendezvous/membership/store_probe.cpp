@@ -2,12 +2,13 @@
 
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/message_channel.hpp"
-#include "rendezvous/wire/bytes.hpp"
 #include "rendezvous/wire/request.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -18,11 +19,11 @@ namespace asio = boost::asio;
 namespace {
 
 /// A server of the legacy dialect takes a part of it for the upper bytes of a length, which is then
-/// too large for memory to be allocated.
+/// too large for memory to be allocated. No byte of it is kReady.
 constexpr std::uint32_t kNonce = 0xDDDDDDDD;
 
-/// The reply to GETNUMKEYS.
-constexpr std::size_t kCountBytes = sizeof(std::int64_t);
+/// The reply to CHECK if the keys are there.
+constexpr char kReady = 0;
 
 /// The first `bytes` of the answer, or what there is of it when the connection ends.
 asio::awaitable<std::string> ask(StoreEndpoint endpoint, std::string question, std::size_t bytes,
@@ -47,21 +48,25 @@ asio::awaitable<std::string> ask(StoreEndpoint endpoint, std::string question, s
 
 }  // namespace
 
-asio::awaitable<bool> answers_as_store(StoreEndpoint endpoint, Deadline deadline) {
-  std::string ping, nonce;
-  wire::append_validate(ping);
-  wire::append_request(ping, wire::Ping{kNonce}, wire::Dialect::modern);
-  wire::append_integer(nonce, kNonce);
-  const auto echo = co_await ask(endpoint, std::move(ping), nonce.size(), deadline);
-  if (echo == nonce) co_return true;
-  std::string count;
-  wire::append_request(count, wire::NumberOfKeys{}, wire::Dialect::legacy);
-  const auto keys = co_await ask(endpoint, std::move(count), kCountBytes, deadline);
-  // A number below 2^32: no text.
-  constexpr std::size_t kLowBytes = 4;
-  const bool is_count =
-      keys.size() == kCountBytes && keys.find_first_not_of('\0', kLowBytes) == std::string::npos;
-  co_return is_count;
+asio::awaitable<bool> has_torchrun(StoreEndpoint endpoint, std::string run_id, Deadline deadline) {
+  const std::string roles = "/" + run_id + "/torchelastic/role_info";
+  // Of its c10d rendezvous, and of the ranks that node 0 publishes in all versions.
+  const std::string keys[] = {"/torch.rendezvous." + run_id, roles + "0", roles + "/0"};
+  for (const auto dialect : {wire::Dialect::modern, wire::Dialect::legacy}) {
+    std::string checks;
+    std::size_t bytes = std::size(keys);
+    if (dialect == wire::Dialect::modern) {
+      wire::append_validate(checks);
+      wire::append_request(checks, wire::Ping{kNonce}, dialect);
+      bytes += sizeof kNonce;
+    }
+    for (const auto& key : keys) wire::append_request(checks, wire::Check{{key}}, dialect);
+    const auto answers = co_await ask(endpoint, std::move(checks), bytes, deadline);
+    if (answers.size() != bytes) continue;
+    const bool has_any = answers.find(kReady) != std::string::npos;
+    co_return has_any;
+  }
+  co_return false;
 }
 
 }  // namespace ddprun::membership

@@ -1,5 +1,5 @@
-// Finds out whether a store of PyTorch, such as a torchrun hosts, is where a rendezvous of ddprun
-// is expected. Runs on the executor's one thread.
+// Finds out whether the store of a torchrun is where a rendezvous of ddprun is expected. Runs on
+// the executor's one thread.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -7,11 +7,14 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include <string>
+
 namespace ddprun::membership {
 
-/// Returns true if a store of any version of PyTorch answers there before the deadline. Connects
-/// once for each dialect of its protocol, asks a question that changes nothing and never throws on
-/// account of the answer. A store of ddprun gives the same answers.
-boost::asio::awaitable<bool> answers_as_store(StoreEndpoint endpoint, Deadline deadline);
+/// Returns true if a store of any version of PyTorch answers there before the deadline, and agents
+/// of torchrun form a run with this id in it. Connects once for each dialect of its protocol, asks
+/// for keys and changes nothing. A store of ddprun does not have these keys.
+boost::asio::awaitable<bool> has_torchrun(StoreEndpoint endpoint, std::string run_id,
+                                          Deadline deadline);
 
 }  // namespace ddprun::membership

@@ -1,4 +1,4 @@
-// A store of PyTorch's protocol is recognised, and what is none is not taken for one.
+// The store of a torchrun is recognised, and what is none is not taken for one.
 #include "rendezvous/membership/store_probe.hpp"
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -6,11 +6,12 @@
 #include "tests/support/test_store.hpp"
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <doctest/doctest.h>
 
+#include <exception>
 #include <optional>
+#include <string>
 
 namespace store_probe_test {
 
@@ -20,38 +21,46 @@ using namespace std::chrono_literals;
 
 namespace {
 
-bool is_recognised(const StoreEndpoint& endpoint, Deadline::Duration timeout = 20s) {
+bool result_of(boost::asio::awaitable<bool> asking) {
   boost::asio::io_context context(1);
   std::optional<bool> result;
-  const auto run = [&]() -> boost::asio::awaitable<void> {
-    auto asking = membership::answers_as_store(endpoint, Deadline::after(timeout));
-    result = co_await std::move(asking);
-  };
-  boost::asio::co_spawn(context, run, boost::asio::detached);
+  boost::asio::co_spawn(context, std::move(asking),
+                        [&](const std::exception_ptr&, bool found) { result = found; });
   context.run();
   REQUIRE(result);
   return *result;
 }
 
+bool is_torchrun(const StoreEndpoint& endpoint, Deadline::Duration timeout = 20s) {
+  return result_of(membership::has_torchrun(endpoint, "job", Deadline::after(timeout)));
+}
+
 }  // namespace
 
 TEST_SUITE("store probe") {
-  TEST_CASE("a store is recognised, and nothing in it changes") {
-    TestStore store;
-    CHECK(is_recognised(store.endpoint()));
-    CHECK(store.stats().keys == 0);
-    CHECK(store.warnings().empty());
+  TEST_CASE("a store is a torchrun's if it has a key of its agents, of any version") {
+    for (const std::string key :
+         {"torch.rendezvous.job", "job/torchelastic/role_info0", "job/torchelastic/role_info/0"}) {
+      TestStore store;
+      const auto deadline = Deadline::after(20s);
+      auto client = Store::connect(store.endpoint(), deadline);
+      client.set("torch.rendezvous.other", "x", deadline);
+      CHECK_FALSE(is_torchrun(store.endpoint()));
+      client.set(key, "x", deadline);
+      CHECK(client.number_of_keys(deadline) == 2);  // both have arrived
+      CHECK(is_torchrun(store.endpoint()));
+    }
   }
 
-  TEST_CASE("a port at which nothing answers, or nothing listens, is no store") {
+  TEST_CASE("a port at which nothing answers, or nothing listens, is no torchrun") {
     StoreEndpoint silent{.host = "127.0.0.1"};
     {
       const auto listener = open_listener(silent);
       const UniqueFd owner(listener.fd);
       silent.port = listener.port;
-      CHECK_FALSE(is_recognised(silent, 100ms));
+      CHECK_FALSE(is_torchrun(silent, 100ms));
     }
-    CHECK_FALSE(is_recognised(silent));
+    CHECK_FALSE(is_torchrun(silent));
   }
 }
 

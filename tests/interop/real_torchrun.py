@@ -84,16 +84,18 @@ class RealTorchrun(harness.RunTest):
         host.wait_for_message(ADVICE)
         self.assertIn("is a client of PyTorch's store; " + ADVICE, self.end(host, torchrun))
 
-    def test_a_node_recognises_the_store_of_a_torchrun(self):
-        for options in self.c10d, self.static:
-            with self.subTest(options.__name__):
-                # c10d's hosts with 1, the static one's is node 0.
-                is_c10d = options == self.c10d
-                torchrun = self.start_torchrun(*options(int(is_c10d)))
-                self.assertTrue(harness.wait_until(lambda: accepts(self.port)))
-                node = self.start_node("--security=open", *options(int(not is_c10d)))
-                node.wait_for_message(ADVICE)
-                self.assertIn("it is a store of PyTorch; " + ADVICE, self.end(node, torchrun))
+    def test_a_node_recognises_the_c10d_rendezvous_of_a_torchrun(self):
+        self.assertIn("it is a torchrun; " + ADVICE, self.words_beside(self.c10d(1), self.c10d(0)))
+
+    def test_a_node_names_a_torchrun_as_possible_cause_where_its_store_shows_nothing(self):
+        self.assertIn("such as a torchrun", self.words_beside(self.static(0), self.static(1)))
+
+    def words_beside(self, options_of_torchrun, options_of_node):
+        torchrun = self.start_torchrun(*options_of_torchrun)
+        self.assertTrue(harness.wait_until(lambda: accepts(self.port)))
+        node = self.start_node("--security=open", *options_of_node)
+        node.wait_for_message("torchrun")
+        return self.end(node, torchrun)
 
 
 if __name__ == "__main__":

@@ -247,7 +247,9 @@ TEST_SUITE("nodes' words") {
     const std::pair<const char*, const char*> rows[] = {
         {"HTTP/1.0 400 Bad Request\r\n\r\n", "it is an HTTP server, no rendezvous of ddprun"},
         {"SSH-2.0-OpenSSH\r\n", "it is an ssh server, no rendezvous of ddprun"},
-        {"", "its connection was closed without a word: it is of another program, or ending"},
+        {"",
+         "its connection was closed without a word: it is of another program, such as a torchrun, "
+         "or ending"},
     };
     for (const auto& [answer, words] : rows) {
       auto server = answering(answer);
@@ -306,7 +308,8 @@ TEST_SUITE("nodes' words") {
     // For as long as was left of the second when it had connected.
     CHECK(contains(node.output(), "the rendezvous at 127.0.0.2:" + std::to_string(cluster.port()) +
                                       " takes connections but has not answered for "));
-    CHECK(contains(node.output(), ": it hangs, or is something else; gave up after 1 s"));
+    CHECK(contains(node.output(),
+                   ": it hangs, or is something else, such as a torchrun; gave up after 1 s"));
     host.signal(SIGCONT);
     host.signal(SIGTERM);
     CHECK(host.wait() == 128 + SIGTERM);
