@@ -42,6 +42,7 @@ class Planner {
     choose_cpus();
     if (!problems_.empty()) return std::move(plan_);
     tell_of_threads();
+    tell_of_misplaced_options();
     for (int local_rank = 0; local_rank < workers_; ++local_rank) add_worker(local_rank);
     tell_of_filters("duplicate_stdout_filters", plan_.stdout_filters, &WorkerPlan::standard_output);
     tell_of_filters("duplicate_stderr_filters", plan_.stderr_filters, &WorkerPlan::standard_error);
@@ -282,6 +283,15 @@ class Planner {
     auto& told = options_.is_quiet ? plan_.warnings : plan_.notes;
     told.emplace_back(
         "OMP_NUM_THREADS is set to 1 for each worker; --omp_num_threads changes that");
+  }
+
+  /// No program but a launcher has these options.
+  void tell_of_misplaced_options() {
+    for (const auto& argument : options_.program_arguments) {
+      const auto name = argument.substr(0, argument.find('='));
+      if (name != "--nproc_per_node" && name != "--nproc-per-node") continue;
+      plan_.notes.push_back(name + " stands after the program, so it is an argument of it");
+    }
   }
 
   /// Empty: as inherited.

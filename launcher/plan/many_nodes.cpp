@@ -66,7 +66,10 @@ class NodesPlanner {
     plan_.node_rank = options_.node_rank.value_or(conf.rank.value_or(-1));
     plan_.is_host = conf.is_host;
     conf_etcd_ = conf.etcd;
-    if (options_.standalone) problem("--standalone: that is a run of one node");
+    if (options_.standalone) {
+      problem("--standalone contradicts --nnodes=" + range_text(options_.nnodes));
+      return std::move(plan_);  // what else may be missing is then not meant
+    }
     choose_backend();
     check_keys_of_etcd();
     choose_security();

@@ -28,7 +28,7 @@ std::optional<fs::path> find_in(const std::vector<fs::path>& folders, const std:
 }
 
 /// What keeps a file from being executed; empty if nothing does.
-std::string obstacle(FileKind kind, const std::string& name) {
+std::string obstacle(FileKind kind, const std::string& name, bool is_script_otherwise = false) {
   switch (kind) {
     case FileKind::executable:
       return {};
@@ -37,15 +37,21 @@ std::string obstacle(FileKind kind, const std::string& name) {
     case FileKind::folder:
       return "is a folder, not a program";
     case FileKind::not_executable:
-      return "is not executable (chmod +x " + name + "; Python scripts end in .py)";
+      return "is not executable (chmod +x " + name +
+             (is_script_otherwise ? "; without --no_python Python runs it)"
+                                  : "; Python scripts end in .py)");
   }
   return {};
 }
 
-std::variant<std::vector<std::string>, std::string> find_executable(const std::string& name,
+std::variant<std::vector<std::string>, std::string> find_executable(const LaunchOptions& options,
                                                                     const HostFacts& facts) {
+  const auto& name = options.program;
+  // Given --no_python, or it would not be looked for here.
+  const bool is_script_otherwise = options.is_python_by_default || name.ends_with(".py");
   if (name.find('/') != std::string::npos) {
-    const auto problem = obstacle(facts.look_at(facts.working_directory / name), name);
+    const auto kind = facts.look_at(facts.working_directory / name);
+    const auto problem = obstacle(kind, name, is_script_otherwise);
     if (!problem.empty()) return name + ": " + problem;
     return std::vector<std::string>{name};
   }
@@ -60,7 +66,7 @@ std::variant<std::vector<std::string>, std::string> find_executable(const std::s
   const auto here = facts.look_at(facts.working_directory / name);
   if (here == FileKind::executable) problem += "; did you mean ./" + name + "?";
   if (here == FileKind::not_executable || here == FileKind::folder) {
-    problem += "; ./" + name + " " + obstacle(here, name);
+    problem += "; ./" + name + " " + obstacle(here, name, is_script_otherwise);
   }
   if (facts.look_at(facts.working_directory / (name + ".py")) != FileKind::missing) {
     problem += "; did you mean " + name + ".py?";
@@ -150,7 +156,7 @@ std::variant<std::vector<std::string>, std::string> resolve_program(const Launch
   const auto& name = options.program;
   if (name.empty()) return std::string("the name of the program is empty");
   const bool runs_script = is_script(options);
-  if (!options.module && !runs_script) return find_executable(name, facts);
+  if (!options.module && !runs_script) return find_executable(options, facts);
   if (runs_script) {
     if (auto problem = script_problem(name, facts); !problem.empty()) return problem;
   }

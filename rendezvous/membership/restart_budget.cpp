@@ -30,7 +30,9 @@ BudgetDecision spend_restart(const RestartHistory& history, const std::string& c
   }
   const int used = has_window ? static_cast<int>(after.recent.size()) : history.restarts;
   if (used >= settings.max_restarts) {
-    decision.reason = cause + "; no restarts left of " + std::to_string(settings.max_restarts);
+    const auto number = std::to_string(settings.max_restarts);
+    decision.reason = cause + (settings.max_restarts == 0 ? "; --max_restarts is " + number
+                                                          : "; no restarts left of " + number);
     return decision;
   }
   decision.may_restart = true;

@@ -102,7 +102,7 @@ TEST_SUITE("launch") {
     REQUIRE(run.read_until_contains("]:ready\n"));
     run.signal(SIGUSR1);
     CHECK(run.wait() == 1);
-    CHECK(contains(run.output(), " was killed by " + end + "; no restarts left of 0\n"));
+    CHECK(contains(run.output(), " was killed by " + end + "; --max_restarts is 0\n"));
     CHECK(contains(run.output(), "  ended     : killed by signal 10, " + end + "\n"));
     const auto by_itself = run_program(launch({}, "kill -USR1 $$"));
     CHECK(by_itself.exit_code == 1);

@@ -103,7 +103,7 @@ TEST_SUITE("coordination") {
     const auto verdict = talk.told<Finish>(1)[0].verdict;
     CHECK(verdict.result == Verdict::Result::failed);
     CHECK(verdict.failures[0].node == "node2");
-    CHECK(verdict.reason == "a worker of node2 failed; no restarts left of 0");
+    CHECK(verdict.reason == "a worker of node2 failed; --max_restarts is 0");
   }
 
   TEST_CASE("who blames a peer is named after those who do not") {

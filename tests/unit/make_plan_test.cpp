@@ -61,6 +61,13 @@ TEST_SUITE("make plan") {
     }
   }
 
+  TEST_CASE("the number of workers behind the program is its argument, and a note says so") {
+    const auto plan = plan_of({"train.py", "--nproc-per-node=2"});
+    CHECK(plan.workers.size() == 1);
+    CHECK(plan.notes ==
+          Words{"--nproc-per-node stands after the program, so it is an argument of it"});
+  }
+
   TEST_CASE("an event handler of torchrun has no effect, and a warning says so") {
     const auto warnings_of = [](const std::string& handler) {
       return plan_of({"--event_log_handler=" + handler, "train.py"}).warnings;

@@ -91,7 +91,7 @@ const Refusal kRefusals[] = {
      "store_port=7: without a secret the store is at the port of the rendezvous"},
     {{"--nnodes=2", "--master_addr=a", "--secret_file=s", "--rdzv_conf=store_port=29500"},
      "store_port=29500: the rendezvous is at that port"},
-    {{"--nnodes=2", "--master_addr=a", "--standalone"}, "--standalone: that is a run of one node"},
+    {{"--nnodes=2", "--standalone"}, "--standalone contradicts --nnodes=2"},
     {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a,b"}, "only etcd may have several"},
     {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a", "--rdzv_conf=protocol=https"},
      "protocol=https: is for --rdzv_backend=etcd; between nodes nothing is encrypted"},
