@@ -67,7 +67,7 @@ TextProblem unknown_key(const JsonMember& member, const std::string& path,
   }
   const bool is_section = std::any_of(section_names().begin(), section_names().end(),
                                       [&](const auto& each) { return each.name == member.key; });
-  if (is_section) {
+  if (is_section && path.starts_with("nodes[")) {
     const auto outer = path.substr(0, path.rfind('.'));
     return {member.at, "",
             outer + " has no key " + member.key + ": the section \"" + member.key +
