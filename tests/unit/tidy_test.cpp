@@ -148,10 +148,13 @@ const std::vector<Arrow> kArrows = {
     {"worker_runtime/worker/", {"rendezvous/control/", "worker_runtime/worker/"}},
     {"trainers/compute/", {"trainers/compute/"}},
     {"trainers/frame/", {"trainers/frame/"}},
-    {"trainers/gpt2/", {"trainers/compute/", "trainers/frame/", "trainers/gpt2/"}},
+    {"trainers/gpt2/",
+     {"trainers/compute/", "trainers/frame/", "trainers/tracking/", "trainers/gpt2/"}},
     {"trainers/resnet50_pipeline/", {"trainers/frame/", "trainers/resnet50_pipeline/"}},
     {"trainers/libtorch_spirals/", {"trainers/frame/", "trainers/libtorch_spirals/"}},
-    {"trainers/trainer/", {"trainers/compute/", "trainers/frame/", "trainers/trainer/"}},
+    {"trainers/tracking/", {"trainers/frame/", "trainers/tracking/"}},
+    {"trainers/trainer/",
+     {"trainers/compute/", "trainers/frame/", "trainers/tracking/", "trainers/trainer/"}},
 };
 
 }  // namespace

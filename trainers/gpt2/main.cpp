@@ -7,6 +7,7 @@
 #include "trainers/frame/text.hpp"
 #include "trainers/gpt2/settings.hpp"
 #include "trainers/gpt2/training.hpp"
+#include "trainers/tracking/tracking.hpp"
 #include <ddprun/worker.hpp>
 
 #include <nlohmann/json.hpp>
@@ -42,6 +43,7 @@ struct Outputs {
   Console& console;
   JsonLines& metrics;
   JsonLines& ledger;
+  Tracking& tracking;
   std::optional<ddprun::CheckpointDirectory>& checkpoints;
   const Settings& settings;
   double flops_max = 0;  ///< of all workers' devices in a second; 0 if nobody knows
@@ -57,9 +59,11 @@ void check_vocabulary(const TokenFile& file, const Shape& shape) {
 
 void save(Training& training, Outputs& outputs) {
   if (training.env.rank != 0 || !outputs.checkpoints) return;
-  outputs.checkpoints->save(to_checkpoint(training.compute, training.model, training.optimizer,
-                                          {training.step, training.sampler.state().to_text()},
-                                          outputs.settings));
+  auto checkpoint =
+      to_checkpoint(training.compute, training.model, training.optimizer,
+                    {training.step, training.sampler.state().to_text()}, outputs.settings);
+  outputs.tracking.save(checkpoint);
+  outputs.checkpoints->save(checkpoint);
 }
 
 /// Before the step: when one rank saves what all have done, none can lack its line, whatever ends
@@ -91,6 +95,11 @@ void report_step(const Training& training, const StepResult& result, double seco
                          {"tokens_per_second", rate},
                          {"mfu", utilisation},
                          {"exposed_seconds", exposed}});
+  outputs.tracking.log_step(training.step, {{"Loss/train", result.loss},
+                                            {"Gradient_norm", result.gradient_norm},
+                                            {"Learning_rate", lr},
+                                            {"Throughput/tokens_per_second", rate},
+                                            {"Throughput/mfu", utilisation}});
   if (training.step % options.print_every != 0 && training.step != options.steps) return;
   const std::string mfu =
       outputs.flops_max > 0 ? format(", MFU %.1f %%", 100 * utilisation) : std::string();
@@ -106,6 +115,7 @@ void report_test(Training& training, Outputs& outputs) {
   outputs.console.line(
       format("step %lld: test loss %.4f", static_cast<long long>(training.step), loss));
   outputs.metrics.write({{"event", "test"}, {"step", training.step}, {"loss", loss}});
+  outputs.tracking.log(training.step, {{"Loss/test", loss}});
 }
 
 /// Whether some worker has got a signal to stop.
@@ -195,7 +205,7 @@ std::unique_ptr<TokenFile> open_test_data(const Options& options) {
   return file;
 }
 
-int train(const WorkerEnv& env, Options options) {
+int train(const WorkerEnv& env, Options options, Tracking& tracking) {
   const auto start = Clock::now();
   const bool is_first = env.rank == 0;
   Console console(!is_first);
@@ -225,7 +235,6 @@ int train(const WorkerEnv& env, Options options) {
   require_same_settings(group, common_settings(options, env, data, test_data.get()));
   group.set_stream(compute->stream());
   const auto progress = restore(*compute, group, model, optimizer, newest, settings);
-  newest.reset();
   if (progress) sampler.load(ddprun::ElasticSampler::State::from_text(progress->sampler));
 
   const auto open_as = progress ? JsonLines::Start::append : JsonLines::Start::empty;
@@ -233,7 +242,16 @@ int train(const WorkerEnv& env, Options options) {
   JsonLines ledger(
       options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
       env.restart_count > 0 ? JsonLines::Start::append : open_as);
-  Outputs outputs = {console, metrics, ledger, checkpoints, settings, flops_max};
+  if (is_first) {
+    tracking.start(options.tracking, {.program = "gpt2",
+                                      .env = env,
+                                      .settings = settings,
+                                      .checkpoint_dir = options.checkpoint_dir,
+                                      .step = progress ? progress->step : 0,
+                                      .checkpoint = newest});
+  }
+  newest.reset();
+  Outputs outputs = {console, metrics, ledger, tracking, checkpoints, settings, flops_max};
   Training training = {options,         env,
                        *compute,        data,
                        test_data.get(), model,
@@ -257,9 +275,9 @@ int train(const WorkerEnv& env, Options options) {
 }  // namespace
 
 /// The whole worker, from its command line to its exit code.
-int run(const WorkerEnv& env, int argc, const char* const* argv) {
+int run(const WorkerEnv& env, int argc, const char* const* argv, Tracking& tracking) {
   const CommandLine command_line = parse_command_line(argc, argv);
-  if (command_line.help.empty()) return train(env, command_line.options);
+  if (command_line.help.empty()) return train(env, command_line.options, tracking);
   Console console(env.rank != 0);
   console.line(command_line.help.substr(0, command_line.help.find_last_not_of('\n') + 1));
   console.check();
@@ -269,6 +287,10 @@ int run(const WorkerEnv& env, int argc, const char* const* argv) {
 }  // namespace trainer::gpt2
 
 int main(int argc, char** argv) {
-  return ddprun::run_worker(
-      [&](const ddprun::WorkerEnv& env) { return trainer::gpt2::run(env, argc, argv); });
+  trainer::Tracking tracking(trainer::gpt2::tell_on_stderr);
+  const int exit_code = ddprun::run_worker(
+      [&](const ddprun::WorkerEnv& env) { return trainer::gpt2::run(env, argc, argv, tracking); });
+  // Only now: the launcher reads of a failure before a server that is slow is waited for.
+  tracking.finish(exit_code);
+  return exit_code;
 }

@@ -205,6 +205,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_data_options(app, options);
   add_training_options(app, options);
   add_run_options(app, options);
+  add_tracking_options(app, options.tracking);
   result.help = parse(app, argc, argv);
   if (!result.help.empty()) return result;
   options.shape = completed(options);
@@ -212,6 +213,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     options.test_data = options.data + ".test";
   }
   refuse_contradictions(app, options);
+  complete(options.tracking, app, look_up_variable);
   return result;
 }
 

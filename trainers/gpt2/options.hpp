@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trainers/gpt2/shape.hpp"
+#include "trainers/tracking/options.hpp"
 #include <ddprun/buffer.hpp>
 
 #include <cstdint>
@@ -40,6 +41,7 @@ struct Options {
   std::int64_t checkpoint_every = 100;  ///< steps
   std::string metrics;
   std::string ledger;
+  TrackingOptions tracking = {.track_every = 1};
 
   ddprun::DataType type() const;
 };

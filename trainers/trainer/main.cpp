@@ -6,6 +6,7 @@
 #include "trainers/frame/json_lines.hpp"
 #include "trainers/frame/stop_signal.hpp"
 #include "trainers/frame/text.hpp"
+#include "trainers/tracking/tracking.hpp"
 #include "trainers/trainer/batches.hpp"
 #include "trainers/trainer/collective_trace.hpp"
 #include "trainers/trainer/dataset.hpp"
@@ -46,14 +47,17 @@ struct Outputs {
   Console& console;
   JsonLines& metrics;
   JsonLines& ledger;
+  Tracking& tracking;
   std::optional<ddprun::CheckpointDirectory>& checkpoints;
   const Settings& settings;
 };
 
 void save(Training& training, Outputs& outputs) {
   if (!outputs.checkpoints) return;
-  outputs.checkpoints->save(
-      to_checkpoint(training.model, training.optimizer, training.progress, outputs.settings));
+  auto checkpoint =
+      to_checkpoint(training.model, training.optimizer, training.progress, outputs.settings);
+  outputs.tracking.save(checkpoint);
+  outputs.checkpoints->save(checkpoint);
 }
 
 /// Before the step: when one rank saves what all have done, none can lack its line, whatever ends
@@ -67,6 +71,9 @@ void record_samples(const Training& training, std::span<const std::int64_t> own_
 }
 
 void record_step(const Training& training, const StepResult& result, Outputs& outputs) {
+  outputs.tracking.log_step(
+      training.progress.step,
+      {{"Loss/step", result.loss}, {"Time/exposed_seconds", result.exposed_seconds}});
   if (!outputs.metrics.is_open()) return;
   outputs.metrics.write({{"event", "step"},
                          {"step", training.progress.step},
@@ -92,6 +99,10 @@ void report_epoch(Training& training, double samples_per_second, Outputs& output
                          {"test_loss", evaluation.loss},
                          {"test_accuracy", evaluation.accuracy},  // null where there are no classes
                          {"samples_per_second", samples_per_second}});
+  outputs.tracking.log(progress.step, {{"Loss/train", loss},
+                                       {"Loss/test", evaluation.loss},
+                                       {"Accuracy/test", evaluation.accuracy},
+                                       {"Throughput/samples_per_second", samples_per_second}});
 }
 
 enum class EpochEnd { complete, limit_reached, stopped };
@@ -216,7 +227,8 @@ ProcessGroup make_group(const Options& options, const WorkerEnv& env, Collective
   return ProcessGroup::create(env, group_options);
 }
 
-int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) {
+int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace,
+          Tracking& tracking) {
   const auto start = Clock::now();
   const bool is_first = env.rank == 0;
   Console console(!is_first);
@@ -244,7 +256,15 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
   JsonLines ledger(
       options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
       env.restart_count > 0 ? JsonLines::Start::append : open_as);
-  Outputs outputs = {console, metrics, ledger, checkpoints, settings};
+  if (is_first) {
+    tracking.start(options.tracking, {.program = "trainer",
+                                      .env = env,
+                                      .settings = settings,
+                                      .checkpoint_dir = options.checkpoint_dir,
+                                      .step = progress.step,
+                                      .checkpoint = newest});
+  }
+  Outputs outputs = {console, metrics, ledger, tracking, checkpoints, settings};
   Training training = {options,
                        env,
                        data,
@@ -277,7 +297,7 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace) 
 }  // namespace
 
 /// The whole worker, from its command line to its exit code.
-int run(const WorkerEnv& env, int argc, const char* const* argv) {
+int run(const WorkerEnv& env, int argc, const char* const* argv, Tracking& tracking) {
   const CommandLine command_line = parse_command_line(argc, argv);
   if (!command_line.help.empty()) {
     Console console(env.rank != 0);
@@ -287,7 +307,7 @@ int run(const WorkerEnv& env, int argc, const char* const* argv) {
   }
   // Outlives the process group, whose thread writes to it.
   CollectiveTrace trace(command_line.options.trace_collectives, env.rank);
-  const int exit_code = train(env, command_line.options, trace);
+  const int exit_code = train(env, command_line.options, trace, tracking);
   trace.close();
   return exit_code;
 }
@@ -295,6 +315,10 @@ int run(const WorkerEnv& env, int argc, const char* const* argv) {
 }  // namespace trainer
 
 int main(int argc, char** argv) {
-  return ddprun::run_worker(
-      [&](const ddprun::WorkerEnv& env) { return trainer::run(env, argc, argv); });
+  trainer::Tracking tracking(trainer::tell_on_stderr);
+  const int exit_code = ddprun::run_worker(
+      [&](const ddprun::WorkerEnv& env) { return trainer::run(env, argc, argv, tracking); });
+  // Only now: the launcher reads of a failure before a server that is slow is waited for.
+  tracking.finish(exit_code);
+  return exit_code;
 }

@@ -192,10 +192,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_data_options(app, result.options);
   add_training_options(app, result.options);
   add_distributed_options(app, result.options);
+  add_tracking_options(app, result.options.tracking);
   result.help = parse(app, argc, argv);
   if (!result.help.empty()) return result;
   complete(result.options);
   refuse_contradictions(app, result.options);
+  complete(result.options.tracking, app, look_up_variable);
   return result;
 }
 

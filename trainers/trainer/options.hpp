@@ -1,6 +1,7 @@
 // The trainer's command line.
 #pragma once
 
+#include "trainers/tracking/options.hpp"
 #include <ddprun/buffer.hpp>
 
 #include <cstdint>
@@ -36,6 +37,7 @@ struct Options {
   std::string metrics;
   std::string ledger;
   std::string trace_collectives;
+  TrackingOptions tracking;
 
   ddprun::DataType type() const;
 };

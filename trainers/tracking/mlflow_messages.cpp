@@ -1,0 +1,178 @@
+#include "trainers/tracking/mlflow_messages.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace trainer {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// Of an answer that cannot be used, as much as a line of a terminal holds.
+constexpr std::size_t kQuotedMax = 200;
+
+/// Bytes that are not UTF-8, as in the name of a folder, are replaced.
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+HttpRequest post(const std::string& method, const Json& body) {
+  return {.is_post = true, .path = "/api/2.0/mlflow/" + method, .body = dump(body)};
+}
+
+std::string percent_encoded(const std::string& text) {
+  std::string encoded;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0 || c == '-' || c == '_' || c == '.' || c == '~') {
+      encoded += c;
+    } else {
+      char digits[4];
+      std::snprintf(digits, sizeof digits, "%%%02X", byte);
+      encoded += digits;
+    }
+  }
+  return encoded;
+}
+
+Json key_values(const Texts& texts) {
+  auto list = Json::array();
+  for (const auto& [key, value] : texts) {
+    if (list.size() == kTextsMax) break;
+    list.push_back({{"key", key}, {"value", value}});
+  }
+  return list;
+}
+
+const char* name_of(RunStatus status) {
+  switch (status) {
+    case RunStatus::running:
+      return "RUNNING";
+    case RunStatus::finished:
+      return "FINISHED";
+    case RunStatus::failed:
+      return "FAILED";
+    case RunStatus::killed:
+      return "KILLED";
+  }
+  return "FAILED";
+}
+
+std::string base64(const std::string& bytes) {
+  static constexpr char kDigits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t j = i; j < i + 3; ++j) {
+      group = group << 8 | (j < bytes.size() ? static_cast<unsigned char>(bytes[j]) : 0U);
+    }
+    for (std::size_t j = 0; j < 4; ++j) {
+      text += i + j > bytes.size() ? '=' : kDigits[group >> (18 - 6 * j) & 63];
+    }
+  }
+  return text;
+}
+
+/// Printable and in one line.
+std::string quoted(const std::string& text) {
+  std::string line = text.substr(0, kQuotedMax);
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  return line;
+}
+
+/// "Not now" or "not you".
+bool may_change(unsigned status) {
+  return status >= 500 || status == 401 || status == 403 || status == 408 || status == 429;
+}
+
+}  // namespace
+
+ServerAnswer read_answer(const HttpAnswer& answer) {
+  ServerAnswer read;
+  if (answer.status == 0) {
+    read.problem = answer.text;
+    return read;
+  }
+  auto json = Json::parse(answer.text, nullptr, false);
+  const bool is_error = json.is_object() && json.contains("error_code");
+  const auto field = [&](const char* name) {
+    const auto found = json.find(name);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  read.problem = "HTTP status " + std::to_string(answer.status) + ": " +
+                 quoted(is_error ? field("message") : answer.text);
+  if (answer.status == 200 && json.is_object()) {
+    read = {.verdict = Verdict::accepted, .json = std::move(json), .error_code = "", .problem = ""};
+  } else if (is_error && answer.status >= 400 && !may_change(answer.status)) {
+    read.verdict = Verdict::refused;
+    read.error_code = field("error_code");
+    read.json = std::move(json);
+  }
+  return read;
+}
+
+HttpRequest get_experiment(const std::string& name) {
+  return {
+      .is_post = false,
+      .path = "/api/2.0/mlflow/experiments/get-by-name?experiment_name=" + percent_encoded(name),
+      .body = ""};
+}
+
+HttpRequest create_experiment(const std::string& name) {
+  return post("experiments/create", {{"name", name}});
+}
+
+HttpRequest find_run(const std::string& experiment_id, const std::string& tag,
+                     const std::string& value, bool is_unfinished_only) {
+  // The language has no escapes; a value with both kinds of quotes is not found.
+  const char* quote = value.find('\'') == std::string::npos ? "'" : "\"";
+  std::string filter = "tags.`" + tag + "` = " + quote + value + quote;
+  if (is_unfinished_only) filter += " and attributes.status != 'FINISHED'";
+  return post("runs/search", {{"experiment_ids", {experiment_id}},
+                              {"filter", filter},
+                              {"max_results", 1},
+                              {"order_by", {"attributes.start_time DESC"}}});
+}
+
+HttpRequest create_run(const std::string& experiment_id, const std::string& name,
+                       std::int64_t start_milliseconds, const Texts& tags) {
+  return post("runs/create", {{"experiment_id", experiment_id},
+                              {"run_name", name},
+                              {"start_time", start_milliseconds},
+                              {"tags", key_values(tags)}});
+}
+
+HttpRequest log_points(const std::string& mlflow_run, std::span<const Point> points) {
+  auto metrics = Json::array();
+  for (const Point& point : points.first(std::min(points.size(), kMetricsMax))) {
+    metrics.push_back({{"key", point.name},
+                       {"value", point.value},
+                       {"timestamp", point.milliseconds},
+                       {"step", point.step}});
+  }
+  return post("runs/log-batch", {{"run_id", mlflow_run}, {"metrics", metrics}});
+}
+
+HttpRequest log_texts(const std::string& mlflow_run, const Texts& parameters, const Texts& tags) {
+  return post(
+      "runs/log-batch",
+      {{"run_id", mlflow_run}, {"params", key_values(parameters)}, {"tags", key_values(tags)}});
+}
+
+HttpRequest update_run(const std::string& mlflow_run, RunStatus status,
+                       std::int64_t end_milliseconds) {
+  Json body = {{"run_id", mlflow_run}, {"status", name_of(status)}};
+  if (status != RunStatus::running) body["end_time"] = end_milliseconds;
+  return post("runs/update", body);
+}
+
+std::string authorization_of(const std::string& user, const std::string& password,
+                             const std::string& token) {
+  if (!user.empty() && !password.empty()) return "Basic " + base64(user + ":" + password);
+  return token.empty() ? "" : "Bearer " + token;
+}
+
+}  // namespace trainer

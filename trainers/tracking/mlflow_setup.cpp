@@ -1,0 +1,148 @@
+#include "trainers/tracking/mlflow_setup.hpp"
+
+#include <utility>
+
+namespace trainer {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kUnreadable = "its answer is not that of an MLflow server";
+
+/// Null if it is not there.
+Json child(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found == json.end() ? Json() : *found;
+}
+
+std::string text(const Json& json, const char* name) {
+  const auto found = child(json, name);
+  return found.is_string() ? found.get<std::string>() : std::string();
+}
+
+/// Of a list of {key, value}.
+Texts key_values_of(const Json& list) {
+  Texts texts;
+  for (const auto& one : list) texts[text(one, "key")] = text(one, "value");
+  return texts;
+}
+
+}  // namespace
+
+MlflowSetup::MlflowSetup(RunDescription description)
+    : description_(std::move(description)),
+      stage_(description_.experiment.empty() ? Stage::find_own : Stage::find_experiment) {}
+
+HttpRequest MlflowSetup::request() const {
+  switch (stage_) {
+    case Stage::find_experiment:
+      return get_experiment(description_.experiment);
+    case Stage::create_experiment:
+      return trainer::create_experiment(description_.experiment);
+    case Stage::find_own:
+      return find_run(experiment_id_, kTrackingIdTag, description_.tracking_id, false);
+    case Stage::find_earlier:
+      return find_run(experiment_id_, kRunIdTag, description_.run_id, true);
+    case Stage::create:
+      return create_run(experiment_id_, description_.run_id, description_.start_milliseconds,
+                        own_tags());
+    case Stage::reopen:
+      return update_run(mlflow_run_, RunStatus::running, 0);
+    case Stage::describe:
+    case Stage::ready:
+      break;
+  }
+  return log_texts(mlflow_run_, description_.parameters, description_.tags);
+}
+
+Texts MlflowSetup::own_tags() const {
+  Texts tags = {{kTrackingIdTag, description_.tracking_id}};
+  if (!description_.run_id.empty()) tags[kRunIdTag] = description_.run_id;
+  return tags;
+}
+
+std::string MlflowSetup::take(const ServerAnswer& answer) {
+  if (answer.verdict == Verdict::unavailable) return answer.problem;
+  switch (stage_) {
+    case Stage::find_experiment:
+    case Stage::create_experiment:
+      return take_experiment(answer);
+    case Stage::find_own:
+    case Stage::find_earlier:
+      return take_found(answer);
+    case Stage::create:
+      return take_created(answer);
+    case Stage::reopen:
+      stage_ = Stage::describe;
+      break;
+    case Stage::describe:
+    case Stage::ready:
+      stage_ = Stage::ready;
+      break;
+  }
+  return "";
+}
+
+std::string MlflowSetup::take_experiment(const ServerAnswer& answer) {
+  const bool is_new = stage_ == Stage::create_experiment;
+  if (answer.verdict == Verdict::refused) {
+    const bool is_absent = !is_new && answer.error_code == "RESOURCE_DOES_NOT_EXIST";
+    // Another training has created it meanwhile.
+    const bool is_there = is_new && answer.error_code == "RESOURCE_ALREADY_EXISTS";
+    if (!is_absent && !is_there) return answer.problem;
+    stage_ = is_absent ? Stage::create_experiment : Stage::find_experiment;
+    return "";
+  }
+  const auto id = text(is_new ? answer.json : child(answer.json, "experiment"), "experiment_id");
+  if (id.empty()) return kUnreadable;
+  experiment_id_ = id;
+  stage_ = Stage::find_own;
+  return "";
+}
+
+std::string MlflowSetup::take_found(const ServerAnswer& answer) {
+  if (answer.verdict == Verdict::refused) return answer.problem;
+  const auto runs = child(answer.json, "runs");
+  if (!runs.is_array() || runs.empty()) {
+    const bool may_be_earlier =
+        stage_ == Stage::find_own && description_.is_restart && !description_.run_id.empty();
+    stage_ = may_be_earlier ? Stage::find_earlier : Stage::create;
+    return "";
+  }
+  mlflow_run_ = text(child(runs[0], "info"), "run_id");
+  if (mlflow_run_.empty()) return kUnreadable;
+  continue_run(runs[0]);
+  stage_ = Stage::reopen;
+  return "";
+}
+
+std::string MlflowSetup::take_created(const ServerAnswer& answer) {
+  if (answer.verdict == Verdict::refused) return answer.problem;
+  mlflow_run_ = text(child(child(answer.json, "run"), "info"), "run_id");
+  if (mlflow_run_.empty()) return kUnreadable;
+  stage_ = Stage::describe;
+  return "";
+}
+
+void MlflowSetup::continue_run(const Json& run) {
+  const auto data = child(run, "data");
+  const auto tags = key_values_of(child(data, "tags"));
+  const auto id = tags.find(kTrackingIdTag);
+  if (id != tags.end()) description_.tracking_id = id->second;
+  if (!description_.run_id.empty()) description_.tags[kRunIdTag] = description_.run_id;
+  for (const auto& metric : child(data, "metrics")) {
+    const auto step = child(metric, "step");
+    // Zeros are left out of MLflow's answers.
+    last_steps_[text(metric, "key")] = step.is_number_integer() ? step.get<std::int64_t>() : 0;
+  }
+  // A parameter of MLflow never changes; a tag may.
+  for (const auto& [name, value] : key_values_of(child(data, "params"))) {
+    const auto own = description_.parameters.find(name);
+    if (own == description_.parameters.end()) continue;
+    if (own->second != value) description_.tags[name] = own->second;
+    description_.parameters.erase(own);
+  }
+}
+
+}  // namespace trainer

@@ -1,0 +1,38 @@
+// Where a training reports to: options that programs share, and the variables of MLflow's client.
+#pragma once
+
+#include "trainers/tracking/server_address.hpp"
+#include <ddprun/worker_env.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace trainer {
+
+struct TrackingOptions {
+  std::string mlflow;                   ///< as given; empty: MLFLOW_TRACKING_URI counts
+  std::string tensorboard;              ///< folder; empty: none
+  std::int64_t track_every = 0;         ///< steps between points of single steps; 0: none
+  std::optional<ServerAddress> server;  ///< after complete(): MLflow's; nothing: not wanted
+  std::string experiment;
+  std::string authorization;
+  std::string user;
+};
+
+/// `track_every` has the program's default already.
+void add_tracking_options(CLI::App& app, TrackingOptions& options);
+
+/// After parsing: fills the rest in from MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME,
+/// MLFLOW_TRACKING_USERNAME and _PASSWORD, or _TOKEN. Throws Error{Errc::usage}.
+void complete(TrackingOptions& options, const CLI::App& app,
+              const ddprun::EnvironmentLookup& lookup);
+
+/// This process' environment.
+std::optional<std::string> look_up_variable(const std::string& name);
+
+}  // namespace trainer

@@ -1,0 +1,151 @@
+#include "trainers/tracking/tracking.hpp"
+
+#include "trainers/tracking/event_file.hpp"
+#include "trainers/tracking/mlflow_sender.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace trainer {
+
+namespace {
+
+constexpr const char* kSection = "tracking";
+/// What torchrun, and ddprun over several nodes, call a run without an id.
+constexpr const char* kNoRunId = "none";
+constexpr int kSignalExit = 128;
+
+std::string random_id() {
+  std::random_device device;
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string id;
+  for (int word = 0; word < 4; ++word) {
+    const std::uint32_t bits = device();
+    for (int digit = 0; digit < 8; ++digit) id += kDigits[bits >> (4 * digit) & 15];
+  }
+  return id;
+}
+
+Texts texts_of(const nlohmann::json& settings) {
+  Texts texts;
+  for (const auto& [name, value] : settings.items()) {
+    texts[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  return texts;
+}
+
+Texts tags_of(const TrackedRun& run, const std::string& user) {
+  Texts tags = {{"mlflow.source.name", run.program},
+                {"mlflow.source.type", "LOCAL"},
+                {"ddprun.attempt", std::to_string(run.env.restart_count)},
+                {"ddprun.nodes", std::to_string(run.env.node_count)},
+                {"ddprun.world_size", std::to_string(run.env.world_size)}};
+  if (!user.empty()) tags["mlflow.user"] = user;
+  if (!run.checkpoint_dir.empty()) {
+    tags["ddprun.checkpoint_dir"] = std::filesystem::absolute(run.checkpoint_dir).string();
+  }
+  return tags;
+}
+
+/// What save() has put in; an empty object if there is nothing.
+nlohmann::json saved_state(const std::optional<ddprun::Checkpoint>& checkpoint) {
+  auto state = nlohmann::json::object();
+  if (!checkpoint) return state;
+  const auto found = checkpoint->sections.find(kSection);
+  if (found == checkpoint->sections.end()) return state;
+  const auto* text = reinterpret_cast<const char*>(found->second.data());
+  auto json = nlohmann::json::parse(text, text + found->second.size(), nullptr, false);
+  return json.is_object() ? json : state;
+}
+
+RunStatus status_of(int exit_code) {
+  if (exit_code == 0) return RunStatus::finished;
+  return exit_code > kSignalExit ? RunStatus::killed : RunStatus::failed;
+}
+
+}  // namespace
+
+Tracking::Tracking(ddprun::Log log) : log_(std::move(log)) {}
+
+Tracking::~Tracking() = default;
+
+void Tracking::start(const TrackingOptions& options, const TrackedRun& run) {
+  track_every_ = options.track_every;
+  has_restarts_left_ = run.env.restart_count < run.env.max_restarts;
+  if (!options.tensorboard.empty()) {
+    const auto restart = run.checkpoint ? std::optional(run.step + 1) : std::nullopt;
+    events_ = std::make_unique<EventFile>(options.tensorboard, restart);
+    if (!run.checkpoint) events_->write("settings", texts_of(run.settings));
+  }
+  if (options.server) start_mlflow(options, run);
+}
+
+void Tracking::start_mlflow(const TrackingOptions& options, const TrackedRun& run) {
+  server_ = options.server->uri;
+  experiment_ = options.experiment;
+  const auto saved = saved_state(run.checkpoint);
+  const bool is_same = saved.value("server", "") == server_ &&
+                       saved.value("experiment", "") == experiment_ &&
+                       saved.contains("tracking_id") && saved.contains("points");
+  Backlog backlog;
+  if (is_same) backlog.add(saved.at("points"));
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  mlflow_ = std::make_unique<MlflowSender>(
+      *options.server, options.authorization,
+      RunDescription{
+          .experiment = experiment_,
+          .tracking_id = is_same ? saved.value("tracking_id", "") : random_id(),
+          .run_id = run.env.run_id == kNoRunId ? "" : run.env.run_id,
+          .is_restart = run.env.restart_count > 0,
+          .start_milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+          .parameters = texts_of(run.settings),
+          .tags = tags_of(run, options.user)},
+      std::move(backlog), log_);
+}
+
+void Tracking::log_step(std::int64_t step, std::initializer_list<Scalar> scalars) {
+  if (track_every_ > 0 && step % track_every_ == 0) log(Backlog::Kind::step, step, scalars);
+}
+
+void Tracking::log(std::int64_t step, std::initializer_list<Scalar> scalars) {
+  log(Backlog::Kind::epoch, step, scalars);
+}
+
+void Tracking::log(Backlog::Kind kind, std::int64_t step, std::initializer_list<Scalar> scalars) {
+  std::vector<Scalar> known;  // a loop may not know all of them each time
+  for (const Scalar& scalar : scalars) {
+    if (std::isfinite(scalar.second)) known.push_back(scalar);
+  }
+  if (events_) events_->write(step, known);
+  if (!mlflow_) return;
+  for (const auto& [name, value] : known) {
+    mlflow_->push(kind, {.name = name, .value = value, .step = step});
+  }
+}
+
+void Tracking::save(ddprun::Checkpoint& checkpoint) const {
+  if (!mlflow_) return;
+  auto state = mlflow_->state();
+  state["server"] = server_;
+  state["experiment"] = experiment_;
+  ddprun::put_section(checkpoint, kSection, state.dump());
+}
+
+void Tracking::finish(int exit_code) {
+  if (!mlflow_) return;
+  const auto status = status_of(exit_code);
+  if (status == RunStatus::failed) {
+    if (has_restarts_left_) return mlflow_.reset();
+    // The launcher stops all workers when one has failed. This one ends by itself, soon.
+    std::signal(SIGTERM, SIG_IGN);
+  }
+  mlflow_->finish(status, status == RunStatus::finished ? kFinishTime : kFailureTime);
+}
+
+}  // namespace trainer
