@@ -5,10 +5,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include <array>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <random>
+#include <sys/random.h>
 #include <utility>
 #include <vector>
 
@@ -22,12 +24,16 @@ constexpr const char* kNoRunId = "none";
 constexpr int kSignalExit = 128;
 
 std::string random_id() {
-  std::random_device device;
+  // Not std::random_device, which raises the glibc that a static program needs to 2.36.
+  std::array<unsigned char, 16> bytes = {};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    ddprun::throw_system_error("no random bytes", errno);
+  }
   constexpr char kDigits[] = "0123456789abcdef";
   std::string id;
-  for (int word = 0; word < 4; ++word) {
-    const std::uint32_t bits = device();
-    for (int digit = 0; digit < 8; ++digit) id += kDigits[bits >> (4 * digit) & 15];
+  for (const unsigned char byte : bytes) {
+    id += kDigits[byte >> 4];
+    id += kDigits[byte & 15];
   }
   return id;
 }
