@@ -69,6 +69,10 @@ std::string StoreConnection::greet(Deadline deadline) {
 }
 
 void StoreConnection::send(const wire::Request& request, const StoreCall& call) {
+  if (!process_.is_this()) {
+    process_.require("store at " + to_string(endpoint_) + ": the connection",
+                     "connect a store in the forked child");
+  }
   if (!socket_.is_open()) fail(Errc::closed, call, "the connection was closed by an earlier error");
   outgoing_.clear();
   wire::append_request(outgoing_, request, wire::Dialect::modern);

@@ -3,6 +3,7 @@
 // For one thread at a time.
 #pragma once
 
+#include "rendezvous/base/own_process.hpp"
 #include "rendezvous/store/client_socket.hpp"
 #include "rendezvous/wire/bytes.hpp"
 #include "rendezvous/wire/request.hpp"
@@ -59,6 +60,7 @@ class StoreConnection {
   void check(const Transfer& transfer, const StoreCall& call);
   [[noreturn]] void fail(Errc code, const StoreCall& call, const std::string& what);
 
+  OwnProcess process_;  ///< answers to two processes would get mixed up
   StoreEndpoint endpoint_;
   ClientSocket socket_;
   std::string outgoing_;  ///< the request being sent

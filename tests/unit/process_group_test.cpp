@@ -50,41 +50,43 @@ TEST_SUITE("process group") {
       const Buffer three = as_buffer(values.data(), 3);
       const Buffer null{.data = nullptr, .elements = 4};
       const Buffer cuda{.data = values.data(), .elements = 4, .device = {Device::Kind::cuda, 1}};
-      CHECK(describe_failure([&] { group.all_reduce(null); }) ==
+      CHECK(describe_failure([&] { (void)group.all_reduce(null); }) ==
             "usage: all_reduce: input of 4 elements has no memory (data is null)");
-      CHECK(describe_failure([&] { group.all_reduce(cuda); }) ==
+      CHECK(describe_failure([&] { (void)group.all_reduce(cuda); }) ==
             "usage: all_reduce: input is on CUDA device 1, and this backend moves CPU memory only");
-      CHECK(describe_failure([&] { group.broadcast(six, 2); }) ==
+      CHECK(describe_failure([&] { (void)group.broadcast(six, 2); }) ==
             "usage: broadcast: root 2 is not within 0..1");
-      CHECK(describe_failure([&] { group.reduce(six, -1); }) ==
+      CHECK(describe_failure([&] { (void)group.reduce(six, -1); }) ==
             "usage: reduce: root -1 is not within 0..1");
-      CHECK(describe_failure([&] { group.all_gather(six, six); }) ==
+      CHECK(describe_failure([&] { (void)group.all_gather(six, six); }) ==
             "usage: all_gather: output has 6 elements; 2 times the 6 of input are needed");
-      CHECK(describe_failure([&] { group.reduce_scatter(three, six); }) ==
+      CHECK(describe_failure([&] { (void)group.reduce_scatter(three, six); }) ==
             "usage: reduce_scatter: input has 3 elements; 2 times the 6 of output are needed");
-      CHECK(describe_failure([&] { group.all_gather(three, as_buffer(doubles.data(), 6)); }) ==
-            "usage: all_gather: input is float32 but output is float64");
-      CHECK(describe_failure([&] { group.all_to_all(three, three); }) ==
+      CHECK(describe_failure([&] {
+              (void)group.all_gather(three, as_buffer(doubles.data(), 6));
+            }) == "usage: all_gather: input is float32 but output is float64");
+      CHECK(describe_failure([&] { (void)group.all_to_all(three, three); }) ==
             "usage: all_to_all: 3 elements cannot be divided among 2 ranks");
       const Buffer unknown{.data = values.data(), .elements = 4, .type = static_cast<DataType>(99)};
-      CHECK(describe_failure([&] { group.all_reduce(unknown); }) ==
+      CHECK(describe_failure([&] { (void)group.all_reduce(unknown); }) ==
             "usage: all_reduce: input is of data type 99, which there is not (the last one is 6, "
             "uint8)");
-      CHECK(describe_failure([&] { group.all_reduce(three, static_cast<ReduceOp>(77)); }) ==
+      CHECK(describe_failure([&] { (void)group.all_reduce(three, static_cast<ReduceOp>(77)); }) ==
             "usage: all_reduce: reduction 77, which there is not (the last one is 4, max)");
       const Buffer huge{.data = values.data(), .elements = SIZE_MAX / 4};
-      CHECK(describe_failure([&] { group.all_reduce(huge); }).find("larger than any memory") !=
-            std::string::npos);
+      CHECK(describe_failure([&] {
+              (void)group.all_reduce(huge);
+            }).find("larger than any memory") != std::string::npos);
       const Buffer odd{.data = reinterpret_cast<std::byte*>(values.data()) + 1, .elements = 2};
-      CHECK(describe_failure([&] { group.broadcast(odd, 0); }) ==
+      CHECK(describe_failure([&] { (void)group.broadcast(odd, 0); }) ==
             "usage: broadcast: input is not aligned to the 4 bytes of a float32");
       const Buffer others_part = six.slice(3 * (1 - static_cast<std::size_t>(group.rank())), 3);
-      CHECK(describe_failure([&] { group.all_gather(others_part, six); }) ==
+      CHECK(describe_failure([&] { (void)group.all_gather(others_part, six); }) ==
             "usage: all_gather: input and output overlap, and not by just the part of rank " +
                 std::to_string(group.rank()));
-      CHECK(describe_failure([&] { group.all_to_all(six.slice(0, 4), six.slice(2, 4)); }) ==
+      CHECK(describe_failure([&] { (void)group.all_to_all(six.slice(0, 4), six.slice(2, 4)); }) ==
             "usage: all_to_all: input and output overlap and are not the same");
-      CHECK(describe_failure([&] { group.send(six, 2); }) ==
+      CHECK(describe_failure([&] { (void)group.send(six, 2); }) ==
             "usage: send: rank 2 is not within 0..1");
       group.barrier().wait();
     });
@@ -184,7 +186,7 @@ TEST_SUITE("process group") {
 
   TEST_CASE("a full queue blocks its caller until there is room") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
-    for (std::size_t i = 0; i < kQueuedWorksMax; ++i) groups[0].barrier();
+    for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();
     auto last = std::async(std::launch::async, [&] { return groups[0].barrier(); });
     CHECK(last.wait_for(50ms) == std::future_status::timeout);
     for (std::size_t i = 0; i < kQueuedWorksMax + 1; ++i) groups[1].barrier().wait();
@@ -193,7 +195,7 @@ TEST_SUITE("process group") {
 
   TEST_CASE("a caller is not blocked for longer than a collective may take") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(500ms));
-    for (std::size_t i = 0; i < kQueuedWorksMax; ++i) groups[0].barrier();
+    for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();
     // Whichever gives up first: the caller, or the collective that waits for rank 1.
     CHECK(describe_failure([&] { groups[0].barrier().wait(); }).find("timeout: ") == 0);
   }
@@ -245,7 +247,7 @@ TEST_SUITE("process group") {
   TEST_CASE("a work that nobody waits for is carried out, too") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     float values[] = {1, 2};
-    groups[0].all_reduce(as_buffer(&values[0], 1));
+    (void)groups[0].all_reduce(as_buffer(&values[0], 1));
     groups[1].all_reduce(as_buffer(&values[1], 1)).wait();
     groups.clear();  // waits for what has been started
     CHECK(values[0] == 3);
@@ -319,8 +321,8 @@ TEST_SUITE("process group") {
     {
       auto groups = ProcessGroup::create_in_process(1, options);
       std::vector<float> values(10);
-      groups[0].all_reduce(as_buffer(values.data(), 10));
-      groups[0].barrier();
+      (void)groups[0].all_reduce(as_buffer(values.data(), 10));
+      (void)groups[0].barrier();
       groups[0].broadcast(as_buffer(values.data(), 5), 0).wait();
     }
     REQUIRE(records.size() == 3);
@@ -332,6 +334,65 @@ TEST_SUITE("process group") {
       CHECK(record.queued <= record.started);
       CHECK(record.started <= record.ended);
     }
+  }
+
+  TEST_CASE("a thread that calls while another one waits for its own call ends the group") {
+    auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
+    const std::string expected = " was called while another thread was calling a collective or";
+    std::string said_by_other;
+    std::thread other(
+        [&] { said_by_other = describe_failure([&] { groups[0].barrier().wait(); }); });
+    std::string said;
+    do {
+      said = describe_failure([&] {
+        const Work work = groups[0].barrier();
+        if (work.is_done()) work.wait();  // the other thread was refused first
+      });
+      std::this_thread::yield();
+    } while (said == "no failure");
+    other.join();
+    CHECK_MESSAGE(said.find("usage: process group \"default\": barrier()" + expected) == 0, said);
+    CHECK_MESSAGE(said_by_other.find("usage: process group \"default\": barrier()" + expected) == 0,
+                  said_by_other);
+    // The others may have met the threads in another order.
+    const auto said_by_rank_1 = describe_failure([&] {
+      while (true) groups[1].barrier().wait();
+    });
+    CHECK_MESSAGE(said_by_rank_1.find("peer 0: ") == 0, said_by_rank_1);
+  }
+
+  TEST_CASE("two threads that call at once end the group") {
+    auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
+    for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();
+    // Whichever comes first is held up within its call.
+    const auto call = [&] { return describe_failure([&] { groups[0].barrier().wait(); }); };
+    auto other = std::async(std::launch::async, call);
+    for (const auto& said : {call(), other.get()})
+      CHECK_MESSAGE(said.find("another thread was calling a collective") != std::string::npos,
+                    said);
+  }
+
+  TEST_CASE("threads may call in turns, and wait for works that others have called") {
+    run_ranks(2, [](ProcessGroup& group) {
+      Work work;
+      for (int i = 0; i < 3; ++i) {
+        std::thread([&] { work = group.barrier(); }).join();
+        const Work own = group.barrier();
+        std::thread([&] { own.wait(); }).join();
+        work.wait();
+      }
+    });
+  }
+
+  TEST_CASE("a group that was moved from says so") {
+    auto groups = ProcessGroup::create_in_process(1);
+    const ProcessGroup group = std::move(groups[0]);
+    const std::string expected =
+        "usage: process group: this handle was moved from; call the one that it was moved to";
+    CHECK(describe_failure([&] { groups[0].barrier().wait(); }) == expected);
+    CHECK(describe_failure([&] { groups[0].rank(); }) == expected);
+    CHECK(describe_failure([&] { groups[0].abort("unused"); }) == expected);
+    CHECK(describe_failure([&] { groups[0].allocate(1); }) == expected);
   }
 
   TEST_CASE("the backends that there are can be listed") {

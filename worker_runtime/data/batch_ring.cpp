@@ -1,5 +1,6 @@
 #include "worker_runtime/data/batch_ring.hpp"
 
+#include "rendezvous/base/own_process.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -111,7 +112,9 @@ LoadedBatch BatchRing::give(Slot& slot) {
   slot.state = Slot::State::given;
   // The pointer's end is the caller's sign that the place is free again.
   auto hold = std::shared_ptr<void>(
-      slot.hold.get(), [ring = shared_from_this(), &slot](void*) { ring->release(slot); });
+      slot.hold.get(), [ring = shared_from_this(), &slot, process = OwnProcess()](void*) {
+        if (process.is_this()) ring->release(slot);
+      });
   return {slot.samples, slot.memory.first(slot.used), std::move(hold)};
 }
 

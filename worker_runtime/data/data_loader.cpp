@@ -1,3 +1,4 @@
+#include "rendezvous/base/own_process.hpp"
 #include "worker_runtime/data/batch_ring.hpp"
 #include <ddprun/data_loader.hpp>
 #include <ddprun/error.hpp>
@@ -29,8 +30,8 @@ class DataLoader::Impl {
   Impl(ProcessGroup group, List list, Load load, const DataLoaderOptions& options)
       : load_(std::move(load)),
         batch_bytes_(checked(options).batch_bytes_max),
-        ring_(std::make_shared<BatchRing>(std::move(group), std::move(list), options.prefetch,
-                                          batch_bytes_)) {
+        ring_(make_for_this_process<BatchRing>(std::move(group), std::move(list), options.prefetch,
+                                               batch_bytes_)) {
     // A list that ends at once needs no more threads than another one: they end at once, too.
     try {
       for (std::size_t i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
@@ -43,7 +44,10 @@ class DataLoader::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl() { end(); }
 
-  std::optional<LoadedBatch> next(Deadline deadline) { return ring_->take(deadline); }
+  std::optional<LoadedBatch> next(Deadline deadline) {
+    process_.require("data loader: it", "make a loader in the forked child");
+    return ring_->take(deadline);
+  }
 
  private:
   void end() {
@@ -67,6 +71,7 @@ class DataLoader::Impl {
     }
   }
 
+  OwnProcess process_;
   Load load_;
   std::size_t batch_bytes_;
   std::shared_ptr<BatchRing> ring_;  // batches in the caller's hands outlive the loader
@@ -74,7 +79,8 @@ class DataLoader::Impl {
 };
 
 DataLoader::DataLoader(ProcessGroup group, List list, Load load, DataLoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(group), std::move(list), std::move(load), options)) {}
+    : impl_(make_for_this_process<Impl>(std::move(group), std::move(list), std::move(load),
+                                        options)) {}
 DataLoader::DataLoader(DataLoader&&) noexcept = default;
 DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
 DataLoader::~DataLoader() = default;

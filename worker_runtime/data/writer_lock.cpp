@@ -144,6 +144,8 @@ bool WriterLock::try_lock() {
 }
 
 void WriterLock::renew() {
+  process_.require("checkpoint directory " + file_.parent_path().string() + ": its lock",
+                   "save checkpoints there only");
   // Opened in any case: stat() may answer from the cache of an NFS.
   UniqueFd fd = open_file(file_);
   if (is_same_file(fd_.get(), fd.get())) return;

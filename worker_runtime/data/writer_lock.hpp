@@ -8,6 +8,7 @@
 // local, a removed file is created and locked again at the next save.
 #pragma once
 
+#include "rendezvous/base/own_process.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/log.hpp>
@@ -23,7 +24,8 @@ class WriterLock {
   WriterLock(const std::filesystem::path& directory, Deadline deadline, const Log& log = {});
 
   /// To be called before each publish. Creates and locks the file again if it was removed; throws
-  /// Error{Errc::usage} if another process locked it in between.
+  /// Error{Errc::usage} if another process locked it in between, or in a forked child: it shares
+  /// its parent's locks.
   void renew();
 
   /// Whether some WriterLock of `directory` exists now. Takes nothing itself, so that it never
@@ -33,6 +35,7 @@ class WriterLock {
  private:
   bool try_lock();
 
+  OwnProcess process_;
   std::filesystem::path file_;
   UniqueFd directory_fd_;  ///< with a shared lock, which a removal of the file does not end
   UniqueFd fd_;            ///< of the file, with an exclusive one

@@ -1,3 +1,4 @@
+#include "rendezvous/base/own_process.hpp"
 #include <ddprun/data_parallel.hpp>
 
 #include <condition_variable>
@@ -66,6 +67,7 @@ class ReplicaThreads::Impl {
   int count() const { return static_cast<int>(replicas_.size()); }
 
   void apply(const std::function<void(Replica&)>& call) {
+    process_.require("DataParallel: it", "make one in the forked child");
     std::unique_lock lock(mutex_);
     if (has_failed_)
       throw Error(Errc::closed, "DataParallel: an earlier call has failed, so replicas differ");
@@ -126,6 +128,7 @@ class ReplicaThreads::Impl {
     if (first) std::rethrow_exception(first);
   }
 
+  OwnProcess process_;
   std::vector<Replica> replicas_;
   std::mutex mutex_;  ///< for all that follows
   std::condition_variable begun_;
@@ -139,7 +142,7 @@ class ReplicaThreads::Impl {
   std::vector<std::thread> threads_;
 };
 
-ReplicaThreads::ReplicaThreads(int count) : impl_(std::make_unique<Impl>(checked(count))) {}
+ReplicaThreads::ReplicaThreads(int count) : impl_(make_for_this_process<Impl>(checked(count))) {}
 ReplicaThreads::~ReplicaThreads() = default;
 
 int ReplicaThreads::count() const {

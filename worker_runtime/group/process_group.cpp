@@ -87,110 +87,116 @@ ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& opti
 
 std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
                                                     const std::string& name) {
-  return new_group(ranks, name, impl_->options());
+  return new_group(ranks, name, impl().options());
 }
 
 std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
                                                     const std::string& name,
                                                     const GroupOptions& options) {
   GroupOptions named = options;
-  named.name = impl_->subgroup_name(name);
+  named.name = impl().subgroup_name(name);
   std::string refusal = refuse_ranks(ranks, size());
-  if (refusal.empty() && impl_->has_had(named.name))
+  if (refusal.empty() && impl().has_had(named.name))
     refusal = "there has been a group \"" + named.name + "\" already";
   const auto share = [this](Buffer own, Buffer all) {
-    impl_->call({Collective::new_group, own, all}).wait();
+    impl().call({Collective::new_group, own, all}).wait();
   };
   const auto nodes = agree_on_subgroup(
-      share, size(), {named.name, ranks, impl_->place().env.node_rank, std::move(refusal)});
-  impl_->note_subgroup(named.name, name.empty());
+      share, size(), {named.name, ranks, impl().place().env.node_rank, std::move(refusal)});
+  impl().note_subgroup(named.name, name.empty());
   if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) return std::nullopt;
   const auto deadline = Deadline::after(named.join_timeout);
-  const GroupPlace place = place_among(impl_->place(), ranks, nodes);
-  auto impl = impl_->regions() != nullptr
-                  ? connect_in_process(place, impl_->regions(), named)
+  const GroupPlace place = place_among(impl().place(), ranks, nodes);
+  auto made = impl().regions() != nullptr
+                  ? connect_in_process(place, impl().regions(), named)
                   : connect(place, find_backend(backend()), named, deadline);
-  impl->start(deadline);
-  impl->wait_entered();
-  return ProcessGroup(std::move(impl));
+  made->start(deadline);
+  made->wait_entered();
+  return ProcessGroup(std::move(made));
 }
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
+ProcessGroup::Impl& ProcessGroup::impl() const {
+  if (impl_) return *impl_;
+  throw Error(Errc::usage,
+              "process group: this handle was moved from; call the one that it was moved to");
+}
+
 int ProcessGroup::rank() const {
-  return impl_->rank();
+  return impl().rank();
 }
 int ProcessGroup::size() const {
-  return impl_->size();
+  return impl().size();
 }
 const std::string& ProcessGroup::backend() const {
-  return impl_->backend();
+  return impl().backend();
 }
 const std::string& ProcessGroup::name() const {
-  return impl_->options().name;
+  return impl().options().name;
 }
 
 std::vector<int> ProcessGroup::workers() const {
   std::vector<int> workers;
-  for (int rank = 0; rank < size(); ++rank) workers.push_back(impl_->place().names().number(rank));
+  for (int rank = 0; rank < size(); ++rank) workers.push_back(impl().place().names().number(rank));
   return workers;
 }
 
 std::shared_ptr<void> ProcessGroup::allocate(std::size_t bytes) {
-  return impl_->allocate(bytes);
+  return impl().allocate(bytes);
 }
 
 std::shared_ptr<void> ProcessGroup::allocate(std::size_t bytes, Device device) {
   if (device.kind == Device::Kind::cpu) return allocate(bytes);
-  if (impl_->device() == nullptr) {
+  if (impl().device() == nullptr) {
     throw Error(Errc::usage, "process group \"" + name() +
                                  "\": memory on a device is asked of backend " + backend() +
                                  ", which has none (nccl has)");
   }
-  if (const Device& own = impl_->device()->device(); device != own) {
+  if (const Device& own = impl().device()->device(); device != own) {
     throw Error(Errc::usage, "process group \"" + name() + "\": memory on CUDA device " +
                                  std::to_string(device.index) + ", and this rank's is device " +
                                  std::to_string(own.index));
   }
-  return impl_->device()->allocate(std::max<std::size_t>(bytes, 1));
+  return impl().allocate(std::max<std::size_t>(bytes, 1), &device);
 }
 
 DeviceQueue* device_queue_of(const ProcessGroup& group) {
-  return group.impl_->device();
+  return group.impl().device();
 }
 
 void* ProcessGroup::stream() const {
-  return impl_->stream();
+  return impl().stream();
 }
 
 void ProcessGroup::set_stream(void* stream) {
-  impl_->set_stream(stream);
+  impl().set_stream(stream);
 }
 
 Work ProcessGroup::all_reduce(Buffer buffer, ReduceOp op) {
-  return impl_->call({Collective::all_reduce, buffer, buffer, op});
+  return impl().call({Collective::all_reduce, buffer, buffer, op});
 }
 
 Work ProcessGroup::broadcast(Buffer buffer, int root) {
-  return impl_->call(
+  return impl().call(
       {.collective = Collective::broadcast, .input = buffer, .output = buffer, .peer = root});
 }
 
 Work ProcessGroup::all_gather(Buffer input, Buffer output) {
-  return impl_->call({Collective::all_gather, input, output});
+  return impl().call({Collective::all_gather, input, output});
 }
 
 Work ProcessGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
-  return impl_->call({Collective::reduce_scatter, input, output, op});
+  return impl().call({Collective::reduce_scatter, input, output, op});
 }
 
 Work ProcessGroup::reduce(Buffer buffer, int root, ReduceOp op) {
-  return impl_->call({Collective::reduce, buffer, buffer, op, root});
+  return impl().call({Collective::reduce, buffer, buffer, op, root});
 }
 
 Work ProcessGroup::gather(Buffer input, Buffer output, int root) {
   const Buffer nothing{.type = input.type};
-  return impl_->call({.collective = Collective::gather,
+  return impl().call({.collective = Collective::gather,
                       .input = input,
                       .output = root == rank() ? output : nothing,
                       .peer = root});
@@ -198,30 +204,30 @@ Work ProcessGroup::gather(Buffer input, Buffer output, int root) {
 
 Work ProcessGroup::scatter(Buffer input, Buffer output, int root) {
   const Buffer nothing{.type = output.type};
-  return impl_->call({.collective = Collective::scatter,
+  return impl().call({.collective = Collective::scatter,
                       .input = root == rank() ? input : nothing,
                       .output = output,
                       .peer = root});
 }
 
 Work ProcessGroup::all_to_all(Buffer input, Buffer output) {
-  return impl_->call({Collective::all_to_all, input, output});
+  return impl().call({Collective::all_to_all, input, output});
 }
 
 Work ProcessGroup::send(Buffer buffer, int to, int tag) {
-  return impl_->call({.collective = Collective::send, .input = buffer, .peer = to, .tag = tag});
+  return impl().call({.collective = Collective::send, .input = buffer, .peer = to, .tag = tag});
 }
 
 Work ProcessGroup::recv(Buffer buffer, int from, int tag) {
-  return impl_->call({.collective = Collective::recv, .output = buffer, .peer = from, .tag = tag});
+  return impl().call({.collective = Collective::recv, .output = buffer, .peer = from, .tag = tag});
 }
 
 Work ProcessGroup::barrier() {
-  return impl_->call({.collective = Collective::barrier});
+  return impl().call({.collective = Collective::barrier});
 }
 
 void ProcessGroup::abort(const std::string& reason) {
-  impl_->abort(reason);
+  impl().abort(reason);
 }
 
 }  // namespace ddprun

@@ -1,6 +1,7 @@
 // What a ProcessGroup handle points to: this rank's backend and the queue in front of it.
 #pragma once
 
+#include "rendezvous/base/own_process.hpp"
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/group_place.hpp"
 #include "worker_runtime/backends/in_process/in_process_backend.hpp"
@@ -29,13 +30,14 @@ class ProcessGroup::Impl {
         backend_name_(std::move(backend_name)),
         options_(options),
         regions_(std::move(regions)),
-        queue_(std::make_shared<WorkQueue>(std::move(backend), static_cast<std::size_t>(size()),
-                                           options, std::move(log))) {}
+        queue_(make_for_this_process<WorkQueue>(
+            std::move(backend), static_cast<std::size_t>(size()), options, std::move(log))) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   /// An exception that leaves the group's scope ends what is under way: the other ranks may wait
   /// for calls that this one does not make any more, and so would its own works for theirs.
   ~Impl() {
+    if (!queue_->is_of_this_process()) return;
     if (has_entered_ && std::uncaught_exceptions() > exceptions_)
       abort("an exception has left the scope of its group");
     queue_->stop();
@@ -71,6 +73,9 @@ class ProcessGroup::Impl {
   }
 
   Work call(const Operation& operation) {
+    queue_->require_own_process();
+    const OneCaller caller(is_called_);
+    if (!caller.is_alone()) queue_->refuse_second_thread(operation);
     check_operation(operation, rank(), size(),
                     queue_->device() == nullptr ? nullptr : &queue_->device()->device());
     return queue_->push(operation, stream_);
@@ -78,10 +83,29 @@ class ProcessGroup::Impl {
   void set_stream(void* stream) { stream_ = stream; }
   void* stream() const { return stream_; }
   DeviceQueue* device() const { return queue_->device(); }
-  std::shared_ptr<void> allocate(std::size_t bytes) { return queue_->allocate(bytes); }
+  std::shared_ptr<void> allocate(std::size_t bytes, const Device* device = nullptr) {
+    return queue_->allocate(bytes, device);
+  }
   void abort(const std::string& reason) { queue_->abort(reason, place_.names().name(rank())); }
 
  private:
+  /// The thread that is in call(), if `flag` was not set before.
+  class OneCaller {
+   public:
+    explicit OneCaller(std::atomic<bool>& flag)
+        : flag_(flag), is_alone_(!flag.exchange(true, std::memory_order_acquire)) {}
+    OneCaller(const OneCaller&) = delete;
+    OneCaller& operator=(const OneCaller&) = delete;
+    ~OneCaller() {
+      if (is_alone_) flag_.store(false, std::memory_order_release);
+    }
+    bool is_alone() const { return is_alone_; }
+
+   private:
+    std::atomic<bool>& flag_;
+    bool is_alone_;
+  };
+
   const GroupPlace place_;
   const std::string backend_name_;
   const GroupOptions options_;
@@ -91,6 +115,7 @@ class ProcessGroup::Impl {
   std::atomic<void*> stream_ = nullptr;
   const int exceptions_ = std::uncaught_exceptions();
   bool has_entered_ = false;
+  std::atomic<bool> is_called_ = false;
   std::shared_ptr<WorkQueue> queue_;
 };
 

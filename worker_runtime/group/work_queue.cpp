@@ -26,6 +26,24 @@ bool is_on_device(const Operation& operation) {
   return device_of(operation).kind != Device::Kind::cpu;
 }
 
+/// Notes the calling thread while it waits for a work of its own, unless another one does so.
+class OwnWait {
+ public:
+  OwnWait(std::thread::id& waiter, std::thread::id caller) : waiter_(waiter) {
+    is_noted_ = caller == std::this_thread::get_id() && waiter == std::thread::id();
+    if (is_noted_) waiter_ = caller;
+  }
+  OwnWait(const OwnWait&) = delete;
+  OwnWait& operator=(const OwnWait&) = delete;
+  ~OwnWait() {
+    if (is_noted_) waiter_ = std::thread::id();
+  }
+
+ private:
+  std::thread::id& waiter_;
+  bool is_noted_;
+};
+
 }  // namespace
 
 WorkQueue::WorkQueue(std::unique_ptr<Backend> backend, std::size_t ranks,
@@ -58,6 +76,10 @@ void WorkQueue::stop() {
 Work WorkQueue::push(const Operation& operation, void* stream) {
   if (const auto number = capture_of(operation, stream)) return capture(operation, stream, number);
   Lock lock(mutex_);
+  if (own_waiter_ != std::thread::id() && own_waiter_ != std::this_thread::get_id()) {
+    lock.unlock();
+    refuse_second_thread(operation);
+  }
   if (works_.size() == kQueuedWorksMax) await_room(lock);
   auto work = number(operation);
   if (!failure_ && is_on_device(operation)) mark(*work, stream, lock);
@@ -75,6 +97,7 @@ Work WorkQueue::push(const Operation& operation, void* stream) {
 std::shared_ptr<Work::State> WorkQueue::number(const Operation& operation) {
   auto work = std::make_shared<Work::State>();
   work->operation = operation;
+  work->caller = std::this_thread::get_id();
   work->operation.sequence = calls_++;
   work->operation.number = is_message(operation.collective) ? collectives_ : collectives_++;
   work->queue = shared_from_this();
@@ -109,7 +132,9 @@ void WorkQueue::await_room(Lock& lock) {
 }
 
 void WorkQueue::wait(const Work::State& work, Deadline deadline) {
+  require_own_process();
   Lock lock(mutex_);
+  const OwnWait own_wait(own_waiter_, work.caller);
   for (int asked = 0; !work.is_done;) {
     // Whoever has less time left than a collective may take must not get into one.
     const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
@@ -127,6 +152,7 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
 }
 
 void WorkQueue::hold(const Work::State& work, void* stream) {
+  require_own_process();
   if (work.capture != 0) return device_->hold_captured(stream, work.capture, work.captured);
   Lock lock(mutex_);
   while (!work.is_done && work.launch == 0) {
@@ -154,6 +180,7 @@ void WorkQueue::give_up(const Work::State& work, Deadline deadline) const {
 }
 
 void WorkQueue::keep_end_time(Work::State& work) {
+  require_own_process();
   const Lock lock(mutex_);
   if (work.is_timed || work.capture != 0) return;
   work.is_timed = true;
@@ -162,6 +189,7 @@ void WorkQueue::keep_end_time(Work::State& work) {
 }
 
 std::optional<Deadline::Clock::time_point> WorkQueue::end_time(const Work::State& work) {
+  require_own_process();
   const Lock lock(mutex_);
   if (!work.is_done || !work.is_timed) return std::nullopt;
   return work.ended;
@@ -326,12 +354,42 @@ void WorkQueue::fail_all(const std::exception_ptr& failure) {
 }
 
 void WorkQueue::abort(const std::string& reason, const std::string& who) {
+  if (!process_.is_this()) return;
   const std::string group = "process group \"" + options_.name + "\" was aborted";
   {
     const Lock lock(mutex_);
     fail_all(std::make_exception_ptr(Error(Errc::closed, group + ": " + reason)));
   }
   backend_->abort(group + " by " + who + ": " + reason);
+}
+
+std::shared_ptr<void> WorkQueue::allocate(std::size_t bytes, const Device* device) {
+  require_own_process();
+  auto piece = device == nullptr ? backend_->allocate(bytes) : device_->allocate(bytes);
+  void* const memory = piece.get();
+  // A child must not give its parent's memory back: to do that takes locks, or the device.
+  return {make_for_this_process<std::shared_ptr<void>>(std::move(piece)), memory};
+}
+
+void WorkQueue::require_own_process() const {
+  if (process_.is_this()) return;
+  process_.require("process group \"" + options_.name + "\": it",
+                   "a forked child has to make a group of its own");
+}
+
+void WorkQueue::refuse_second_thread(const Operation& operation) {
+  const std::string text = "process group \"" + options_.name +
+                           "\": " + describe(operation, ranks_) +
+                           " was called while another thread was calling a collective or waiting "
+                           "for its own: all calls of a group must come from one thread at a time "
+                           "(give each thread a group of its own by new_group)";
+  const auto failure = std::make_exception_ptr(Error(Errc::usage, text));
+  {
+    const Lock lock(mutex_);
+    fail_all(failure);
+  }
+  backend_->abort(text);
+  std::rethrow_exception(failure);
 }
 
 }  // namespace ddprun

@@ -11,6 +11,7 @@
 // graph's launches, so from then on the communication thread looks whether the group still stands.
 #pragma once
 
+#include "rendezvous/base/own_process.hpp"
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/device_queue.hpp"
 #include "worker_runtime/group/call_log.hpp"
@@ -45,6 +46,7 @@ struct Work::State {
   Operation operation;
   Deadline::Clock::time_point queued;
   std::shared_ptr<WorkQueue> queue;  ///< keeps the mutex below which the rest is alive
+  std::thread::id caller = {};       ///< the thread that has called the collective
   bool is_first = false;             ///< nothing was queued or running before it
   bool has_begun = false;            ///< somebody is carrying it out, or has
   std::uint64_t flight = 0;          ///< of the log, once it has been entered
@@ -86,9 +88,20 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void keep_end_time(Work::State& work);
   std::optional<Deadline::Clock::time_point> end_time(const Work::State& work);
 
-  /// The other ranks are told that it was `who`, where the backend tells them anything.
+  /// The other ranks are told that it was `who`, where the backend tells them anything. Does
+  /// nothing in a forked child.
   void abort(const std::string& reason, const std::string& who);
-  std::shared_ptr<void> allocate(std::size_t bytes) { return backend_->allocate(bytes); }
+  /// On `device` if that is not null.
+  std::shared_ptr<void> allocate(std::size_t bytes, const Device* device);
+
+  bool is_of_this_process() const { return process_.is_this(); }
+  /// Throws Error{Errc::usage} in a forked child, as do the functions for works that have not
+  /// ended: the lock may be held by a thread that does not exist here.
+  void require_own_process() const;
+  /// `operation` was called while another thread was calling one, or waiting for one that it had
+  /// called. The ranks may be in different orders already, so the group fails on all.
+  [[noreturn]] void refuse_second_thread(const Operation& operation);
+
   /// Null if buffers cannot be on a device.
   DeviceQueue* device() const { return device_; }
 
@@ -115,6 +128,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void fail_all(const std::exception_ptr& failure);
   void report(const Work::State& work) const;
 
+  const OwnProcess process_;
   const std::unique_ptr<Backend> backend_;
   DeviceQueue* const device_;  ///< the backend's; null: it has none
   const std::size_t ranks_;
@@ -132,6 +146,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   std::uint64_t launches_ = 0;
   std::chrono::microseconds pause_{};  ///< until the device is asked again
   bool is_running_ = false;
+  std::thread::id own_waiter_;  ///< a thread that waits for a work that it has called itself
   bool is_attentive_ =
       false;  ///< the communication thread looks at the queue soon without being told
   bool is_stopping_ = false;

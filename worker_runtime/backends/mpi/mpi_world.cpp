@@ -1,5 +1,6 @@
 #include "worker_runtime/backends/mpi/mpi_world.hpp"
 
+#include "rendezvous/base/own_process.hpp"
 #include "worker_runtime/backends/mpi/pmi_server.hpp"
 #include <ddprun/error.hpp>
 
@@ -22,13 +23,14 @@ namespace {
 
 std::mutex mutex;
 bool is_started = false;
+OwnProcess process;  ///< that started MPI; its exit handlers run in forked children, too
 std::atomic<bool> is_given_up = false;
 PmiServer* server = nullptr;  ///< lives as long as MPI, if it is not mpirun that started it
 
 /// Registered before MPI starts: MPICH 4.2 exchanges messages with its process manager in an exit
 /// handler of its own, which runs before this one.
 void stop_server() {
-  if (!is_given_up) delete server;
+  if (process.is_this() && !is_given_up) delete server;
 }
 
 /// How long mpirun may take to read a rank's last output.
@@ -50,6 +52,7 @@ void wait_until_output_is_read() {
 /// MPI_Finalize needs all ranks, so it is only called if none is known to have failed. Otherwise
 /// MPI_Abort has mpirun end them: if a rank just exits, MPICH 4.2's mpirun sometimes returns 0.
 void finish(int status, void*) {
+  if (!process.is_this()) return;
   if (!is_given_up) {
     MPI_Finalize();
   } else if (server == nullptr) {
@@ -75,6 +78,7 @@ void initialise() {
 void start(const module::Member& member, Deadline deadline) {
   const std::lock_guard lock(mutex);
   if (!is_started) {
+    process = OwnProcess();
     if (!member.is_of_mpirun && member.world_size > 1) {
       server = new PmiServer(member, deadline);
       std::atexit(stop_server);

@@ -62,7 +62,7 @@ class ReplicaThreads {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 /// What DataParallel wants of a model: that it can be copied, and where its parameters are.

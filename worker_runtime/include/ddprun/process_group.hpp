@@ -2,7 +2,13 @@
 // order with the same element counts and types; a rank that does otherwise is detected and named
 // (Errc::usage) where the backend can see it. Collectives are asynchronous: they return a Work at
 // once and are carried out in call order by the group's communication thread, or by a thread that
-// waits for them. One thread at a time may call a group; Work handles may be used by any thread.
+// waits for them. One thread at a time may call a group and wait for its own calls, Work handles
+// may be used by any thread. Two threads at once are Error{Errc::usage} where they are seen, and
+// the group is over: on other ranks they may have been in another order.
+//
+// A child that is forked from a process with groups must not use them: calls, and waits for works
+// that have not ended, are Error{Errc::usage} there, abort() and destructors do nothing, and memory
+// of allocate() stays shared with the parent's.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -47,7 +53,7 @@ class PeerFailed : public Error {
 
 /// A collective under way. A value handle: copies mean the same collective. Dropping it does not
 /// cancel anything.
-class Work {
+class [[nodiscard("the buffers must live until wait() returns")]] Work {
  public:
   /// A Work that is already done.
   Work();
@@ -137,7 +143,8 @@ std::vector<BackendInfo> available_backends();
 
 class DeviceQueue;
 
-/// A value handle: copies mean the same group. The group ends with its last copy; that blocks until
+/// A value handle: copies mean the same group; one that was moved from means none, and all its
+/// functions throw Error{Errc::usage}. The group ends with its last copy; that blocks until
 /// the works that were started have ended or failed. If that is because an exception leaves its
 /// scope, the group is aborted, so that neither this rank nor another one waits for what will not
 /// come.
@@ -253,6 +260,8 @@ class ProcessGroup {
 
  private:
   friend DeviceQueue* device_queue_of(const ProcessGroup& group);
+
+  Impl& impl() const;
 
   std::shared_ptr<Impl> impl_;
 };
