@@ -231,7 +231,7 @@ class Attempt::Impl {
         notice.emplace(dying->rank, notice.size());
         tell(*dying);
         react_to_failure(dying->rank, blames_a_peer(dying->error_message),
-                         "rank " + std::to_string(dying->rank) + " is dying");
+                         "rank " + std::to_string(dying->rank) + " has failed");
       } else if (const auto* exited = std::get_if<WorkerExited>(&news)) {
         notice.emplace(exited->rank, notice.size());
         take_exit(*exited);

@@ -250,9 +250,9 @@ void ControlPage::announce_alive(int local_rank) {
   Layout::Slot& slot = layout_->slot(local_rank);
   const int error = pthread_mutex_trylock(&slot.life);
   if (error != 0) {
-    throw Error(Errc::usage, of_worker("local rank " + std::to_string(local_rank) +
-                                       " was already announced (is the environment shared by two "
-                                       "programs?)"));
+    throw Error(Errc::usage, of_worker("run_worker() was called twice, or by two programs with the "
+                                       "environment of local rank " +
+                                       std::to_string(local_rank)));
   }
   slot.pid.store(::getpid());
   slot.phase.store(static_cast<std::uint32_t>(WorkerPhase::alive), std::memory_order_release);

@@ -44,6 +44,7 @@ Region create_region(int ranks, const GroupOptions& options) {
 Region make_region(Store& store, const Node& node, const GroupOptions& options, Deadline deadline) {
   Region region = create_region(node.ranks, options);
   if (node.ranks == 1) return region;
+  region.line(0).is_attached.store(1);
   host::HandoverServer server;
   store.set(node.key, server.name(), deadline);
   try {

@@ -79,6 +79,7 @@ struct RankLine {
   /// part too.
   std::array<Counter, 2> steps;
   alignas(kCacheLine) std::atomic<std::uint64_t> entered;  ///< collectives begun
+  Word is_attached;                                        ///< it has mapped the memory
   Word left;                                               ///< it has ended its part on purpose
   Word touches;                                 ///< it is at work in the other ranks' buffers
   std::array<std::uint64_t, kCoreWords> cores;  ///< on which it may run, a bit each

@@ -55,7 +55,9 @@ SharedMemoryBackend::SharedMemoryBackend(std::shared_ptr<const Region> region, i
       ranks_(region_.ranks()),
       reach_(reach),
       sync_(region_, rank, std::move(page), std::move(names)),
-      messages_(region_, memory_->arena, sync_, rank) {}
+      messages_(region_, memory_->arena, sync_, rank) {
+  region_.line(rank).is_attached.store(1);
+}
 
 SharedMemoryBackend::~SharedMemoryBackend() = default;
 
@@ -65,11 +67,21 @@ void SharedMemoryBackend::enter(Deadline deadline) {
   sync_.publish(region_.line(rank_).step(round_), kPresent);
   const auto step_of = [&](int rank) -> Counter& { return region_.line(rank).step(round_); };
   if (const auto late = sync_.wait_all(step_of, kPresent, deadline)) {
-    std::vector<int> missing;
-    for (int other = 0; other < ranks_; ++other) {
-      if (region_.line(other).step(round_).value.load() < kPresent) missing.push_back(other);
+    const auto ranks_that = [&](const auto& is_missing) {
+      std::vector<int> missing;
+      for (int other = 0; other < ranks_; ++other) {
+        if (is_missing(region_.line(other))) missing.push_back(other);
+      }
+      return missing;
+    };
+    // The rank that hands the memory over enters after all others have it.
+    auto missing = ranks_that([](const RankLine& line) { return line.is_attached.load() == 0; });
+    if (missing.empty()) {
+      missing =
+          ranks_that([&](RankLine& line) { return line.step(round_).value.load() < kPresent; });
     }
-    sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(*late),
+    if (missing.empty()) missing.push_back(*late);  // it has come just now
+    sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(missing.front()),
                          "process group: rank(s) " + sync_.names().list(missing) +
                              " did not join " + deadline.describe());
   }
