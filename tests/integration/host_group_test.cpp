@@ -323,6 +323,16 @@ TEST_SUITE("host group") {
     CHECK(ranks.wait(1).said.find("timeout: process group: rank(s) 1, 3 did not join") == 0);
   }
 
+  TEST_CASE("a rank that waits for a group is told which rank has not created it") {
+    const StoreProcess store;
+    auto options = small_group();
+    options.join_timeout = 50ms;
+    options.name = "a";
+    CHECK(describe_failure([&] {
+            ProcessGroup::create(make_env(store.endpoint(), 1, 2), options);
+          }).find("timeout: process group: rank 0 has not created group \"a\" after 0.") == 0);
+  }
+
   TEST_CASE("a group that did not come about leaves no address behind and can be made again") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {

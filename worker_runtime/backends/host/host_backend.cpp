@@ -57,10 +57,20 @@ Region make_region(Store& store, const Node& node, const GroupOptions& options, 
   return region;
 }
 
+std::string socket_of_first(Store& store, const Node& node, const GroupOptions& options,
+                            Deadline deadline) try {
+  return store.get(node.key, deadline);
+} catch (const Error& error) {
+  if (error.code() != Errc::timeout) throw;
+  throw Error(Errc::timeout, "process group: " + node.names.name(node.first) +
+                                 " has not created group \"" + options.name + "\" " +
+                                 deadline.describe());
+}
+
 Region get_region(Store& store, const Node& node, int rank, const GroupOptions& options,
                   Deadline deadline) {
   if (rank == node.first) return make_region(store, node, options, deadline);
-  const std::string name = store.get(node.key, deadline);
+  const std::string name = socket_of_first(store, node, options, deadline);
   return Region::attach(host::receive_descriptor(name, rank, deadline), node.ranks);
 }
 
