@@ -276,7 +276,7 @@ TEST_SUITE("node part") {
     CHECK(of<EndRun>(actions)[0].verdict.reason ==
           "the rendezvous was lost (its connection was closed) and could not be had again: the "
           "rendezvous at a:1 takes connections but has not answered for 9.6 s: it hangs, or is "
-          "something else; gave up after 30 s (rejoin_timeout)");
+          "something else, such as a torchrun; gave up after 30 s (rejoin_timeout)");
   }
 
   TEST_CASE("what the limit cuts off at once does not hide what was the matter") {
