@@ -21,6 +21,10 @@ install(
   COMPONENT development)
 file(RELATIVE_PATH prefix_from_pkgconfig ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" prefix_from_pkgconfig ${prefix_from_pkgconfig})
+# An absolute path replaces the prefix.
+foreach(folder IN ITEMS LIBDIR INCLUDEDIR)
+  cmake_path(APPEND pkgconfig_${folder} "\${prefix}" "${CMAKE_INSTALL_${folder}}")
+endforeach()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/ddprun.pc.in ${PROJECT_BINARY_DIR}/generated/ddprun.pc @ONLY)
 install(
   FILES ${PROJECT_BINARY_DIR}/generated/ddprun.pc
