@@ -16,7 +16,9 @@ LOOK_AGAIN = 0.05  # seconds
 TIME_LIMIT = 100
 INSIDE = "DDPRUN_SLURM_TEST"
 PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "salloc", "scontrol", "unshare", "ip")
-PATH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+PATH = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+NAMESPACES = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child",
+              "--mount-proc"]
 
 # A job that is requeued waits until its credentials have expired.
 CONFIG = """
@@ -45,19 +47,15 @@ PartitionName=all Nodes=ALL Default=YES
 
 
 def missing():
-    """Why there can be no cluster here; empty if there can."""
+    """Returns why no cluster can be started here; empty if one can."""
     for program in PROGRAMS:
         if not shutil.which(program, path=PATH):
             return f"there is no {program} (Debian's slurmctld, slurmd and slurm-client)"
     if os.geteuid() != 0:
         return "slurmd needs root"
     if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode != 0:
-        return "no namespaces can be made here"
+        return "unshare is refused here"
     return ""
-
-
-NAMESPACES = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child",
-              "--mount-proc"]
 
 
 def enter_namespaces():
