@@ -46,6 +46,57 @@ std::string said_to_who_waits(ProcessGroup& group, const Work& work) {
 }  // namespace
 
 TEST_SUITE("gloo group") {
+  TEST_CASE("a rank with another backend is refused at once, and can join with the right one") {
+    for (const std::string first : {"host", "gloo"}) {
+      CAPTURE(first);
+      const std::string second = first == "host" ? "gloo" : "host";
+      const StoreProcess store;
+      RankProcesses ranks(2, [&](int rank) {
+        const auto env = make_env(store.endpoint(), rank, 2);
+        auto options = gloo_group();
+        options.backend = first;
+        std::string refusal;
+        if (rank == 1) {
+          const std::vector<std::string> keys{"ddprun/group/default/backend"};
+          Store::connect(store.endpoint(), Deadline::after(60s)).wait(keys, Deadline::after(60s));
+          auto others = options;
+          others.backend = second;
+          refusal = describe_failure([&] { ProcessGroup::create(env, others); });
+        }
+        auto group = ProcessGroup::create(env, options);
+        group.barrier().wait();
+        return refusal;
+      });
+      CHECK(ranks.wait(0).said.empty());
+      CHECK(ranks.wait(1).said ==
+            "usage: process group \"default\": the ranks' backends differ (rank 1 with " + second +
+                ", rank 0 with " + first + "); request the same one on all ranks");
+      auto client = Store::connect(store.endpoint(), Deadline::after(60s));
+      CHECK(client.list_keys(Deadline::after(60s)).empty());
+    }
+  }
+
+  TEST_CASE("ranks that did not meet can create the group with another backend") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      const auto env = make_env(store.endpoint(), rank, 2);
+      auto client = Store::connect(store.endpoint(), Deadline::after(60s));
+      if (rank == 1) {
+        auto options = gloo_group();
+        options.backend = "host";
+        options.join_timeout = 50ms;
+        describe_failure([&] { ProcessGroup::create(env, options); });
+        client.set("again", "yes", Deadline::after(60s));
+      }
+      client.get("again", Deadline::after(60s));
+      auto group = ProcessGroup::create(env, gloo_group());
+      group.barrier().wait();
+      return std::string("ok");
+    });
+    CHECK(ranks.wait(0).said == "ok");
+    CHECK(ranks.wait(1).said == "ok");
+  }
+
   TEST_CASE("random calls of 1, 2, 3 and 5 ranks give what the serial ones do") {
     const StoreProcess store;
     std::mt19937 random(std::random_device{}());

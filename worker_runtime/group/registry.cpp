@@ -22,7 +22,7 @@ std::unique_ptr<Backend> create_module(const GroupPlace& place, const GroupOptio
 
 std::unique_ptr<Backend> create_host(const GroupPlace& place, const GroupOptions& options,
                                      Deadline deadline) {
-  return create_host_backend(place, options, deadline);
+  return create_host_backend(place, options, "host", deadline);
 }
 
 constexpr char kGloo[] = "gloo";

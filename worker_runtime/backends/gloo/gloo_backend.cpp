@@ -2,6 +2,7 @@
 // those who want what PyTorch does. Sums are made by ddprun's kernels, two at a time and in Gloo's
 // order, so the last bits differ from the host backend's, and half types are rounded after each of
 // them.
+#include "worker_runtime/backends/backend_agreement.hpp"
 #include "worker_runtime/backends/gloo/gloo_device.hpp"
 #include "worker_runtime/backends/gloo/gloo_messages.hpp"
 #include "worker_runtime/backends/gloo/gloo_store.hpp"
@@ -95,10 +96,14 @@ class GlooBackend : public Backend {
       gloo::rendezvous::HashStore nobody_else;
       return connect(nobody_else, "127.0.0.1", deadline);
     }
-    GlooStore store(endpoint_, "ddprun/group/" + group_ + "/gloo", deadline);
-    connect(store, store.own_address(), deadline);
+    auto store = ddprun::Store::connect(endpoint_, deadline);
+    BackendAgreement agreement(store, endpoint_,
+                               {.group = group_, .backend = "gloo", .rank = rank_}, deadline);
+    GlooStore keys(store, "ddprun/group/" + group_ + "/gloo", deadline);
+    connect(keys, keys.own_address(), deadline);
     // The next group of this name must not meet what this one has left.
-    store.erase_own_keys();
+    keys.erase_own_keys();
+    agreement.end(store, deadline);
   }
 
   void leave() noexcept override {

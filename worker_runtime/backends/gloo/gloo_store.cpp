@@ -57,10 +57,8 @@ std::chrono::milliseconds gloo_timeout(Deadline deadline) {
   return std::max(left, std::chrono::milliseconds(1));
 }
 
-GlooStore::GlooStore(const StoreEndpoint& endpoint, std::string prefix, Deadline deadline)
-    : store_(ddprun::Store::connect(endpoint, deadline)),
-      prefix_(std::move(prefix)),
-      deadline_(deadline) {}
+GlooStore::GlooStore(ddprun::Store& store, std::string prefix, Deadline deadline)
+    : store_(store), prefix_(std::move(prefix)), deadline_(deadline) {}
 
 std::string GlooStore::own_address() const {
   return address_towards(store_.endpoint());

@@ -18,7 +18,7 @@ std::chrono::milliseconds gloo_timeout(Deadline deadline);
 class GlooStore : public gloo::rendezvous::Store {
  public:
   /// All keys begin with "`prefix`/". `deadline` holds for everything.
-  GlooStore(const StoreEndpoint& endpoint, std::string prefix, Deadline deadline);
+  GlooStore(ddprun::Store& store, std::string prefix, Deadline deadline);
 
   /// The address of this machine by which it reaches the store.
   std::string own_address() const;
@@ -34,7 +34,7 @@ class GlooStore : public gloo::rendezvous::Store {
  private:
   std::string whole(const std::string& key) const { return prefix_ + "/" + key; }
 
-  ddprun::Store store_;
+  ddprun::Store& store_;
   const std::string prefix_;
   const Deadline deadline_;
   std::vector<std::string> own_keys_;

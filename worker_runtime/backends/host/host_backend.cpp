@@ -1,5 +1,6 @@
 #include "worker_runtime/backends/host/host_backend.hpp"
 
+#include "worker_runtime/backends/backend_agreement.hpp"
 #include "worker_runtime/backends/host/handover.hpp"
 #include "worker_runtime/backends/host/node_meeting.hpp"
 #include "worker_runtime/backends/host/nodes_backend.hpp"
@@ -78,20 +79,31 @@ bool is_one_node(const WorkerEnv& env) {
   return env.node_count == 1 && env.local_world_size == env.world_size;
 }
 
+BackendAgreement::Member member_of(const GroupPlace& place, const GroupOptions& options,
+                                   const char* backend) {
+  return {
+      .group = options.name, .backend = backend, .rank = place.env.rank, .names = place.names()};
+}
+
 Region meet_on_node(const GroupPlace& place, const GroupOptions& options, const std::string& key,
-                    Deadline deadline) {
+                    const char* backend, Deadline deadline) {
   const WorkerEnv& env = place.env;
   if (env.world_size == 1) return create_region(1, options);
   Store store = Store::connect(env.store(), deadline);
+  BackendAgreement agreement(store, env.store(), member_of(place, options, backend), deadline);
   const Node node{.ranks = env.world_size, .key = key + "/host", .names = place.names()};
-  return get_region(store, node, env.rank, options, deadline);
+  Region region = get_region(store, node, env.rank, options, deadline);
+  agreement.end(store, deadline);
+  return region;
 }
 
 std::unique_ptr<WatchfulBackend> create_on_one_node(const GroupPlace& place,
                                                     const GroupOptions& options,
-                                                    const std::string& key, Deadline deadline) {
+                                                    const std::string& key, const char* backend,
+                                                    Deadline deadline) {
   auto page = attach_control_page(place.env);
-  auto region = std::make_shared<const Region>(meet_on_node(place, options, key, deadline));
+  auto region =
+      std::make_shared<const Region>(meet_on_node(place, options, key, backend, deadline));
   return std::make_unique<shared_memory::SharedMemoryBackend>(std::move(region), place.env.rank,
                                                               shared_memory::Reach::arenas,
                                                               std::move(page), place.names());
@@ -99,10 +111,12 @@ std::unique_ptr<WatchfulBackend> create_on_one_node(const GroupPlace& place,
 
 std::unique_ptr<WatchfulBackend> create_on_nodes(const GroupPlace& place,
                                                  const GroupOptions& options,
-                                                 const std::string& key, Deadline deadline) {
+                                                 const std::string& key, const char* backend,
+                                                 Deadline deadline) {
   const WorkerEnv& env = place.env;
   auto page = attach_control_page(env);
   Store store = Store::connect(env.store(), deadline);
+  BackendAgreement agreement(store, env.store(), member_of(place, options, backend), deadline);
   tcp::Listening listening = tcp::listen_for_peers(store.local_address());
   tcp::Listening for_messages = tcp::listen_for_peers(store.local_address());
   auto meeting =
@@ -130,6 +144,7 @@ std::unique_ptr<WatchfulBackend> create_on_nodes(const GroupPlace& place,
                   .names = place.names()};
   auto region =
       std::make_shared<const Region>(get_region(store, node, env.rank, options, deadline));
+  agreement.end(store, deadline);
   return std::make_unique<host::NodesBackend>(
       std::move(region), std::move(nodes), std::move(listening.socket),
       std::move(for_messages.socket), std::move(store), std::move(page));
@@ -153,10 +168,10 @@ std::string host_unavailable_reason(const WorkerEnv& env) {
 
 std::unique_ptr<WatchfulBackend> create_host_backend(const GroupPlace& place,
                                                      const GroupOptions& options,
-                                                     Deadline deadline) {
+                                                     const char* backend, Deadline deadline) {
   const std::string key = "ddprun/group/" + options.name;
-  return is_one_node(place.env) ? create_on_one_node(place, options, key, deadline)
-                                : create_on_nodes(place, options, key, deadline);
+  return is_one_node(place.env) ? create_on_one_node(place, options, key, backend, deadline)
+                                : create_on_nodes(place, options, key, backend, deadline);
 }
 
 }  // namespace ddprun

@@ -19,9 +19,11 @@ std::string store_missing_reason(const WorkerEnv& env);
 /// Why the host backend cannot be used for the workers of `env`; empty if it can.
 std::string host_unavailable_reason(const WorkerEnv& env);
 
-/// Meets the other ranks through the store of the place's environment. Blocking.
+/// Meets the other ranks through the store of the place's environment. Blocking. `backend` is the
+/// one of the group: this one, or another one that uses this one. Throws Error{Errc::usage} if
+/// another rank creates the group with another backend.
 std::unique_ptr<WatchfulBackend> create_host_backend(const GroupPlace& place,
                                                      const GroupOptions& options,
-                                                     Deadline deadline);
+                                                     const char* backend, Deadline deadline);
 
 }  // namespace ddprun

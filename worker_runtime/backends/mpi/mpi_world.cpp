@@ -1,8 +1,10 @@
 #include "worker_runtime/backends/mpi/mpi_world.hpp"
 
 #include "rendezvous/base/own_process.hpp"
+#include "worker_runtime/backends/backend_agreement.hpp"
 #include "worker_runtime/backends/mpi/pmi_server.hpp"
 #include <ddprun/error.hpp>
+#include <ddprun/store.hpp>
 
 #include <mpi.h>
 
@@ -73,6 +75,20 @@ void initialise() {
   }
 }
 
+/// Without mpirun.
+void initialise_by_store(const module::Member& member, Deadline deadline) {
+  const StoreEndpoint endpoint{.host = member.store_host, .port = member.store_port};
+  auto store = Store::connect(endpoint, deadline);
+  BackendAgreement agreement(store, endpoint,
+                             {.group = member.group, .backend = "mpich", .rank = member.world_rank},
+                             deadline);
+  server = new PmiServer(member, deadline);
+  std::atexit(stop_server);
+  initialise();
+  server->hide();
+  agreement.end(store, deadline);
+}
+
 }  // namespace
 
 void start(const module::Member& member, Deadline deadline) {
@@ -80,11 +96,10 @@ void start(const module::Member& member, Deadline deadline) {
   if (!is_started) {
     process = OwnProcess();
     if (!member.is_of_mpirun && member.world_size > 1) {
-      server = new PmiServer(member, deadline);
-      std::atexit(stop_server);
+      initialise_by_store(member, deadline);
+    } else {
+      initialise();
     }
-    initialise();
-    if (server != nullptr) server->hide();
   }
   int size = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");

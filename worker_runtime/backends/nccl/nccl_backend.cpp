@@ -98,7 +98,7 @@ std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const Grou
   const auto found = find_cuda_device(place.env);
   if (const auto* none = std::get_if<NoCudaDevice>(&found)) throw Error(Errc::nccl, none->reason);
   const auto& own = std::get<CudaDevice>(found);
-  return std::make_unique<nccl::NcclBackend>(create_host_backend(place, options, deadline),
+  return std::make_unique<nccl::NcclBackend>(create_host_backend(place, options, "nccl", deadline),
                                              *own.table,
                                              nccl::NcclBackend::Place{
                                                  .device = {.rank = place.env.rank,

@@ -151,7 +151,7 @@ class DeviceQueue;
 class ProcessGroup {
  public:
   /// Meets the other workers of `env` through its store and blocks until all are there, at most
-  /// join_timeout.
+  /// join_timeout. Throws Error{Errc::usage} if another rank has another backend.
   static ProcessGroup create(const WorkerEnv& env, const GroupOptions& options = {});
 
   /// A group whose ranks are threads of this process: element r of the result is rank r's handle.

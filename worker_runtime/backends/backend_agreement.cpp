@@ -1,0 +1,50 @@
+#include "worker_runtime/backends/backend_agreement.hpp"
+
+#include "rendezvous/base/text.hpp"
+#include <ddprun/error.hpp>
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+// Long enough for a store that answers at all.
+constexpr auto kForgetTimeout = std::chrono::seconds(1);
+
+constexpr std::size_t kShownBytesMax = 64;
+
+}  // namespace
+
+BackendAgreement::BackendAgreement(Store& store, StoreEndpoint endpoint, const Member& member,
+                                   Deadline deadline)
+    : endpoint_(std::move(endpoint)),
+      key_("ddprun/group/" + member.group + "/backend"),
+      is_rank_0_(member.rank == 0) {
+  const std::string own = member.names.name(member.rank) + " with " + member.backend;
+  const std::string found = store.compare_set(key_, "", own, deadline);
+  if (found.ends_with(" " + member.backend)) return;
+  throw Error(Errc::usage, "process group \"" + member.group + "\": the ranks' backends differ (" +
+                               own + ", " + printable(found.substr(0, kShownBytesMax)) +
+                               "); request the same one on all ranks");
+}
+
+BackendAgreement::~BackendAgreement() {
+  if (has_ended_) return;
+  try {
+    // The other connection is closed if a request of it has timed out.
+    const Deadline deadline = Deadline::after(kForgetTimeout);
+    Store::connect(endpoint_, deadline).erase(key_, deadline);
+  } catch (const std::exception&) {
+    // The store has gone, and the key with it.
+  }
+}
+
+void BackendAgreement::end(Store& store, Deadline deadline) {
+  if (is_rank_0_) store.erase(key_, deadline);
+  has_ended_ = true;
+}
+
+}  // namespace ddprun

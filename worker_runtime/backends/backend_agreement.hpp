@@ -1,0 +1,43 @@
+// The check that all ranks of a group create it with the same backend, by a key in the store.
+#pragma once
+
+#include "worker_runtime/backends/rank_names.hpp"
+#include <ddprun/deadline.hpp>
+#include <ddprun/store.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+/// Exists while a rank creates a group. Blocking.
+class BackendAgreement {
+ public:
+  /// A rank of a group, and the name of its backend.
+  struct Member {
+    std::string group;
+    std::string backend;
+    int rank = 0;
+    RankNames names{};
+  };
+
+  /// Sets the key to this rank's backend unless another rank has set it. Throws Error{Errc::usage}
+  /// if that rank's backend is another one. `store` is a connection to `endpoint`.
+  BackendAgreement(Store& store, StoreEndpoint endpoint, const Member& member, Deadline deadline);
+  BackendAgreement(const BackendAgreement&) = delete;
+  BackendAgreement& operator=(const BackendAgreement&) = delete;
+  /// Erases the key unless end() was called, so that the group can be created again with another
+  /// backend.
+  ~BackendAgreement();
+
+  /// All ranks have created the group, or this is not rank 0, which erases the key.
+  void end(Store& store, Deadline deadline);
+
+ private:
+  StoreEndpoint endpoint_;
+  std::string key_;
+  bool is_rank_0_;
+  bool has_ended_ = false;
+};
+
+}  // namespace ddprun
