@@ -21,7 +21,7 @@ namespace {
 /// Of a rank that is told of `world_size` ranks and meets nobody.
 std::vector<std::string> said_at(const StoreEndpoint& store, int world_size,
                                  Deadline::Duration notice = 100ms,
-                                 Deadline::Duration timeout = 2s) {
+                                 Deadline::Duration timeout = 3s) {
   WorkerEnv env;
   env.rank = world_size - 1;
   env.world_size = world_size;
@@ -58,7 +58,7 @@ void check_order(const std::string& line, const std::vector<std::string>& parts)
 }  // namespace
 
 TEST_SUITE("waiting notice") {
-  TEST_CASE("who waits where nobody listens says so long before the end") {
+  TEST_CASE("a rank that waits where no store listens says so long before the end") {
     const test::FreePort port;
     const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
     const auto lines = said_at(nobody, 2);
@@ -71,7 +71,7 @@ TEST_SUITE("waiting notice") {
                            "it is alone)"});
   }
 
-  TEST_CASE("who waits for ranks that do not come says that the store is there") {
+  TEST_CASE("a rank that waits for others says that the store answers") {
     const test::TestStore store;
     const auto lines = said_at(store.endpoint(), 4);
     REQUIRE_FALSE(lines.empty());
@@ -79,7 +79,14 @@ TEST_SUITE("waiting notice") {
                            ", which answers, and waits for "});
   }
 
-  TEST_CASE("who is alone says nothing") {
+  TEST_CASE("the rest of the wait is left out in its last second") {
+    const test::TestStore store;
+    const auto lines = said_at(store.endpoint(), 4, 100ms, 900ms);
+    REQUIRE_FALSE(lines.empty());
+    check_order(lines[0], {", which answers (so say RANK"});
+  }
+
+  TEST_CASE("a rank without others says nothing") {
     std::vector<std::string> lines;
     GroupOptions options;
     options.waiting_notice = Deadline::Duration(1);
@@ -88,7 +95,7 @@ TEST_SUITE("waiting notice") {
     CHECK(lines.empty());
   }
 
-  TEST_CASE("who never wants to hear of it does not") {
+  TEST_CASE("no notice is given with an interval without end") {
     const test::FreePort port;
     const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
     CHECK(said_at(nobody, 2, Deadline::Duration::max(), 200ms).empty());

@@ -26,6 +26,7 @@ std::string seconds(Deadline::Duration duration) {
 }
 
 std::string describe_wait(const WorkerEnv& env, const std::string& group, Deadline deadline) {
+  const auto left = deadline.remaining();
   const int others = env.world_size - 1;
   std::string text = "process group \"" + group + "\": rank " + std::to_string(env.rank) +
                      " has waited " + seconds(deadline.elapsed()) + " for the " +
@@ -35,8 +36,11 @@ std::string describe_wait(const WorkerEnv& env, const std::string& group, Deadli
     text += " at the store " + endpoint.host + ":" + std::to_string(endpoint.port) +
             (answers(endpoint) ? ", which answers" : ", where no store answers");
   }
-  text += deadline.is_never() ? ", and waits on"
-                              : ", and waits for " + seconds(deadline.remaining()) + " more";
+  if (deadline.is_never()) {
+    text += ", and waits on";
+  } else if (left >= std::chrono::seconds(1)) {
+    text += ", and waits for " + seconds(left) + " more";
+  }
   // An agent's variables are right.
   if (!env.is_launched() && env.mpi_vendor.empty())
     text += " (so say RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset, it is alone)";
