@@ -174,7 +174,7 @@ TEST_SUITE("nccl backend") {
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<float> values(10);
       const Device other{.kind = Device::Kind::cuda, .index = 1};
-      CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values, other)),
+      CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values, other)).wait(),
                            "all_reduce: input is on CUDA device 1, and this rank's is device 0 "
                            "(LOCAL_RANK of those in CUDA_VISIBLE_DEVICES)",
                            Error);
@@ -187,7 +187,7 @@ TEST_SUITE("nccl backend") {
       std::vector<float> input(10);
       std::vector<float> output(10);
       CHECK_THROWS_WITH_AS(
-          group.all_gather(on_device(input), as_buffer(output.data(), output.size())),
+          group.all_gather(on_device(input), as_buffer(output.data(), output.size())).wait(),
           "all_gather: input and output are not on the same device", Error);
     });
   }
@@ -196,7 +196,7 @@ TEST_SUITE("nccl backend") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<std::int32_t> values(10);
-      CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values), ReduceOp::average),
+      CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values), ReduceOp::average).wait(),
                            "all_reduce: average of int32 on a device, where the sum may not fit: "
                            "use another type",
                            Error);
@@ -207,7 +207,7 @@ TEST_SUITE("nccl backend") {
     run_ranks(1, [](ProcessGroup& group) {
       std::vector<float> values(10);
       CHECK_THROWS_WITH_AS(
-          group.all_reduce(on_device(values)),
+          group.all_reduce(on_device(values)).wait(),
           "all_reduce: input is on CUDA device 0, and this backend moves CPU memory only", Error);
     });
   }
