@@ -8,7 +8,6 @@
 #include "tests/fuzz/meeting_target.hpp"
 #include "tests/fuzz/membership_target.hpp"
 #include "tests/fuzz/page_target.hpp"
-#include "tests/fuzz/pmi_target.hpp"
 #include "tests/fuzz/ssh_target.hpp"
 #include "tests/fuzz/stacks_target.hpp"
 #include "tests/fuzz/store_target.hpp"

@@ -4,14 +4,12 @@
 //   abort  rank 0 gives such a wait up
 //   groups the ranks make random calls in groups of some of them, too, at the same time
 //   order  rank 1 makes such groups in another order
-//   death  in the first attempt rank 0 waits for rank 1, which is killed; nobody heeds SIGTERM
 #include "tests/support/random_calls.hpp"
 #include "tests/support/subgroup_calls.hpp"
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -38,10 +36,6 @@ int suffer(const std::string& what, ProcessGroup& group) {
     group.new_group(test::every(1, group.rank() == 1 ? 1 : 0, group.size()));
     return 0;
   }
-  if (what == "death") {
-    group.barrier().wait();
-    if (group.rank() == 1) std::raise(SIGKILL);
-  }
   const Work work = group.recv(as_buffer(&value, 1), (group.rank() + 1) % group.size());
   if (group.rank() == 0 && what == "abort") group.abort("enough");
   work.wait();
@@ -55,10 +49,8 @@ int main(int argc, char** argv) {
     GroupOptions options{.backend = argc > 1 ? argv[1] : "auto"};
     const std::string what = argc > 2 ? argv[2] : "";
     if (what == "hang" && env.rank == 0) options.collective_timeout = std::chrono::seconds(1);
-    if (what == "death") std::signal(SIGTERM, SIG_IGN);
     auto group = ProcessGroup::create(env, options);
-    const bool is_well =
-        what.empty() || what == "groups" || (what == "death" && env.restart_count > 0);
+    const bool is_well = what.empty() || what == "groups";
     return is_well ? make_random_calls(group, what == "groups") : suffer(what, group);
   });
 }

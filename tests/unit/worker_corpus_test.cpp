@@ -1,7 +1,6 @@
 // The inputs of the fuzzers of what the worker runtime reads from files and from other processes.
 #include "tests/fuzz/checkpoint_target.hpp"
 #include "tests/fuzz/meeting_target.hpp"
-#include "tests/fuzz/pmi_target.hpp"
 #include "tests/support/fuzz_corpus.hpp"
 
 namespace worker_corpus_test {
@@ -11,10 +10,6 @@ using ddprun::test::run_fuzz_corpus;
 TEST_SUITE("fuzz corpus") {
   TEST_CASE("checkpoint files are read safely: each, each cut short, each with a slip") {
     run_fuzz_corpus("checkpoint", ddprun::fuzz::run_checkpoint, 6, 300);
-  }
-
-  TEST_CASE("lines of MPICH's ranks are answered safely, cut short or with a slip, too") {
-    run_fuzz_corpus("pmi", ddprun::fuzz::run_pmi, 4, 300);
   }
 
   TEST_CASE("no caller without the key is taken for a rank: each, each cut short, with a slip") {

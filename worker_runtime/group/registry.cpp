@@ -34,31 +34,28 @@ std::string gloo_reason(const WorkerEnv& env) {
   return module_unavailable_reason(kGloo);
 }
 
-/// A process can be a rank of the MPI that started it only; MPICH can be started from here.
-std::string mpich_reason(const WorkerEnv& env) {
-  if (env.mpi_vendor == kOpenMpi) return "the mpirun of Open MPI has started this program";
-  return module_unavailable_reason(kMpich);
+/// A process can only be a rank of the MPI that started it.
+template <const char* Name>
+bool is_started_by(const WorkerEnv& env) {
+  return env.mpi_vendor == Name;
 }
 
-std::string openmpi_reason(const WorkerEnv& env) {
-  if (env.mpi_vendor == kMpich) return "the mpirun of MPICH has started this program";
-  if (env.mpi_vendor != kOpenMpi && env.world_size > 1) {
-    return "the mpirun of Open MPI has to start the program (mpirun -n " +
-           std::to_string(env.world_size) + " ...)";
+template <const char* Name>
+std::string mpi_reason(const WorkerEnv& env) {
+  if (env.mpi_vendor != Name && (env.world_size > 1 || !env.mpi_vendor.empty())) {
+    return std::string("the mpirun of ") + (Name == kMpich ? "MPICH" : "Open MPI") +
+           " has to start the program (mpirun -n " + std::to_string(env.world_size) + " ...)";
   }
-  return module_unavailable_reason(kOpenMpi);
-}
-
-bool is_started_by_openmpi(const WorkerEnv& env) {
-  return env.mpi_vendor == kOpenMpi;
+  return module_unavailable_reason(Name);
 }
 
 constexpr std::array kBackends = {
     BackendEntry{"nccl", "nccl", create_nccl_backend, nccl_unavailable_reason, has_visible_gpu},
     BackendEntry{"host", "host", create_host, host_unavailable_reason},
     BackendEntry{kGloo, kGloo, create_module<kGloo>, gloo_reason},
-    BackendEntry{kOpenMpi, "mpi", create_module<kOpenMpi>, openmpi_reason, is_started_by_openmpi},
-    BackendEntry{kMpich, "mpi", create_module<kMpich>, mpich_reason},
+    BackendEntry{kOpenMpi, "mpi", create_module<kOpenMpi>, mpi_reason<kOpenMpi>,
+                 is_started_by<kOpenMpi>},
+    BackendEntry{kMpich, "mpi", create_module<kMpich>, mpi_reason<kMpich>, is_started_by<kMpich>},
 };
 
 /// A backend that was asked for, or would do, and cannot be used.

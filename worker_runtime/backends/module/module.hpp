@@ -12,7 +12,7 @@
 namespace ddprun::module {
 
 /// Of everything in this file and of Operation. A module of another version is not used.
-inline constexpr std::uint32_t kVersion = 4;
+inline constexpr std::uint32_t kVersion = 5;
 
 /// Longer messages are cut.
 inline constexpr std::size_t kTextBytesMax = 2048;
@@ -32,14 +32,8 @@ struct Member {
   const char* group = "";
   const char* store_host = "";
   std::uint16_t store_port = 0;  ///< 0: there is no store
-  int node_rank = 0;
-  int world_rank = 0;  ///< among all workers
   int world_size = 1;
-  const int* workers =
-      nullptr;                ///< the group's ranks among all workers; null: they are all of them
-  bool is_of_mpirun = false;  ///< WorkerEnv::mpi_vendor is set
-  int control_page_fd = -1;   ///< -1: there is none
-  int control_page_slot = 0;
+  const int* workers = nullptr;  ///< the group's ranks among all workers; null: all workers
 };
 
 /// Left until a deadline, in nanoseconds; kNever: there is none.

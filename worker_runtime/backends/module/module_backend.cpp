@@ -32,10 +32,10 @@ std::variant<const Table*, std::string> load(const std::string& name) {
 
 class ModuleBackend : public Backend {
  public:
-  ModuleBackend(const Table& table, const module::Member& member)
-      : table_(table), group_(member.group), slot_(member.control_page_slot) {
-    if (member.control_page_fd >= 0)
-      page_ = control::ControlPage::attach_again(member.control_page_fd, slot_);
+  ModuleBackend(const Table& table, const module::Member& member, const WorkerEnv& env)
+      : table_(table), group_(member.group), slot_(env.control_page_slot) {
+    if (env.control_page_fd)
+      page_ = control::ControlPage::attach_again(*env.control_page_fd, slot_);
     Failure failure;
     backend_ = table_.create(member, failure);
     if (backend_ == nullptr) module::raise(failure);
@@ -105,14 +105,9 @@ std::unique_ptr<Backend> create_module_backend(const std::string& name, const Gr
                               .group = options.name.c_str(),
                               .store_host = store.host.c_str(),
                               .store_port = store.port,
-                              .node_rank = env.node_rank,
-                              .world_rank = place.world_rank,
                               .world_size = place.world_size,
-                              .workers = place.workers.empty() ? nullptr : place.workers.data(),
-                              .is_of_mpirun = !env.mpi_vendor.empty(),
-                              .control_page_fd = env.control_page_fd.value_or(-1),
-                              .control_page_slot = env.control_page_slot};
-  return std::make_unique<ModuleBackend>(*std::get<const Table*>(loaded), member);
+                              .workers = place.workers.empty() ? nullptr : place.workers.data()};
+  return std::make_unique<ModuleBackend>(*std::get<const Table*>(loaded), member, env);
 }
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
-// Collectives by MPI, started by mpirun, or under ddprun through the run's store where the MPI is
-// MPICH. MPI combines in an order of its own, so the last bits differ from the host backend's. Half
-// types, which it does not know, are combined by ddprun's kernels two at a time.
+// Collectives by MPI, started by mpirun. MPI combines in an order of its own, so the last bits
+// differ from the host backend's. Half types, which it does not know, are combined by ddprun's
+// kernels two at a time.
 #include "rendezvous/base/fnv1a.hpp"
 #include "worker_runtime/backends/module/module_entry.hpp"
 #include "worker_runtime/backends/mpi/mpi_messages.hpp"
@@ -115,23 +115,16 @@ class Operator {
   const bool is_own_;
 };
 
-std::optional<control::ControlPage> attach_page(const module::Member& member) {
-  if (member.control_page_fd < 0) return std::nullopt;
-  return control::ControlPage::attach_again(member.control_page_fd, member.control_page_slot);
-}
-
 class MpiBackend : public Backend {
  public:
-  explicit MpiBackend(const module::Member& member)
-      : member_(member), group_(member.group), store_host_(member.store_host) {
+  explicit MpiBackend(const module::Member& member) : member_(member), group_(member.group) {
     if (member.workers != nullptr) workers_.assign(member.workers, member.workers + member.size);
     member_.group = group_.c_str();
-    member_.store_host = store_host_.c_str();
     member_.workers = nullptr;
   }
 
-  void enter(Deadline deadline) override {
-    start(member_, deadline);
+  void enter(Deadline) override {
+    start(member_);
     make_communicator();
     check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     int rank = 0;
@@ -141,7 +134,7 @@ class MpiBackend : public Backend {
                                       std::to_string(rank));
     }
     messages_.emplace(communicator_);
-    watchdog_.emplace(group_, member_.size, attach_page(member_), member_.is_of_mpirun);
+    watchdog_.emplace(group_, member_.size);
   }
 
   void leave() noexcept override {
@@ -306,7 +299,6 @@ class MpiBackend : public Backend {
 
   module::Member member_;
   const std::string group_;
-  const std::string store_host_;
   std::vector<int> workers_;  ///< among all; empty: all
   MPI_Comm communicator_ = MPI_COMM_NULL;
   std::optional<Messages> messages_;

@@ -1,10 +1,7 @@
 #include "worker_runtime/backends/mpi/mpi_world.hpp"
 
 #include "rendezvous/base/own_process.hpp"
-#include "worker_runtime/backends/backend_agreement.hpp"
-#include "worker_runtime/backends/mpi/pmi_server.hpp"
 #include <ddprun/error.hpp>
-#include <ddprun/store.hpp>
 
 #include <mpi.h>
 
@@ -27,13 +24,6 @@ std::mutex mutex;
 bool is_started = false;
 OwnProcess process;  ///< that started MPI; its exit handlers run in forked children, too
 std::atomic<bool> is_given_up = false;
-PmiServer* server = nullptr;  ///< lives as long as MPI, if it is not mpirun that started it
-
-/// Registered before MPI starts: MPICH 4.2 exchanges messages with its process manager in an exit
-/// handler of its own, which runs before this one.
-void stop_server() {
-  if (process.is_this() && !is_given_up) delete server;
-}
 
 /// How long mpirun may take to read a rank's last output.
 constexpr auto kReadLimit = std::chrono::seconds(1);
@@ -57,7 +47,7 @@ void finish(int status, void*) {
   if (!process.is_this()) return;
   if (!is_given_up) {
     MPI_Finalize();
-  } else if (server == nullptr) {
+  } else {
     std::fflush(nullptr);  // the C library does so after this handler, which does not return
     end_all(status == EXIT_SUCCESS ? EXIT_FAILURE : status);
   }
@@ -75,31 +65,13 @@ void initialise() {
   }
 }
 
-/// Without mpirun.
-void initialise_by_store(const module::Member& member, Deadline deadline) {
-  const StoreEndpoint endpoint{.host = member.store_host, .port = member.store_port};
-  auto store = Store::connect(endpoint, deadline);
-  BackendAgreement agreement(store, endpoint,
-                             {.group = member.group, .backend = "mpich", .rank = member.world_rank},
-                             deadline);
-  server = new PmiServer(member, deadline);
-  std::atexit(stop_server);
-  initialise();
-  server->hide();
-  agreement.end(store, deadline);
-}
-
 }  // namespace
 
-void start(const module::Member& member, Deadline deadline) {
+void start(const module::Member& member) {
   const std::lock_guard lock(mutex);
   if (!is_started) {
     process = OwnProcess();
-    if (!member.is_of_mpirun && member.world_size > 1) {
-      initialise_by_store(member, deadline);
-    } else {
-      initialise();
-    }
+    initialise();
   }
   int size = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");

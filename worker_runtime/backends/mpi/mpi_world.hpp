@@ -2,15 +2,14 @@
 #pragma once
 
 #include "worker_runtime/backends/module/module.hpp"
-#include <ddprun/deadline.hpp>
 
 #include <string>
 
 namespace ddprun::mpi {
 
-/// Starts MPI unless it runs already, with as many ranks as there are workers, by mpirun or through
-/// the store. Throws Error if MPI has another number of ranks or none can be had.
-void start(const module::Member& member, Deadline deadline);
+/// Starts MPI unless it runs already. Throws Error if MPI cannot be started or has another number
+/// of ranks than there are workers.
+void start(const module::Member& member);
 
 /// The world is not what it was: MPI is not to be ended in order when the program ends.
 void give_up() noexcept;
