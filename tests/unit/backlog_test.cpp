@@ -27,7 +27,7 @@ std::vector<std::int64_t> steps_of(const Backlog& backlog) {
 }  // namespace
 
 TEST_SUITE("backlog of a tracking server") {
-  TEST_CASE("points leave in their order, those of epochs first, and only when removed") {
+  TEST_CASE("points are sent in their order, those of epochs first, and stay until removed") {
     Backlog backlog;
     for (const int step : {1, 2, 3}) backlog.push(Kind::step, point(step));
     backlog.push(Kind::epoch, point(10, "test"));
@@ -40,7 +40,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(steps_of(backlog) == std::vector<std::int64_t>{3, 4});
   }
 
-  TEST_CASE("a full backlog drops the oldest point of a step and keeps all of epochs") {
+  TEST_CASE("a full backlog drops the oldest point of a step and keeps those of epochs") {
     Backlog backlog;
     backlog.push(Kind::epoch, point(0));
     const auto limit = static_cast<std::int64_t>(Backlog::kStepPointsMax);
@@ -62,7 +62,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.first(1).points == std::vector<Point>{point(4)});
   }
 
-  TEST_CASE("steps that the server has are skipped, before and after it is known") {
+  TEST_CASE("steps that the server has are skipped, in the backlog and when pushed") {
     Backlog backlog;
     for (const int step : {1, 2}) backlog.push(Kind::step, point(step));
     backlog.push(Kind::epoch, point(2, "test"));
@@ -71,6 +71,26 @@ TEST_SUITE("backlog of a tracking server") {
     backlog.push(Kind::epoch, point(2, "test"));
     backlog.push(Kind::epoch, point(4, "test"));
     CHECK(steps_of(backlog) == std::vector<std::int64_t>{4, 2});
+  }
+
+  TEST_CASE("a refused metric is removed and ignored, and its points are counted") {
+    Backlog backlog;
+    for (const int step : {1, 2}) backlog.push(Kind::step, point(step, "bad"));
+    backlog.push(Kind::step, point(3));
+    backlog.push(Kind::epoch, point(4, "bad"));
+    CHECK(backlog.refuse("bad") == 3);
+    backlog.push(Kind::epoch, point(5, "bad"));
+    CHECK(steps_of(backlog) == std::vector<std::int64_t>{3});
+    CHECK(backlog.refused_count() == 4);
+  }
+
+  TEST_CASE("removing a batch spares the points behind those skipped while it was sent") {
+    Backlog backlog;
+    for (const int step : {1, 2, 3, 4}) backlog.push(Kind::step, point(step));
+    const auto batch = backlog.first(2);
+    backlog.skip({{"loss", 1}});
+    backlog.remove(batch);
+    CHECK(steps_of(backlog) == std::vector<std::int64_t>{3, 4});
   }
 
   TEST_CASE("values that are not finite are left out") {
@@ -84,7 +104,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.size() == 0);
   }
 
-  TEST_CASE("a checkpoint's points come back as they were, and foreign JSON adds nothing") {
+  TEST_CASE("points are restored from a checkpoint, and malformed JSON adds none") {
     Backlog backlog;
     backlog.push(Kind::step, point(7));
     backlog.push(Kind::epoch, point(8, "test"));

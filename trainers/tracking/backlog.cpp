@@ -13,12 +13,8 @@ namespace {
 constexpr const char* kStepsKey = "steps";
 constexpr const char* kEpochsKey = "epochs";
 
-nlohmann::json json_of(const std::deque<Point>& points) {
-  auto list = nlohmann::json::array();
-  for (const Point& point : points) {
-    list.push_back({point.name, point.value, point.step, point.milliseconds});
-  }
-  return list;
+nlohmann::json json_of(const Point& point) {
+  return {point.name, point.value, point.step, point.milliseconds};
 }
 
 /// From json_of(); false if it is something else.
@@ -32,11 +28,6 @@ bool read_point(const nlohmann::json& json, Point& point) {
 
 }  // namespace
 
-void Backlog::Queue::pop() {
-  points.pop_front();
-  ++first;
-}
-
 bool Backlog::is_known(const Point& point) const {
   const auto last = known_.find(point.name);
   return last != known_.end() && point.step <= last->second;
@@ -44,21 +35,28 @@ bool Backlog::is_known(const Point& point) const {
 
 void Backlog::push(Kind kind, Point point) {
   if (!std::isfinite(point.value) || is_known(point)) return;
+  if (refused_.contains(point.name)) {
+    ++refused_count_;
+    return;
+  }
   Queue& queue = queue_of(kind);
   if (queue.points.size() == (kind == Kind::step ? kStepPointsMax : kEpochPointsMax)) {
-    queue.pop();
+    queue.points.pop_front();
     queue.dropped = true;
   }
-  queue.points.push_back(std::move(point));
+  queue.points.push_back({queue.next_number++, std::move(point)});
 }
 
 Backlog::Batch Backlog::first(std::size_t points_max) const {
   Batch batch;
   const auto take = [&](const Queue& queue) {
-    const std::size_t count = std::min(points_max - batch.points.size(), queue.points.size());
-    const auto begin = queue.points.begin();
-    batch.points.insert(batch.points.end(), begin, begin + static_cast<std::ptrdiff_t>(count));
-    return queue.first + count;
+    std::uint64_t end = 0;
+    for (const auto& [number, point] : queue.points) {
+      if (batch.points.size() == points_max) break;
+      batch.points.push_back(point);
+      end = number + 1;
+    }
+    return end;
   };
   batch.epochs_end = take(epochs_);
   batch.steps_end = take(steps_);
@@ -66,19 +64,38 @@ Backlog::Batch Backlog::first(std::size_t points_max) const {
 }
 
 void Backlog::remove(const Batch& batch) {
-  while (epochs_.first < batch.epochs_end) epochs_.pop();
-  while (steps_.first < batch.steps_end) steps_.pop();
+  const auto remove_until = [](Queue& queue, std::uint64_t end) {
+    while (!queue.points.empty() && queue.points.front().number < end) queue.points.pop_front();
+  };
+  remove_until(epochs_, batch.epochs_end);
+  remove_until(steps_, batch.steps_end);
 }
 
 void Backlog::skip(LastSteps known) {
   known_ = std::move(known);
   for (Queue* queue : {&steps_, &epochs_}) {
-    std::erase_if(queue->points, [&](const Point& point) { return is_known(point); });
+    std::erase_if(queue->points, [&](const Numbered& one) { return is_known(one.point); });
   }
 }
 
+std::size_t Backlog::refuse(const std::string& metric) {
+  refused_.insert(metric);
+  std::size_t count = 0;
+  for (Queue* queue : {&steps_, &epochs_}) {
+    count +=
+        std::erase_if(queue->points, [&](const Numbered& one) { return one.point.name == metric; });
+  }
+  refused_count_ += count;
+  return count;
+}
+
 nlohmann::json Backlog::to_json() const {
-  return {{kStepsKey, json_of(steps_.points)}, {kEpochsKey, json_of(epochs_.points)}};
+  const auto list_of = [](const Queue& queue) {
+    auto list = nlohmann::json::array();
+    for (const Numbered& one : queue.points) list.push_back(json_of(one.point));
+    return list;
+  };
+  return {{kStepsKey, list_of(steps_)}, {kEpochsKey, list_of(epochs_)}};
 }
 
 void Backlog::add(const nlohmann::json& points) {

@@ -1,4 +1,4 @@
-// The points that a tracking server has not accepted yet, oldest first. Pure; the caller locks.
+// The points that a tracking server has not accepted yet, oldest first. Pure; not thread-safe.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,40 +23,47 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
-/// The last step of each metric that a server has.
+/// The last step that a server has of each metric.
 using LastSteps = std::map<std::string, std::int64_t>;
 
 class Backlog {
  public:
   enum class Kind {
-    step,   ///< of one step among many: dropped first
-    epoch,  ///< of an epoch or a test
+    step,   ///< of a single step; limited by kStepPointsMax
+    epoch,  ///< of an epoch or a test; limited by kEpochPointsMax
   };
 
-  /// At 1 point per step of 0.1 s, an outage of half an hour; some 1.5 MB of memory.
+  /// Half an hour of points at one per 0.1 s, in about 1.5 MB of memory.
   static constexpr std::size_t kStepPointsMax = 20'000;
-  /// Epochs are few. Bounded like everything.
+  /// More epochs and tests than a training has.
   static constexpr std::size_t kEpochPointsMax = 10'000;
 
-  /// Points to be sent at once. They stay in the backlog until they are removed.
+  /// Points for one request. They stay in the backlog until remove().
   struct Batch {
     std::vector<Point> points;
-    std::uint64_t steps_end = 0;  ///< number of the first one behind the batch
-    std::uint64_t epochs_end = 0;
+    std::uint64_t steps_end = 0;   ///< all points of steps with lower numbers are in the batch
+    std::uint64_t epochs_end = 0;  ///< the same for points of epochs
   };
 
-  /// Drops the oldest point of the kind if there are too many. Ignores a value that is not finite
-  /// and a point that the server has.
+  /// Drops the oldest point of the kind if its limit is reached. Ignores a value that is not
+  /// finite, and what skip() and refuse() exclude.
   void push(Kind kind, Point point);
 
+  /// The oldest points, those of epochs before those of steps.
   Batch first(std::size_t points_max) const;
 
-  /// Those of the batch that have not been dropped meanwhile.
+  /// Removes those of the batch that are still there.
   void remove(const Batch& batch);
 
-  /// Ignores from now on, and removes, points of these metrics up to these steps: a resumed
-  /// training repeats steps that the server has, with the same results.
+  /// Removes points of these metrics up to these steps and ignores later ones: a resumed training
+  /// repeats steps that the server has, with the same results.
   void skip(LastSteps known);
+
+  /// Removes the points of a metric that the server refuses, and ignores later ones. Returns how
+  /// many it has removed.
+  std::size_t refuse(const std::string& metric);
+  /// How many points refuse() has removed and push() has then ignored.
+  std::size_t refused_count() const { return refused_count_; }
 
   std::size_t size() const { return steps_.points.size() + epochs_.points.size(); }
   bool has_dropped() const { return steps_.dropped || epochs_.dropped; }
@@ -67,11 +75,14 @@ class Backlog {
   void add(const nlohmann::json& points);
 
  private:
+  struct Numbered {
+    std::uint64_t number;  ///< counted over all points of the queue, from 0
+    Point point;
+  };
   struct Queue {
-    std::deque<Point> points;
-    std::uint64_t first = 0;  ///< number of the first one, counted over all that were pushed
+    std::deque<Numbered> points;  ///< by ascending number, with gaps where points were removed
+    std::uint64_t next_number = 0;
     bool dropped = false;
-    void pop();
   };
   Queue& queue_of(Kind kind) { return kind == Kind::step ? steps_ : epochs_; }
   bool is_known(const Point& point) const;
@@ -79,6 +90,8 @@ class Backlog {
   Queue steps_;
   Queue epochs_;
   LastSteps known_;
+  std::set<std::string> refused_;  ///< names of metrics
+  std::size_t refused_count_ = 0;
 };
 
 }  // namespace trainer
