@@ -30,7 +30,7 @@ TEST_SUITE("TensorBoard's events") {
     CHECK(trainer::crc32c(std::string(32, '\xff')) == 0x62a8ab43);
   }
 
-  TEST_CASE("a record is a length and bytes, each with its masked checksum") {
+  TEST_CASE("a record is a length and bytes, each followed by its masked checksum") {
     CHECK(hex(trainer::tf_record("abc")) ==
           "0300000000000000"
           "b099490e"
@@ -38,7 +38,7 @@ TEST_SUITE("TensorBoard's events") {
           "6e57f121");
   }
 
-  TEST_CASE("events are the protocol buffers' bytes") {
+  TEST_CASE("events are encoded as protocol buffers") {
     // Field 1, a double: 09 and its 8 bytes. 1.5 is 3ff8000000000000.
     const std::string time = "09000000000000f83f";
     CHECK(hex(trainer::version_event(1.5)) == time + "1a0d" + hex("brain.Event:2"));
@@ -47,6 +47,12 @@ TEST_SUITE("TensorBoard's events") {
     const std::array<trainer::Scalar, 1> scalars = {{{"a/b", 0.5}}};
     CHECK(hex(trainer::scalars_event(1.5, 3, scalars)) ==
           time + "1003" + "2a0c" + "0a0a" + "0a03" + hex("a/b") + "150000003f");
+  }
+
+  TEST_CASE("the table of settings keeps values with pipes, backslashes and newlines in a cell") {
+    CHECK(trainer::settings_table({{"a", "1|2"}, {"b", "c:\\|"}, {"d", "x\ny\x7fz"}}) ==
+          "| option | value |\n| --- | --- |\n"
+          "| a | 1\\|2 |\n| b | c:\\\\\\| |\n| d | x y z |\n");
   }
 }
 

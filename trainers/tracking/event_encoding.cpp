@@ -88,6 +88,17 @@ std::string event_head(double wall_time, std::int64_t step) {
          number_field(event::kStep, static_cast<std::uint64_t>(step));
 }
 
+std::string table_cell(const std::string& text) {
+  std::string cell;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_control = byte < ' ' || byte == 0x7f;
+    if (c == '|' || c == '\\') cell += '\\';
+    cell += is_control ? ' ' : c;
+  }
+  return cell;
+}
+
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -132,6 +143,14 @@ std::string text_event(double wall_time, const std::string& tag, const std::stri
   const std::string one = bytes_field(value::kTag, tag) + bytes_field(value::kTensor, content) +
                           bytes_field(value::kMetadata, bytes_field(metadata::kPluginData, plugin));
   return event_head(wall_time, 0) + bytes_field(event::kSummary, bytes_field(summary::kValue, one));
+}
+
+std::string settings_table(const std::map<std::string, std::string>& settings) {
+  std::string table = "| option | value |\n| --- | --- |\n";
+  for (const auto& [name, value] : settings) {
+    table += "| " + table_cell(name) + " | " + table_cell(value) + " |\n";
+  }
+  return table;
 }
 
 }  // namespace trainer

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,12 +20,16 @@ std::uint32_t crc32c(std::string_view bytes);
 /// Length, masked checksum of the length, the bytes, masked checksum of the bytes.
 std::string tf_record(std::string_view bytes);
 
-/// A file's first event. `wall_time`: seconds since 1970, in all of them.
+/// The first event of a file. `wall_time`, here and below: seconds since 1970.
 std::string version_event(double wall_time);
-/// Makes TensorBoard forget what earlier files of the folder have of `step` and later steps.
+/// Makes TensorBoard discard the points of `step` and later steps in earlier files of the folder.
 std::string restart_event(double wall_time, std::int64_t step);
 std::string scalars_event(double wall_time, std::int64_t step, std::span<const Scalar> scalars);
-/// Shown as Markdown.
+/// TensorBoard renders the text as Markdown.
 std::string text_event(double wall_time, const std::string& tag, const std::string& text);
+
+/// A Markdown table of two columns. Texts are shown as they are, in one line: control characters as
+/// spaces.
+std::string settings_table(const std::map<std::string, std::string>& settings);
 
 }  // namespace trainer
