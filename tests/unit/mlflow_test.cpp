@@ -57,16 +57,17 @@ trainer::RunDescription description() {
           .tags = {{"ddprun.attempt", "0"}}};
 }
 
-/// Hands the answers in, and returns what was asked before each of them.
-std::vector<std::string> talk(MlflowSetup& setup, const std::vector<HttpAnswer>& answers) {
-  std::vector<std::string> asked;
+/// Passes the answers in. Returns the methods of the requests, one for each answer.
+std::vector<std::string> exchange(MlflowSetup& setup, const std::vector<HttpAnswer>& answers) {
+  std::vector<std::string> methods;
   for (const HttpAnswer& one : answers) {
     REQUIRE_FALSE(setup.is_ready());
-    asked.push_back(method_of(setup.request()));
+    REQUIRE_FALSE(setup.is_refused());
+    methods.push_back(method_of(setup.request()));
     const std::string problem = setup.take(trainer::read_answer(one));
     CHECK_MESSAGE(problem.empty(), problem);
   }
-  return asked;
+  return methods;
 }
 
 const HttpAnswer kDone = answer(200, json::object());
@@ -75,7 +76,7 @@ const HttpAnswer kCreated = answer(200, {{"run", {{"info", {{"run_id", "new"}}}}
 }  // namespace
 
 TEST_SUITE("MLflow") {
-  TEST_CASE("a server's address is a host, perhaps a port and a path") {
+  TEST_CASE("a server's address is a host with an optional port and path") {
     using trainer::ServerAddress;
     const auto parse = [](const std::string& uri) {
       return trainer::parse_server_address(uri, "--mlflow");
@@ -86,7 +87,7 @@ TEST_SUITE("MLflow") {
           ServerAddress{"::1", "5000", "/ml/flow", "http://[::1]:5000/ml/flow"});
   }
 
-  TEST_CASE("other addresses are refused with what to give instead") {
+  TEST_CASE("other addresses are refused with a remedy") {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"https://host", "needs TLS, which is not supported; give the http:// address of a proxy"},
         {"sqlite:///mlflow.db", "is not the address of a tracking server; give http://HOST:PORT"},
@@ -112,7 +113,7 @@ TEST_SUITE("MLflow") {
     }
   }
 
-  TEST_CASE("an answer is accepted, refused by MLflow for good, or to be had later") {
+  TEST_CASE("an answer accepts, refuses, denies access or shows that MLflow is unavailable") {
     struct Case {
       HttpAnswer answer;
       Verdict verdict;
@@ -128,8 +129,11 @@ TEST_SUITE("MLflow") {
         {refused(404, "RESOURCE_DOES_NOT_EXIST"), Verdict::refused},
         {{404, "no such page"}, Verdict::unavailable},
         {{400, "{}"}, Verdict::unavailable},
-        {refused(401, "UNAUTHENTICATED"), Verdict::unavailable},
-        {refused(403, "PERMISSION_DENIED"), Verdict::unavailable},
+        {refused(401, "UNAUTHENTICATED"), Verdict::denied},
+        {refused(403, "PERMISSION_DENIED"), Verdict::denied},
+        {{401, "You are not authenticated."}, Verdict::denied},
+        {{403, "Invalid Host header"}, Verdict::denied},
+        {refused(408, "REQUEST_TIMEOUT"), Verdict::unavailable},
         {refused(429, "REQUEST_LIMIT_EXCEEDED"), Verdict::unavailable},
         {refused(500, "INTERNAL_ERROR"), Verdict::unavailable},
         {refused(503, "TEMPORARILY_UNAVAILABLE"), Verdict::unavailable},
@@ -163,7 +167,16 @@ TEST_SUITE("MLflow") {
           "tags.`ddprun.run_id` = \"it's\" and attributes.status != 'FINISHED'");
   }
 
-  TEST_CASE("a request has no more than the server takes, whatever bytes are in it") {
+  TEST_CASE("a value is searchable unless a filter cannot quote it") {
+    for (const char* value : {"job", "it's", "a \"b\"", "a\\b", "a; b -- c"}) {
+      CHECK_MESSAGE(trainer::is_searchable(value), value);
+    }
+    for (const char* value : {"", "it's \"b\"", "a\\"}) {
+      CHECK_FALSE_MESSAGE(trainer::is_searchable(value), value);
+    }
+  }
+
+  TEST_CASE("a request is limited to what the server accepts, and may have any bytes") {
     const std::vector<trainer::Point> points(1001, {"a", 1, 1, 1});
     CHECK(json::parse(trainer::log_points("r", points).body).at("metrics").size() == 1000);
     trainer::Texts texts;
@@ -171,7 +184,7 @@ TEST_SUITE("MLflow") {
     CHECK(json::parse(trainer::log_texts("r", {}, texts).body).at("tags").size() == 100);
   }
 
-  TEST_CASE("a user and a password count before a token") {
+  TEST_CASE("a user and a password override a token") {
     CHECK(trainer::authorization_of("Aladdin", "open sesame", "token") ==
           "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     CHECK(trainer::authorization_of("a", "b", "") == "Basic YTpi");
@@ -180,9 +193,9 @@ TEST_SUITE("MLflow") {
     CHECK(trainer::authorization_of("a", "", "").empty());
   }
 
-  TEST_CASE("a new training makes a run in the default experiment") {
+  TEST_CASE("a new training creates a run in the default experiment") {
     MlflowSetup setup(description());
-    CHECK(talk(setup, {kDone, kCreated, kDone}) ==
+    CHECK(exchange(setup, {kDone, kCreated, kDone}) ==
           std::vector<std::string>{"runs/search", "runs/create", "runs/log-batch"});
     CHECK(setup.is_ready());
     CHECK(setup.mlflow_run() == "new");
@@ -190,80 +203,124 @@ TEST_SUITE("MLflow") {
     CHECK(setup.last_steps().empty());
   }
 
-  TEST_CASE("an experiment is made unless it is there, or another training is quicker") {
+  TEST_CASE("an experiment is created unless it exists or another training creates it first") {
     auto named = description();
     named.experiment = "e";
     const auto there = answer(200, {{"experiment", {{"experiment_id", "3"}}}});
     const auto absent = refused(404, "RESOURCE_DOES_NOT_EXIST");
     const std::string get = "experiments/get-by-name?experiment_name=e";
     MlflowSetup old(named);
-    CHECK(talk(old, {there}) == std::vector<std::string>{get});
+    CHECK(exchange(old, {there}) == std::vector<std::string>{get});
     CHECK(json::parse(old.request().body).at("experiment_ids") == json({"3"}));
     MlflowSetup made(named);
-    CHECK(talk(made, {absent, answer(200, {{"experiment_id", "4"}})}) ==
+    CHECK(exchange(made, {absent, answer(200, {{"experiment_id", "4"}})}) ==
           std::vector<std::string>{get, "experiments/create"});
     CHECK(json::parse(made.request().body).at("experiment_ids") == json({"4"}));
     MlflowSetup raced(named);
-    talk(raced, {absent, refused(400, "RESOURCE_ALREADY_EXISTS"), there});
+    exchange(raced, {absent, refused(400, "RESOURCE_ALREADY_EXISTS"), there});
     CHECK(json::parse(raced.request().body).at("experiment_ids") == json({"3"}));
   }
 
-  TEST_CASE("a resumed training goes on with its run, and what has changed becomes a tag") {
+  TEST_CASE("a resumed training continues its run, and changed settings become tags") {
     MlflowSetup setup(description());
     const json data = {
         {"metrics", {{{"key", "Loss"}, {"step", 30}}, {{"key", "Test"}}}},
         {"params", {{{"key", "lr"}, {"value", "0.1"}}, {{"key", "epochs"}, {"value", "2"}}}}};
-    talk(setup, {answer(200, run_with(data))});
+    exchange(setup, {answer(200, run_with(data))});
     CHECK(method_of(setup.request()) == "runs/update");
-    talk(setup, {kDone});
+    exchange(setup, {kDone});
     const auto texts = json::parse(setup.request().body);
     CHECK(texts.at("params").empty());
     CHECK(texts.at("tags") == json::parse(R"([{"key": "ddprun.attempt", "value": "0"},
         {"key": "ddprun.run_id", "value": "job"}, {"key": "epochs", "value": "4"}])"));
-    talk(setup, {kDone});
+    exchange(setup, {kDone});
     CHECK(setup.is_ready());
     CHECK(setup.mlflow_run() == "old");
     CHECK(setup.last_steps() == trainer::LastSteps{{"Loss", 30}, {"Test", 0}});
   }
 
-  TEST_CASE("a restart without a checkpoint goes on with the unfinished run of its run id") {
+  TEST_CASE("a restart without a checkpoint continues the unfinished run of its run id") {
     auto restarted = description();
     restarted.is_restart = true;
     MlflowSetup setup(restarted);
-    talk(setup, {kDone});
+    exchange(setup, {kDone});
     const auto search = json::parse(setup.request().body);
     CHECK(search.at("filter") ==
           "tags.`ddprun.run_id` = 'job' and attributes.status != 'FINISHED'");
     const json tags = {{{"key", "ddprun.tracking_id"}, {"value", "first"}}};
-    talk(setup, {answer(200, run_with({{"tags", tags}})), kDone, kDone});
+    exchange(setup, {answer(200, run_with({{"tags", tags}})), kDone, kDone});
     CHECK(setup.is_ready());
     CHECK(setup.tracking_id() == "first");
 
     restarted.run_id = "";
     MlflowSetup nameless(restarted);
-    CHECK(talk(nameless, {kDone, kCreated})[1] == "runs/create");
+    CHECK(exchange(nameless, {kDone, kCreated})[1] == "runs/create");
   }
 
-  TEST_CASE("the same is asked again after an answer that is unusable") {
+  TEST_CASE("a run is not searched for by a value that a filter cannot quote") {
+    auto odd = description();
+    odd.tracking_id = "it's \"mine\"";
+    odd.run_id = "job\\";
+    odd.is_restart = true;
+    MlflowSetup setup(odd);
+    CHECK(exchange(setup, {kCreated}) == std::vector<std::string>{"runs/create"});
+    odd.run_id = "job";
+    MlflowSetup by_run_id(odd);
+    CHECK(exchange(by_run_id, {kDone, kCreated}) ==
+          std::vector<std::string>{"runs/search", "runs/create"});
+  }
+
+  TEST_CASE("a refused search leads to a new run") {
+    auto restarted = description();
+    restarted.is_restart = true;
+    MlflowSetup setup(restarted);
+    CHECK(exchange(setup, {refused(400, "INVALID_PARAMETER_VALUE"), kCreated}) ==
+          std::vector<std::string>{"runs/search", "runs/create"});
+  }
+
+  TEST_CASE("a refused run, a refused experiment and denied access end the setup") {
+    const HttpAnswer invalid = refused(400, "INVALID_PARAMETER_VALUE");
+    const HttpAnswer absent = refused(404, "RESOURCE_DOES_NOT_EXIST");
+    auto named = description();
+    named.experiment = "e";
+    struct Case {
+      trainer::RunDescription description;
+      std::vector<HttpAnswer> before;
+      HttpAnswer last;
+    };
+    const std::vector<Case> cases = {
+        {description(), {kDone}, invalid},
+        {description(), {}, refused(403, "PERMISSION_DENIED")},
+        {description(), {kDone, kCreated}, refused(401, "UNAUTHENTICATED")},
+        {named, {}, invalid},
+        {named, {absent}, invalid},
+    };
+    for (const Case& one : cases) {
+      MlflowSetup setup(one.description);
+      exchange(setup, one.before);
+      CHECK(setup.take(trainer::read_answer(one.last)) ==
+            "HTTP status " + std::to_string(one.last.status) + ": because");
+      CHECK(setup.is_refused());
+    }
+  }
+
+  TEST_CASE("a request is repeated after an unusable answer") {
     MlflowSetup setup(description());
-    const std::vector<HttpAnswer> unusable = {{0, "connection refused"},
-                                              {500, ""},
-                                              {200, "nonsense"},
-                                              answer(200, {{"runs", {1}}}),
-                                              refused(400, "INVALID_PARAMETER_VALUE")};
+    const std::vector<HttpAnswer> unusable = {
+        {0, "connection refused"}, {500, ""}, {200, "nonsense"}, answer(200, {{"runs", {1}}})};
     for (const HttpAnswer& one : unusable) {
       const auto before = setup.request();
       CHECK_FALSE(setup.take(trainer::read_answer(one)).empty());
       CHECK(setup.request() == before);
     }
-    talk(setup, {kDone});
-    for (const HttpAnswer& one : {answer(200, json::object()), refused(400, "X")}) {
-      CHECK_FALSE(setup.take(trainer::read_answer(one)).empty());
-      CHECK(method_of(setup.request()) == "runs/create");
-    }
-    talk(setup, {kCreated});
-    // The training can do without them.
-    CHECK(setup.take(trainer::read_answer(refused(400, "X"))).empty());
+    exchange(setup, {kDone});
+    CHECK_FALSE(setup.take(trainer::read_answer(kDone)).empty());
+    CHECK(method_of(setup.request()) == "runs/create");
+  }
+
+  TEST_CASE("a run is ready without its parameters and tags if the server refuses them") {
+    MlflowSetup setup(description());
+    exchange(setup, {kDone, kCreated, refused(400, "X")});
     CHECK(setup.is_ready());
   }
 }

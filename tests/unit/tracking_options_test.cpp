@@ -41,7 +41,7 @@ std::string refusal(const std::vector<std::string>& arguments, const Environment
 }  // namespace
 
 TEST_SUITE("tracking options") {
-  TEST_CASE("the server is that of the option, else that of the environment, else none") {
+  TEST_CASE("the option overrides MLFLOW_TRACKING_URI, and the default is no server") {
     const Environment set = {{"MLFLOW_TRACKING_URI", "http://variable"},
                              {"MLFLOW_EXPERIMENT_NAME", "e"},
                              {"MLFLOW_TRACKING_TOKEN", "t"}};

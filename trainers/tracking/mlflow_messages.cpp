@@ -83,9 +83,19 @@ std::string quoted(const std::string& text) {
   return line;
 }
 
-/// "Not now" or "not you".
-bool may_change(unsigned status) {
-  return status >= 500 || status == 401 || status == 403 || status == 408 || status == 429;
+/// The kind of quotes in which a filter can contain the value; 0 if neither can. A backslash before
+/// the closing quote would escape it.
+char quote_for(const std::string& value) {
+  if (value.ends_with('\\')) return 0;
+  if (value.find('\'') == std::string::npos) return '\'';
+  return value.find('"') == std::string::npos ? '"' : '\0';
+}
+
+Verdict verdict_of(unsigned status, bool is_accepted, bool is_error) {
+  if (is_accepted) return Verdict::accepted;
+  if (status == 401 || status == 403) return Verdict::denied;
+  const bool is_permanent = status >= 400 && status < 500 && status != 408 && status != 429;
+  return is_error && is_permanent ? Verdict::refused : Verdict::unavailable;
 }
 
 }  // namespace
@@ -102,15 +112,14 @@ ServerAnswer read_answer(const HttpAnswer& answer) {
     const auto found = json.find(name);
     return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
+  read.verdict = verdict_of(answer.status, answer.status == 200 && json.is_object(), is_error);
+  if (read.verdict == Verdict::accepted) {
+    read.json = std::move(json);
+    return read;
+  }
+  if (read.verdict == Verdict::refused) read.error_code = field("error_code");
   read.problem = "HTTP status " + std::to_string(answer.status) + ": " +
                  quoted(is_error ? field("message") : answer.text);
-  if (answer.status == 200 && json.is_object()) {
-    read = {.verdict = Verdict::accepted, .json = std::move(json), .error_code = "", .problem = ""};
-  } else if (is_error && answer.status >= 400 && !may_change(answer.status)) {
-    read.verdict = Verdict::refused;
-    read.error_code = field("error_code");
-    read.json = std::move(json);
-  }
   return read;
 }
 
@@ -125,10 +134,13 @@ HttpRequest create_experiment(const std::string& name) {
   return post("experiments/create", {{"name", name}});
 }
 
+bool is_searchable(const std::string& value) {
+  return !value.empty() && quote_for(value) != 0;
+}
+
 HttpRequest find_run(const std::string& experiment_id, const std::string& tag,
                      const std::string& value, bool is_unfinished_only) {
-  // The language has no escapes; a value with both kinds of quotes is not found.
-  const char* quote = value.find('\'') == std::string::npos ? "'" : "\"";
+  const char quote = quote_for(value);
   std::string filter = "tags.`" + tag + "` = " + quote + value + quote;
   if (is_unfinished_only) filter += " and attributes.status != 'FINISHED'";
   return post("runs/search", {{"experiment_ids", {experiment_id}},

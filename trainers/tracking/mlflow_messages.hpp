@@ -23,19 +23,20 @@ enum class RunStatus { running, finished, failed, killed };
 
 enum class Verdict {
   accepted,
-  refused,      ///< by MLflow: the same request would be refused again
-  unavailable,  ///< there is no MLflow now, or it cannot serve: later perhaps
+  refused,      ///< the same request would be refused again
+  denied,       ///< so would all requests with these credentials, until its rights change
+  unavailable,  ///< MLflow cannot be reached or cannot serve now
 };
 
 struct ServerAnswer {
   Verdict verdict = Verdict::unavailable;
-  nlohmann::json json;     ///< an object unless unavailable
-  std::string error_code;  ///< MLflow's, of a refusal
-  std::string problem;     ///< one line, of a refusal or an unavailable server
+  nlohmann::json json;     ///< an object if accepted
+  std::string error_code;  ///< MLflow's code of a refusal; else empty
+  std::string problem;     ///< one line; empty if accepted
 };
 
-/// A status that says "not now" or "not you", or a text that is not MLflow's, is unavailable: in
-/// front of servers stand proxies.
+/// An error that is not in MLflow's format counts as unavailable, since it may come from a proxy
+/// while the server restarts; 401 and 403 count as denied in any format.
 ServerAnswer read_answer(const HttpAnswer& answer);
 
 using Texts = std::map<std::string, std::string>;
@@ -43,7 +44,11 @@ using Texts = std::map<std::string, std::string>;
 HttpRequest get_experiment(const std::string& name);
 HttpRequest create_experiment(const std::string& name);
 
-/// The newest run of the experiment in which the tag has this value.
+/// False if MLflow's filter language, which has no escapes, cannot express the value, or if it is
+/// empty.
+bool is_searchable(const std::string& value);
+
+/// The newest run of the experiment in which the tag has this value, which must be searchable.
 HttpRequest find_run(const std::string& experiment_id, const std::string& tag,
                      const std::string& value, bool is_unfinished_only);
 HttpRequest create_run(const std::string& experiment_id, const std::string& name,

@@ -64,9 +64,12 @@ struct MlflowSender::Shared {
   Backlog backlog;
   std::string tracking_id;
   std::optional<End> end;
-  bool is_over() const { return is_complete || (end && end->deadline.passed()); }
+  bool is_over() const {
+    return is_complete || has_given_up || (end && end->deadline.passed());
+  }
   bool is_done = false;       ///< the thread sends no more
   bool is_complete = false;   ///< all is sent, the status included
+  bool has_given_up = false;  ///< the rest is not sent, and the log says why
   bool is_abandoned = false;  ///< the thread writes no more to the log
 };
 
@@ -158,6 +161,13 @@ class MlflowSender::Conversation {
     while (!setup_.is_ready()) {
       const ServerAnswer answer = ask(setup_.request());
       const std::string problem = setup_.take(answer);
+      if (setup_.is_refused()) {
+        say(LogLevel::warn,
+            "the server refuses a run: " + problem + "; the training continues without MLflow");
+        const std::lock_guard lock(shared_->mutex);
+        shared_->has_given_up = true;
+        return false;
+      }
       if (!problem.empty()) {
         report_outage(problem);
         return false;
@@ -196,7 +206,7 @@ class MlflowSender::Conversation {
       const ServerAnswer answer =
           ask(points.empty() ? update_run(run, work.end->status, work.end->milliseconds)
                              : log_points(run, points));
-      if (answer.verdict == Verdict::unavailable) {
+      if (answer.verdict == Verdict::unavailable || answer.verdict == Verdict::denied) {
         report_outage(answer.problem);
         return false;
       }
@@ -272,7 +282,7 @@ MlflowSender::Left MlflowSender::stop(RunStatus status, std::chrono::millisecond
   }
   const bool has_ended = shared_->is_done;
   shared_->is_abandoned = !has_ended;
-  const Left left = {shared_->is_complete, shared_->backlog.size()};
+  const Left left = {shared_->is_complete || shared_->has_given_up, shared_->backlog.size()};
   lock.unlock();
   if (has_ended) {
     thread_.join();

@@ -32,7 +32,16 @@ Texts key_values_of(const Json& list) {
 
 MlflowSetup::MlflowSetup(RunDescription description)
     : description_(std::move(description)),
-      stage_(description_.experiment.empty() ? Stage::find_own : Stage::find_experiment) {}
+      stage_(description_.experiment.empty() ? first_search() : Stage::find_experiment) {}
+
+MlflowSetup::Stage MlflowSetup::first_search() const {
+  return is_searchable(description_.tracking_id) ? Stage::find_own : after_own();
+}
+
+MlflowSetup::Stage MlflowSetup::after_own() const {
+  const bool has_earlier = description_.is_restart && is_searchable(description_.run_id);
+  return has_earlier ? Stage::find_earlier : Stage::create;
+}
 
 HttpRequest MlflowSetup::request() const {
   switch (stage_) {
@@ -51,6 +60,7 @@ HttpRequest MlflowSetup::request() const {
       return update_run(mlflow_run_, RunStatus::running, 0);
     case Stage::describe:
     case Stage::ready:
+    case Stage::refused:
       break;
   }
   return log_texts(mlflow_run_, description_.parameters, description_.tags);
@@ -64,6 +74,7 @@ Texts MlflowSetup::own_tags() const {
 
 std::string MlflowSetup::take(const ServerAnswer& answer) {
   if (answer.verdict == Verdict::unavailable) return answer.problem;
+  if (answer.verdict == Verdict::denied) return refuse(answer);
   switch (stage_) {
     case Stage::find_experiment:
     case Stage::create_experiment:
@@ -77,37 +88,45 @@ std::string MlflowSetup::take(const ServerAnswer& answer) {
       stage_ = Stage::describe;
       break;
     case Stage::describe:
-    case Stage::ready:
       stage_ = Stage::ready;
+      break;
+    case Stage::ready:
+    case Stage::refused:
       break;
   }
   return "";
+}
+
+std::string MlflowSetup::refuse(const ServerAnswer& answer) {
+  stage_ = Stage::refused;
+  return answer.problem;
 }
 
 std::string MlflowSetup::take_experiment(const ServerAnswer& answer) {
   const bool is_new = stage_ == Stage::create_experiment;
   if (answer.verdict == Verdict::refused) {
     const bool is_absent = !is_new && answer.error_code == "RESOURCE_DOES_NOT_EXIST";
-    // Another training has created it meanwhile.
+    // Another training has created it in the meantime.
     const bool is_there = is_new && answer.error_code == "RESOURCE_ALREADY_EXISTS";
-    if (!is_absent && !is_there) return answer.problem;
+    if (!is_absent && !is_there) return refuse(answer);
     stage_ = is_absent ? Stage::create_experiment : Stage::find_experiment;
     return "";
   }
   const auto id = text(is_new ? answer.json : child(answer.json, "experiment"), "experiment_id");
   if (id.empty()) return kUnreadable;
   experiment_id_ = id;
-  stage_ = Stage::find_own;
+  stage_ = first_search();
   return "";
 }
 
 std::string MlflowSetup::take_found(const ServerAnswer& answer) {
-  if (answer.verdict == Verdict::refused) return answer.problem;
+  if (answer.verdict == Verdict::refused) {
+    stage_ = Stage::create;
+    return "";
+  }
   const auto runs = child(answer.json, "runs");
   if (!runs.is_array() || runs.empty()) {
-    const bool may_be_earlier =
-        stage_ == Stage::find_own && description_.is_restart && !description_.run_id.empty();
-    stage_ = may_be_earlier ? Stage::find_earlier : Stage::create;
+    stage_ = stage_ == Stage::find_own ? after_own() : Stage::create;
     return "";
   }
   mlflow_run_ = text(child(runs[0], "info"), "run_id");
@@ -118,7 +137,7 @@ std::string MlflowSetup::take_found(const ServerAnswer& answer) {
 }
 
 std::string MlflowSetup::take_created(const ServerAnswer& answer) {
-  if (answer.verdict == Verdict::refused) return answer.problem;
+  if (answer.verdict == Verdict::refused) return refuse(answer);
   mlflow_run_ = text(child(child(answer.json, "run"), "info"), "run_id");
   if (mlflow_run_.empty()) return kUnreadable;
   stage_ = Stage::describe;
@@ -136,7 +155,7 @@ void MlflowSetup::continue_run(const Json& run) {
     // Zeros are left out of MLflow's answers.
     last_steps_[text(metric, "key")] = step.is_number_integer() ? step.get<std::int64_t>() : 0;
   }
-  // A parameter of MLflow never changes; a tag may.
+  // MLflow refuses to change a parameter, but not a tag.
   for (const auto& [name, value] : key_values_of(child(data, "params"))) {
     const auto own = description_.parameters.find(name);
     if (own == description_.parameters.end()) continue;

@@ -1,6 +1,6 @@
-// From a training to its run on an MLflow server: the experiment, the run that an earlier life of
-// the training has made or a new one, its parameters and tags. Pure: the caller sends each request
-// and hands the answer in.
+// Finds or creates a training's run on an MLflow server: the experiment, then the run that an
+// earlier attempt has created or a new one, then its parameters and tags. Pure: the caller sends
+// each request and passes the answer in.
 #pragma once
 
 #include "trainers/tracking/mlflow_messages.hpp"
@@ -16,9 +16,9 @@ inline constexpr const char* kRunIdTag = "ddprun.run_id";
 
 struct RunDescription {
   std::string experiment;   ///< its name; empty: the server's default one
-  std::string tracking_id;  ///< of the training, also of those that it resumes
-  std::string run_id;       ///< of ddprun, and the name of a new run; empty: there is none
-  bool is_restart = false;  ///< attempts of the same run of ddprun came before
+  std::string tracking_id;  ///< shared by a training and those that resume it
+  std::string run_id;       ///< of ddprun, and the name of a new run; empty: none
+  bool is_restart = false;  ///< not the first attempt of the run of ddprun
   std::int64_t start_milliseconds = 0;
   Texts parameters;
   Texts tags;  ///< besides those two
@@ -29,19 +29,22 @@ class MlflowSetup {
   explicit MlflowSetup(RunDescription description);
 
   bool is_ready() const { return stage_ == Stage::ready; }
+  /// The server denies access or refuses to create the experiment or the run.
+  bool is_refused() const { return stage_ == Stage::refused; }
 
-  /// What to send next. Not to be called when ready.
+  /// Returns the next request. Not to be called when ready or refused.
   HttpRequest request() const;
 
-  /// Returns why the same request has to be sent again later; empty: go on. What the training can
-  /// do without, such as parameters that are refused, is no reason.
+  /// Takes the answer to request(). Returns the problem if the server is unavailable, so that the
+  /// same request must be sent again later, or if is_refused(); else an empty text, also if the
+  /// server refuses parameters and tags.
   std::string take(const ServerAnswer& answer);
 
   /// MLflow's id of the run, once ready.
   const std::string& mlflow_run() const { return mlflow_run_; }
   /// That of the description, or of the run that was found.
   const std::string& tracking_id() const { return description_.tracking_id; }
-  /// Of a run that was found: what it has already.
+  /// The metrics of a run that was found; else empty.
   const LastSteps& last_steps() const { return last_steps_; }
 
  private:
@@ -49,13 +52,17 @@ class MlflowSetup {
     find_experiment,
     create_experiment,
     find_own,      ///< by the tracking id
-    find_earlier,  ///< by the run id of ddprun, of an attempt that left no checkpoint
+    find_earlier,  ///< by the run id of ddprun, for a restart without a checkpoint
     create,
     reopen,
     describe,
-    ready
+    ready,
+    refused
   };
+  Stage first_search() const;
+  Stage after_own() const;
   Texts own_tags() const;
+  std::string refuse(const ServerAnswer& answer);
   std::string take_experiment(const ServerAnswer& answer);
   std::string take_found(const ServerAnswer& answer);
   std::string take_created(const ServerAnswer& answer);
