@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <condition_variable>
 #include <csignal>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace trainer {
@@ -18,9 +20,9 @@ using Clock = std::chrono::steady_clock;
 using ddprun::Deadline;
 using ddprun::LogLevel;
 
-/// Between two attempts at the end of the training.
+/// Between two attempts once the training has ended.
 constexpr std::chrono::milliseconds kLastRetryInterval{250};
-/// For an interrupted thread to end.
+/// Limit for the thread to end after its request is interrupted.
 constexpr std::chrono::milliseconds kInterruptTime{250};
 
 std::int64_t now_milliseconds() {
@@ -28,7 +30,7 @@ std::int64_t now_milliseconds() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-/// In which no signal handler of the program runs.
+/// Starts a thread in which all signals are blocked.
 std::thread start_quiet_thread(std::function<void()> body) {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -44,6 +46,7 @@ std::thread start_quiet_thread(std::function<void()> body) {
   return thread;
 }
 
+/// The end of the training.
 struct End {
   RunStatus status;
   std::int64_t milliseconds;
@@ -52,11 +55,11 @@ struct End {
 
 }  // namespace
 
-/// What both threads use. The resolver of the C library may hold the sender's thread beyond the end
-/// of the training: it then owns all of this alone.
+/// What both threads use. The resolver of the C library may block the sender's thread beyond the
+/// end of the training; the thread is then detached and becomes the only owner.
 struct MlflowSender::Shared {
-  Shared(ServerAddress server, const std::string& authorization)
-      : client(std::move(server), authorization) {}
+  Shared(ServerAddress server, const std::string& authorization, ddprun::Log log_of_thread)
+      : client(std::move(server), authorization), log(std::move(log_of_thread)) {}
 
   HttpClient client;
   std::mutex mutex;
@@ -64,38 +67,34 @@ struct MlflowSender::Shared {
   Backlog backlog;
   std::string tracking_id;
   std::optional<End> end;
-  bool is_over() const {
-    return is_complete || has_given_up || (end && end->deadline.passed());
-  }
+  bool is_over() const { return is_complete || has_given_up || (end && end->deadline.passed()); }
   bool is_done = false;       ///< the thread sends no more
-  bool is_complete = false;   ///< all is sent, the status included
+  bool is_complete = false;   ///< everything is sent, including the status
   bool has_given_up = false;  ///< the rest is not sent, and the log says why
-  bool is_abandoned = false;  ///< the thread writes no more to the log
+
+  /// For `log` alone: a log that blocks must not stop the training.
+  std::mutex log_mutex;
+  ddprun::Log log;  ///< the thread's; empty once the thread is detached
 };
 
-/// What the server has not got.
+/// What was not sent.
 struct MlflowSender::Left {
-  bool is_nothing = false;
-  std::size_t points = 0;  ///< perhaps the status alone is missing
+  bool is_nothing = false;  ///< or the log has said why already
+  std::size_t points = 0;   ///< 0: only the status was not sent
+  std::size_t refused = 0;  ///< points that the server has refused
 };
 
 /// The sender's thread.
-class MlflowSender::Conversation {
+class MlflowSender::SenderLoop {
  public:
-  Conversation(std::string name, std::shared_ptr<Shared> shared, RunDescription description,
-               ddprun::Log log)
-      : name_(std::move(name)),
-        shared_(std::move(shared)),
-        setup_(std::move(description)),
-        log_(std::move(log)) {}
+  SenderLoop(std::string name, std::shared_ptr<Shared> shared, RunDescription description)
+      : name_(std::move(name)), shared_(std::move(shared)), setup_(std::move(description)) {}
 
   void run() {
-    bool is_over = false;
-    while (!is_over) {
-      const bool is_answered = send_all();
-      std::unique_lock lock(shared_->mutex);
-      if (!shared_->is_over()) wait(lock, is_answered);
-      is_over = shared_->is_over();
+    try {
+      send_until_over();
+    } catch (const std::exception& error) {
+      give_up(error.what());
     }
     const std::lock_guard lock(shared_->mutex);
     shared_->is_done = true;
@@ -103,6 +102,28 @@ class MlflowSender::Conversation {
   }
 
  private:
+  void send_until_over() {
+    bool is_over = false;
+    while (!is_over) {
+      const bool is_answered = send_all();
+      std::unique_lock lock(shared_->mutex);
+      if (!shared_->is_over()) wait(lock, is_answered);
+      is_over = shared_->is_over();
+    }
+  }
+
+  void give_up(const std::string& problem) {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      shared_->has_given_up = true;
+    }
+    try {
+      write(LogLevel::warn, problem + "; the training continues without MLflow");
+    } catch (const std::exception&) {
+      // The log, or a lack of memory, may be the problem.
+    }
+  }
+
   void wait(std::unique_lock<std::mutex>& lock, bool is_answered) {
     if (shared_->end) {
       shared_->changed.wait_for(lock, kLastRetryInterval);
@@ -112,7 +133,7 @@ class MlflowSender::Conversation {
     interval_ = is_answered ? kSendInterval : std::min(2 * interval_, kRetryIntervalMax);
   }
 
-  ServerAnswer ask(const HttpRequest& request) {
+  ServerAnswer exchange(const HttpRequest& request) {
     auto deadline = Deadline::after(kRequestTimeout);
     {
       const std::lock_guard lock(shared_->mutex);
@@ -122,50 +143,37 @@ class MlflowSender::Conversation {
     return read_answer(shared_->client.exchange(request, deadline));
   }
 
-  /// Without the lock: a log that blocks must not stop the training.
-  void say(LogLevel level, const std::string& text) {
-    {
-      const std::lock_guard lock(shared_->mutex);
-      if (shared_->is_abandoned) return;
-    }
-    write_log(log_, level, name_ + ": " + text);
+  void write(LogLevel level, const std::string& text) {
+    const std::lock_guard lock(shared_->log_mutex);
+    write_log(shared_->log, level, name_ + ": " + text);
   }
 
   void report_outage(const std::string& problem) {
     if (is_out_) return;
     is_out_ = true;
-    say(LogLevel::warn, problem + "; the training goes on, and points are kept until it answers");
+    write(LogLevel::warn,
+          problem + "; the training continues, and points are kept until the server responds");
   }
 
   void report_answer() {
-    if (is_out_) say(LogLevel::info, "it answers again");
+    if (is_out_) write(LogLevel::info, "the server responds again");
     is_out_ = false;
   }
 
-  void report_refusal(const std::string& what, const std::string& problem) {
-    if (is_refusal_told_) return;
-    is_refusal_told_ = true;
-    say(LogLevel::warn, "it refuses " + what + ", left out from now on: " + problem);
-  }
-
   void report_dropped() {
-    if (is_drop_told_) return;
-    is_drop_told_ = true;
-    say(LogLevel::warn, "the oldest points of steps are dropped: more than " +
-                            std::to_string(Backlog::kStepPointsMax) + " wait for it to answer");
+    if (has_warned_of_drop_) return;
+    has_warned_of_drop_ = true;
+    write(LogLevel::warn, "more than " + std::to_string(Backlog::kStepPointsMax) +
+                              " points of steps are not sent yet; the oldest are dropped");
   }
 
-  /// False if the server cannot serve now.
+  /// False if the server is unavailable or refuses.
   bool set_up() {
-    if (setup_.is_ready()) return true;
     while (!setup_.is_ready()) {
-      const ServerAnswer answer = ask(setup_.request());
+      const ServerAnswer answer = exchange(setup_.request());
       const std::string problem = setup_.take(answer);
       if (setup_.is_refused()) {
-        say(LogLevel::warn,
-            "the server refuses a run: " + problem + "; the training continues without MLflow");
-        const std::lock_guard lock(shared_->mutex);
-        shared_->has_given_up = true;
+        give_up("the server refuses a run: " + problem);
         return false;
       }
       if (!problem.empty()) {
@@ -173,17 +181,21 @@ class MlflowSender::Conversation {
         return false;
       }
       report_answer();
-      if (setup_.is_ready() && answer.verdict == Verdict::refused) {
-        report_refusal("parameters and tags", answer.problem);
-      }
+      if (setup_.is_ready()) finish_set_up(answer);
+    }
+    return true;
+  }
+
+  void finish_set_up(const ServerAnswer& answer) {
+    if (answer.verdict == Verdict::refused) {
+      write(LogLevel::warn, "the server refuses the parameters and tags: " + answer.problem);
     }
     const std::lock_guard lock(shared_->mutex);
     shared_->backlog.skip(setup_.last_steps());
     shared_->tracking_id = setup_.tracking_id();
-    return true;
   }
 
-  /// What there is to send now: points, then the status if the training is over.
+  /// What to send now: points, or the status if there are none and the training has ended.
   struct Work {
     Backlog::Batch batch;
     std::optional<End> end;
@@ -191,10 +203,10 @@ class MlflowSender::Conversation {
   };
   Work take_work() {
     const std::lock_guard lock(shared_->mutex);
-    return {shared_->backlog.first(kMetricsMax), shared_->end, shared_->backlog.has_dropped()};
+    return {shared_->backlog.first(batch_max_), shared_->end, shared_->backlog.has_dropped()};
   }
 
-  /// False if the server cannot serve now.
+  /// False if the server is unavailable or refuses the run.
   bool send_all() {
     if (!set_up()) return false;
     while (true) {
@@ -204,44 +216,63 @@ class MlflowSender::Conversation {
       if (points.empty() && !work.end) return true;
       const std::string& run = setup_.mlflow_run();
       const ServerAnswer answer =
-          ask(points.empty() ? update_run(run, work.end->status, work.end->milliseconds)
-                             : log_points(run, points));
+          exchange(points.empty() ? update_run(run, work.end->status, work.end->milliseconds)
+                                  : log_points(run, points));
       if (answer.verdict == Verdict::unavailable || answer.verdict == Verdict::denied) {
         report_outage(answer.problem);
         return false;
       }
       report_answer();
-      if (answer.verdict == Verdict::refused) {
-        report_refusal(points.empty() ? "the status of the run" : "points", answer.problem);
+      if (answer.verdict == Verdict::refused && points.size() > 1) {
+        batch_max_ = points.size() / 2;
+        continue;
       }
+      if (answer.verdict == Verdict::refused) report_refusal(points, answer.problem);
+      // A last, partial batch: what comes while it is sent goes with the next one.
+      const bool is_last = points.size() < batch_max_;
+      batch_max_ = kMetricsMax;
       const std::lock_guard lock(shared_->mutex);
       shared_->backlog.remove(work.batch);
       shared_->is_complete = points.empty();
-      // A last, partial batch: what comes while it is sent goes with the next one.
-      const bool is_last = points.size() < kMetricsMax && !shared_->end;
-      if (shared_->is_complete || is_last) return true;
+      if (shared_->is_complete || (is_last && !shared_->end)) return true;
     }
+  }
+
+  /// Of one point, or of the status if there is none.
+  void report_refusal(std::span<const Point> points, const std::string& problem) {
+    std::string refused = "the status of the run";
+    std::string consequence;
+    if (!points.empty()) {
+      const std::lock_guard lock(shared_->mutex);
+      const std::size_t count = shared_->backlog.refuse(points[0].name);
+      refused = "metric '" + points[0].name + "'";
+      consequence = "; its points are left out, " + std::to_string(count) + " so far";
+    }
+    // All metrics of a deleted run, and its status, are refused with the same text.
+    if (problem == last_refusal_) return;
+    last_refusal_ = problem;
+    write(LogLevel::warn, "the server refuses " + refused + ": " + problem + consequence);
   }
 
   const std::string name_;
   const std::shared_ptr<Shared> shared_;
   MlflowSetup setup_;
-  const ddprun::Log log_;
-  std::chrono::seconds interval_ = kSendInterval;  ///< to the next look, or attempt
+  std::chrono::seconds interval_ = kSendInterval;  ///< until the next attempt to send
+  std::size_t batch_max_ = kMetricsMax;  ///< halved while batches are refused, to find the metric
+  std::string last_refusal_;             ///< that was logged
   bool is_out_ = false;
-  bool is_refusal_told_ = false;
-  bool is_drop_told_ = false;
+  bool has_warned_of_drop_ = false;
 };
 
 MlflowSender::MlflowSender(ServerAddress server, const std::string& authorization,
                            RunDescription description, Backlog backlog, ddprun::Log log)
     : name_("MLflow at " + server.uri),
       log_(std::move(log)),
-      shared_(std::make_shared<Shared>(std::move(server), authorization)) {
+      shared_(std::make_shared<Shared>(std::move(server), authorization, log_)) {
   shared_->backlog = std::move(backlog);
   shared_->tracking_id = description.tracking_id;
-  auto conversation = std::make_shared<Conversation>(name_, shared_, std::move(description), log_);
-  thread_ = start_quiet_thread([conversation] { conversation->run(); });
+  auto loop = std::make_shared<SenderLoop>(name_, shared_, std::move(description));
+  thread_ = start_quiet_thread([loop] { loop->run(); });
 }
 
 MlflowSender::~MlflowSender() {
@@ -261,10 +292,15 @@ nlohmann::json MlflowSender::state() const {
 
 void MlflowSender::finish(RunStatus status, std::chrono::milliseconds limit) {
   const Left left = stop(status, limit);
+  const auto warn = [&](const std::string& text) {
+    write_log(log_, LogLevel::warn, name_ + ": " + text);
+  };
+  if (left.refused > 0) {
+    warn("the server has refused " + std::to_string(left.refused) + " points in total");
+  }
   if (left.is_nothing) return;
-  write_log(log_, LogLevel::warn,
-            name_ + ": " + std::to_string(left.points) +
-                " points and how the training ended were not sent");
+  warn(std::to_string(left.points) + " points and the status of the run were not sent within " +
+       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s");
 }
 
 MlflowSender::Left MlflowSender::stop(RunStatus status, std::chrono::milliseconds limit) {
@@ -281,13 +317,15 @@ MlflowSender::Left MlflowSender::stop(RunStatus status, std::chrono::millisecond
     shared_->changed.wait_for(lock, kInterruptTime, is_done);
   }
   const bool has_ended = shared_->is_done;
-  shared_->is_abandoned = !has_ended;
-  const Left left = {shared_->is_complete || shared_->has_given_up, shared_->backlog.size()};
+  const Left left = {shared_->is_complete || shared_->has_given_up, shared_->backlog.size(),
+                     shared_->backlog.refused_count()};
   lock.unlock();
   if (has_ended) {
     thread_.join();
   } else {
     thread_.detach();
+    const std::lock_guard log_lock(shared_->log_mutex);  // waits for a call that is under way
+    shared_->log = nullptr;
   }
   return left;
 }

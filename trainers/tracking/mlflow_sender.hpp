@@ -1,6 +1,6 @@
-// Sends what a training logs to an MLflow server, from a thread of its own: the training neither
-// waits for the server nor ends with it. What the server has not accepted is kept, within bounds,
-// and sent when it answers again.
+// Sends what a training logs to an MLflow server, on a thread of its own, so that the training
+// never waits for the server. Keeps what the server has not accepted, within bounds, and sends it
+// when the server responds again.
 #pragma once
 
 #include "trainers/tracking/mlflow_setup.hpp"
@@ -16,23 +16,23 @@
 
 namespace trainer {
 
-/// Between two looks at what there is to send, and the longest between two attempts to reach a
-/// server that does not answer.
+/// Between two batches of points.
 inline constexpr std::chrono::seconds kSendInterval{1};
+/// Between two attempts to reach a server that does not respond.
 inline constexpr std::chrono::seconds kRetryIntervalMax{5};
-/// Of one request, with its answer.
+/// Limit of one request, with its answer.
 inline constexpr std::chrono::seconds kRequestTimeout{5};
 
 /// For one thread.
 class MlflowSender {
  public:
-  /// `authorization` is the header's value; `backlog` is what an earlier life has not sent. `log`
-  /// is called on either thread.
+  /// `authorization`: the header's value, or empty. `backlog`: points that an earlier attempt has
+  /// not sent. `log`: called by both threads, and not after finish() or the destructor.
   MlflowSender(ServerAddress server, const std::string& authorization, RunDescription description,
                Backlog backlog, ddprun::Log log);
   MlflowSender(const MlflowSender&) = delete;
   MlflowSender& operator=(const MlflowSender&) = delete;
-  /// Without finish() what is not sent yet is lost, and the run stays as it is.
+  /// Without finish(), discards what is not sent yet and leaves the status of the run unchanged.
   ~MlflowSender();
 
   void push(Backlog::Kind kind, Point point);
@@ -40,7 +40,7 @@ class MlflowSender {
   /// For a checkpoint: {"tracking_id", "points"}.
   nlohmann::json state() const;
 
-  /// Sends the rest and the status within `limit`; a warning tells what was not sent. To be called
+  /// Sends the rest and the status within `limit`, and warns of what was not sent. To be called
   /// once.
   void finish(RunStatus status, std::chrono::milliseconds limit);
 
@@ -49,7 +49,7 @@ class MlflowSender {
   struct Left;
   Left stop(RunStatus status, std::chrono::milliseconds limit);
 
-  class Conversation;
+  class SenderLoop;
 
   const std::string name_;
   const ddprun::Log log_;
