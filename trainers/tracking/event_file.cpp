@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 namespace trainer {
 
@@ -18,7 +19,7 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// TensorBoard takes files with "tfevents" in their name, in the order of their names.
+/// TensorBoard reads files with "tfevents" in their name, in the order of their names.
 std::string file_name() {
   std::array<char, 256> host = {};
   if (::gethostname(host.data(), host.size() - 1) != 0) host = {'u', 'n', 'k', 'n', 'o', 'w', 'n'};
@@ -30,16 +31,19 @@ std::string file_name() {
 }  // namespace
 
 EventFile::EventFile(const std::filesystem::path& folder, std::optional<std::int64_t> restart)
-    : path_(folder / file_name()) {
-  std::error_code ignored;  // opening the file will say what is wrong
-  std::filesystem::create_directories(folder, ignored);
+    : EventFile(folder / file_name()) {
+  append(version_event(seconds_since_1970()));
+  if (restart) append(restart_event(seconds_since_1970(), *restart));
+}
+
+EventFile::EventFile(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code ignored;  // a failure to open the file names the reason
+  std::filesystem::create_directories(path_.parent_path(), ignored);
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     throw ddprun::Error(ddprun::Errc::usage, "--tensorboard: " + path_.string() +
                                                  " cannot be written: " + std::strerror(errno));
   }
-  append(version_event(seconds_since_1970()));
-  if (restart) append(restart_event(seconds_since_1970(), *restart));
 }
 
 EventFile::~EventFile() {
@@ -50,10 +54,8 @@ void EventFile::write(std::int64_t step, std::span<const Scalar> scalars) {
   append(scalars_event(seconds_since_1970(), step, scalars));
 }
 
-void EventFile::write(const std::string& tag, const std::map<std::string, std::string>& texts) {
-  std::string table = "| option | value |\n| --- | --- |\n";
-  for (const auto& [name, value] : texts) table += "| " + name + " | " + value + " |\n";
-  append(text_event(seconds_since_1970(), tag, table));
+void EventFile::write_settings(const std::map<std::string, std::string>& settings) {
+  append(text_event(seconds_since_1970(), "settings", settings_table(settings)));
 }
 
 void EventFile::append(const std::string& event) {

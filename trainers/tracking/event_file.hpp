@@ -1,4 +1,4 @@
-// A file of TensorBoard events. Each event is written at once and whole, so that a worker that is
+// A file of TensorBoard events. Each event is written at once as a whole, so that a worker that is
 // killed leaves a readable file.
 #pragma once
 
@@ -15,19 +15,21 @@ namespace trainer {
 
 class EventFile {
  public:
-  /// Creates the folder and a new file in it. `restart`: TensorBoard forgets what earlier files
-  /// have of this step and later ones. Throws Error{Errc::usage} if that is not possible.
+  /// Creates the folder and a new file in it. `restart`: makes TensorBoard discard the points of
+  /// this step and later ones in earlier files. Throws Error{Errc::usage} if the file cannot be
+  /// created, Error{Errc::system} as write() does.
   EventFile(const std::filesystem::path& folder, std::optional<std::int64_t> restart);
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
   ~EventFile();
 
-  /// These throw Error{Errc::system} naming the file, e.g. when the disk is full.
+  /// Throws Error{Errc::system} naming the file, e.g. when the disk is full.
   void write(std::int64_t step, std::span<const Scalar> scalars);
-  /// As a table, under `tag`.
-  void write(const std::string& tag, const std::map<std::string, std::string>& texts);
+  /// Writes the settings as a table.
+  void write_settings(const std::map<std::string, std::string>& settings);
 
  private:
+  explicit EventFile(std::filesystem::path path);
   void append(const std::string& event);
 
   std::filesystem::path path_;

@@ -19,7 +19,7 @@ namespace trainer {
 namespace {
 
 constexpr const char* kSection = "tracking";
-/// What torchrun, and ddprun over several nodes, call a run without an id.
+/// The run id of torchrun, and of ddprun over several nodes, if none is given.
 constexpr const char* kNoRunId = "none";
 constexpr int kSignalExit = 128;
 
@@ -84,12 +84,34 @@ Tracking::~Tracking() = default;
 void Tracking::start(const TrackingOptions& options, const TrackedRun& run) {
   track_every_ = options.track_every;
   has_restarts_left_ = run.env.restart_count < run.env.max_restarts;
-  if (!options.tensorboard.empty()) {
-    const auto restart = run.checkpoint ? std::optional(run.step + 1) : std::nullopt;
-    events_ = std::make_unique<EventFile>(options.tensorboard, restart);
-    if (!run.checkpoint) events_->write("settings", texts_of(run.settings));
-  }
+  if (!options.tensorboard.empty()) start_events(options, run);
   if (options.server) start_mlflow(options, run);
+}
+
+void Tracking::start_events(const TrackingOptions& options, const TrackedRun& run) {
+  const auto restart = run.checkpoint ? std::optional(run.step + 1) : std::nullopt;
+  try {
+    events_ = std::make_unique<EventFile>(options.tensorboard, restart);
+    if (!run.checkpoint) events_->write_settings(texts_of(run.settings));
+  } catch (const ddprun::Error& error) {
+    if (error.code() == ddprun::Errc::usage) throw;
+    stop_events(error);
+  }
+}
+
+void Tracking::write_events(std::int64_t step, std::span<const Scalar> scalars) {
+  try {
+    events_->write(step, scalars);
+  } catch (const ddprun::Error& error) {
+    stop_events(error);
+  }
+}
+
+void Tracking::stop_events(const ddprun::Error& error) {
+  events_.reset();
+  write_log(log_, ddprun::LogLevel::warn,
+            std::string("TensorBoard: ") + error.what() +
+                "; the training continues without TensorBoard's events");
 }
 
 void Tracking::start_mlflow(const TrackingOptions& options, const TrackedRun& run) {
@@ -124,13 +146,13 @@ void Tracking::log(std::int64_t step, std::initializer_list<Scalar> scalars) {
 }
 
 void Tracking::log(Backlog::Kind kind, std::int64_t step, std::initializer_list<Scalar> scalars) {
-  std::vector<Scalar> known;  // a loop may not know all of them each time
+  std::vector<Scalar> finite;  // a loop passes NaN for values that it has not measured
   for (const Scalar& scalar : scalars) {
-    if (std::isfinite(scalar.second)) known.push_back(scalar);
+    if (std::isfinite(scalar.second)) finite.push_back(scalar);
   }
-  if (events_) events_->write(step, known);
+  if (events_ && !finite.empty()) write_events(step, finite);
   if (!mlflow_) return;
-  for (const auto& [name, value] : known) {
+  for (const auto& [name, value] : finite) {
     mlflow_->push(kind, {.name = name, .value = value, .step = step});
   }
 }
@@ -148,7 +170,7 @@ void Tracking::finish(int exit_code) {
   const auto status = status_of(exit_code);
   if (status == RunStatus::failed) {
     if (has_restarts_left_) return mlflow_.reset();
-    // The launcher stops all workers when one has failed. This one ends by itself, soon.
+    // The launcher stops all workers when one has failed. This one ends soon without that.
     std::signal(SIGTERM, SIG_IGN);
   }
   mlflow_->finish(status, status == RunStatus::finished ? kFinishTime : kFailureTime);

@@ -1,0 +1,136 @@
+#include "trainers/tracking/tracking.hpp"
+
+#include "tests/support/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/resource.h>
+#include <vector>
+
+namespace tracking_test {
+
+using ddprun::Checkpoint;
+using ddprun::LogLevel;
+using ddprun::test::TemporaryFolder;
+using trainer::Tracking;
+using trainer::TrackingOptions;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// While it exists, this process can extend no file: write() fails with EFBIG.
+class NoFileGrowth {
+ public:
+  NoFileGrowth() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    const rlimit none{.rlim_cur = 0, .rlim_max = before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &none) == 0);
+  }
+  NoFileGrowth(const NoFileGrowth&) = delete;
+  NoFileGrowth& operator=(const NoFileGrowth&) = delete;
+  ~NoFileGrowth() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+/// Lines of the log, from any thread.
+struct Lines {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+
+  ddprun::Log log() {
+    return [this](LogLevel, std::string_view line) {
+      const std::lock_guard lock(mutex);
+      lines.emplace_back(line);
+    };
+  }
+  std::vector<std::string> starting_with(const std::string& prefix) {
+    const std::lock_guard lock(mutex);
+    std::vector<std::string> found;
+    std::copy_if(lines.begin(), lines.end(), std::back_inserter(found),
+                 [&](const std::string& line) { return line.starts_with(prefix); });
+    return found;
+  }
+};
+
+void start(Tracking& tracking, const TrackingOptions& options, int restart_count,
+           const std::optional<Checkpoint>& checkpoint) {
+  ddprun::WorkerEnv env;
+  env.restart_count = restart_count;
+  const nlohmann::json settings = {{"lr", 0.1}};
+  tracking.start(options, {.program = "test",
+                           .env = env,
+                           .settings = settings,
+                           .checkpoint_dir = "",
+                           .step = checkpoint ? checkpoint->step : 0,
+                           .checkpoint = checkpoint});
+}
+
+fs::path event_file(const TemporaryFolder& folder) {
+  const fs::directory_iterator files(folder.path());
+  REQUIRE(files != fs::directory_iterator());
+  return files->path();
+}
+
+}  // namespace
+
+TEST_SUITE("tracking") {
+  TEST_CASE("a full disk stops the events with one warning, not the training") {
+    const TemporaryFolder folder;
+    Lines lines;
+    Tracking tracking(lines.log());
+    start(tracking, {.tensorboard = folder.path()}, 0, std::nullopt);
+    const fs::path file = event_file(folder);
+    const auto size = fs::file_size(file);
+    {
+      const NoFileGrowth full;
+      tracking.log(1, {{"loss", 0.5}});
+      tracking.log(2, {{"loss", 0.5}});
+    }
+    tracking.log(3, {{"loss", 0.5}});
+    CHECK(lines.starting_with("") ==
+          std::vector<std::string>{"TensorBoard: writing " + file.string() +
+                                   ": File too large; the training continues without "
+                                   "TensorBoard's events"});
+    CHECK(fs::file_size(file) == size);
+  }
+
+  TEST_CASE("a disk that is full from the start does not stop the training") {
+    const TemporaryFolder folder;
+    Lines lines;
+    Tracking tracking(lines.log());
+    {
+      const NoFileGrowth full;
+      start(tracking, {.tensorboard = folder.path()}, 1, std::nullopt);
+    }
+    tracking.log(1, {{"loss", 0.5}});
+    CHECK(lines.starting_with("TensorBoard: writing ").size() == 1);
+  }
+
+  TEST_CASE("an event without a finite value is not written") {
+    const TemporaryFolder folder;
+    Tracking tracking({});
+    start(tracking, {.tensorboard = folder.path()}, 0, std::nullopt);
+    const auto size = fs::file_size(event_file(folder));
+    tracking.log(1, {{"loss", std::nan("")}});
+    tracking.log(1, {});
+    CHECK(fs::file_size(event_file(folder)) == size);
+  }
+}
+
+}  // namespace tracking_test
