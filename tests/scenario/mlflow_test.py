@@ -1,5 +1,5 @@
-"""What trainer and gpt2 report to a real MLflow server and to TensorBoard, also while the server is
-killed, stopped or refuses.
+"""trainer and gpt2 report to a real MLflow server and to TensorBoard, also while the server is
+killed, stopped or refuses requests.
 
 Usage: mlflow_test.py DDPRUN, with the interpreter of scripts/test_python
 """
@@ -30,7 +30,7 @@ GPT2 = pathlib.Path(DDPRUN).with_name("gpt2")
 PREPARE_TEXT = pathlib.Path(__file__).parents[2] / "scripts" / "prepare_text"
 EVERY = 5  # steps between points
 TIME_LIMIT = 60
-# More than any test lets it do.
+# Longer than any test waits.
 ENDLESS = ["--dataset=random", "--epochs=100000", "--lr_schedule=constant"]
 
 
@@ -142,7 +142,7 @@ class MlflowTest(unittest.TestCase):
         return [line for line in lines if line["event"] == event]
 
     def expected_points(self):
-        """Of steps that were done twice the result is the same."""
+        """Steps that were done twice have the same result."""
         losses = {line["step"]: line["loss"] for line in self.lines("step")}
         return sorted(point for point in losses.items() if point[0] % EVERY == 0)
 
@@ -152,14 +152,14 @@ class MlflowTest(unittest.TestCase):
         self.assertEqual({round(value, 9) for _, value in self.history("Loss/test")}, tests)
 
     def check_result(self, training):
-        """It is that of a training that reports to no server."""
+        """The result equals that of a training that reports to no server."""
         step, parameters = training.result()
         plain = self.start(TRAINER, [*ENDLESS, f"--max_steps={step}"])
         self.assertEqual(plain.end(), 0, plain.output)
         self.assertEqual(plain.result(), (step, parameters))
         self.assertNotIn("MLflow", plain.output)
 
-    def test_a_run_has_its_options_metrics_tags_and_end(self):
+    def test_a_run_has_parameters_metrics_tags_and_a_status(self):
         training = self.train_with_checkpoints("--dataset=random", "--epochs=2",
                                                f"--tensorboard={self.folder / 'events'}",
                                                launcher=["--rdzv_id=job7"])
@@ -200,13 +200,14 @@ class MlflowTest(unittest.TestCase):
         self.assertEqual(self.history("Loss/test")[0][0], 7)
         self.assertEqual(self.the_run().data.params["channels"], "16")
 
-    def test_points_of_an_outage_come_with_the_training_that_resumes(self):
+    def test_a_resumed_training_sends_the_points_of_an_outage(self):
         training = self.train_with_checkpoints(*ENDLESS)
         self.await_points()
         self.server.kill()
-        training.read_until("the training goes on")
+        training.read_until("points are kept until the server responds")
         self.assertEqual(training.stop(), 143, training.output)
-        self.assertRegex(training.output, r"\d+ points and how the training ended were not sent")
+        self.assertRegex(training.output,
+                         r"\d+ points and the status of the run were not sent within 1 s")
         self.check_result(training)
         self.server.start()
         more = int(training.result()[0]) + 30
@@ -215,7 +216,7 @@ class MlflowTest(unittest.TestCase):
         self.check_that_nothing_is_lost()
         self.assertEqual(self.the_run().info.status, "FINISHED")
 
-    def test_a_stopped_server_gets_everything_when_it_goes_on(self):
+    def test_a_server_that_was_stopped_gets_all_points_when_it_continues(self):
         training = self.train_with_checkpoints(*ENDLESS)
         self.await_points()
         self.server.signal(signal.SIGSTOP)
@@ -223,35 +224,60 @@ class MlflowTest(unittest.TestCase):
             training.read_until("no answer after")
         finally:
             self.server.signal(signal.SIGCONT)
-        training.read_until("it answers again")
+        training.read_until("the server responds again")
         self.assertEqual(training.stop(), 143, training.output)
         self.check_that_nothing_is_lost()
         self.assertEqual(self.the_run().info.status, "KILLED")
 
-    def test_a_server_that_answers_nonsense_gets_everything_when_it_is_well(self):
+    def test_a_server_that_responded_with_errors_gets_all_points_later(self):
         forwarder = Forwarder(self.server.uri)
         self.addCleanup(forwarder.close)
         forwarder.answer = (500, b'{"error_code": "INTERNAL_ERROR", "message": "the disk is full"}')
         training = self.train_with_checkpoints(*ENDLESS, uri=forwarder.uri)
-        training.read_until("HTTP status 500: the disk is full; the training goes on")
+        training.read_until("HTTP status 500: the disk is full; the training continues")
         forwarder.answer = (200, b"<html>not me</html>")
         forwarder.refused.clear()
         self.assertTrue(forwarder.refused.wait(TIME_LIMIT))
         forwarder.answer = None
-        training.read_until("it answers again")
+        training.read_until("the server responds again")
         self.assertEqual(training.stop(), 143, training.output)
         self.check_that_nothing_is_lost()
         self.check_result(training)
 
-    def test_a_run_that_was_deleted_does_not_end_the_training(self):
+    def test_a_training_continues_when_its_run_is_deleted(self):
         training = self.train_with_checkpoints(*ENDLESS)
         self.await_points()
         self.client.delete_run(self.the_run().info.run_id)
-        training.read_until("it refuses points, left out from now on: HTTP status 400")
+        training.read_until("the server refuses metric ")
         self.assertEqual(training.stop(), 143, training.output)
-        self.assertEqual(training.output.count("it refuses"), 1, training.output)
+        self.assertRegex(training.output, r"HTTP status 400: .* must be in the 'active' state.*; "
+                                          r"its points are left out, \d+ so far")
+        self.assertRegex(training.output, r"the server has refused \d+ points in total")
+        self.assertEqual(training.output.count("the server refuses"), 1, training.output)
 
-    def test_restarts_and_resumed_trainings_go_on_with_the_same_run(self):
+    def test_a_refused_metric_is_left_out_and_the_others_arrive(self):
+        forwarder = Forwarder(self.server.uri)
+        self.addCleanup(forwarder.close)
+        forwarder.rewrite = (b"Time/exposed_seconds", b"Time (exposed)")
+        training = self.train_with_checkpoints(*ENDLESS, uri=forwarder.uri)
+        training.read_until("the server refuses metric 'Time/exposed_seconds': HTTP status 400: "
+                            "Invalid value \"Time (exposed)\" for parameter ")
+        self.assertEqual(training.stop(), 143, training.output)
+        self.check_that_nothing_is_lost()
+        self.assertRegex(training.output, r"the server has refused \d+ points in total")
+        self.assertEqual(self.the_run().info.status, "KILLED")
+
+    def test_a_training_continues_without_a_run_if_the_server_refuses_it(self):
+        self.client.delete_experiment(self.client.create_experiment(self.experiment))
+        training = self.train(*ENDLESS, "--max_steps=100")
+        self.assertEqual(training.end(), 0, training.output)
+        self.assertRegex(training.output, r"MLflow at http://.*: the server refuses a run: "
+                                          r"HTTP status 400: .*'active' state.*; "
+                                          r"the training continues without MLflow")
+        self.assertEqual(training.output.count("MLflow at"), 1, training.output)
+        self.check_result(training)
+
+    def test_restarts_and_resumed_trainings_continue_the_same_run(self):
         training = self.train_with_checkpoints(*ENDLESS, launcher=["--max_restarts=1"])
         self.await_points(20)
         os.kill(self.rank_0_of(training), signal.SIGKILL)
@@ -266,13 +292,18 @@ class MlflowTest(unittest.TestCase):
         self.check_that_nothing_is_lost()
         self.assertEqual(self.the_run().info.status, "FINISHED")
 
-    def test_a_restart_without_checkpoints_goes_on_with_the_same_run(self):
-        training = self.train("--dataset=random", "--epochs=60", launcher=["--max_restarts=1"])
+    def test_a_restart_without_checkpoints_continues_the_same_run(self):
+        events = self.folder / "events"
+        training = self.train("--dataset=random", "--epochs=60", f"--tensorboard={events}",
+                              launcher=["--max_restarts=1"])
         self.await_points()
         os.kill(self.rank_0_of(training), signal.SIGKILL)
         self.assertEqual(training.end(), 0, training.output)
         self.assertEqual(self.the_run().info.status, "FINISHED")
         self.assertEqual(self.history("Loss/step"), self.expected_points())
+        shown = EventAccumulator(str(events)).Reload()
+        self.assertEqual([point.step for point in shown.Scalars("Loss/step")],
+                         [step for step, _ in self.expected_points()])
 
     def test_a_failure_is_reported_to_the_launcher_and_to_the_server(self):
         self.metrics = "/dev/full"
@@ -282,7 +313,7 @@ class MlflowTest(unittest.TestCase):
             self.assertIn("rank 0", training.output)
             self.assertIn("writing /dev/full: No space left on device", training.output)
         statuses = [run.info.status for run in self.runs()]
-        # Of several workers the launcher may stop this one, too, before it has reported.
+        # With several workers, the launcher may stop this one before it has reported.
         self.assertEqual(statuses[0], "FAILED", statuses)
 
     def test_a_bad_address_is_refused_before_the_training(self):

@@ -23,7 +23,7 @@ def await_true(condition, what, limit=60):
 
 
 class MlflowServer:
-    """For an interpreter that has MLflow. Keeps its data when it is ended and started again."""
+    """Needs an interpreter that has MLflow. Keeps its data when it is killed and started again."""
 
     def __init__(self, folder, port):
         self.folder = pathlib.Path(folder)
@@ -65,12 +65,13 @@ class MlflowServer:
 
 
 class Forwarder:
-    """An HTTP server that passes requests on to another one, or gives `answer`, a status and a
-    body, to all of them."""
+    """An HTTP server that forwards requests to another one, or responds to all of them with
+    `answer`, a status and a body."""
 
     def __init__(self, target):
         self.answer = None
-        self.refused = threading.Event()  # a request has got `answer`
+        self.rewrite = (b"", b"")  # what to replace in the bodies of requests, and by what
+        self.refused = threading.Event()  # set when a request has got `answer`
         forwarder = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -85,6 +86,7 @@ class Forwarder:
                 self.wfile.write(text)
 
             def forward(self, body):
+                body = body.replace(*forwarder.rewrite)
                 request = urllib.request.Request(
                     target + self.path, data=body if self.command == "POST" else None,
                     headers={"Content-Type": "application/json"})

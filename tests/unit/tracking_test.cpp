@@ -1,6 +1,7 @@
 #include "trainers/tracking/tracking.hpp"
 
 #include "tests/support/temporary_folder.hpp"
+#include "trainers/tracking/event_encoding.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <mutex>
 #include <optional>
@@ -87,6 +89,16 @@ fs::path event_file(const TemporaryFolder& folder) {
   return files->path();
 }
 
+std::string content(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Step and kind of a restart event, without its time.
+std::string restart_bytes(std::int64_t step) {
+  return trainer::restart_event(0, step).substr(trainer::version_event(0).find('\x1a'));
+}
+
 }  // namespace
 
 TEST_SUITE("tracking") {
@@ -120,6 +132,30 @@ TEST_SUITE("tracking") {
     }
     tracking.log(1, {{"loss", 0.5}});
     CHECK(lines.starting_with("TensorBoard: writing ").size() == 1);
+  }
+
+  TEST_CASE(
+      "an attempt supersedes the events of earlier ones after the step that it resumes from") {
+    struct Case {
+      int restart_count;
+      std::optional<Checkpoint> checkpoint;
+      std::optional<std::int64_t> step;
+    };
+    const std::vector<Case> cases = {
+        {0, std::nullopt, std::nullopt},
+        {1, std::nullopt, 0},
+        {0, Checkpoint{.step = 7}, 8},
+        {1, Checkpoint{.step = 7}, 8},
+    };
+    for (const auto& [restart_count, checkpoint, step] : cases) {
+      const TemporaryFolder folder;
+      Tracking tracking({});
+      start(tracking, {.tensorboard = folder.path()}, restart_count, checkpoint);
+      const std::string bytes = content(event_file(folder));
+      for (const std::int64_t one : {0, 1, 8}) {
+        CHECK((bytes.find(restart_bytes(one)) != std::string::npos) == (step == one));
+      }
+    }
   }
 
   TEST_CASE("an event without a finite value is not written") {

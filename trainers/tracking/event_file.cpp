@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <system_error>
@@ -23,9 +24,10 @@ double seconds_since_1970() {
 std::string file_name() {
   std::array<char, 256> host = {};
   if (::gethostname(host.data(), host.size() - 1) != 0) host = {'u', 'n', 'k', 'n', 'o', 'w', 'n'};
-  const auto seconds = static_cast<std::int64_t>(seconds_since_1970());
-  return "events.out.tfevents." + std::to_string(seconds) + "." + host.data() + "." +
-         std::to_string(::getpid()) + ".0";
+  std::array<char, 32> time = {};  // to the microsecond: two attempts may begin in one second
+  std::snprintf(time.data(), time.size(), "%.6f", seconds_since_1970());
+  return "events.out.tfevents." + std::string(time.data()) + "." + host.data() + "." +
+         std::to_string(::getpid());
 }
 
 }  // namespace

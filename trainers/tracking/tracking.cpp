@@ -89,7 +89,9 @@ void Tracking::start(const TrackingOptions& options, const TrackedRun& run) {
 }
 
 void Tracking::start_events(const TrackingOptions& options, const TrackedRun& run) {
-  const auto restart = run.checkpoint ? std::optional(run.step + 1) : std::nullopt;
+  std::optional<std::int64_t> restart;
+  if (run.env.restart_count > 0) restart = 0;
+  if (run.checkpoint) restart = run.step + 1;
   try {
     events_ = std::make_unique<EventFile>(options.tensorboard, restart);
     if (!run.checkpoint) events_->write_settings(texts_of(run.settings));
