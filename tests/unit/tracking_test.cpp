@@ -1,5 +1,6 @@
 #include "trainers/tracking/tracking.hpp"
 
+#include "tests/support/free_port.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "trainers/tracking/event_encoding.hpp"
 
@@ -166,6 +167,25 @@ TEST_SUITE("tracking") {
     tracking.log(1, {{"loss", std::nan("")}});
     tracking.log(1, {});
     CHECK(fs::file_size(event_file(folder)) == size);
+  }
+
+  TEST_CASE("a malformed section of a checkpoint is ignored with a warning") {
+    const ddprun::test::FreePort port;
+    const auto server =
+        trainer::parse_server_address("http://127.0.0.1:" + std::to_string(port.number()), "URI");
+    for (const std::string& section :
+         {std::string(R"({"server": 1, "experiment": "", "tracking_id": "a", "points": {}})"),
+          std::string(R"({"server": "a", "experiment": "", "points": {}})"), std::string("[1]"),
+          std::string("{")}) {
+      Checkpoint checkpoint{.step = 1};
+      ddprun::put_section(checkpoint, "tracking", section);
+      Lines lines;
+      Tracking tracking(lines.log());
+      start(tracking, {.server = server}, 0, checkpoint);
+      const auto warnings = lines.starting_with("checkpoint: the section 'tracking' is malformed");
+      REQUIRE_MESSAGE(warnings.size() == 1, section);
+      CHECK(warnings[0].ends_with("; a new MLflow run is created"));
+    }
   }
 }
 

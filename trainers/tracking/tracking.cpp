@@ -59,15 +59,33 @@ Texts tags_of(const TrackedRun& run, const std::string& user) {
   return tags;
 }
 
-/// What save() has put in; an empty object if there is nothing.
-nlohmann::json saved_state(const std::optional<ddprun::Checkpoint>& checkpoint) {
-  auto state = nlohmann::json::object();
-  if (!checkpoint) return state;
+/// From save().
+struct SavedState {
+  std::string server;
+  std::string experiment;
+  std::string tracking_id;
+  nlohmann::json points;
+};
+
+/// Nothing if the checkpoint has no such state, or, with a warning, if it is malformed.
+std::optional<SavedState> saved_state(const std::optional<ddprun::Checkpoint>& checkpoint,
+                                      const ddprun::Log& log) {
+  if (!checkpoint) return std::nullopt;
   const auto found = checkpoint->sections.find(kSection);
-  if (found == checkpoint->sections.end()) return state;
+  if (found == checkpoint->sections.end()) return std::nullopt;
   const auto* text = reinterpret_cast<const char*>(found->second.data());
-  auto json = nlohmann::json::parse(text, text + found->second.size(), nullptr, false);
-  return json.is_object() ? json : state;
+  try {
+    const auto json = nlohmann::json::parse(text, text + found->second.size());
+    return SavedState{.server = json.at("server"),
+                      .experiment = json.at("experiment"),
+                      .tracking_id = json.at("tracking_id"),
+                      .points = json.at("points")};
+  } catch (const nlohmann::json::exception& error) {
+    write_log(log, ddprun::LogLevel::warn,
+              std::string("checkpoint: the section '") + kSection + "' is malformed (" +
+                  error.what() + "); a new MLflow run is created");
+    return std::nullopt;
+  }
 }
 
 RunStatus status_of(int exit_code) {
@@ -119,18 +137,16 @@ void Tracking::stop_events(const ddprun::Error& error) {
 void Tracking::start_mlflow(const TrackingOptions& options, const TrackedRun& run) {
   server_ = options.server->uri;
   experiment_ = options.experiment;
-  const auto saved = saved_state(run.checkpoint);
-  const bool is_same = saved.value("server", "") == server_ &&
-                       saved.value("experiment", "") == experiment_ &&
-                       saved.contains("tracking_id") && saved.contains("points");
+  const auto saved = saved_state(run.checkpoint, log_);
+  const bool is_same = saved && saved->server == server_ && saved->experiment == experiment_;
   Backlog backlog;
-  if (is_same) backlog.add(saved.at("points"));
+  if (is_same) backlog.add(saved->points);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   mlflow_ = std::make_unique<MlflowSender>(
       *options.server, options.authorization,
       RunDescription{
           .experiment = experiment_,
-          .tracking_id = is_same ? saved.value("tracking_id", "") : random_id(),
+          .tracking_id = is_same ? saved->tracking_id : random_id(),
           .run_id = run.env.run_id == kNoRunId ? "" : run.env.run_id,
           .is_restart = run.env.restart_count > 0,
           .start_milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
