@@ -35,7 +35,7 @@ ENDLESS = ["--dataset=random", "--epochs=100000", "--lr_schedule=constant"]
 
 
 class Training:
-    """A run of ddprun whose output is read as it comes."""
+    """A run of ddprun whose output is read while it runs."""
 
     def __init__(self, program, options, launcher=(), environment=None):
         self.output = ""

@@ -51,7 +51,7 @@ class Milestone {
   bool is_reached_ = false;
 };
 
-/// Of the look-up of kBlockedHost.
+/// Beginning and end of the look-up of kBlockedHost.
 Milestone g_look_up_begun;
 Milestone g_look_up_released;
 

@@ -38,7 +38,7 @@ HttpAnswer refused(unsigned status, const std::string& code) {
   return answer(status, {{"error_code", code}, {"message", "because"}});
 }
 
-/// The last part of the path, and the body.
+/// The last part of the path.
 std::string method_of(const HttpRequest& request) {
   return request.path.substr(std::string("/api/2.0/mlflow/").size());
 }
@@ -105,10 +105,10 @@ TEST_SUITE("MLflow") {
         {"http://host/?a", "is malformed"},
         {"http://host/\r\nX: y", "is malformed"},
     };
-    for (const auto& [uri, says] : cases) {
+    for (const auto& [uri, part] : cases) {
       const std::string text = refusal(uri);
       CHECK_MESSAGE(text.starts_with("--mlflow: "), uri, ": ", text);
-      CHECK_MESSAGE(text.find(says) != std::string::npos, uri, ": ", text);
+      CHECK_MESSAGE(text.find(part) != std::string::npos, uri, ": ", text);
       CHECK_MESSAGE(text.find("secret") == std::string::npos, text);
     }
   }

@@ -40,7 +40,7 @@ constexpr std::array<std::uint32_t, 256> make_crc_table() {
   return table;
 }
 
-/// As TFRecord has it, for checksums of what contains checksums.
+/// Masks a checksum as TFRecord does, since a checksum of data with checksums is weak.
 std::uint32_t masked(std::uint32_t crc) {
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8;
 }

@@ -14,10 +14,10 @@ namespace trainer {
 /// Name and value of a metric.
 using Scalar = std::pair<const char*, double>;
 
-/// CRC-32C (Castagnoli).
+/// Returns the CRC-32C (Castagnoli) of the bytes.
 std::uint32_t crc32c(std::string_view bytes);
 
-/// Length, masked checksum of the length, the bytes, masked checksum of the bytes.
+/// Returns the length, its masked checksum, the bytes and their masked checksum.
 std::string tf_record(std::string_view bytes);
 
 /// The first event of a file. `wall_time`, here and below: seconds since 1970.

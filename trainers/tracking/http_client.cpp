@@ -33,7 +33,7 @@ using Request = http::request<http::string_body>;
 using Parser = http::response_parser<http::string_body>;
 using Endpoints = std::vector<tcp::endpoint>;
 
-/// Empty, with the reason in `problem`, if the host has no address.
+/// Returns no endpoints, and the reason in `problem`, if the host has no address.
 Endpoints look_up(const ServerAddress& server, std::string& problem) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -80,7 +80,7 @@ std::string describe(const boost::system::error_code& error, const ddprun::Deadl
 
 }  // namespace
 
-/// All that the coroutine of an exchange refers to.
+/// The objects that the coroutine of an exchange refers to.
 struct HttpClient::State {
   asio::io_context context;
   beast::tcp_stream stream{context};
@@ -88,7 +88,7 @@ struct HttpClient::State {
   Request request;
   Parser parser;
   beast::flat_buffer buffer;
-  /// No error only once the whole answer is in the parser: an exchange may be interrupted.
+  /// Cleared when the whole answer is in the parser; stays set if the exchange is interrupted.
   boost::system::error_code error = asio::error::operation_aborted;
 
   asio::awaitable<void> run();
@@ -104,7 +104,7 @@ asio::awaitable<void> HttpClient::State::run() {
   error = std::get<0>(read);
 }
 
-/// Lets interrupt() reach the exchange, for as long as this exists.
+/// Makes the exchange known to interrupt() while this object exists.
 class HttpClient::Reachable {
  public:
   Reachable(HttpClient& client, State& state) : client_(client) {
@@ -142,7 +142,7 @@ HttpAnswer HttpClient::exchange(const HttpRequest& request, ddprun::Deadline dea
   if (state.error) return {.status = 0, .text = describe(state.error, deadline)};
   return {.status = state.parser.get().result_int(), .text = std::move(state.parser.get().body())};
 } catch (const std::exception& error) {
-  // No descriptor, no memory: this is not the training's end.
+  // A lack of descriptors or memory must not end the training.
   return {.status = 0, .text = error.what()};
 }
 

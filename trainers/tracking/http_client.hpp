@@ -1,6 +1,6 @@
-// HTTP requests to one server, each on a connection of its own: they are few, and a connection that
-// is used once cannot be found broken. Blocks at most until the deadline, except for the resolver
-// of the C library, which nothing can interrupt.
+// Sends HTTP requests to one server, each on a new connection: requests are few, and an idle
+// connection might have been closed. Blocks at most until the deadline, except in the resolver of
+// the C library, which cannot be interrupted.
 #pragma once
 
 #include "trainers/tracking/server_address.hpp"
@@ -21,22 +21,24 @@ struct HttpRequest {
 };
 
 struct HttpAnswer {
-  unsigned status = 0;  ///< 0: there is none
-  std::string text;     ///< the body, or why there is none
+  unsigned status = 0;  ///< 0: no answer
+  std::string text;     ///< the body, or the reason why there is no answer
 };
 
-/// Of an answer. MLflow's are some KB.
+/// Limit of an answer. MLflow's have a few KB.
 inline constexpr std::size_t kAnswerBytesMax = std::size_t{8} << 20;
 
 class HttpClient {
  public:
-  /// `authorization` is the value of the header; empty: none.
+  /// `authorization`: the value of the header; empty: none.
   HttpClient(ServerAddress server, std::string authorization);
 
-  /// One at a time.
+  /// Sends a request and waits for the answer. Not to be called by two threads at once. Does not
+  /// throw.
   HttpAnswer exchange(const HttpRequest& request, ddprun::Deadline deadline);
 
-  /// Ends the exchange under way, which returns without an answer, and all later ones. Any thread.
+  /// Makes the current and all later calls of exchange() return without an answer. May be called by
+  /// any thread.
   void interrupt();
 
  private:

@@ -9,10 +9,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of an answer that cannot be used, as much as a line of a terminal holds.
+/// Limit for a part of an answer that is quoted in a message: about a line of a terminal.
 constexpr std::size_t kQuotedMax = 200;
 
-/// Bytes that are not UTF-8, as in the name of a folder, are replaced.
+/// Replaces bytes that are not UTF-8, as in the name of a folder.
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -75,7 +75,7 @@ std::string base64(const std::string& bytes) {
   return text;
 }
 
-/// Printable and in one line.
+/// Returns the beginning of the text in one line, without control characters.
 std::string quoted(const std::string& text) {
   std::string line = text.substr(0, kQuotedMax);
   std::replace_if(
@@ -83,8 +83,8 @@ std::string quoted(const std::string& text) {
   return line;
 }
 
-/// The kind of quotes in which a filter can contain the value; 0 if neither can. A backslash before
-/// the closing quote would escape it.
+/// Returns the quote in which a filter can contain the value; 0: neither. A backslash before the
+/// closing quote would escape it.
 char quote_for(const std::string& value) {
   if (value.ends_with('\\')) return 0;
   if (value.find('\'') == std::string::npos) return '\'';

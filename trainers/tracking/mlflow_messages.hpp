@@ -1,4 +1,4 @@
-// MLflow's REST API 2.0: the requests that a training sends, and what an answer means. Pure.
+// Encodes the requests of MLflow's REST API 2.0 and decodes the answers. Pure.
 #pragma once
 
 #include "trainers/tracking/backlog.hpp"
@@ -14,9 +14,9 @@
 
 namespace trainer {
 
-/// In one request: as many as the server accepts.
+/// Limit of the server, per request.
 inline constexpr std::size_t kMetricsMax = 1000;
-/// Parameters, and tags, in one request.
+/// Limit of the server for parameters, and for tags, per request.
 inline constexpr std::size_t kTextsMax = 100;
 
 enum class RunStatus { running, finished, failed, killed };
@@ -24,7 +24,7 @@ enum class RunStatus { running, finished, failed, killed };
 enum class Verdict {
   accepted,
   refused,      ///< the same request would be refused again
-  denied,       ///< so would all requests with these credentials, until its rights change
+  denied,       ///< all requests with these credentials would be refused
   unavailable,  ///< MLflow cannot be reached or cannot serve now
 };
 
@@ -35,8 +35,8 @@ struct ServerAnswer {
   std::string problem;     ///< one line; empty if accepted
 };
 
-/// An error that is not in MLflow's format counts as unavailable, since it may come from a proxy
-/// while the server restarts; 401 and 403 count as denied in any format.
+/// Decodes an answer. An error that is not in MLflow's format means unavailable: it may come from a
+/// proxy while the server restarts. 401 and 403 mean denied in any format.
 ServerAnswer read_answer(const HttpAnswer& answer);
 
 using Texts = std::map<std::string, std::string>;
@@ -48,22 +48,23 @@ HttpRequest create_experiment(const std::string& name);
 /// empty.
 bool is_searchable(const std::string& value);
 
-/// The newest run of the experiment in which the tag has this value, which must be searchable.
+/// Searches for the newest run of the experiment in which the tag has this value, which must be
+/// searchable.
 HttpRequest find_run(const std::string& experiment_id, const std::string& tag,
                      const std::string& value, bool is_unfinished_only);
 HttpRequest create_run(const std::string& experiment_id, const std::string& name,
                        std::int64_t start_milliseconds, const Texts& tags);
 
-/// At most kMetricsMax points.
+/// `points`: at most kMetricsMax; more are left out.
 HttpRequest log_points(const std::string& mlflow_run, std::span<const Point> points);
-/// At most kTextsMax of each; those beyond are left out.
+/// At most kTextsMax of each; more are left out.
 HttpRequest log_texts(const std::string& mlflow_run, const Texts& parameters, const Texts& tags);
 /// `end_milliseconds` is ignored for a running run.
 HttpRequest update_run(const std::string& mlflow_run, RunStatus status,
                        std::int64_t end_milliseconds);
 
-/// "Basic ..." or "Bearer ..."; empty without a user and a token. A user counts before a token, as
-/// in MLflow's client.
+/// Returns the value of the Authorization header, or an empty text if neither a user and a password
+/// nor a token is given. A user overrides a token, as in MLflow's client.
 std::string authorization_of(const std::string& user, const std::string& password,
                              const std::string& token);
 

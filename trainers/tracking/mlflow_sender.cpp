@@ -70,7 +70,7 @@ struct MlflowSender::Shared {
   bool is_over() const { return is_complete || has_given_up || (end && end->deadline.passed()); }
   bool is_done = false;       ///< the thread sends no more
   bool is_complete = false;   ///< everything is sent, including the status
-  bool has_given_up = false;  ///< the rest is not sent, and the log says why
+  bool has_given_up = false;  ///< the rest is not sent, and the reason is logged
 
   /// For `log` alone: a log that blocks must not stop the training.
   std::mutex log_mutex;
@@ -79,7 +79,7 @@ struct MlflowSender::Shared {
 
 /// What was not sent.
 struct MlflowSender::Left {
-  bool is_nothing = false;  ///< or the log has said why already
+  bool is_nothing = false;  ///< or the reason is logged already
   std::size_t points = 0;   ///< 0: only the status was not sent
   std::size_t refused = 0;  ///< points that the server has refused
 };
@@ -228,7 +228,7 @@ class MlflowSender::SenderLoop {
         continue;
       }
       if (answer.verdict == Verdict::refused) report_refusal(points, answer.problem);
-      // A last, partial batch: what comes while it is sent goes with the next one.
+      // After a partial batch, points are collected for the next one.
       const bool is_last = points.size() < batch_max_;
       batch_max_ = kMetricsMax;
       const std::lock_guard lock(shared_->mutex);

@@ -10,7 +10,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kUnreadable = "its answer is not that of an MLflow server";
 
-/// Null if it is not there.
+/// Returns null if there is no such member.
 Json child(const Json& json, const char* name) {
   const auto found = json.find(name);
   return found == json.end() ? Json() : *found;
@@ -21,7 +21,7 @@ std::string text(const Json& json, const char* name) {
   return found.is_string() ? found.get<std::string>() : std::string();
 }
 
-/// Of a list of {key, value}.
+/// Decodes a list of {key, value}.
 Texts key_values_of(const Json& list) {
   Texts texts;
   for (const auto& one : list) texts[text(one, "key")] = text(one, "value");
@@ -152,7 +152,7 @@ void MlflowSetup::continue_run(const Json& run) {
   if (!description_.run_id.empty()) description_.tags[kRunIdTag] = description_.run_id;
   for (const auto& metric : child(data, "metrics")) {
     const auto step = child(metric, "step");
-    // Zeros are left out of MLflow's answers.
+    // MLflow's answers omit zeros.
     last_steps_[text(metric, "key")] = step.is_number_integer() ? step.get<std::int64_t>() : 0;
   }
   // MLflow refuses to change a parameter, but not a tag.

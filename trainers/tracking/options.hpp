@@ -1,4 +1,4 @@
-// Where a training reports to: options that programs share, and the variables of MLflow's client.
+// The options of tracking that the trainers share, and the variables of MLflow's client.
 #pragma once
 
 #include "trainers/tracking/server_address.hpp"
@@ -15,24 +15,24 @@ class App;
 namespace trainer {
 
 struct TrackingOptions {
-  std::string mlflow;                   ///< as given; empty: MLFLOW_TRACKING_URI counts
+  std::string mlflow;                   ///< as given; empty: that of MLFLOW_TRACKING_URI
   std::string tensorboard;              ///< folder; empty: none
   std::int64_t track_every = 0;         ///< steps between points of single steps; 0: none
-  std::optional<ServerAddress> server;  ///< after complete(): MLflow's; nothing: not wanted
+  std::optional<ServerAddress> server;  ///< MLflow's, after complete(); nothing: none
   std::string experiment;
   std::string authorization;
   std::string user;
 };
 
-/// `track_every` has the program's default already.
+/// Adds the options. The default of --track_every is `options.track_every`.
 void add_tracking_options(CLI::App& app, TrackingOptions& options);
 
-/// After parsing: fills the rest in from MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME,
+/// To be called after parsing. Fills in the rest from MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME,
 /// MLFLOW_TRACKING_USERNAME and _PASSWORD, or _TOKEN. Throws Error{Errc::usage}.
 void complete(TrackingOptions& options, const CLI::App& app,
               const ddprun::EnvironmentLookup& lookup);
 
-/// This process' environment.
+/// Looks up a variable of this process' environment.
 std::optional<std::string> look_up_variable(const std::string& name);
 
 }  // namespace trainer

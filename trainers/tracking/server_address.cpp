@@ -20,7 +20,7 @@ bool is_port(const std::string& text) {
          number <= 65535;
 }
 
-/// "HOST", "HOST:PORT", "[ADDRESS]:PORT". False if it is none of them.
+/// Parses "HOST", "HOST:PORT" or "[ADDRESS]:PORT". Returns false for any other text.
 bool read_authority(const std::string& authority, ServerAddress& address) {
   const bool has_brackets = authority.starts_with('[');
   const std::size_t host_end =
