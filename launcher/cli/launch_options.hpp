@@ -57,6 +57,18 @@ struct StdinChoice {
   bool operator==(const StdinChoice&) const = default;
 };
 
+/// How the nodes of a run meet.
+enum class RendezvousBackend {
+  fixed,    ///< "static": the node of rank 0 hosts the rendezvous
+  c10d,     ///< the node at the endpoint hosts it, in any order and number of nodes
+  etcd,     ///< the nodes elect the host
+  etcd_v2,  ///< torchrun's name for etcd
+};
+
+inline bool is_etcd(RendezvousBackend backend) {
+  return backend == RendezvousBackend::etcd || backend == RendezvousBackend::etcd_v2;
+}
+
 /// --rdzv_endpoint; port 0 if none was given.
 struct RendezvousEndpoint {
   std::string host;
@@ -180,7 +192,7 @@ struct LaunchOptions {
   // Nodes and rendezvous.
   NodeRange nnodes;
   bool standalone = false;
-  std::string rdzv_backend = "static";
+  RendezvousBackend rdzv_backend = RendezvousBackend::fixed;
   RendezvousEndpoint rdzv_endpoint;
   std::string rdzv_id;  ///< empty: a random one
   std::map<std::string, std::string> rdzv_conf;

@@ -41,36 +41,27 @@ std::string set_name(LaunchOptions& options, const std::string& value) {
 
 std::string set_numa_binding(LaunchOptions& options, const std::string& value) {
   using Kind = Affinity::Kind;
-  std::string word;
-  auto problem = keep(word, parse_word(value, {"node", "socket", "exclusive", "core-complex"}));
-  if (word == "node") options.numa_binding.kind = Kind::node;
-  if (word == "socket") options.numa_binding.kind = Kind::socket;
-  if (word == "exclusive") options.numa_binding.kind = Kind::exclusive;
-  if (word == "core-complex") options.numa_binding.kind = Kind::l3;
-  return problem;
+  return keep(options.numa_binding.kind, parse_choice<Kind>(value, {{"node", Kind::node},
+                                                                    {"socket", Kind::socket},
+                                                                    {"exclusive", Kind::exclusive},
+                                                                    {"core-complex", Kind::l3}}));
 }
 
 std::string set_exit_code(LaunchOptions& options, const std::string& value) {
-  std::string word;
-  auto problem = keep(word, parse_word(value, {"torchrun", "worker"}));
-  options.exit_code = word == "worker" ? ExitCodePolicy::worker : ExitCodePolicy::torchrun;
-  return problem;
+  using Policy = ExitCodePolicy;
+  return keep(options.exit_code, parse_choice<Policy>(value, {{"torchrun", Policy::torchrun},
+                                                              {"worker", Policy::worker}}));
 }
 
 std::string set_agent_store(LaunchOptions& options, const std::string& value) {
-  std::string word;
-  auto problem = keep(word, parse_word(value, {"on", "off"}));
-  if (problem.empty()) options.agent_store = word == "on";
-  return problem;
+  return keep(options.agent_store, parse_choice<bool>(value, {{"on", true}, {"off", false}}));
 }
 
 std::string set_stacks(LaunchOptions& options, const std::string& value) {
-  std::string word;
-  auto problem = keep(word, parse_word(value, {"never", "kill", "stop"}));
-  if (word == "never") options.stacks = StacksWhen::never;
-  if (word == "kill") options.stacks = StacksWhen::kill;
-  if (word == "stop") options.stacks = StacksWhen::stop;
-  return problem;
+  using When = StacksWhen;
+  return keep(options.stacks,
+              parse_choice<When>(
+                  value, {{"never", When::never}, {"kill", When::kill}, {"stop", When::stop}}));
 }
 
 std::string set_omp_num_threads(LaunchOptions& options, const std::string& value) {
@@ -94,10 +85,7 @@ std::string set_prefix(LaunchOptions& options, const std::string& value) {
 }
 
 std::string set_security(LaunchOptions& options, const std::string& value) {
-  std::string word;
-  auto problem = keep(word, parse_word(value, {"open"}));
-  options.is_open = word == "open";
-  return problem;
+  return keep(options.is_open, parse_choice<bool>(value, {{"open", true}}));
 }
 
 std::string no_action(LaunchOptions&, const std::string&) {
@@ -200,7 +188,7 @@ constexpr OptionEntry kNodes[] = {
      "How nodes find each other: static, by their --node_rank; c10d, in any order and number that "
      "--nnodes allows; etcd, the same through an etcd, and no node is needed for the others to go "
      "on.",
-     set_name<&Options::rdzv_backend>},
+     [](Options& o, Text v) { return keep(o.rdzv_backend, parse_rendezvous_backend(v)); }},
     {"rdzv_endpoint", 0, "HOST[:PORT],...", OptionGroup::nodes, "PET_RDZV_ENDPOINT", "",
      "Address and port of the node that hosts rendezvous and store, the same on all nodes; or "
      "those "

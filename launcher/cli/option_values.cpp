@@ -95,6 +95,20 @@ Parsed<std::string> parse_word(const std::string& text, const std::vector<std::s
                       (nearest.empty() ? "" : "; did you mean " + nearest + "?")};
 }
 
+Parsed<RendezvousBackend> parse_rendezvous_backend(const std::string& text) {
+  using Backend = RendezvousBackend;
+  return parse_choice<Backend>(text, {{"static", Backend::fixed},
+                                      {"c10d", Backend::c10d},
+                                      {"etcd", Backend::etcd},
+                                      {"etcd-v2", Backend::etcd_v2}});
+}
+
+RendezvousBackend rendezvous_backend_or_default(const std::string& text) {
+  const auto parsed = parse_rendezvous_backend(text);
+  const auto* backend = std::get_if<RendezvousBackend>(&parsed);
+  return backend == nullptr ? LaunchOptions().rdzv_backend : *backend;
+}
+
 Parsed<NodeRange> parse_node_range(const std::string& text) {
   const auto parts = split(text, ':');
   const auto least = number_within(parts.front(), 1, kNodesMax);

@@ -4,8 +4,10 @@
 
 #include "launcher/cli/launch_options.hpp"
 
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -33,6 +35,23 @@ Parsed<bool> parse_switch(const std::string& text);
 
 /// One of the words, or the problem with the nearest of them.
 Parsed<std::string> parse_word(const std::string& text, const std::vector<std::string>& words);
+
+/// The value that belongs to the word.
+template <typename T>
+Parsed<T> parse_choice(const std::string& text,
+                       std::initializer_list<std::pair<const char*, T>> choices) {
+  std::vector<std::string> words;
+  for (const auto& [word, value] : choices) {
+    if (text == word) return value;
+    words.emplace_back(word);
+  }
+  return std::get<ValueProblem>(parse_word(text, words));
+}
+
+/// "static", "c10d", "etcd" or "etcd-v2".
+Parsed<RendezvousBackend> parse_rendezvous_backend(const std::string& text);
+/// The default for any other text, which the parser of the options refuses.
+RendezvousBackend rendezvous_backend_or_default(const std::string& text);
 
 /// "N" or "MIN:MAX".
 Parsed<NodeRange> parse_node_range(const std::string& text);

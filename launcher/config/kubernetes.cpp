@@ -74,7 +74,8 @@ class KubernetesReader {
                  "(clusterIP: None) that selects them, or say by --master_addr where they meet";
     } else if (!has_endpoint) {
       const auto backend = value_of(clues_.given, "rdzv_backend");
-      const bool is_static = !backend || backend->value == "static";
+      const bool is_static =
+          rendezvous_backend_or_default(backend ? backend->value : "") == RendezvousBackend::fixed;
       add(is_static ? "master_addr" : "rdzv_endpoint", pod->job + "-0" + pod->domain,
           "the host name " + clues_.host_name);
     }

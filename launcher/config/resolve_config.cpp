@@ -1,5 +1,6 @@
 #include "launcher/config/resolve_config.hpp"
 
+#include "launcher/cli/option_values.hpp"
 #include "launcher/config/identity.hpp"
 #include "launcher/config/interpolation.hpp"
 #include "launcher/config/named_nodes.hpp"
@@ -131,18 +132,16 @@ class Resolver {
   /// Of the many nodes of a file a few may take part: then its order gives no ranks. Where ranks
   /// are agreed upon at the start, none is needed.
   bool has_rank() const {
-    const auto backend = backend_of_run();
-    const bool is_agreed = !backend.empty() && backend != "static";
-    return !is_agreed || static_cast<int>(*node_.index) < nodes_wanted();
+    return backend() == RendezvousBackend::fixed || static_cast<int>(*node_.index) < nodes_wanted();
   }
 
   /// No node of the file is etcd, as far as is known.
-  bool is_by_etcd() const { return backend_of_run().rfind("etcd", 0) == 0; }
+  bool is_by_etcd() const { return is_etcd(backend()); }
 
-  std::string backend_of_run() const {
-    auto backend = value_of(given_, "rdzv_backend");
-    if (!backend) backend = value_of(values_.options, "rdzv_backend");
-    return backend ? backend->value : std::string();
+  RendezvousBackend backend() const {
+    auto given = value_of(given_, "rdzv_backend");
+    if (!given) given = value_of(values_.options, "rdzv_backend");
+    return rendezvous_backend_or_default(given ? given->value : "");
   }
 
   /// An IPv6 address needs brackets where a port may follow.

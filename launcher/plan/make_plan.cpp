@@ -67,7 +67,7 @@ class Planner {
     plan_.checks_users = conf.checks_users;
     if (has_many_nodes(options_)) {
       plan_.nodes = plan_nodes(options_, conf, facts_.host_name, problems_, plan_.warnings);
-      if (options_.rdzv_backend == "etcd-v2") {
+      if (options_.rdzv_backend == RendezvousBackend::etcd_v2) {
         plan_.notes.emplace_back("--rdzv_backend=etcd-v2: etcd's v3 interface is used, as by etcd");
       }
     } else {

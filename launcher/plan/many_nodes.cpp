@@ -92,11 +92,15 @@ class NodesPlanner {
   }
 
   void choose_backend() {
-    const auto& backend = options_.rdzv_backend;
-    if (backend == "static") return choose_static();
-    if (backend == "c10d") return choose_dynamic();
-    if (backend == "etcd" || backend == "etcd-v2") return choose_etcd();
-    problem("--rdzv_backend=" + backend + ": is neither static, c10d nor etcd");
+    switch (options_.rdzv_backend) {
+      case RendezvousBackend::fixed:
+        return choose_static();
+      case RendezvousBackend::c10d:
+        return choose_dynamic();
+      case RendezvousBackend::etcd:
+      case RendezvousBackend::etcd_v2:
+        return choose_etcd();
+    }
   }
 
   /// A run that is to have TLS must not start without it.
@@ -110,8 +114,7 @@ class NodesPlanner {
     for (const char* key : {"etcd_prefix", "etcd_lease_timeout"}) {
       if (!options_.rdzv_conf.contains(key)) continue;
       warnings_.push_back(std::string("--rdzv_conf=") + key +
-                          ": has no effect with --rdzv_backend=" + options_.rdzv_backend +
-                          "; it is for etcd");
+                          ": has no effect without --rdzv_backend=etcd");
     }
   }
 

@@ -15,15 +15,11 @@ void check_nodes(const LaunchOptions& options, std::vector<std::string>& problem
 
 void check_rendezvous(const LaunchOptions& options, const RdzvConf& conf,
                       std::vector<std::string>& problems, std::vector<std::string>& notes) {
-  const auto& backend = options.rdzv_backend;
   if (!options.rdzv_endpoint.others.empty()) {
     problems.emplace_back("--rdzv_endpoint: one address is enough; only etcd may have several");
   }
-  if (backend == "etcd" || backend == "etcd-v2") {
-    problems.push_back("--rdzv_backend=" + backend +
-                       ": one node needs no etcd; use static or c10d");
-  } else if (backend != "static" && backend != "c10d") {
-    problems.push_back("--rdzv_backend=" + backend + ": is neither static, c10d nor etcd");
+  if (is_etcd(options.rdzv_backend)) {
+    problems.emplace_back("--rdzv_backend: one node needs no etcd; use static or c10d");
   }
   if (!conf.is_host.value_or(true)) {
     problems.emplace_back("--rdzv_conf=is_host: the only node must host the store");

@@ -92,7 +92,7 @@ class SshPlanner {
     const auto count = file_.nodes.size();
     const auto range = nodes_wanted();
     // Ranks are fixed with static: who is beyond them has no place, not even as a spare.
-    const bool is_static = value_of("rdzv_backend").value_or("static") == "static";
+    const bool is_static = backend() == RendezvousBackend::fixed;
     const auto most = static_cast<std::size_t>(range.most);
     const auto started = is_static ? std::min(count, most) : count;
     plan_.nodes_min = static_cast<std::size_t>(range.least);
@@ -124,9 +124,13 @@ class SshPlanner {
     return parsed == nullptr ? NodeRange{all, all} : *parsed;
   }
 
+  RendezvousBackend backend() const {
+    return rendezvous_backend_or_default(value_of("rdzv_backend").value_or(""));
+  }
+
   std::optional<std::size_t> host() const {
     // Then the nodes elect it, and can do so again.
-    if (value_of("rdzv_backend").value_or("").starts_with("etcd")) return std::nullopt;
+    if (is_etcd(backend())) return std::nullopt;
     auto name = value_of("master_addr");
     if (!name) {
       const auto endpoint = parse_endpoint(value_of("rdzv_endpoint").value_or(""));

@@ -147,7 +147,7 @@ const Case kGood[] = {
     {{"--role=actor"}, [](O& o) { o.role = "actor"; }},
     {{"--role", "-"}, [](O& o) { o.role = "-"; }},
     {{"--role", "-1"}, [](O& o) { o.role = "-1"; }},
-    {{"--rdzv_backend=c10d"}, [](O& o) { o.rdzv_backend = "c10d"; }},
+    {{"--rdzv_backend=c10d"}, [](O& o) { o.rdzv_backend = RendezvousBackend::c10d; }},
     {{"--rdzv_endpoint=localhost:29400"},
      [](O& o) {
        o.rdzv_endpoint = {"localhost", 29400};
@@ -287,6 +287,8 @@ const BadCase kBad[] = {
     {{"--affinity=0-3;"}, "nor a list of CPUs for each local rank like 0-7;8-15"},
     {{"--affinity="}, "--affinity=: is neither"},
     {{"--exit_code=job"}, "must be torchrun or worker"},
+    {{"--rdzv_backend=zeus"}, "--rdzv_backend=zeus: must be static, c10d, etcd or etcd-v2"},
+    {{"--rdzv_backend=etcd3"}, "must be static, c10d, etcd or etcd-v2; did you mean etcd?"},
     {{"--security=opn"}, "--security=opn: can only be open"},
     {{"--agent_store=False"}, "must be on or off"},
     {{"--omp_num_threads=0"}, "is neither auto nor an integer from 1 to 4096"},

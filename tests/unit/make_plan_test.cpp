@@ -25,8 +25,6 @@ const Refusal kRefusals[] = {
     {{"--node_rank=1"}, "--node_rank=1: there is one node, whose rank is 0; see --nnodes"},
     {{"--rdzv_backend=etcd-v2"}, "needs no etcd; use static or c10d"},
     {{"--rdzv_endpoint=a,b"}, "--rdzv_endpoint: one address is enough; only etcd may have several"},
-    {{"--rdzv_backend=zeus"}, "--rdzv_backend=zeus: is neither static, c10d nor etcd"},
-    {{"--rdzv_backend=etcd3"}, "--rdzv_backend=etcd3: is neither static, c10d nor etcd"},
     {{"--rdzv_conf=join_timout=5"}, "unknown key; did you mean join_timeout?"},
     {{"--rdzv_conf=is_host=0"}, "the only node must host the store"},
     {{"--rdzv_conf=store_type=file"}, "the only store is tcp"},
