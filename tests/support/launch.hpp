@@ -14,7 +14,8 @@ inline bool contains(const std::string& text, const std::string& part) {
 
 inline int count(const std::string& text, const std::string& part) {
   int found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))
+    ++found;
   return found;
 }
 
