@@ -3,6 +3,7 @@
 #include <ddprun/error.hpp>
 
 #include <atomic>
+#include <new>
 #include <pthread.h>
 
 namespace ddprun {
@@ -33,7 +34,8 @@ void OwnProcess::refuse(const std::string& thing, const char* remedy) {
 }
 
 void keep_forever(void* object) noexcept {
-  auto* const kept = new Kept{object, all_kept.load(std::memory_order_relaxed)};
+  auto* const kept = new (std::nothrow) Kept{object, all_kept.load(std::memory_order_relaxed)};
+  if (kept == nullptr) return;  // a leak checker then reports the object
   while (!all_kept.compare_exchange_weak(kept->next, kept, std::memory_order_relaxed)) {
   }
 }

@@ -30,7 +30,7 @@ class OwnProcess {
   std::uint32_t forks_;
 };
 
-/// Never destroys `object`, which leak checkers still find.
+/// Never destroys `object`. A leak checker finds it, unless memory is exhausted.
 void keep_forever(void* object) noexcept;
 
 /// An object with threads or locks, which only the process that makes it destroys: a destructor
