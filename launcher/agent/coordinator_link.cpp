@@ -5,7 +5,7 @@
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/membership/connect.hpp"
-#include "rendezvous/membership/foreign_speech.hpp"
+#include "rendezvous/membership/foreign_peer.hpp"
 #include "rendezvous/membership/store_probe.hpp"
 
 #include <boost/asio/co_spawn.hpp>

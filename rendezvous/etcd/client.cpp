@@ -4,7 +4,7 @@
 #include "rendezvous/base/with_deadline.hpp"
 #include "rendezvous/etcd/channel.hpp"
 #include "rendezvous/membership/connect.hpp"
-#include "rendezvous/membership/foreign_speech.hpp"
+#include "rendezvous/membership/foreign_peer.hpp"
 
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
@@ -48,7 +48,7 @@ void prepare(Parser& parser) {
 /// Why the answer is not in the parser; no error: it is.
 struct ExchangeFailure {
   boost::system::error_code error;
-  std::string first_words{};  ///< of what cannot be read
+  std::string first_bytes{};  ///< of a reply that cannot be parsed
   std::string tls_problem{};  ///< as TlsSession::problem()
 
   std::string text() const {
@@ -62,7 +62,7 @@ struct ExchangeFailure {
              "uses TLS";
     }
     if (error != http::error::bad_version) return error.message();
-    const auto foreign = membership::describe_foreign(first_words, "etcd");
+    const auto foreign = membership::describe_foreign(first_bytes, "etcd");
     return "what answers there " +
            (foreign.empty() ? std::string("is no HTTP server, hence no etcd") : foreign);
   }
@@ -113,7 +113,7 @@ asio::awaitable<ExchangeFailure> exchange(Channel& channel, std::string request,
     auto receiving = receive(channel, parser, buffer);
     const auto error = co_await std::move(receiving);
     if (!error) continue;
-    const auto size = std::min(buffer.size(), membership::kFirstWordsMax);
+    const auto size = std::min(buffer.size(), membership::kFirstBytesMax);
     co_return ExchangeFailure{
         error, {static_cast<const char*>(buffer.data().data()), size}, channel.problem()};
   }

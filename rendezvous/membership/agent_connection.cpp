@@ -1,7 +1,7 @@
 #include "rendezvous/membership/agent_connection.hpp"
 
 #include "rendezvous/base/random_bytes.hpp"
-#include "rendezvous/membership/foreign_speech.hpp"
+#include "rendezvous/membership/foreign_peer.hpp"
 
 #include <utility>
 
@@ -35,11 +35,11 @@ asio::awaitable<std::optional<CoordinatorMessage>> AgentConnection::receive() {
 
 std::string AgentConnection::end_reason() const {
   if (const auto problem = dialogue_.problem(); !problem.empty()) return "it " + problem;
-  const auto& first_words = dialogue_.first_words();
-  if (const auto foreign = describe_foreign(first_words); !foreign.empty()) return "it " + foreign;
-  if (!first_words.empty()) return channel_.end_reason();
+  const auto& first_bytes = dialogue_.first_bytes();
+  if (const auto foreign = describe_foreign(first_bytes); !foreign.empty()) return "it " + foreign;
+  if (!first_bytes.empty()) return channel_.end_reason();
   return channel_.end_reason() +
-         " without a word: it is of another program, such as a torchrun, or ending";
+         " before it sent anything: it is another program, such as a torchrun, or ending";
 }
 
 }  // namespace ddprun::membership

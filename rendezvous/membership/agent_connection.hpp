@@ -20,17 +20,17 @@ class AgentConnection {
   AgentConnection(boost::asio::any_io_executor executor, int fd, const security::Secret* secret,
                   const std::string& run_id);
 
-  /// Sent at once, or as soon as the other side has proved itself.
+  /// Sends at once, or as soon as the peer has proved itself.
   void send(const NodeMessage& message);
 
-  /// The next message; nothing once the connection has ended. One call at a time.
+  /// Returns the next message; nothing once the connection has ended. One call at a time.
   boost::asio::awaitable<std::optional<CoordinatorMessage>> receive();
 
-  /// Ends receive(). What was sent and has not gone out yet still goes, for at most a second.
+  /// Ends receive(). Messages that are still queued are sent for at most a second.
   void close() { channel_.close(); }
 
-  /// True if the other side has sent nothing at all, as a store does upon what is no request.
-  bool is_silent() const { return dialogue_.first_words().empty(); }
+  /// True if the peer has sent nothing so far, as a store after bytes that are no request.
+  bool is_silent() const { return dialogue_.first_bytes().empty(); }
 
   /// Why it has ended: "its connection was closed", "sent a message of ...".
   std::string end_reason() const;
@@ -38,7 +38,7 @@ class AgentConnection {
   /// As AgentDialogue::is_proven().
   bool is_proven() const { return dialogue_.is_proven(); }
 
-  // Of the two ends, without ports.
+  // Addresses without ports.
   const std::string& local_address() const { return channel_.local_address(); }
   const std::string& peer_address() const { return channel_.peer_address(); }
 

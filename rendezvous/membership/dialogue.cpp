@@ -1,6 +1,6 @@
 #include "rendezvous/membership/dialogue.hpp"
 
-#include "rendezvous/membership/foreign_speech.hpp"
+#include "rendezvous/membership/foreign_peer.hpp"
 #include "rendezvous/membership/settings.hpp"
 #include "rendezvous/wire/bytes.hpp"
 
@@ -47,7 +47,7 @@ void AgentDialogue::say(const NodeMessage& message) {
 }
 
 void AgentDialogue::take(std::string_view bytes) {
-  first_words_ += bytes.substr(0, kFirstWordsMax - first_words_.size());
+  first_bytes_ += bytes.substr(0, kFirstBytesMax - first_bytes_.size());
   if (!handshake_) return stream_.take(bytes);
   opening_ += bytes;
 }
@@ -55,7 +55,7 @@ void AgentDialogue::take(std::string_view bytes) {
 std::string AgentDialogue::problem() const {
   const auto& problem = problem_.empty() ? stream_.problem() : problem_;
   if (problem.empty()) return {};
-  const auto foreign = describe_foreign(first_words_);
+  const auto foreign = describe_foreign(first_bytes_);
   return foreign.empty() ? problem : foreign;
 }
 

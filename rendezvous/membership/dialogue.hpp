@@ -90,8 +90,8 @@ class AgentDialogue {
   /// Why nothing more will come, as the end of a sentence about the other side; empty: more may.
   std::string problem() const;
 
-  /// What the other side began with, at most kFirstWordsMax bytes.
-  const std::string& first_words() const { return first_words_; }
+  /// The first bytes of the peer, at most kFirstBytesMax.
+  const std::string& first_bytes() const { return first_bytes_; }
 
  private:
   std::optional<CoordinatorMessage> next_of_stranger();
@@ -100,7 +100,7 @@ class AgentDialogue {
   std::optional<security::AgentHandshake> handshake_;  ///< while the other side is a stranger
   std::string opening_;                                ///< what it has said as such
   std::vector<NodeMessage> unsaid_;                    ///< for when it is none
-  std::string first_words_;                            ///< by which others are recognised
+  std::string first_bytes_;                            ///< by which other programs are recognised
   MessageStream<CoordinatorMessage, NodeMessage> stream_{kMessageBytesMax};
   std::string outgoing_;
   std::string problem_;

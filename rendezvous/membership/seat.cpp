@@ -1,7 +1,7 @@
 #include "rendezvous/membership/seat.hpp"
 
 #include "rendezvous/membership/codec.hpp"
-#include "rendezvous/membership/foreign_speech.hpp"
+#include "rendezvous/membership/foreign_peer.hpp"
 #include <ddprun/error.hpp>
 
 #include <bit>

@@ -248,8 +248,8 @@ TEST_SUITE("nodes' words") {
         {"HTTP/1.0 400 Bad Request\r\n\r\n", "it is an HTTP server, no rendezvous of ddprun"},
         {"SSH-2.0-OpenSSH\r\n", "it is an ssh server, no rendezvous of ddprun"},
         {"",
-         "its connection was closed without a word: it is of another program, such as a torchrun, "
-         "or ending"},
+         "its connection was closed before it sent anything: it is another program, such as a "
+         "torchrun, or ending"},
     };
     for (const auto& [answer, words] : rows) {
       auto server = answering(answer);

@@ -1,4 +1,4 @@
-#include "rendezvous/membership/foreign_speech.hpp"
+#include "rendezvous/membership/foreign_peer.hpp"
 
 #include <algorithm>
 #include <variant>
@@ -7,19 +7,19 @@ namespace ddprun::membership {
 
 namespace {
 
-struct Speech {
+struct Signature {
   std::string_view begin;
-  const char* whose;
+  const char* name;
 };
 
-/// The length of a message: the first from which something can be seen to be wrong.
-constexpr std::size_t kTellingBytes = 4;
+/// Fewer are not compared: they may be the length of a message.
+constexpr std::size_t kSignatureBytesMin = 4;
 
 constexpr const char* kHttpServer = "is an HTTP server";
 
-constexpr Speech kSpeeches[] = {
+constexpr Signature kSignatures[] = {
     {"HTTP/", kHttpServer},
-    // What to them is a request of the first version gets a page without a head.
+    // Some servers take the request for one of HTTP/0.9, whose replies have no header.
     {"<!DOCTYPE", kHttpServer},
     {"<html", kHttpServer},
     {"SSH-", "is an ssh server"},
@@ -34,7 +34,7 @@ constexpr std::string_view kRendezvousKey = "/torch.rendezvous.";
 /// Preceded by the run's id, followed by the node's rank; in newer versions with a slash between.
 constexpr std::string_view kRolesKey = "/torchelastic/role_info";
 
-/// The greatest code of an operation in the legacy dialect, where it is a connection's first byte.
+/// The largest code of an operation in the legacy dialect, where it is a connection's first byte.
 constexpr unsigned char kLegacyCodeMax = 8;
 
 }  // namespace
@@ -51,15 +51,15 @@ bool is_store_client(std::string_view first_bytes) {
 }
 
 std::string describe_foreign(std::string_view first_bytes, const std::string& wanted) {
-  for (const auto& speech : kSpeeches) {
-    const auto known = std::min(first_bytes.size(), speech.begin.size());
-    const bool is_enough = known >= std::min(kTellingBytes, speech.begin.size());
-    if (is_enough && first_bytes.substr(0, known) == speech.begin.substr(0, known)) {
-      return speech.whose + (", no " + wanted);
+  for (const auto& signature : kSignatures) {
+    const auto known = std::min(first_bytes.size(), signature.begin.size());
+    const bool is_enough = known >= std::min(kSignatureBytesMin, signature.begin.size());
+    if (is_enough && first_bytes.substr(0, known) == signature.begin.substr(0, known)) {
+      return signature.name + (", no " + wanted);
     }
   }
   const bool expects_tls = first_bytes.substr(0, kTls.size()) == kTls;
-  return expects_tls ? "expects TLS, which ddprun does not speak here" : "";
+  return expects_tls ? "expects TLS, which ddprun does not use here" : "";
 }
 
 }  // namespace ddprun::membership

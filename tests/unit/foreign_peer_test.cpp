@@ -1,12 +1,12 @@
-// Others than a coordinator that answer an agent.
-#include "rendezvous/membership/foreign_speech.hpp"
+// Peers of an agent or a coordinator that are other programs.
+#include "rendezvous/membership/foreign_peer.hpp"
 
 #include "rendezvous/membership/dialogue.hpp"
 #include "tests/support/dialogues.hpp"
 
 #include <doctest/doctest.h>
 
-namespace foreign_speech_test {
+namespace foreign_peer_test {
 
 using namespace ddprun::membership;
 using ddprun::test::secret_of;
@@ -15,7 +15,7 @@ namespace {
 
 const ddprun::security::Secret kSecret = secret_of('s');
 
-/// What the agent makes of these bytes, one at a time.
+/// The problem that an agent finds in these bytes, which come one at a time.
 std::string problem_with(const ddprun::security::Secret* secret, std::string_view bytes) {
   AgentDialogue agent(secret, "run", std::string(ddprun::security::kDigestBytes, 'n'));
   for (const char byte : bytes) {
@@ -27,10 +27,10 @@ std::string problem_with(const ddprun::security::Secret* secret, std::string_vie
 
 }  // namespace
 
-TEST_SUITE("foreign speech") {
-  TEST_CASE("servers of other kinds are called by their names, in runs with a secret and without") {
+TEST_SUITE("foreign peer") {
+  TEST_CASE("a server of another protocol is named, in runs with a secret and without") {
     const struct {
-      std::string_view said;
+      std::string_view bytes;
       const char* problem;
     } rows[] = {
         {"HTTP/1.0 400 Bad Request\r\n\r\n", "is an HTTP server, no rendezvous of ddprun"},
@@ -42,17 +42,17 @@ TEST_SUITE("foreign speech") {
     };
     for (const auto& row : rows) {
       for (const auto* secret : {static_cast<const ddprun::security::Secret*>(nullptr), &kSecret}) {
-        CHECK(problem_with(secret, row.said) == row.problem);
+        CHECK(problem_with(secret, row.bytes) == row.problem);
       }
-      CHECK(describe_foreign(row.said) == row.problem);
+      CHECK(describe_foreign(row.bytes) == row.problem);
     }
     CHECK(describe_foreign("SSH-2.0-OpenSSH_9.2\r\n", "etcd") == "is an ssh server, no etcd");
     // Its first bytes could be the length of a message.
     CHECK(describe_foreign({"\x15\x03\x01\x00\x02\x02\x46", 7}) ==
-          "expects TLS, which ddprun does not speak here");
+          "expects TLS, which ddprun does not use here");
   }
 
-  TEST_CASE("a torchrun is known by the keys that only its agents use") {
+  TEST_CASE("a torchrun is recognised by the keys that only its agents use") {
     using namespace ddprun::wire;
     CHECK(is_of_torchrun(CompareSet{"/torch.rendezvous.none", "", "Y2FuaW1hZGFt"}));
     CHECK(is_of_torchrun(Set{"/none/torchelastic/role_info1", "{}"}));
@@ -78,7 +78,7 @@ TEST_SUITE("foreign speech") {
     }
   }
 
-  TEST_CASE("others are not given a name") {
+  TEST_CASE("bytes of an unknown protocol are not named") {
     CHECK(describe_foreign("").empty());
     CHECK(describe_foreign("HTT").empty());
     CHECK(describe_foreign("HTTX/").empty());
@@ -87,4 +87,4 @@ TEST_SUITE("foreign speech") {
   }
 }
 
-}  // namespace foreign_speech_test
+}  // namespace foreign_peer_test

@@ -1,5 +1,5 @@
-// Which other program answers where a coordinator of a run is looked for, or connects to one, as
-// far as its bytes show. Pure.
+// Recognises other programs by their bytes: servers at the address of a coordinator, and clients
+// that connect to one. Pure.
 #pragma once
 
 #include "rendezvous/wire/request.hpp"
@@ -10,19 +10,19 @@
 
 namespace ddprun::membership {
 
-/// So many bytes tell all that are known.
-inline constexpr std::size_t kFirstWordsMax = 16;
+/// Bytes that suffice to recognise each of them.
+inline constexpr std::size_t kFirstBytesMax = 16;
 
-/// The end of a sentence about it, "is an HTTP server, no rendezvous of ddprun", by what was
-/// `wanted` there; empty: it is nobody known.
+/// Returns the end of a sentence about a server that sent these bytes in place of the one that is
+/// `wanted`: "is an HTTP server, no rendezvous of ddprun". Empty: it is not recognised.
 std::string describe_foreign(std::string_view first_bytes,
                              const std::string& wanted = "rendezvous of ddprun");
 
-/// What to do about a torchrun that meets a run of ddprun.
+/// The remedy for a torchrun at the address of a run of ddprun.
 inline constexpr const char* kNoTorchrun =
     "torchrun and ddprun cannot share a run; start every node with ddprun";
 
-/// True if only an agent of torchrun makes this request to a store: for its c10d rendezvous, or for
+/// True if only an agent of torchrun sends this request to a store: for its c10d rendezvous, or for
 /// the ranks of its workers.
 bool is_of_torchrun(const wire::Request& request);
 
