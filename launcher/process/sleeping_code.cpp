@@ -1,5 +1,6 @@
 #include "launcher/process/sleeping_code.hpp"
 
+#include "launcher/plan/cgroup_folder.hpp"
 #include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "rendezvous/base/text.hpp"

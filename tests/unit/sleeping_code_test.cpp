@@ -1,6 +1,9 @@
-// Which library has put a process to sleep, from its stack and from outside.
+// The library whose code a process sleeps in, from its stack and from outside.
 #include "launcher/process/sleeping_code.hpp"
 
+#include "launcher/plan/cgroup_folder.hpp"
+#include "launcher/process/kernel_wait.hpp"
+#include "tests/support/torch_sleep.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <doctest/doctest.h>
@@ -9,13 +12,16 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <string>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 namespace sleeping_code_test {
 
 using namespace ddprun;
+using namespace ddprun::test;
 using namespace std::chrono_literals;
 
 namespace {
@@ -51,13 +57,29 @@ class Child {
   pid_t pid_;
 };
 
-void sleep_long() {
+void sleep_in_program() {
   const timespec time{.tv_sec = 3600, .tv_nsec = 0};
   ::clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
 }
 
+void sleep_in_library() {
+  sleep_in_libtorch();
+}
+
 void wait_for_signal() {
   ::pause();
+}
+
+/// False if the process does not get there within 20 s.
+bool reaches(const Child& child, long system_call) {
+  const auto file = "/proc/" + std::to_string(child.pid()) + "/syscall";
+  const auto deadline = Deadline::after(20s);
+  while (!deadline.passed()) {
+    const auto call = parse_system_call(read_text(file));
+    if (call && call->number == system_call) return true;
+    ::sched_yield();
+  }
+  return false;
 }
 
 }  // namespace
@@ -71,19 +93,28 @@ TEST_SUITE("sleeping code") {
     CHECK(innermost({}).empty());
   }
 
-  TEST_CASE("a process that sleeps does so in its own code, one that waits otherwise in none") {
-    const Child sleeper(sleep_long), waiter(wait_for_signal);
-    const auto deadline = Deadline::after(20s);
-    while (sleeping_code(sleeper.pid()).empty() && !deadline.passed()) ::sched_yield();
+  TEST_CASE("a process sleeps in the code that called nanosleep, and pause() is no sleep") {
+    const Child sleeper(sleep_in_program), waiter(wait_for_signal);
+    REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
+    REQUIRE(reaches(waiter, SYS_pause));
     CHECK(sleeping_code(sleeper.pid()) == std::filesystem::read_symlink("/proc/self/exe"));
     CHECK(sleeping_code(waiter.pid()).empty());
-    CHECK(sleeping_in_pytorch({sleeper.pid(), waiter.pid()}).empty());
+  }
+
+  TEST_CASE("only processes that sleep in a library of PyTorch are found") {
+    const Child torch(sleep_in_library), sleeper(sleep_in_program), waiter(wait_for_signal);
+    REQUIRE(reaches(torch, SYS_clock_nanosleep));
+    REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
+    REQUIRE(reaches(waiter, SYS_pause));
+    CHECK(std::filesystem::path(sleeping_code(torch.pid())).filename() == "libtorch_test.so");
+    CHECK(sleeping_in_pytorch({sleeper.pid(), torch.pid(), waiter.pid()}) ==
+          std::vector<pid_t>{torch.pid()});
   }
 
   TEST_CASE("a process that has ended sleeps in no code") {
     pid_t ended = 0;
     {
-      const Child child(sleep_long);
+      const Child child(sleep_in_program);
       ended = child.pid();
     }
     CHECK(sleeping_code(ended).empty());
