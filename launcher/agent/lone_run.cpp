@@ -85,9 +85,9 @@ class LoneRun::Impl {
 
  private:
   asio::awaitable<RunFinished> make_attempts(StoreServer& store, AttemptFacts facts) {
-    StoreUseWatch store_use(surroundings_.executor, plan_, store, surroundings_.events, [this] {
-      return sleeping_in_pytorch(surroundings_.containment.members());
-    });
+    StoreUseWatch store_use(surroundings_.executor, plan_, store, surroundings_.events,
+                            {.members = [this] { return surroundings_.containment.members(); },
+                             .sleeping_in_pytorch = sleeping_in_pytorch});
     store_use_ = &store_use;
     RestartHistory history;
     while (true) {

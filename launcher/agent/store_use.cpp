@@ -4,6 +4,7 @@
 #include "rendezvous/base/endpoint.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -12,21 +13,21 @@ namespace ddprun {
 
 namespace {
 
-/// The last of the doubled times between looks.
+/// The longest time between two searches.
 constexpr std::chrono::milliseconds kLongestPause = std::chrono::minutes(10);
 
-/// PyTorch's words, of all versions, for a store that could not be reached.
+/// In the error of every version of PyTorch for a store that it could not reach.
 constexpr std::string_view kMissedStore = "The client socket has ";
 
 constexpr const char* kAdvice =
     "a program that sets MASTER_PORT or the address in init_method itself needs --agent_store=off";
 
 bool is_miss(const WorkerExited& exit) {
-  const auto tells = [](const std::string& text) {
+  const auto has_miss = [](const std::string& text) {
     return text.find(kMissedStore) != std::string::npos;
   };
-  return exit.failed() && (tells(exit.error_message) || tells(exit.error_traceback) ||
-                           std::any_of(exit.last_lines.begin(), exit.last_lines.end(), tells));
+  return exit.failed() && (has_miss(exit.error_message) || has_miss(exit.error_traceback) ||
+                           std::any_of(exit.last_lines.begin(), exit.last_lines.end(), has_miss));
 }
 
 }  // namespace
@@ -41,12 +42,13 @@ bool has_missed_store(const std::vector<WorkerExited>& exits) {
 }
 
 StoreUseWatch::StoreUseWatch(const boost::asio::any_io_executor& executor, const LaunchPlan& plan,
-                             const StoreServer& store, EventSink& events, Sleepers sleepers,
-                             StoreUseLimits limits)
-    : is_expected_(expects_store_use(plan)),
+                             const StoreServer& store, EventSink& events,
+                             WaitingProcesses processes, StoreUseLimits limits)
+    : executor_(executor),
+      is_expected_(expects_store_use(plan)),
       store_(store),
       events_(events),
-      sleepers_(std::move(sleepers)),
+      processes_(std::move(processes)),
       limits_(limits),
       workers_(plan.workers.size()),
       timer_(executor) {}
@@ -54,17 +56,33 @@ StoreUseWatch::StoreUseWatch(const boost::asio::any_io_executor& executor, const
 void StoreUseWatch::start_attempt() {
   connections_before_ = store_.stats().accepted;
   suspects_.clear();
-  pause_ = limits_.until_look;
-  if (is_expected_ && !has_warned_) look_in(pause_);
+  pause_ = limits_.until_search;
+  if (is_expected_ && !has_warned_) search_in(pause_);
 }
 
-void StoreUseWatch::look_in(std::chrono::milliseconds time) {
-  timer_.start(LimitTimer::Clock::now() + time, [this] { look(); });
+void StoreUseWatch::search_in(std::chrono::milliseconds time) {
+  timer_.start(LimitTimer::Clock::now() + time, [this] { search(); });
 }
 
-void StoreUseWatch::look() {
-  if (has_anybody_come()) return;
-  auto found = sleepers_();
+void StoreUseWatch::search() {
+  if (has_connection()) return;
+  try {
+    search_ = std::make_unique<BackgroundSearch>(
+        executor_,
+        [find = processes_.sleeping_in_pytorch, members = processes_.members()] {
+          return find(members);
+        },
+        [this](std::vector<pid_t> found) {
+          search_.reset();
+          judge(std::move(found));
+        });
+  } catch (const std::exception&) {
+    judge({});  // the next search may find descriptors and memory again
+  }
+}
+
+void StoreUseWatch::judge(std::vector<pid_t> found) {
+  if (has_connection()) return;
   std::sort(found.begin(), found.end());
   std::vector<pid_t> both;
   std::set_intersection(found.begin(), found.end(), suspects_.begin(), suspects_.end(),
@@ -80,14 +98,15 @@ void StoreUseWatch::look() {
                         " for a store elsewhere; " + kAdvice});
   }
   suspects_ = std::move(found);
-  if (suspects_.size() >= workers_) return look_in(limits_.until_look);
-  look_in(pause_);
+  if (suspects_.size() >= workers_) return search_in(limits_.until_search);
+  search_in(pause_);
   pause_ = std::min(2 * pause_, kLongestPause);
 }
 
 std::string StoreUseWatch::end_attempt(const std::vector<WorkerExited>& exits) {
   timer_.cancel();
-  if (!is_expected_ || has_warned_ || has_anybody_come() || !has_missed_store(exits)) return "";
+  search_.reset();
+  if (!is_expected_ || has_warned_ || has_connection() || !has_missed_store(exits)) return "";
   return std::string("; ") + kAdvice;
 }
 
@@ -95,7 +114,7 @@ void StoreUseWatch::put_off_limits(std::chrono::steady_clock::duration by) {
   timer_.put_off(by);
 }
 
-bool StoreUseWatch::has_anybody_come() const {
+bool StoreUseWatch::has_connection() const {
   return store_.stats().accepted > connections_before_;
 }
 

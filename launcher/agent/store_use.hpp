@@ -1,11 +1,12 @@
-// Notices workers that wait for a store where none is. PyTorch reads from the environment that an
-// agent hosts the store (TORCHELASTIC_USE_AGENT_STORE), also for an address that a program chooses
-// itself: all of its ranks then try to connect there for half an hour, without a message. Nothing
-// is concluded from time alone: programs may load or compile for as long as they like. Runs on the
+// Detects workers that wait for a store at an address where none is. PyTorch reads from the
+// environment that an agent hosts the store (TORCHELASTIC_USE_AGENT_STORE), also for an address
+// that a program chooses itself: then all ranks try to connect there for half an hour, without a
+// message. Time alone is no evidence: programs may load or compile for any time. Runs on the
 // agent's one thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
+#include "launcher/process/background_search.hpp"
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/report/event.hpp"
 #include "rendezvous/store/store_server.hpp"
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -22,52 +24,65 @@
 namespace ddprun {
 
 struct StoreUseLimits {
-  /// From the start of an attempt to the first look at its processes. Without a sign of waiting,
-  /// the time to the next look doubles; with one, as long passes again to the second look.
-  std::chrono::milliseconds until_look{10'000};
+  /// From the start of an attempt to the first search for waiting workers. While none is found, the
+  /// time to the next search doubles; once one is found, the second search follows after this time.
+  std::chrono::milliseconds until_search{10'000};
 };
 
 /// True if the workers can use the agent's store only: on one node, unless rank 0 hosts it.
 bool expects_store_use(const LaunchPlan& plan);
 
-/// True if a worker has failed because no store was at the address that it was given.
+/// True if a worker failed because it could not reach a store.
 bool has_missed_store(const std::vector<WorkerExited>& exits);
 
-/// The processes of the run that sleep in PyTorch now (sleeping_in_pytorch()).
-using Sleepers = std::function<std::vector<pid_t>()>;
+/// Where the processes that wait for a store are found.
+struct WaitingProcesses {
+  /// Returns the processes of the run.
+  std::function<std::vector<pid_t>()> members;
+  /// Returns those of them that sleep in PyTorch. Runs on a thread of its own, since it may block;
+  /// it may outlast the watch and owns all that it uses.
+  std::function<std::vector<pid_t>(const std::vector<pid_t>& members)> sleeping_in_pytorch;
+};
 
-/// For one run of one node. Everything outlives it.
+/// For one run of one node. All arguments of the constructor outlive it.
 class StoreUseWatch {
  public:
   StoreUseWatch(const boost::asio::any_io_executor& executor, const LaunchPlan& plan,
-                const StoreServer& store, EventSink& events, Sleepers sleepers,
+                const StoreServer& store, EventSink& events, WaitingProcesses processes,
                 StoreUseLimits limits = {});
 
-  /// The workers are about to be started. Warns once in a run if as many processes as there are
-  /// workers sleep in PyTorch at two looks, and none has connected to the store.
+  /// To be called before the workers are started. Warns once in a run if two searches in a row
+  /// find as many processes as there are workers that sleep in PyTorch, and none has connected to
+  /// the store.
   void start_attempt();
 
-  /// What the reason for the end of the run should have added to it; empty: nothing.
+  /// Returns the advice to be added to the reason for the end of the run; empty: none.
   std::string end_attempt(const std::vector<WorkerExited>& exits);
 
-  /// The run was suspended for as long.
+  /// Postpones the next search by the time for which the run was suspended.
   void put_off_limits(std::chrono::steady_clock::duration by);
 
- private:
-  bool has_anybody_come() const;
-  void look_in(std::chrono::milliseconds time);
-  void look();
+  /// True while a search is under way.
+  bool is_searching() const { return search_ != nullptr; }
 
+ private:
+  bool has_connection() const;
+  void search_in(std::chrono::milliseconds time);
+  void search();
+  void judge(std::vector<pid_t> found);
+
+  const boost::asio::any_io_executor executor_;
   const bool is_expected_;
   const StoreServer& store_;
   EventSink& events_;
-  const Sleepers sleepers_;
+  const WaitingProcesses processes_;
   const StoreUseLimits limits_;
   const std::size_t workers_;
   LimitTimer timer_;
-  std::chrono::milliseconds pause_{0};  ///< before the next look
-  std::vector<pid_t> suspects_;         ///< that slept in PyTorch at the last look
-  std::uint64_t connections_before_ = 0;
+  std::unique_ptr<BackgroundSearch> search_;  ///< null: none is under way
+  std::chrono::milliseconds pause_{0};        ///< before the next search
+  std::vector<pid_t> suspects_;               ///< found by the last search
+  std::uint64_t connections_before_ = 0;      ///< to the store, before the attempt
   bool has_warned_ = false;
 };
 

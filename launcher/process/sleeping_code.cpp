@@ -19,7 +19,8 @@ namespace {
 /// Frames of the C and C++ libraries end within some hundred bytes.
 constexpr std::size_t kWordsMax = 128;
 
-/// Between a caller and the system call. Older C libraries have a part of their own for threads.
+/// Libraries with frames between a caller and its system call. Older C libraries have one for
+/// threads.
 constexpr std::string_view kBetween[] = {"libc.so", "libc-",     "libpthread",
                                          "ld-",     "libstdc++", "ld-linux"};
 
@@ -38,7 +39,7 @@ bool is_pytorch(std::string_view path) {
   return file_name(path).starts_with("libtorch");
 }
 
-/// The stack pointer in the text of /proc/PID/syscall, the last but one of its words; 0: none.
+/// The stack pointer in the text of /proc/PID/syscall, its last word but one; 0: none.
 std::uint64_t stack_pointer(std::string_view text) {
   const auto end = text.find_last_of(' ');
   if (end == std::string_view::npos || end == 0) return 0;
@@ -94,7 +95,7 @@ std::string sleeping_code(pid_t pid) {
 
 std::vector<pid_t> sleeping_in_pytorch(const std::vector<pid_t>& processes) {
   std::vector<pid_t> found;
-  const auto count = std::min(processes.size(), kSleepersLookedAtMax);
+  const auto count = std::min(processes.size(), kInspectedMax);
   std::copy_if(processes.begin(), processes.begin() + static_cast<std::ptrdiff_t>(count),
                std::back_inserter(found), [](pid_t pid) { return is_pytorch(sleeping_code(pid)); });
   return found;

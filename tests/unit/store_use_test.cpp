@@ -1,11 +1,14 @@
-// When ddprun concludes that workers wait for a store elsewhere.
+// The evidence for workers that wait for a store elsewhere.
 #include "launcher/agent/store_use.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <doctest/doctest.h>
+#include <sched.h>
 
+#include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -33,7 +36,15 @@ struct Warnings : EventSink {
   std::vector<std::string> texts;
 };
 
-/// A store and the watch over it, which looks when it is told to.
+/// What the watch's searches find. Owned by their threads, too.
+struct Searches {
+  std::vector<pid_t> sleepers;
+  int count = 0;
+  std::promise<void> end;  ///< of a search that blocks
+  bool blocks = false;
+};
+
+/// A store and the watch over it.
 struct Bench {
   explicit Bench(std::size_t workers) : plan(plan_of(workers)) { store.start(); }
 
@@ -44,9 +55,9 @@ struct Bench {
     while (store.stats().accepted == 0) context.run_one();
   }
 
-  /// The next look, at which these processes sleep in PyTorch.
-  void look(std::vector<pid_t> processes) {
-    sleepers = std::move(processes);
+  /// Starts the next search, if there is one, which finds these processes.
+  void begin_search(std::vector<pid_t> processes) {
+    searches->sleepers = std::move(processes);
     watch.put_off_limits(-24h);
     boost::asio::steady_timer later(context, 1ms);
     bool is_later = false;
@@ -54,10 +65,15 @@ struct Bench {
     while (!is_later) context.run_one();
   }
 
+  /// The same, up to its end.
+  void search(std::vector<pid_t> processes) {
+    begin_search(std::move(processes));
+    while (watch.is_searching()) context.run_one();
+  }
+
   LaunchPlan plan;
   Warnings warnings;
-  std::vector<pid_t> sleepers;
-  int looks = 0;
+  std::shared_ptr<Searches> searches = std::make_shared<Searches>();
   boost::asio::io_context context;
   StoreServer store{context.get_executor(), {}};
   boost::asio::ip::tcp::socket client{context};
@@ -65,11 +81,14 @@ struct Bench {
                       plan,
                       store,
                       warnings,
-                      [this] {
-                        ++looks;
-                        return sleepers;
-                      },
-                      {.until_look = 1h}};
+                      {.members = [] { return std::vector<pid_t>{}; },
+                       .sleeping_in_pytorch =
+                           [searches = searches](const std::vector<pid_t>&) {
+                             ++searches->count;
+                             if (searches->blocks) searches->end.get_future().wait_for(20s);
+                             return searches->sleepers;
+                           }},
+                      {.until_search = 1h}};
 };
 
 }  // namespace
@@ -85,12 +104,13 @@ TEST_SUITE("use of the store") {
     CHECK_FALSE(expects_store_use(plan));
   }
 
-  TEST_CASE("as many processes as workers that sleep in PyTorch at two looks cause one warning") {
+  TEST_CASE(
+      "as many processes as workers that sleep in PyTorch in two searches cause one warning") {
     Bench bench(2);
     bench.watch.start_attempt();
-    bench.look({17, 12});
+    bench.search({17, 12});
     CHECK(bench.warnings.texts.empty());
-    bench.look({12, 17, 30});
+    bench.search({12, 17, 30});
     REQUIRE(bench.warnings.texts.size() == 1);
     const auto& text = bench.warnings.texts[0];
     CHECK(text.starts_with("no worker has connected to the store at 127.0.0.1:"));
@@ -99,42 +119,57 @@ TEST_SUITE("use of the store") {
                        "sets MASTER_PORT or the address in init_method itself needs "
                        "--agent_store=off"));
     bench.watch.start_attempt();
-    bench.look({12, 17});
-    CHECK(bench.looks == 2);
+    bench.search({12, 17});
+    CHECK(bench.searches->count == 2);
   }
 
   TEST_CASE("processes that load, compute or sleep otherwise cause none, however long it takes") {
     Bench bench(2);
     bench.watch.start_attempt();
-    for (int i = 0; i < 20; ++i) bench.look({});
-    bench.look({12, 17});
-    bench.look({18, 19});  // others
-    bench.look({18});      // one of two workers
-    bench.look({18});
-    CHECK(bench.looks == 24);
+    for (int i = 0; i < 20; ++i) bench.search({});
+    bench.search({12, 17});
+    bench.search({18, 19});  // others
+    bench.search({18});      // one of two workers
+    bench.search({18});
+    CHECK(bench.searches->count == 24);
     CHECK(bench.warnings.texts.empty());
   }
 
   TEST_CASE("processes that the only worker has started count") {
     Bench bench(1);
     bench.watch.start_attempt();
-    bench.look({21, 22});
-    bench.look({22});
+    bench.search({21, 22});
+    bench.search({22});
     REQUIRE(bench.warnings.texts.size() == 1);
     CHECK(bench.warnings.texts[0].find("process 22 waits for a store") != std::string::npos);
   }
 
-  TEST_CASE("there are no looks after a connection, but one of an earlier attempt does not count") {
+  TEST_CASE("a search that blocks delays neither the event loop nor the end of the attempt") {
+    Bench bench(1);
+    bench.searches->blocks = true;
+    bench.watch.start_attempt();
+    bench.begin_search({12});
+    CHECK(bench.watch.is_searching());
+    CHECK(bench.watch.end_attempt({}).empty());
+    CHECK_FALSE(bench.watch.is_searching());
+    bench.searches->end.set_value();
+    // The bench and the watch are the other owners.
+    const auto deadline = Deadline::after(20s);
+    while (bench.searches.use_count() > 2 && !deadline.passed()) ::sched_yield();
+    CHECK(bench.searches.use_count() == 2);
+  }
+
+  TEST_CASE("a connection ends the searches, but one of an earlier attempt does not count") {
     Bench bench(1);
     bench.watch.start_attempt();
     bench.connect();
-    bench.look({12});
-    bench.look({12});
-    CHECK(bench.looks == 0);
+    bench.search({12});
+    bench.search({12});
+    CHECK(bench.searches->count == 0);
     CHECK(bench.watch.end_attempt({failed_with("The client socket has timed out")}).empty());
     bench.watch.start_attempt();
-    bench.look({12});
-    bench.look({12});
+    bench.search({12});
+    bench.search({12});
     CHECK(bench.warnings.texts.size() == 1);
   }
 

@@ -1,0 +1,51 @@
+#include "launcher/process/background_search.hpp"
+
+#include "rendezvous/base/start_thread.hpp"
+#include "rendezvous/base/unique_fd.hpp"
+#include <ddprun/error.hpp>
+
+#include <cerrno>
+#include <exception>
+#include <fcntl.h>
+#include <mutex>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun {
+
+/// Shared with the thread, which may outlive the search.
+struct BackgroundSearch::Result {
+  std::mutex mutex;
+  Pids pids;
+};
+
+BackgroundSearch::BackgroundSearch(const boost::asio::any_io_executor& executor,
+                                   std::function<Pids()> search, std::function<void(Pids)> on_end)
+    : result_(std::make_shared<Result>()), on_end_(std::move(on_end)), end_(executor) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_system_error("pipe for a search", errno);
+  end_.assign(ends[0]);
+  const auto written = std::make_shared<UniqueFd>(ends[1]);
+  start_thread([search = std::move(search), result = result_, written] {
+    const UniqueFd closed_at_end = std::move(*written);
+    try {
+      auto pids = search();
+      const std::lock_guard lock(result->mutex);
+      result->pids = std::move(pids);
+    } catch (const std::exception&) {
+      return;  // no process is found
+    }
+  }).detach();
+  end_.async_wait(boost::asio::posix::descriptor_base::wait_read,
+                  [this, owner = std::weak_ptr(owner_)](boost::system::error_code error) {
+                    // A wait that has ended is reported even if this object is destroyed then.
+                    if (error || owner.expired()) return;
+                    const auto deliver = std::move(on_end_);
+                    std::unique_lock lock(result_->mutex);
+                    auto pids = std::move(result_->pids);
+                    lock.unlock();
+                    deliver(std::move(pids));
+                  });
+}
+
+}  // namespace ddprun

@@ -1,0 +1,34 @@
+// A search among processes that may block, such as reading the memory of a process that hangs in
+// the kernel. Runs on the agent's one thread, the search on a thread of its own.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <functional>
+#include <memory>
+#include <sys/types.h>
+#include <vector>
+
+namespace ddprun {
+
+class BackgroundSearch {
+ public:
+  using Pids = std::vector<pid_t>;
+
+  /// Starts `search` and calls `on_end` on the executor with its result, or with no process if it
+  /// throws. `search` owns all that it uses: it continues if this object is destroyed first, and
+  /// `on_end` is then not called. `on_end` may destroy this object. Throws Error{Errc::system} or
+  /// std::system_error if the search cannot be started.
+  BackgroundSearch(const boost::asio::any_io_executor& executor, std::function<Pids()> search,
+                   std::function<void(Pids)> on_end);
+
+ private:
+  struct Result;
+  std::shared_ptr<Result> result_;
+  std::function<void(Pids)> on_end_;
+  std::shared_ptr<const bool> owner_ = std::make_shared<const bool>(true);  ///< expires with this
+  boost::asio::posix::stream_descriptor end_;  ///< readable once the search has ended
+};
+
+}  // namespace ddprun
