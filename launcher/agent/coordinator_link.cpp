@@ -9,7 +9,8 @@
 #include "rendezvous/membership/store_probe.hpp"
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -22,11 +23,14 @@ using namespace membership;
 
 namespace {
 
-/// A store that lives answers within milliseconds, and the operator waits for the reason.
-constexpr auto kQuestionTimeout = std::chrono::seconds(1);
+/// A store answers within milliseconds, and the operator waits for the reason.
+constexpr auto kProbeTimeout = std::chrono::seconds(1);
 
-/// A coordinator usually answers within milliseconds, and the operator waits for the reason.
-constexpr auto kSilence = std::chrono::seconds(1);
+/// Until the first probe of a silent peer; doubled for each further one. A coordinator usually
+/// answers within milliseconds.
+constexpr std::chrono::milliseconds kProbeInterval = std::chrono::seconds(1);
+
+const std::string kIsTorchrun = std::string("it is a torchrun; ") + kNoTorchrun;
 
 }  // namespace
 
@@ -36,15 +40,12 @@ CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const LaunchPla
       plan_(plan),
       secret_(secret),
       listener_(std::move(listener)),
-      silence_(executor_) {}
+      probe_timer_(executor_) {}
 
-/// What fails for a reason of our own, like a lack of memory, is tried again as after any loss.
 void CoordinatorLink::connect(asio::awaitable<Found> finding, Time give_up) {
   asio::co_spawn(executor_, keep(shared_from_this(), std::move(finding), give_up),
                  [self = shared_from_this()](const std::exception_ptr& failure) {
-                   if (!failure) return;
-                   self->disconnect();
-                   self->take(ConnectionLost{failure_text(failure)});
+                   if (failure) self->lose(failure_text(failure));
                  });
 }
 
@@ -53,7 +54,7 @@ void CoordinatorLink::send(const NodeMessage& message) {
 }
 
 void CoordinatorLink::disconnect() {
-  silence_.cancel();
+  probe_timer_.cancel();
   if (connection_) connection_->close();
   connection_.reset();
 }
@@ -93,20 +94,19 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
   self->take(Connected{.office_end = found.office_end,
                        .where = "the rendezvous at " + to_string(self->endpoint_),
                        .probe = self->probes_->address()});
-  if (self->connection_ == connection) self->watch_silence(connection);
+  if (self->connection_ == connection) self->start_probes(connection);
   co_await self->hear(connection);
 }
 
 asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
   while (connection_ == connection) {
     auto message = co_await connection->receive();
-    if (connection_ != connection) break;  // it was given up here
+    if (connection_ != connection) break;  // disconnect() was called
     if (!message) {
       auto finding = find_end_reason(connection);
       const std::string reason = co_await std::move(finding);
       if (connection_ != connection) break;
-      disconnect();
-      take(ConnectionLost{"the rendezvous at " + to_string(endpoint_) + ": " + reason});
+      lose("the rendezvous at " + to_string(endpoint_) + ": " + reason);
       break;
     }
     if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_outline);
@@ -114,37 +114,47 @@ asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
   }
 }
 
-/// Asks who it was that has closed the connection without a word. A coordinator with a secret would
-/// take the question for a torchrun's, so it is asked in open runs only.
+/// Probes a peer that closed the connection without sending anything. Open runs only: a coordinator
+/// with a secret would take the probe for a torchrun.
 asio::awaitable<std::string> CoordinatorLink::find_end_reason(Connection connection) {
   if (!connection->is_silent() || secret_ != nullptr) co_return connection->end_reason();
-  auto asking = has_torchrun(endpoint_, plan_.run_id, Deadline::after(kQuestionTimeout));
-  const bool is_torchrun = co_await std::move(asking);
-  co_return is_torchrun ? std::string("it is a torchrun; ") + kNoTorchrun
-                        : connection->end_reason();
+  auto probe = has_torchrun(endpoint_, plan_.run_id, Deadline::after(kProbeTimeout));
+  const bool is_torchrun = co_await std::move(probe);
+  co_return is_torchrun ? kIsTorchrun : connection->end_reason();
 }
 
-/// Newer stores of PyTorch keep a connection whose bytes they do not understand. In open runs only,
-/// as above.
-void CoordinatorLink::watch_silence(const Connection& connection) {
+/// Newer stores of PyTorch do not close a connection whose bytes they do not understand. Open runs
+/// only, as above.
+void CoordinatorLink::start_probes(const Connection& connection) {
   if (secret_ != nullptr) return;
-  silence_.expires_after(kSilence);
-  silence_.async_wait([weak = weak_from_this(), connection](boost::system::error_code error) {
-    const auto self = weak.lock();
-    if (error || !self || self->connection_ != connection || !connection->is_silent()) return;
-    asio::co_spawn(self->executor_, ask_silent(self, connection), asio::detached);
-  });
+  asio::co_spawn(executor_, probe_silent(shared_from_this(), connection),
+                 [self = shared_from_this(), connection](const std::exception_ptr& failure) {
+                   if (failure && self->connection_ == connection)
+                     self->lose(failure_text(failure));
+                 });
 }
 
-asio::awaitable<void> CoordinatorLink::ask_silent(std::shared_ptr<CoordinatorLink> self,
-                                                  Connection connection) {
-  auto asking =
-      has_torchrun(self->endpoint_, self->plan_.run_id, Deadline::after(kQuestionTimeout));
-  const bool is_torchrun = co_await std::move(asking);
-  if (!is_torchrun || self->connection_ != connection || !connection->is_silent()) co_return;
-  self->disconnect();
-  self->take(ConnectionLost{"the rendezvous at " + to_string(self->endpoint_) +
-                            ": it is a torchrun; " + kNoTorchrun});
+/// Until the peer sends something: a torchrun that starts at the same time may write its keys
+/// later.
+asio::awaitable<void> CoordinatorLink::probe_silent(std::shared_ptr<CoordinatorLink> self,
+                                                    Connection connection) {
+  const auto is_silent = [&] { return self->connection_ == connection && connection->is_silent(); };
+  for (auto interval = kProbeInterval; is_silent(); interval *= 2) {
+    self->probe_timer_.expires_after(interval);
+    boost::system::error_code ignored;
+    co_await self->probe_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    if (!is_silent()) break;
+    auto probe = has_torchrun(self->endpoint_, self->plan_.run_id, Deadline::after(kProbeTimeout));
+    const bool is_torchrun = co_await std::move(probe);
+    if (is_torchrun && is_silent())
+      self->lose("the rendezvous at " + to_string(self->endpoint_) + ": " + kIsTorchrun);
+  }
+}
+
+/// The node connects again, also after a failure of this process such as a lack of memory.
+void CoordinatorLink::lose(const std::string& reason) {
+  disconnect();
+  take(ConnectionLost{reason});
 }
 
 void CoordinatorLink::take(const NodeEvent& event) {

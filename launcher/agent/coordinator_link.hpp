@@ -1,5 +1,5 @@
-// The way of an agent's words to the coordinator and back: one connection after the other, as
-// membership/node_part.hpp asks for them. Decides nothing. Runs on the agent's one thread.
+// An agent's connection to the coordinator: one after the other, as membership/node_part.hpp asks
+// for them. Makes no decisions of a run. Runs on the agent's one thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -20,7 +20,7 @@ namespace ddprun {
 
 class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
  public:
-  /// None is called any more after close().
+  /// Neither is called after close().
   struct Listener {
     std::function<void(const membership::NodeEvent& event)> take;
     std::function<void(const std::string& text)> note;  ///< for the operator
@@ -40,7 +40,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   void disconnect();
   void close();
 
-  /// By which this node reaches the coordinator; empty without a connection.
+  /// The coordinator's address, without port; empty without a connection.
   std::string peer_address() const;
 
  private:
@@ -50,9 +50,10 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
                                            membership::Time give_up);
   boost::asio::awaitable<void> hear(Connection connection);
   boost::asio::awaitable<std::string> find_end_reason(Connection connection);
-  void watch_silence(const Connection& connection);
-  static boost::asio::awaitable<void> ask_silent(std::shared_ptr<CoordinatorLink> self,
-                                                 Connection connection);
+  void start_probes(const Connection& connection);
+  static boost::asio::awaitable<void> probe_silent(std::shared_ptr<CoordinatorLink> self,
+                                                   Connection connection);
+  void lose(const std::string& reason);
   void take(const membership::NodeEvent& event);
   void be_turned_away(const membership::Found& found);
 
@@ -60,10 +61,10 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   const LaunchPlan& plan_;
   const security::Secret* secret_;
   Listener listener_;
-  StoreEndpoint endpoint_;                             ///< where the coordinator was found last
-  Connection connection_;                              ///< the one under way
+  StoreEndpoint endpoint_;                             ///< of the coordinator, when last found
+  Connection connection_;                              ///< null: none
   std::unique_ptr<membership::ProbeListener> probes_;  ///< since the latest connection
-  boost::asio::steady_timer silence_;  ///< until the other side should have answered
+  boost::asio::steady_timer probe_timer_;              ///< until the next probe of a silent peer
   bool is_closed_ = false;
 };
 

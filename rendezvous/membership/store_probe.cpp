@@ -18,16 +18,16 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// A server of the legacy dialect takes a part of it for the upper bytes of a length, which is then
-/// too large for memory to be allocated. No byte of it is kReady.
+/// A server of the legacy dialect reads a part of it as the upper bytes of a length, too large to
+/// be allocated. No byte of it is kReady.
 constexpr std::uint32_t kNonce = 0xDDDDDDDD;
 
 /// The reply to CHECK if the keys are there.
 constexpr char kReady = 0;
 
-/// The first `bytes` of the answer, or what there is of it when the connection ends.
-asio::awaitable<std::string> ask(StoreEndpoint endpoint, std::string question, std::size_t bytes,
-                                 Deadline deadline) {
+/// Returns the first `bytes` of the reply, or fewer if the connection ends before.
+asio::awaitable<std::string> exchange(StoreEndpoint endpoint, std::string request,
+                                      std::size_t bytes, Deadline deadline) {
   const auto executor = co_await asio::this_coro::executor;
   const auto connection = co_await connect_to(endpoint, deadline);
   if (connection.fd < 0) co_return std::string();
@@ -36,14 +36,14 @@ asio::awaitable<std::string> ask(StoreEndpoint endpoint, std::string question, s
   limit.async_wait([channel](boost::system::error_code error) {
     if (!error) channel->close();
   });
-  channel->send(question);
-  std::string answer;
-  while (answer.size() < bytes) {
+  channel->send(request);
+  std::string reply;
+  while (reply.size() < bytes) {
     const std::string part = co_await channel->receive();
     if (part.empty()) break;
-    answer += part;
+    reply += part;
   }
-  co_return answer;
+  co_return reply;
 }
 
 }  // namespace
@@ -61,9 +61,9 @@ asio::awaitable<bool> has_torchrun(StoreEndpoint endpoint, std::string run_id, D
       bytes += sizeof kNonce;
     }
     for (const auto& key : keys) wire::append_request(checks, wire::Check{{key}}, dialect);
-    const auto answers = co_await ask(endpoint, std::move(checks), bytes, deadline);
-    if (answers.size() != bytes) continue;
-    const bool has_any = answers.find(kReady) != std::string::npos;
+    const auto replies = co_await exchange(endpoint, std::move(checks), bytes, deadline);
+    if (replies.size() != bytes) continue;
+    const bool has_any = replies.find(kReady) != std::string::npos;
     co_return has_any;
   }
   co_return false;

@@ -1,5 +1,5 @@
-// Finds out whether the store of a torchrun is where a rendezvous of ddprun is expected. Runs on
-// the executor's one thread.
+// Recognises the store of a torchrun at the address of a rendezvous of ddprun. Runs on the
+// executor's one thread.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -11,9 +11,9 @@
 
 namespace ddprun::membership {
 
-/// Returns true if a store of any version of PyTorch answers there before the deadline, and agents
-/// of torchrun form a run with this id in it. Connects once for each dialect of its protocol, asks
-/// for keys and changes nothing. A store of ddprun does not have these keys.
+/// Returns true if a store of any version of PyTorch replies before the deadline and has keys that
+/// agents of torchrun write for a run with this id. Connects once for each dialect of the protocol
+/// and changes nothing. A store of ddprun does not have these keys.
 boost::asio::awaitable<bool> has_torchrun(StoreEndpoint endpoint, std::string run_id,
                                           Deadline deadline);
 
