@@ -149,6 +149,32 @@ TEST_SUITE("gradient reducer when things go wrong") {
     CHECK(failed_ranks == std::vector<int>{1, -2, 1});
   }
 
+  TEST_CASE("a mismatch in the all-reduce of a bucket names the bucket") {
+    for (const std::size_t bucket : {0, 1}) {
+      const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
+        Model model;
+        GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
+        if (group.rank() == 0) {
+          reducer.begin();
+          backward(reducer, 0, 0);
+          reducer.finish();
+        }
+        for (std::size_t i = 0; i < bucket; ++i) {
+          std::vector<float> gradients(reducer.plan().buckets[i].elements);
+          group.all_reduce(as_buffer(gradients.data(), gradients.size()), ReduceOp::average).wait();
+        }
+        group.barrier().wait();
+      });
+      CHECK_MESSAGE(errors[0].find("called all_reduce(") != std::string::npos, errors[0]);
+      CHECK_MESSAGE(errors[0].ends_with(" but rank 1 called barrier(); this failed bucket " +
+                                        std::to_string(bucket) +
+                                        " of this rank's gradients (ranks with different numbers "
+                                        "of batches need uneven_inputs)"),
+                    errors[0]);
+      CHECK_MESSAGE(errors[1].ends_with(" but rank 1 called barrier()"), errors[1]);
+    }
+  }
+
   TEST_CASE("finish() gives up at its deadline, and the peers are told") {
     std::promise<void> gave_up;
     const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {

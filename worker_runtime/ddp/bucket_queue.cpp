@@ -29,6 +29,15 @@ class OnStream {
   bool counts_;
 };
 
+/// `failure`, which says that the ranks have called different collectives, with the bucket.
+Error with_bucket(const BucketView& bucket, const Error& failure) {
+  return Error(failure.code(),
+               std::string(failure.what()) + "; this failed bucket " +
+                   std::to_string(bucket.index) +
+                   " of this rank's gradients (ranks with different numbers of batches need "
+                   "uneven_inputs)");
+}
+
 }  // namespace
 
 BucketQueue::BucketQueue(ProcessGroup group, const TensorWork& tensors, Exchange exchange)
@@ -134,16 +143,23 @@ void BucketQueue::add(Work work) {
 template <typename Await>
 void BucketQueue::end_all(void* stream, Deadline deadline, const Await& await) {
   const std::lock_guard lock(mutex_);
-  if (launch_error_) std::rethrow_exception(launch_error_);
   const OnStream ordered(group_, tensors_, stream);
   for (auto& bucket : buckets_) {
-    await(bucket.work);
+    try {
+      await(bucket.work);
+    } catch (const Error& failure) {
+      if (failure.code() == Errc::usage) throw with_bucket(bucket.view, failure);
+      if (!launch_error_) throw;
+    }
+    // What a launch failed with may be the failure of an earlier bucket.
+    if (launch_error_) continue;
     // Where nobody was called the gradients are those that the backward pass makes.
     if (group_.size() == 1) tensors_.order(bucket.stream, stream);
     const auto now = bucket.work.is_done() ? bucket.launched_time : Clock::now();
     bucket.done_time = bucket.work.end_time().value_or(now);
     end(bucket, deadline);
   }
+  if (launch_error_) std::rethrow_exception(launch_error_);
   for (const auto& work : other_works_) work.wait(deadline);
 }
 
