@@ -230,7 +230,7 @@ class Attempt::Impl {
       if (const auto* dying = std::get_if<WorkerDying>(&news)) {
         notice.emplace(dying->rank, notice.size());
         tell(*dying);
-        react_to_failure(dying->rank, blames_a_peer(dying->error_message),
+        react_to_failure(dying->rank, dying->error_message, blames_a_peer(dying->error_message),
                          "rank " + std::to_string(dying->rank) + " has failed");
       } else if (const auto* exited = std::get_if<WorkerExited>(&news)) {
         notice.emplace(exited->rank, notice.size());
@@ -274,7 +274,8 @@ class Attempt::Impl {
     end_.exits.push_back(exit);
     tell(exit);
     if (exit.failed() && !exit.was_stopped) {
-      react_to_failure(exit.rank, is_victim_of_a_peer(exit), describe_failure(exit));
+      react_to_failure(exit.rank, exit.error_message, is_victim_of_a_peer(exit),
+                       describe_failure(exit));
     } else if (course_ == Course::winding_up && has_crashed(exit)) {
       stop_survivors(exit.rank, describe_failure(exit) + " when it was asked to stop");
     } else {
@@ -309,8 +310,10 @@ class Attempt::Impl {
 
   /// A worker that failed because a peer did may be noticed before that peer, which is still on its
   /// way out: stopped now it could not say why. So it is given a moment.
-  void react_to_failure(int rank, bool is_victim, const std::string& reason) {
+  void react_to_failure(int rank, const std::string& message, bool is_victim,
+                        const std::string& reason) {
     note_flights();
+    if (names_late_ranks(message)) note_late();
     if (!is_victim) return stop_survivors(rank, reason);
     look_for_deserter();
     if (course_ == Course::stopping || std::exchange(awaits_culprit_, true)) return;
@@ -325,6 +328,19 @@ class Attempt::Impl {
     record_flights();
     end_.flights = recorded_;
     tell_held_up(end_.flights, Seconds(0));
+  }
+
+  /// The stacks of the ranks that others have waited for show why they are late.
+  void note_late() {
+    const auto running = group_->running();
+    std::vector<int> late;
+    for (const auto& held_up : find_held_up(end_.flights)) {
+      for (const auto& missing : held_up.missing) {
+        if (std::find(running.begin(), running.end(), missing.rank) != running.end())
+          late.push_back(missing.rank);
+      }
+    }
+    group_->note_late(std::move(late));
   }
 
   void record_flights() {

@@ -18,6 +18,9 @@ constexpr std::string_view kPeerFailureWords[] = {
     "Watchdog caught collective operation timeout",  // somebody did not come
 };
 
+// "timeout: barrier(), collective 3 of the group: rank(s) 1 had not entered it within 2 s".
+constexpr std::string_view kLateRanks = " had not entered it";
+
 /// From the last traceback on, or all lines: what was printed before may tell of errors that were
 /// handled.
 std::string last_words(const std::vector<std::string>& lines) {
@@ -36,6 +39,10 @@ bool blames_a_peer(std::string_view message) {
   return std::any_of(
       std::begin(kPeerFailureWords), std::end(kPeerFailureWords),
       [&](std::string_view words) { return message.find(words) != std::string_view::npos; });
+}
+
+bool names_late_ranks(std::string_view message) {
+  return message.find(kLateRanks) != std::string_view::npos;
 }
 
 bool is_victim_of_a_peer(const WorkerExited& exit) {

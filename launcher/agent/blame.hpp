@@ -14,8 +14,13 @@ namespace ddprun {
 /// the worker runtime's, Gloo's and NCCL's words are known.
 bool blames_a_peer(std::string_view message);
 
-/// The same of a worker's end: by its error file, or by the last lines of its standard error if it
-/// recorded nothing and was not killed by a signal other than its own SIGABRT.
+/// Whether this message of the worker runtime says that its timeout passed before other ranks had
+/// entered a collective.
+bool names_late_ranks(std::string_view message);
+
+/// Whether a worker ended because another one failed: by its error file, or by the last lines of
+/// its standard error if it recorded nothing and was not killed by a signal other than its own
+/// SIGABRT.
 bool is_victim_of_a_peer(const WorkerExited& exit);
 
 }  // namespace ddprun

@@ -14,13 +14,15 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace ddprun {
 
 /// Why stacks are taken, and what comes afterwards.
 struct StackMoment {
   std::string reason;
-  int next_signal = 0;  ///< what the workers get next; 0: they go on
+  int next_signal = 0;       ///< what the workers get next; 0: they go on
+  std::vector<int> ranks{};  ///< whose stacks are taken; empty: all
 };
 
 /// What a worker's stacks may fill: hundreds of threads' frames.

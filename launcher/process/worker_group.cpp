@@ -242,6 +242,10 @@ void WorkerGroup::take_stacks(const std::string& reason) {
   impl_->take_stacks(StackMoment{.reason = reason}, {});
 }
 
+void WorkerGroup::note_late(std::vector<int> ranks) {
+  impl_->note_late(std::move(ranks));
+}
+
 void WorkerGroup::abort(int rank, const std::string& reason) {
   impl_->abort(rank, reason);
 }

@@ -99,6 +99,10 @@ class WorkerGroup {
   /// Tells of the stacks of all workers by StacksTaken; they go on.
   void take_stacks(const std::string& reason);
 
+  /// These ranks kept others waiting until a timeout. Unless the plan takes no stacks, stop() takes
+  /// theirs before the signal. To be called before abort().
+  void note_late(std::vector<int> ranks);
+
   /// Marks the attempt aborted for the workers' runtimes, naming the culprit; not before the stacks
   /// have been taken if stop() is to take them.
   void abort(int rank, const std::string& reason);

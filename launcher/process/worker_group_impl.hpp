@@ -46,6 +46,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void put_off_limits(std::chrono::steady_clock::duration by);
   std::vector<int> running() const;
   std::vector<RankFlights> flights();
+  void note_late(std::vector<int> ranks);
   void abort(int rank, const std::string& reason);
 
   /// With `then`, which is called when all has been told, the workers are to end: nothing that was
@@ -83,6 +84,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void tell(WorkerNews news);
   void end_watch();
 
+  bool takes_stacks_first() const;
   static boost::asio::awaitable<void> take_all_stacks(std::shared_ptr<Impl> self,
                                                       StackMoment moment, Deadline deadline);
   boost::asio::awaitable<void> take_stacks_of(std::shared_ptr<Worker> worker, StackMoment moment,
@@ -116,6 +118,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   StacksWhen stacks_when_;
   StackTaker stack_taker_;
   StackCaptures stack_captures_;
+  std::vector<int> late_;  ///< ranks; see WorkerGroup::note_late()
   std::optional<control::AbortRecord> delayed_abort_;
   bool is_about_to_stop_ = false;  ///< as soon as the stacks have been taken
   bool is_stopping_ = false;

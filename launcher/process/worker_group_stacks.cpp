@@ -7,6 +7,7 @@
 #include <boost/asio/experimental/parallel_group.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -56,8 +57,13 @@ asio::awaitable<void> WorkerGroup::Impl::take_all_stacks(std::shared_ptr<Impl> s
   using Taking = decltype(asio::co_spawn(
       self->executor_, self->take_stacks_of(nullptr, moment, deadline), asio::deferred));
   std::vector<Taking> all;
+  const auto is_wanted = [&ranks = moment.ranks](int rank) {
+    return ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  };
   for (const auto& worker : self->workers_) {
-    if (worker->has_ended || process_state(worker->process.pid()).is_exiting()) continue;
+    if (!is_wanted(worker->spec.rank) || worker->has_ended ||
+        process_state(worker->process.pid()).is_exiting())
+      continue;
     auto taking = self->take_stacks_of(worker, moment, deadline);
     all.push_back(asio::co_spawn(self->executor_, std::move(taking), asio::deferred));
   }

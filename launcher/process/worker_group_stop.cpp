@@ -61,10 +61,18 @@ void WorkerGroup::Impl::let_go_on(Worker& worker) {
   }
 }
 
+void WorkerGroup::Impl::note_late(std::vector<int> ranks) {
+  late_ = std::move(ranks);
+}
+
+bool WorkerGroup::Impl::takes_stacks_first() const {
+  return stacks_when_ == StacksWhen::stop || (stacks_when_ == StacksWhen::kill && !late_.empty());
+}
+
 void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
   const control::AbortRecord record{.rank = rank, .reason = reason};
   // It would wake the workers that hang, and their stacks would not show where.
-  if (stacks_when_ == StacksWhen::stop && !is_stopping_ && !has_killed_) {
+  if (takes_stacks_first() && !is_stopping_ && !has_killed_) {
     delayed_abort_ = record;
   } else {
     page_.abort(record);
@@ -74,11 +82,14 @@ void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
 void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
   sweep_.hurry();
   const bool is_first = !is_stopping_ && !is_about_to_stop_ && !has_killed_;
-  if (grace <= 0ms || stacks_when_ != StacksWhen::stop) return ask_to_stop(signal, grace);
+  if (grace <= 0ms || !takes_stacks_first()) return ask_to_stop(signal, grace);
   if (is_about_to_stop_) return;
   if (!is_first) return ask_to_stop(signal, grace);
   is_about_to_stop_ = true;
-  take_stacks({.reason = "before they are asked to stop", .next_signal = signal},
+  const bool takes_all = stacks_when_ == StacksWhen::stop;
+  take_stacks({.reason = "before they are asked to stop",
+               .next_signal = signal,
+               .ranks = takes_all ? std::vector<int>() : late_},
               [this, signal, grace] {
                 is_about_to_stop_ = false;
                 if (!has_killed_) ask_to_stop(signal, grace);

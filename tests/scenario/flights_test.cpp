@@ -62,6 +62,16 @@ TEST_SUITE("flights") {
     }
   }
 
+  TEST_CASE("the stack of a rank that is late for a collective is taken at the timeout") {
+    const auto result = run_apart("host", "late");
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.output, "stacks of rank 2 "));
+    CHECK(contains(result.output, "before they are asked to stop"));
+    CHECK(contains(result.output, "compute_for_long("));
+    CHECK_FALSE(contains(result.output, "stacks of rank 0 "));
+  }
+
   TEST_CASE("a killed rank's record is read, and those that waited are told with the collective") {
     for (const auto& backend : backends()) {
       const auto result = run_apart(backend, "kill");

@@ -1,8 +1,9 @@
 // A worker whose ranks come apart in their collectives:
-//   flight_worker BACKEND stop|kill|mismatch|message|meet|end|end-early
+//   flight_worker BACKEND stop|late|kill|mismatch|message|meet|end|end-early
 //   flight_worker BACKEND throw|throw-entered|throw-apart
 //   flight_worker BACKEND end-first EVENTS
 //   stop      the last rank stops itself after a barrier; the others wait for it in an all_reduce
+//   late      the same, but it waits for a signal, in a function of its own
 //   kill      the same, but it is killed
 //   mismatch  rank 1 calls a broadcast where the others call an all_reduce
 //   message   rank 0 waits for a message that the last rank does not send, the others for rank 0
@@ -84,14 +85,24 @@ void await_last_end(const WorkerEnv& env, const char* events) {
   }
 }
 
+volatile int sink = 0;
+
+__attribute__((noinline)) void compute_for_long() {
+  while (true) {
+    ::pause();
+    sink = sink + 1;
+  }
+}
+
 int come_apart(const std::string& how, const WorkerEnv& env, ProcessGroup& group) {
   const bool is_last = env.rank + 1 == env.world_size;
   std::vector<float> values(kElements);
   const Buffer buffer = as_buffer(values.data(), values.size());
   group.barrier().wait();
-  for (int rank = 0; is_last && (how == "stop" || how == "kill") && rank < env.rank; ++rank)
-    await_entered(env, rank, 2);
+  const bool is_awaited = how == "stop" || how == "kill" || how == "late";
+  for (int rank = 0; is_last && is_awaited && rank < env.rank; ++rank) await_entered(env, rank, 2);
   if (is_last && how == "stop") std::raise(SIGSTOP);
+  if (is_last && how == "late") compute_for_long();
   if (is_last && how == "kill") std::raise(SIGKILL);
   if (is_last && how == "message") ::pause();
   if (is_last && how == "end") return 0;

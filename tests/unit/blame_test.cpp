@@ -37,6 +37,14 @@ TEST_SUITE("blame") {
     }
   }
 
+  TEST_CASE("only a timeout of the runtime names ranks that are late") {
+    CHECK(
+        names_late_ranks("timeout: barrier(), collective 3 of the group: rank(s) 1 had not "
+                         "entered it within 2 s"));
+    CHECK_FALSE(names_late_ranks("ddprun::PeerFailed: all_reduce #7: rank 0 failed"));
+    CHECK_FALSE(names_late_ranks(""));
+  }
+
   TEST_CASE("a worker that recorded nothing is judged by its last words, not by earlier ones") {
     const std::string traceback = "Traceback (most recent call last):";
     CHECK(is_victim_of_a_peer({.exit_code = 1, .last_lines = {traceback, "  File a", kClosed}}));
