@@ -157,7 +157,14 @@ TEST_SUITE("run_worker") {
   TEST_CASE("a stack overflow is described") {
     const Run run = run_worker("overflow");
     CHECK(run.was_killed_by(SIGSEGV));
-    CHECK(run.message() == "fatal signal SIGSEGV");
+    CHECK(run.message().starts_with("fatal signal SIGSEGV at address 0x7"));
+  }
+
+  TEST_CASE("a fatal access is described with its address") {
+    const Run run = run_worker("access");
+    CHECK(run.was_killed_by(SIGSEGV));
+    CHECK(run.message() == "fatal signal SIGSEGV at address 0x1f0");
+    CHECK(run.stack().starts_with("fatal signal SIGSEGV at address 0x1f0"));
   }
 
   TEST_CASE("an exception that leaves a thread is described before the program aborts") {

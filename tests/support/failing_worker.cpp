@@ -37,6 +37,10 @@ int fail(const std::string& how) {
   if (how == "thread") std::thread([] { throw std::runtime_error("in a thread"); }).join();
   if (how == "libtorch thread") std::thread([] { fail("libtorch"); }).join();
   if (how == "overflow") return overflow_stack(0);
+  if (how == "access") {
+    int* volatile const address = reinterpret_cast<int*>(0x1f0);
+    return *address;
+  }
   if (how == "exit") ::exit(7);
   if (how == "child") {
     const pid_t child = ::fork();

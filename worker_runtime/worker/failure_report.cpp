@@ -6,6 +6,7 @@
 #include <cxxabi.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,11 +43,33 @@ const char* name_of(int signal) {
   }
 }
 
+/// Appends the number to `text`, which has room for it. A signal handler may call this.
+void append_hexadecimal(char* text, std::uintptr_t number) {
+  char* const begin = text + std::strlen(text);
+  char* end = begin;
+  for (int bits = 60; bits >= 0; bits -= 4) {
+    const auto digit = number >> bits & 0xF;
+    if (digit != 0 || end != begin || bits == 0) *end++ = "0123456789abcdef"[digit];
+  }
+  *end = '\0';
+}
+
+/// The kernel gives the address of an access or an instruction that failed, but not of a signal
+/// that a process sent, nor for an address that no process can have.
+bool has_address(const siginfo_t& information) {
+  return information.si_signo != SIGABRT && information.si_code > 0 &&
+         information.si_code != SI_KERNEL;
+}
+
 /// Installed with SA_RESETHAND and SA_NODEFER: raising the signal again has its default effect, so
 /// that the process ends by it, and dumps core where that is wanted.
-void handle_fatal_signal(int signal) {
-  char message[64] = "fatal signal ";
+void handle_fatal_signal(int signal, siginfo_t* information, void*) {
+  char message[96] = "fatal signal ";
   std::strcat(message, name_of(signal));
+  if (has_address(*information)) {
+    std::strcat(message, " at address 0x");
+    append_hexadecimal(message, reinterpret_cast<std::uintptr_t>(information->si_addr));
+  }
   open_file->write(message, message, write_backtrace);
   ::raise(signal);
 }
@@ -92,8 +115,8 @@ void install_failure_report(const std::string& path) {
   const stack_t stack{.ss_sp = alternate_stack, .ss_flags = 0, .ss_size = sizeof alternate_stack};
   ::sigaltstack(&stack, nullptr);
   struct sigaction action {};
-  action.sa_handler = handle_fatal_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER | SA_ONSTACK;
+  action.sa_sigaction = handle_fatal_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER | SA_ONSTACK | SA_SIGINFO;
   for (const int signal : kFatalSignals) ::sigaction(signal, &action, nullptr);
   std::set_terminate(handle_terminate);
 }
