@@ -24,14 +24,14 @@ std::string failure_hint(const WorkerExited& exit, const LaunchPlan& plan, bool 
   if (has_line(exit, "bdb.BdbQuit") || has_line(exit, "EOFError: EOF when reading a line")) {
     if (has_input) return "";
     return "its standard input was empty; --stdin=" + std::to_string(exit.rank) +
-           " gives it that of ddprun";
+           " passes it the standard input of ddprun";
   }
   if (!plan.interpreter_origin.empty() && has_line(exit, "ModuleNotFoundError: No module named ")) {
     return "the interpreter was " + command.front() + ", " + plan.interpreter_origin +
            "; if another one has the module, set PYTHON_EXEC to it";
   }
   if (has_line(exit, "terminate called without an active exception")) {
-    return "PyTorch may abort like this at exit without destroy_process_group()";
+    return "PyTorch can abort at exit if destroy_process_group() was not called";
   }
   return "";
 }

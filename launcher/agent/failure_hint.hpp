@@ -1,4 +1,4 @@
-// What the last lines of a failed worker usually mean, and the remedy. Pure.
+// The usual cause and remedy of a failure, by the last lines of the worker. Pure.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -8,7 +8,8 @@
 
 namespace ddprun {
 
-/// Empty if its lines say enough by themselves. `has_input`: its standard input was ddprun's.
+/// Returns a hint, or an empty text if none applies. `has_input`: the worker's standard input was
+/// that of ddprun.
 std::string failure_hint(const WorkerExited& exit, const LaunchPlan& plan, bool has_input);
 
 }  // namespace ddprun

@@ -125,7 +125,7 @@ NodePlacement alone(const LaunchPlan& plan) {
 bool has_standard_input(const LaunchPlan& plan, const AttemptFacts& facts, int rank) {
   const auto& choice = plan.stdin_worker;
   if (!choice.is_automatic) return choice.rank == rank;
-  if (rank != 0 || facts.standard_input == InputKind::withheld) return false;
+  if (rank != 0 || facts.standard_input == InputKind::unreadable) return false;
   // Of several workers each would get parts of what comes from a pipe; a terminal's user answers
   // the prompts of one.
   return facts.placement.world_size == 1 || facts.standard_input == InputKind::terminal;

@@ -39,7 +39,7 @@ struct AttemptFacts {
   int control_page_fd = -1;
   std::vector<HeldPath> worker_folders;  ///< by local rank
   // Of this process.
-  InputKind standard_input = InputKind::withheld;
+  InputKind standard_input = InputKind::unreadable;
   std::optional<TerminalSize> output_terminal{}, error_terminal{};  ///< standard output and error
 };
 

@@ -1,17 +1,18 @@
-// What the standard input of this process is to a worker that would read it.
+// Whether a worker may read the standard input of this process.
 #pragma once
 
 namespace ddprun {
 
 enum class InputKind {
   readable,  ///< a file, a pipe, a device
-  terminal,  ///< this process is in its foreground
-  /// A terminal of another job, whose input a worker would take (it is in a session of its own, so
-  /// the kernel does not stop it); or a descriptor that cannot be read, as nohup opens it.
-  withheld,
+  terminal,  ///< a terminal in whose foreground this process is
+  /// A terminal with another job in the foreground: a worker, which has a session of its own and is
+  /// not stopped by the kernel, would read that job's input. Or a descriptor that is not open for
+  /// reading, such as nohup's.
+  unreadable,
 };
 
-/// As it is now: the shell may move the process to the background and back.
+/// The kind at this moment: a shell may move the process to the background and back.
 InputKind standard_input_kind() noexcept;
 
 }  // namespace ddprun

@@ -253,7 +253,7 @@ class OutputTest(unittest.TestCase):
             run = self.run_with_input(b"c\n", script)
             self.assertEqual(run.returncode, 1)
             self.assertRegex(" ".join(run.stdout.decode().split()),
-                             r"hint : its standard input was empty; --stdin=[01] gives it")
+                             r"hint : its standard input was empty; --stdin=[01] passes it")
             run = self.run_with_input(b"", script, "--nproc_per_node=1")
             self.assertEqual(run.returncode, 1)
             self.assertNotIn(b"--stdin", run.stdout)

@@ -15,7 +15,8 @@ TEST_SUITE("failure hint") {
       bool has_input;
       std::string hint;
     };
-    const std::string input = "its standard input was empty; --stdin=3 gives it that of ddprun";
+    const std::string input =
+        "its standard input was empty; --stdin=3 passes it the standard input of ddprun";
     const std::string interpreter =
         "the interpreter was /usr/bin/python3, the first python3 in PATH; if another one has the "
         "module, set PYTHON_EXEC to it";
@@ -28,7 +29,7 @@ TEST_SUITE("failure hint") {
         {{"ModuleNotFoundError: No module named 'torch'"}, false, interpreter},
         {{"terminate called without an active exception"},
          true,
-         "PyTorch may abort like this at exit without destroy_process_group()"},
+         "PyTorch can abort at exit if destroy_process_group() was not called"},
         {{"terminate called after throwing an instance of 'int'"}, true, ""},
         {{}, false, ""},
     };

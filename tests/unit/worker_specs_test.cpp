@@ -209,12 +209,12 @@ TEST_SUITE("worker specs") {
         {automatic, InputKind::readable, 0, 2, kNoWorker},
         {automatic, InputKind::readable, 0, 1, 0},
         {automatic, InputKind::terminal, 0, 1, 0},
-        {automatic, InputKind::withheld, 0, 1, kNoWorker},
-        {automatic, InputKind::withheld, 0, 2, kNoWorker},
+        {automatic, InputKind::unreadable, 0, 1, kNoWorker},
+        {automatic, InputKind::unreadable, 0, 2, kNoWorker},
         {none, InputKind::terminal, 0, 1, kNoWorker},
         {rank_1, InputKind::terminal, 0, 2, 1},
         {rank_1, InputKind::readable, 0, 2, 1},
-        {rank_1, InputKind::withheld, 0, 2, 1},
+        {rank_1, InputKind::unreadable, 0, 2, 1},
         {rank_1, InputKind::terminal, 2, 4, kNoWorker},
     };
     for (const auto& row : rows) {
