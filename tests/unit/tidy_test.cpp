@@ -282,7 +282,7 @@ TEST_SUITE("tidy") {
     CHECK(lines[2].rfind("## " DDPRUN_VERSION, 0) == 0);
     for (std::size_t i = 3; i < lines.size(); ++i) {
       if (!lines[i].empty())
-        CHECK_MESSAGE(starts_with_any(lines[i], {"- ", "  ", "## "}), lines[i]);
+        CHECK_MESSAGE(starts_with_any(lines[i], {"- ", "  ", "## ", "### "}), lines[i]);
     }
   }
 }
