@@ -13,18 +13,6 @@ namespace {
 using Kind = JsonValue::Kind;
 using Problems = std::vector<TextProblem>;
 
-/// "nodes[3].role" as the table of missing keys has it: "nodes.role".
-std::string without_indices(const std::string& path) {
-  std::string result;
-  bool is_inside = false;
-  for (const char letter : path) {
-    if (letter == '[') is_inside = true;
-    if (!is_inside) result += letter;
-    if (letter == ']') is_inside = false;
-  }
-  return result;
-}
-
 /// A key is one name of an option and not its other spellings.
 const OptionEntry* option_with_key(const std::string& key) {
   for (const auto& option : option_table()) {
@@ -60,11 +48,6 @@ std::string likely_key(const std::string& key, const std::vector<std::string>& k
 
 TextProblem unknown_key(const JsonMember& member, const std::string& path,
                         const std::vector<std::string>& known) {
-  for (const auto& missing : missing_keys()) {
-    if (missing.path != without_indices(path)) continue;
-    const auto hint = missing.hint.empty() ? "" : "; " + std::string(missing.hint);
-    return {member.at, path, "is not supported in this version" + hint};
-  }
   const bool is_section = std::any_of(section_names().begin(), section_names().end(),
                                       [&](const auto& each) { return each.name == member.key; });
   if (is_section && path.starts_with("nodes[")) {

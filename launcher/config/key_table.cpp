@@ -79,23 +79,6 @@ constexpr Placement kPlacements[] = {
     {"node_name", Section::none},
 };
 
-constexpr MissingKey kMissing[] = {
-    {"health", ""},
-    {"heartbeat", ""},
-    {"checkpoint", "checkpoints are the program's own"},
-    {"metrics", "logs.events records what happens"},
-    {"job.id", "it is called rdzv_id"},
-    {"job.environment", "it stands in defaults or in a node's entry"},
-    {"job.working_directory", "change the folder before ddprun starts"},
-    {"job.max_duration", ""},
-    {"restart.backoff", ""},
-    {"defaults.limits", ""},
-    {"nodes.limits", ""},
-    {"nodes.data_address", ""},
-    {"nodes.match", "a node is found by its name, its address or its place in the file"},
-    {"nodes.role", ""},
-};
-
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
@@ -170,10 +153,6 @@ const OwnKey* find_own_key(ConfigSection section, std::string_view name) {
     return key.section == section && key.name == name;
   });
   return found == std::end(kOwnKeys) ? nullptr : found;
-}
-
-std::span<const MissingKey> missing_keys() {
-  return kMissing;
 }
 
 ConfigSection section_of(const OptionEntry& entry) {

@@ -53,13 +53,6 @@ std::span<const OwnKey> own_keys();
 /// The key of this name in this section, or nullptr.
 const OwnKey* find_own_key(ConfigSection section, std::string_view name);
 
-/// A key that this version knows of, but whose function it lacks: an error, never ignored.
-struct MissingKey {
-  std::string_view path;  ///< without indices: "nodes.role"
-  std::string_view hint;  ///< what to do instead; may be empty
-};
-std::span<const MissingKey> missing_keys();
-
 /// What JSON values an option takes, read from the name of its value in the help.
 struct ValueShape {
   bool takes_boolean = false;

@@ -77,7 +77,7 @@ TEST_SUITE("configuration file") {
         {"\"job\": {\"module\": 1}",
          "2:19: job.module: expected true or false, found the number 1"},
         {"\"job\": {\"id\": \"x\"}",
-         "2:9: job.id: is not supported in this version; it is called rdzv_id"},
+         "2:9: job.id: unknown key; did you mean rdzv_id?"},
         {R"("ssh": {"port": 0})", "2:17: ssh.port: 0 is not an integer from 1 to 65535"},
         {R"("ssh": {"user": 7})", "2:17: ssh.user: expected a text, found the number 7"},
         {R"("ssh": {"options": "-v"})",
@@ -101,7 +101,7 @@ TEST_SUITE("configuration file") {
          "2:23: restart.window: the number -1 is not a number of seconds from 0 to 31536000 "
          "(a year)"},
         {"\"restart\": {\"backoff\": 1}",
-         "2:13: restart.backoff: is not supported in this version"},
+         "2:13: restart.backoff: unknown key; known are max_restarts, monitor_interval, exit_code, window"},
         {"\"signals\": {\"signals_to_handle\": [\"SIGTERM\", \"SIGKIL\"]}",
          "2:34: signals.signals_to_handle: an array names 'SIGKIL', which is no signal; did you "
          "mean SIGKILL?"},
@@ -135,7 +135,7 @@ TEST_SUITE("configuration file") {
          "\"c\"}]",
          "2:67: nodes[1].address: c occurs twice; it stands first in line 2"},
         {"\"nodes\": [{\"name\": \"a\", \"role\": \"spare\"}]",
-         "2:25: nodes[0].role: is not supported in this version"},
+         "2:25: nodes[0].role: belongs into the section job"},
         {"\"nodes\": [{\"name\": \"a\"}], \"rendezvous\": {\"nnodes\": 2}",
          "2:52: rendezvous.nnodes: 2 are more than the 1 nodes of the file"},
         {"\"nodes\": [{\"name\": \"a\", \"address\": \"10.0.0.1\"}, {\"name\": \"b\", \"address\": "

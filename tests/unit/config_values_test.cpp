@@ -176,19 +176,6 @@ TEST_SUITE("configuration keys") {
     CHECK(without == std::vector<std::string>{"node_rank", "config", "node_name", "ssh", "dry_run",
                                               "help", "print_completion", "version"});
   }
-
-  TEST_CASE("no key is both known and missing") {
-    for (const auto& missing : missing_keys()) {
-      const auto parts = split(missing.path, '.');
-      const auto* option = find_option(parts.back());
-      if (option == nullptr) continue;
-      for (const auto& section : section_names()) {
-        const bool is_here = section.name == parts.front() ||
-                             (parts.front() == "nodes" && section.name == "defaults");
-        CHECK_MESSAGE(!(is_here && section.section == section_of(*option)), missing.path);
-      }
-    }
-  }
 }
 
 }  // namespace config_values_test
