@@ -76,8 +76,7 @@ TEST_SUITE("configuration file") {
          "2:26: job.command[1]: has a '$' that begins neither ${NAME} nor $$, a dollar sign"},
         {"\"job\": {\"module\": 1}",
          "2:19: job.module: expected true or false, found the number 1"},
-        {"\"job\": {\"id\": \"x\"}",
-         "2:9: job.id: unknown key; did you mean rdzv_id?"},
+        {"\"job\": {\"id\": \"x\"}", "2:9: job.id: unknown key; did you mean rdzv_id?"},
         {R"("ssh": {"port": 0})", "2:17: ssh.port: 0 is not an integer from 1 to 65535"},
         {R"("ssh": {"user": 7})", "2:17: ssh.user: expected a text, found the number 7"},
         {R"("ssh": {"options": "-v"})",
@@ -101,7 +100,8 @@ TEST_SUITE("configuration file") {
          "2:23: restart.window: the number -1 is not a number of seconds from 0 to 31536000 "
          "(a year)"},
         {"\"restart\": {\"backoff\": 1}",
-         "2:13: restart.backoff: unknown key; known are max_restarts, monitor_interval, exit_code, window"},
+         "2:13: restart.backoff: unknown key; known are max_restarts, monitor_interval, exit_code, "
+         "window"},
         {"\"signals\": {\"signals_to_handle\": [\"SIGTERM\", \"SIGKIL\"]}",
          "2:34: signals.signals_to_handle: an array names 'SIGKIL', which is no signal; did you "
          "mean SIGKILL?"},

@@ -7,10 +7,12 @@
 #include <csignal>
 #include <exception>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace trainer {
 
@@ -203,7 +205,7 @@ class MlflowSender::SenderLoop {
   };
   Work take_work() {
     const std::lock_guard lock(shared_->mutex);
-    return {shared_->backlog.first(batch_max_), shared_->end, shared_->backlog.has_dropped()};
+    return {shared_->backlog.first(kMetricsMax), shared_->end, shared_->backlog.has_dropped()};
   }
 
   /// False if the server is unavailable or refuses the run.
@@ -223,31 +225,48 @@ class MlflowSender::SenderLoop {
         return false;
       }
       report_answer();
-      if (answer.verdict == Verdict::refused && points.size() > 1) {
-        batch_max_ = points.size() / 2;
-        continue;
+      if (answer.verdict == Verdict::refused) {
+        if (points.empty()) report_refusal("the status of the run", answer.problem);
+        if (!send_by_metric(points)) return false;
       }
-      if (answer.verdict == Verdict::refused) report_refusal(points, answer.problem);
-      // After a partial batch, points are collected for the next one.
-      const bool is_last = points.size() < batch_max_;
-      batch_max_ = kMetricsMax;
       const std::lock_guard lock(shared_->mutex);
       shared_->backlog.remove(work.batch);
       shared_->is_complete = points.empty();
-      if (shared_->is_complete || (is_last && !shared_->end)) return true;
+      // After a partial batch, points are collected for the next one.
+      const bool is_last = points.size() < kMetricsMax && !shared_->end;
+      if (shared_->is_complete || is_last) return true;
     }
   }
 
-  /// Of one point, or of the status if there is none.
-  void report_refusal(std::span<const Point> points, const std::string& problem) {
-    std::string refused = "the status of the run";
-    std::string consequence;
-    if (!points.empty()) {
-      const std::lock_guard lock(shared_->mutex);
-      const std::size_t count = shared_->backlog.refuse(points[0].name);
-      refused = "metric '" + points[0].name + "'";
-      consequence = "; its points are left out, " + std::to_string(count) + " so far";
+  /// Sends the points of a refused batch in one request per metric, and leaves out each metric that
+  /// is refused. False if the server is unavailable: the whole batch is then sent again, of which
+  /// MLflow ignores what it has.
+  bool send_by_metric(std::span<const Point> points) {
+    std::map<std::string, std::vector<Point>> metrics;
+    for (const Point& point : points) metrics[point.name].push_back(point);
+    for (const auto& [name, own] : metrics) {
+      const ServerAnswer answer = exchange(log_points(setup_.mlflow_run(), own));
+      if (answer.verdict == Verdict::unavailable || answer.verdict == Verdict::denied) {
+        report_outage(answer.problem);
+        return false;
+      }
+      if (answer.verdict == Verdict::refused) leave_out(name, answer.problem);
     }
+    return true;
+  }
+
+  void leave_out(const std::string& metric, const std::string& problem) {
+    std::size_t count = 0;
+    {
+      const std::lock_guard lock(shared_->mutex);
+      count = shared_->backlog.refuse(metric);
+    }
+    report_refusal("metric '" + metric + "'", problem,
+                   "; its points are left out, " + std::to_string(count) + " so far");
+  }
+
+  void report_refusal(const std::string& refused, const std::string& problem,
+                      const std::string& consequence = "") {
     // All metrics of a deleted run, and its status, are refused with the same text.
     if (problem == last_refusal_) return;
     last_refusal_ = problem;
@@ -258,8 +277,7 @@ class MlflowSender::SenderLoop {
   const std::shared_ptr<Shared> shared_;
   MlflowSetup setup_;
   std::chrono::seconds interval_ = kSendInterval;  ///< until the next attempt to send
-  std::size_t batch_max_ = kMetricsMax;  ///< halved while batches are refused, to find the metric
-  std::string last_refusal_;             ///< that was logged
+  std::string last_refusal_;                       ///< that was logged
   bool is_out_ = false;
   bool has_warned_of_drop_ = false;
 };
