@@ -204,10 +204,11 @@ class MlflowTest(unittest.TestCase):
         training = self.train_with_checkpoints(*ENDLESS)
         self.await_points()
         self.server.kill()
-        training.read_until("points are kept until the server responds")
+        training.read_until("points are kept until the server accepts them")
         self.assertEqual(training.stop(), 143, training.output)
         self.assertRegex(training.output,
-                         r"\d+ points and the status of the run were not sent within 1 s")
+                         r"\d+ points and the status of the run were not sent within 1 s; "
+                         "a training that resumes from the checkpoint sends them")
         self.check_result(training)
         self.server.start()
         more = int(training.result()[0]) + 30
@@ -254,6 +255,12 @@ class MlflowTest(unittest.TestCase):
                                           r"its points are left out, \d+ so far")
         self.assertRegex(training.output, r"the server has refused \d+ points in total")
         self.assertEqual(training.output.count("the server refuses"), 1, training.output)
+        more = int(training.result()[0]) + 30
+        resumed = self.train_with_checkpoints(*ENDLESS, f"--max_steps={more}")
+        self.assertEqual(resumed.end(), 0, resumed.output)
+        self.assertIn("the run of the earlier training was not found; a new one has the points "
+                      "from here on", resumed.output)
+        self.assertEqual(self.the_run().info.status, "FINISHED")
 
     def test_a_refused_metric_is_left_out_and_the_others_arrive(self):
         forwarder = Forwarder(self.server.uri)
@@ -278,7 +285,7 @@ class MlflowTest(unittest.TestCase):
         self.assertEqual(training.output.count("MLflow at"), 1, training.output)
         self.check_result(training)
 
-    def test_restarts_and_resumed_trainings_continue_the_same_run(self):
+    def test_restarts_and_resumed_trainings_continue_the_same_run_at_any_address(self):
         training = self.train_with_checkpoints(*ENDLESS, launcher=["--max_restarts=1"])
         self.await_points(20)
         os.kill(self.rank_0_of(training), signal.SIGKILL)
@@ -288,7 +295,9 @@ class MlflowTest(unittest.TestCase):
         self.assertEqual(training.stop(), 143, training.output)
         self.assertEqual(self.the_run().info.status, "KILLED")
         more = int(training.result()[0]) + 30
-        resumed = self.train_with_checkpoints(*ENDLESS, f"--max_steps={more}")
+        forwarder = Forwarder(self.server.uri)
+        self.addCleanup(forwarder.close)
+        resumed = self.train_with_checkpoints(*ENDLESS, f"--max_steps={more}", uri=forwarder.uri)
         self.assertEqual(resumed.end(), 0, resumed.output)
         self.check_that_nothing_is_lost()
         self.assertEqual(self.the_run().info.status, "FINISHED")

@@ -201,6 +201,27 @@ TEST_SUITE("MLflow") {
     CHECK(setup.mlflow_run() == "new");
     CHECK(setup.tracking_id() == "mine");
     CHECK(setup.last_steps().empty());
+    CHECK_FALSE(setup.lacks_earlier_run());
+  }
+
+  TEST_CASE("a resumed training whose run is not found knows that") {
+    auto resumed = description();
+    resumed.has_run = true;
+    MlflowSetup deleted(resumed);
+    exchange(deleted, {kDone, kCreated, kDone});
+    CHECK(deleted.lacks_earlier_run());
+    MlflowSetup found(resumed);
+    exchange(found, {answer(200, run_with({})), kDone, kDone});
+    CHECK_FALSE(found.lacks_earlier_run());
+  }
+
+  TEST_CASE("an answer of a server of another kind is described, and a web page is not quoted") {
+    const auto problem = [](unsigned status, const char* text) {
+      return trainer::read_answer({status, text}).problem;
+    };
+    CHECK(problem(404, "<!doctype html>\n<html>") == "HTTP status 404, not by MLflow");
+    CHECK(problem(302, "") == "HTTP status 302, not by MLflow");
+    CHECK(problem(503, "busy") == "HTTP status 503: busy");
   }
 
   TEST_CASE("an experiment is created unless it exists or another training creates it first") {

@@ -174,8 +174,8 @@ TEST_SUITE("tracking") {
     const auto server =
         trainer::parse_server_address("http://127.0.0.1:" + std::to_string(port.number()), "URI");
     for (const std::string& section :
-         {std::string(R"({"server": 1, "experiment": "", "tracking_id": "a", "points": {}})"),
-          std::string(R"({"server": "a", "experiment": "", "points": {}})"), std::string("[1]"),
+         {std::string(R"({"has_run": 1, "tracking_id": "a", "points": {}})"),
+          std::string(R"({"has_run": true, "points": {}})"), std::string("[1]"),
           std::string("{")}) {
       Checkpoint checkpoint{.step = 1};
       ddprun::put_section(checkpoint, "tracking", section);

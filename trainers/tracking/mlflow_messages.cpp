@@ -83,6 +83,12 @@ std::string quoted(const std::string& text) {
   return line;
 }
 
+/// Describes an answer that is not MLflow's, as of a proxy or of a server of another kind.
+std::string of_other_server(const std::string& text) {
+  const bool is_page = text.find_first_not_of(" \r\n") == text.find('<');
+  return text.empty() || is_page ? ", not by MLflow" : ": " + quoted(text);
+}
+
 /// Returns the quote in which a filter can contain the value; 0: neither. A backslash before the
 /// closing quote would escape it.
 char quote_for(const std::string& value) {
@@ -118,8 +124,8 @@ ServerAnswer read_answer(const HttpAnswer& answer) {
     return read;
   }
   if (read.verdict == Verdict::refused) read.error_code = field("error_code");
-  read.problem = "HTTP status " + std::to_string(answer.status) + ": " +
-                 quoted(is_error ? field("message") : answer.text);
+  read.problem = "HTTP status " + std::to_string(answer.status) +
+                 (is_error ? ": " + quoted(field("message")) : of_other_server(answer.text));
   return read;
 }
 

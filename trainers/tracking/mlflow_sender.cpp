@@ -68,6 +68,7 @@ struct MlflowSender::Shared {
   std::condition_variable changed;
   Backlog backlog;
   std::string tracking_id;
+  bool has_run = false;
   std::optional<End> end;
   bool is_over() const { return is_complete || has_given_up || (end && end->deadline.passed()); }
   bool is_done = false;       ///< the thread sends no more
@@ -154,7 +155,7 @@ class MlflowSender::SenderLoop {
     if (is_out_) return;
     is_out_ = true;
     write(LogLevel::warn,
-          problem + "; the training continues, and points are kept until the server responds");
+          problem + "; the training continues, and points are kept until the server accepts them");
   }
 
   void report_answer() {
@@ -192,9 +193,14 @@ class MlflowSender::SenderLoop {
     if (answer.verdict == Verdict::refused) {
       write(LogLevel::warn, "the server refuses the parameters and tags: " + answer.problem);
     }
+    if (setup_.lacks_earlier_run()) {
+      write(LogLevel::warn,
+            "the run of the earlier training was not found; a new one has the points from here on");
+    }
     const std::lock_guard lock(shared_->mutex);
     shared_->backlog.skip(setup_.last_steps());
     shared_->tracking_id = setup_.tracking_id();
+    shared_->has_run = true;
   }
 
   /// What to send now: points, or the status if there are none and the training has ended.
@@ -289,6 +295,7 @@ MlflowSender::MlflowSender(ServerAddress server, const std::string& authorizatio
       shared_(std::make_shared<Shared>(std::move(server), authorization, log_)) {
   shared_->backlog = std::move(backlog);
   shared_->tracking_id = description.tracking_id;
+  shared_->has_run = description.has_run;
   auto loop = std::make_shared<SenderLoop>(name_, shared_, std::move(description));
   thread_ = start_quiet_thread([loop] { loop->run(); });
 }
@@ -305,10 +312,13 @@ void MlflowSender::push(Backlog::Kind kind, Point point) {
 
 nlohmann::json MlflowSender::state() const {
   const std::lock_guard lock(shared_->mutex);
-  return {{"tracking_id", shared_->tracking_id}, {"points", shared_->backlog.to_json()}};
+  return {{"tracking_id", shared_->tracking_id},
+          {"has_run", shared_->has_run},
+          {"points", shared_->backlog.to_json()}};
 }
 
-void MlflowSender::finish(RunStatus status, std::chrono::milliseconds limit) {
+void MlflowSender::finish(RunStatus status, std::chrono::milliseconds limit,
+                          const std::string& remedy) {
   const Left left = stop(status, limit);
   const auto warn = [&](const std::string& text) {
     write_log(log_, LogLevel::warn, name_ + ": " + text);
@@ -317,8 +327,12 @@ void MlflowSender::finish(RunStatus status, std::chrono::milliseconds limit) {
     warn("the server has refused " + std::to_string(left.refused) + " points in total");
   }
   if (left.is_nothing) return;
-  warn(std::to_string(left.points) + " points and the status of the run were not sent within " +
-       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s");
+  const std::string unsent =
+      left.points == 0 ? "the status of the run was"
+                       : std::to_string(left.points) + " points and the status of the run were";
+  warn(unsent + " not sent within " +
+       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s" +
+       remedy);
 }
 
 MlflowSender::Left MlflowSender::stop(RunStatus status, std::chrono::milliseconds limit) {

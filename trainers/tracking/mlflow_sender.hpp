@@ -37,12 +37,12 @@ class MlflowSender {
 
   void push(Backlog::Kind kind, Point point);
 
-  /// For a checkpoint: {"tracking_id", "points"}.
+  /// For a checkpoint: {"tracking_id", "has_run", "points"}.
   nlohmann::json state() const;
 
-  /// Sends the rest and the status within `limit`, and warns of what was not sent. To be called
-  /// once.
-  void finish(RunStatus status, std::chrono::milliseconds limit);
+  /// Sends the rest and the status within `limit`, and warns of what was not sent, with `remedy`
+  /// at the end of the warning. To be called once.
+  void finish(RunStatus status, std::chrono::milliseconds limit, const std::string& remedy = "");
 
  private:
   struct Shared;

@@ -140,6 +140,7 @@ std::string MlflowSetup::take_created(const ServerAnswer& answer) {
   if (answer.verdict == Verdict::refused) return refuse(answer);
   mlflow_run_ = text(child(child(answer.json, "run"), "info"), "run_id");
   if (mlflow_run_.empty()) return kUnreadable;
+  is_new_ = true;
   stage_ = Stage::describe;
   return "";
 }

@@ -19,6 +19,7 @@ struct RunDescription {
   std::string tracking_id;  ///< shared by a training and those that resume it
   std::string run_id;       ///< of ddprun, and the name of a new run; empty: none
   bool is_restart = false;  ///< not the first attempt of the run of ddprun
+  bool has_run = false;     ///< an earlier training has a run with the tracking id
   std::int64_t start_milliseconds = 0;
   Texts parameters;
   Texts tags;  ///< besides those two
@@ -42,6 +43,8 @@ class MlflowSetup {
 
   /// MLflow's id of the run, once ready.
   const std::string& mlflow_run() const { return mlflow_run_; }
+  /// The run of an earlier training was not found, and mlflow_run() is a new one.
+  bool lacks_earlier_run() const { return is_new_ && description_.has_run; }
   /// That of the description, or of the run that was found.
   const std::string& tracking_id() const { return description_.tracking_id; }
   /// The metrics of a run that was found; else empty.
@@ -72,6 +75,7 @@ class MlflowSetup {
   Stage stage_;
   std::string experiment_id_ = "0";  ///< that of the default one
   std::string mlflow_run_;
+  bool is_new_ = false;
   LastSteps last_steps_;
 };
 

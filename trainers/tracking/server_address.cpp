@@ -50,7 +50,7 @@ ServerAddress parse_server_address(const std::string& uri, const std::string& or
   const std::size_t authority_end = std::min(rest.find('/'), rest.size());
   const std::string authority = rest.substr(0, authority_end);
   if (authority.find('@') != std::string::npos) {
-    refuse("a user does not belong into the address; set MLFLOW_TRACKING_USERNAME and " +
+    refuse("a user does not belong in the address; set MLFLOW_TRACKING_USERNAME and " +
            std::string("MLFLOW_TRACKING_PASSWORD"));
   }
   ServerAddress address;

@@ -61,9 +61,8 @@ Texts tags_of(const TrackedRun& run, const std::string& user) {
 
 /// From save().
 struct SavedState {
-  std::string server;
-  std::string experiment;
   std::string tracking_id;
+  bool has_run = false;  ///< the server has created the run
   nlohmann::json points;
 };
 
@@ -76,9 +75,8 @@ std::optional<SavedState> saved_state(const std::optional<ddprun::Checkpoint>& c
   const auto* text = reinterpret_cast<const char*>(found->second.data());
   try {
     const auto json = nlohmann::json::parse(text, text + found->second.size());
-    return SavedState{.server = json.at("server"),
-                      .experiment = json.at("experiment"),
-                      .tracking_id = json.at("tracking_id"),
+    return SavedState{.tracking_id = json.at("tracking_id"),
+                      .has_run = json.at("has_run"),
                       .points = json.at("points")};
   } catch (const nlohmann::json::exception& error) {
     write_log(log, ddprun::LogLevel::warn,
@@ -135,20 +133,19 @@ void Tracking::stop_events(const ddprun::Error& error) {
 }
 
 void Tracking::start_mlflow(const TrackingOptions& options, const TrackedRun& run) {
-  server_ = options.server->uri;
-  experiment_ = options.experiment;
+  has_checkpoints_ = !run.checkpoint_dir.empty();
   const auto saved = saved_state(run.checkpoint, log_);
-  const bool is_same = saved && saved->server == server_ && saved->experiment == experiment_;
   Backlog backlog;
-  if (is_same) backlog.add(saved->points);
+  if (saved) backlog.add(saved->points);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   mlflow_ = std::make_unique<MlflowSender>(
       *options.server, options.authorization,
       RunDescription{
-          .experiment = experiment_,
-          .tracking_id = is_same ? saved->tracking_id : random_id(),
+          .experiment = options.experiment,
+          .tracking_id = saved ? saved->tracking_id : random_id(),
           .run_id = run.env.run_id == kNoRunId ? "" : run.env.run_id,
           .is_restart = run.env.restart_count > 0,
+          .has_run = saved && saved->has_run,
           .start_milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
           .parameters = texts_of(run.settings),
           .tags = tags_of(run, options.user)},
@@ -177,10 +174,7 @@ void Tracking::log(Backlog::Kind kind, std::int64_t step, std::initializer_list<
 
 void Tracking::save(ddprun::Checkpoint& checkpoint) const {
   if (!mlflow_) return;
-  auto state = mlflow_->state();
-  state["server"] = server_;
-  state["experiment"] = experiment_;
-  ddprun::put_section(checkpoint, kSection, state.dump());
+  ddprun::put_section(checkpoint, kSection, mlflow_->state().dump());
 }
 
 void Tracking::finish(int exit_code) {
@@ -191,7 +185,9 @@ void Tracking::finish(int exit_code) {
     // The launcher stops all workers when one has failed. This one ends soon without that.
     std::signal(SIGTERM, SIG_IGN);
   }
-  mlflow_->finish(status, status == RunStatus::finished ? kFinishTime : kFailureTime);
+  mlflow_->finish(
+      status, status == RunStatus::finished ? kFinishTime : kFailureTime,
+      has_checkpoints_ ? "; a training that resumes from the checkpoint sends them" : "");
 }
 
 }  // namespace trainer

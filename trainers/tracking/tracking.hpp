@@ -77,8 +77,7 @@ class Tracking {
   const ddprun::Log log_;
   std::int64_t track_every_ = 0;
   bool has_restarts_left_ = false;
-  std::string server_;      ///< MLflow's URI, as in checkpoints
-  std::string experiment_;  ///< its name; empty: the default one
+  bool has_checkpoints_ = false;
   std::unique_ptr<EventFile> events_;
   std::unique_ptr<MlflowSender> mlflow_;
 };
