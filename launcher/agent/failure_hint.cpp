@@ -24,7 +24,7 @@ std::string failure_hint(const WorkerExited& exit, const LaunchPlan& plan, bool 
   if (has_line(exit, "bdb.BdbQuit") || has_line(exit, "EOFError: EOF when reading a line")) {
     if (has_input) return "";
     return "its standard input was empty; --stdin=" + std::to_string(exit.rank) +
-           " passes it the standard input of ddprun";
+           " passes it that of ddprun, but to no other worker, which must not read it then";
   }
   if (!plan.interpreter_origin.empty() && has_line(exit, "ModuleNotFoundError: No module named ")) {
     return "the interpreter was " + command.front() + ", " + plan.interpreter_origin +

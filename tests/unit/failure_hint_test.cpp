@@ -16,7 +16,8 @@ TEST_SUITE("failure hint") {
       std::string hint;
     };
     const std::string input =
-        "its standard input was empty; --stdin=3 passes it the standard input of ddprun";
+        "its standard input was empty; --stdin=3 passes it that of ddprun, but to no other worker, "
+        "which must not read it then";
     const std::string interpreter =
         "the interpreter was /usr/bin/python3, the first python3 in PATH; if another one has the "
         "module, set PYTHON_EXEC to it";
