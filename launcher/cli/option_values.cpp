@@ -89,7 +89,8 @@ Parsed<bool> parse_switch(const std::string& text) {
 Parsed<std::string> parse_word(const std::string& text, const std::vector<std::string>& words) {
   if (std::find(words.begin(), words.end(), text) != words.end()) return text;
   if (words.size() == 1) return ValueProblem{"can only be " + words.front()};
-  const auto nearest = nearest_word(text, words);
+  // For a text as short as "no" the nearest word may be the opposite.
+  const auto nearest = text.size() < 3 ? std::string() : nearest_word(text, words);
   const auto others = std::vector<std::string>(words.begin(), words.end() - 1);
   return ValueProblem{"must be " + join(others, ", ") + " or " + words.back() +
                       (nearest.empty() ? "" : "; did you mean " + nearest + "?")};

@@ -291,6 +291,7 @@ const BadCase kBad[] = {
     {{"--rdzv_backend=etcd3"}, "must be static, c10d, etcd or etcd-v2; did you mean etcd?"},
     {{"--security=opn"}, "--security=opn: can only be open"},
     {{"--agent_store=False"}, "must be on or off"},
+    {{"--agent_store=no"}, "--agent_store=no: must be on or off\n"},
     {{"--omp_num_threads=0"}, "is neither auto nor an integer from 1 to 4096"},
     {{"--events="}, "--events=: is empty"},
 };
