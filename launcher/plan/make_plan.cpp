@@ -222,7 +222,15 @@ class Planner {
     };
     for (const auto& [rank, bits] : options_.redirects.by_local_rank) check("redirects", rank);
     for (const auto& [rank, bits] : options_.tee.by_local_rank) check("tee", rank);
-    for (const int rank : options_.local_ranks_filter) {
+    const auto& shown = options_.local_ranks_filter;
+    const bool shows_none =
+        !shown.empty() &&
+        std::all_of(shown.begin(), shown.end(), [this](int rank) { return rank >= workers_; });
+    if (shows_none) {
+      plan_.warnings.push_back("--local_ranks_filter: hides all output, as local ranks are 0 to " +
+                               std::to_string(workers_ - 1));
+    }
+    for (const int rank : shown) {
       // As in torchrun: one script for machines with more and with fewer workers.
       if (rank < workers_) continue;
       plan_.notes.push_back("--local_ranks_filter: there is no local rank " + std::to_string(rank) +

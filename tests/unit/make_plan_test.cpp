@@ -46,6 +46,9 @@ TEST_SUITE("local ranks that are not there") {
     const auto plan = plan_of({"--local_ranks_filter=0,4", "--nproc_per_node=2", "train.py"});
     REQUIRE_FALSE(plan.notes.empty());
     CHECK(plan.notes.front() == "--local_ranks_filter: there is no local rank 4 among 2 workers");
+    CHECK(plan.warnings.empty());
+    CHECK(plan_of({"--local_ranks_filter=4", "--nproc_per_node=2", "train.py"}).warnings.front() ==
+          "--local_ranks_filter: hides all output, as local ranks are 0 to 1");
   }
 }
 
