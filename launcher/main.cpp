@@ -131,7 +131,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
   if (plan.error_file) sinks.add(error_file.emplace(*plan.error_file, log));
   if (!level && !level_name.empty()) {
     log(LogLevel::warn,
-        "LOGLEVEL=" + level_name + " is ignored: must be DEBUG, INFO, WARNING or ERROR");
+        "LOGLEVEL=" + level_name + " is ignored: must be DEBUG, INFO, WARNING, ERROR or CRITICAL");
   }
   std::optional<HeldSignals> until_the_agent_takes_them(std::in_place);
   RunFolder folder(plan);

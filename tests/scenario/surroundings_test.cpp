@@ -154,8 +154,8 @@ TEST_SUITE("surroundings") {
   TEST_CASE("a LOGLEVEL that is none is warned of") {
     const auto result = run_program({in_bin("ddprun"), "/bin/true"}, {{"LOGLEVEL", "LOUD"}});
     CHECK(result.exit_code == 0);
-    CHECK(
-        contains(result.output, "LOGLEVEL=LOUD is ignored: must be DEBUG, INFO, WARNING or ERROR"));
+    CHECK(contains(result.output,
+                   "LOGLEVEL=LOUD is ignored: must be DEBUG, INFO, WARNING, ERROR or CRITICAL"));
   }
 
   TEST_CASE("process 1 of a container reaps orphans and ends at SIGTERM") {
