@@ -36,15 +36,18 @@ if(result EQUAL 0 AND boost)
 else()
   message(STATUS "no libboost1.74-dev here: not tried beside another version of Boost")
 endif()
-# The backends that are modules are found from any folder, also where they were moved together with the program; Open
-# MPI's needs its own mpirun, and NCCL's a GPU for each worker.
+# The backends that are modules are found from any folder, also where they were moved together with the program. NCCL's needs
+# a GPU for each worker.
 unset(ENV{LD_LIBRARY_PATH})
 file(GLOB modules ${folder}/prefix/lib/ddprun/backends/libddprun_*.so)
-list(FILTER modules EXCLUDE REGEX "openmpi|nccl")
+list(FILTER modules EXCLUDE REGEX "nccl")
+set(start_gloo ${folder}/prefix/bin/ddprun --nproc_per_node=3)
+set(start_mpich mpirun.mpich -n 3)
+set(start_openmpi mpirun.openmpi --allow-run-as-root --oversubscribe -n 3)
 function(run_over_modules program)
   foreach(module IN LISTS modules)
     string(REGEX REPLACE ".*/libddprun_(.*)\\.so" "\\1" backend ${module})
-    run(${folder}/prefix/bin/ddprun --nproc_per_node=3 ${program} ${backend})
+    run(${start_${backend}} ${program} ${backend})
     if(NOT output MATCHES "the sum of all ranks is 3 over ${backend}")
       message(FATAL_ERROR "unexpected output:\n${output}")
     endif()
