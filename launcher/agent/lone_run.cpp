@@ -18,6 +18,7 @@
 #include <csignal>
 #include <exception>
 #include <optional>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -86,8 +87,7 @@ class LoneRun::Impl {
  private:
   asio::awaitable<RunFinished> make_attempts(StoreServer& store, AttemptFacts facts) {
     StoreUseWatch store_use(surroundings_.executor, plan_, store, surroundings_.events,
-                            {.members = [this] { return surroundings_.containment.members(); },
-                             .sleeping_in_pytorch = sleeping_in_pytorch});
+                            [agent = ::getpid()] { return sleeping_in_pytorch(agent); });
     store_use_ = &store_use;
     RestartHistory history;
     while (true) {

@@ -42,13 +42,13 @@ bool has_missed_store(const std::vector<WorkerExited>& exits) {
 }
 
 StoreUseWatch::StoreUseWatch(const boost::asio::any_io_executor& executor, const LaunchPlan& plan,
-                             const StoreServer& store, EventSink& events,
-                             WaitingProcesses processes, StoreUseLimits limits)
+                             const StoreServer& store, EventSink& events, Search find_sleepers,
+                             StoreUseLimits limits)
     : executor_(executor),
       is_expected_(expects_store_use(plan)),
       store_(store),
       events_(events),
-      processes_(std::move(processes)),
+      find_sleepers_(std::move(find_sleepers)),
       limits_(limits),
       workers_(plan.workers.size()),
       timer_(executor) {}
@@ -67,15 +67,11 @@ void StoreUseWatch::search_in(std::chrono::milliseconds time) {
 void StoreUseWatch::search() {
   if (has_connection()) return;
   try {
-    search_ = std::make_unique<BackgroundSearch>(
-        executor_,
-        [find = processes_.sleeping_in_pytorch, members = processes_.members()] {
-          return find(members);
-        },
-        [this](std::vector<pid_t> found) {
-          search_.reset();
-          judge(std::move(found));
-        });
+    search_ = std::make_unique<BackgroundSearch>(executor_, find_sleepers_,
+                                                 [this](std::vector<pid_t> found) {
+                                                   search_.reset();
+                                                   judge(std::move(found));
+                                                 });
   } catch (const std::exception&) {
     judge({});  // the next search may find descriptors and memory again
   }

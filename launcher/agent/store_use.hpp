@@ -35,20 +35,16 @@ bool expects_store_use(const LaunchPlan& plan);
 /// True if a worker failed because it could not reach a store.
 bool has_missed_store(const std::vector<WorkerExited>& exits);
 
-/// Where the processes that wait for a store are found.
-struct WaitingProcesses {
-  /// Returns the processes of the run.
-  std::function<std::vector<pid_t>()> members;
-  /// Returns those of them that sleep in PyTorch. Runs on a thread of its own, since it may block;
-  /// it may outlast the watch and owns all that it uses.
-  std::function<std::vector<pid_t>(const std::vector<pid_t>& members)> sleeping_in_pytorch;
-};
-
-/// For one run of one node. All arguments of the constructor outlive it.
+/// For one run of one node.
 class StoreUseWatch {
  public:
+  /// Returns the processes of the run that sleep in PyTorch. Runs on a thread of its own, since it
+  /// may block; it may outlast the watch and owns all that it uses.
+  using Search = std::function<std::vector<pid_t>()>;
+
+  /// `store` and `events` outlive this object.
   StoreUseWatch(const boost::asio::any_io_executor& executor, const LaunchPlan& plan,
-                const StoreServer& store, EventSink& events, WaitingProcesses processes,
+                const StoreServer& store, EventSink& events, Search find_sleepers,
                 StoreUseLimits limits = {});
 
   /// To be called before the workers are started. Warns once in a run if two searches in a row
@@ -75,7 +71,7 @@ class StoreUseWatch {
   const bool is_expected_;
   const StoreServer& store_;
   EventSink& events_;
-  const WaitingProcesses processes_;
+  const Search find_sleepers_;
   const StoreUseLimits limits_;
   const std::size_t workers_;
   LimitTimer timer_;

@@ -93,11 +93,15 @@ std::string sleeping_code(pid_t pid) {
   return innermost_code(words_at(pid, address), code_of(pid));
 }
 
-std::vector<pid_t> sleeping_in_pytorch(const std::vector<pid_t>& processes) {
+std::vector<pid_t> sleeping_in_pytorch(pid_t ancestor) {
   std::vector<pid_t> found;
-  const auto count = std::min(processes.size(), kInspectedMax);
-  std::copy_if(processes.begin(), processes.begin() + static_cast<std::ptrdiff_t>(count),
-               std::back_inserter(found), [](pid_t pid) { return is_pytorch(sleeping_code(pid)); });
+  auto processes = children_of(ancestor);
+  for (std::size_t i = 0; i < std::min(processes.size(), kInspectedMax); ++i) {
+    const pid_t pid = processes[i];
+    if (is_pytorch(sleeping_code(pid))) found.push_back(pid);
+    const auto children = children_of(pid);
+    processes.insert(processes.end(), children.begin(), children.end());
+  }
   return found;
 }
 

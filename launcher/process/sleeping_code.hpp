@@ -13,17 +13,18 @@
 
 namespace ddprun {
 
-/// Returns the file with the innermost code on a stack, the C and C++ libraries excepted; empty if
-/// there is none. `stack` are its words, innermost first; `code` are the executable mappings.
+/// Returns the file that contains the innermost code on a stack, other than the C and C++
+/// libraries; empty if no word points to such code. `stack` has the words of the stack, innermost
+/// first. `code` has the executable mappings.
 std::string innermost_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code);
 
 /// Returns the file in whose code the first thread of a process sleeps by nanosleep(2) or
 /// clock_nanosleep(2); empty if it does anything else, or if this user may not inspect it.
 std::string sleeping_code(pid_t pid);
 
-/// Returns those of the processes that sleep in PyTorch, as between two attempts to connect to a
-/// store. Inspects the first kInspectedMax processes only.
+/// Returns the descendants of a process that sleep in PyTorch, as between two attempts to connect
+/// to a store. Inspects kInspectedMax processes at most, those nearest to it first.
 inline constexpr std::size_t kInspectedMax = 4096;
-std::vector<pid_t> sleeping_in_pytorch(const std::vector<pid_t>& processes);
+std::vector<pid_t> sleeping_in_pytorch(pid_t ancestor);
 
 }  // namespace ddprun

@@ -107,8 +107,20 @@ TEST_SUITE("sleeping code") {
     REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
     REQUIRE(reaches(waiter, SYS_pause));
     CHECK(std::filesystem::path(sleeping_code(torch.pid())).filename() == "libtorch_test.so");
-    CHECK(sleeping_in_pytorch({sleeper.pid(), torch.pid(), waiter.pid()}) ==
-          std::vector<pid_t>{torch.pid()});
+    CHECK(sleeping_in_pytorch(::getpid()) == std::vector<pid_t>{torch.pid()});
+    CHECK(sleeping_in_pytorch(waiter.pid()).empty());
+  }
+
+  TEST_CASE("a process that a child has started is found") {
+    const Child parent([] {
+      const Child torch(sleep_in_library);
+      ::pause();
+    });
+    const auto deadline = Deadline::after(20s);
+    while (sleeping_in_pytorch(::getpid()).empty() && !deadline.passed()) ::sched_yield();
+    const auto found = sleeping_in_pytorch(::getpid());
+    REQUIRE(found.size() == 1);
+    CHECK(found[0] != parent.pid());
   }
 
   TEST_CASE("a process that has ended sleeps in no code") {

@@ -81,13 +81,11 @@ struct Bench {
                       plan,
                       store,
                       warnings,
-                      {.members = [] { return std::vector<pid_t>{}; },
-                       .sleeping_in_pytorch =
-                           [searches = searches](const std::vector<pid_t>&) {
-                             ++searches->count;
-                             if (searches->blocks) searches->end.get_future().wait_for(20s);
-                             return searches->sleepers;
-                           }},
+                      [searches = searches] {
+                        ++searches->count;
+                        if (searches->blocks) searches->end.get_future().wait_for(20s);
+                        return searches->sleepers;
+                      },
                       {.until_search = 1h}};
 };
 
