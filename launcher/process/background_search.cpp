@@ -24,8 +24,10 @@ BackgroundSearch::BackgroundSearch(const boost::asio::any_io_executor& executor,
     : result_(std::make_shared<Result>()), on_end_(std::move(on_end)), end_(executor) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_system_error("pipe for a search", errno);
-  end_.assign(ends[0]);
-  const auto written = std::make_shared<UniqueFd>(ends[1]);
+  UniqueFd read(ends[0]), write(ends[1]);
+  const auto written = std::make_shared<UniqueFd>(std::move(write));
+  end_.assign(read.get());
+  read.release();
   start_thread([search = std::move(search), result = result_, written] {
     const UniqueFd closed_at_end = std::move(*written);
     try {

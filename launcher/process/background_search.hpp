@@ -18,8 +18,8 @@ class BackgroundSearch {
 
   /// Starts `search` and calls `on_end` on the executor with its result, or with no process if it
   /// throws. `search` owns all that it uses: it continues if this object is destroyed first, and
-  /// `on_end` is then not called. `on_end` may destroy this object. Throws Error{Errc::system} or
-  /// std::system_error if the search cannot be started.
+  /// `on_end` is then not called. `on_end` may destroy this object. Throws a std::exception if the
+  /// search cannot be started.
   BackgroundSearch(const boost::asio::any_io_executor& executor, std::function<Pids()> search,
                    std::function<void(Pids)> on_end);
 
