@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <exception>
-#include <utility>
 
 namespace ddprun {
 
@@ -18,13 +17,18 @@ constexpr std::size_t kShownBytesMax = 64;
 
 }  // namespace
 
-BackendAgreement::BackendAgreement(Store& store, StoreEndpoint endpoint, const Member& member,
-                                   Deadline deadline)
-    : endpoint_(std::move(endpoint)),
+BackendAgreement::BackendAgreement(Store& store, const Member& member, Deadline deadline)
+    : endpoint_(store.endpoint()),
       key_("ddprun/group/" + member.group + "/backend"),
       is_rank_0_(member.rank == 0) {
   const std::string own = member.names.name(member.rank) + " with " + member.backend;
-  const std::string found = store.compare_set(key_, "", own, deadline);
+  std::string found;
+  try {
+    found = store.compare_set(key_, "", own, deadline);
+  } catch (...) {
+    erase_key();  // the store may have received the request
+    throw;
+  }
   if (found.ends_with(" " + member.backend)) return;
   throw Error(Errc::usage, "process group \"" + member.group + "\": the ranks' backends differ (" +
                                own + ", " + printable(found.substr(0, kShownBytesMax)) +
@@ -32,13 +36,16 @@ BackendAgreement::BackendAgreement(Store& store, StoreEndpoint endpoint, const M
 }
 
 BackendAgreement::~BackendAgreement() {
-  if (has_ended_) return;
+  if (!has_ended_) erase_key();
+}
+
+void BackendAgreement::erase_key() noexcept {
   try {
     // The other connection is closed if a request of it has timed out.
     const Deadline deadline = Deadline::after(kForgetTimeout);
     Store::connect(endpoint_, deadline).erase(key_, deadline);
   } catch (const std::exception&) {
-    // The store has gone, and the key with it.
+    // The key stays if the store does not respond.
   }
 }
 

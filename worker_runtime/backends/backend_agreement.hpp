@@ -6,7 +6,6 @@
 #include <ddprun/store.hpp>
 
 #include <string>
-#include <string_view>
 
 namespace ddprun {
 
@@ -22,18 +21,21 @@ class BackendAgreement {
   };
 
   /// Sets the key to this rank's backend unless another rank has set it. Throws Error{Errc::usage}
-  /// if that rank's backend is another one. `store` is a connection to `endpoint`.
-  BackendAgreement(Store& store, StoreEndpoint endpoint, const Member& member, Deadline deadline);
+  /// if that rank's backend is another one.
+  BackendAgreement(Store& store, const Member& member, Deadline deadline);
   BackendAgreement(const BackendAgreement&) = delete;
   BackendAgreement& operator=(const BackendAgreement&) = delete;
   /// Erases the key unless end() was called, so that the group can be created again with another
   /// backend.
   ~BackendAgreement();
 
-  /// All ranks have created the group, or this is not rank 0, which erases the key.
+  /// To be called on rank 0 when all ranks have created the group, and on the others at any time.
+  /// Rank 0 erases the key.
   void end(Store& store, Deadline deadline);
 
  private:
+  void erase_key() noexcept;
+
   StoreEndpoint endpoint_;
   std::string key_;
   bool is_rank_0_;

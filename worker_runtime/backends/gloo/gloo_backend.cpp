@@ -97,13 +97,13 @@ class GlooBackend : public Backend {
       return connect(nobody_else, "127.0.0.1", deadline);
     }
     auto store = ddprun::Store::connect(endpoint_, deadline);
-    BackendAgreement agreement(store, endpoint_,
-                               {.group = group_, .backend = "gloo", .rank = rank_}, deadline);
+    BackendAgreement agreement(store, {.group = group_, .backend = "gloo", .rank = rank_},
+                               deadline);
     GlooStore keys(store, "ddprun/group/" + group_ + "/gloo", deadline);
     connect(keys, keys.own_address(), deadline);
+    agreement.end(store, deadline);
     // The next group of this name must not meet what this one has left.
     keys.erase_own_keys();
-    agreement.end(store, deadline);
   }
 
   void leave() noexcept override {

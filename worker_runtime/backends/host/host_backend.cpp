@@ -90,7 +90,7 @@ Region meet_on_node(const GroupPlace& place, const GroupOptions& options, const 
   const WorkerEnv& env = place.env;
   if (env.world_size == 1) return create_region(1, options);
   Store store = Store::connect(env.store(), deadline);
-  BackendAgreement agreement(store, env.store(), member_of(place, options, backend), deadline);
+  BackendAgreement agreement(store, member_of(place, options, backend), deadline);
   const Node node{.ranks = env.world_size, .key = key + "/host", .names = place.names()};
   Region region = get_region(store, node, env.rank, options, deadline);
   agreement.end(store, deadline);
@@ -116,7 +116,7 @@ std::unique_ptr<WatchfulBackend> create_on_nodes(const GroupPlace& place,
   const WorkerEnv& env = place.env;
   auto page = attach_control_page(env);
   Store store = Store::connect(env.store(), deadline);
-  BackendAgreement agreement(store, env.store(), member_of(place, options, backend), deadline);
+  BackendAgreement agreement(store, member_of(place, options, backend), deadline);
   tcp::Listening listening = tcp::listen_for_peers(store.local_address());
   tcp::Listening for_messages = tcp::listen_for_peers(store.local_address());
   auto meeting =

@@ -20,8 +20,8 @@ std::string store_missing_reason(const WorkerEnv& env);
 std::string host_unavailable_reason(const WorkerEnv& env);
 
 /// Meets the other ranks through the store of the place's environment. Blocking. `backend` is the
-/// one of the group: this one, or another one that uses this one. Throws Error{Errc::usage} if
-/// another rank creates the group with another backend.
+/// one of the group: this one, or another one that uses this one. Throws Error{Errc::usage} if a
+/// rank that came earlier creates the group with another backend.
 std::unique_ptr<WatchfulBackend> create_host_backend(const GroupPlace& place,
                                                      const GroupOptions& options,
                                                      const char* backend, Deadline deadline);

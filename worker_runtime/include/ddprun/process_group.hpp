@@ -151,7 +151,8 @@ class DeviceQueue;
 class ProcessGroup {
  public:
   /// Meets the other workers of `env` through its store and blocks until all are there, at most
-  /// join_timeout. Throws Error{Errc::usage} if another rank has another backend.
+  /// join_timeout. Throws Error{Errc::usage} if a rank that came earlier has another backend; ranks
+  /// of MPI's backends are not compared.
   static ProcessGroup create(const WorkerEnv& env, const GroupOptions& options = {});
 
   /// A group whose ranks are threads of this process: element r of the result is rank r's handle.
