@@ -5,7 +5,7 @@
 namespace ddprun {
 
 GroupPlace place_among_all(const WorkerEnv& env) {
-  return {.env = env, .world_rank = env.rank, .world_size = env.world_size};
+  return {.env = env, .world_size = env.world_size};
 }
 
 GroupPlace place_among(const GroupPlace& parent, const std::vector<int>& ranks,

@@ -13,8 +13,7 @@ struct GroupPlace {
   WorkerEnv env;
   /// The group's ranks among all workers, ascending; empty: they are all workers.
   std::vector<int> workers{};
-  int world_rank = 0;  ///< among all workers
-  int world_size = 1;
+  int world_size = 1;  ///< number of all workers
 
   RankNames names() const { return RankNames(workers); }
 };
