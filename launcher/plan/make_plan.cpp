@@ -232,7 +232,7 @@ class Planner {
     }
     for (const int rank : shown) {
       // As in torchrun: one script for machines with more and with fewer workers.
-      if (rank < workers_) continue;
+      if (rank < workers_ || shows_none) continue;
       plan_.notes.push_back("--local_ranks_filter: there is no local rank " + std::to_string(rank) +
                             " among " + std::to_string(workers_) + " workers");
     }
