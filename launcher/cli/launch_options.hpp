@@ -57,10 +57,10 @@ struct StdinChoice {
   bool operator==(const StdinChoice&) const = default;
 };
 
-/// How the nodes of a run meet.
+/// The rendezvous backend of a run.
 enum class RendezvousBackend {
   fixed,    ///< "static": the node of rank 0 hosts the rendezvous
-  c10d,     ///< the node at the endpoint hosts it, in any order and number of nodes
+  c10d,     ///< the node at the endpoint hosts it; nodes join in any order
   etcd,     ///< the nodes elect the host
   etcd_v2,  ///< torchrun's name for etcd
 };

@@ -214,7 +214,7 @@ class MlflowSender::SenderLoop {
     return {shared_->backlog.first(kMetricsMax), shared_->end, shared_->backlog.has_dropped()};
   }
 
-  /// False if the server is unavailable or refuses the run.
+  /// False if the server is unavailable, denies access or refuses the run.
   bool send_all() {
     if (!set_up()) return false;
     while (true) {
@@ -245,8 +245,8 @@ class MlflowSender::SenderLoop {
   }
 
   /// Sends the points of a refused batch in one request per metric, and leaves out each metric that
-  /// is refused. False if the server is unavailable: the whole batch is then sent again, of which
-  /// MLflow ignores what it has.
+  /// is refused. False if the server is unavailable or denies access: the whole batch is then sent
+  /// again, of which MLflow ignores what it has.
   bool send_by_metric(std::span<const Point> points) {
     std::map<std::string, std::vector<Point>> metrics;
     for (const Point& point : points) metrics[point.name].push_back(point);
