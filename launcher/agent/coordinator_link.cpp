@@ -30,7 +30,9 @@ constexpr auto kProbeTimeout = std::chrono::seconds(1);
 /// answers within milliseconds.
 constexpr std::chrono::milliseconds kProbeInterval = std::chrono::seconds(1);
 
-const std::string kIsTorchrun = std::string("it is a torchrun; ") + kNoTorchrun;
+std::string torchrun_text() {
+  return std::string("it is a torchrun; ") + kNoTorchrun;
+}
 
 }  // namespace
 
@@ -120,7 +122,7 @@ asio::awaitable<std::string> CoordinatorLink::find_end_reason(Connection connect
   if (!connection->is_silent() || secret_ != nullptr) co_return connection->end_reason();
   auto probe = has_torchrun(endpoint_, plan_.run_id, Deadline::after(kProbeTimeout));
   const bool is_torchrun = co_await std::move(probe);
-  co_return is_torchrun ? kIsTorchrun : connection->end_reason();
+  co_return is_torchrun ? torchrun_text() : connection->end_reason();
 }
 
 /// Newer stores of PyTorch do not close a connection whose bytes they do not understand. Open runs
@@ -147,7 +149,7 @@ asio::awaitable<void> CoordinatorLink::probe_silent(std::shared_ptr<CoordinatorL
     auto probe = has_torchrun(self->endpoint_, self->plan_.run_id, Deadline::after(kProbeTimeout));
     const bool is_torchrun = co_await std::move(probe);
     if (is_torchrun && is_silent())
-      self->lose("the rendezvous at " + to_string(self->endpoint_) + ": " + kIsTorchrun);
+      self->lose("the rendezvous at " + to_string(self->endpoint_) + ": " + torchrun_text());
   }
 }
 

@@ -21,7 +21,7 @@ namespace ddprun {
 /// Why stacks are taken, and what comes afterwards.
 struct StackMoment {
   std::string reason;
-  int next_signal = 0;       ///< what the workers get next; 0: they go on
+  int next_signal = 0;       ///< what the workers get next; 0: none, they continue
   std::vector<int> ranks{};  ///< whose stacks are taken; empty: all
 };
 
