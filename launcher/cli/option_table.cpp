@@ -248,9 +248,8 @@ constexpr OptionEntry kOwn[] = {
      set_omp_num_threads},
     {"stacks", 0, "never|kill|stop", OptionGroup::own, "", "kill",
      "When to take the workers' stacks: before those that do not stop are killed, and of ranks "
-     "that "
-     "are late for a collective at its timeout; or also before all are asked to stop. SIGRTMIN to "
-     "ddprun takes them at any time.",
+     "that are late for a collective at its timeout; or also before all are asked to stop. "
+     "SIGRTMIN to ddprun takes them at any time.",
      set_stacks},
     {"pass_local_rank", 0, "", OptionGroup::own, "", "",
      "Put --local-rank=N before the program's arguments, as torch.distributed.launch does; "

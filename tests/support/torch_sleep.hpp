@@ -4,7 +4,7 @@
 
 namespace ddprun::test {
 
-/// Sleeps for an hour; false if a signal has ended that.
+/// Sleeps for an hour. Returns false if a signal interrupts the sleep.
 bool sleep_in_libtorch();
 
 }  // namespace ddprun::test
