@@ -149,7 +149,6 @@ class Agent::Impl {
     signals_.remove(SIGTSTP);
     const auto duration = suspend(containment_, router_);
     signals_.add(SIGTSTP);
-    run_->put_off_limits(duration);
     tell(Note{"the workers go on after " +
               std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s"});
   }

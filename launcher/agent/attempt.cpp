@@ -85,12 +85,6 @@ class Attempt::Impl {
     group_->stop(signal, grace);
   }
 
-  void put_off_limits(std::chrono::steady_clock::duration by) {
-    retry_.put_off(by);
-    culprit_timer_.put_off(by);
-    if (group_ != nullptr) group_->put_off_limits(by);
-  }
-
   void wind_up(const std::string& reason) {
     retry_.end();
     if (group_ == nullptr || course_ != Course::going_on) return;
@@ -317,7 +311,7 @@ class Attempt::Impl {
     if (!is_victim) return stop_survivors(rank, reason);
     look_for_deserter();
     if (course_ == Course::stopping || std::exchange(awaits_culprit_, true)) return;
-    culprit_timer_.start(LimitTimer::Clock::now() + kCulpritGrace, [this, rank, reason] {
+    culprit_timer_.start(RunClock::now() + kCulpritGrace, [this, rank, reason] {
       if (group_ != nullptr) stop_survivors(rank, reason);
     });
   }
@@ -423,10 +417,6 @@ void Attempt::wind_up(const std::string& reason) {
 
 void Attempt::forward(int signal) {
   impl_->forward(signal);
-}
-
-void Attempt::put_off_limits(std::chrono::steady_clock::duration by) {
-  impl_->put_off_limits(by);
 }
 
 bool Attempt::take_stacks(const std::string& reason) {

@@ -71,9 +71,6 @@ class Attempt {
   /// one of them crashes.
   void stop(int signal, std::chrono::milliseconds grace);
 
-  /// Time limits under way are longer by this: the run was suspended.
-  void put_off_limits(std::chrono::steady_clock::duration by);
-
   /// The attempt is over for a reason that lies outside of this node: tells the workers' runtimes
   /// and stops them as after a failure, or kills them.
   void abort(const std::string& reason, bool at_once);

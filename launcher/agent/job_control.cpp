@@ -1,5 +1,7 @@
 #include "launcher/agent/job_control.hpp"
 
+#include "rendezvous/base/run_clock.hpp"
+
 #include <csignal>
 
 namespace ddprun {
@@ -16,7 +18,9 @@ std::chrono::steady_clock::duration suspend(Containment& containment, OutputRout
   // The shell is told of a SIGTSTP, as it is of any other program.
   ::raise(SIGTSTP);
   containment.thaw();
-  return std::chrono::steady_clock::now() - begin;
+  const auto duration = std::chrono::steady_clock::now() - begin;
+  RunClock::add_suspension(duration);
+  return duration;
 }
 
 }  // namespace ddprun

@@ -1,4 +1,4 @@
-// Ctrl-Z: the whole run stops with the agent and goes on with it. Runs on the agent's one thread.
+// Ctrl-Z: suspends the whole run, and its clock, with the agent. Runs on the agent's one thread.
 #pragma once
 
 #include "launcher/output/output_router.hpp"
@@ -13,8 +13,8 @@ namespace ddprun {
 bool can_be_suspended();
 
 /// Freezes everything that the run has started, stops this process as SIGTSTP does by default, and
-/// lets the rest go on when SIGCONT has come. Blocks meanwhile; returns how long. SIGTSTP must have
-/// its default action. Returns at once where the kernel does not stop the process because no shell
+/// continues the rest on SIGCONT. Blocks meanwhile; returns for how long. SIGTSTP must have its
+/// default action. Returns at once where the kernel does not stop the process because no shell
 /// would ever continue it.
 std::chrono::steady_clock::duration suspend(Containment& containment, OutputRouter& router);
 

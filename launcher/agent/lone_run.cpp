@@ -8,11 +8,11 @@
 #include "launcher/process/sleeping_code.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
+#include "rendezvous/base/run_clock.hpp"
 #include "rendezvous/store/listener.hpp"
 #include "rendezvous/store/store_server.hpp"
 
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <csignal>
@@ -78,12 +78,6 @@ class LoneRun::Impl {
     }
   }
 
-  void put_off_limits(std::chrono::steady_clock::duration by) {
-    pause_.expires_at(pause_.expiry() + by);
-    if (current_ != nullptr) current_->put_off_limits(by);
-    if (store_use_ != nullptr) store_use_->put_off_limits(by);
-  }
-
  private:
   asio::awaitable<RunFinished> make_attempts(StoreServer& store, AttemptFacts facts) {
     StoreUseWatch store_use(surroundings_.executor, plan_, store, surroundings_.events,
@@ -134,8 +128,8 @@ class LoneRun::Impl {
   asio::awaitable<void> pause(std::chrono::milliseconds delay) {
     if (stop_signal_ != 0) co_return;
     pause_.expires_after(delay);
-    // A signal ends it, and having been suspended makes it longer.
-    while (stop_signal_ == 0 && std::chrono::steady_clock::now() < pause_.expiry()) {
+    // A signal ends it.
+    while (stop_signal_ == 0 && RunClock::now() < pause_.expiry()) {
       boost::system::error_code ignored;
       co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     }
@@ -157,7 +151,7 @@ class LoneRun::Impl {
   const AttemptSurroundings& surroundings_;
   const LaunchPlan& plan_;
   const RestartSettings settings_;
-  asio::steady_timer pause_;
+  RunTimer pause_;
   Attempt* current_ = nullptr;  ///< the attempt under way
   StoreUseWatch* store_use_ = nullptr;
   int attempts_ = 0;  ///< made, also if their workers could not be started
@@ -186,10 +180,6 @@ bool LoneRun::take_stacks(const std::string& reason) {
 
 void LoneRun::stop(int signal, bool is_first) {
   impl_->stop(signal, is_first);
-}
-
-void LoneRun::put_off_limits(std::chrono::steady_clock::duration by) {
-  impl_->put_off_limits(by);
 }
 
 }  // namespace ddprun

@@ -21,7 +21,6 @@ class LoneRun : public Run {
   bool take_stacks(const std::string& reason) override;
   void stop(int signal, bool is_first) override;
   std::string objection_to_suspension() const override { return {}; }
-  void put_off_limits(std::chrono::steady_clock::duration by) override;
 
  private:
   class Impl;

@@ -118,10 +118,6 @@ class PreflightRun::Impl {
     return "the time limits of the preflight would pass meanwhile";
   }
 
-  void put_off_limits(std::chrono::steady_clock::duration by) {
-    if (is_over_) run_->put_off_limits(by);
-  }
-
  private:
   int workers() const { return static_cast<int>(plan_.workers.size()); }
 
@@ -138,7 +134,7 @@ class PreflightRun::Impl {
         surroundings_.router,   events_};
     Attempt attempt(own, {.placement = alone(plan_), .store_port = store.endpoint().port});
     look_ = &attempt;
-    limit_.start(LimitTimer::Clock::now() + kPreflightLimit, [this] {
+    limit_.start(RunClock::now() + kPreflightLimit, [this] {
       is_over_time_ = true;
       look_->stop(SIGKILL, std::chrono::milliseconds(0));
     });
@@ -206,10 +202,6 @@ void PreflightRun::stop(int signal, bool is_first) {
 
 std::string PreflightRun::objection_to_suspension() const {
   return impl_->objection_to_suspension();
-}
-
-void PreflightRun::put_off_limits(std::chrono::steady_clock::duration by) {
-  impl_->put_off_limits(by);
 }
 
 }  // namespace ddprun

@@ -6,7 +6,6 @@
 
 #include <boost/asio/awaitable.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -37,9 +36,6 @@ class Run {
 
   /// Why it must not be suspended; empty if it may be.
   virtual std::string objection_to_suspension() const = 0;
-
-  /// Time limits under way are longer by this: the run was suspended.
-  virtual void put_off_limits(std::chrono::steady_clock::duration by) = 0;
 };
 
 }  // namespace ddprun

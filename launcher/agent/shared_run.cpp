@@ -132,10 +132,6 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     }
   }
 
-  void put_off_limits(std::chrono::steady_clock::duration by) {
-    if (attempt_ != nullptr) attempt_->put_off_limits(by);
-  }
-
   /// Ends what would go on: the coroutines share this object.
   void close() {
     is_closed_ = true;
@@ -432,10 +428,6 @@ void SharedRun::stop(int signal, bool is_first) {
 
 std::string SharedRun::objection_to_suspension() const {
   return "the other nodes would go on without this one (Ctrl-C leaves the run)";
-}
-
-void SharedRun::put_off_limits(std::chrono::steady_clock::duration by) {
-  impl_->put_off_limits(by);
 }
 
 }  // namespace ddprun

@@ -30,7 +30,6 @@ class SharedRun : public Run {
   void stop(int signal, bool is_first) override;
 
   std::string objection_to_suspension() const override;
-  void put_off_limits(std::chrono::steady_clock::duration by) override;
 
  private:
   class Impl;

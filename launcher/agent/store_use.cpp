@@ -61,7 +61,7 @@ void StoreUseWatch::start_attempt() {
 }
 
 void StoreUseWatch::search_in(std::chrono::milliseconds time) {
-  timer_.start(LimitTimer::Clock::now() + time, [this] { search(); });
+  timer_.start(RunClock::now() + time, [this] { search(); });
 }
 
 void StoreUseWatch::search() {
@@ -104,10 +104,6 @@ std::string StoreUseWatch::end_attempt(const std::vector<WorkerExited>& exits) {
   search_.reset();
   if (!is_expected_ || has_warned_ || has_connection() || !has_missed_store(exits)) return "";
   return std::string("; ") + kAdvice;
-}
-
-void StoreUseWatch::put_off_limits(std::chrono::steady_clock::duration by) {
-  timer_.put_off(by);
 }
 
 bool StoreUseWatch::has_connection() const {

@@ -55,9 +55,6 @@ class StoreUseWatch {
   /// Returns the advice to be added to the reason for the end of the run; empty: none.
   std::string end_attempt(const std::vector<WorkerExited>& exits);
 
-  /// Postpones the next search by the time for which the run was suspended.
-  void put_off_limits(std::chrono::steady_clock::duration by);
-
   /// True while a search is under way.
   bool is_searching() const { return search_ != nullptr; }
 

@@ -1,11 +1,10 @@
-// A time limit that can be put off, as all limits are by as long as the whole run was suspended.
-// One thread.
+// A time limit of a run: calls a function once, unless it is cancelled before. One thread.
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/steady_timer.hpp>
+#include "rendezvous/base/run_clock.hpp"
 
-#include <chrono>
+#include <boost/asio/any_io_executor.hpp>
+
 #include <functional>
 #include <memory>
 #include <utility>
@@ -14,13 +13,10 @@ namespace ddprun {
 
 class LimitTimer {
  public:
-  using Clock = std::chrono::steady_clock;
-
   explicit LimitTimer(const boost::asio::any_io_executor& executor) : timer_(executor) {}
 
-  /// Calls `on_expiry` then, unless the timer has been started again, cancelled or destroyed
-  /// before.
-  void start(Clock::time_point when, std::function<void()> on_expiry) {
+  /// Calls `on_expiry` at `when`, unless the timer is started again, cancelled or destroyed before.
+  void start(RunClock::time_point when, std::function<void()> on_expiry) {
     timer_.expires_at(when);
     on_expiry_ = std::move(on_expiry);
     wait();
@@ -31,28 +27,21 @@ class LimitTimer {
     timer_.cancel();
   }
 
-  /// Does nothing if the timer is not running.
-  void put_off(Clock::duration by) {
-    if (!on_expiry_) return;
-    timer_.expires_at(timer_.expiry() + by);
-    wait();
-  }
-
   bool is_running() const { return static_cast<bool>(on_expiry_); }
-  Clock::time_point expiry() const { return timer_.expiry(); }
+  RunClock::time_point expiry() const { return timer_.expiry(); }
 
  private:
   void wait() {
     timer_.async_wait([this, owner = std::weak_ptr(owner_)](boost::system::error_code error) {
-      // What has come due is called without an error even if the timer has gone since. It may also
-      // have been put off in between: then there is another wait.
-      if (error || owner.expired()) return;
-      if (!on_expiry_ || Clock::now() < timer_.expiry()) return;
+      // A handler that is due is called without an error even if the timer has been destroyed or
+      // started again since, or if the run was suspended since.
+      if (error || owner.expired() || !on_expiry_) return;
+      if (RunClock::now() < timer_.expiry()) return wait();
       std::exchange(on_expiry_, nullptr)();
     });
   }
 
-  boost::asio::steady_timer timer_;
+  RunTimer timer_;
   std::function<void()> on_expiry_;
   std::shared_ptr<const bool> owner_ = std::make_shared<const bool>(true);  ///< goes with the timer
 };

@@ -43,8 +43,8 @@ class Borrowed {
 LimitedWait::LimitedWait(asio::any_io_executor executor) : executor_(std::move(executor)) {}
 
 asio::awaitable<bool> LimitedWait::until_readable(int fd) {
-  // Asio may report for this descriptor what was true of another with its number, and the limit may
-  // have been moved, so each return is checked.
+  // Asio may report for this descriptor what was true of another with its number, and the run may
+  // have been suspended, so each return is checked.
   while (!is_readable(fd)) {
     if (is_over()) co_return false;
     co_await wait(fd, Descriptor::wait_read);
@@ -62,15 +62,11 @@ asio::awaitable<void> LimitedWait::wait(int fd, Descriptor::wait_type what) {
   const Borrowed borrowed(descriptor, waited_for_);
   boost::system::error_code ignored;
   auto ready = descriptor.async_wait(what, asio::redirect_error(asio::use_awaitable, ignored));
-  co_await with_deadline(std::move(ready), limit_);
-}
-
-void LimitedWait::put_off(Deadline::Duration by) {
-  limit_ = Deadline::after(limit_.time() + by - Deadline::Clock::now());
+  co_await with_deadline(std::move(ready), Deadline::after(limit_ - RunClock::now()));
 }
 
 void LimitedWait::end() {
-  limit_ = Deadline::after({});
+  limit_ = RunClock::now();
   if (waited_for_ != nullptr) waited_for_->cancel();
 }
 

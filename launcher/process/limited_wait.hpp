@@ -1,8 +1,8 @@
-// Waits for descriptors, one after the other, within one limit. The limit can be put off, by as
-// long as the whole run was suspended, or brought forward to now. One thread.
+// Waits for descriptors, one after the other, within one time limit of the run. The limit can be
+// ended early. One thread.
 #pragma once
 
-#include <ddprun/deadline.hpp>
+#include "rendezvous/base/run_clock.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -15,9 +15,9 @@ class LimitedWait {
   explicit LimitedWait(boost::asio::any_io_executor executor);
 
   /// Starts the limit; waits before it return at once.
-  void begin(Deadline::Duration allowed) { limit_ = Deadline::after(allowed); }
+  void begin(RunClock::duration allowed) { limit_ = RunClock::now() + allowed; }
 
-  bool is_over() const { return limit_.passed(); }
+  bool is_over() const { return RunClock::now() >= limit_; }
 
   /// True when the descriptor can be read, false when the limit has passed first.
   boost::asio::awaitable<bool> until_readable(int fd);
@@ -25,8 +25,6 @@ class LimitedWait {
   /// Returns when the descriptor reports a change by POLLPRI, when the limit has passed, or for no
   /// reason.
   boost::asio::awaitable<void> until_change(int fd);
-
-  void put_off(Deadline::Duration by);
 
   /// The limit has passed now.
   void end();
@@ -36,7 +34,7 @@ class LimitedWait {
   boost::asio::awaitable<void> wait(int fd, Descriptor::wait_type what);
 
   boost::asio::any_io_executor executor_;
-  Deadline limit_ = Deadline::after({});
+  RunClock::time_point limit_ = RunClock::now();
   Descriptor* waited_for_ = nullptr;  ///< in the frame of wait()
 };
 

@@ -16,7 +16,7 @@ StartRetry::StartRetry(asio::any_io_executor executor, bool is_restart, Log log,
 
 asio::awaitable<StartDecision::Action> StartRetry::after(StartFailure failure, int rank,
                                                          std::string message) {
-  const auto now = Clock::now();
+  const auto now = RunClock::now();
   if (tries_++ == 0) first_failure_ = now;
   const auto decision = decide_after_failed_start(
       {.failure = failure,
@@ -32,7 +32,7 @@ asio::awaitable<StartDecision::Action> StartRetry::after(StartFailure failure, i
               "rank " + std::to_string(rank) + ": " + message + "; retrying for up to " + limit);
   }
   pause_.expires_after(decision.pause);
-  while (!has_ended_ && Clock::now() < pause_.expiry()) {
+  while (!has_ended_ && RunClock::now() < pause_.expiry()) {
     boost::system::error_code ignored;
     co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }
@@ -42,11 +42,6 @@ asio::awaitable<StartDecision::Action> StartRetry::after(StartFailure failure, i
 void StartRetry::end() {
   has_ended_ = true;
   pause_.cancel();
-}
-
-void StartRetry::put_off(Clock::duration by) {
-  first_failure_ += by;
-  pause_.expires_at(pause_.expiry() + by);
 }
 
 }  // namespace ddprun

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "launcher/process/start_policy.hpp"
+#include "rendezvous/base/run_clock.hpp"
 #include <ddprun/log.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <chrono>
 #include <string>
@@ -16,8 +16,6 @@ namespace ddprun {
 
 class StartRetry {
  public:
-  using Clock = std::chrono::steady_clock;
-
   /// `is_restart` and `limit` as in FailedStart.
   StartRetry(boost::asio::any_io_executor executor, bool is_restart, Log log = {},
              std::chrono::milliseconds limit = kStartRetryLimit);
@@ -31,16 +29,13 @@ class StartRetry {
   void end();
   bool has_ended() const { return has_ended_; }
 
-  /// Extends pause and limit by the time for which the agent was suspended.
-  void put_off(Clock::duration by);
-
  private:
-  boost::asio::steady_timer pause_;
+  RunTimer pause_;
   bool is_restart_;
   Log log_;
   std::chrono::milliseconds limit_;
-  int tries_ = 0;                    ///< failed starts
-  Clock::time_point first_failure_;  ///< meaningful if tries_ > 0
+  int tries_ = 0;                       ///< failed starts
+  RunClock::time_point first_failure_;  ///< meaningful if tries_ > 0
   bool has_ended_ = false;
 };
 

@@ -44,8 +44,6 @@ class Sweep {
   /// Kills at once what is still being asked.
   void hurry();
 
-  void put_off_limits(Deadline::Duration by) { wait_.put_off(by); }
-
  private:
   boost::asio::awaitable<void> wait_for(EndsToCome ends);
   boost::asio::awaitable<bool> kill_for(Deadline::Duration limit, std::vector<pid_t>& met);

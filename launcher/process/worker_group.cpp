@@ -226,10 +226,6 @@ void WorkerGroup::stop(int signal, std::chrono::milliseconds grace) {
   impl_->stop(signal, grace);
 }
 
-void WorkerGroup::put_off_limits(std::chrono::steady_clock::duration by) {
-  impl_->put_off_limits(by);
-}
-
 std::vector<int> WorkerGroup::running() const {
   return impl_->running();
 }

@@ -86,9 +86,6 @@ class WorkerGroup {
   /// most; never without a grace.
   void stop(int signal, std::chrono::milliseconds grace);
 
-  /// The time that stop() grants is longer by this: the workers could not run meanwhile.
-  void put_off_limits(std::chrono::steady_clock::duration by);
-
   /// Ranks of the workers that have not ended.
   std::vector<int> running() const;
 

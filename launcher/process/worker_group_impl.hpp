@@ -43,7 +43,6 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   boost::asio::awaitable<WorkerNews> next();
   void forward(int signal);
   void stop(int signal, std::chrono::milliseconds grace);
-  void put_off_limits(std::chrono::steady_clock::duration by);
   std::vector<int> running() const;
   std::vector<RankFlights> flights();
   void note_late(std::vector<int> ranks);

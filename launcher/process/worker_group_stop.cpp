@@ -112,7 +112,7 @@ void WorkerGroup::Impl::ask_to_stop(int signal, std::chrono::milliseconds grace)
   const bool was_stopping = std::exchange(is_stopping_, true);
   // Also if the grace has just ended and stacks are being taken.
   if (grace <= 0ms) return kill(grace);
-  const auto until = Worker::Clock::now() + grace;
+  const auto until = RunClock::now() + grace;
   if (has_killed_ || (was_stopping && until >= kill_timer_.expiry())) return;
   kill_timer_.start(until, [weak = weak_from_this(), grace] {
     if (const auto self = weak.lock()) self->end_grace(grace);
@@ -124,12 +124,6 @@ void WorkerGroup::Impl::end_grace(std::chrono::milliseconds grace) {
   if (has_killed_ || stacks_when_ == StacksWhen::never) return kill(grace);
   take_stacks({.reason = still_running_after(grace), .next_signal = SIGKILL},
               [this, grace] { kill(grace); });
-}
-
-void WorkerGroup::Impl::put_off_limits(std::chrono::steady_clock::duration by) {
-  start_wait_.put_off(by);
-  kill_timer_.put_off(by);
-  sweep_.put_off_limits(by);
 }
 
 void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
@@ -145,7 +139,7 @@ void WorkerGroup::Impl::kill(std::chrono::milliseconds grace) {
       .attempt = attempt_,
       .reason = grace <= 0ms ? "at once, without time to stop" : still_running_after(grace),
       .ranks = ranks});
-  kill_timer_.start(Worker::Clock::now() + killed_limits_.warning_after, [weak = weak_from_this()] {
+  kill_timer_.start(RunClock::now() + killed_limits_.warning_after, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->warn_of_killed();
   });
 }
@@ -159,10 +153,9 @@ void WorkerGroup::Impl::warn_of_killed() {
                   std::to_string(worker->process.pid()) + ") is still running " +
                   still_running(*worker));
   }
-  kill_timer_.start(Worker::Clock::now() + killed_limits_.given_up_after,
-                    [weak = weak_from_this()] {
-                      if (const auto self = weak.lock()) self->give_up_killed();
-                    });
+  kill_timer_.start(RunClock::now() + killed_limits_.given_up_after, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->give_up_killed();
+  });
 }
 
 std::string WorkerGroup::Impl::still_running(const Worker& worker) const {

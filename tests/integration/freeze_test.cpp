@@ -2,6 +2,7 @@
 #include "launcher/process/containment.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "rendezvous/base/quiet_write.hpp"
+#include "rendezvous/base/run_clock.hpp"
 #include "tests/support/worker_bench.hpp"
 
 #include <doctest/doctest.h>
@@ -68,17 +69,18 @@ TEST_SUITE("suspended run") {
     CHECK(bench.history().exit_of(0).exit_code == 3);
   }
 
-  TEST_CASE("the kill of what stands still is not put off, but the time until then is") {
+  TEST_CASE("suspended run: the grace period is extended, and frozen workers are killed after it") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     bench.start({shell_worker(
         0, "trap '' TERM; echo >" + ready.string() + "; while :; do sleep 0.01; done")});
     await_line(ready);
     bench.containment().freeze();
+    const auto asked_at = std::chrono::steady_clock::now();
     bench.group().stop(SIGTERM, 1ms);
-    bench.group().put_off_limits(1h);
-    bench.group().put_off_limits(-1h);
+    RunClock::add_suspension(200ms);
     bench.run_to_end();
+    CHECK(std::chrono::steady_clock::now() - asked_at >= 200ms);
     CHECK(bench.history().exit_of(0).signal == SIGKILL);
     CHECK(bench.history().killed.size() == 1);
     bench.containment().thaw();

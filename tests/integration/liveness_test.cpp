@@ -2,6 +2,7 @@
 // end.
 #include "launcher/process/cgroup.hpp"
 #include "launcher/process/proc_scan.hpp"
+#include "rendezvous/base/run_clock.hpp"
 #include "tests/support/agent_process.hpp"
 
 #include <doctest/doctest.h>
@@ -144,7 +145,7 @@ TEST_SUITE("liveness") {
       int turns = 0;
       const auto swept = bench.sweep([&] {
         if (++turns != 3) return;
-        bench.group().put_off_limits(1h);
+        RunClock::add_suspension(1h);
         bench.group().stop(SIGINT, 20s);
       });
       CHECK(swept == std::vector<pid_t>{pid_in(file)});

@@ -1,5 +1,7 @@
 #include "launcher/process/start_retry.hpp"
 
+#include "rendezvous/base/run_clock.hpp"
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
@@ -128,7 +130,7 @@ TEST_SUITE("start retry") {
     Trial trial;
     auto action = trial.fail();
     trial.io.poll();
-    trial.retry.put_off(1h);
+    RunClock::add_suspension(1h);
     trial.io.restart();
     trial.io.poll();
     CHECK_FALSE(is_ready(action));
@@ -150,9 +152,9 @@ TEST_SUITE("start retry") {
       return action.get();
     };
     CHECK(run() == Action::retry);
-    trial.retry.put_off(-1h);  // as if the first failure had been an hour ago
+    RunClock::add_suspension(-1h);  // as if an hour had passed
     CHECK(run() == Action::fail_worker);
-    trial.retry.put_off(1h);
+    RunClock::add_suspension(1h);
     CHECK(run() == Action::retry);
   }
 }
