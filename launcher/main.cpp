@@ -116,17 +116,19 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
     sinks.take(Warning{std::string(line)}, std::chrono::system_clock::now());
   };
   OutputRouter router(context.get_executor(), {.can_redraw = is_terminal_known()}, log);
-  ConsoleSink console(ConsoleSettings{.level = level.value_or(default_level),
-                                      .node = plan.nodes ? plan.nodes->name : "0",
-                                      .columns = reader.columns,
-                                      .is_terminal = ::isatty(STDERR_FILENO) != 0,
-                                      .is_colored = is_colored_terminal(STDERR_FILENO),
-                                      .reporter = plan.nodes ? plan.nodes->reporter : "",
-                                      .mark = reader.mark},
-                      [&router](std::string_view lines) { router.write(lines); });
+  ConsoleSink console(
+      ConsoleSettings{.level = level.value_or(default_level),
+                      .node = plan.nodes ? plan.nodes->name : "0",
+                      .columns = reader.columns,
+                      .is_terminal = ::isatty(STDERR_FILENO) != 0,
+                      .is_colored = is_colored_terminal(STDERR_FILENO),
+                      .reporter = plan.nodes ? plan.options.from_config.reporter : "",
+                      .mark = reader.mark},
+      [&router](std::string_view lines) { router.write(lines); });
   sinks.add(console);
   std::optional<JsonLinesSink> events_file;
-  if (plan.events_file) sinks.add(events_file.emplace(*plan.events_file, 0, log));
+  const auto& events = plan.options.events;
+  if (!events.empty()) sinks.add(events_file.emplace(events, 0, log));
   std::optional<ErrorFileSink> error_file;
   if (plan.error_file) sinks.add(error_file.emplace(*plan.error_file, log));
   if (!level && !level_name.empty()) {
@@ -232,7 +234,7 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
   std::vector<std::string> problems;
   auto plan = make_plan(options, gather_host_facts(process_environment), problems);
   const bool is_complete = problems.empty();
-  if (plan.nodes && !plan.nodes->secret_file.empty()) make_memory_private();
+  if (plan.nodes && !plan.options.secret_file.empty()) make_memory_private();
   check_start(plan, problems);
   if (options.dry_run && is_complete) print(describe_plan(plan));
   if (!problems.empty()) return refuse({with_origins(problems, options)}, invocation, reader);

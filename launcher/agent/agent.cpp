@@ -76,7 +76,7 @@ class Agent::Impl {
         run_(make_run(surroundings_)),
         signals_(executor_),
         guardian_watch_(executor_, containment, events) {
-    for (const int signal : plan.signals_to_handle) {
+    for (const int signal : plan.options.signals_to_handle) {
       if (signal != SIGHUP || !is_hang_up_ignored()) signals_.add(signal);
     }
     for (const int signal : other_signals()) {
@@ -102,7 +102,7 @@ class Agent::Impl {
  private:
   void tell_of_start(std::uint16_t port) {
     tell(RunStarted{.run_id = plan_.run_id,
-                    .program = plan_.program,
+                    .program = plan_.options.program,
                     .local_world_size = static_cast<int>(plan_.workers.size()),
                     .store = store_text(plan_, port),
                     .log_folder = folder_.is_kept() && has_stream_files(plan_)
@@ -137,7 +137,7 @@ class Agent::Impl {
   }
 
   bool is_handled(int signal) const {
-    const auto& handled = plan_.signals_to_handle;
+    const auto& handled = plan_.options.signals_to_handle;
     return std::find(handled.begin(), handled.end(), signal) != handled.end();
   }
 
@@ -159,7 +159,7 @@ class Agent::Impl {
       case StopRequests::Meaning::stop:
         tell(SignalReceived{
             .signal = signal,
-            .action = describe_stop(plan_.shutdown_timeout,
+            .action = describe_stop(plan_.options.shutdown_timeout,
                                     signal == SIGINT ? std::chrono::seconds(0) : kOneStopRequest)});
         return run_->stop(signal, true);
       case StopRequests::Meaning::repeated:

@@ -380,7 +380,7 @@ class Attempt::Impl {
     if (!ranks.empty()) {
       tell(WorkersStopping{.attempt = facts_.attempt, .reason = reason, .ranks = ranks});
     }
-    group_->stop(SIGTERM, plan().shutdown_timeout);
+    group_->stop(SIGTERM, plan().options.shutdown_timeout);
   }
 
   const AttemptSurroundings& surroundings_;

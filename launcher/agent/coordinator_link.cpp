@@ -111,7 +111,8 @@ asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
       lose("the rendezvous at " + to_string(endpoint_) + ": " + reason);
       break;
     }
-    if (auto* refused = std::get_if<Refused>(&*message)) explain(*refused, plan_.config_outline);
+    if (auto* refused = std::get_if<Refused>(&*message))
+      explain(*refused, plan_.options.from_config.outline);
     take(CoordinatorSays{std::move(*message), connection->is_proven()});
   }
 }
@@ -166,7 +167,7 @@ void CoordinatorLink::take(const NodeEvent& event) {
 void CoordinatorLink::be_turned_away(const Found& found) {
   auto verdict = *found.verdict;
   Refused refused{.reason = verdict.reason, .config = found.config};
-  explain(refused, plan_.config_outline);
+  explain(refused, plan_.options.from_config.outline);
   verdict.reason = refused.reason;
   take(TurnedAway{verdict});
 }

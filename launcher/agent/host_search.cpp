@@ -13,9 +13,9 @@ namespace asio = boost::asio;
 
 namespace {
 
-std::optional<security::Secret> secret_of(const NodesPlan& nodes) {
-  if (nodes.secret_file.empty()) return std::nullopt;
-  return security::read_secret(nodes.secret_file, "--secret_file=" + nodes.secret_file);
+std::optional<security::Secret> secret_of(const LaunchOptions& options) {
+  if (options.secret_file.empty()) return std::nullopt;
+  return security::read_secret(options.secret_file, "--secret_file=" + options.secret_file);
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ HostSearch::HostSearch(asio::any_io_executor executor, const LaunchPlan& plan, U
       nodes_(*plan.nodes),
       users_(std::move(users)),
       log_(std::move(log)),
-      secret_(secret_of(nodes_)) {}
+      secret_(secret_of(plan.options)) {}
 
 asio::awaitable<std::unique_ptr<membership::Host>> HostSearch::find(membership::Join self,
                                                                     etcd::OfficeNotice on_renewal) {

@@ -31,7 +31,8 @@ class LoneRun::Impl {
   explicit Impl(const AttemptSurroundings& surroundings)
       : surroundings_(surroundings),
         plan_(surroundings.plan),
-        settings_{.max_restarts = plan_.max_restarts, .window = plan_.restart_window},
+        settings_{.max_restarts = plan_.options.max_restarts,
+                  .window = plan_.options.restart_window},
         pause_(surroundings.executor) {}
 
   asio::awaitable<RunFinished> run(StartNotice on_start) {
@@ -72,7 +73,7 @@ class LoneRun::Impl {
     pause_.cancel();
     if (current_ == nullptr) return;
     if (is_first) {
-      current_->stop(signal, plan_.shutdown_timeout);
+      current_->stop(signal, plan_.options.shutdown_timeout);
     } else {
       current_->stop(SIGKILL, std::chrono::milliseconds(0));
     }
@@ -142,7 +143,8 @@ class LoneRun::Impl {
                          .reason = reason,
                          .failures = failures_root_cause_first(exits),
                          .held_up = find_held_up(flights_)};
-    finished.exit_code = exit_code_for(result, plan_.exit_code, finished.failures, stop_signal_);
+    finished.exit_code =
+        exit_code_for(result, plan_.options.exit_code, finished.failures, stop_signal_);
     return finished;
   }
 

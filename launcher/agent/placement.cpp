@@ -74,12 +74,12 @@ membership::Join make_join(const LaunchPlan& plan, std::uint64_t instance, bool 
           .instance = instance,
           .node_rank = nodes.node_rank,
           .local_world_size = static_cast<int>(plan.workers.size()),
-          .role = plan.role,
+          .role = plan.options.role,
           .nodes_min = nodes.settings.nodes_min,
           .nodes_max = nodes.settings.nodes_max,
-          .max_restarts = plan.max_restarts,
+          .max_restarts = plan.options.max_restarts,
           .is_host = is_host,
-          .config_hash = plan.config_hash,
+          .config_hash = plan.options.from_config.hash,
           .command = membership::bounded_command(nodes.command)};
 }
 
@@ -149,7 +149,7 @@ RunFinished make_finished(const membership::Verdict& verdict, const LaunchPlan& 
   for (const auto& failure : verdict.failures) finished.failures.push_back(exit_of(failure));
   finished.held_up = find_held_up(all_flights(verdict));
   finished.exit_code =
-      exit_code_for(finished.result, plan.exit_code, finished.failures, verdict.signal);
+      exit_code_for(finished.result, plan.options.exit_code, finished.failures, verdict.signal);
   return finished;
 }
 

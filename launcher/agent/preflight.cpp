@@ -39,8 +39,8 @@ LaunchPlan plan_of_look(const AttemptSurroundings& surroundings) {
   look.worker_store_port.reset();
   look.store_host = "127.0.0.1";
   look.store_port = 0;
-  look.stdin_worker = {.is_automatic = false};
-  look.max_restarts = 0;
+  look.options.stdin_worker = {.is_automatic = false};
+  look.options.max_restarts = 0;
   look.stacks.when = StacksWhen::never;
   for (auto& worker : look.workers) {
     worker.standard_output = worker.standard_error = StreamTarget::file;
@@ -161,7 +161,7 @@ class PreflightRun::Impl {
 
   RunFinished finish(RunResult result, const std::string& reason) {
     RunFinished finished{.result = result, .reason = reason};
-    finished.exit_code = exit_code_for(result, plan_.exit_code, {}, stop_signal_);
+    finished.exit_code = exit_code_for(result, plan_.options.exit_code, {}, stop_signal_);
     return finished;
   }
 

@@ -117,7 +117,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
       if (part_) leave(signal);
       if (host_) host_->resign();
       if (!host_) search_.interrupt();
-      if (attempt_ != nullptr) attempt_->stop(signal, plan_.shutdown_timeout);
+      if (attempt_ != nullptr) attempt_->stop(signal, plan_.options.shutdown_timeout);
       return;
     }
     if (attempt_ != nullptr) attempt_->stop(SIGKILL, std::chrono::milliseconds(0));

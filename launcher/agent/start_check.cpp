@@ -88,7 +88,7 @@ std::string problem_of_events(const fs::path& file) {
 }
 
 std::string problem_of_program(const LaunchPlan& plan) {
-  if (plan.program.empty() || plan.workers.empty()) return {};
+  if (plan.options.program.empty() || plan.workers.empty()) return {};
   const auto& program = plan.workers.front().arguments.front();
   const auto problem = problem_of_interpreter(program);
   return problem.empty() ? problem : program + ": " + problem;
@@ -100,8 +100,8 @@ void check_start(LaunchPlan& plan, std::vector<std::string>& problems) {
   const auto add = [&problems](std::string problem) {
     if (!problem.empty()) problems.push_back(std::move(problem));
   };
-  if (plan.nodes && !plan.nodes->secret_file.empty()) {
-    add(problem_of_secret(plan.nodes->secret_file, plan.warnings));
+  if (plan.nodes && !plan.options.secret_file.empty()) {
+    add(problem_of_secret(plan.options.secret_file, plan.warnings));
   }
   if (plan.nodes && plan.nodes->etcd && plan.nodes->etcd->tls) {
     const auto& files = *plan.nodes->etcd->tls;
@@ -114,7 +114,7 @@ void check_start(LaunchPlan& plan, std::vector<std::string>& problems) {
     add(problem_of_log_folder(run_folder(*plan.log_dir, plan)));
   }
   add(problem_of_program(plan));
-  if (plan.events_file) add(problem_of_events(*plan.events_file));
+  if (!plan.options.events.empty()) add(problem_of_events(plan.options.events));
 }
 
 }  // namespace ddprun

@@ -23,11 +23,11 @@ WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int
           .node_count = node.node_count,
           .role_rank = node.first_role_rank + local_rank,
           .role_world_size = node.role_world_size,
-          .role_name = plan.role,
+          .role_name = plan.options.role,
           .master_addr = node.master_addr,
           .master_port = facts.worker_store_port.value_or(facts.store_port),
           .restart_count = facts.restart_count,
-          .max_restarts = plan.max_restarts,
+          .max_restarts = plan.options.max_restarts,
           .run_id = plan.run_id,
           .use_agent_store = !facts.worker_store_port,
           .agent_store_addr = facts.worker_store_port ? plan.store_host : "",
@@ -35,7 +35,7 @@ WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int
           .error_file = folder / kErrorFile,
           .control_page_fd = facts.control_page_fd,
           .control_page_slot = local_rank,
-          .shares_gpus = plan.shares_gpus};
+          .shares_gpus = plan.options.share_gpu};
 }
 
 /// Without a log folder there is nowhere to keep what does not go to the console.
@@ -51,12 +51,13 @@ struct StreamMaker {
 
   StreamSpec make_output() const {
     auto spec = make(worker.standard_output, "stdout", kStandardOutputFile);
-    return with_filters(std::move(spec), plan.stdout_filters, kFilteredOutputFile);
+    return with_filters(std::move(spec), plan.options.duplicate_stdout_filters,
+                        kFilteredOutputFile);
   }
 
   StreamSpec make_error() const {
     auto spec = make(worker.standard_error, "stderr", kStandardErrorFile);
-    return with_filters(std::move(spec), plan.stderr_filters, kFilteredErrorFile);
+    return with_filters(std::move(spec), plan.options.duplicate_stderr_filters, kFilteredErrorFile);
   }
 
   StreamSpec with_filters(StreamSpec spec, const std::vector<std::string>& filters,
@@ -69,17 +70,17 @@ struct StreamMaker {
 
   /// Without any prefix the output is for a program, or for a terminal as the worker would have it.
   ConsoleForm form() const {
-    if (!plan.prefix.pieces.empty()) return ConsoleForm::lines;
+    if (!plan.options.prefix.pieces.empty()) return ConsoleForm::lines;
     return is_only_one_shown ? ConsoleForm::verbatim_bytes : ConsoleForm::verbatim;
   }
 
   StreamSpec make(StreamTarget target, const char* stream, const char* log_file) const {
     auto named = values;
     named.stream = stream;
-    const bool has_prefix = target == StreamTarget::tee || !plan.has_prefix_by_tee_only;
+    const bool has_prefix = target == StreamTarget::tee || !plan.options.has_prefix_by_tee_only;
     return {.target = target,
             .is_shown = is_let_through(plan, worker, values.rank),
-            .prefix = has_prefix ? fill_in(plan.prefix, named) : LinePrefix(),
+            .prefix = has_prefix ? fill_in(plan.options.prefix, named) : LinePrefix(),
             .form = form(),
             .file = plan.log_dir ? folder / log_file : HeldPath(kNowhere)};
   }
@@ -123,7 +124,7 @@ NodePlacement alone(const LaunchPlan& plan) {
 }
 
 bool has_standard_input(const LaunchPlan& plan, const AttemptFacts& facts, int rank) {
-  const auto& choice = plan.stdin_worker;
+  const auto& choice = plan.options.stdin_worker;
   if (!choice.is_automatic) return choice.rank == rank;
   if (rank != 0 || facts.standard_input == InputKind::unreadable) return false;
   // Of several workers each would get parts of what comes from a pipe; a terminal's user answers
@@ -142,7 +143,7 @@ std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptF
                               .worker = worker,
                               .folder = folder,
                               .is_only_one_shown = is_only_one_shown,
-                              .values = {.role_name = plan.role,
+                              .values = {.role_name = plan.options.role,
                                          .local_rank = local_rank,
                                          .rank = facts.placement.first_rank + local_rank,
                                          .hostname = plan.host_name,

@@ -28,9 +28,10 @@ std::string ranks_text(int first, int count) {
 
 /// The named nodes, this one with the number of workers that it was found to have.
 std::vector<NamedNode> resolved_nodes(const LaunchPlan& plan) {
-  auto nodes = plan.nodes->named;
-  if (plan.nodes->own_node) {
-    nodes[*plan.nodes->own_node].nproc_per_node = std::to_string(plan.workers.size());
+  const auto& config = plan.options.from_config;
+  auto nodes = config.nodes;
+  if (config.own_node) {
+    nodes[*config.own_node].nproc_per_node = std::to_string(plan.workers.size());
   }
   return nodes;
 }
@@ -56,9 +57,9 @@ std::string count_text(const membership::Settings& settings) {
 }  // namespace
 
 std::optional<ExpectedPlace> expected_place(const LaunchPlan& plan) {
-  if (!plan.nodes || !plan.nodes->own_node) return std::nullopt;
+  if (!plan.nodes || !plan.options.from_config.own_node) return std::nullopt;
   const auto nodes = resolved_nodes(plan);
-  const auto own = *plan.nodes->own_node;
+  const auto own = *plan.options.from_config.own_node;
   const bool are_all = std::cmp_equal(nodes.size(), plan.nodes->settings.nodes_max);
   if (!are_all || std::cmp_not_equal(plan.nodes->node_rank, own)) return std::nullopt;
   ExpectedPlace place{.node_rank = static_cast<int>(own),
@@ -87,7 +88,8 @@ std::string describe_nodes(const LaunchPlan& plan) {
   const NodesPlan& own = *plan.nodes;
   std::string text = "nodes: " + count_text(own.settings) + ", " + meeting_text(own) + "\n";
   const auto workers = workers_text(static_cast<int>(plan.workers.size()));
-  if (!own.own_node) {
+  const auto own_node = plan.options.from_config.own_node;
+  if (!own_node) {
     const auto rank = own.node_rank < 0 ? "" : std::to_string(own.node_rank) + ": ";
     return text + "  " + rank + own.name + ", " + workers +
            ", this machine; the others are known when they have met\n";
@@ -103,7 +105,7 @@ std::string describe_nodes(const LaunchPlan& plan) {
       text += ", " + ranks_text(rank, count);
       rank += count;
     }
-    text += i == *own.own_node ? ", this machine\n" : "\n";
+    text += i == *own_node ? ", this machine\n" : "\n";
   }
   if (!has_ranks) text += "  ranks are given when they have met\n";
   return text;

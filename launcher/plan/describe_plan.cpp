@@ -32,7 +32,7 @@ std::filesystem::path first_folder(const LaunchPlan& plan, const WorkerPlan& wor
 
 /// Of the workers' store; 0: chosen at the start.
 std::uint16_t store_port(const LaunchPlan& plan) {
-  const bool is_apart = plan.nodes && !plan.nodes->secret_file.empty();
+  const bool is_apart = plan.nodes && !plan.options.secret_file.empty();
   return is_apart ? plan.nodes->settings.store_port : plan.store_port;
 }
 
@@ -62,13 +62,13 @@ Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
     env.node_rank = place->node_rank;
     env.node_count = place->node_count;
   }
-  env.role_name = plan.role;
+  env.role_name = plan.options.role;
   env.master_addr = plan.store_host;
   env.master_port = plan.worker_store_port.value_or(store_port(plan));
-  env.max_restarts = plan.max_restarts;
+  env.max_restarts = plan.options.max_restarts;
   env.run_id = plan.run_id;
   env.use_agent_store = !plan.worker_store_port;
-  env.shares_gpus = plan.shares_gpus;
+  env.shares_gpus = plan.options.share_gpu;
   auto variables = to_environment(env);
   if (env.master_port == 0) variables["MASTER_PORT"] = kKnownAtStart;
   variables["TORCHELASTIC_ERROR_FILE"] = kKnownAtStart;
@@ -149,24 +149,26 @@ std::string warnings_text(const LaunchPlan& plan) {
 std::string describe_plan(const LaunchPlan& plan) {
   const auto port = store_port(plan) == 0 ? kKnownAtStart : std::to_string(store_port(plan));
   const auto workers = plan.workers.size();
-  std::string text = "run " + plan.run_id + ": " + std::to_string(workers) + " x " + plan.program +
-                     ", role " + plan.role + "\n";
+  std::string text = "run " + plan.run_id + ": " + std::to_string(workers) + " x " +
+                     plan.options.program + ", role " + plan.options.role + "\n";
   if (!plan.nodes || !plan.nodes->etcd) {
     text += "store: " + plan.store_host + ", port " + port + "\n";
   }
   if (plan.nodes) {
     text += describe_nodes(plan);
-    const auto& secret_file = plan.nodes->secret_file;
+    const auto& secret_file = plan.options.secret_file;
     text += "secret: " + (secret_file.empty() ? "none, anybody may take part" : secret_file) + "\n";
   }
-  const auto window = plan.nodes ? plan.nodes->settings.restarts.window : plan.restart_window;
-  text += "restarts: " + std::to_string(plan.max_restarts) +
+  const auto window =
+      plan.nodes ? plan.nodes->settings.restarts.window : plan.options.restart_window;
+  text += "restarts: " + std::to_string(plan.options.max_restarts) +
           (window.count() > 0 ? " within " + seconds_text(window) : "") +
-          ", shutdown timeout: " + seconds_text(plan.shutdown_timeout) + "\n";
+          ", shutdown timeout: " + seconds_text(plan.options.shutdown_timeout) + "\n";
   if (plan.log_dir) text += "logs: " + run_folder(*plan.log_dir, plan).string() + "\n";
   if (plan.error_file) text += "error file of ddprun: " + plan.error_file->string() + "\n";
-  if (plan.events_file) text += "events: " + plan.events_file->string() + "\n";
-  if (!plan.config_hash.empty()) text += "configuration: hash " + plan.config_hash + "\n";
+  if (!plan.options.events.empty()) text += "events: " + plan.options.events + "\n";
+  if (!plan.options.from_config.hash.empty())
+    text += "configuration: hash " + plan.options.from_config.hash + "\n";
   if (!plan.removed_variables.empty()) {
     text += "not inherited by the workers: " + join(plan.removed_variables, ", ") + "\n";
   }
@@ -199,7 +201,7 @@ std::string summarize_plan(const LaunchPlan& plan) {
   }
   const auto workers = plan.workers.size();
   text += workers == 1 ? "1 worker" : std::to_string(workers) + " workers";
-  if (!plan.program.empty()) {
+  if (!plan.options.program.empty()) {
     std::vector<std::string> command;
     for (const auto& word : plan.workers.front().arguments) command.push_back(shell_quoted(word));
     text += (workers == 1 ? " runs: " : ", the first runs: ") + join(command, " ");

@@ -1,5 +1,5 @@
-// What is to be launched on this node, checked and complete: the agent does what stands here and
-// asks nobody. Plain data, made once by make_plan() and not changed afterwards.
+// What to launch on this node: the options, and what follows from them and from the facts of the
+// host. Complete and validated. Plain data, made once by make_plan() and not changed afterwards.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -73,34 +73,22 @@ struct NodesPlan {
   /// nobody else does.
   std::optional<bool> is_host;
   std::optional<etcd::EtcdSettings> etcd{};  ///< elects the host; the endpoint is not used then
-  std::string name;                       ///< of this node, for people and for the order of ranks
-  std::vector<NamedNode> named{};         ///< all that a configuration file names
-  std::optional<std::size_t> own_node{};  ///< which of these this one is
-  std::string command{};                  ///< as all nodes should have it; empty: a file says it
-  int node_rank = -1;                     ///< wanted; -1: any
-  bool is_rank_assumed = false;           ///< nobody has said that it is 0
-  std::string secret_file{};  ///< holds what all nodes must know to take part; empty: anybody may
-  std::string reporter{};     ///< the node that prints the final report; empty: this one does, too
+  std::string name;              ///< of this node, for people and for the order of ranks
+  std::string command{};         ///< as all nodes should have it; empty: a file says it
+  int node_rank = -1;            ///< wanted; -1: any
+  bool is_rank_assumed = false;  ///< nobody has said that it is 0
 
   bool operator==(const NodesPlan&) const = default;
 };
 
 struct LaunchPlan {
-  std::string program;  ///< as typed, for reports
+  LaunchOptions options{};
   std::string run_id;
-  std::string run_folder_name{};  ///< the run's folder in log_dir; no other run has it
-  std::string role = "default";
+  std::string run_folder_name{};     ///< the run's folder in log_dir; no other run has it
   std::string interpreter_origin{};  ///< if ddprun has chosen a Python interpreter: why that one
   std::string host_name{};           ///< of this machine
-  bool shares_gpus = false;          ///< several workers may use the same GPU
   std::vector<WorkerPlan> workers;   ///< by local rank
 
-  PrefixTemplate prefix = default_prefix();   ///< of each line of output on the console
-  bool has_prefix_by_tee_only = false;        ///< output that is not tee'd has none
-  std::vector<std::string> stdout_filters{};  ///< texts of lines of tee to be copied to a file
-  std::vector<std::string> stderr_filters{};
-  StdinChoice stdin_worker{};
-  std::vector<int> ranks_filter{};  ///< ranks whose output is shown; empty: all that is_shown says
   /// Inherited variables that no worker gets.
   std::vector<std::string> removed_variables{};
   /// Those of the terminal's size that workers on a terminal get: none that the user has set.
@@ -123,11 +111,6 @@ struct LaunchPlan {
   /// The program that looks at the node before its workers start; nothing: nobody does.
   std::optional<std::filesystem::path> preflight{};
 
-  int max_restarts = 0;
-  std::chrono::milliseconds restart_window{0};         ///< of the only node, as in RestartSettings
-  std::vector<int> signals_to_handle;                  ///< end the run in an orderly way
-  std::chrono::milliseconds shutdown_timeout{30'000};  ///< from the first signal to SIGKILL
-  ExitCodePolicy exit_code = ExitCodePolicy::torchrun;
   StackPlan stacks{};
 
   /// Holds attempt folders with a folder per rank; absent: nothing is kept but error files in a
@@ -135,14 +118,8 @@ struct LaunchPlan {
   std::optional<std::filesystem::path> log_dir;
   std::filesystem::path temporary_directory = "/tmp";  ///< where temporary folders are created
   bool is_log_dir_temporary = false;  ///< log_dir is to be created in temporary_directory
-  std::optional<std::filesystem::path> events_file;
   /// Where a launcher above this one expects to read of a failure (TORCHELASTIC_ERROR_FILE).
   std::optional<std::filesystem::path> error_file{};
-
-  /// The outline of the file of --config (config_outline) and the hash of the file, the same on all
-  /// nodes; empty without a file.
-  std::string config_outline{};
-  std::string config_hash{};
 
   /// What the operator should be told once: a default that may surprise, an option without effect.
   std::vector<std::string> notes{};

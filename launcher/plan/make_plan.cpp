@@ -32,7 +32,7 @@ class Planner {
 
   LaunchPlan make() {
     choose_nodes();
-    copy_settings();
+    complete_settings();
     choose_command();
     choose_store();
     choose_log_folder();
@@ -44,8 +44,10 @@ class Planner {
     tell_of_threads();
     tell_of_misplaced_options();
     for (int local_rank = 0; local_rank < workers_; ++local_rank) add_worker(local_rank);
-    tell_of_filters("duplicate_stdout_filters", plan_.stdout_filters, &WorkerPlan::standard_output);
-    tell_of_filters("duplicate_stderr_filters", plan_.stderr_filters, &WorkerPlan::standard_error);
+    tell_of_filters("duplicate_stdout_filters", options_.duplicate_stdout_filters,
+                    &WorkerPlan::standard_output);
+    tell_of_filters("duplicate_stderr_filters", options_.duplicate_stderr_filters,
+                    &WorkerPlan::standard_error);
     return std::move(plan_);
   }
 
@@ -75,32 +77,16 @@ class Planner {
     }
   }
 
-  void copy_settings() {
-    plan_.program = options_.program;
+  void complete_settings() {
+    plan_.options = options_;
     plan_.run_id = options_.rdzv_id.empty() ? facts_.random_run_id : options_.rdzv_id;
     if (plan_.nodes) plan_.run_id = plan_.nodes->settings.run_id;
     plan_.run_folder_name = run_folder_name(plan_.run_id, facts_.random_name);
-    plan_.role = options_.role;
     plan_.host_name = facts_.host_name;
-    plan_.shares_gpus = options_.share_gpu;
-    plan_.prefix = options_.prefix;
-    plan_.has_prefix_by_tee_only = options_.has_prefix_by_tee_only;
-    plan_.ranks_filter = options_.ranks_filter;
-    plan_.stdout_filters = options_.duplicate_stdout_filters;
-    plan_.stderr_filters = options_.duplicate_stderr_filters;
-    plan_.stdin_worker = options_.stdin_worker;
     plan_.worker_open_files_max = facts_.open_files_max;
-    plan_.max_restarts = options_.max_restarts;
-    plan_.restart_window = options_.restart_window;
-    plan_.signals_to_handle = options_.signals_to_handle;
-    plan_.shutdown_timeout = options_.shutdown_timeout;
-    plan_.exit_code = options_.exit_code;
     plan_.stacks = {.when = options_.stacks,
                     .py_spy = find_tool("py-spy", facts_),
                     .gdb = find_tool("gdb", facts_)};
-    if (!options_.events.empty()) plan_.events_file = options_.events;
-    plan_.config_outline = options_.from_config.outline;
-    plan_.config_hash = options_.from_config.hash;
     for (const auto& note : options_.from_config.notes) plan_.notes.push_back(note);
     for (const auto& change : options_.from_config.environment) {
       if (!change.value) plan_.removed_variables.push_back(change.name);

@@ -58,9 +58,6 @@ class NodesPlanner {
         options_.shutdown_timeout + (options_.stacks == StacksWhen::never
                                          ? std::chrono::milliseconds(0)
                                          : StackLimits().together);
-    plan_.reporter = options_.from_config.reporter;
-    plan_.named = options_.from_config.nodes;
-    plan_.own_node = options_.from_config.own_node;
     plan_.name = name_of_node(host_name);
     plan_.command = command_of(options_);
     plan_.node_rank = options_.node_rank.value_or(conf.rank.value_or(-1));
@@ -87,7 +84,8 @@ class NodesPlanner {
  private:
   /// What people call it, if they have said so.
   std::string name_of_node(const std::string& host_name) const {
-    if (plan_.own_node) return plan_.named[*plan_.own_node].name;
+    const auto& config = options_.from_config;
+    if (config.own_node) return config.nodes[*config.own_node].name;
     return options_.local_addr.empty() ? host_name : options_.local_addr;
   }
 
@@ -154,7 +152,6 @@ class NodesPlanner {
   }
 
   void choose_security() {
-    plan_.secret_file = options_.secret_file;
     check_store_port();
     if (!options_.secret_file.empty()) {
       // Otherwise anybody may ask for it.

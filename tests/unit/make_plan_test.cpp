@@ -84,7 +84,7 @@ TEST_SUITE("make plan") {
     for (const std::string name : {"rdzv_id", "master_addr", "local_addr"}) {
       CHECK_MESSAGE(plan_of({"--" + name + "=", "--nproc_per_node=2", "train.py"}) == plain, name);
     }
-    CHECK(plan_of({"--role", "", "train.py"}).role.empty());
+    CHECK(plan_of({"--role", "", "train.py"}).options.role.empty());
   }
 
   TEST_CASE("filters need files to copy lines to") {
@@ -115,10 +115,7 @@ TEST_SUITE("make plan") {
     CHECK(plan.store_port == 0);
     CHECK_FALSE(plan.worker_store_port);
     CHECK_FALSE(plan.log_dir);
-    CHECK_FALSE(plan.events_file);
     CHECK(plan.run_id == "00000000-0000-4000-8000-000000000000");
-    CHECK(plan.signals_to_handle == std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
-    CHECK(plan.shutdown_timeout == 30s);
     CHECK(plan.notes.empty());
   }
 

@@ -125,7 +125,7 @@ TEST_SUITE("placement") {
                                 .failures = {{.rank = 5, .record = to_record(full_exit(), true)},
                                              {.rank = 6, .description = "gone", .node = "c"}}};
     LaunchPlan plan;
-    plan.exit_code = ExitCodePolicy::worker;
+    plan.options.exit_code = ExitCodePolicy::worker;
     const auto finished = make_finished(verdict, plan);
     CHECK(finished.attempts == 3);
     CHECK(finished.exit_code == 128 + SIGSEGV);

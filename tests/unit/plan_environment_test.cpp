@@ -112,13 +112,11 @@ TEST_SUITE("worker environment of a plan") {
     auto facts = with_gpus(2, {{"NCCL_NET", "IB"}});
     facts.host_name = "here";
     const auto plan = plan_of({"--nproc_per_node=3", "--share_gpu", "train.py"}, facts);
-    CHECK(plan.shares_gpus);
     CHECK(variable(plan.workers[2], "NCCL_HOSTID") == "ddprun-here-2");
     CHECK_FALSE(variable(plan.workers[2], "NCCL_NET"));
     const auto own =
         plan_of({"--nproc_per_node=3", "--share_gpu", "--virtual_local_rank", "train.py"}, facts);
     CHECK(variable(own.workers[2], "CUDA_VISIBLE_DEVICES") == "0");
-    CHECK_FALSE(plan_of({"train.py"}, facts).shares_gpus);
     CHECK_FALSE(variable(plan_of({"train.py"}, facts).workers[0], "NCCL_HOSTID"));
   }
 }

@@ -310,7 +310,7 @@ TEST_SUITE("scheduler") {
       Words problems;
       const auto plan = make_plan(*options, usual(), problems);
       REQUIRE(plan.nodes);
-      CHECK(plan.nodes->reporter == reporter);
+      CHECK(plan.options.from_config.reporter == reporter);
     }
   }
 }

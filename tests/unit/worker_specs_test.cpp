@@ -20,7 +20,8 @@ using ddprun::WorkerEnv;
 namespace {
 
 LaunchPlan plan_of_two() {
-  LaunchPlan plan{.run_id = "run 7", .role = "trainer", .store_host = "127.0.0.1"};
+  LaunchPlan plan{.run_id = "run 7", .store_host = "127.0.0.1"};
+  plan.options.role = "trainer";
   plan.workers = {{.local_rank = 0, .arguments = {"/bin/true"}},
                   {.local_rank = 1,
                    .arguments = {"/bin/false", "1"},
@@ -28,7 +29,7 @@ LaunchPlan plan_of_two() {
                    .standard_error = StreamTarget::tee,
                    .is_shown = false,
                    .cpus = {2, 3}}};
-  plan.max_restarts = 4;
+  plan.options.max_restarts = 4;
   return plan;
 }
 
@@ -122,9 +123,9 @@ TEST_SUITE("worker specs") {
 
   TEST_CASE("the prefix knows the worker, the attempt and the stream") {
     auto plan = plan_of_two();
-    plan.prefix.pieces = {{PrefixField::rank, ""},      {PrefixField::none, "."},
-                          {PrefixField::attempt, ""},   {PrefixField::none, "."},
-                          {PrefixField::node_rank, ""}, {PrefixField::stream, ""}};
+    plan.options.prefix.pieces = {{PrefixField::rank, ""},      {PrefixField::none, "."},
+                                  {PrefixField::attempt, ""},   {PrefixField::none, "."},
+                                  {PrefixField::node_rank, ""}, {PrefixField::stream, ""}};
     const auto specs = make_worker_specs(plan, kFacts);
     CHECK(specs[1].standard_output.prefix == LinePrefix("1.2.0stdout"));
     CHECK(specs[1].standard_error.prefix == LinePrefix("1.2.0stderr"));
@@ -134,11 +135,11 @@ TEST_SUITE("worker specs") {
     auto plan = plan_of_two();
     plan.workers[0].is_shown = plan.workers[1].is_shown = true;
     const auto form = [&] { return make_worker_specs(plan, kFacts)[0].standard_output.form; };
-    plan.prefix.pieces = {{PrefixField::rank, ""}};
+    plan.options.prefix.pieces = {{PrefixField::rank, ""}};
     CHECK(form() == ConsoleForm::lines);
-    plan.has_prefix_by_tee_only = true;  // as a run by the name torchrun has it
+    plan.options.has_prefix_by_tee_only = true;  // as a run by the name torchrun has it
     CHECK(form() == ConsoleForm::lines);
-    plan.prefix.pieces.clear();
+    plan.options.prefix.pieces.clear();
     CHECK(form() == ConsoleForm::verbatim);
     plan.workers[1].is_shown = false;
     CHECK(form() == ConsoleForm::verbatim_bytes);
@@ -146,7 +147,7 @@ TEST_SUITE("worker specs") {
 
   TEST_CASE("a worker on a terminal gets its size without the prefix, unless the user has set it") {
     auto plan = plan_of_two();
-    plan.prefix.pieces = {{PrefixField::none, "[0]:"}};
+    plan.options.prefix.pieces = {{PrefixField::none, "[0]:"}};
     plan.terminal_variables = {"COLUMNS", "LINES", "TQDM_NCOLS"};
     auto facts = kFacts;
     const auto variable = [&](const std::string& name) {
@@ -163,7 +164,7 @@ TEST_SUITE("worker specs") {
     CHECK(variable("COLUMNS") == "76");
     plan.workers[0].standard_output = StreamTarget::file;
     CHECK(variable("COLUMNS") == "96");
-    plan.prefix.pieces.push_back({PrefixField::time, ""});
+    plan.options.prefix.pieces.push_back({PrefixField::time, ""});
     CHECK(variable("COLUMNS") == "73");
     plan.terminal_variables = {"LINES"};
     CHECK(variable("COLUMNS").empty());
@@ -178,14 +179,14 @@ TEST_SUITE("worker specs") {
   TEST_CASE("lines of a tee that match go to a file of the attempt, and of a tee alone") {
     auto plan = plan_of_two();
     plan.log_dir = "/run";
-    plan.stdout_filters = {"a"};
-    plan.stderr_filters = {"b"};
+    plan.options.duplicate_stdout_filters = {"a"};
+    plan.options.duplicate_stderr_filters = {"b"};
     plan.workers[0].standard_output = StreamTarget::tee;
     plan.workers[0].standard_error = StreamTarget::file;
     plan.workers[1].standard_error = StreamTarget::tee;
     auto specs = make_worker_specs(plan, kFacts);
     CHECK(specs[0].standard_output.filtered_file.path() == "/run/attempt_2/filtered_stdout.log");
-    CHECK(specs[0].standard_output.filters == plan.stdout_filters);
+    CHECK(specs[0].standard_output.filters == plan.options.duplicate_stdout_filters);
     CHECK(specs[0].standard_error.filtered_file.empty());
     CHECK(specs[1].standard_error.filtered_file.path() == "/run/attempt_2/filtered_stderr.log");
     plan.log_dir.reset();
@@ -219,7 +220,7 @@ TEST_SUITE("worker specs") {
     };
     for (const auto& row : rows) {
       auto plan = plan_of_two();
-      plan.stdin_worker = row.choice;
+      plan.options.stdin_worker = row.choice;
       auto facts = kFacts;
       facts.standard_input = row.input;
       facts.placement.first_rank = row.first_rank;
@@ -241,7 +242,7 @@ TEST_SUITE("worker specs") {
   TEST_CASE("a filter by rank hides all others, also where local ranks are filtered") {
     auto plan = plan_of_two();
     for (auto& worker : plan.workers) worker.is_shown = true;
-    plan.ranks_filter = {1};
+    plan.options.ranks_filter = {1};
     auto specs = make_worker_specs(plan, kFacts);
     CHECK_FALSE(specs[0].standard_output.is_shown);
     CHECK(specs[1].standard_output.is_shown);
