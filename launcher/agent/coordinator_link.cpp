@@ -76,7 +76,7 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
   const Found found = co_await std::move(finding);
   if (self->is_closed_) co_return;
   if (!found.note.empty()) self->listener_.note(found.note);
-  if (found.verdict) co_return self->be_turned_away(found);
+  if (found.outcome) co_return self->be_turned_away(found);
   if (!found.endpoint) co_return self->take(ConnectionLost{found.problem});
   self->endpoint_ = *found.endpoint;
   const Deadline::Duration until_then = give_up - Deadline::Clock::now();
@@ -165,11 +165,11 @@ void CoordinatorLink::take(const NodeEvent& event) {
 }
 
 void CoordinatorLink::be_turned_away(const Found& found) {
-  auto verdict = *found.verdict;
-  Refused refused{.reason = verdict.reason, .config = found.config};
+  auto outcome = *found.outcome;
+  Refused refused{.reason = outcome.reason, .config = found.config};
   explain(refused, plan_.options.from_config.outline);
-  verdict.reason = refused.reason;
-  take(TurnedAway{verdict});
+  outcome.reason = refused.reason;
+  take(TurnedAway{outcome});
 }
 
 }  // namespace ddprun

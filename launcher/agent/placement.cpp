@@ -10,7 +10,6 @@
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/membership/command.hpp"
-#include "rendezvous/membership/outsider.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -21,28 +20,6 @@ namespace {
 
 /// Of one node: a collective error fails all of its workers, and the report names few.
 constexpr std::size_t kFailuresMax = 16;
-
-RunResult result_of(membership::Verdict::Result result) {
-  switch (result) {
-    case membership::Verdict::Result::succeeded:
-      return RunResult::succeeded;
-    case membership::Verdict::Result::failed:
-      return RunResult::failed;
-    case membership::Verdict::Result::not_started:
-      return RunResult::not_started;
-    case membership::Verdict::Result::interrupted:
-      return RunResult::interrupted;
-    case membership::Verdict::Result::no_quorum:
-      return RunResult::no_rendezvous;
-  }
-  return RunResult::no_rendezvous;
-}
-
-/// The others' word for an interrupted run names a node.
-bool is_own_leave(const membership::Verdict& verdict) {
-  return verdict.result == membership::Verdict::Result::interrupted &&
-         verdict.reason.starts_with("this node ");
-}
 
 WorkerExited exit_of(const membership::Failure& failure) {
   if (const auto exit = from_record(failure.record)) return *exit;
@@ -55,9 +32,9 @@ WorkerExited exit_of(const membership::Failure& failure) {
   return exit;
 }
 
-std::vector<RankFlights> all_flights(const membership::Verdict& verdict) {
+std::vector<RankFlights> all_flights(const membership::RunOutcome& outcome) {
   std::vector<RankFlights> all;
-  for (const auto& record : verdict.flights) {
+  for (const auto& record : outcome.flights) {
     for (auto& rank : from_flights_record(record)) all.push_back(std::move(rank));
   }
   std::stable_sort(all.begin(), all.end(),
@@ -138,18 +115,17 @@ membership::OwnWorkersEnded make_end(AttemptEnd end, const std::string& node) {
   return ended;
 }
 
-RunFinished make_finished(const membership::Verdict& verdict, const LaunchPlan& plan) {
-  RunFinished finished{.result = result_of(verdict.result),
-                       .attempts = verdict.rounds,
-                       .reason = verdict.reason,
+RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan) {
+  RunFinished finished{.result = outcome.result,
+                       .scope = outcome.scope,
+                       .attempts = outcome.rounds,
+                       .reason = outcome.reason,
                        .failures = {},
-                       .is_of_many = true,
-                       .has_left = is_own_leave(verdict) || membership::is_refusal(verdict) ||
-                                   membership::is_release(verdict)};
-  for (const auto& failure : verdict.failures) finished.failures.push_back(exit_of(failure));
-  finished.held_up = find_held_up(all_flights(verdict));
+                       .is_of_many = true};
+  for (const auto& failure : outcome.failures) finished.failures.push_back(exit_of(failure));
+  finished.held_up = find_held_up(all_flights(outcome));
   finished.exit_code =
-      exit_code_for(finished.result, plan.options.exit_code, finished.failures, verdict.signal);
+      exit_code_for(finished.result, plan.options.exit_code, finished.failures, outcome.signal);
   return finished;
 }
 

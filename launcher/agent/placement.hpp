@@ -27,6 +27,6 @@ NodePlacement make_placement(const membership::RoundFormed& round, const std::st
 membership::OwnWorkersEnded make_end(AttemptEnd end, const std::string& node);
 
 /// How the run ended, for the report. `attempts` of this node.
-RunFinished make_finished(const membership::Verdict& verdict, const LaunchPlan& plan);
+RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan);
 
 }  // namespace ddprun

@@ -77,7 +77,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
                                               listener());
     part_.emplace(make_join(plan_, instance_, host_->is_here()), nodes_.settings, now());
     perform(part_->start(now()));
-    if (!verdict_) co_await ended_.async_wait(kAwait);
+    if (!outcome_) co_await ended_.async_wait(kAwait);
     if (!failure_) co_return co_await end_together();
     // Killed, but there until their end has been seen.
     if (attempt_ != nullptr) co_await attempt_ended_.async_wait(kAwait);
@@ -85,7 +85,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   asio::awaitable<RunFinished> end_together() {
-    // The others must hear of the verdict before the coordinator goes.
+    // The others must hear of the outcome before the coordinator goes.
     link_->close();
     if (has_left_others_) {
       if (attempt_ != nullptr) co_await attempt_ended_.async_wait(kAwait);
@@ -99,7 +99,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     }
     for (const auto& words : host_->last_words()) tell(Warning{"the rendezvous " + words});
     host_.reset();
-    co_return make_finished(*verdict_, plan_);
+    co_return make_finished(*outcome_, plan_);
   }
 
   void forward(int signal) {
@@ -142,14 +142,14 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   /// Nothing is found if a signal comes first. If the rendezvous' name stays unknown, or this node
-  /// cannot listen there, that is the verdict.
+  /// cannot listen there, that is the outcome.
   asio::awaitable<void> find_host() {
     auto finding = search_.find(make_join(plan_, instance_, false), follow_office());
     try {
       host_ = co_await std::move(finding);
     } catch (const Error& error) {
       if (error.code() != Errc::network) failure_ = std::current_exception();
-      verdict_ = Verdict{.result = Verdict::Result::no_quorum, .reason = error.what()};
+      outcome_ = RunOutcome{.result = RunResult::no_rendezvous, .reason = error.what()};
     }
   }
 
@@ -179,17 +179,18 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
                 }};
   }
 
-  /// By the verdict, unless it is this agent that cannot go on.
+  /// By the outcome, unless it is this agent that cannot go on.
   RunFinished finished() const {
-    RunFinished finished = make_finished(*verdict_, plan_);
+    RunFinished finished = make_finished(*outcome_, plan_);
     if (!failure_) return finished;
     finished.result = RunResult::agent_failed;
     finished.exit_code = exit_code_of(failure_);
     return finished;
   }
 
-  Verdict interrupted() const {
-    return {.result = Verdict::Result::interrupted,
+  RunOutcome interrupted() const {
+    return {.result = RunResult::interrupted,
+            .scope = OutcomeScope::node,
             .reason = "this node was asked to stop by " + signal_name(stop_signal_),
             .signal = stop_signal_};
   }
@@ -282,7 +283,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   /// Their agents lose the rendezvous, and kill workers that live when they give it up.
   void leave_others() {
     has_left_others_ = true;
-    if (!verdict_) verdict_ = interrupted();
+    if (!outcome_) outcome_ = interrupted();
     ended_.cancel();
     left_others_.emit(asio::cancellation_type::terminal);
   }
@@ -292,7 +293,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void act(const EndRun& end) {
-    verdict_ = end.verdict;
+    outcome_ = end.outcome;
     ended_.cancel();
   }
 
@@ -314,7 +315,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     failure_ = failure;
     wake_.cancel();
     link_->close();
-    verdict_ = Verdict{.result = Verdict::Result::failed, .reason = failure_text(failure)};
+    outcome_ = RunOutcome{.result = RunResult::failed, .reason = failure_text(failure)};
     ended_.cancel();
     if (attempt_ != nullptr) attempt_->abort("this node's agent cannot go on", true);
   }
@@ -387,7 +388,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   const std::uint64_t instance_ = draw_instance();
   HostSearch search_;
   asio::steady_timer wake_;
-  asio::steady_timer ended_;          ///< cancelled when there is a verdict
+  asio::steady_timer ended_;          ///< cancelled when there is an outcome
   asio::steady_timer attempt_ended_;  ///< cancelled when an attempt has ended
   std::unique_ptr<Host> host_;
   std::shared_ptr<CoordinatorLink> link_;  ///< once the host is known
@@ -399,7 +400,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   asio::cancellation_signal left_others_;  ///< ends the host's wait for the other nodes
   bool has_left_others_ = false;
   bool is_closed_ = false;
-  std::optional<Verdict> verdict_;
+  std::optional<RunOutcome> outcome_;
   std::exception_ptr failure_;
 };
 

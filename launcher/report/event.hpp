@@ -4,6 +4,7 @@
 
 #include "launcher/report/held_up.hpp"
 #include "rendezvous/base/preflight_report.hpp"
+#include "rendezvous/membership/messages.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -15,6 +16,9 @@
 #include <vector>
 
 namespace ddprun {
+
+using membership::OutcomeScope;
+using membership::RunResult;
 
 /// The run begins; of one node: the store is ready.
 struct RunStarted {
@@ -213,27 +217,16 @@ struct Warning {
   bool operator==(const Warning&) const = default;
 };
 
-enum class RunResult {
-  succeeded,
-  failed,       ///< a worker did, and no restarts were left
-  not_started,  ///< a worker could not be executed
-  interrupted,  ///< by a signal to the agent
-  unfit,  ///< the preflight has found something amiss with the node, and no worker was started
-  no_rendezvous,  ///< the nodes did not find each other, or too few were left
-  agent_failed,   ///< the agent could not go on: no folder could be made, no descriptor was left,
-                  ///< ...
-};
-
 /// The run is over: everything the final report needs.
 struct RunFinished {
   RunResult result = RunResult::succeeded;
+  OutcomeScope scope = OutcomeScope::run;
   int exit_code = 0;
   int attempts = 0;
   std::string reason;
   std::vector<WorkerExited> failures;  ///< of the last attempt, root cause first, then by time
   std::vector<HeldUp> held_up{};       ///< collectives of the last attempt, when it failed
   bool is_of_many = false;             ///< of several nodes
-  bool has_left = false;               ///< this node alone: the others may go on
 
   bool operator==(const RunFinished&) const = default;
 };

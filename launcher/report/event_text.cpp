@@ -146,7 +146,8 @@ EventLine line(const Warning& event) {
 
 EventLine line(const RunFinished& event) {
   const auto attempts = counted(event.attempts, "attempt");
-  if (event.result == RunResult::succeeded && event.has_left) {
+  const bool is_of_node = event.scope == OutcomeScope::node;
+  if (event.result == RunResult::succeeded && is_of_node) {
     return {LogLevel::warn, -1, "left the run after " + attempts + ": " + event.reason};
   }
   if (event.result == RunResult::succeeded && event.is_of_many) {
@@ -160,10 +161,10 @@ EventLine line(const RunFinished& event) {
             "no worker was started, exit code " + std::to_string(event.exit_code) + ": " +
                 event.reason};
   }
-  if (event.has_left && event.result == RunResult::no_rendezvous) {
+  if (is_of_node && event.result == RunResult::no_rendezvous) {
     return {LogLevel::error, -1, event.reason};
   }
-  if (event.has_left) {
+  if (is_of_node) {
     return {LogLevel::warn, -1,
             "left the run after " + attempts + " with exit code " +
                 std::to_string(event.exit_code) + ": " + event.reason};

@@ -76,7 +76,7 @@ asio::awaitable<Result<HeldLease>> hold_lease(std::shared_ptr<Client> client,
 struct Candidacy {
   std::string holder;  ///< value of the coordinator's key
   LeaseId lease = 0;   ///< of that key
-  Revision ignored_verdict = 0;
+  Revision ignored_outcome = 0;
   std::shared_ptr<RunTrust> trust;
 };
 
@@ -85,7 +85,7 @@ asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys key
                                      Candidacy candidacy) {
   Transaction election{
       .conditions = {{.key = keys.coordinator()},
-                     {.key = keys.verdict(), .modified = candidacy.ignored_verdict}},
+                     {.key = keys.outcome(), .modified = candidacy.ignored_outcome}},
       .puts = {{keys.coordinator(), std::move(candidacy.holder), candidacy.lease}},
       .read = keys.state()};
   auto committing = client->commit(std::move(election), request_deadline());
@@ -103,7 +103,7 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
   auto standing = stand(client, keys,
                         {.holder = seal(keys.coordinator(), holder),
                          .lease = office.id(),
-                         .ignored_verdict = candidate.ignored_verdict,
+                         .ignored_outcome = candidate.ignored_outcome,
                          .trust = candidate.trust});
   const auto outcome = co_await std::move(standing);
   if (const auto* problem = std::get_if<Problem>(&outcome)) {

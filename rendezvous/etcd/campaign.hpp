@@ -25,7 +25,7 @@ struct Candidate {
   membership::Settings settings;
   membership::Admission admission;  ///< its secret outlives the term
   std::shared_ptr<RunTrust> trust{};
-  Revision ignored_verdict = 0;  ///< as seen before; no other one must be there
+  Revision ignored_outcome = 0;  ///< as seen before; no other one must be there
   OfficeNotice on_renewal{};
 };
 

@@ -117,7 +117,7 @@ class Election : public std::enable_shared_from_this<Election> {
     hurry_.emit(asio::cancellation_type::terminal);
   }
 
-  /// After a verdict for as long as that takes, after resign() until the patience ends.
+  /// After an outcome for as long as that takes, after resign() until the patience ends.
   static asio::awaitable<void> wait_for_others(std::shared_ptr<Election> self,
                                                std::shared_ptr<Term> term) {
     const auto limit = self->patience_end_;
@@ -179,11 +179,11 @@ class Election : public std::enable_shared_from_this<Election> {
                         .connect_timeout = kConnectTimeout,
                         .note = std::exchange(note_, {})};
       }
-      if (const auto* over = std::get_if<TakeVerdict>(&move)) {
-        const auto verdict = over->verdict;
+      if (const auto* over = std::get_if<AcceptOutcome>(&move)) {
+        const auto outcome = over->outcome;
         std::string config;
         if (over->has_other_config) config = co_await read_config();
-        co_return Found{.verdict = verdict, .config = std::move(config)};
+        co_return Found{.outcome = outcome, .config = std::move(config)};
       }
       std::string problem;
       if (const auto* change = std::get_if<AwaitChange>(&move)) {
@@ -195,7 +195,7 @@ class Election : public std::enable_shared_from_this<Election> {
         co_await await_change(std::get<Sight>(sight).revision + 1, not_before);
         if (not_before <= Deadline::Clock::now()) co_return Found{.problem = unreachable_};
       } else {
-        problem = co_await stand(std::get<Sight>(sight).ignored_verdict);
+        problem = co_await stand(std::get<Sight>(sight).ignored_outcome);
       }
       if (!problem.empty()) co_return co_await give_up(problem, not_before);
     }
@@ -274,13 +274,13 @@ class Election : public std::enable_shared_from_this<Election> {
   }
 
   /// Why nobody could be elected; empty if somebody has been, this node or another.
-  asio::awaitable<std::string> stand(Revision ignored_verdict) {
+  asio::awaitable<std::string> stand(Revision ignored_outcome) {
     if (term_) term_->end();
     Candidate candidate{.node = {.name = self_.name, .instance = self_.instance},
                         .settings = choice_.settings,
                         .admission = choice_.admission,
                         .trust = trust_,
-                        .ignored_verdict = ignored_verdict,
+                        .ignored_outcome = ignored_outcome,
                         .on_renewal = on_renewal_};
     auto standing = campaign(client_, etcd_, std::move(candidate), log_);
     auto result = co_await std::move(standing);

@@ -19,7 +19,7 @@ bool is_unreachable(const OwnBeginning& beginning, std::chrono::steady_clock::ti
 
 Move decide_move(const Sight& sight, const membership::Join& self, Revision tried,
                  bool may_try_again) {
-  if (sight.verdict) return TakeVerdict{*sight.verdict};
+  if (sight.outcome) return AcceptOutcome{*sight.outcome};
   if (sight.holder) {
     if (sight.holder->created == tried && !may_try_again) return AwaitChange{sight.revision + 1};
     return GoTo{sight.holder->endpoint, sight.holder->created};
@@ -30,8 +30,9 @@ Move decide_move(const Sight& sight, const membership::Join& self, Revision trie
     const auto settings = membership::settings_of(*sight.record, self.run_id);
     if (const auto reason = membership::objection_to(self, settings); !reason.empty()) {
       const bool has_both = !self.config_hash.empty() && !settings.config_hash.empty();
-      return TakeVerdict{.verdict = membership::refusal_of(reason),
-                         .has_other_config = has_both && self.config_hash != settings.config_hash};
+      return AcceptOutcome{
+          .outcome = membership::refusal_of(reason),
+          .has_other_config = has_both && self.config_hash != settings.config_hash};
     }
   }
   return Campaign{};

@@ -33,13 +33,13 @@ struct Campaign {
   bool operator==(const Campaign&) const = default;
 };
 /// There is nothing to take part in.
-struct TakeVerdict {
-  membership::Verdict verdict;
+struct AcceptOutcome {
+  membership::RunOutcome outcome;
   bool has_other_config = false;  ///< this node, than the run
 
-  bool operator==(const TakeVerdict&) const = default;
+  bool operator==(const AcceptOutcome&) const = default;
 };
-using Move = std::variant<GoTo, AwaitChange, AwaitRemoval, Campaign, TakeVerdict>;
+using Move = std::variant<GoTo, AwaitChange, AwaitRemoval, Campaign, AcceptOutcome>;
 
 /// `self` is what this node would say when joining. `tried` is the coordinator that it has tried
 /// last (0: none yet), `may_try_again` whether it has waited long enough since.

@@ -16,15 +16,15 @@ inline constexpr std::size_t kFrameBytesMax = std::size_t{64} << 10;
 
 inline constexpr std::size_t kRecordBytesMax = std::size_t{960} << 10;
 
-/// Of a verdict, which is written together with a record. What its report needs least is left out:
+/// Of an outcome, which is written together with a record. What its report needs least is left out:
 /// collectives, then what is known of the failures, then the last of these.
-inline constexpr std::size_t kVerdictBytesMax = std::size_t{512} << 10;
+inline constexpr std::size_t kOutcomeBytesMax = std::size_t{512} << 10;
 
 /// Of a configuration, which is written together with a record. Of a longer one nodes learn only
 /// that theirs is another.
 inline constexpr std::size_t kConfigBytesMax = std::size_t{512} << 10;
 
-static_assert(kFrameBytesMax + kRecordBytesMax + std::max(kVerdictBytesMax, kConfigBytesMax) <=
+static_assert(kFrameBytesMax + kRecordBytesMax + std::max(kOutcomeBytesMax, kConfigBytesMax) <=
               kRequestBytesMax);
 
 /// Restarts whose times the record holds, where only those within a window count.

@@ -14,8 +14,8 @@ namespace ddprun::etcd {
 
 using membership::Failure;
 using membership::PastNode;
+using membership::RunOutcome;
 using membership::RunRecord;
-using membership::Verdict;
 
 namespace {
 
@@ -32,7 +32,7 @@ constexpr std::chrono::duration<std::uint64_t, std::milli> kTimeMax =
     std::chrono::hours(24 * 365 * 100);
 
 constexpr std::array<const char*, 5> kResults = {"succeeded", "failed", "not_started",
-                                                 "interrupted", "no_quorum"};
+                                                 "interrupted", "no_rendezvous"};
 
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -190,28 +190,28 @@ std::optional<Failure> read_failure(const Json& json) {
   return failure;
 }
 
-std::optional<Verdict> read_verdict(const std::string& value) {
+std::optional<RunOutcome> read_outcome(const std::string& value) {
   const auto json = parse(value);
   Reader reader(json);
   reader.check_version();
-  Verdict verdict{.rounds = reader.integer("rounds", 0, kMany),
-                  .reason = reader.text("reason"),
-                  .signal = reader.integer("signal", 0, membership::kSignalMax)};
+  RunOutcome outcome{.rounds = reader.integer("rounds", 0, kMany),
+                     .reason = reader.text("reason"),
+                     .signal = reader.integer("signal", 0, membership::kSignalMax)};
   const auto result = reader.text("result");
   const auto named = std::find(kResults.begin(), kResults.end(), result);
   if (named == kResults.end()) return std::nullopt;
-  verdict.result = static_cast<Verdict::Result>(named - kResults.begin());
+  outcome.result = static_cast<membership::RunResult>(named - kResults.begin());
   for (const auto& entry : reader.list("failures")) {
     auto failure = read_failure(entry);
     if (!failure) return std::nullopt;
-    verdict.failures.push_back(std::move(*failure));
+    outcome.failures.push_back(std::move(*failure));
   }
   for (const auto& entry : reader.list("flights")) {
     if (!entry.is_string()) return std::nullopt;
-    verdict.flights.push_back(entry.get<std::string>());
+    outcome.flights.push_back(entry.get<std::string>());
   }
   if (!reader.is_good()) return std::nullopt;
-  return verdict;
+  return outcome;
 }
 
 Json past_node(const PastNode& node) {
@@ -220,9 +220,9 @@ Json past_node(const PastNode& node) {
   return {{"name", node.name}, {"instance", digits.data()}};
 }
 
-std::string whole_verdict_text(const Verdict& verdict) {
+std::string whole_outcome_text(const RunOutcome& outcome) {
   Json failures = Json::array();
-  for (const auto& failure : verdict.failures) {
+  for (const auto& failure : outcome.failures) {
     failures.push_back({{"rank", failure.rank},
                         {"is_victim", failure.is_victim},
                         {"ran_seconds", failure.ran_seconds},
@@ -231,12 +231,12 @@ std::string whole_verdict_text(const Verdict& verdict) {
                         {"record", failure.record}});
   }
   return dump({{"version", kVersion},
-               {"result", kResults.at(static_cast<std::size_t>(verdict.result))},
-               {"rounds", verdict.rounds},
-               {"reason", verdict.reason},
-               {"signal", verdict.signal},
+               {"result", kResults.at(static_cast<std::size_t>(outcome.result))},
+               {"rounds", outcome.rounds},
+               {"reason", outcome.reason},
+               {"signal", outcome.signal},
                {"failures", failures},
-               {"flights", verdict.flights}});
+               {"flights", outcome.flights}});
 }
 
 std::string why_not_understood(const std::string& value) {
@@ -291,22 +291,22 @@ std::string record_text(const RunRecord& record) {
                {"config_hash", record.config_hash}});
 }
 
-std::string verdict_text(const Verdict& verdict) {
-  auto told = verdict;
-  auto text = whole_verdict_text(told);
-  if (text.size() > kVerdictBytesMax) {
+std::string outcome_text(const RunOutcome& outcome) {
+  auto told = outcome;
+  auto text = whole_outcome_text(told);
+  if (text.size() > kOutcomeBytesMax) {
     told.flights.clear();
-    text = whole_verdict_text(told);
+    text = whole_outcome_text(told);
   }
   // The first is the cause; the last are the least.
   for (auto failure = told.failures.rbegin();
-       failure != told.failures.rend() && text.size() > kVerdictBytesMax; ++failure) {
+       failure != told.failures.rend() && text.size() > kOutcomeBytesMax; ++failure) {
     if (std::exchange(failure->record, {}).empty()) continue;
-    text = whole_verdict_text(told);
+    text = whole_outcome_text(told);
   }
-  while (!told.failures.empty() && text.size() > kVerdictBytesMax) {
+  while (!told.failures.empty() && text.size() > kOutcomeBytesMax) {
     told.failures.pop_back();
-    text = whole_verdict_text(told);
+    text = whole_outcome_text(told);
   }
   return text;
 }
@@ -317,13 +317,13 @@ Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys, L
   for (const auto& key : answer.keys) {
     bool is_good = true;
     if (key.key == keys.coordinator()) is_good = keep(sight.holder, read_holder(key));
-    if (key.key == keys.verdict()) is_good = keep(sight.verdict, read_verdict(key.value));
+    if (key.key == keys.outcome()) is_good = keep(sight.outcome, read_outcome(key.value));
     if (!is_good) return not_understood(key);
     if (key.key == keys.record() && !keep(sight.record, read_record(key.value)))
       damaged_record = &key;
   }
   const bool is_known_elsewhere =
-      sight.verdict || (sight.holder && sight.holder->lease != own_lease);
+      sight.outcome || (sight.holder && sight.holder->lease != own_lease);
   if (damaged_record != nullptr && !is_known_elsewhere) return not_understood(*damaged_record);
   return sight;
 }

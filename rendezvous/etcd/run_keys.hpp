@@ -4,7 +4,7 @@
 //   /ddprun/RUN/config       the configuration file that all nodes must have
 //   /ddprun/RUN/coordinator  who coordinates the run; vanishes when that agent is gone
 //   /ddprun/RUN/record       what the next coordinator must know
-//   /ddprun/RUN/verdict      how the run has ended
+//   /ddprun/RUN/outcome      how the run has ended
 #pragma once
 
 #include "rendezvous/etcd/messages.hpp"
@@ -25,7 +25,7 @@ class RunKeys {
   std::string config() const { return base_ + "config"; }
   std::string coordinator() const { return base_ + "coordinator"; }
   std::string record() const { return base_ + "record"; }
-  std::string verdict() const { return base_ + "verdict"; }
+  std::string outcome() const { return base_ + "outcome"; }
 
   /// All but the configuration, which is long: it comes before them.
   Range state() const { return {.key = coordinator(), .end = prefix_range(base_).end}; }
@@ -49,11 +49,11 @@ struct Sight {
   Revision revision = 0;
   std::optional<Holder> holder{};
   std::optional<membership::RunRecord> record{};
-  std::optional<membership::Verdict> verdict{};
+  std::optional<membership::RunOutcome> outcome{};
 
   // Of a run with a secret; see run_trust.hpp.
   Lineage lineage{};               ///< of the record
-  Revision ignored_verdict = 0;    ///< the revision of a verdict that is not accepted; 0: none
+  Revision ignored_outcome = 0;    ///< the revision of an outcome that is not accepted; 0: none
   bool is_holder_ignored = false;  ///< there is a coordinator's key that is not accepted
 
   bool operator==(const Sight&) const = default;
@@ -61,11 +61,11 @@ struct Sight {
 
 std::string holder_text(const std::string& node, const StoreEndpoint& endpoint);
 std::string record_text(const membership::RunRecord& record);
-/// Of failures and collectives as much as kVerdictBytesMax leaves room for, root cause first.
-std::string verdict_text(const membership::Verdict& verdict);
+/// Of failures and collectives as much as kOutcomeBytesMax leaves room for, root cause first.
+std::string outcome_text(const membership::RunOutcome& outcome);
 
 /// A record that cannot be read is a problem only where it is needed: if the run has neither a
-/// verdict nor a coordinator, or the coordinator is the caller, whose lease is `own_lease`. Another
+/// outcome nor a coordinator, or the coordinator is the caller, whose lease is `own_lease`. Another
 /// coordinator still knows the record and writes it again.
 Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys,
                          LeaseId own_lease = 0);

@@ -10,7 +10,7 @@
 namespace ddprun::etcd {
 
 using membership::RoundFormed;
-using membership::Verdict;
+using membership::RunOutcome;
 using membership::Welcome;
 
 namespace {
@@ -48,7 +48,7 @@ Result<Sight> RunTrust::read(const TransactionAnswer& answer, LeaseId own_lease)
   auto result = read_opened(answer, own_lease);
   if (auto* sight = std::get_if<Sight>(&result)) {
     check_record(*sight, answer);
-    check_verdict(*sight);
+    check_outcome(*sight);
   }
   return result;
 }
@@ -63,8 +63,8 @@ Result<Sight> RunTrust::read_opened(const TransactionAnswer& answer, LeaseId own
       accepted.keys.push_back(key);
       accepted.keys.back().value = std::move(opened->value);
       if (key.key == keys_.record()) facts.lineage = std::move(opened->lineage);
-    } else if (key.key == keys_.verdict()) {
-      facts.ignored_verdict = key.modified;
+    } else if (key.key == keys_.outcome()) {
+      facts.ignored_outcome = key.modified;
     } else if (key.key == keys_.coordinator()) {
       facts.is_holder_ignored = true;
     }
@@ -72,7 +72,7 @@ Result<Sight> RunTrust::read_opened(const TransactionAnswer& answer, LeaseId own
   auto result = read_sight(accepted, keys_, own_lease);
   if (auto* sight = std::get_if<Sight>(&result)) {
     sight->lineage = std::move(facts.lineage);
-    sight->ignored_verdict = facts.ignored_verdict;
+    sight->ignored_outcome = facts.ignored_outcome;
     sight->is_holder_ignored = facts.is_holder_ignored;
   }
   return result;
@@ -105,7 +105,7 @@ std::optional<OpenedValue> RunTrust::open(const KeyValue& key) {
 }
 
 bool RunTrust::is_own_key(const std::string& key) const {
-  return key == keys_.coordinator() || key == keys_.record() || key == keys_.verdict();
+  return key == keys_.coordinator() || key == keys_.record() || key == keys_.outcome();
 }
 
 bool RunTrust::is_of_this_run(const Lineage& lineage) const {
@@ -124,13 +124,14 @@ void RunTrust::check_record(Sight& sight, const TransactionAnswer& answer) {
   sight.lineage.clear();
 }
 
-void RunTrust::check_verdict(Sight& sight) const {
-  const bool is_success = sight.verdict && sight.verdict->result == Verdict::Result::succeeded;
+void RunTrust::check_outcome(Sight& sight) const {
+  const bool is_success =
+      sight.outcome && sight.outcome->result == membership::RunResult::succeeded;
   if (!is_success || !nonce_.empty()) return;
   if (sight.holder) {
-    sight.verdict.reset();
+    sight.outcome.reset();
   } else {
-    sight.verdict = membership::refusal_of(kUnverifiedSuccess);
+    sight.outcome = membership::refusal_of(kUnverifiedSuccess);
   }
 }
 

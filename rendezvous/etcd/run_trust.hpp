@@ -35,7 +35,7 @@ class RunTrust {
   /// of an earlier run. Empty in an open run.
   RunSeal seal_of_candidate() const;
 
-  /// What is seen, as by read_sight(). If the run succeeded according to a verdict that may be of
+  /// What is seen, as by read_sight(). If the run succeeded according to an outcome that may be of
   /// an earlier run, there is a refusal instead, unless a coordinator is there to be asked.
   Result<Sight> read(const TransactionAnswer& answer, LeaseId own_lease = 0);
 
@@ -50,7 +50,7 @@ class RunTrust {
   bool is_own_key(const std::string& key) const;
   bool is_of_this_run(const Lineage& lineage) const;
   void check_record(Sight& sight, const TransactionAnswer& answer);
-  void check_verdict(Sight& sight) const;
+  void check_outcome(Sight& sight) const;
   void report(const KeyValue& key, const std::string& problem);
 
   std::shared_ptr<const ValueSeal> seal_;  ///< null: the run is open

@@ -24,7 +24,7 @@ constexpr auto kRetryPause = std::chrono::milliseconds(100);
 /// For a request that may be sent again when it is not answered: a part of the shortest lease.
 constexpr auto kRenewalTimeout = std::chrono::seconds(1);
 
-/// Before the end of the office, to tell the nodes of a verdict that could not be written down.
+/// Before the end of the office, to tell the nodes of an outcome that could not be written down.
 constexpr auto kTellingTime = std::chrono::milliseconds(100);
 
 Deadline deadline_at(Time time) {
@@ -134,10 +134,10 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
   const auto text = facts.seal(facts.keys.record(), record_text(kept.record));
   self->record_.clear();
   auto transaction = self->transaction_of(text);
-  if (kept.verdict) {
-    const auto key = facts.keys.verdict();
+  if (kept.outcome) {
+    const auto key = facts.keys.outcome();
     transaction.puts.push_back(
-        {key, facts.seal(key, verdict_text(*kept.verdict)), facts.record.id()});
+        {key, facts.seal(key, outcome_text(*kept.outcome)), facts.record.id()});
   }
   const bool shows_config =
       !self->has_shown_config_ && !facts.config.empty() && facts.config.size() <= kConfigBytesMax;
@@ -155,7 +155,7 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
     if (const auto* done = std::get_if<TransactionAnswer>(&answer)) {
       if (!done->has_succeeded) self->lose_office("another node has been elected");
       self->has_shown_config_ = true;
-      if (done->has_succeeded && !kept.verdict) self->record_ = text;
+      if (done->has_succeeded && !kept.outcome) self->record_ = text;
       co_return done->has_succeeded;
     }
     problem = std::get<Problem>(answer).text;
@@ -163,7 +163,7 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
     co_await retry.async_wait(kAwait);
   }
   // Nobody else can have been elected yet, and the nodes that are here should hear of the end.
-  if (kept.verdict) co_return !self->has_ended_;
+  if (kept.outcome) co_return !self->has_ended_;
   // Without its record there is nothing that it may do. Not at once: the coordinator that asks may
   // be in the middle of its own beginning.
   co_await asio::post(self->client_->executor(), kAwait);

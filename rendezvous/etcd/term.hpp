@@ -82,7 +82,7 @@ class Term : public std::enable_shared_from_this<Term> {
   Log log_;
   boost::asio::steady_timer timer_;
   std::string problem_;  ///< of the last renewal
-  std::string record_;   ///< in etcd; empty while another is written and after a verdict
+  std::string record_;   ///< in etcd; empty while another is written and after an outcome
   bool is_stepping_down_ = false;
   bool has_shown_config_ = false;
   bool has_ended_ = false;

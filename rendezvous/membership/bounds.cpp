@@ -13,7 +13,7 @@ namespace {
 // Numbers and lengths of one failure, and of one node of a round.
 constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 3 * 4;
 constexpr std::size_t kPlaceFieldsBytes = 3 * 4;
-// A verdict's reason is a node's with some words around it.
+// A outcome's reason is a node's with some words around it.
 static_assert(2 * kReasonBytesMax + kRecordBytesMax + kAllFlightsBytesMax +
                   kFailuresMax * (kFailureFieldsBytes + kDescriptionBytesMax + kNameBytesMax) <=
               kMessageBytesMax / 2);

@@ -57,10 +57,10 @@ auto fields(M& m) {
     return std::tie(m.name, m.role, m.local_world_size);
   } else if constexpr (is<RoundFormed>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.restarts_used, m.nodes, m.node_rank, m.store_port);
-  } else if constexpr (is<Verdict>(static_cast<M*>(nullptr))) {
-    return std::tie(m.result, m.rounds, m.reason, m.signal, m.failures, m.flights);
+  } else if constexpr (is<RunOutcome>(static_cast<M*>(nullptr))) {
+    return std::tie(m.result, m.scope, m.rounds, m.reason, m.signal, m.failures, m.flights);
   } else if constexpr (is<Finish>(static_cast<M*>(nullptr))) {
-    return std::tie(m.verdict);
+    return std::tie(m.outcome);
   } else {
     return std::tie(m.number);  // Heartbeat and its answer
   }
@@ -80,7 +80,9 @@ class Writer {
   void put(std::chrono::milliseconds value) {
     wire::append_integer(out_, std::int64_t{value.count()});
   }
-  void put(Verdict::Result value) { wire::append_integer(out_, static_cast<std::uint8_t>(value)); }
+  template <typename Enum>
+  requires std::is_enum_v<Enum>
+  void put(Enum value) { wire::append_integer(out_, static_cast<std::uint8_t>(value)); }
   template <std::integral Integer>
   void put(Integer value) {
     wire::append_integer(out_, value);
@@ -109,8 +111,8 @@ bool is_sound(const Any&) {
 bool is_sound(const Leave& leave) {
   return leave.signal >= 0 && leave.signal <= kSignalMax;
 }
-bool is_sound(const Verdict& verdict) {
-  return verdict.signal >= 0 && verdict.signal <= kSignalMax && verdict.rounds >= 0;
+bool is_sound(const RunOutcome& outcome) {
+  return outcome.signal >= 0 && outcome.signal <= kSignalMax && outcome.rounds >= 0;
 }
 bool is_sound(const Failure& failure) {
   return failure.rank >= 0 && failure.ran_seconds >= 0 && std::isfinite(failure.ran_seconds);
@@ -164,12 +166,8 @@ class Reader {
     value = std::chrono::milliseconds(count);
     return true;
   }
-  bool get(Verdict::Result& value) {
-    std::uint8_t byte = 0;
-    if (!get(byte) || byte > static_cast<std::uint8_t>(Verdict::Result::no_quorum)) return false;
-    value = static_cast<Verdict::Result>(byte);
-    return true;
-  }
+  bool get(RunResult& value) { return get_enum(value, kLastSharedResult); }
+  bool get(OutcomeScope& value) { return get_enum(value, OutcomeScope::node); }
   template <std::integral Integer>
   bool get(Integer& value) {
     if (rest_.size() < sizeof(Integer)) return false;
@@ -195,6 +193,14 @@ class Reader {
   }
 
  private:
+  template <typename Enum>
+  bool get_enum(Enum& value, Enum last) {
+    std::uint8_t byte = 0;
+    if (!get(byte) || byte > static_cast<std::uint8_t>(last)) return false;
+    value = static_cast<Enum>(byte);
+    return true;
+  }
+
   /// A hundred years: far from where sums of times overflow.
   static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 100);
 

@@ -117,7 +117,7 @@ void Coordination::hear(NodeId id, const Leave& leave) {
     interruption_ =
         roster_.distinct_name(*member) + ", which hosts the rendezvous, " + leave.reason;
     if (phase_ == Phase::running) stop_round(interruption_, Manner::orderly);
-    if (phase_ == Phase::gathering) finish(Verdict::Result::interrupted, interruption_);
+    if (phase_ == Phase::gathering) finish(RunResult::interrupted, interruption_);
     return;
   }
   // Only a node with workers in the round is missed by the others.

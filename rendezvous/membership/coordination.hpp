@@ -66,7 +66,7 @@ struct ClearStore {};
 /// that follows is carried out.
 struct KeepRecord {
   RunRecord record;
-  std::optional<Verdict> verdict{};
+  std::optional<RunOutcome> outcome{};
 };
 using CoordinatorAction = std::variant<Tell, HangUp, ClearStore, KeepRecord>;
 
@@ -81,8 +81,8 @@ class Coordination {
   /// When TimePassed must be applied if nothing happens before; nothing: not at all.
   std::optional<Time> next_wake() const;
 
-  /// Nothing is left to be done: there is a verdict, and every node has gone or had time to; or the
-  /// host leaves, and no node has workers.
+  /// Nothing is left to be done: there is an outcome, and every node has gone or had time to; or
+  /// the host leaves, and no node has workers.
   bool is_over() const;
 
   /// What the next coordinator would need to know.
@@ -91,7 +91,7 @@ class Coordination {
   /// Whether nodes are there that would go on without the host.
   bool has_nodes() const { return roster_.present() > 0; }
 
-  const std::optional<Verdict>& verdict() const { return verdict_; }
+  const std::optional<RunOutcome>& outcome() const { return outcome_; }
   int round() const { return round_; }
   int restarts_used() const { return history_.restarts; }
 
@@ -147,7 +147,7 @@ class Coordination {
   void stop_round(const std::string& reason, Manner manner = Manner::urgent);
   void change(MembershipChange::Kind kind, const std::string& reason, Time when);
   void release_successful();
-  void finish(Verdict::Result result, const std::string& reason);
+  void finish(RunResult result, const std::string& reason);
 
   bool can_do_without_unable() const;
   void go_on_without_unable();
@@ -199,7 +199,7 @@ class Coordination {
   ShortStays stays_;
   Time no_stays_until_{};  ///< nodes that are lost before that are not to blame
 
-  std::optional<Verdict> verdict_;
+  std::optional<RunOutcome> outcome_;
   std::vector<CoordinatorAction> actions_;
 };
 

@@ -36,7 +36,7 @@ void Coordination::hear(NodeId id, const Join& join) {
 
 void Coordination::admit(NodeId id, const Join& join) {
   if (phase_ == Phase::finished) {
-    return refuse(id, join, "the run has ended: " + verdict_->reason);
+    return refuse(id, join, "the run has ended: " + outcome_->reason);
   }
   if (const auto holder = roster_.holder_of_rank(join)) {
     return contend(id, join, *holder);

@@ -143,7 +143,7 @@ void Coordination::form_largest_round() {
 void Coordination::wait_for_reach(const NodeChoice& choice) {
   if (gather_end_ <= now_) {
     end_ = {};  // workers that failed at the cut are not the cause
-    return finish(Verdict::Result::no_quorum,
+    return finish(RunResult::no_rendezvous,
                   describe_shortage_of_reach(choice) + "; gave up after " +
                       seconds_text(settings_.join_timeout) +
                       " (join_timeout; --rdzv_conf=probe_timeout=0 disables this check)");

@@ -1,7 +1,6 @@
 // How rounds begin and end.
 #include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/coordination.hpp"
-#include "rendezvous/membership/outsider.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -52,7 +51,7 @@ void Coordination::consider_round() {
     next_retry_.reset();
     retry_pause_.reset();
     if (gather_end_ <= now_)
-      finish(Verdict::Result::no_quorum,
+      finish(RunResult::no_rendezvous,
              describe_shortage(roster_.present_names(), names_of_last_round(), settings_));
     return;
   }
@@ -128,13 +127,13 @@ void Coordination::change(MembershipChange::Kind kind, const std::string& reason
 
 void Coordination::consider_success() {
   if (roster_.count(Workers::running) > 0 || roster_.count(Workers::ended) > 0) return;
-  finish(Verdict::Result::succeeded, kAllSucceeded);
+  finish(RunResult::succeeded, kAllSucceeded);
 }
 
 void Coordination::consider_next() {
   if (roster_.count(Workers::running) > 0) return;
-  if (end_.is_success(last_nodes_.size())) return finish(Verdict::Result::succeeded, kAllSucceeded);
-  if (!interruption_.empty()) return finish(Verdict::Result::interrupted, interruption_);
+  if (end_.is_success(last_nodes_.size())) return finish(RunResult::succeeded, kAllSucceeded);
+  if (!interruption_.empty()) return finish(RunResult::interrupted, interruption_);
   if (can_do_without_unable()) return go_on_without_unable();
   if (reach_.is_running()) return;
   const auto sequel = end_.sequel(history_, settings_.restarts, now_);
@@ -190,28 +189,29 @@ void Coordination::release_successful() {
     if (member.workers == Workers::succeeded && !member.join.is_host) released.push_back(id);
     if (member.workers == Workers::running) others.push_back(member.join.name);
   }
-  const Verdict verdict{
+  const RunOutcome outcome{
+      .scope = OutcomeScope::node,
       .rounds = rounds_formed_,
-      .reason = kRelease + std::string("those of others have not ended after ") +
+      .reason = "the workers of this node succeeded, and those of others have not ended after " +
                 seconds_text(settings_.exit_barrier_timeout) +
                 " (exit_barrier_timeout), and may still fail: " + listed(std::move(others))};
   for (const NodeId id : released) {
-    tell(id, Finish{verdict});
+    tell(id, Finish{outcome});
     actions_.emplace_back(HangUp{id});
     roster_.remove(id);
     reach_.forget(id);
   }
 }
 
-void Coordination::finish(Verdict::Result result, const std::string& reason) {
+void Coordination::finish(RunResult result, const std::string& reason) {
   phase_ = Phase::finished;
   reach_.clear();
-  verdict_ = Verdict{.result = result, .rounds = rounds_formed_, .reason = reason};
-  if (result == Verdict::Result::interrupted) verdict_->signal = interrupting_signal_;
-  if (result != Verdict::Result::succeeded) end_.tell(*verdict_);
-  actions_.emplace_back(KeepRecord{record(), verdict_});
+  outcome_ = RunOutcome{.result = result, .rounds = rounds_formed_, .reason = reason};
+  if (result == RunResult::interrupted) outcome_->signal = interrupting_signal_;
+  if (result != RunResult::succeeded) end_.tell(*outcome_);
+  actions_.emplace_back(KeepRecord{record(), outcome_});
   farewell_end_ = now_ + settings_.farewell_timeout;
-  for (const auto& [id, member] : roster_.all()) tell(id, Finish{*verdict_});
+  for (const auto& [id, member] : roster_.all()) tell(id, Finish{*outcome_});
 }
 
 }  // namespace ddprun::membership

@@ -49,7 +49,7 @@ class Coordinator {
   /// Ends the round and forms no other: another node is to coordinate the run.
   void resign(const std::string& reason);
 
-  /// Returns when the run has its verdict and the agents have taken leave, or had time to; or when
+  /// Returns when the run has its outcome and the agents have taken leave, or had time to; or when
   /// no node has workers after resign(); or when it has failed.
   boost::asio::awaitable<void> wait_until_over();
 

@@ -27,7 +27,7 @@ struct Found {
   Time office_end = Time::max();         ///< as in Connected
   Deadline::Duration connect_timeout{};  ///< for connecting there
   std::string problem{};                 ///< if it is not known; trying again may help
-  std::optional<Verdict> verdict{};      ///< the run has ended, or this node cannot take part
+  std::optional<RunOutcome> outcome{};   ///< the run has ended, or this node cannot take part
   std::string config{};                  ///< of the run, if this node has another one
   std::string note{};                    ///< for the operator; may be empty
 };

@@ -184,21 +184,41 @@ struct StopWorkers {
   bool operator==(const StopWorkers&) const = default;
 };
 
-/// How the run ended, for every node the same.
-struct Verdict {
-  enum class Result : std::uint8_t { succeeded, failed, not_started, interrupted, no_quorum };
-  Result result = Result::succeeded;
+enum class RunResult : std::uint8_t {
+  succeeded,
+  failed,         ///< a worker failed, and no restarts were left
+  not_started,    ///< a worker could not be executed
+  interrupted,    ///< by a signal to the agent
+  no_rendezvous,  ///< the nodes did not find each other, or too few were left
+  // Of one agent; never part of a message.
+  unfit,         ///< the preflight found a fault of this node; no worker was started
+  agent_failed,  ///< the agent could not continue: no folder, descriptor or memory was left
+};
+
+/// The last result that agents send to each other.
+inline constexpr RunResult kLastSharedResult = RunResult::no_rendezvous;
+
+/// The nodes for which the run has ended.
+enum class OutcomeScope : std::uint8_t {
+  run,   ///< all of them
+  node,  ///< this node alone; the others may continue
+};
+
+/// How the run ended.
+struct RunOutcome {
+  RunResult result = RunResult::succeeded;
+  OutcomeScope scope = OutcomeScope::run;
   int rounds = 0;  ///< formed so far
   std::string reason;
   int signal = 0;                      ///< that interrupted it
   std::vector<Failure> failures{};     ///< of the last round, root cause first
   std::vector<std::string> flights{};  ///< what its nodes told
 
-  bool operator==(const Verdict&) const = default;
+  bool operator==(const RunOutcome&) const = default;
 };
 
 struct Finish {
-  Verdict verdict;
+  RunOutcome outcome;
 
   bool operator==(const Finish&) const = default;
 };

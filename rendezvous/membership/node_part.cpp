@@ -107,9 +107,9 @@ void NodePart::take(const ConnectionLost& lost) {
 
 void NodePart::take(const TurnedAway& turned_away) {
   if (link_ != Link::connecting) return;
-  const auto& verdict = turned_away.verdict;
-  if (join_.last_round < 0 && !is_refusal(verdict)) {
-    const bool is_good = verdict.result == Verdict::Result::succeeded;
+  const auto& outcome = turned_away.outcome;
+  if (join_.last_round < 0 && outcome.scope == OutcomeScope::run) {
+    const bool is_good = outcome.result == RunResult::succeeded;
     actions_.emplace_back(Announce{
         "the run \"" + join_.run_id + "\" has " + (is_good ? "succeeded" : "ended") +
             " already, without this node: nothing is run here, and how it ended is told as if this "
@@ -117,7 +117,7 @@ void NodePart::take(const TurnedAway& turned_away) {
             seconds_text(memory_) + " after the end (twice rejoin_timeout)",
         true});
   }
-  end(turned_away.verdict);
+  end(turned_away.outcome);
 }
 
 /// Whoever had workers in a round must see that nothing of them is left before it can come back.
@@ -128,7 +128,7 @@ void NodePart::lose_connection(const std::string& reason) {
   probe_number_.reset();
   is_of_this_connection_ = false;
   last_problem_ = reason;
-  if (verdict_) return;
+  if (outcome_) return;
   if (!leaving_.empty() && !has_workers_) {
     return end_interrupted();
   }
@@ -163,7 +163,7 @@ std::string NodePart::why_given_up() const {
 
 void NodePart::try_again() {
   if (now_ >= give_up_) {
-    return end({.result = Verdict::Result::no_quorum,
+    return end({.result = RunResult::no_rendezvous,
                 .rounds = join_.last_round + 1,
                 .reason = why_given_up()});
   }
@@ -229,7 +229,7 @@ void NodePart::take(const OfficeRenewed& renewed) {
 }
 
 void NodePart::guard_workers() {
-  if (verdict_ || guarded_until_ == lease_end()) return;
+  if (outcome_ || guarded_until_ == lease_end()) return;
   guarded_until_ = lease_end();
   actions_.emplace_back(GuardUntil{guarded_until_});
 }
@@ -338,7 +338,7 @@ void NodePart::take(const OwnWorkersEnded& ended) {
   if (!has_workers_) return;
   still_running_ = ended.still_running;
   // After a success another round follows only if another node fails.
-  if (still_running_ && !ended.have_succeeded && !verdict_) leave_with_workers_left();
+  if (still_running_ && !ended.have_succeeded && !outcome_) leave_with_workers_left();
   has_workers_ = false;
   if (is_of_this_connection_) {
     say(WorkersEnded{.round = join_.last_round,
@@ -348,7 +348,7 @@ void NodePart::take(const OwnWorkersEnded& ended) {
                      .flights = ended.flights,
                      .were_asked = were_asked_});
   }
-  if (verdict_) return end(*verdict_);
+  if (outcome_) return end(*outcome_);
   // The agent beside the coordinator stays until that has told everybody.
   if (!leaving_.empty() && (!join_.is_host || link_ == Link::none)) {
     return end_interrupted();
@@ -359,11 +359,11 @@ void NodePart::take(const OwnWorkersEnded& ended) {
 // The end.
 
 void NodePart::hear(const Finish& finish) {
-  verdict_ = finish.verdict;
-  if (!has_workers_) return end(*verdict_);
+  outcome_ = finish.outcome;
+  if (!has_workers_) return end(*outcome_);
   // No other round follows, so the workers may take their time.
   actions_.emplace_back(GuardUntil{Time::max()});
-  actions_.emplace_back(EndWorkers{finish.verdict.reason});
+  actions_.emplace_back(EndWorkers{finish.outcome.reason});
 }
 
 void NodePart::take(const AskedToLeave& leave) {
@@ -386,7 +386,8 @@ void NodePart::leave_with_workers_left() {
 }
 
 void NodePart::end_interrupted() {
-  end({.result = Verdict::Result::interrupted,
+  end({.result = RunResult::interrupted,
+       .scope = OutcomeScope::node,
        .rounds = join_.last_round + 1,
        .reason = "this node " + leaving_,
        .signal = leaving_signal_});
@@ -396,10 +397,10 @@ void NodePart::say(NodeMessage message) {
   actions_.emplace_back(Say{within_bounds(std::move(message))});
 }
 
-void NodePart::end(Verdict verdict) {
+void NodePart::end(RunOutcome outcome) {
   has_ended_ = true;
   if (link_ != Link::none) actions_.emplace_back(Disconnect{});
-  actions_.emplace_back(EndRun{std::move(verdict)});
+  actions_.emplace_back(EndRun{std::move(outcome)});
 }
 
 }  // namespace ddprun::membership

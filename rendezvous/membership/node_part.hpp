@@ -47,7 +47,7 @@ struct CoordinatorSays {
 /// There is nobody to connect to, and will be nobody: the run has ended, or has no place for this
 /// node.
 struct TurnedAway {
-  Verdict verdict;
+  RunOutcome outcome;
 };
 /// A worker of this node has failed; the others are being stopped.
 struct OwnWorkersFailing {
@@ -115,7 +115,7 @@ struct Announce {
 /// they do.
 struct Resign {};
 struct EndRun {
-  Verdict verdict;
+  RunOutcome outcome;
 };
 using NodeAction = std::variant<Connect, Disconnect, Say, StartWorkers, EndWorkers, ProbePeers,
                                 GuardUntil, Announce, Resign, EndRun>;
@@ -172,7 +172,7 @@ class NodePart {
   std::string absence() const;
   std::string why_given_up() const;
   void leave_with_workers_left();
-  void end(Verdict verdict);
+  void end(RunOutcome outcome);
   void end_interrupted();
 
   enum class Link : std::uint8_t { none, connecting, joining, joined };
@@ -218,7 +218,7 @@ class NodePart {
   std::optional<std::string> still_running_;  ///< of earlier workers: as in OwnWorkersEnded
   std::string leaving_;                       ///< why; empty: it is not
   int leaving_signal_ = 0;
-  std::optional<Verdict> verdict_;  ///< once it is known, while workers still end
+  std::optional<RunOutcome> outcome_;  ///< once it is known, while workers still end
   bool has_ended_ = false;
   std::vector<NodeAction> actions_;
 };

@@ -41,12 +41,12 @@ std::string RoundEnd::reason_of_change() const {
 Sequel RoundEnd::sequel(const RestartHistory& history, const RestartSettings& settings,
                         Time now) const {
   if (!unable_.empty()) {
-    return {.end = Verdict::Result::not_started, .reason = unable_.front().reason};
+    return {.end = RunResult::not_started, .reason = unable_.front().reason};
   }
   if (change_) return {.reason = reason_of_change()};
   auto decision = spend_restart(history, failures_.cause(), failures_.ran(), now, settings);
   Sequel sequel{.reason = decision.reason, .spent = std::move(decision)};
-  if (!sequel.spent->may_restart) sequel.end = Verdict::Result::failed;
+  if (!sequel.spent->may_restart) sequel.end = RunResult::failed;
   return sequel;
 }
 

@@ -40,7 +40,7 @@ struct MembershipChange {
 
 /// What follows a round.
 struct Sequel {
-  std::optional<Verdict::Result> end{};   ///< of the run; nothing: another round
+  std::optional<RunResult> end{};         ///< of the run; nothing: another round
   std::string reason{};                   ///< of either
   std::optional<BudgetDecision> spent{};  ///< if a restart was asked for
 };
@@ -71,7 +71,7 @@ class RoundEnd {
   Sequel sequel(const RestartHistory& history, const RestartSettings& settings, Time now) const;
 
   /// What went wrong, for those that hear how the run ended.
-  void tell(Verdict& verdict) const { failures_.tell(verdict); }
+  void tell(RunOutcome& outcome) const { failures_.tell(outcome); }
 
  private:
   std::string reason_of_change() const;

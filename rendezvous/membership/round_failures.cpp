@@ -55,10 +55,10 @@ std::chrono::duration<double> RoundFailures::ran() const {
                                                          : sorted().front().failure.ran_seconds);
 }
 
-void RoundFailures::tell(Verdict& verdict) const {
-  for (const auto& reported : sorted()) verdict.failures.push_back(reported.failure);
-  bound_failures(verdict.failures);
-  verdict.flights = flights_;
+void RoundFailures::tell(RunOutcome& outcome) const {
+  for (const auto& reported : sorted()) outcome.failures.push_back(reported.failure);
+  bound_failures(outcome.failures);
+  outcome.flights = flights_;
 }
 
 }  // namespace ddprun::membership

@@ -70,10 +70,10 @@ void write_again(const Sight& sight) {
     const auto again = value_of(read_sight(answer, keys()));
     require(again && again->record == sight.record, "a record has one meaning");
   }
-  if (sight.verdict) {
-    const auto answer = answer_of(keys().verdict(), verdict_text(*sight.verdict));
+  if (sight.outcome) {
+    const auto answer = answer_of(keys().outcome(), outcome_text(*sight.outcome));
     const auto again = value_of(read_sight(answer, keys()));
-    require(again && again->verdict == sight.verdict, "a verdict has one meaning");
+    require(again && again->outcome == sight.outcome, "an outcome has one meaning");
   }
 }
 
@@ -101,7 +101,7 @@ void seal(std::string_view text) {
 
 void read_value(std::string_view text) {
   if (text.empty()) return;
-  const std::string names[] = {keys().coordinator(), keys().record(), keys().verdict()};
+  const std::string names[] = {keys().coordinator(), keys().record(), keys().outcome()};
   seal(text);
   const auto& name = names[static_cast<unsigned char>(text[0]) % 3];
   const auto sight = value_of(read_sight(answer_of(name, std::string(text.substr(1))), keys()));

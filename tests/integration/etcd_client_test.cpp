@@ -169,7 +169,7 @@ TEST_SUITE("etcd client") {
     asio::io_context context;
     Client client(context.get_executor(), {at(static_cast<std::uint16_t>(etcd.port()))});
     const std::string record(kRecordBytesMax, 'r');
-    for (const auto bytes : {kConfigBytesMax, kVerdictBytesMax}) {
+    for (const auto bytes : {kConfigBytesMax, kOutcomeBytesMax}) {
       const std::string other(bytes, 'o');
       const Transaction writing{.conditions = {{"coordinator", 0}},
                                 .puts = {{"run/record", record, 0}, {"run/other", other, 0}}};

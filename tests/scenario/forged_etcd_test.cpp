@@ -17,8 +17,8 @@ namespace forged_etcd_test {
 
 using namespace ddprun;
 using namespace ddprun::test;
+using membership::RunOutcome;
 using membership::RunRecord;
-using membership::Verdict;
 
 namespace {
 
@@ -40,15 +40,15 @@ std::string ignored(const std::string& key) {
 }
 
 std::string success() {
-  return etcd::verdict_text({.result = Verdict::Result::succeeded, .rounds = 1});
+  return etcd::outcome_text({.result = membership::RunResult::succeeded, .rounds = 1});
 }
 
-/// The sealed verdict of a run of this name that has succeeded.
-std::string earlier_verdict(const SecretFile& secret) {
+/// The sealed outcome of a run of this name that has succeeded.
+std::string earlier_outcome(const SecretFile& secret) {
   const EtcdServer etcd;
   ElectedRun run(etcd.endpoint(), "1:2", "true", secret.options(), kShort);
   CHECK(run.start(2).wait() == 0);
-  return etcd.value(kKeys.verdict());
+  return etcd.value(kKeys.outcome());
 }
 
 /// Two nodes whose workers run to their end; returns what the agents wrote.
@@ -67,22 +67,22 @@ std::string succeed_with_two(const EtcdServer& etcd, const SecretFile& secret) {
 }  // namespace
 
 TEST_SUITE("forged values in etcd") {
-  TEST_CASE("a forged verdict does not end a run") {
+  TEST_CASE("a forged outcome does not end a run") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
-    etcd.put(kKeys.verdict(), success());
+    etcd.put(kKeys.outcome(), success());
     const auto output = succeed_with_two(etcd, secret);
-    CHECK(contains(output, ignored(kKeys.verdict()) + "is not sealed with this run's secret"));
-    // The run's own verdict has replaced it.
-    CHECK(contains(etcd.value(kKeys.verdict()), "\nseal "));
+    CHECK(contains(output, ignored(kKeys.outcome()) + "is not sealed with this run's secret"));
+    // The run's own outcome has replaced it.
+    CHECK(contains(etcd.value(kKeys.outcome()), "\nseal "));
   }
 
-  TEST_CASE("a verdict of an earlier run does not make a new one succeed") {
+  TEST_CASE("an outcome of an earlier run does not make a new one succeed") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const SecretFile secret;
     const EtcdServer etcd;
-    etcd.put(kKeys.verdict(), earlier_verdict(secret));
+    etcd.put(kKeys.outcome(), earlier_outcome(secret));
     ElectedRun run(etcd.endpoint(), "1:2", kShowRank, secret.options(), kShort);
     auto& node = run.start(2);
     CHECK(node.wait() == 1);
@@ -90,14 +90,14 @@ TEST_SUITE("forged values in etcd") {
     CHECK_FALSE(contains(node.output(), "rank 0 of 1"));
   }
 
-  TEST_CASE("a verdict of an earlier run does not end one that is under way") {
+  TEST_CASE("an outcome of an earlier run does not end one that is under way") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const SecretFile secret;
     const EtcdServer etcd;
     const WorkerFolder workers;
     ElectedRun run(etcd.endpoint(), "1:3", workers.script(), secret.options(), kShort);
     Three nodes(run);
-    etcd.put(kKeys.verdict(), earlier_verdict(secret));
+    etcd.put(kKeys.outcome(), earlier_outcome(secret));
     nodes.host.signal(SIGKILL);
     CHECK(nodes.host.wait() == -SIGKILL);
     REQUIRE(nodes.second.read_until_contains("rank 0 of 2, restarts 0."));
@@ -105,7 +105,7 @@ TEST_SUITE("forged values in etcd") {
     CHECK(nodes.second.wait() == 0);
     CHECK(nodes.third.wait() == 0);
     const auto output = nodes.second.output() + nodes.third.output();
-    CHECK(contains(output, ignored(kKeys.verdict()) + "is of another run of this name"));
+    CHECK(contains(output, ignored(kKeys.outcome()) + "is of another run of this name"));
     run.check_that_nothing_is_left(workers);
   }
 

@@ -92,17 +92,18 @@ class Simulation : public SimulatedCuts {
   void check_standing_cuts() {
     const auto most = most_together();
     const bool is_enough = std::cmp_greater_equal(most, settings_.nodes_min);
-    const auto expected = is_enough ? Verdict::Result::succeeded : Verdict::Result::no_quorum;
-    check(verdict_ && verdict_->result == expected, "the nodes that reach each other do the work");
+    const auto expected = is_enough ? RunResult::succeeded : RunResult::no_rendezvous;
+    check(run_outcome_ && run_outcome_->result == expected,
+          "the nodes that reach each other do the work");
     check(coordination_->restarts_used() == 0, "a cut costs no restart");
-    if (!verdict_ || is_enough) return;
-    check(verdict_->reason.find("cannot reach") != std::string::npos, "the cut is named");
+    if (!run_outcome_ || is_enough) return;
+    check(run_outcome_->reason.find("cannot reach") != std::string::npos, "the cut is named");
     check(rounds_.empty(), "no round is formed of too few nodes");
   }
 
   void check_all_succeeded() {
     for (const auto& node : nodes_) {
-      check(node.verdict && node.verdict->result == Verdict::Result::succeeded,
+      check(node.outcome && node.outcome->result == RunResult::succeeded,
             node.name + " has succeeded");
     }
   }
@@ -144,8 +145,8 @@ class Simulation : public SimulatedCuts {
     outcome_.rounds = static_cast<int>(rounds_.size());
     outcome_.restarts = coordination_ ? coordination_->restarts_used() : 0;
     constexpr const char* kNames[] = {"succeeded", "failed", "not_started", "interrupted",
-                                      "no_quorum"};
-    outcome_.verdict = verdict_ ? kNames[static_cast<int>(verdict_->result)] : "lost";
+                                      "no_rendezvous"};
+    outcome_.result = run_outcome_ ? kNames[static_cast<int>(run_outcome_->result)] : "lost";
   }
 
   // Faults.
@@ -221,7 +222,7 @@ class Simulation : public SimulatedCuts {
   }
 
   void restart_coordinator() {
-    if (!coordination_ || verdict_) return;
+    if (!coordination_ || run_outcome_) return;
     note("the coordinator is killed");
     is_coordinator_paused_ = false;
     coordinator_backlog_.clear();

@@ -11,7 +11,7 @@ namespace ddprun::test {
 
 struct SimulationOutcome {
   std::vector<std::string> violations;  ///< of what must hold; empty: none
-  std::string verdict;                  ///< how the run ended, in a word
+  std::string result;                   ///< how the run ended, in a word
   int rounds = 0;
   int restarts = 0;
   int faults = 0;  ///< injected

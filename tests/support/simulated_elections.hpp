@@ -71,7 +71,7 @@ class SimulatedElections : public SimulatedFaults {
   /// What can befall the host: its agent is killed or stopped, it loses etcd, or it is asked to
   /// leave.
   void disturb_host() {
-    if (verdict_) return;
+    if (run_outcome_) return;
     const int host_before = host_;
     // What befalls a network befalls more than one.
     const int other = any(0, static_cast<int>(nodes_.size()) - 1);
@@ -96,7 +96,7 @@ class SimulatedElections : public SimulatedFaults {
   }
 
   void resign(int index) override {
-    if (!is_elected_ || !coordination_ || verdict_ || index != host_) return;
+    if (!is_elected_ || !coordination_ || run_outcome_ || index != host_) return;
     to_coordinator(HostLeaves{"the host leaves"});
     hand_over();
   }
@@ -131,7 +131,7 @@ class SimulatedElections : public SimulatedFaults {
 
   /// Once no node has workers.
   void hand_over() {
-    if (!coordination_ || verdict_) return;
+    if (!coordination_ || run_outcome_) return;
     if (!coordination_->is_over()) return after(milliseconds(10), [this] { hand_over(); });
     drop_coordinator("the host hands over");
     after(any(1, 500), [this, renewal = renewal_] {
@@ -191,7 +191,7 @@ class SimulatedElections : public SimulatedFaults {
 
   void elect() {
     if (coordination_ && is_coordinator_paused_) leave_behind_paused_host();
-    if (coordination_ || verdict_) return;
+    if (coordination_ || run_outcome_) return;
     std::vector<int> candidates;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = nodes_[i];

@@ -79,7 +79,7 @@ struct Node {
   int incarnation = 0;
   Time excused_until;  ///< its workers' end is under way
   Time guarded_until;
-  std::optional<Verdict> verdict;
+  std::optional<RunOutcome> outcome;
 };
 
 }  // namespace ddprun::test

@@ -56,9 +56,9 @@ class SimulatedRun : protected SimulatedState {
     check(coordination_->restarts_used() <= worker_failures_, "restarts are paid for by failures");
     check(coordination_->round() >= round, "rounds do not go back");
     check_success(event, round);
-    if (coordination_->verdict() && !verdict_) {
-      verdict_ = coordination_->verdict();
-      note("verdict: " + verdict_->reason);
+    if (coordination_->outcome() && !run_outcome_) {
+      run_outcome_ = coordination_->outcome();
+      note("outcome: " + run_outcome_->reason);
     }
     const auto wake = coordination_->next_wake();
     check(!wake || *wake > now_, "nothing is due after an event");
@@ -136,7 +136,7 @@ class SimulatedRun : protected SimulatedState {
     node.is_paused = false;
     node.backlog.clear();
     node.planned_wake.reset();
-    node.verdict.reset();
+    node.outcome.reset();
     node.has_leftover = false;
     node.connection.reset();
     note(node.name + " begins");
@@ -197,8 +197,8 @@ class SimulatedRun : protected SimulatedState {
         return after(kConnectTimeout,
                      [=, this] { to_node(index, agent, ConnectionLost{"timed out"}); });
       }
-      if (is_elected_ && verdict_ && (!coordination_ || coordination_->is_over())) {
-        return after(delay(), [=, this] { to_node(index, agent, TurnedAway{*verdict_}); });
+      if (is_elected_ && run_outcome_ && (!coordination_ || coordination_->is_over())) {
+        return after(delay(), [=, this] { to_node(index, agent, TurnedAway{*run_outcome_}); });
       }
       if (!coordination_ || coordination_->is_over()) {
         return after(delay(), [=, this] { to_node(index, agent, ConnectionLost{"refused"}); });
@@ -295,18 +295,20 @@ class SimulatedRun : protected SimulatedState {
   void act(int index, const EndRun& end) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     check(!node.has_workers, node.name + " ends while it has workers");
-    const auto& reason = end.verdict.reason;
-    check(!is_refusal(end.verdict) || reason.find("the run has ended") != reason.npos,
+    const auto& reason = end.outcome.reason;
+    const bool is_refusal =
+        end.outcome.result == RunResult::no_rendezvous && end.outcome.scope == OutcomeScope::node;
+    check(!is_refusal || reason.find("the run has ended") != reason.npos,
           node.name + " is refused its own place");
-    note(node.name + " ends: " + end.verdict.reason);
-    node.verdict = end.verdict;
+    note(node.name + " ends: " + end.outcome.reason);
+    node.outcome = end.outcome;
     node.part.reset();
-    const bool is_shared = end.verdict.result != Verdict::Result::no_quorum &&
-                           end.verdict.result != Verdict::Result::interrupted;
-    const bool is_release = end.verdict.result == Verdict::Result::succeeded && !verdict_;
-    if (is_shared && !is_release && verdict_) {
-      check(end.verdict == *verdict_ || end.verdict.result == Verdict::Result::succeeded,
-            node.name + " ends with the verdict of all");
+    const bool is_shared = end.outcome.result != RunResult::no_rendezvous &&
+                           end.outcome.result != RunResult::interrupted;
+    const bool is_release = end.outcome.result == RunResult::succeeded && !run_outcome_;
+    if (is_shared && !is_release && run_outcome_) {
+      check(end.outcome == *run_outcome_ || end.outcome.result == RunResult::succeeded,
+            node.name + " ends with the outcome of all");
     }
     close_at_node(index);
   }

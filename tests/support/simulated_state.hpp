@@ -65,7 +65,7 @@ class SimulatedState : protected VirtualTime {
     if (!connections_.contains(says->node)) return;  // it is too late
     const auto nodes = rounds_.at({is_elected_ ? 0 : incarnation_, ended->round}).size();
     const bool have_all = ++successes_[{incarnation_, ended->round}] == nodes;
-    check(!have_all || ended->round != round || coordination_->verdict(),
+    check(!have_all || ended->round != round || coordination_->outcome(),
           "a run whose workers have succeeded ends");
   }
 
@@ -112,7 +112,7 @@ class SimulatedState : protected VirtualTime {
   std::vector<Time> spent_;  ///< when each restart was
   std::map<std::pair<int, int>, std::vector<NodePlace>> rounds_;
   std::map<std::pair<int, int>, std::size_t> successes_;  ///< heard, by incarnation and round
-  std::optional<Verdict> verdict_;
+  std::optional<RunOutcome> run_outcome_;
   SimulationOutcome outcome_;
 };
 

@@ -73,8 +73,8 @@ TEST_SUITE("coordination") {
     talk.pass(60'000);
     const auto finish = talk.told<Finish>(1);
     REQUIRE(finish.size() == 1);
-    CHECK(finish[0].verdict.result == Verdict::Result::no_quorum);
-    CHECK(finish[0].verdict.reason ==
+    CHECK(finish[0].outcome.result == RunResult::no_rendezvous);
+    CHECK(finish[0].outcome.reason ==
           "only 1 of at least 2 nodes came within 60 s (join_timeout): a");
   }
 
@@ -91,7 +91,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 1);
   }
 
-  TEST_CASE("without restarts left all nodes get the same verdict, the first cause first") {
+  TEST_CASE("without restarts left all nodes get the same outcome, the first cause first") {
     auto talk = two_running(settings(2, 2));
     talk.say(2, WorkersFailing{0, "rank 1 failed"}, 2500);
     talk.say(1, WorkersFailing{0, "rank 0 failed"}, 2501);
@@ -100,17 +100,17 @@ TEST_SUITE("coordination") {
     talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
     REQUIRE(talk.told<Finish>(1).size() == 1);
     CHECK(talk.told<Finish>(1) == talk.told<Finish>(2));
-    const auto verdict = talk.told<Finish>(1)[0].verdict;
-    CHECK(verdict.result == Verdict::Result::failed);
-    CHECK(verdict.failures[0].node == "node2");
-    CHECK(verdict.reason == "a worker of node2 failed; --max_restarts is 0");
+    const auto outcome = talk.told<Finish>(1)[0].outcome;
+    CHECK(outcome.result == RunResult::failed);
+    CHECK(outcome.failures[0].node == "node2");
+    CHECK(outcome.reason == "a worker of node2 failed; --max_restarts is 0");
   }
 
   TEST_CASE("who blames a peer is named after those who do not") {
     auto talk = two_running(settings(2, 2));
     talk.say(1, WorkersEnded{.round = 0, .failures = {failure("node1", true)}}, 2600);
     talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
-    CHECK(talk.told<Finish>(1)[0].verdict.failures[0].node == "node2");
+    CHECK(talk.told<Finish>(1)[0].outcome.failures[0].node == "node2");
   }
 
   TEST_CASE("what is said about an older round changes nothing") {
@@ -130,7 +130,7 @@ TEST_SUITE("coordination") {
     talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2500);
     CHECK(talk.told<Finish>(1).empty());
     talk.say(2, WorkersEnded{.round = 0, .have_succeeded = true}, 2600);
-    CHECK(talk.told<Finish>(1)[0].verdict.result == Verdict::Result::succeeded);
+    CHECK(talk.told<Finish>(1)[0].outcome.result == RunResult::succeeded);
     talk.gone(1, 2700);
     CHECK_FALSE(talk.coordination().is_over());
     talk.gone(2, 2700);
@@ -238,13 +238,13 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<Finish>(1).empty());
     talk.pass(12'000);
     REQUIRE(talk.told<Finish>(1).size() == 1);
-    CHECK(is_release(talk.told<Finish>(1)[0].verdict));
-    CHECK(talk.told<Finish>(1)[0].verdict.reason ==
+    CHECK(talk.told<Finish>(1)[0].outcome.scope == OutcomeScope::node);
+    CHECK(talk.told<Finish>(1)[0].outcome.reason ==
           "the workers of this node succeeded, and those of others have not ended after 10 s "
           "(exit_barrier_timeout), and may still fail: node2");
     talk.say(2, WorkersEnded{.round = 0, .have_succeeded = true}, 12'500);
-    CHECK_FALSE(is_release(talk.told<Finish>(2)[0].verdict));
-    CHECK(talk.told<Finish>(2)[0].verdict.result == Verdict::Result::succeeded);
+    CHECK(talk.told<Finish>(2)[0].outcome.scope == OutcomeScope::run);
+    CHECK(talk.told<Finish>(2)[0].outcome.result == RunResult::succeeded);
   }
 
   TEST_CASE("when the host's agent is asked to stop the run ends for all, by the same signal") {
@@ -257,18 +257,18 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<StopWorkers>(2).size() == 1);
     talk.say(1, WorkersEnded{.round = 0}, 1100);
     talk.say(2, WorkersEnded{.round = 0}, 1200);
-    const auto verdict = talk.told<Finish>(2)[0].verdict;
-    CHECK(verdict.result == Verdict::Result::interrupted);
-    CHECK(verdict.signal == 2);
-    CHECK(verdict.reason == "node1, which hosts the rendezvous, was asked to stop by SIGINT");
+    const auto outcome = talk.told<Finish>(2)[0].outcome;
+    CHECK(outcome.result == RunResult::interrupted);
+    CHECK(outcome.signal == 2);
+    CHECK(outcome.reason == "node1, which hosts the rendezvous, was asked to stop by SIGINT");
   }
 
   TEST_CASE("a worker that cannot be executed ends the run at once, whatever restarts are left") {
     auto talk = two_running(settings(2, 2, 3));
     talk.say(1, WorkersEnded{.round = 0, .not_started = "node1: no such file"}, 2100);
     talk.say(2, WorkersEnded{.round = 0}, 2200);
-    CHECK(talk.told<Finish>(2)[0].verdict.result == Verdict::Result::not_started);
-    CHECK(talk.told<Finish>(2)[0].verdict.reason == "node1: no such file");
+    CHECK(talk.told<Finish>(2)[0].outcome.result == RunResult::not_started);
+    CHECK(talk.told<Finish>(2)[0].outcome.reason == "node1: no such file");
   }
 
   TEST_CASE("after a restart of the coordinator rounds and restarts go on from what nodes know") {
@@ -304,7 +304,7 @@ TEST_SUITE("coordination") {
     talk.say(1, WorkersEnded{.round = 1, .failures = {failure("a")}}, 11'000);
     CHECK(talk.told<RoundFormed>(1).size() == 1);
     talk.say(1, WorkersEnded{.round = 2, .failures = {failure("a")}}, 12'000);
-    CHECK(talk.told<Finish>(1)[0].verdict.reason == "a worker of a failed; no restarts left of 1");
+    CHECK(talk.told<Finish>(1)[0].outcome.reason == "a worker of a failed; no restarts left of 1");
   }
 }
 

@@ -11,8 +11,8 @@ namespace etcd_election_test {
 using namespace ddprun;
 using namespace ddprun::etcd;
 using membership::Join;
+using membership::RunOutcome;
 using membership::RunRecord;
-using membership::Verdict;
 
 namespace {
 
@@ -38,8 +38,8 @@ RunRecord record() {
           .config_hash = "abc"};
 }
 
-Verdict verdict() {
-  return {.result = Verdict::Result::failed,
+RunOutcome outcome() {
+  return {.result = membership::RunResult::failed,
           .rounds = 2,
           .reason = "a worker failed",
           .signal = 0,
@@ -87,12 +87,12 @@ const Row kRows[] = {
      true,
      AwaitRemoval{10}},
     {"a run goes on", {.revision = 9, .record = fitting()}, 5, false, Campaign{}},
-    {"it has ended", {.revision = 9, .verdict = verdict()}, 0, true, TakeVerdict{verdict()}},
+    {"it has ended", {.revision = 9, .outcome = outcome()}, 0, true, AcceptOutcome{outcome()}},
     {"it has just ended",
-     {.revision = 9, .holder = kHolder, .verdict = verdict()},
+     {.revision = 9, .holder = kHolder, .outcome = outcome()},
      0,
      true,
-     TakeVerdict{verdict()}},
+     AcceptOutcome{outcome()}},
 };
 
 }  // namespace
@@ -126,20 +126,20 @@ TEST_SUITE("etcd election") {
   TEST_CASE("who differs from the run does not take it over, and is told in what") {
     const Sight sight{.revision = 9, .record = record()};
     const auto move = decide_move(sight, self(), 0, true);
-    REQUIRE(std::holds_alternative<TakeVerdict>(move));
-    const auto& told = std::get<TakeVerdict>(move).verdict;
-    CHECK(told.result == Verdict::Result::no_quorum);
+    REQUIRE(std::holds_alternative<AcceptOutcome>(move));
+    const auto& told = std::get<AcceptOutcome>(move).outcome;
+    CHECK(told.result == membership::RunResult::no_rendezvous);
     CHECK(told.reason.rfind("this node was refused: the node that joins has no configuration file",
                             0) == 0);
-    CHECK_FALSE(std::get<TakeVerdict>(move).has_other_config);
+    CHECK_FALSE(std::get<AcceptOutcome>(move).has_other_config);
   }
 
   TEST_CASE("who has another configuration than the run is to be shown that") {
     auto other = self();
     other.config_hash = "another";
     const auto move = decide_move({.revision = 9, .record = record()}, other, 0, true);
-    REQUIRE(std::holds_alternative<TakeVerdict>(move));
-    CHECK(std::get<TakeVerdict>(move).has_other_config);
+    REQUIRE(std::holds_alternative<AcceptOutcome>(move));
+    CHECK(std::get<AcceptOutcome>(move).has_other_config);
   }
 }
 
@@ -147,10 +147,10 @@ TEST_SUITE("etcd keys") {
   TEST_CASE("runs have keys of their own, whatever their names") {
     CHECK(kKeys.coordinator() == "/ddprun/run/coordinator");
     CHECK(kKeys.record() == "/ddprun/run/record");
-    CHECK(kKeys.verdict() == "/ddprun/run/verdict");
+    CHECK(kKeys.outcome() == "/ddprun/run/outcome");
     CHECK(kKeys.config() == "/ddprun/run/config");
     CHECK(kKeys.state().end == "/ddprun/run0");
-    for (const auto& key : {kKeys.coordinator(), kKeys.record(), kKeys.verdict()}) {
+    for (const auto& key : {kKeys.coordinator(), kKeys.record(), kKeys.outcome()}) {
       CHECK(kKeys.state().key <= key);
     }
     CHECK(kKeys.config() < kKeys.state().key);
@@ -163,27 +163,28 @@ TEST_SUITE("etcd keys") {
     };
     CHECK(seen(kKeys.coordinator(), holder_text("b", kHolder.endpoint)).holder == kHolder);
     CHECK(seen(kKeys.record(), record_text(record())).record == record());
-    CHECK(seen(kKeys.verdict(), verdict_text(verdict())).verdict == verdict());
+    CHECK(seen(kKeys.outcome(), outcome_text(outcome())).outcome == outcome());
     CHECK(seen("/ddprun/run/other", "whatever") == Sight{.revision = 9});
   }
 
   TEST_CASE("every result of a run has its word") {
-    for (const auto result : {Verdict::Result::succeeded, Verdict::Result::not_started,
-                              Verdict::Result::interrupted, Verdict::Result::no_quorum}) {
-      const Verdict ended{.result = result, .signal = 15};
-      const auto text = verdict_text(ended);
-      CHECK(std::get<Sight>(read_sight(answer(kKeys.verdict(), text), kKeys)).verdict == ended);
+    for (const auto result :
+         {membership::RunResult::succeeded, membership::RunResult::not_started,
+          membership::RunResult::interrupted, membership::RunResult::no_rendezvous}) {
+      const RunOutcome ended{.result = result, .signal = 15};
+      const auto text = outcome_text(ended);
+      CHECK(std::get<Sight>(read_sight(answer(kKeys.outcome(), text), kKeys)).outcome == ended);
     }
   }
 
-  TEST_CASE("a verdict that etcd would not take leaves out what matters least") {
-    const auto kept = [](const Verdict& told) {
-      const auto text = verdict_text(told);
-      CHECK(text.size() <= kVerdictBytesMax);
-      return *std::get<Sight>(read_sight(answer(kKeys.verdict(), text), kKeys)).verdict;
+  TEST_CASE("an outcome that etcd would not take leaves out what matters least") {
+    const auto kept = [](const RunOutcome& told) {
+      const auto text = outcome_text(told);
+      CHECK(text.size() <= kOutcomeBytesMax);
+      return *std::get<Sight>(read_sight(answer(kKeys.outcome(), text), kKeys)).outcome;
     };
-    auto ended = verdict();
-    const std::string much(kVerdictBytesMax / 2, 'x');
+    auto ended = outcome();
+    const std::string much(kOutcomeBytesMax / 2, 'x');
     ended.failures = {{.rank = 1, .record = much}, {.rank = 2, .record = "a"}};
     ended.flights = {much};
     auto expected = ended;
@@ -226,15 +227,15 @@ TEST_SUITE("etcd keys") {
         {kKeys.record(), changed(text, "\"nodes\":[", "\"nodes\":[7,")},
         {kKeys.record(), changed(text, "[1234]", "[-1]")},
         {kKeys.record(), changed(text, "[1234]", deep + end)},
-        {kKeys.verdict(),
-         changed(verdict_text(verdict()), "\"failures\":[", "\"failures\":[" + deep + end + ",")},
+        {kKeys.outcome(),
+         changed(outcome_text(outcome()), "\"failures\":[", "\"failures\":[" + deep + end + ",")},
         {kKeys.record(), changed(text, "\"host\":{", "\"host\":7,\"other\":{")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"fedcba98765432100\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"0x1\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "1")},
-        {kKeys.verdict(), R"({"version":3,"result":"sunk"})"},
-        {kKeys.verdict(), changed(verdict_text(verdict()), "\"rank\":3", "\"rank\":\"3\"")},
+        {kKeys.outcome(), R"({"version":3,"result":"sunk"})"},
+        {kKeys.outcome(), changed(outcome_text(outcome()), "\"rank\":3", "\"rank\":\"3\"")},
     };
     for (const auto& row : bad) {
       const auto& key = row.first;
@@ -252,7 +253,7 @@ TEST_SUITE("etcd keys") {
                                .value = holder_text("b", kHolder.endpoint),
                                .created = 5,
                                .lease = 7};
-    const KeyValue ended{.key = kKeys.verdict(), .value = verdict_text(verdict()), .created = 5};
+    const KeyValue ended{.key = kKeys.outcome(), .value = outcome_text(outcome()), .created = 5};
     struct Row {
       std::vector<KeyValue> keys;
       LeaseId own_lease;

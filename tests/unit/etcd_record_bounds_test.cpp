@@ -79,21 +79,21 @@ TEST_SUITE("etcd record bounds") {
           "that 4096 nodes fit; --local_addr gives another)");
   }
 
-  TEST_CASE("a verdict of many long failures fits, with the first of them") {
-    membership::Verdict verdict{.result = membership::Verdict::Result::failed,
-                                .reason = std::string(2 * membership::kReasonBytesMax, '\n')};
+  TEST_CASE("an outcome of many long failures fits, with the first of them") {
+    membership::RunOutcome outcome{.result = membership::RunResult::failed,
+                                   .reason = std::string(2 * membership::kReasonBytesMax, '\n')};
     for (int rank = 0; rank < static_cast<int>(membership::kFailuresMax); ++rank) {
-      verdict.failures.push_back(
+      outcome.failures.push_back(
           {.rank = rank,
            .ran_seconds = 1e300,
            .description = std::string(membership::kDescriptionBytesMax, '\x01'),
            .node = std::string(kNameBytesMax, '\x01')});
     }
-    const auto text = verdict_text(verdict);
-    CHECK(text.size() <= kVerdictBytesMax);
+    const auto text = outcome_text(outcome);
+    CHECK(text.size() <= kOutcomeBytesMax);
     const RunKeys keys("/ddprun", "run");
-    const TransactionAnswer answer{.keys = {{.key = keys.verdict(), .value = text}}};
-    const auto read = std::get<Sight>(read_sight(answer, keys)).verdict;
+    const TransactionAnswer answer{.keys = {{.key = keys.outcome(), .value = text}}};
+    const auto read = std::get<Sight>(read_sight(answer, keys)).outcome;
     REQUIRE(read);
     CHECK(read->failures.size() > 60);
     CHECK(read->failures.front().rank == 0);

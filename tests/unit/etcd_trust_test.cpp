@@ -17,8 +17,8 @@ using namespace ddprun;
 using namespace ddprun::etcd;
 using ddprun::test::secret_of;
 using membership::RoundFormed;
+using membership::RunOutcome;
 using membership::RunRecord;
-using membership::Verdict;
 using membership::Welcome;
 
 namespace {
@@ -38,8 +38,8 @@ TransactionAnswer answer(std::vector<KeyValue> keys) {
   return {.has_succeeded = true, .revision = 9, .keys = std::move(keys)};
 }
 
-std::string verdict_of(Verdict::Result result) {
-  return verdict_text({.result = result, .rounds = 1, .reason = "why"});
+std::string outcome_of(membership::RunResult result) {
+  return outcome_text({.result = result, .rounds = 1, .reason = "why"});
 }
 
 /// What an agent with the secret 's' reads, and what it reports.
@@ -79,12 +79,12 @@ KeyValue record(int round, int restarts, const Lineage& lineage = {kOwn}) {
   return at(kKeys.record(), sealed(kKeys.record(), record_text(record), lineage));
 }
 
-KeyValue verdict(Verdict::Result result, const Lineage& lineage = {kOwn}) {
-  return at(kKeys.verdict(), sealed(kKeys.verdict(), verdict_of(result), lineage));
+KeyValue outcome(membership::RunResult result, const Lineage& lineage = {kOwn}) {
+  return at(kKeys.outcome(), sealed(kKeys.outcome(), outcome_of(result), lineage));
 }
 
-constexpr auto kSucceeded = Verdict::Result::succeeded;
-constexpr auto kFailed = Verdict::Result::failed;
+constexpr auto kSucceeded = membership::RunResult::succeeded;
+constexpr auto kFailed = membership::RunResult::failed;
 
 }  // namespace
 
@@ -103,7 +103,7 @@ TEST_SUITE("seal of a value in etcd") {
     REQUIRE(opened);
     CHECK(opened->value == value);
     CHECK(opened->lineage == Lineage{kOwn});
-    CHECK_FALSE(seal.open(kKeys.verdict(), text));
+    CHECK_FALSE(seal.open(kKeys.outcome(), text));
     CHECK_FALSE(ValueSeal(secret_of('x')).open(kKeys.record(), text));
     for (std::size_t i = 0; i < text.size(); ++i) {
       auto changed = text;
@@ -149,9 +149,9 @@ TEST_SUITE("trust in values from etcd") {
     CHECK_FALSE(trust.seal_of_candidate().seal);
     CHECK(trust.seal_of_candidate()("k", "v") == "v");
     const auto sight =
-        std::get<Sight>(trust.read(answer({at(kKeys.verdict(), verdict_of(kSucceeded))})));
-    REQUIRE(sight.verdict);
-    CHECK(sight.verdict->result == kSucceeded);
+        std::get<Sight>(trust.read(answer({at(kKeys.outcome(), outcome_of(kSucceeded))})));
+    REQUIRE(sight.outcome);
+    CHECK(sight.outcome->result == kSucceeded);
     CHECK(trust.config_of(answer({at(kKeys.config(), "text")})) == "text");
     CHECK(trust.config_of(answer({})).empty());
     const auto refused = std::get<Problem>(trust.read(answer({record(0, 0)})));
@@ -164,19 +164,19 @@ TEST_SUITE("trust in values from etcd") {
     Agent agent;
     agent.join(kOwn);
     const auto forged = [&](Revision modified) {
-      std::vector<KeyValue> keys{at(kKeys.verdict(), verdict_of(kSucceeded)),
+      std::vector<KeyValue> keys{at(kKeys.outcome(), outcome_of(kSucceeded)),
                                  at(kKeys.record(), record_text({.round = 4})),
                                  coordinator({kOwn}, 'x'), at("/ddprun/run/unknown", "text")};
       for (auto& key : keys) key.modified = modified;
       return agent.sees(std::move(keys));
     };
     const auto sight = forged(6);
-    CHECK_FALSE(sight.verdict);
+    CHECK_FALSE(sight.outcome);
     CHECK_FALSE(sight.record);
     CHECK_FALSE(sight.holder);
-    CHECK(sight.ignored_verdict == 6);
+    CHECK(sight.ignored_outcome == 6);
     CHECK(sight.is_holder_ignored);
-    for (const auto& key : {kKeys.verdict(), kKeys.record(), kKeys.coordinator()}) {
+    for (const auto& key : {kKeys.outcome(), kKeys.record(), kKeys.coordinator()}) {
       CHECK(agent.reports.find(
                 "etcd's key " + key +
                 ": value ignored, as it is not sealed with this run's secret; compare "
@@ -192,7 +192,7 @@ TEST_SUITE("trust in values from etcd") {
 
   TEST_CASE("values that belong to another key are ignored") {
     Agent agent;
-    auto swapped = verdict(kFailed);
+    auto swapped = outcome(kFailed);
     swapped.key = kKeys.record();
     CHECK_FALSE(agent.sees({swapped}).record);
     CHECK_FALSE(agent.reports.empty());
@@ -202,9 +202,9 @@ TEST_SUITE("trust in values from etcd") {
     Agent agent;
     agent.join(kOwn);
     for (const auto result : {kSucceeded, kFailed}) {
-      CHECK_FALSE(agent.sees({verdict(result, {kOther})}).verdict);
-      CHECK(agent.sees({verdict(result)}).verdict->result == result);
-      CHECK(agent.sees({verdict(result, {kOther, kOwn})}).verdict->result == result);
+      CHECK_FALSE(agent.sees({outcome(result, {kOther})}).outcome);
+      CHECK(agent.sees({outcome(result)}).outcome->result == result);
+      CHECK(agent.sees({outcome(result, {kOther, kOwn})}).outcome->result == result);
     }
     CHECK_FALSE(agent.sees({record(3, 0, {kOther})}).record);
     CHECK(agent.reports.find(
@@ -243,18 +243,18 @@ TEST_SUITE("trust in values from etcd") {
 
   TEST_CASE("an agent that knows no nonce takes a failure from etcd, and no success") {
     Agent agent;
-    CHECK(agent.sees({verdict(kFailed)}).verdict->result == kFailed);
-    const auto unverified = agent.sees({verdict(kSucceeded)}).verdict;
+    CHECK(agent.sees({outcome(kFailed)}).outcome->result == kFailed);
+    const auto unverified = agent.sees({outcome(kSucceeded)}).outcome;
     REQUIRE(unverified);
-    CHECK(membership::is_refusal(*unverified));
+    CHECK(unverified->scope == membership::OutcomeScope::node);
     CHECK(unverified->reason.find("has succeeded, which a node that has not taken part in it") !=
           std::string::npos);
-    const auto asks = agent.sees({coordinator(), verdict(kSucceeded)});
-    CHECK_FALSE(asks.verdict);
+    const auto asks = agent.sees({coordinator(), outcome(kSucceeded)});
+    CHECK_FALSE(asks.outcome);
     CHECK(asks.holder);
-    CHECK(asks.ignored_verdict == 0);
+    CHECK(asks.ignored_outcome == 0);
     agent.join(kOwn);
-    CHECK(agent.sees({coordinator(), verdict(kSucceeded)}).verdict->result == kSucceeded);
+    CHECK(agent.sees({coordinator(), outcome(kSucceeded)}).outcome->result == kSucceeded);
     CHECK(agent.reports.empty());
   }
 

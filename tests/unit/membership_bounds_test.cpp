@@ -66,9 +66,9 @@ TEST_SUITE("membership bounds") {
     const std::string one(kFlightsBytesMax, 'f');
     for (int node = 0; node < 100; ++node) round.add_flights(one);
     round.add_flights("");
-    Verdict verdict;
-    round.tell(verdict);
-    CHECK(verdict.flights.size() == kAllFlightsBytesMax / kFlightsBytesMax);
+    RunOutcome outcome;
+    round.tell(outcome);
+    CHECK(outcome.flights.size() == kAllFlightsBytesMax / kFlightsBytesMax);
   }
 
   TEST_CASE("a cut text says so, and ends with a whole character") {
@@ -92,7 +92,7 @@ TEST_SUITE("membership bounds") {
     CHECK(failures[4].record.empty());
   }
 
-  TEST_CASE("a verdict over many nodes with much to say fits into a message") {
+  TEST_CASE("an outcome over many nodes with much to say fits into a message") {
     constexpr int kNodes = 20;
     Settings settings{.run_id = "run", .nodes_min = kNodes, .nodes_max = kNodes};
     Talk talk(settings);
@@ -105,7 +105,7 @@ TEST_SUITE("membership bounds") {
       talk.say(node, WorkersEnded{.round = 0, .failures = failures}, 2);
     }
     REQUIRE(talk.told<Finish>(1).size() == 1);
-    CHECK(talk.told<Finish>(1)[0].verdict.failures.size() == kFailuresMax);
+    CHECK(talk.told<Finish>(1)[0].outcome.failures.size() == kFailuresMax);
     CHECK(longest_of<Finish>(talk, 1) <= kMessageBytesMax);
   }
 

@@ -56,7 +56,7 @@ const std::vector<CoordinatorMessage> kFromCoordinator = {
         .round = 4, .restarts_used = 2, .nodes = {{"a", "x", 2}, {"b", "y", 1}}, .node_rank = 1},
     StopWorkers{4, "node b is lost"},
     StopWorkers{5, "node c has joined", true},
-    Finish{{.result = Verdict::Result::failed,
+    Finish{{.result = RunResult::failed,
             .rounds = 2,
             .reason = "rank 7 failed",
             .signal = 2,

@@ -94,7 +94,7 @@ TEST_SUITE("node part") {
       REQUIRE(++attempts < 30);
     }
     CHECK(now == at(10'000));
-    CHECK(of<EndRun>(actions)[0].verdict.reason ==
+    CHECK(of<EndRun>(actions)[0].outcome.reason ==
           "connection refused; gave up after 10 s (join_timeout)");
   }
 
@@ -118,7 +118,7 @@ TEST_SUITE("node part") {
   TEST_CASE("a run that has succeeded without the node is told of") {
     NodePart part(Join{.run_id = "r"}, Settings{.rejoin_timeout = 7'500ms}, at(0));
     part.start(at(0));
-    const auto actions = part.apply(TurnedAway{Verdict{}}, at(100));
+    const auto actions = part.apply(TurnedAway{RunOutcome{}}, at(100));
     REQUIRE(of<Announce>(actions).size() == 1);
     const auto told = of<Announce>(actions)[0];
     CHECK(told.is_warning);
@@ -128,9 +128,9 @@ TEST_SUITE("node part") {
   }
 
   TEST_CASE("how a run ended is told as news to those alone that took no part in it") {
-    const Verdict failed{.result = Verdict::Result::failed, .reason = "rank 1 failed"};
+    const RunOutcome failed{.result = RunResult::failed, .reason = "rank 1 failed"};
     struct Row {
-      Verdict verdict;
+      RunOutcome outcome;
       int last_round;
       const char* text;  ///< nothing: that is no news
     };
@@ -138,9 +138,9 @@ TEST_SUITE("node part") {
                             Row{failed, 3, nullptr}, Row{refusal_of("no place"), -1, nullptr}}) {
       NodePart part(Join{.run_id = "r", .last_round = row.last_round}, Settings{}, at(0));
       part.start(at(0));
-      const auto actions = part.apply(TurnedAway{row.verdict}, at(100));
+      const auto actions = part.apply(TurnedAway{row.outcome}, at(100));
       REQUIRE(of<EndRun>(actions).size() == 1);
-      CHECK(of<EndRun>(actions)[0].verdict == row.verdict);
+      CHECK(of<EndRun>(actions)[0].outcome == row.outcome);
       const auto told = of<Announce>(actions);
       REQUIRE(told.size() == (row.text == nullptr ? 0 : 1));
       if (row.text != nullptr) CHECK(told[0].text.find(row.text) != std::string::npos);
@@ -189,7 +189,7 @@ TEST_SUITE("node part") {
     CHECK(part.next_wake() == at(3010));
   }
 
-  TEST_CASE("the end of the lease is told to whoever guards the workers, until the verdict") {
+  TEST_CASE("the end of the lease is told to whoever guards the workers, until the outcome") {
     auto part = joined();
     auto actions = part.apply(CoordinatorSays{kRound}, at(20));
     CHECK(of<GuardUntil>(actions).empty());  // it was told at the welcome
@@ -246,7 +246,7 @@ TEST_SUITE("node part") {
       actions = part.apply(ConnectionLost{"connection refused"}, now);
     }
     CHECK(now == at(30'100));
-    CHECK(of<EndRun>(actions)[0].verdict.result == Verdict::Result::no_quorum);
+    CHECK(of<EndRun>(actions)[0].outcome.result == RunResult::no_rendezvous);
   }
 
   TEST_CASE("who accepts a connection and says nothing is given up") {
@@ -273,7 +273,7 @@ TEST_SUITE("node part") {
     }
     CHECK(now == at(30'100));
     // The last wait was cut off before anybody could have answered.
-    CHECK(of<EndRun>(actions)[0].verdict.reason ==
+    CHECK(of<EndRun>(actions)[0].outcome.reason ==
           "the rendezvous was lost (its connection was closed) and could not be had again: the "
           "rendezvous at a:1 takes connections but has not answered for 9.6 s: it hangs, or is "
           "something else, such as a torchrun; gave up after 30 s (rejoin_timeout)");
@@ -289,7 +289,7 @@ TEST_SUITE("node part") {
       actions = is_connected ? part.apply(NodeTimePassed{}, at(1000))
                              : part.apply(ConnectionLost{"no answer"}, at(1000));
       REQUIRE(part.has_ended());
-      CHECK(of<EndRun>(actions)[0].verdict.reason ==
+      CHECK(of<EndRun>(actions)[0].outcome.reason ==
             "connection refused; gave up after 1 s (join_timeout)");
     }
   }
@@ -301,9 +301,9 @@ TEST_SUITE("node part") {
     CHECK_FALSE(part.has_ended());
     actions = part.apply(OwnWorkersEnded{}, at(200));
     CHECK(says<WorkersEnded>(actions));
-    const auto verdict = of<EndRun>(actions)[0].verdict;
-    CHECK(verdict.result == Verdict::Result::interrupted);
-    CHECK(verdict.signal == 15);
+    const auto outcome = of<EndRun>(actions)[0].outcome;
+    CHECK(outcome.result == RunResult::interrupted);
+    CHECK(outcome.signal == 15);
   }
 
   TEST_CASE("a node that cannot start workers again leaves before it reports their end") {
@@ -315,7 +315,7 @@ TEST_SUITE("node part") {
     CHECK(std::get<WorkersEnded>(said[1].message).were_asked);
     CHECK(of<Resign>(actions).size() == 1);
     REQUIRE(of<EndRun>(actions).size() == 1);
-    CHECK(of<EndRun>(actions)[0].verdict.result == Verdict::Result::interrupted);
+    CHECK(of<EndRun>(actions)[0].outcome.result == RunResult::interrupted);
   }
 
   TEST_CASE("a node whose workers have succeeded stays, whatever they have left running") {
@@ -326,10 +326,10 @@ TEST_SUITE("node part") {
       CHECK_FALSE(says<Leave>(actions));
       CHECK(of<Resign>(actions).empty());
       CHECK(says<WorkersEnded>(actions));
-      const Verdict success{.result = Verdict::Result::succeeded};
+      const RunOutcome success{.result = RunResult::succeeded};
       const auto end = of<EndRun>(part.apply(CoordinatorSays{Finish{success}}, at(200)));
       REQUIRE(end.size() == 1);
-      CHECK(end[0].verdict.result == Verdict::Result::succeeded);
+      CHECK(end[0].outcome.result == RunResult::succeeded);
     }
   }
 
@@ -347,7 +347,7 @@ TEST_SUITE("node part") {
     CHECK(part.has_ended());
   }
 
-  TEST_CASE("the node beside the coordinator stays until the verdict") {
+  TEST_CASE("the node beside the coordinator stays until the outcome") {
     auto part = running(true);
     part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
     part.apply(OwnWorkersEnded{}, at(200));
@@ -377,13 +377,13 @@ TEST_SUITE("node part") {
     CHECK(part.has_ended());
   }
 
-  TEST_CASE("a verdict that comes while workers run takes effect when they have ended") {
+  TEST_CASE("an outcome that comes while workers run takes effect when they have ended") {
     auto part = running();
     auto actions = part.apply(CoordinatorSays{Finish{{.reason = "over"}}}, at(100));
     CHECK(of<EndWorkers>(actions).size() == 1);
     CHECK(of<EndRun>(actions).empty());
     actions = part.apply(OwnWorkersEnded{}, at(200));
-    CHECK(of<EndRun>(actions)[0].verdict.reason == "over");
+    CHECK(of<EndRun>(actions)[0].outcome.reason == "over");
   }
 
   TEST_CASE("an order that concerns an older round is not obeyed") {
@@ -437,8 +437,8 @@ TEST_SUITE("node part") {
       part.apply(Connected{}, at(30'002));
       const auto actions = part.apply(unproven, at(30'003));
       REQUIRE(of<EndRun>(actions).size() == 1);
-      CHECK(is_refusal(of<EndRun>(actions)[0].verdict));
-      CHECK(of<EndRun>(actions)[0].verdict.reason == "this node was refused: unknown secret");
+      CHECK(of<EndRun>(actions)[0].outcome.scope == OutcomeScope::node);
+      CHECK(of<EndRun>(actions)[0].outcome.reason == "this node was refused: unknown secret");
     }
     SUBCASE("there was no listener meanwhile") {
       part.apply(ConnectionLost{"connection refused"}, at(30'002));
@@ -456,8 +456,8 @@ TEST_SUITE("node part") {
     part.start(at(0));
     part.apply(Connected{}, at(0));
     const auto actions = part.apply(CoordinatorSays{Refused{"wrong run"}}, at(10));
-    CHECK(of<EndRun>(actions)[0].verdict.reason == "this node was refused: wrong run");
-    CHECK(is_refusal(of<EndRun>(actions)[0].verdict));
+    CHECK(of<EndRun>(actions)[0].outcome.reason == "this node was refused: wrong run");
+    CHECK(of<EndRun>(actions)[0].outcome.scope == OutcomeScope::node);
   }
 }
 

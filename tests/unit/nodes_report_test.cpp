@@ -45,7 +45,8 @@ TEST_SUITE("console of several nodes") {
     finished.attempts = 2;
     finished.exit_code = 143;
     finished.reason = "this node was asked to stop by SIGTERM";
-    finished.is_of_many = finished.has_left = true;
+    finished.is_of_many = true;
+    finished.scope = OutcomeScope::node;
     CHECK(shown({.node = "a"}, {finished}) ==
           "TIME warning node a: left the run after 2 attempts with exit code "
           "143: this node was asked to stop by SIGTERM\n");
@@ -55,7 +56,8 @@ TEST_SUITE("console of several nodes") {
     RunFinished finished;
     finished.attempts = 1;
     finished.reason = "the workers of this node succeeded, and those of others have not ended";
-    finished.is_of_many = finished.has_left = true;
+    finished.is_of_many = true;
+    finished.scope = OutcomeScope::node;
     CHECK(shown({.node = "a"}, {finished}) ==
           "TIME warning node a: left the run after 1 attempt: the workers of this node succeeded, "
           "and those of others have not ended\n");

@@ -94,7 +94,7 @@ TEST_SUITE("orderly end") {
       }
       REQUIRE(talk.told<Finish>(4).size() == 1);
       CHECK(talk.told<Finish>(4) == talk.told<Finish>(1));
-      CHECK(talk.told<Finish>(4)[0].verdict.result == Verdict::Result::succeeded);
+      CHECK(talk.told<Finish>(4)[0].outcome.result == RunResult::succeeded);
       CHECK(talk.told<RoundFormed>(4).empty());
     }
   }
@@ -146,8 +146,8 @@ TEST_SUITE("orderly end") {
       REQUIRE(talk.told<RoundFormed>(3).size() == 1);
       talk.say(1, WorkersEnded{.round = 1, .not_started = "no such file"}, 300);
       talk.say(3, WorkersEnded{.round = 1}, 400);
-      REQUIRE(talk.coordination().verdict());
-      CHECK(talk.coordination().verdict()->result == Verdict::Result::not_started);
+      REQUIRE(talk.coordination().outcome());
+      CHECK(talk.coordination().outcome()->result == RunResult::not_started);
     }
   }
 }

@@ -193,9 +193,9 @@ TEST_SUITE("partial partition") {
       pauses.push_back(trio.pass_to_probe());
     }
     CHECK(pauses == std::vector<int>{5'000, 10'000, 20'000, 24'880});
-    const auto verdict = trio.talk.told<Finish>(2)[0].verdict;
-    CHECK(verdict.result == Verdict::Result::no_quorum);
-    CHECK(verdict.reason == kShortage +
+    const auto outcome = trio.talk.told<Finish>(2)[0].outcome;
+    CHECK(outcome.result == RunResult::no_rendezvous);
+    CHECK(outcome.reason == kShortage +
                                 "; gave up after 60 s (join_timeout; --rdzv_conf=probe_timeout=0 "
                                 "disables this check)");
   }
@@ -284,8 +284,8 @@ TEST_SUITE("partial partition") {
         trio.pass_to_probe();
         trio.answer(kTwoAndThreeCut);
       }
-      CHECK(trio.talk.told<Finish>(1)[0].verdict.failures.empty());
-      CHECK(trio.talk.told<Finish>(1)[0].verdict.reason.starts_with(kShortage));
+      CHECK(trio.talk.told<Finish>(1)[0].outcome.failures.empty());
+      CHECK(trio.talk.told<Finish>(1)[0].outcome.reason.starts_with(kShortage));
     }
   }
 

@@ -50,10 +50,6 @@ WorkerExited full_exit() {
   return exit;
 }
 
-RunResult result_of(membership::Verdict::Result result) {
-  return make_finished({.result = result}, LaunchPlan{}).result;
-}
-
 }  // namespace
 
 TEST_SUITE("placement") {
@@ -118,15 +114,18 @@ TEST_SUITE("placement") {
     CHECK_FALSE(from_record(ended.failures[0].record)->was_started);
   }
 
-  TEST_CASE("the verdict gives the same report everywhere, also without a record") {
-    membership::Verdict verdict{.result = membership::Verdict::Result::failed,
-                                .rounds = 3,
-                                .reason = "rank 5 failed",
-                                .failures = {{.rank = 5, .record = to_record(full_exit(), true)},
-                                             {.rank = 6, .description = "gone", .node = "c"}}};
+  TEST_CASE("the outcome gives the same report everywhere, also without a record") {
+    membership::RunOutcome outcome{.result = RunResult::failed,
+                                   .scope = OutcomeScope::node,
+                                   .rounds = 3,
+                                   .reason = "rank 5 failed",
+                                   .failures = {{.rank = 5, .record = to_record(full_exit(), true)},
+                                                {.rank = 6, .description = "gone", .node = "c"}}};
     LaunchPlan plan;
     plan.options.exit_code = ExitCodePolicy::worker;
-    const auto finished = make_finished(verdict, plan);
+    const auto finished = make_finished(outcome, plan);
+    CHECK(finished.result == RunResult::failed);
+    CHECK(finished.scope == OutcomeScope::node);
     CHECK(finished.attempts == 3);
     CHECK(finished.exit_code == 128 + SIGSEGV);
     REQUIRE(finished.failures.size() == 2);
@@ -134,15 +133,6 @@ TEST_SUITE("placement") {
     CHECK(finished.failures[1].rank == 6);
     CHECK(finished.failures[1].node == "c");
     CHECK(finished.failures[1].error_message == "gone");
-  }
-
-  TEST_CASE("each result of a verdict is one of a run") {
-    using Result = membership::Verdict::Result;
-    CHECK(result_of(Result::succeeded) == RunResult::succeeded);
-    CHECK(result_of(Result::failed) == RunResult::failed);
-    CHECK(result_of(Result::not_started) == RunResult::not_started);
-    CHECK(result_of(Result::interrupted) == RunResult::interrupted);
-    CHECK(result_of(Result::no_quorum) == RunResult::no_rendezvous);
   }
 
   TEST_CASE("a refusal for another configuration says where it differs first") {

@@ -228,7 +228,7 @@ TEST_SUITE("succession") {
 
     talk.say(1, WorkersEnded{.round = 1, .have_succeeded = true}, 2200);
     REQUIRE(talk.kept().size() == 1);
-    CHECK(talk.kept()[0].verdict->result == Verdict::Result::succeeded);
+    CHECK(talk.kept()[0].outcome->result == RunResult::succeeded);
     CHECK(talk.index_of<KeepRecord>() < talk.index_of<Tell>());
   }
 
