@@ -24,18 +24,18 @@ namespace checkpoint_example_test {
 
 namespace {
 
-/// What was loaded, or that a directory is new. Without a log nobody hears of it.
-void tell(ddprun::LogLevel, std::string_view line) {
+/// Prints messages of the directory, such as the name of the loaded checkpoint.
+void print_message(ddprun::LogLevel, std::string_view line) {
   std::cerr << line << '\n';
 }
 
-/// Trains up to step `steps`, from wherever an earlier life of these workers has come to. `folder`
-/// is on a file system that all of them see.
+/// Trains up to step `steps`, from the newest checkpoint if there is one. `folder` is on a file
+/// system that all workers share.
 void train(torch::nn::Sequential net, ddprun::ProcessGroup group,
            const std::filesystem::path& folder, std::int64_t steps,
            const std::function<torch::Tensor(std::int64_t step)>& input_of) {
-  ddprun::CheckpointDirectory checkpoints(folder, {.log = tell});
-  if (group.rank() == 0) checkpoints.claim();  // first: nobody else saves there from now on
+  ddprun::CheckpointDirectory checkpoints(folder, {.log = print_message});
+  if (group.rank() == 0) checkpoints.claim();  // before loading: no other run may save
   group.barrier().wait();
   ddprun::torch::DistributedDataParallel model(net, group);
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
@@ -45,7 +45,7 @@ void train(torch::nn::Sequential net, ddprun::ProcessGroup group,
     ddprun::torch::get_optimizer(*newest, "optimizer", optimizer);
     step = newest->step;
   }
-  std::int64_t latest = step;  // nobody saves while another one loads
+  std::int64_t latest = step;  // no rank saves while another one loads
   group.all_reduce(ddprun::as_buffer(&latest, 1), ddprun::ReduceOp::max).wait();
   if (step != latest) throw std::runtime_error("not all workers see the same checkpoints");
   while (step < steps) {
@@ -55,7 +55,7 @@ void train(torch::nn::Sequential net, ddprun::ProcessGroup group,
     optimizer.step();
     ++step;
     if (group.rank() != 0 || (step % 10 != 0 && step != steps)) continue;
-    model.synchronise();  // the last gradients have come
+    model.synchronise();  // waits for the last gradients
     ddprun::Checkpoint checkpoint{.step = step, .sections = {}};
     ddprun::torch::put_module(checkpoint, "net", *net);
     ddprun::torch::put_optimizer(checkpoint, "optimizer", optimizer);

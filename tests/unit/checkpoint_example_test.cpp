@@ -18,16 +18,16 @@ using ddprun::LogLevel;
 
 namespace {
 
-/// What there is to tell, as when a damaged file is passed over: without a log nobody hears of it.
-void tell(LogLevel, std::string_view line) {
+/// Prints messages of the directory, for example about a damaged file that is skipped.
+void print_message(LogLevel, std::string_view line) {
   std::cerr << line << '\n';
 }
 
-/// Trains up to step `steps`, from wherever an earlier life of this worker has come to.
+/// Trains up to step `steps`, from the newest checkpoint if there is one.
 void train(const std::string& folder, std::vector<float>& weights, std::int64_t steps,
            const std::function<void(std::vector<float>& weights)>& take_step) {
-  CheckpointDirectory checkpoints(folder, {.log = tell});
-  checkpoints.claim();  // first: what another run saved meanwhile would be done twice
+  CheckpointDirectory checkpoints(folder, {.log = print_message});
+  checkpoints.claim();  // before loading: no other process may save
   std::int64_t step = 0;
   if (const auto newest = checkpoints.load_newest()) {
     ddprun::get_section(*newest, "weights", weights);

@@ -22,7 +22,7 @@ using ddprun::ProcessGroup;
 
 namespace {
 
-/// What a model does on the device, each on the stream it is given.
+/// The kernels of a model; each function launches them on the given stream.
 struct Kernels {
   std::function<void(Buffer gradient, cudaStream_t)> backward;  ///< adds to the gradient
   std::function<void(Buffer weights, Buffer gradient, cudaStream_t)> update;
@@ -33,17 +33,17 @@ void train(ProcessGroup group, int local_rank, cudaStream_t stream, const Kernel
   const Device device{.kind = Device::Kind::cuda, .index = local_rank};
   const auto memory = group.allocate(kWeights * sizeof(float), device);  // or cudaMalloc()
   const Buffer weights{memory.get(), kWeights, DataType::float32, device};
-  group.set_stream(stream);  // what the reducer does by itself is done there
+  group.set_stream(stream);  // zeroing and broadcasts of the reducer run there
   GradientReducer reducer(group, {{"weights", weights}});
   for (int step = 0; step < 10; ++step) {
     reducer.zero_gradients();
     reducer.begin();
     kernels.backward(reducer.gradient(0), stream);
-    reducer.ready(0, stream);  // from there on it travels
-    reducer.finish(stream);    // what comes next waits for it; the host does not
+    reducer.ready(0, stream);  // its bucket can now be reduced
+    reducer.finish(stream);    // later work on the stream waits for it, not the host
     kernels.update(weights, reducer.gradient(0), stream);
   }
-  reducer.synchronise();  // before anything is kept
+  reducer.synchronise();  // before a checkpoint
 }
 
 }  // namespace

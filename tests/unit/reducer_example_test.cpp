@@ -18,7 +18,7 @@ namespace {
 
 double train_step(GradientReducer& reducer, std::span<float> weights,
                   std::span<const float> inputs) {
-  const Buffer buffer = reducer.gradient(0);  // made once, valid for the reducer's life
+  const Buffer buffer = reducer.gradient(0);  // valid while the reducer exists
   const std::span gradient(static_cast<float*>(buffer.data), buffer.elements);
   reducer.zero_gradients();
   reducer.begin();
@@ -28,7 +28,7 @@ double train_step(GradientReducer& reducer, std::span<float> weights,
     loss += error * error;
     gradient[i] += 2 * error;
   }
-  reducer.ready(0);  // from here on it travels
+  reducer.ready(0);  // its bucket can now be reduced
   reducer.finish();
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= 0.25f * gradient[i];
   return loss;
