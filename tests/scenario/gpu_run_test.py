@@ -70,7 +70,6 @@ class GpuRun(unittest.TestCase):
         self.stand_in(self.bin / "ddprun", DDPRUN)
         self.stand_in(self.bin / "device_collectives", 'echo "$2 random calls as the serial ones"')
         self.stand_in(self.bin / "kernel_bench", 'echo "a kernel: right"')
-        self.stand_in(self.bin / "low_rank_check", 'echo "a matrix: right"')
         self.stand_in(self.bin / "compute_check", 'echo "all operations"')
         for name in ("ddprun-preflight", "libddprun_nccl.so"):
             self.stand_in(self.bin / name, "")
@@ -106,7 +105,7 @@ class GpuRun(unittest.TestCase):
         self.stand_in(self.path / "compute-sanitizer", SANITIZER)
         status, rows = self.rows()
         self.assertEqual(status, 0, self.output)
-        for title in ("copy kernels", "PowerSGD kernels", "what trainers compute",
+        for title in ("copy kernels", "what trainers compute",
                       "all collectives and types"):
             self.assertEqual(rows["memcheck, " + title], ("ok", "ERROR SUMMARY: 0 errors"))
             self.assertEqual(
@@ -115,7 +114,7 @@ class GpuRun(unittest.TestCase):
         calls = (self.folder / "calls").read_text().splitlines()
         self.assertEqual(len(calls), 8)
         for tool in ("memcheck", "racecheck"):
-            for arguments in ("kernel_bench check", "low_rank_check check", "compute_check",
+            for arguments in ("kernel_bench check", "compute_check",
                               "device_collectives check 50"):
                 self.assertIn(f"--tool {tool} --error-exitcode 86 {self.bin}/{arguments}", calls)
 

@@ -26,7 +26,7 @@ namespace ddprun::test {
 inline constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
 
 inline nccl::Libraries fake_libraries() {
-  return {fake_nccl, &fake_cuda(), &emulated_kernels(), &emulated_exam(), &emulated_low_rank()};
+  return {fake_nccl, &fake_cuda(), &emulated_kernels(), &emulated_exam()};
 }
 
 inline const nccl::DeviceTable& fake_device_table() {

@@ -4,7 +4,6 @@
 #include "tests/support/fake_cuda.hpp"
 #include "worker_runtime/cuda/kernels/convert_launches.hpp"
 #include "worker_runtime/cuda/kernels/exam.cuh"
-#include "worker_runtime/cuda/kernels/low_rank_launches.hpp"
 
 #include <algorithm>
 
@@ -60,34 +59,7 @@ cudaError_t multiply(const float* left, const float* right, float* product, unsi
   return cudaSuccess;
 }
 
-void run_low_rank_kernel(void (*kernel)(cuda::LowRankBatch), const cuda::LowRankBatch& batch,
-                         unsigned threads, bool backwards) {
-  run_kernel({.grid = {batch.blocks, 1, 1}, .block = {threads, 1, 1}, .backwards = backwards},
-             kernel, batch);
-}
-
-cudaError_t low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices,
-                     cudaStream_t stream) {
-  return cuda::run_low_rank(order, matrices, [stream](auto... arguments) {
-    launch_on(stream, [=] { run_low_rank_kernel(arguments..., false); });
-    return cudaSuccess;
-  });
-}
-
 }  // namespace
-
-const cuda::LowRankKernels& emulated_low_rank() {
-  static constexpr cuda::LowRankKernels kKernels{.run = low_rank};
-  return kKernels;
-}
-
-cudaError_t run_low_rank_here(const LowRankOrder& order, std::span<const LowRankMatrix> matrices,
-                              bool backwards) {
-  return cuda::run_low_rank(order, matrices, [backwards](auto... arguments) {
-    run_low_rank_kernel(arguments..., backwards);
-    return cudaSuccess;
-  });
-}
 
 const cuda::ExamKernels& emulated_exam() {
   static constexpr cuda::ExamKernels kKernels{.fill = fill, .check = check, .multiply = multiply};

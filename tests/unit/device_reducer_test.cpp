@@ -80,6 +80,24 @@ void train(ProcessGroup& group, const ReducerOptions& options) {
   for (auto& step : seen) CHECK(step.get() == kRight);
 }
 
+/// Averages, then takes the maximum of what is then equal on all ranks.
+BucketHook two_collectives(ProcessGroup& group) {
+  const auto second = std::make_shared<std::vector<Work>>();
+  return {.name = "two collectives",
+          .start = [&group](const BucketView& bucket,
+                            Work& work) { work = group.all_reduce(bucket.gradients, bucket.op); },
+          .complete =
+              [&group, second](const BucketView& bucket, Deadline /*deadline*/) {
+                second->push_back(group.all_reduce(bucket.gradients, ReduceOp::max));
+                second->back().hold(group.stream());
+              },
+          .await =
+              [second](Deadline deadline) {
+                for (const auto& work : *second) work.wait(deadline);
+                second->clear();
+              }};
+}
+
 std::string failure_of(const std::function<void()>& body) {
   try {
     body();
@@ -121,6 +139,49 @@ TEST_SUITE("gradient reducer on a device") {
       options.hook = compress(group, DataType::float16);
       train(group, options);
     });
+  }
+
+  TEST_CASE("a hook's further collectives are held on the stream and awaited by the host") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      auto options = kSmallBuckets;
+      options.hook = two_collectives(group);
+      train(group, options);
+    });
+  }
+
+  TEST_CASE("finish() and synchronise() throw the failure of a hook's further collective") {
+    for (const bool by_stream : {true, false}) {
+      CAPTURE(by_stream);
+      const CleanDevices clean;
+      run_ranks(device_ranks(2), [by_stream](ProcessGroup& group) {
+        DeviceModel model;
+        const Stream stream;
+        group.set_stream(stream.get());
+        auto options = kSmallBuckets;
+        options.hook = two_collectives(group);
+        options.hook->complete = [&, complete = options.hook->complete](const BucketView& bucket,
+                                                                        Deadline deadline) {
+          // Earlier collectives have ended, so that only the next one fails.
+          if (bucket.is_last) {
+            fake_cuda().stream_synchronize(stream.get());
+            if (group.rank() == 1) nccl_faults().collective = ncclSystemError;
+          }
+          complete(bucket, deadline);
+        };
+        GradientReducer reducer(group, model.parameters, {}, options);
+        reducer.begin();
+        CHECK(failure_of([&] {
+                backward_on(stream, reducer, group.rank(), 0);
+                if (!by_stream) {
+                  reducer.finish();
+                } else {
+                  reducer.finish(stream.get());
+                  reducer.synchronise();
+                }
+              }) != "no failure");
+      });
+    }
   }
 
   TEST_CASE("the host waits neither for a backward pass nor for another rank") {

@@ -41,7 +41,6 @@ class ToldDevice final : public DeviceQueue {
   std::shared_ptr<void> allocate_registered(std::size_t) override { return nullptr; }
   void convert(std::span<const DevicePiece>, DataType, DataType, double, void*) override {}
   void add(std::span<const DevicePiece>, DataType, void*) override {}
-  void low_rank(const LowRankOrder&, std::span<const LowRankMatrix>, void*) override {}
   void zero(void*, std::size_t, void*) override {}
   void order(void*, void*) override {}
   void await(void*, Deadline) override {}

@@ -4,7 +4,6 @@
 
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/device_piece.hpp"
-#include "worker_runtime/backends/low_rank_matrix.hpp"
 #include <ddprun/buffer.hpp>
 #include <ddprun/deadline.hpp>
 
@@ -79,10 +78,6 @@ class DeviceQueue {
 
   /// Gives `stream`: to[i] += from[i] in each piece, as cuda::KernelCalls::add().
   virtual void add(std::span<const DevicePiece> pieces, DataType from, void* stream) = 0;
-
-  /// Gives `stream`: a step for each of the matrices, as cuda::LowRankKernels::run().
-  virtual void low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices,
-                        void* stream) = 0;
 
   /// Gives `stream`: so many bytes at `memory` are zero.
   virtual void zero(void* memory, std::size_t bytes, void* stream) = 0;

@@ -1,7 +1,6 @@
 #include "worker_runtime/ddp/tensor_work.hpp"
 
 #include "worker_runtime/collectives/divide.hpp"
-#include "worker_runtime/ddp/hooks/low_rank.hpp"
 #include "worker_runtime/ddp/own_gradients.hpp"
 
 #include <cstring>
@@ -48,12 +47,6 @@ void TensorWork::add(std::span<const TensorCopy> sums, void* stream) const {
     }
   }
   for (const auto& [type, some] : pieces) queue_->add(some, type, stream);
-}
-
-void TensorWork::low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices,
-                          void* stream) const {
-  if (is_on_device()) return queue_->low_rank(order, matrices, stream);
-  compute_low_rank(order, matrices);
 }
 
 void TensorWork::zero(const Buffer& tensor, void* stream) const {

@@ -38,9 +38,6 @@ class TensorWork {
   void copy(std::span<const TensorCopy> copies, void* stream) const;
   /// to += from, of half types or float32 and of float32.
   void add(std::span<const TensorCopy> sums, void* stream) const;
-  /// A step of PowerSGD for each of the matrices.
-  void low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices,
-                void* stream) const;
   void zero(const Buffer& tensor, void* stream) const;
   void scale(const Buffer& tensor, double factor, void* stream) const;
 

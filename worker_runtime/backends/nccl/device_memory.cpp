@@ -56,13 +56,6 @@ void DeviceMemory::add(std::span<const DevicePiece> pieces, DataType from, void*
               "adding " + std::to_string(pieces.size()) + " tensor(s) on the device");
 }
 
-void DeviceMemory::low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices,
-                            void* stream) {
-  const cuda::OnDevice here(*libraries_.cuda, device_);
-  cuda::check(*libraries_.cuda, libraries_.low_rank->run(order, matrices, stream_of(stream)),
-              "PowerSGD of " + std::to_string(matrices.size()) + " tensor(s) on the device");
-}
-
 void DeviceMemory::zero(void* memory, std::size_t bytes, void* stream) {
   const cuda::OnDevice here(*libraries_.cuda, device_);
   cuda::check(*libraries_.cuda, libraries_.cuda->memset_async(memory, 0, bytes, stream_of(stream)),

@@ -30,7 +30,6 @@ class DeviceMemory {
   void convert(std::span<const DevicePiece> pieces, DataType from, DataType to, double scale,
                void* stream);
   void add(std::span<const DevicePiece> pieces, DataType from, void* stream);
-  void low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices, void* stream);
   void zero(void* memory, std::size_t bytes, void* stream);
   void order(void* before, void* after);
   void copy(void* to, const void* from, std::size_t bytes, Deadline deadline);

@@ -14,7 +14,7 @@
 namespace ddprun::nccl {
 
 /// Of everything in this file and in module.hpp. A module of another version is not used.
-inline constexpr std::uint32_t kModuleVersion = 2400 + module::kVersion;
+inline constexpr std::uint32_t kModuleVersion = 2500 + module::kVersion;
 
 /// What the ranks of a group meet by: one makes it, all have it.
 inline constexpr std::size_t kTokenBytes = 128;
@@ -61,8 +61,6 @@ struct DeviceMemoryTable {
                   module::Failure& failure) noexcept = nullptr;
   bool (*add)(void* memory, const DevicePiece* pieces, std::size_t count, DataType from,
               void* stream, module::Failure& failure) noexcept = nullptr;
-  bool (*low_rank)(void* memory, const LowRankOrder& order, const LowRankMatrix* matrices,
-                   std::size_t count, void* stream, module::Failure& failure) noexcept = nullptr;
   bool (*zero)(void* memory, void* allocated, std::size_t bytes, void* stream,
                module::Failure& failure) noexcept = nullptr;
   bool (*order)(void* memory, void* before, void* after,

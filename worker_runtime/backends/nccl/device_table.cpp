@@ -129,13 +129,6 @@ DeviceMemoryTable make_memory_table() {
              void* stream, Failure& failure) noexcept {
             return attempt(failure, [&] { memory_of(memory).add({pieces, count}, from, stream); });
           },
-      .low_rank =
-          [](void* memory, const LowRankOrder& order, const LowRankMatrix* matrices,
-             std::size_t count, void* stream, Failure& failure) noexcept {
-            return attempt(failure, [&] {
-              memory_of(memory).low_rank(order, {matrices, count}, stream);
-            });
-          },
       .zero =
           [](void* memory, void* allocated, std::size_t bytes, void* stream,
              Failure& failure) noexcept {

@@ -6,7 +6,6 @@
 #include "worker_runtime/cuda/cuda_calls.hpp"
 #include "worker_runtime/cuda/exam_kernels.hpp"
 #include "worker_runtime/cuda/kernel_calls.hpp"
-#include "worker_runtime/cuda/low_rank_kernels.hpp"
 #include <ddprun/deadline.hpp>
 
 namespace ddprun::nccl {
@@ -17,7 +16,6 @@ struct Libraries {
   const cuda::CudaCalls* cuda = nullptr;
   const cuda::KernelCalls* kernels = nullptr;
   const cuda::ExamKernels* exam = nullptr;
-  const cuda::LowRankKernels* low_rank = nullptr;
   /// For each of what is asked of a driver before anything can be watched or aborted.
   Deadline::Duration driver_timeout = kDriverTimeout;
 };

@@ -176,13 +176,6 @@ void ModuleDevice::add(std::span<const DevicePiece> pieces, DataType from, void*
     module::raise(failure);
 }
 
-void ModuleDevice::low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices,
-                            void* stream) {
-  module::Failure failure;
-  if (!table_.memory.low_rank(memory(), order, matrices.data(), matrices.size(), stream, failure))
-    module::raise(failure);
-}
-
 void ModuleDevice::zero(void* given, std::size_t bytes, void* stream) {
   module::Failure failure;
   if (!table_.memory.zero(memory(), given, bytes, stream, failure)) module::raise(failure);

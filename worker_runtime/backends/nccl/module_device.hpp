@@ -47,8 +47,6 @@ class ModuleDevice final : public DeviceQueue {
   void convert(std::span<const DevicePiece> pieces, DataType from, DataType to, double scale,
                void* stream) override;
   void add(std::span<const DevicePiece> pieces, DataType from, void* stream) override;
-  void low_rank(const LowRankOrder& order, std::span<const LowRankMatrix> matrices,
-                void* stream) override;
   void zero(void* memory, std::size_t bytes, void* stream) override;
   void order(void* before, void* after) override;
   void await(void* mark, Deadline deadline) override;

@@ -15,7 +15,7 @@ const NcclCalls& nccl() {
 
 const DeviceTable& table() {
   static const Libraries libraries{nccl, &cuda::runtime_calls(), &cuda::kernel_calls(),
-                                   &cuda::exam_kernels(), &cuda::low_rank_kernels()};
+                                   &cuda::exam_kernels()};
   static const DeviceTable made = make_device_table(libraries);
   return made;
 }

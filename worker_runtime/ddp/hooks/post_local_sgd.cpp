@@ -1,4 +1,3 @@
-#include "worker_runtime/ddp/hooks/step_count.hpp"
 #include <ddprun/bucket_hooks.hpp>
 
 #include <memory>
@@ -11,13 +10,15 @@ BucketHook post_local_sgd(ProcessGroup group, PostLocalSgdOptions options) {
   struct State {
     ProcessGroup group;
     PostLocalSgdOptions options;
-    StepCount steps = {};
+    std::int64_t step = 0;  ///< index of the current synchronised step
   };
   const auto state = std::make_shared<State>(State{std::move(group), std::move(options)});
   return {.name = "post-local SGD after " + std::to_string(state->options.start_step),
           .start =
               [state](const BucketView& bucket, Work& work) {
-                if (state->steps.before(bucket) < state->options.start_step) {
+                const bool is_exact = state->step < state->options.start_step;
+                if (bucket.is_last) ++state->step;
+                if (is_exact) {
                   work = state->group.all_reduce(bucket.gradients, bucket.op);
                 } else if (state->options.subgroup && state->options.subgroup->size() > 1) {
                   work = state->options.subgroup->all_reduce(bucket.gradients, bucket.op);

@@ -19,28 +19,6 @@ namespace ddprun {
 /// memory for each bucket. Throws Error{Errc::usage} for another type.
 BucketHook compress(ProcessGroup group, DataType wire_type);
 
-/// PowerSGD (Vogels, Karimireddy, Jaggi, 2019): a gradient of n x m elements travels as two
-/// matrices of n x rank and m x rank. What they miss is added to the next step's gradient (error
-/// feedback), and each step begins with the last one's matrices (warm start). Lossy: the average
-/// differs from the exact one in each step, not in the long run.
-struct PowerSgdOptions {
-  std::size_t rank = 1;  ///< columns of the two matrices; more are more exact
-  /// The first steps are exact, as gradients change most there. Their number counts synchronised
-  /// steps.
-  std::int64_t start_step = 1000;
-  /// Gradients of one dimension, and those that would not shrink at least by this factor, travel as
-  /// they are.
-  double min_compression_rate = 2;
-  bool error_feedback = true;  ///< adds what a step missed to the next one
-  bool warm_start = true;      ///< begins with the matrices of the last step
-  std::uint64_t seed = 0;      ///< of the first matrices; the same on every rank
-};
-
-/// A gradient of more than two dimensions counts as a matrix of its first by all others. Takes the
-/// memory of a second bucket for each bucket. Ranks end with the same gradients, bit for bit, on
-/// devices if these are of one kind. Throws Error{Errc::usage} for a rank of 0.
-BucketHook power_sgd(ProcessGroup group, PowerSgdOptions options = {});
-
 /// Post-local SGD (Lin, Stich, Patel, Jaggi, 2018): gradients of all ranks are averaged in the
 /// first steps, then only those of `subgroup`, or of nobody, and parameters are averaged now and
 /// then by a ModelAverager.
