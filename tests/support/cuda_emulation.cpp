@@ -4,12 +4,9 @@
 
 #include <ucontext.h>
 
-#include <cstring>
 #include <deque>
 #include <exception>
-#include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,8 +33,7 @@ namespace ddprun::test {
 
 namespace {
 
-constexpr unsigned kThreadsMax = 1024;         // of a block, on every device
-constexpr std::size_t kSharedMax = 48 * 1024;  // of a block, without asking for more
+constexpr unsigned kThreadsMax = 1024;  // of a block, on every device
 constexpr unsigned kLanes = 32;
 
 /// A stack, and where on it something goes on.
@@ -127,10 +123,7 @@ struct Fibers {
 class Grid {
  public:
   Grid(const KernelShape& shape, const std::function<void()>& thread, Fibers& fibers)
-      : thread_(thread),
-        shared_bytes_(shape.shared_bytes),
-        backwards_(shape.backwards),
-        fibers_(fibers) {
+      : thread_(thread), backwards_(shape.backwards), fibers_(fibers) {
     gridDim = shape.grid;
     blockDim = shape.block;
   }
@@ -148,7 +141,6 @@ class Grid {
   void wait_for_block(SourceLocation where);
   LaneValues gather(const WarpCall& call, std::uint64_t value);
   unsigned current() const { return current_; }
-  void* shared() { return shared_.get(); }
 
   /// The fiber that has been given threads to start.
   Fiber& starting() { return *starting_; }
@@ -157,10 +149,6 @@ class Grid {
   void serve(Fiber& own);
 
  private:
-  struct FreeAligned {
-    void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{16}); }
-  };
-
   void run_block(uint3 index);
   Fiber& choose_next();
   void wait(Thread::State state, const WarpCall& call);
@@ -169,9 +157,7 @@ class Grid {
   std::string describe_waiting() const;
 
   const std::function<void()>& thread_;
-  const std::size_t shared_bytes_;
   const bool backwards_;
-  std::unique_ptr<void, FreeAligned> shared_;
   Fiber main_;
   Fibers& fibers_;
   Fiber* starting_ = nullptr;
@@ -207,8 +193,6 @@ void Grid::run_block(uint3 index) {
     threads_[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
   }
   next_ = ended_ = at_barrier_ = 0;
-  shared_.reset(::operator new (shared_bytes_, std::align_val_t{16}));
-  std::memset(shared_.get(), 0xff, shared_bytes_);
   for (Fiber* next = &choose_next(); next != &main_; next = &choose_next()) main_.switch_to(*next);
   if (failure_) std::rethrow_exception(failure_);
   if (ended_ < threads_.size()) throw KernelError(describe_waiting());
@@ -340,10 +324,6 @@ void check(const KernelShape& shape) {
   const std::size_t count = std::size_t{blocks.x} * blocks.y * blocks.z;
   if (count == 0 || blocks.x > 0x7fff'ffffU || blocks.y > 65535 || blocks.z > 65535)
     throw KernelError("a grid of " + std::to_string(count) + " blocks that no device takes");
-  if (shape.shared_bytes > kSharedMax) {
-    throw KernelError(std::to_string(shape.shared_bytes) + " bytes of shared memory, at most " +
-                      std::to_string(kSharedMax));
-  }
 }
 
 }  // namespace
@@ -358,10 +338,6 @@ int own_lane() {
 
 void wait_for_block(SourceLocation where) {
   grid->wait_for_block(where);
-}
-
-void* dynamic_shared_memory() {
-  return grid->shared();
 }
 
 void run_grid(const KernelShape& shape, const std::function<void()>& thread) {

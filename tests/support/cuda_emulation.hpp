@@ -12,13 +12,13 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 
 // One kernel runs at a time, so that a block's memory can be what the compiler has for it.
@@ -44,8 +44,7 @@ class KernelError : public std::runtime_error {
 struct KernelShape {
   dim3 grid = {1, 1, 1};
   dim3 block = {1, 1, 1};
-  std::size_t shared_bytes = 0;  ///< of dynamic shared memory, which begins with NaNs
-  bool backwards = false;        ///< the last thread first, and the last block
+  bool backwards = false;  ///< the last thread first, and the last block
 };
 
 /// A call's place in the sources; std::source_location is missing with clang 14.
@@ -76,8 +75,6 @@ int own_lane();
 
 void wait_for_block(SourceLocation where);
 
-void* dynamic_shared_memory();
-
 /// Runs `thread` once for each thread of the grid. Throws KernelError, also for what no device
 /// would launch, and what `thread` throws.
 void run_grid(const KernelShape& shape, const std::function<void()>& thread);
@@ -96,24 +93,6 @@ void run_kernel(const KernelShape& shape, void (*kernel)(Parameters...),
   run_grid(shape, [&] { std::apply(kernel, values); });
 }
 
-/// What the lane gave that `source` numbers among the `width` ones around the calling thread's;
-/// what it gave itself if there is none.
-template <typename T>
-T shuffle(const WarpCall& call, T value, int source, int width) {
-  static_assert(sizeof(T) <= sizeof(std::uint64_t));
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof value);
-  const LaneValues given = gather_lanes(call, bits);
-  const int first = own_lane() / width * width;
-  const int lane = source < 0 || source >= width ? own_lane() : first + source;
-  if ((call.mask >> lane & 1U) == 0) {
-    throw KernelError(std::string(call.name) + ": lane " + std::to_string(own_lane()) +
-                      " reads from lane " + std::to_string(lane) + ", which takes no part");
-  }
-  std::memcpy(&value, &given[static_cast<std::size_t>(lane)], sizeof value);
-  return value;
-}
-
 }  // namespace ddprun::test
 
 inline void __syncthreads(
@@ -127,30 +106,19 @@ inline void __syncwarp(unsigned mask = ~0U, ddprun::test::SourceLocation where =
 }
 
 template <typename T>
-T __shfl_sync(unsigned mask, T value, int source, int width = warpSize,
-              ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
-  return ddprun::test::shuffle({mask, "__shfl_sync", where}, value, source & (width - 1), width);
-}
-
-template <typename T>
-T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize,
+T __shfl_xor_sync(unsigned mask, T value, int bits,
                   ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
-  const int source = (ddprun::test::own_lane() & (width - 1)) ^ bits;
-  return ddprun::test::shuffle({mask, "__shfl_xor_sync", where}, value, source, width);
-}
-
-template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = warpSize,
-                   ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
-  const int source = (ddprun::test::own_lane() & (width - 1)) + static_cast<int>(distance);
-  return ddprun::test::shuffle({mask, "__shfl_down_sync", where}, value, source, width);
-}
-
-template <typename T>
-T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = warpSize,
-                 ddprun::test::SourceLocation where = ddprun::test::SourceLocation::current()) {
-  const int source = (ddprun::test::own_lane() & (width - 1)) - static_cast<int>(distance);
-  return ddprun::test::shuffle({mask, "__shfl_up_sync", where}, value, source, width);
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
+  std::uint64_t given = 0;
+  std::memcpy(&given, &value, sizeof value);
+  const int lane = ddprun::test::own_lane() ^ bits;
+  const auto values = ddprun::test::gather_lanes({mask, "__shfl_xor_sync", where}, given);
+  if ((mask >> lane & 1U) == 0) {
+    throw ddprun::test::KernelError("__shfl_xor_sync: lane " + std::to_string(lane) +
+                                    ", which is read, is not in the mask");
+  }
+  std::memcpy(&value, &values[static_cast<std::size_t>(lane)], sizeof value);
+  return value;
 }
 
 inline unsigned __ballot_sync(
@@ -167,10 +135,4 @@ inline unsigned __ballot_sync(
 
 inline int __popc(unsigned bits) {
   return __builtin_popcount(bits);
-}
-
-/// Atomic among kernels and the processor's threads, too.
-template <typename T>
-T atomicAdd(T* at, T value) {
-  return std::atomic_ref<T>(*at).fetch_add(value);
 }
