@@ -1,4 +1,4 @@
-"""trainer and gpt2 report to a real MLflow server and to TensorBoard, also while the server is
+"""trainer reports to a real MLflow server and to TensorBoard, also while the server is
 killed, stopped or refuses requests.
 
 Usage: mlflow_test.py DDPRUN, with the interpreter of scripts/test_python
@@ -26,8 +26,6 @@ from orphans import adopt_orphans, end_children
 
 DDPRUN = sys.argv.pop(1)
 TRAINER = pathlib.Path(DDPRUN).with_name("trainer")
-GPT2 = pathlib.Path(DDPRUN).with_name("gpt2")
-PREPARE_TEXT = pathlib.Path(__file__).parents[2] / "scripts" / "prepare_text"
 EVERY = 5  # steps between points
 TIME_LIMIT = 60
 # Longer than any test waits.
@@ -183,22 +181,6 @@ class MlflowTest(unittest.TestCase):
                 self.assertAlmostEqual(value, other, 5)
         self.assertIn("| lr | 0.05 |",
                       events.Tensors("settings")[0].tensor_proto.string_val[0].decode())
-
-    def test_gpt2_reports_each_step(self):
-        text = self.folder / "text"
-        text.write_text("to be or not to be, that is the question. " * 400)
-        tokens = self.folder / "tokens"
-        subprocess.run([PREPARE_TEXT, "--test_fraction=0.1", text, tokens], check=True,
-                       stdout=subprocess.DEVNULL)
-        training = self.start(GPT2, [f"--data={tokens}", "--layers=1", "--heads=1", "--channels=16",
-                                   "--context=32", "--steps=7", f"--metrics={self.metrics}"],
-                              (), {"MLFLOW_EXPERIMENT_NAME": self.experiment,
-                                   "MLFLOW_TRACKING_URI": self.server.uri})
-        self.assertEqual(training.end(), 0, training.output)
-        self.assertEqual(self.history("Loss/train"),
-                         [(line["step"], line["loss"]) for line in self.lines("step")])
-        self.assertEqual(self.history("Loss/test")[0][0], 7)
-        self.assertEqual(self.the_run().data.params["channels"], "16")
 
     def test_a_resumed_training_sends_the_points_of_an_outage(self):
         training = self.train_with_checkpoints(*ENDLESS)

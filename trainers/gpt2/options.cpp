@@ -67,7 +67,7 @@ void add_model_options(CLI::App& app, Options& options) {
 }
 
 void add_data_options(CLI::App& app, Options& options) {
-  app.add_option("--data", options.data, "token file, made by scripts/prepare_text")
+  app.add_option("--data", options.data, "token file, made by trainers/gpt2/prepare_text")
       ->type_name("FILE")
       ->required();
   app.add_option("--test_data", options.test_data,

@@ -49,11 +49,11 @@ TokenFile::TokenFile(const std::filesystem::path& path) : name_(path.string()) {
   struct stat status = {};
   if (file.number < 0 || ::fstat(file.number, &status) != 0) {
     refuse_token_file(name_ + " cannot be read: " + std::strerror(errno) +
-                      " (scripts/prepare_text makes token files)");
+                      " (trainers/gpt2/prepare_text makes token files)");
   }
   mapped_bytes_ = static_cast<std::size_t>(status.st_size);
   if (!S_ISREG(status.st_mode) || mapped_bytes_ < sizeof(Header)) {
-    refuse_token_file(name_ + " is no token file: make one by scripts/prepare_text");
+    refuse_token_file(name_ + " is no token file: make one by trainers/gpt2/prepare_text");
   }
   void* mapping = ::mmap(nullptr, mapped_bytes_, PROT_READ, MAP_SHARED, file.number, 0);
   if (mapping == MAP_FAILED) ddprun::throw_system_error("mapping " + name_, errno);
@@ -71,7 +71,7 @@ void TokenFile::read_header() {
   Header header = {};
   std::memcpy(&header, mapping_, sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
-    refuse_token_file(name_ + " is no token file: make one by scripts/prepare_text");
+    refuse_token_file(name_ + " is no token file: make one by trainers/gpt2/prepare_text");
   }
   if (header.version != kVersion) {
     refuse_token_file(name_ + " is a token file of version " + std::to_string(header.version) +

@@ -1,5 +1,5 @@
-// A text as a file of tokens, mapped into memory: what scripts/prepare_text writes. All numbers are
-// little-endian:
+// A text as a file of tokens, mapped into memory: what trainers/gpt2/prepare_text writes. All
+// numbers are little-endian:
 //   8 bytes  "ddpruntk"
 //   uint32   version, 1
 //   uint32   vocabulary: tokens are below it; at most 65536
