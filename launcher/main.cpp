@@ -18,10 +18,9 @@
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/json_lines_sink.hpp"
 #include "launcher/report/own_words.hpp"
-#include "launcher/ssh/agent_start.hpp"
-#include "launcher/ssh/command.hpp"
-#include "launcher/ssh/relay.hpp"
+#include "launcher/ssh/agent_supervisor.hpp"
 #include "launcher/ssh/ssh_command.hpp"
+#include "launcher/ssh/ssh_request.hpp"
 #include "launcher/ssh/starter.hpp"
 #include "launcher/stacks/symbol_reader.hpp"
 #include "rendezvous/base/text.hpp"
@@ -249,8 +248,7 @@ int start_over_ssh(const ssh::SshRequest& request) {
 }
 
 /// The agent of a node that was started over ssh.
-int launch_on_node() {
-  const auto start = ssh::read_agent_start();
+int launch_on_node(const ssh::AgentStart& start) {
   const auto load = config_loader(process_environment, start.config_text);
   // Which node it is it has been told, and everybody sees it before each line.
   const ConfigLoader load_quietly = [&load](const ConfigRequest& request) {
@@ -268,9 +266,9 @@ int launch_on_node() {
 }
 
 int run_command(const Invocation& invocation, const std::vector<std::string>& arguments) {
-  const bool has_words = invocation.persona == Persona::ddprun && arguments.size() == 1;
-  if (has_words && arguments[0] == ssh::kRelayWord) return ssh::be_relay(process_environment);
-  if (has_words && arguments[0] == ssh::kAgentWord) return launch_on_node();
+  const bool is_for_ssh = invocation.persona == Persona::ddprun &&
+                          arguments == std::vector<std::string>{ssh::kAgentCommand};
+  if (is_for_ssh) return ssh::run_supervised_agent(launch_on_node);
   const auto over_ssh =
       ssh::read_ssh_request(arguments, process_environment, invocation, summarize_run);
   if (!over_ssh) return launch(invocation, arguments, config_loader(process_environment));

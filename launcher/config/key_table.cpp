@@ -31,10 +31,8 @@ constexpr OwnKey kOwnKeys[] = {
      "Variables of the workers: a text or a number sets one, null removes one."},
     {Section::ssh, "user", OwnKey::Value::text,
      "Who to be there; else as ssh's configuration says."},
-    {Section::ssh, "port", OwnKey::Value::number, "Of sshd; else as ssh's configuration says."},
+    {Section::ssh, "port", OwnKey::Value::port, "Of sshd; else as ssh's configuration says."},
     {Section::ssh, "options", OwnKey::Value::texts, "Further arguments of ssh."},
-    {Section::ssh, "fan_out", OwnKey::Value::number,
-     "How many machines one machine starts; the others are started by those. Default: 64."},
     {Section::ssh, "program", OwnKey::Value::text, "Path of ddprun there. Default: as here."},
     {Section::ssh, "forward_variables", OwnKey::Value::texts,
      "Names of variables that ddprun and the workers get from here; a * at the end stands for "

@@ -42,7 +42,7 @@ std::span<const SectionName> section_names();
 
 /// A key that is no option's.
 struct OwnKey {
-  enum class Value { command, environment, text, number, texts };
+  enum class Value { command, environment, text, port, texts };
   ConfigSection section;
   std::string_view name;
   Value value;

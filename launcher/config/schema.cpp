@@ -74,8 +74,8 @@ JsonValue schema_of(const OwnKey& key) {
   if (key.value == OwnKey::Value::text) {
     return json_object({{"description", description}, {"type", json_text_value("string")}});
   }
-  if (key.value == OwnKey::Value::number) {
-    auto schema = number("integer", 1, key.name == "port" ? 65535 : kSshFanOutMax);
+  if (key.value == OwnKey::Value::port) {
+    auto schema = number("integer", 1, 65535);
     add_member(schema, "description", description);
     return schema;
   }

@@ -9,8 +9,8 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-Parsed<int> parse_number(const std::string& key, const std::string& text) {
-  return key == "port" ? parse_integer(text, 1, 65535) : parse_integer(text, 1, kSshFanOutMax);
+Parsed<int> parse_port(const std::string& text) {
+  return parse_integer(text, 1, 65535);
 }
 
 const JsonValue* find_key(const JsonValue& root, const char* key) {
@@ -24,9 +24,9 @@ std::string text_of(const JsonValue& root, const char* key) {
   return value == nullptr ? "" : value->text;
 }
 
-int number_of(const JsonValue& root, const char* key, int otherwise) {
-  const auto* value = find_key(root, key);
-  return value == nullptr ? otherwise : std::get<int>(parse_number(key, value->text));
+int port_of(const JsonValue& root) {
+  const auto* value = find_key(root, "port");
+  return value == nullptr ? 0 : std::get<int>(parse_port(value->text));
 }
 
 std::vector<std::string> texts_of(const JsonValue& root, const char* key) {
@@ -46,9 +46,9 @@ std::string text_problem(const JsonValue& value) {
   return reference_problem(value.text);
 }
 
-std::string number_problem(const std::string& key, const JsonValue& value) {
+std::string port_problem(const JsonValue& value) {
   if (!value.is(Kind::number)) return "expected a number, found " + describe_value(value);
-  const auto parsed = parse_number(key, value.text);
+  const auto parsed = parse_port(value.text);
   const auto* problem = std::get_if<ValueProblem>(&parsed);
   return problem == nullptr ? "" : value.text + " " + problem->text;
 }
@@ -63,8 +63,8 @@ void check_ssh_key(const OwnKey& key, const JsonMember& member, const std::strin
   };
   if (key.value == OwnKey::Value::text) {
     check(value, path, text_problem(value));
-  } else if (key.value == OwnKey::Value::number) {
-    check(value, path, number_problem(member.key, value));
+  } else if (key.value == OwnKey::Value::port) {
+    check(value, path, port_problem(value));
   } else if (!value.is(Kind::array)) {
     check(value, path, "expected an array, found " + describe_value(value));
   } else {
@@ -76,9 +76,8 @@ void check_ssh_key(const OwnKey& key, const JsonMember& member, const std::strin
 
 SshSettings read_ssh_settings(const JsonValue& root) {
   return {.user = text_of(root, "user"),
-          .port = number_of(root, "port", 0),
+          .port = port_of(root),
           .options = texts_of(root, "options"),
-          .fan_out = number_of(root, "fan_out", kSshFanOut),
           .program = text_of(root, "program"),
           .forward_variables = texts_of(root, "forward_variables")};
 }

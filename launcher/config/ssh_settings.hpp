@@ -9,18 +9,10 @@
 
 namespace ddprun {
 
-/// How many machines one machine starts by itself. More than most runs have nodes, as a machine
-/// that starts others takes them with it when it is lost; few enough for sshd and for one CPU.
-inline constexpr int kSshFanOut = 64;
-
-/// Each takes five descriptors while it starts, and the usual limit of open files is 1,024.
-inline constexpr int kSshFanOutMax = 128;
-
 struct SshSettings {
   std::string user;                            ///< empty: as ssh's own configuration has it
   int port = 0;                                ///< 0: likewise
   std::vector<std::string> options;            ///< arguments of ssh, before all others
-  int fan_out = kSshFanOut;                    ///< machines that one machine starts
   std::string program;                         ///< path of ddprun there; empty: as here
   std::vector<std::string> forward_variables;  ///< names; a '*' at the end stands for anything
 

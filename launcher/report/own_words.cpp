@@ -46,42 +46,32 @@ std::string marked_report(const std::string& mark, const std::string& report) {
   return lines + marked(mark, {.kind = OwnWords::Kind::report_end});
 }
 
-OwnWordsReader::Beginning OwnWordsReader::beginning_of(std::string_view rest) const {
-  const auto known = rest.substr(0, mark_.size());
-  if (mark_.empty() || !mark_.starts_with(known)) return Beginning::others;
-  const bool is_whole = rest.find('\n') != std::string_view::npos;
-  if (known.size() == mark_.size() && is_whole) return Beginning::own;
-  return rest.size() > kOwnLineBytesMax ? Beginning::others : Beginning::unknown;
-}
-
 std::vector<OwnWordsReader::Piece> OwnWordsReader::take(std::string_view bytes) {
   std::vector<Piece> pieces;
   const auto whole = std::exchange(held_, {}).append(bytes);
   std::string_view rest = whole;
   while (!rest.empty()) {
-    const auto beginning = is_at_line_start_ ? beginning_of(rest) : Beginning::others;
-    if (beginning == Beginning::unknown) {
+    const auto at = mark_.empty() ? rest.size() : find_begun(rest, mark_);
+    const auto newline = rest.find('\n', at);
+    const bool is_too_long =
+        newline == std::string_view::npos && rest.size() - at > kOwnLineBytesMax;
+    if (at > 0 || is_too_long) {
+      const auto size = is_too_long ? rest.size() : at;
+      pieces.push_back({.bytes = std::string(rest.substr(0, size))});
+      rest.remove_prefix(size);
+    } else if (newline == std::string_view::npos) {
       held_ = rest;
       break;
-    }
-    const auto newline = rest.find('\n');
-    is_at_line_start_ = newline != std::string_view::npos;
-    const auto line = rest.substr(0, is_at_line_start_ ? newline + 1 : rest.size());
-    rest.remove_prefix(line.size());
-    if (beginning == Beginning::own) {
-      const auto text = line.substr(mark_.size(), line.size() - mark_.size() - 1);
-      pieces.push_back({.is_own = true, .words = words_of(text)});
-    } else if (pieces.empty() || pieces.back().is_own) {
-      pieces.push_back({.bytes = std::string(line)});
     } else {
-      pieces.back().bytes += line;
+      const auto line = rest.substr(mark_.size(), newline - mark_.size());
+      pieces.push_back({.is_own = true, .words = words_of(line)});
+      rest.remove_prefix(newline + 1);
     }
   }
   return pieces;
 }
 
 std::string OwnWordsReader::finish() {
-  is_at_line_start_ = true;
   return std::exchange(held_, {});
 }
 

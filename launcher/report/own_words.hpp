@@ -20,6 +20,7 @@ struct OwnWords {
     report = 'R',      ///< a line of the final report
     report_end = 'E',  ///< behind the last of these
     refusal = 'U',     ///< why it starts nothing
+    agent_exit = 'X',  ///< its exit code, or minus the signal that killed it, by its supervisor
   };
   Kind kind = Kind::line;
   std::string text{};  ///< without a newline; one that was read is printable()
@@ -47,18 +48,16 @@ class OwnWordsReader {
 
   explicit OwnWordsReader(std::string mark) : mark_(std::move(mark)) {}
 
+  /// A mark counts in the middle of a line, too: the process that wrote its beginning may have been
+  /// killed.
   std::vector<Piece> take(std::string_view bytes);
 
-  /// What was held back, as it might have become marked: the stream has ended.
+  /// Returns the bytes that were held back because they might begin a marked line.
   std::string finish();
 
  private:
-  enum class Beginning { own, others, unknown };
-  Beginning beginning_of(std::string_view rest) const;
-
   std::string mark_;
   std::string held_;
-  bool is_at_line_start_ = true;
 };
 
 }  // namespace ddprun

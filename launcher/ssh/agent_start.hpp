@@ -1,5 +1,5 @@
-// The agent's side of a start over ssh: from the task on its standard input to the command line
-// that it would have been started with by hand.
+// The agent's side of a start over ssh: turns the task on standard input into the command line with
+// which a user would have started the agent.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -11,13 +11,17 @@ namespace ddprun::ssh {
 
 struct AgentStart {
   std::vector<std::string> arguments;
-  std::string config_text;  ///< of the file that the arguments name, which may not be there
-  UniqueFd secret;          ///< a file that the arguments name; as long as the agent lives
-  std::string mark;         ///< before the lines that it says itself
-  int columns = 0;          ///< of the terminal where they are read
+  std::string config_text;  ///< content of the file that the arguments name; it may not exist here
+  UniqueFd secret;          ///< file that the arguments name; keep it open; -1: no secret
+  std::string mark;         ///< begins the agent's own lines
+  int columns = 0;          ///< width of the terminal that shows the output
 };
 
-/// Reads standard input, which is empty afterwards. Throws Error{Errc::usage} if that is no task.
+/// Reads a task from standard input, enters its folder, sets its variables, and acknowledges it by
+/// a greeting on standard output. Then redirects standard input from /dev/null. Blocks for up to
+/// 60 s. Throws Error{Errc::usage} if there is no task, Errc::protocol if it is malformed or of
+/// another version, Errc::timeout, and Errc::system if the folder cannot be entered. For a process
+/// with one thread.
 AgentStart read_agent_start();
 
 }  // namespace ddprun::ssh

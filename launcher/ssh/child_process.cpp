@@ -1,7 +1,6 @@
 #include "launcher/ssh/child_process.hpp"
 
 #include "launcher/process/limited_wait.hpp"
-#include "launcher/ssh/node_report.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
@@ -30,6 +29,9 @@ constexpr auto kExecLimit = 60s;
 // A process that ssh leaves behind for other sessions may hold its standard error for ever.
 constexpr auto kStreamGrace = 2s;
 
+/// As much as a pipe holds.
+constexpr std::size_t kPieceBytesMax = 64U << 10;
+
 struct Pipe {
   UniqueFd reader, writer;
 };
@@ -49,21 +51,20 @@ ChildProcess::ChildProcess(const asio::any_io_executor& executor)
       error_(executor),
       grace_(executor, asio::steady_timer::time_point::max()) {}
 
-asio::awaitable<std::optional<StartFailure>> ChildProcess::start(ProcessRequest request,
-                                                                 int input) {
+asio::awaitable<std::optional<StartFailure>> ChildProcess::start(ProcessRequest request) {
   auto in = make_pipe();
   auto out = make_pipe();
   auto error = make_pipe();
   if (!in || !out || !error) {
     co_return StartFailure{.step = StartStep::fork, .error_number = errno};
   }
-  request.standard_input = input >= 0 ? input : in->reader.get();
+  request.standard_input = in->reader.get();
   request.standard_output = out->writer.get();
   request.standard_error = error->writer.get();
   auto started = WorkerProcess::start(executor_, request);
   if (const auto* failure = std::get_if<StartFailure>(&started)) co_return *failure;
   process_.emplace(std::get<WorkerProcess>(std::move(started)));
-  if (input < 0) input_.assign(in->writer.release());
+  input_.assign(in->writer.release());
   output_.assign(out->reader.release());
   error_.assign(error->reader.release());
   LimitedWait exec(executor_);
@@ -87,7 +88,7 @@ asio::awaitable<int> ChildProcess::run(Take take_output, Take take_error) {
 }
 
 asio::awaitable<void> ChildProcess::read(asio::posix::stream_descriptor& stream, const Take& take) {
-  std::vector<char> buffer(kReportBytesMax);
+  std::vector<char> buffer(kPieceBytesMax);
   while (true) {
     boost::system::error_code error;
     const auto bytes = co_await stream.async_read_some(

@@ -23,15 +23,14 @@ class ChildProcess {
 
   explicit ChildProcess(const boost::asio::any_io_executor& executor);
 
-  /// Starts it, with a descriptor or (-1) a pipe as its standard input. Returns why it could not be
-  /// started, or nothing when it is past exec.
-  boost::asio::awaitable<std::optional<StartFailure>> start(ProcessRequest request, int input);
+  /// Starts it. Returns why it could not be started, or nothing when it is past exec.
+  boost::asio::awaitable<std::optional<StartFailure>> start(ProcessRequest request);
 
   /// Reads both streams until they end, or until shortly after the end of the process if others
   /// hold them open. Returns its exit code, or minus the signal that ended it.
   boost::asio::awaitable<int> run(Take take_output, Take take_error);
 
-  /// Closed if the process got a descriptor.
+  /// Its standard input, to be written.
   boost::asio::posix::stream_descriptor& input() { return input_; }
 
   void signal(int number) noexcept;

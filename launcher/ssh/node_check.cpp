@@ -28,7 +28,7 @@ void add(Findings& findings, const std::string& problem, const std::string& node
 }
 
 /// What is known of the environment there.
-EnvironmentLookup variables_of(const RelayTask& task) {
+EnvironmentLookup variables_of(const NodeTask& task) {
   return [&task](const std::string& name) -> std::optional<std::string> {
     for (const auto& variable : task.variables) {
       if (variable.starts_with(name + "=")) return variable.substr(name.size() + 1);
@@ -51,13 +51,12 @@ class NodeChecker {
  public:
   NodeChecker(const ConfigFile& file, const SshPlan& plan, const NodeCheck& how)
       : file_(file), plan_(plan), how_(how) {
-    const auto& agent = plan.task.agent;
     std::vector<std::string> arguments = {"--config=" + file.name};
-    if (!agent.secret.empty()) {
-      secret_ = memory_file("ddprun-secret", agent.secret);
+    if (!plan.task.secret.empty()) {
+      secret_ = memory_file("ddprun-secret", plan.task.secret);
       arguments.push_back("--secret_file=/proc/self/fd/" + std::to_string(secret_.get()));
     }
-    arguments.insert(arguments.end(), agent.arguments.begin(), agent.arguments.end());
+    arguments.insert(arguments.end(), plan.task.arguments.begin(), plan.task.arguments.end());
     words_ = read_arguments(arguments);
   }
 
@@ -120,10 +119,10 @@ std::vector<std::string> problems_of_nodes(const ConfigFile& file, const SshPlan
   if (plan.own) {
     for (const auto& problem : checker.problems_here()) add(findings, problem, plan.own->name);
   }
-  for (const auto& target : plan.task.targets) {
+  for (const auto& target : plan.targets) {
     for (const auto& problem : checker.problems_there(target)) add(findings, problem, target.name);
   }
-  const auto all = plan.task.targets.size() + (plan.own ? 1 : 0);
+  const auto all = plan.targets.size() + (plan.own ? 1 : 0);
   std::vector<std::string> lines;
   for (const auto& [problem, nodes] : findings) {
     lines.push_back((nodes.size() == all ? "" : names_of(nodes) + ": ") + problem);

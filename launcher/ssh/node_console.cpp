@@ -5,6 +5,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <charconv>
 #include <unistd.h>
 
 namespace ddprun::ssh {
@@ -15,6 +16,13 @@ namespace {
 
 LinePrefixer::TimePoint now() {
   return std::chrono::system_clock::now();
+}
+
+std::optional<int> read_exit_code(const std::string& text) {
+  int code = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), code);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number ? std::optional(code) : std::nullopt;
 }
 
 }  // namespace
@@ -64,7 +72,14 @@ void NodeConsole::hear(std::uint32_t node, const OwnWords& words) {
       return reports_.add_line(node, words.text);
     case OwnWords::Kind::report_end:
       return reports_.end(node);
+    case OwnWords::Kind::agent_exit:
+      if (const auto exit_code = read_exit_code(words.text)) agent_exits_.emplace(node, *exit_code);
   }
+}
+
+std::optional<int> NodeConsole::agent_exit(std::uint32_t node) const {
+  const auto found = agent_exits_.find(node);
+  return found == agent_exits_.end() ? std::nullopt : std::optional(found->second);
 }
 
 /// Those that differ are told apart by the names of their nodes.

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -39,6 +40,9 @@ class NodeConsole {
 
   /// Whether its agent has said that it starts nothing.
   bool has_refused(std::uint32_t node) const { return refusing_.contains(node); }
+
+  /// The exit code of its agent, if that has been reported; negative: minus a signal.
+  std::optional<int> agent_exit(std::uint32_t node) const;
 
   /// A line of ddprun's own, on standard error.
   void say(const std::string& line);
@@ -71,6 +75,7 @@ class NodeConsole {
   std::map<std::pair<std::uint32_t, bool>, LinePrefixer> prefixers_;
   std::map<std::uint32_t, OwnWordsReader> readers_;  ///< of standard error
   std::set<std::uint32_t> refusing_;
+  std::map<std::uint32_t, int> agent_exits_;
   FinalReports reports_;
   CommonWords common_;
   bool has_told_of_loss_ = false;

@@ -1,97 +1,60 @@
 #include "launcher/ssh/ssh_command.hpp"
 
-#include "launcher/config/load_config.hpp"
-#include "launcher/plan/host_facts.hpp"
-#include "launcher/plan/resolve_program.hpp"
-#include "launcher/process/worker_environment.hpp"
-#include "launcher/report/console_sink.hpp"
-#include "launcher/ssh/node_check.hpp"
-#include "rendezvous/base/random_bytes.hpp"
-
-#include <filesystem>
-#include <unistd.h>
+#include "rendezvous/base/text.hpp"
 
 namespace ddprun::ssh {
 
 namespace {
 
-using Result = std::variant<SshRequest, UsageProblem>;
+// What ssh ends with when it has failed itself.
+constexpr int kSshFailed = 255;
+// What shells end with when they find no such program, or may not run it.
+constexpr int kNotFound = 127;
+constexpr int kNotExecutable = 126;
 
-std::vector<std::string> names_of_variables() {
-  std::vector<std::string> names;
-  for (const auto& variable : own_environment()) {
-    names.push_back(variable.substr(0, variable.find('=')));
-  }
-  return names;
-}
-
-/// As many as a file of 'ddprun keygen' has.
-constexpr std::size_t kSecretBytes = 32;
-
-/// Nobody hits upon it by chance.
-constexpr std::size_t kMarkBytes = 8;
-
-StarterFacts gather_facts(const EnvironmentLookup& environment) {
-  const auto host = gather_host_facts(environment);
-  std::error_code ignored;
-  return {.ssh = find_tool("ssh", host),
-          .program = std::filesystem::read_symlink("/proc/self/exe", ignored).string(),
-          .folder = host.working_directory.string(),
-          .own_node = std::nullopt,
-          .variables = names_of_variables(),
-          .environment = environment,
-          .new_secret = hexadecimal(random_bytes(kSecretBytes)),
-          .mark = "\x1e" + hexadecimal(random_bytes(kMarkBytes)),
-          .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal)};
-}
-
-Result read(const ArgumentWords& words, const EnvironmentLookup& environment,
-            const PlanSummary& check, bool needs_program) {
-  const auto name = value_of(words.given, "config");
-  if (!name) {
-    return UsageProblem{{"--ssh: needs --config with a file that names the nodes"}};
-  }
-  const auto text = read_config_text(name->value);
-  if (const auto* problem = std::get_if<UsageProblem>(&text)) return *problem;
-  const auto file = read_config(name->value, std::get<std::string>(text));
-  if (const auto* problem = std::get_if<UsageProblem>(&file)) return *problem;
-  auto facts = gather_facts(environment);
-  // This machine may well be none of them.
-  auto clues = gather_node_clues([](const std::string&) { return std::nullopt; });
-  clues.node_name = value_of(words.given, "node_name");
-  const auto own = find_node(std::get<ConfigFile>(file), clues);
-  if (const auto* found = std::get_if<FoundNode>(&own)) {
-    facts.own_node = found->index;
-  } else if (clues.node_name) {
-    return std::get<UsageProblem>(own);
-  }
-  auto plan = plan_ssh(std::get<ConfigFile>(file), std::get<std::string>(text), words, facts);
-  if (const auto* problem = std::get_if<UsageProblem>(&plan)) return *problem;
-  auto problems = problems_of_nodes(std::get<ConfigFile>(file), std::get<SshPlan>(plan),
-                                    {.environment = environment,
-                                     .scheduler = scheduler_reader(environment),
-                                     .check = check,
-                                     .needs_program = needs_program});
-  if (!problems.empty()) return UsageProblem{std::move(problems)};
-  return SshRequest{.plan = std::get<SshPlan>(std::move(plan)),
-                    .is_dry = words.given.contains(find_option("dry_run"))};
+/// ssh begins what it says itself with its name.
+std::string without_name(const std::string& line) {
+  constexpr std::string_view kName = "ssh: ";
+  return line.starts_with(kName) ? line.substr(kName.size()) : line;
 }
 
 }  // namespace
 
-std::optional<Result> read_ssh_request(const std::vector<std::string>& arguments,
-                                       const EnvironmentLookup& environment,
-                                       const Invocation& invocation, const PlanSummary& check,
-                                       bool needs_program) {
-  const auto words = read_arguments(arguments);
-  if (!words.given.contains(find_option("ssh"))) return std::nullopt;
-  for (const char* question : {"help", "version", "print_completion"}) {
-    if (words.given.contains(find_option(question))) return std::nullopt;
+std::vector<std::string> ssh_command(const std::string& ssh, const SshSettings& settings,
+                                     const std::string& destination) {
+  std::vector<std::string> command = {ssh};
+  // First, as ssh takes the first value that it is given for a setting.
+  command.insert(command.end(), settings.options.begin(), settings.options.end());
+  if (settings.port != 0) command.insert(command.end(), {"-p", std::to_string(settings.port)});
+  if (!settings.user.empty()) command.insert(command.end(), {"-l", settings.user});
+  for (const char* option :
+       {// Nobody is there to answer a question.
+        "BatchMode=yes", "ConnectTimeout=10",
+        // A machine that has vanished is noticed after a minute, though nothing is being sent.
+        "ServerAliveInterval=15", "ServerAliveCountMax=4",
+        // A connection that is shared with other sessions would stay when this one is over.
+        "ControlMaster=no", "ClearAllForwardings=yes", "ForwardX11=no"}) {
+    command.insert(command.end(), {"-o", option});
   }
-  if (invocation.persona != Persona::ddprun) {
-    return UsageProblem{{"--ssh: is not there under the name " + invocation.name}};
+  command.insert(command.end(), {"-T", "--", destination});
+  command.push_back("exec " + quoted_for_shell(settings.program) + " " + kAgentCommand);
+  return command;
+}
+
+std::string quoted_for_shell(const std::string& word) {
+  return "'" + join(split(word, '\''), "'\\''") + "'";
+}
+
+std::string describe_no_answer(int exit_code, const std::string& last, const std::string& program) {
+  const auto said = last.empty() ? "" : ": " + without_name(last);
+  if (exit_code == kNotFound || exit_code == kNotExecutable) {
+    return program + " cannot be run there" + said +
+           "; ssh.program in the file says where ddprun is";
   }
-  return read(words, environment, check, needs_program);
+  if (exit_code == kSshFailed) return "ssh could not connect" + said;
+  if (exit_code < 0) return "ssh was killed by signal " + std::to_string(-exit_code) + said;
+  return "ddprun there ended with exit code " + std::to_string(exit_code) + " before it answered" +
+         said;
 }
 
 }  // namespace ddprun::ssh

@@ -4,8 +4,7 @@
 #include "launcher/config/interpolation.hpp"
 #include "launcher/config/named_nodes.hpp"
 #include "launcher/plan/describe_nodes.hpp"
-#include "launcher/ssh/command.hpp"
-#include "launcher/ssh/tree.hpp"
+#include "launcher/ssh/ssh_command.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
@@ -31,18 +30,20 @@ class SshPlanner {
     check();
     choose_settings();
     choose_nodes();
-    plan_.task.agent = {.config_name = file_.name,
-                        .config_text = text,
-                        .arguments = arguments(),
-                        .secret = {},
-                        .mark = facts_.mark,
-                        .columns = facts_.columns};
+    plan_.task = {.node_name = {},
+                  .variables = variables(),
+                  .folder = facts_.folder,
+                  .config_name = file_.name,
+                  .config_text = text,
+                  .arguments = arguments(),
+                  .secret = is_security_given() ? "" : facts_.new_secret,
+                  .mark = facts_.mark,
+                  .columns = facts_.columns};
     plan_.nodes = named_nodes(file_, given(), facts_.environment);
-    if (!is_security_given()) plan_.task.agent.secret = facts_.new_secret;
-    plan_.task.folder = facts_.folder;
-    plan_.task.variables = variables();
     plan_.has_node_prefix = !is_argument("prefix") && !is_argument("log_line_prefix_template");
-    if (encode(plan_.task).size() > kTaskBytesMax) {
+    std::size_t name_bytes_max = 0;
+    for (const auto& name : plan_.names) name_bytes_max = std::max(name_bytes_max, name.size());
+    if (encode(plan_.task).size() + name_bytes_max > kTaskBytesMax) {
       problems_.push_back("--ssh: file, arguments and variables together have more than " +
                           std::to_string(kTaskBytesMax) + " bytes");
     }
@@ -76,7 +77,7 @@ class SshPlanner {
     if (settings.program.empty()) settings.program = facts_.program;
     forward_variables_ = std::move(settings.forward_variables);
     settings.forward_variables.clear();
-    plan_.task.ssh = std::move(settings);
+    plan_.settings = std::move(settings);
   }
 
   std::string replaced(const std::string& text, const char* path) {
@@ -106,10 +107,15 @@ class SshPlanner {
       if (facts_.own_node == i) {
         plan_.own = target;
       } else {
-        plan_.task.targets.push_back(target);
+        plan_.targets.push_back(target);
       }
     }
     plan_.host = host();
+    if (started > kNodesMax) {
+      problems_.push_back("--ssh: starts at most " + std::to_string(kNodesMax) + " nodes, " +
+                          file_.name + " asks for " + std::to_string(started) +
+                          "; start larger runs with a scheduler such as Slurm");
+    }
     if (plan_.nodes_min > started) {
       problems_.push_back("--ssh: --nnodes asks for at least " + std::to_string(range.least) +
                           " nodes, " + file_.name + " names " + std::to_string(count));
@@ -216,20 +222,6 @@ class SshPlanner {
   std::vector<std::string> problems_;
 };
 
-void describe_branches(const SshPlan& plan, const std::vector<std::size_t>& targets,
-                       const std::string& by, std::string& text) {
-  const auto fan_out = static_cast<std::size_t>(plan.task.ssh.fan_out);
-  for (const auto& branch : plan_branches(targets, fan_out)) {
-    const auto& target = plan.task.targets[branch.node];
-    std::vector<std::string> words;
-    for (const auto& word : ssh_command(plan.ssh, plan.task.ssh, target.destination)) {
-      words.push_back(quoted_for_shell(word));
-    }
-    text += target.name + by + ": " + join(words, " ") + "\n";
-    describe_branches(plan, branch.below, ", by " + target.name, text);
-  }
-}
-
 }  // namespace
 
 std::variant<SshPlan, UsageProblem> plan_ssh(const ConfigFile& file, const std::string& text,
@@ -242,14 +234,18 @@ std::string describe(const SshPlan& plan) {
   std::string text = "nodes:\n";
   for (const auto& line : describe_named_nodes(plan.nodes)) text += "  " + line + "\n";
   if (plan.own) text += plan.own->name + ": on this machine\n";
-  std::vector<std::size_t> all(plan.task.targets.size());
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-  describe_branches(plan, all, "", text);
+  for (const auto& target : plan.targets) {
+    std::vector<std::string> words;
+    for (const auto& word : ssh_command(plan.ssh, plan.settings, target.destination)) {
+      words.push_back(quoted_for_shell(word));
+    }
+    text += target.name + ": " + join(words, " ") + "\n";
+  }
   std::vector<std::string> arguments;
-  for (const auto& argument : plan.task.agent.arguments) {
+  for (const auto& argument : plan.task.arguments) {
     arguments.push_back(quoted_for_shell(argument));
   }
-  if (!plan.task.agent.secret.empty()) text += "a secret of this run's own, over ssh\n";
+  if (!plan.task.secret.empty()) text += "a secret of this run's own, over ssh\n";
   text += "in: " + plan.task.folder + "\nwith: " + join(arguments, " ") + "\n";
   // Not their values: people forward tokens, and plans are kept in logs.
   for (const auto& variable : plan.task.variables)

@@ -4,9 +4,11 @@
 
 #include "launcher/cli/given_values.hpp"
 #include "launcher/config/config_file.hpp"
-#include "launcher/ssh/task.hpp"
+#include "launcher/config/ssh_settings.hpp"
+#include "launcher/ssh/node_task.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -27,12 +29,27 @@ struct StarterFacts {
   int columns = 0;         ///< of the terminal
 };
 
+/// Limit of the nodes of one start. Each takes four descriptors and a process of the starting
+/// machine, whose usual limit of open files is 1,024; larger runs have a scheduler.
+inline constexpr std::size_t kNodesMax = 128;
+
+/// A node to be started.
+struct Target {
+  std::uint32_t node = 0;  ///< index in the file
+  std::string name;
+  std::string destination;  ///< as given to ssh
+
+  bool operator==(const Target&) const = default;
+};
+
 struct SshPlan {
   std::string ssh;
+  SshSettings settings;            ///< without references to variables
   std::vector<std::string> names;  ///< of all nodes of the file, by index
   std::vector<NamedNode> nodes{};  ///< the same with what else the file says of them
-  RelayTask task;                  ///< its targets are all nodes to be started, own one left out
+  std::vector<Target> targets;     ///< nodes to be started over ssh
   std::optional<Target> own;       ///< this machine's node, which needs no ssh
+  NodeTask task;                   ///< of all nodes; without node_name
   std::size_t nodes_min = 1;
   std::optional<std::size_t> host;  ///< index of the node that hosts the rendezvous
   bool has_node_prefix = true;      ///< of the workers' lines; false: --prefix says what they get

@@ -3,21 +3,24 @@
 #include "launcher/process/process_start.hpp"
 #include "launcher/process/stop_requests.hpp"
 #include "launcher/report/exit_code.hpp"
+#include "launcher/ssh/node_connection.hpp"
 #include "launcher/ssh/node_console.hpp"
-#include "launcher/ssh/team.hpp"
-#include "launcher/ssh/verdict.hpp"
+#include "launcher/ssh/node_results.hpp"
+#include "launcher/ssh/ssh_command.hpp"
 #include "rendezvous/base/signal_name.hpp"
-#include "rendezvous/base/text.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -29,7 +32,10 @@ namespace asio = boost::asio;
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = NodeReport::Kind;
+
+/// Each ssh that opens a connection uses about 10 ms of CPU for its keys, and all ask one ssh-agent
+/// for signatures. More at once start no sooner, and the first ones later.
+constexpr int kOpeningMax = 32;
 
 /// For nodes whose others have ended to end by themselves, with a verdict of their own.
 constexpr auto kLaterGrace = 30s;
@@ -54,19 +60,47 @@ bool asks_to_stop(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
 }
 
-class Starter : public ReportSink {
+/// Bounds the connections that are being opened at the same time.
+class OpeningWindow {
+ public:
+  explicit OpeningWindow(const asio::any_io_executor& executor)
+      : has_room_(executor, asio::steady_timer::time_point::max()) {}
+
+  /// Returns when there is room for one more.
+  asio::awaitable<void> enter() {
+    boost::system::error_code ignored;
+    while (opening_ == kOpeningMax) {
+      co_await has_room_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
+    ++opening_;
+  }
+
+  void leave() {
+    --opening_;
+    has_room_.cancel_one();
+  }
+
+ private:
+  int opening_ = 0;
+  asio::steady_timer has_room_;  ///< cancelled when a place becomes free
+};
+
+class Starter {
  public:
   Starter(asio::io_context& context, const SshPlan& plan)
       : plan_(plan),
         executor_(context.get_executor()),
-        console_(executor_, plan.names, plan.has_node_prefix, plan.task.agent.mark),
+        console_(executor_, plan.names, plan.has_node_prefix, plan.task.mark),
         signals_(executor_),
         later_(executor_),
-        team_(executor_, *this) {
+        window_(executor_) {
     facts_.nodes_min = plan.nodes_min;
-    facts_.nodes.assign(plan.names.size(), {.state = NodeFate::State::left_out});
-    if (plan.own) add(*plan.own);
-    for (const auto& target : plan.task.targets) add(target);
+    facts_.nodes.assign(plan.names.size(), {.state = NodeResult::State::left_out});
+    if (plan.own)
+      add(*plan.own, {.program = "/proc/self/exe", .arguments = {"ddprun", kAgentCommand}});
+    for (const auto& target : plan.targets) {
+      add(target, {.arguments = ssh_command(plan.ssh, plan.settings, target.destination)});
+    }
     if (plan.host && is_started(*plan.host)) {
       facts_.host = plan.host;
       facts_.host_name = plan.names[*plan.host];
@@ -77,51 +111,17 @@ class Starter : public ReportSink {
   }
 
   void start() {
-    if (plan_.own) team_.add_agent(*plan_.own, plan_.task);
-    team_.add_relays(plan_.ssh, plan_.task, plan_.task.targets);
     wait_for_signal();
-    team_.start([this](std::exception_ptr failure) {
-      failure_ = std::move(failure);
-      boost::system::error_code ignored;
-      signals_.cancel(ignored);
-      later_.cancel();
-      console_.show_reports();
-      tell_end();
-      asio::co_spawn(executor_, console_.drain(Deadline::after(kDrainTimeout)), asio::detached);
-    });
-  }
-
-  void take(NodeReport report) override {
-    switch (report.kind) {
-      case Kind::standard_output:
-      case Kind::standard_error:
-        return console_.take(report.node, report.kind == Kind::standard_error, report.text);
-      case Kind::started:
-        return set(report.node, {.state = NodeFate::State::running});
-      case Kind::not_started:
-        console_.finish(report.node);
-        // Whoever has stopped the run has no use for the reason.
-        if (facts_.interrupted_by == 0) say_of(report.node, "not started: " + report.text);
-        lose(report.node, "was not started");
-        return set(report.node, {.state = NodeFate::State::not_started});
-      case Kind::ended:
-        console_.finish(report.node);
-        tell_end_of(report.node, report.exit_code);
-        return set(report.node, {.state = NodeFate::State::ended,
-                                 .exit_code = report.exit_code,
-                                 .order = ++ended_,
-                                 .has_refused = console_.has_refused(report.node)});
-      case Kind::lost:
-        console_.finish(report.node);
-        say_of(report.node, "lost: " + report.text);
-        lose(report.node, "was lost");
-        return set(report.node, {.state = NodeFate::State::lost});
+    running_ = connections_.size();
+    for (const auto& [node, connection] : connections_) {
+      asio::co_spawn(executor_, run_node(node, *connection), [this](std::exception_ptr failure) {
+        if (failure && !failure_) failure_ = std::move(failure);
+        if (--running_ == 0) finish();
+      });
     }
   }
 
-  asio::awaitable<void> room() override { return console_.room(); }
-
-  /// When all is over.
+  /// After the end of the run.
   int exit_code() const {
     if (failure_) std::rethrow_exception(failure_);
     if (!console_.has_lost_output()) return exit_code_;
@@ -129,10 +129,65 @@ class Starter : public ReportSink {
   }
 
  private:
-  void add(const Target& target) { facts_.nodes[target.node].state = NodeFate::State::starting; }
+  void add(const Target& target, ProcessRequest request) {
+    facts_.nodes[target.node].state = NodeResult::State::starting;
+    connections_.emplace_back(
+        target.node, std::make_unique<NodeConnection>(executor_, console_, target.node,
+                                                      std::move(request), plan_.settings.program));
+  }
 
   bool is_started(std::size_t node) const {
-    return facts_.nodes[node].state == NodeFate::State::starting;
+    return facts_.nodes[node].state == NodeResult::State::starting;
+  }
+
+  bool is_stopping() const { return facts_.interrupted_by != 0 || facts_.is_cut_short; }
+
+  asio::awaitable<void> run_node(std::uint32_t node, NodeConnection& connection) {
+    co_await window_.enter();
+    if (is_stopping()) {
+      window_.leave();
+      set(node, {.state = NodeResult::State::not_started});
+      co_return;
+    }
+    auto task = plan_.task;
+    task.node_name = plan_.names[node];
+    auto running = connection.run(framed(task), [this, node] {
+      window_.leave();
+      set(node, {.state = NodeResult::State::running});
+    });
+    const auto end = co_await std::move(running);
+    if (end.kind == ConnectionEnd::Kind::not_started) window_.leave();
+    console_.finish(node);
+    take_end(node, end);
+  }
+
+  void take_end(std::uint32_t node, const ConnectionEnd& end) {
+    switch (end.kind) {
+      case ConnectionEnd::Kind::not_started:
+        // The operator who has stopped the run does not need the reason.
+        if (facts_.interrupted_by == 0) say_of(node, "not started: " + end.reason);
+        lose(node, "was not started");
+        return set(node, {.state = NodeResult::State::not_started});
+      case ConnectionEnd::Kind::ended:
+        tell_end_of(node, end.exit_code);
+        return set(node, {.state = NodeResult::State::ended,
+                          .exit_code = end.exit_code,
+                          .order = ++ended_,
+                          .has_refused = console_.has_refused(node)});
+      case ConnectionEnd::Kind::lost:
+        say_of(node, "lost: " + end.reason);
+        lose(node, "was lost");
+        return set(node, {.state = NodeResult::State::lost});
+    }
+  }
+
+  void finish() {
+    boost::system::error_code ignored;
+    signals_.cancel(ignored);
+    later_.cancel();
+    console_.show_reports();
+    tell_end();
+    asio::co_spawn(executor_, console_.drain(Deadline::after(kDrainTimeout)), asio::detached);
   }
 
   void say_of(std::uint32_t node, const std::string& what) {
@@ -159,7 +214,7 @@ class Starter : public ReportSink {
     console_.say("the run ended with exit code " + std::to_string(exit_code_) + ": " + reason);
   }
 
-  void set(std::uint32_t node, NodeFate fate) {
+  void set(std::uint32_t node, NodeResult fate) {
     facts_.nodes[node] = fate;
     const auto decision = decide(facts_);
     switch (decision.action) {
@@ -199,19 +254,19 @@ class Starter : public ReportSink {
 
   void send(int signal) {
     sent_.insert(signal);
-    team_.signal(signal);
+    for (const auto& [node, connection] : connections_) connection->signal(signal);
   }
 
   void obey(int signal) {
     if (!asks_to_stop(signal)) return send(signal);
     if (facts_.interrupted_by == 0) facts_.interrupted_by = signal;
-    team_.stop_calling();
+    for (const auto& [node, connection] : connections_) connection->cancel_start();
     const auto meaning = requests_.take(signal, StopRequests::Clock::now());
     if (meaning == StopRequests::Meaning::repeated) return;
     if (++stops_ < kStopsMax) return send(signal);
     sent_.insert(SIGKILL);
     console_.say("received " + signal_name(signal) + " again: giving up all connections");
-    team_.kill();
+    for (const auto& [node, connection] : connections_) connection->kill();
   }
 
   const SshPlan& plan_;
@@ -219,7 +274,9 @@ class Starter : public ReportSink {
   NodeConsole console_;
   asio::signal_set signals_;
   asio::steady_timer later_;
-  Team team_;
+  OpeningWindow window_;
+  std::vector<std::pair<std::uint32_t, std::unique_ptr<NodeConnection>>> connections_;
+  std::size_t running_ = 0;  ///< connections that have not ended
   RunFacts facts_;
   int ended_ = 0;
   StopRequests requests_{kOneStopRequest + kTransferTime};
@@ -235,7 +292,7 @@ class Starter : public ReportSink {
 }  // namespace
 
 int run_over_ssh(const SshPlan& plan) {
-  if (!plan.task.agent.secret.empty()) make_memory_private();
+  if (!plan.task.secret.empty()) make_memory_private();
   ::signal(SIGPIPE, SIG_IGN);
   asio::io_context context(1);
   Starter starter(context, plan);

@@ -130,6 +130,14 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
+std::size_t find_begun(std::string_view text, std::string_view word) {
+  const auto found = text.find(word);
+  if (found != std::string_view::npos) return found;
+  auto size = std::min(text.size(), word.size());
+  while (!word.starts_with(text.substr(text.size() - size))) --size;
+  return text.size() - size;
+}
+
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates) {
   // Long enough for every option's name; an argument of megabytes must not cost its square.
   constexpr std::size_t kWordMax = 64;

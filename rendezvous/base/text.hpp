@@ -40,6 +40,10 @@ std::string to_lower(std::string_view text);
 /// The parts of `text` between separators; one empty part for an empty text.
 std::vector<std::string> split(std::string_view text, char separator);
 
+/// The position of `word` in `text`, or of an end of `text` that may be the beginning of `word`;
+/// else the size of `text`. For text that comes in pieces.
+std::size_t find_begun(std::string_view text, std::string_view word);
+
 /// The candidate that differs least from `word` if the difference looks like a slip of the
 /// fingers; otherwise empty.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);

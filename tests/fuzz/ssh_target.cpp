@@ -1,8 +1,8 @@
 #include "tests/fuzz/ssh_target.hpp"
 
-#include "launcher/ssh/node_report.hpp"
+#include "launcher/report/own_words.hpp"
+#include "launcher/ssh/greeting_reader.hpp"
 #include "launcher/ssh/ssh_plan.hpp"
-#include "launcher/ssh/task.hpp"
 #include "rendezvous/base/text.hpp"
 #include "tests/fuzz/promise.hpp"
 
@@ -19,44 +19,50 @@ namespace {
 using namespace ssh;
 
 constexpr const char* kSecret = "0123456789abcdef";
+constexpr const char* kMark =
+    "\x1e"
+    "m";
 
-template <typename Task>
-void write_again(const std::optional<Task>& task, std::string_view bytes) {
+void decode_task(std::string_view bytes) {
+  const auto task = decode_node_task(bytes);
   if (task) require(encode(*task) == bytes, "a task has one form");
 }
 
-/// All that a reader makes of what a machine says.
-struct Heard {
-  std::vector<NodeReport> reports{};
-  std::string noise{};
-  bool has_greeting = false;
-  bool is_broken = false;
-
-  bool operator==(const Heard&) const = default;
-};
-
-Heard hear(std::string_view bytes, std::size_t piece) {
-  ReportReader reader;
-  Heard heard;
+/// Standard output of a node in pieces of this size, parted at the greeting.
+GreetingReader::Parts read_output(std::string_view bytes, std::size_t piece) {
+  GreetingReader reader;
+  GreetingReader::Parts all;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
-    for (auto& report : reader.take(bytes.substr(at, piece))) {
-      heard.reports.push_back(std::move(report));
-    }
-    heard.noise += reader.take_noise();
+    auto parts = reader.read(bytes.substr(at, piece));
+    all.noise += parts.noise;
+    all.output += parts.output;
   }
-  heard.has_greeting = reader.has_greeting();
-  heard.is_broken = reader.is_broken();
-  return heard;
+  require(reader.has_greeting() || all.output.empty(), "no output before the greeting");
+  return all;
 }
 
-void read_reports(std::string_view bytes) {
-  const auto heard = hear(bytes, bytes.size() + 1);
-  require(hear(bytes, 3) == heard, "pieces mean what the whole means");
-  require(heard.has_greeting || heard.reports.empty(), "nothing is heard before the greeting");
-  std::string written = heard.noise;
-  if (heard.has_greeting) written += kGreeting;
-  for (const auto& report : heard.reports) written += encode(report);
-  require(bytes.substr(0, written.size()) == written, "a report has one form");
+/// Standard error of a node in pieces of this size: the agent's own lines, and all other bytes.
+std::pair<std::vector<OwnWords>, std::string> read_error(std::string_view bytes, std::size_t size) {
+  std::pair<std::vector<OwnWords>, std::string> all;
+  OwnWordsReader reader(kMark);
+  for (std::size_t at = 0; at < bytes.size(); at += size) {
+    for (auto& piece : reader.take(bytes.substr(at, size))) {
+      if (piece.is_own) {
+        all.first.push_back(std::move(piece.words));
+      } else {
+        all.second += piece.bytes;
+      }
+    }
+  }
+  all.second += reader.finish();
+  return all;
+}
+
+void read_node(std::string_view bytes) {
+  require(read_output(bytes, 3) == read_output(bytes, bytes.size() + 1),
+          "pieces of output mean what the whole means");
+  require(read_error(bytes, 3) == read_error(bytes, bytes.size() + 1),
+          "pieces of standard error mean what the whole means");
 }
 
 /// One variable: one that the file may forward and use.
@@ -66,7 +72,7 @@ std::optional<std::string> forwarded_variable(const std::string& name) {
 }
 
 std::size_t nodes_in(const SshPlan& plan) {
-  return plan.task.targets.size() + (plan.own ? 1 : 0);
+  return plan.targets.size() + (plan.own ? 1 : 0);
 }
 
 void check_plan(const SshPlan& plan) {
@@ -74,8 +80,7 @@ void check_plan(const SshPlan& plan) {
           "as many nodes are started as can take part");
   require(!plan.host || *plan.host < plan.names.size(), "the host is one of the nodes");
   require(describe(plan).find(kSecret) == std::string::npos, "a plan does not tell its secret");
-  if (plan.task.targets.empty()) return;
-  require(decode_relay_task(encode(plan.task)) == plan.task, "a task arrives as it was sent");
+  require(decode_node_task(encode(plan.task)) == plan.task, "a task arrives as it was sent");
 }
 
 void make_plan(std::string_view input) {
@@ -107,13 +112,11 @@ void make_plan(std::string_view input) {
 void run_ssh(std::span<const std::uint8_t> input) {
   if (input.empty()) return;
   const std::string bytes(input.begin() + 1, input.end());
-  switch (input.front() % 4) {
+  switch (input.front() % 3) {
     case 0:
-      return write_again(decode_agent_task(bytes), bytes);
+      return decode_task(bytes);
     case 1:
-      return write_again(decode_relay_task(bytes), bytes);
-    case 2:
-      return read_reports(bytes);
+      return read_node(bytes);
     default:
       return make_plan(bytes);
   }

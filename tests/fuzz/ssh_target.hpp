@@ -8,11 +8,11 @@
 
 namespace ddprun::fuzz {
 
-/// The first byte says what the others are: the task of an agent or of a relay, the reports of a
-/// machine below, or a configuration file and arguments (a zero before each) from which a start by
-/// ssh is planned. Aborts if a promise is broken: an exception, bytes that mean a task but are not
-/// what is written for it, reports that mean something else when they come in pieces, a plan that
-/// tells its secret, leaves a node out or does not arrive as it was sent.
+/// The first byte selects the meaning of the others: the task of an agent, the output of a node, or
+/// a configuration file and arguments (a zero before each) from which a start over ssh is planned.
+/// Aborts if a promise is broken: an exception, a task that is encoded in another form, output that
+/// means something else when it comes in pieces, a plan that shows its secret, leaves a node out or
+/// has a task that cannot be decoded.
 void run_ssh(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

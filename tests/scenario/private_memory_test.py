@@ -163,8 +163,13 @@ class PrivateMemoryTest(unittest.TestCase):
         output = self.run_nodes("--security=open", PYTHON, "-c", LOOKING)
         self.assert_looks(output, 1, *self.DONE)
 
-    def test_a_worker_cannot_read_what_has_started_its_agent_over_ssh(self):
-        self.assert_looks(self.run_over_ssh({}), 3, *self.REFUSED)
+    def test_a_worker_cannot_read_the_agent_and_the_starter_of_its_run_over_ssh(self):
+        """The supervisor between the two does not hold the secret."""
+        output = self.run_over_ssh({})
+        found = re.findall(r"memory: (.*)\n.*descriptors: (.*)\n.*ptrace: (.*)", output)
+        self.assertEqual(len(found), 3, output)
+        agent, _, starter = found
+        self.assertEqual((agent, starter), (self.REFUSED, self.REFUSED), output)
 
     @unittest.skipUnless(MAY_TRACE, "the kernel lets nobody read a parent's memory")
     def test_a_worker_that_was_started_over_ssh_without_a_secret_can_read_all(self):

@@ -2,7 +2,7 @@
 
 Usage: ssh_test.py DDPRUN. Ends with 77 (skipped) where there is no sshd.
 """
-import contextlib
+import fcntl
 import os
 import pathlib
 import re
@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
 from ssh_hosts import MARKER
@@ -126,32 +127,27 @@ class TwoNodes(SshTest):
                                       "rdzv_conf": {"last_call_timeout": 60}})
         run = self.start()
         run.wait_for("]:rank 1 of 2")
-        agents = [pid for pid, command in self.hosts.processes().items()
-                  if command.startswith(DDPRUN) and command.endswith(" agent-over-ssh")]
-        self.assertEqual(len(agents), 2)
-        for pid in agents:
+        supervisors = self.hosts.agents().values()
+        self.assertEqual(len(supervisors), 2)
+        for pid in supervisors:
             os.kill(pid, signal.SIGKILL)
         self.assertNotEqual(run.wait(), 0)
         self.assertIn("lost: the connection by ssh has ended", run.text())
 
-    def test_no_process_holds_the_task_of_an_agent_that_has_begun(self):
+    def test_no_stream_holds_the_task_of_an_agent_that_has_begun(self):
+        """It has the secret of the run."""
         self.config(BUSY)
         run = self.start()
         run.wait_for("rank 0 of 2")
         run.wait_for("rank 1 of 2")
-        self.assertEqual(self.task_sizes() - {0}, set())
+        supervisors = self.hosts.agents().values()
+        self.assertEqual(len(supervisors), 2)
+        for pid in supervisors:
+            with open(f"/proc/{pid}/fd/0", "rb", buffering=0) as stream:
+                unread = fcntl.ioctl(stream, termios.FIONREAD, bytes(4))
+            self.assertEqual(unread, bytes(4))
         (self.folder / "go").touch()
         self.assertEqual(run.wait(), 0, run.text())
-
-    def task_sizes(self):
-        """Of the tasks that can be opened: that of an agent holds the secret of the run."""
-        sizes = set()
-        for pid in self.hosts.processes():
-            for file in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
-                with contextlib.suppress(OSError):
-                    if "ddprun-task" in os.readlink(file):
-                        sizes.add(file.stat().st_size)
-        return sizes
 
     def test_what_a_shell_prints_first_does_no_harm(self):
         keys = self.folder / "authorized_keys"
@@ -260,44 +256,70 @@ class Unreachable(SshTest):
         self.assertEqual(run.text().count("/no/such/program"), 1, run.text())
 
 
-class Tree(SshTest):
+class ManyNodes(SshTest):
+    """Their addresses are names for one address of this machine, in ssh's own configuration."""
+    nodes = 1
+    count = 34  # more than are opened at the same time
+
+    def start_slowly(self):
+        """Each ssh notes when it begins, waits for a file, and notes when it connects."""
+        ssh = self.folder / "ssh"
+        ssh.write_text("#!/bin/sh\necho begun >>log\n"
+                       "while [ ! -e connect ]; do sleep 0.05; done\n"
+                       f'echo connecting >>log\nexec {shutil.which("ssh")} "$@"\n')
+        ssh.chmod(0o755)
+        with open(self.folder / "ssh_config", "a") as client:
+            client.write("Host 198.51.100.*\n HostName 127.0.0.2\n")
+        self.config(PLACE, nodes=[{"name": f"node{i + 1}", "address": f"198.51.100.{i + 1}"}
+                                  for i in range(self.count)])
+        run = self.start("--master_addr=127.0.0.2", PATH=f"{self.folder}:{os.environ['PATH']}")
+        log = self.folder / "log"
+        self.wait_until(lambda: log.exists() and len(log.read_text().split()) >= 32)
+        return run
+
+    def test_32_connections_are_opened_at_the_same_time(self):
+        run = self.start_slowly()
+        (self.folder / "connect").touch()
+        self.assertEqual(run.wait(), 0, run.text())
+        self.assertEqual((self.folder / "log").read_text().split().index("connecting"), 32)
+        self.assertEqual(sorted(run.output), sorted(
+            f"node{i + 1}: [default0]:rank {i} of {self.count}\n" for i in range(self.count)))
+
+    def test_no_further_connections_are_opened_after_ctrl_c(self):
+        run = self.start_slowly()
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
+        self.assertEqual((self.folder / "log").read_text(), 32 * "begun\n")
+        self.assertEqual(run.error, ["ddprun: the run ended with exit code 130: it was asked to "
+                                     "stop by SIGINT\n"])
+
+
+class ThreeNodes(SshTest):
     nodes = 3
 
-    def test_machines_start_others_where_one_may_start_few(self):
-        self.config(PLACE, ssh={"fan_out": 1})
-        dry = self.start("--dry_run")
-        self.assertEqual(dry.wait(), 0)
-        self.assertRegex(dry.text(), "(?m)^node3, by node2: ")
-        run = self.start()
-        self.assertEqual(run.wait(), 0, run.text())
-        self.assertEqual(sorted(run.output),
-                         [f"node{i + 1}: [default0]:rank {i} of 3\n" for i in range(3)])
-
-    def test_signals_reach_its_leaves(self):
-        self.config(BUSY, ssh={"fan_out": 1})
+    def test_sigterm_stops_all_nodes(self):
+        self.config(BUSY)
         run = self.start()
         for rank in range(3):
             run.wait_for(f"]:rank {rank} of 3")
         run.process.send_signal(signal.SIGTERM)
         self.assertEqual(run.wait(), 128 + signal.SIGTERM, run.text())
 
-    def test_nothing_is_left_of_it_when_the_starter_is_killed(self):
-        self.config(BUSY, ssh={"fan_out": 1})
+    def test_a_node_whose_connection_is_lost_leaves_and_the_others_continue(self):
+        self.config(BUSY, rendezvous={"rdzv_backend": "c10d", "nnodes": "1:3",
+                                      "rdzv_endpoint": f"127.0.0.2:{self.free_port()}",
+                                      "rdzv_conf": {"last_call_timeout": 2}})
         run = self.start()
         for rank in range(3):
             run.wait_for(f"]:rank {rank} of 3")
-        run.process.kill()
-        run.wait()
-        self.assertEqual(self.hosts.left_over(), {})
-
-    def test_a_node_below_one_that_cannot_be_reached_is_named_with_it(self):
-        self.config(PLACE, ssh={"fan_out": 1},
-                    nodes=[{"name": "node1", "address": "127.0.0.2"},
-                           {"name": "node2", "address": "127.0.0.99"},
-                           {"name": "node3", "address": "127.0.0.4"}])
-        run = self.start()
-        self.assertEqual(run.wait(), 1, run.text())
-        self.assertIn("node3: not started: it was to be reached by node2", run.text())
+        # All addresses are this machine's, so the first node to come hosts the rendezvous.
+        host = re.search("node([123]): .* this node hosts the rendezvous", run.text()).group(1)
+        lost = 2 if host == "3" else 3
+        os.kill(self.hosts.client_of(lost - 1), signal.SIGKILL)
+        run.wait_for(f"ddprun: node{lost}: lost: the connection by ssh has ended\n")
+        run.wait_for("]:rank 0 of 2")
+        (self.folder / "go").touch()
+        self.assertEqual(run.wait(), 0, run.text())
 
 
 if __name__ == "__main__":

@@ -52,6 +52,10 @@ def missing():
     return ""
 
 
+def parent_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 class SshHosts:
     def __init__(self, folder, count):
         self.folder = pathlib.Path(folder)
@@ -116,6 +120,27 @@ class SshHosts:
                     found[int(process.name)] = command.strip()
         return found
 
+    def agents(self):
+        """The processes of agents, each with that of its supervisor, which sshd has started."""
+        parents = {pid: parent_of(pid) for pid, command in self.processes().items()
+                   if command.endswith("ddprun agent-over-ssh")}
+        # A process between its fork by an agent and its exec has the command line, too.
+        return {pid: parent for pid, parent in parents.items()
+                if parent in parents and parents[parent] not in parents}
+
+    def agent_of(self, node):
+        """Its process: sshd has put the address of the node into its environment."""
+        address = self.addresses[node].encode()
+        [agent] = [pid for pid in self.agents()
+                   if address in pathlib.Path(f"/proc/{pid}/environ").read_bytes()]
+        return agent
+
+    def client_of(self, node):
+        """The process of the ssh that is connected to it."""
+        [client] = [pid for pid, command in self.processes().items()
+                    if f" -- {self.addresses[node]} " in command]
+        return client
+
     def is_marked(self, process):
         """By the environment or, where a ddprun with a secret hides that, by its parents."""
         try:
@@ -124,10 +149,10 @@ class SshHosts:
         except PermissionError:
             if "ddprun" not in (process / "cmdline").read_text(errors="replace"):
                 return False
-        pid = process.name
-        while int(pid) > 1 and int(pid) != os.getpid():
-            pid = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-        return int(pid) == os.getpid()
+        pid = int(process.name)
+        while pid > 1 and pid != os.getpid():
+            pid = parent_of(pid)
+        return pid == os.getpid()
 
     def left_over(self):
         """What still runs some time after it should have ended."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 from free_port import FreePort
@@ -78,6 +79,12 @@ class SshTest(unittest.TestCase):
         port = FreePort()
         self.addCleanup(port.close)
         return port.number
+
+    def wait_until(self, condition):
+        until = time.monotonic() + TIME_LIMIT
+        while not condition():
+            self.assertLess(time.monotonic(), until, "it did not happen")
+            time.sleep(0.02)
 
     def end_all(self):
         for run in self.runs:

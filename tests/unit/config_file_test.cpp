@@ -83,7 +83,7 @@ TEST_SUITE("configuration file") {
          "2:20: ssh.options: expected an array, found the text \"-v\""},
         {R"("ssh": {"options": ["-v", 1]})",
          "2:27: ssh.options[1]: expected a text, found the number 1"},
-        {R"("ssh": {"fanout": 1})", "2:9: ssh.fanout: unknown key; did you mean fan_out?"},
+        {R"("ssh": {"programm": "d"})", "2:9: ssh.programm: unknown key; did you mean program?"},
         {"\"rendezvous\": {\"endpoint\": \"a\"}",
          "2:16: rendezvous.endpoint: unknown key; did you mean rdzv_endpoint?"},
         {"\"rendezvous\": {\"rdzv-endpoint\": \"a\"}",

@@ -59,11 +59,20 @@ TEST_SUITE("own words") {
     for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) CHECK(read(bytes, size) == expected);
   }
 
-  TEST_CASE("a mark in the middle of a line is a worker's business, and so is a foreign one") {
-    for (const std::string& text : {"x" + kMark + "Lno\n", std::string("\x1e"
-                                                                       "9999Lno\n")}) {
-      CHECK(read(text, 3) == std::vector<Piece>{{.bytes = text}});
+  TEST_CASE("a marked line counts after the beginning of another line") {
+    const OwnWords exit = {.kind = Kind::agent_exit, .text = "-9"};
+    for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) {
+      CHECK(
+          read("hal" + marked(kMark, exit) + "x\n", size) ==
+          std::vector<Piece>{{.bytes = "hal"}, {.is_own = true, .words = exit}, {.bytes = "x\n"}});
     }
+  }
+
+  TEST_CASE("a line with another mark is not own") {
+    const std::string text =
+        "\x1e"
+        "9999Lno\n";
+    CHECK(read(text, 3) == std::vector<Piece>{{.bytes = text}});
   }
 
   TEST_CASE("what might become marked is not lost at the end") {

@@ -1,9 +1,8 @@
-// A start by ssh, as far as it can be thought through beforehand: which machine starts which, by
-// what command, and with what task.
+// A start by ssh, as far as it can be thought through beforehand: by what
+// commands, and with what task.
 #include "launcher/ssh/ssh_plan.hpp"
 
-#include "launcher/ssh/command.hpp"
-#include "launcher/ssh/tree.hpp"
+#include "launcher/ssh/ssh_command.hpp"
 #include "rendezvous/base/text.hpp"
 #include "tests/support/config_texts.hpp"
 
@@ -62,49 +61,15 @@ std::string with_rendezvous(const std::string& members) {
 
 std::string names_of(const SshPlan& plan) {
   Words names;
-  for (const auto& target : plan.task.targets) names.push_back(target.name);
+  for (const auto& target : plan.targets) names.push_back(target.name);
   return join(names, " ");
-}
-
-/// Every node once, in order, on a path from the root.
-void collect(const std::vector<std::size_t>& nodes, std::size_t fan_out,
-             std::vector<std::size_t>& found, std::size_t depth, std::size_t& depth_max) {
-  depth_max = std::max(depth_max, depth);
-  const auto branches = plan_branches(nodes, fan_out);
-  CHECK(branches.size() <= fan_out);
-  for (const auto& branch : branches) {
-    found.push_back(branch.node);
-    collect(branch.below, fan_out, found, depth + 1, depth_max);
-  }
 }
 
 }  // namespace
 
-TEST_SUITE("tree of a start by ssh") {
-  TEST_CASE("few nodes are started directly, one at a time in a chain, many in even parts") {
-    CHECK(plan_branches({}, 4).empty());
-    CHECK(plan_branches({5, 6}, 4) == std::vector<Branch>{{5, {}}, {6, {}}});
-    CHECK(plan_branches({0, 1, 2}, 1) == std::vector<Branch>{{0, {1, 2}}});
-    CHECK(plan_branches({0, 1, 2, 3, 4}, 2) == std::vector<Branch>{{0, {1}}, {2, {3, 4}}});
-  }
-
-  TEST_CASE("each node is started once, and the tree is as low as its width allows") {
-    for (const std::size_t fan_out : {1, 2, 16, 64}) {
-      std::vector<std::size_t> nodes(1000), found;
-      for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
-      std::size_t depth = 0;
-      collect(nodes, fan_out, found, 0, depth);
-      std::sort(found.begin(), found.end());
-      CHECK(found == nodes);
-      if (fan_out == 64) CHECK(depth == 2);
-      if (fan_out == 16) CHECK(depth == 3);
-    }
-  }
-}
-
 TEST_SUITE("command of a start by ssh") {
   TEST_CASE("the operator's options come first, and nothing can be taken for another") {
-    const auto command = ssh_command("/usr/bin/ssh", plan({}).task.ssh, "-oProxyCommand=x");
+    const auto command = ssh_command("/usr/bin/ssh", plan({}).settings, "-oProxyCommand=x");
     const Words start = {"/usr/bin/ssh", "-i", "key", "-p", "2222", "-l", "me", "-o"};
     CHECK(Words(command.begin(), command.begin() + 8) == start);
     const Words end = {"-T", "--", "-oProxyCommand=x", "exec '/opt/ddprun' agent-over-ssh"};
@@ -120,15 +85,15 @@ TEST_SUITE("command of a start by ssh") {
   }
 
   TEST_CASE("why nobody answered is what ssh or the shell has said") {
-    const SshSettings settings{.program = "/opt/ddprun"};
-    CHECK(describe_no_answer(255, "ssh: No route to host", settings) ==
+    const std::string program = "/opt/ddprun";
+    CHECK(describe_no_answer(255, "ssh: No route to host", program) ==
           "ssh could not connect: No route to host");
-    CHECK(describe_no_answer(127, "sh: not found", settings) ==
+    CHECK(describe_no_answer(127, "sh: not found", program) ==
           "/opt/ddprun cannot be run there: sh: not found; ssh.program in the file says where "
           "ddprun is");
-    CHECK(contains(describe_no_answer(126, "", settings), "/opt/ddprun cannot be run there"));
-    CHECK(describe_no_answer(-9, "", settings) == "ssh was killed by signal 9");
-    CHECK(describe_no_answer(2, "no such option", settings) ==
+    CHECK(contains(describe_no_answer(126, "", program), "/opt/ddprun cannot be run there"));
+    CHECK(describe_no_answer(-9, "", program) == "ssh was killed by signal 9");
+    CHECK(describe_no_answer(2, "no such option", program) ==
           "ddprun there ended with exit code 2 before it answered: no such option");
   }
 }
@@ -136,13 +101,13 @@ TEST_SUITE("command of a start by ssh") {
 TEST_SUITE("plan of a start by ssh") {
   TEST_CASE("all nodes of the file are reached by their address, else by their name") {
     const auto made = plan({"--max_restarts=2", "-m", "prog", "--ssh"});
-    REQUIRE(made.task.targets.size() == 3);
-    CHECK(made.task.targets[0] == Target{.node = 0, .name = "a", .destination = "10.0.0.1"});
-    CHECK(made.task.targets[1] == Target{.node = 1, .name = "b", .destination = "b"});
+    REQUIRE(made.targets.size() == 3);
+    CHECK(made.targets[0] == Target{.node = 0, .name = "a", .destination = "10.0.0.1"});
+    CHECK(made.targets[1] == Target{.node = 1, .name = "b", .destination = "b"});
     CHECK(made.nodes_min == 3);
     CHECK(made.host == 0);
     CHECK(made.task.folder == "/work");
-    CHECK(made.task.ssh ==
+    CHECK(made.settings ==
           SshSettings{
               .user = "me", .port = 2222, .options = {"-i", "key"}, .program = "/opt/ddprun"});
   }
@@ -150,10 +115,10 @@ TEST_SUITE("plan of a start by ssh") {
   TEST_CASE("the nodes get the arguments but for those about the start itself") {
     const auto made = plan({"--config=c.json", "--ssh", "--node_name=a", "--max-restarts", "2",
                             "-m", "prog", "--ssh", "a b"});
-    CHECK(made.task.agent.arguments ==
+    CHECK(made.task.arguments ==
           Words{"--max_restarts=2", "--module", "--", "prog", "--ssh", "a b"});
-    CHECK(made.task.agent.config_text == kFile);
-    CHECK(made.task.agent.config_name == "c.json");
+    CHECK(made.task.config_text == kFile);
+    CHECK(made.task.config_name == "c.json");
   }
 
   TEST_CASE("variables that stand for options and those that the file names go along") {
@@ -191,12 +156,12 @@ TEST_SUITE("plan of a start by ssh") {
   }
 
   TEST_CASE("the nodes get a secret of the run's own unless somebody has spoken of security") {
-    CHECK(plan({}).task.agent.secret == "random");
-    CHECK(plan({"--security=open"}).task.agent.secret == "");
-    CHECK(plan({"--secret_file=f"}).task.agent.secret == "");
+    CHECK(plan({}).task.secret == "random");
+    CHECK(plan({"--security=open"}).task.secret == "");
+    CHECK(plan({"--secret_file=f"}).task.secret == "");
     std::string text = kFile;
     text.insert(text.find("\"nodes\""), "\"security\": {\"secret_file\": \"f\"}, ");
-    CHECK(plan({}, text).task.agent.secret == "");
+    CHECK(plan({}, text).task.secret == "");
   }
 
   TEST_CASE("lines get the node's name unless the operator says what they get") {
@@ -224,15 +189,24 @@ TEST_SUITE("plan of a start by ssh") {
     CHECK(contains(problems({}, demanding, facts({})), "c.json: ssh.user: "));
   }
 
-  TEST_CASE("a dry run tells who is started by whom, and nothing that is secret") {
-    std::string text = kFile;
-    text.insert(text.find("\"port\""), "\"fan_out\": 1, ");
-    const auto told = describe(plan({"prog"}, text));
-    CHECK(contains(told, "a: '/usr/bin/ssh' '-i' 'key' '-p' '2222' '-l' 'me' "));
-    CHECK(contains(told, "b, by a: "));
-    CHECK(contains(told, "c, by b: "));
-    CHECK(contains(told, "with: '--' 'prog'"));
-    CHECK_FALSE(contains(told, "random"));
+  TEST_CASE("more than 128 nodes are refused, also as spares") {
+    const auto file = [](int nodes) {
+      return R"({"version": 1, "nodes": [{"name": "n[1-)" + std::to_string(nodes) +
+             R"(]"}], "rendezvous": {"rdzv_backend": "c10d", "rdzv_endpoint": "n1"}})";
+    };
+    CHECK(plan({}, file(128)).targets.size() == 128);
+    CHECK(contains(problems({"--nnodes=2:64"}, file(129)),
+                   "--ssh: starts at most 128 nodes, c.json asks for 129; start larger runs with a "
+                   "scheduler such as Slurm"));
+    CHECK(plan({"--nnodes=128", "--rdzv_backend=static"}, file(129)).targets.size() == 128);
+  }
+
+  TEST_CASE("a dry run shows the commands, and nothing that is secret") {
+    const auto text = describe(plan({"prog"}));
+    CHECK(contains(text, "a: '/usr/bin/ssh' '-i' 'key' '-p' '2222' '-l' 'me' "));
+    CHECK(contains(text, "\nc: '/usr/bin/ssh' "));
+    CHECK(contains(text, "with: '--' 'prog'"));
+    CHECK_FALSE(contains(text, "random"));
   }
 }
 

@@ -1,7 +1,7 @@
-// What goes over ssh, in bytes: tasks down, reports up.
-#include "launcher/ssh/node_report.hpp"
+// What goes over ssh, in bytes.
+#include "launcher/ssh/greeting_reader.hpp"
+#include "launcher/ssh/node_task.hpp"
 #include "launcher/ssh/ssh_words.hpp"
-#include "launcher/ssh/task.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,119 +12,81 @@ using namespace ddprun::ssh;
 
 namespace {
 
-using Kind = NodeReport::Kind;
-
-RelayTask task() {
-  return {.targets = {{.node = 3, .name = "c", .destination = "10.0.0.3"},
-                      {.node = 7, .name = "g", .destination = "g"}},
-          .ssh = {.user = "me",
-                  .port = 22,
-                  .options = {"-i", "key"},
-                  .fan_out = 4,
-                  .program = "/opt/ddprun"},
+NodeTask task() {
+  return {.node_name = "c",
           .variables = {"A=1", "B="},
           .folder = "/work",
-          .agent = {.config_name = "c.json",
-                    .config_text = "{}\n",
-                    .arguments = {"--", "x", ""},
-                    .secret = std::string("\0\n", 2),
-                    .mark = "\x1e"
-                            "12",
-                    .columns = 60}};
+          .config_name = "c.json",
+          .config_text = "{}\n",
+          .arguments = {"--", "x", ""},
+          .secret = std::string("\0\n", 2),
+          .mark =
+              "\x1e"
+              "12",
+          .columns = 60};
 }
 
-const std::vector<NodeReport> kReports = {
-    {.kind = Kind::started, .node = 1},
-    {.kind = Kind::standard_output, .node = 1, .text = std::string("a\0b\n", 4)},
-    {.kind = Kind::standard_error, .node = 70'000, .text = "c"},
-    {.kind = Kind::not_started, .node = 2, .text = "why"},
-    {.kind = Kind::lost, .node = 3, .text = "how"},
-    {.kind = Kind::ended, .node = 1, .exit_code = -9},
-};
+using Parts = GreetingReader::Parts;
 
-std::string all_reports() {
-  std::string bytes(kGreeting);
-  for (const auto& report : kReports) bytes += encode(report);
-  return bytes;
+/// What comes out if the bytes come in pieces of this size.
+Parts read(const std::string& bytes, std::size_t size) {
+  GreetingReader reader;
+  Parts all;
+  for (std::size_t at = 0; at < bytes.size(); at += size) {
+    const auto parts = reader.read(std::string_view(bytes).substr(at, size));
+    all.noise += parts.noise;
+    all.output += parts.output;
+  }
+  return all;
 }
 
 }  // namespace
 
 TEST_SUITE("task over ssh") {
-  TEST_CASE("a task arrives as it was sent") {
-    CHECK(decode_relay_task(encode(task())) == task());
-    CHECK(decode_agent_task(encode(task().agent)) == task().agent);
+  TEST_CASE("a task is decoded as it was encoded") {
     const auto bytes = encode(task());
-    CHECK(framed(bytes).substr(kGreeting.size() + 4) == bytes);
+    CHECK(decode_node_task(bytes) == task());
+    CHECK(framed(task()).substr(kGreeting.size() + 4) == bytes);
   }
 
-  TEST_CASE("what is cut short, too long or empty is no task") {
+  TEST_CASE("a task that is cut short, too long or malformed is rejected") {
     const auto bytes = encode(task());
     for (std::size_t size = 0; size < bytes.size(); ++size) {
-      CHECK_FALSE(decode_relay_task(std::string_view(bytes).substr(0, size)));
+      CHECK_FALSE(decode_node_task(std::string_view(bytes).substr(0, size)));
     }
-    CHECK_FALSE(decode_relay_task(bytes + "x"));
-    CHECK_FALSE(decode_agent_task(std::string(64, '\xff')));
-    auto without_targets = task();
-    without_targets.targets.clear();
-    CHECK_FALSE(decode_relay_task(encode(without_targets)));
-    auto without_fan_out = task();
-    without_fan_out.ssh.fan_out = 0;
-    CHECK_FALSE(decode_relay_task(encode(without_fan_out)));
+    CHECK_FALSE(decode_node_task(bytes + "x"));
+    CHECK_FALSE(decode_node_task(std::string(64, '\xff')));
   }
 }
 
-TEST_SUITE("reports over ssh") {
-  TEST_CASE("reports arrive as they were sent, in pieces of any size") {
-    const auto bytes = all_reports();
-    for (std::size_t piece = 1; piece <= bytes.size(); ++piece) {
-      ReportReader reader;
-      std::vector<NodeReport> found;
-      for (std::size_t at = 0; at < bytes.size(); at += piece) {
-        for (auto& report : reader.take(std::string_view(bytes).substr(at, piece))) {
-          found.push_back(std::move(report));
-        }
-      }
-      CHECK(found == kReports);
-      CHECK_FALSE(reader.is_broken());
-      CHECK(reader.take_noise() == "");
+TEST_SUITE("greeting over ssh") {
+  TEST_CASE("a node's output is split at the greeting, in pieces of any size") {
+    const auto greeting = std::string(kGreeting);
+    const auto bytes = "Welcome\nDDPRUN-" + greeting + "one\n" + greeting;
+    for (std::size_t size = 1; size <= bytes.size(); ++size) {
+      CHECK(read(bytes, size) == Parts{.noise = "Welcome\nDDPRUN-", .output = "one\n" + greeting});
     }
   }
 
-  TEST_CASE("what a shell prints before the greeting is noise, and told as such") {
-    ReportReader reader;
-    CHECK(reader.take("Welcome\nDDPRUN-").empty());
+  TEST_CASE("noise before a greeting is shown at once, except what may begin one") {
+    GreetingReader reader;
+    CHECK(reader.read("Welcome\nDDPRUN-SSH") == Parts{.noise = "Welcome\n", .output = ""});
     CHECK_FALSE(reader.has_greeting());
-    auto noise = reader.take_noise();
-    CHECK(reader.take("SSH/2\n" + encode(kReports[0])) == std::vector<NodeReport>{kReports[0]});
+    CHECK(reader.read("/3\nout") == Parts{.noise = "", .output = "out"});
     CHECK(reader.has_greeting());
-    noise += reader.take_noise();
-    CHECK(noise == "Welcome\n");
   }
 
-  TEST_CASE("a shell that never stops is given up") {
-    ReportReader reader;
-    reader.take(std::string(kNoiseBytesMax, 'x'));
-    CHECK_FALSE(reader.is_broken());
-    reader.take(std::string(kGreeting.size(), 'x'));
-    CHECK(reader.is_broken());
-    CHECK(reader.take(all_reports()).empty());
-  }
-
-  TEST_CASE("bytes that are no report end the reading") {
-    for (const char kind : {'\0', '\x07', '\xff'}) {
-      auto bytes = encode(kReports[0]);
-      bytes[0] = kind;
-      ReportReader reader;
-      CHECK(reader.take(std::string(kGreeting) + bytes).empty());
-      CHECK(reader.is_broken());
+  TEST_CASE("reading fails at more noise than a login shell prints, also with a greeting") {
+    for (const std::string& end : {std::string(kGreeting.size(), 'x'), std::string(kGreeting)}) {
+      GreetingReader reader;
+      reader.read(std::string(kNoiseBytesMax + 1, 'x') + end);
+      CHECK(reader.has_failed());
+      CHECK_FALSE(reader.has_greeting());
+      CHECK(reader.read(std::string(kGreeting) + "out") == Parts{});
     }
-    auto bytes = encode(kReports[0]);
-    bytes[11] = '\x01';  // the third byte of its length
-    bytes[9] = '\x01';
-    ReportReader reader;
-    CHECK(reader.take(std::string(kGreeting) + bytes).empty());
-    CHECK(reader.is_broken());
+    GreetingReader reader;
+    reader.read(std::string(kNoiseBytesMax, 'x') + std::string(kGreeting));
+    CHECK_FALSE(reader.has_failed());
   }
 }
 

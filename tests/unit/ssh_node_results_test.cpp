@@ -1,28 +1,28 @@
 // What a start by ssh makes of the fates of its nodes: tables.
-#include "launcher/ssh/verdict.hpp"
+#include "launcher/ssh/node_results.hpp"
 
 #include <doctest/doctest.h>
 
-namespace ssh_verdict_test {
+namespace ssh_node_results_test {
 
 using namespace ddprun::ssh;
 
 namespace {
 
 using Action = SshDecision::Action;
-using State = NodeFate::State;
+using State = NodeResult::State;
 
-constexpr NodeFate kStarting{.state = State::starting};
-constexpr NodeFate kRunning{.state = State::running};
-constexpr NodeFate kAbsent{.state = State::not_started};
-constexpr NodeFate kLost{.state = State::lost};
-constexpr NodeFate kLeftOut{.state = State::left_out};
+constexpr NodeResult kStarting{.state = State::starting};
+constexpr NodeResult kRunning{.state = State::running};
+constexpr NodeResult kAbsent{.state = State::not_started};
+constexpr NodeResult kLost{.state = State::lost};
+constexpr NodeResult kLeftOut{.state = State::left_out};
 
-NodeFate ended(int exit_code, int order = 1) {
+NodeResult ended(int exit_code, int order = 1) {
   return {.state = State::ended, .exit_code = exit_code, .order = order};
 }
 
-NodeFate refused() {
+NodeResult refused() {
   return {.state = State::ended, .exit_code = 2, .order = 1, .has_refused = true};
 }
 
@@ -33,7 +33,7 @@ struct Case {
   int exit_code = 0;
 };
 
-RunFacts of(std::vector<NodeFate> nodes, std::size_t nodes_min = 2,
+RunFacts of(std::vector<NodeResult> nodes, std::size_t nodes_min = 2,
             std::optional<std::size_t> host = 0, int interrupted_by = 0) {
   return {.nodes = std::move(nodes),
           .nodes_min = nodes_min,
@@ -41,7 +41,7 @@ RunFacts of(std::vector<NodeFate> nodes, std::size_t nodes_min = 2,
           .interrupted_by = interrupted_by};
 }
 
-RunFacts cut_short(std::vector<NodeFate> nodes) {
+RunFacts cut_short(std::vector<NodeResult> nodes) {
   auto facts = of(std::move(nodes));
   facts.is_cut_short = true;
   return facts;
@@ -115,4 +115,4 @@ TEST_SUITE("verdict of a start by ssh") {
   }
 }
 
-}  // namespace ssh_verdict_test
+}  // namespace ssh_node_results_test

@@ -1,4 +1,4 @@
-#include "launcher/ssh/verdict.hpp"
+#include "launcher/ssh/node_results.hpp"
 
 #include "launcher/report/exit_code.hpp"
 #include "rendezvous/base/signal_name.hpp"
@@ -10,26 +10,26 @@ namespace ddprun::ssh {
 namespace {
 
 using Action = SshDecision::Action;
-using State = NodeFate::State;
+using State = NodeResult::State;
 
 /// All have been told of when they came; the last line is for those that are read first.
 constexpr std::size_t kLossesMax = 4;
 
-bool is_alive(const NodeFate& node) {
+bool is_alive(const NodeResult& node) {
   return node.state == State::starting || node.state == State::running;
 }
 
 /// It will never meet the others: ddprun was not started there, or would not run what it was told.
-bool never_came(const NodeFate& node) {
+bool never_came(const NodeResult& node) {
   return node.state == State::not_started || (node.state == State::ended && node.has_refused);
 }
 
-int code_of(const NodeFate& node) {
+int code_of(const NodeResult& node) {
   return node.exit_code < 0 ? kExitSignalBase - node.exit_code : node.exit_code;
 }
 
 /// Its agent has said how the run ended.
-bool has_verdict(const NodeFate& node) {
+bool has_verdict(const NodeResult& node) {
   return node.state == State::ended && node.exit_code >= 0 && !node.has_refused;
 }
 
@@ -38,7 +38,7 @@ int exit_code_of(const RunFacts& facts) {
   if (facts.host && has_verdict(facts.nodes[*facts.host])) {
     return facts.nodes[*facts.host].exit_code;
   }
-  const NodeFate* last = nullptr;
+  const NodeResult* last = nullptr;
   for (const auto& node : facts.nodes) {
     if (node.state != State::ended) continue;
     const bool is_better = last == nullptr || has_verdict(node) > has_verdict(*last) ||
@@ -68,7 +68,7 @@ SshDecision decide(const RunFacts& facts) {
       static_cast<std::size_t>(std::count_if(facts.nodes.begin(), facts.nodes.end(), is_alive));
   const bool has_absent = std::any_of(facts.nodes.begin(), facts.nodes.end(), never_came);
   const bool has_ended =
-      std::any_of(facts.nodes.begin(), facts.nodes.end(), [](const NodeFate& node) {
+      std::any_of(facts.nodes.begin(), facts.nodes.end(), [](const NodeResult& node) {
         return (node.state == State::ended || node.state == State::lost) && !never_came(node);
       });
   const bool lacks_host = facts.host && never_came(facts.nodes[*facts.host]);

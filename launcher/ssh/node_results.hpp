@@ -10,7 +10,7 @@
 namespace ddprun::ssh {
 
 /// What is known of one node.
-struct NodeFate {
+struct NodeResult {
   enum class State {
     left_out,  ///< of this run
     starting,
@@ -24,11 +24,11 @@ struct NodeFate {
   int order = 0;             ///< when it ended among the others
   bool has_refused = false;  ///< if ended: it said why it would not run what it was told
 
-  bool operator==(const NodeFate&) const = default;
+  bool operator==(const NodeResult&) const = default;
 };
 
 struct RunFacts {
-  std::vector<NodeFate> nodes;
+  std::vector<NodeResult> nodes;
   std::size_t nodes_min = 1;        ///< fewer cannot run
   std::optional<std::size_t> host;  ///< the node that hosts the rendezvous; nothing: none of them
   std::string host_name{};

@@ -1,0 +1,45 @@
+// The message that starts the agent of a node: all that the agent needs, sent over the standard
+// input of the ddprun that ssh starts, because other users can see arguments and environment. A
+// value and its encoding; pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::ssh {
+
+/// Begins the messages of both sides. The number is the protocol version; raise it with each change
+/// of a message.
+inline constexpr std::string_view kGreetingStart = "DDPRUN-SSH/";
+inline constexpr std::string_view kGreeting = "DDPRUN-SSH/3\n";
+
+/// Room for a configuration file of the largest size and as many arguments as Linux accepts.
+inline constexpr std::size_t kTaskBytesMax = 16U << 20;
+
+struct NodeTask {
+  std::string node_name;
+  std::vector<std::string> variables;  ///< NAME=value, added to the agent's environment
+  std::string folder;                  ///< working directory
+  std::string config_name;             ///< file name of the configuration, for messages
+  std::string config_text;             ///< its content
+  std::vector<std::string> arguments;  ///< of ddprun, followed by the program's
+  std::string secret;                  ///< shared by all nodes; empty: none
+  std::string mark;                    ///< begins the agent's own lines; see report/own_words.hpp
+  int columns = 0;                     ///< width of the terminal that shows the output
+
+  bool operator==(const NodeTask&) const = default;
+};
+
+std::string encode(const NodeTask& task);
+
+/// Returns nothing unless `bytes` are exactly one encoded task.
+std::optional<NodeTask> decode_node_task(std::string_view bytes);
+
+/// Greeting, length and encoded task, as sent to the node. Each following byte is the number of a
+/// signal for the agent; the end of the stream asks the agent to leave the run.
+std::string framed(const NodeTask& task);
+
+}  // namespace ddprun::ssh
