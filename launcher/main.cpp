@@ -242,15 +242,15 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
              options.is_quiet ? LogLevel::warn : LogLevel::info, reader);
 }
 
-/// `ddprun --ssh`: starts others like this one, and is none itself.
+/// `ddprun --ssh`: starts agents, and is none itself.
 int start_over_ssh(const ssh::SshRequest& request) {
   return request.is_dry ? print(describe(request.plan)) : run_over_ssh(request.plan);
 }
 
-/// The agent of a node that was started over ssh.
+/// Runs the agent of a node that was started over ssh.
 int launch_on_node(const ssh::AgentStart& start) {
   const auto load = config_loader(process_environment, start.config_text);
-  // Which node it is it has been told, and everybody sees it before each line.
+  // The starter has chosen the node, and shows its name before each line.
   const ConfigLoader load_quietly = [&load](const ConfigRequest& request) {
     auto values = load(request);
     if (auto* loaded = std::get_if<ConfigValues>(&values)) loaded->settings.notes.clear();

@@ -23,13 +23,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For an exec from a file system of the network.
+// A network file system can delay exec.
 constexpr auto kExecLimit = 60s;
 
-// A process that ssh leaves behind for other sessions may hold its standard error for ever.
+// A process that ssh leaves behind for other sessions (ControlPersist) holds its standard error.
 constexpr auto kStreamGrace = 2s;
 
-/// As much as a pipe holds.
+// Capacity of a pipe.
 constexpr std::size_t kPieceBytesMax = 64U << 10;
 
 struct Pipe {
@@ -74,9 +74,9 @@ asio::awaitable<std::optional<StartFailure>> ChildProcess::start(ProcessRequest 
   co_return process_->start_failure();
 }
 
-asio::awaitable<int> ChildProcess::run(Take take_output, Take take_error) {
-  auto output = asio::co_spawn(executor_, read(output_, take_output), asio::deferred);
-  auto error = asio::co_spawn(executor_, read(error_, take_error), asio::deferred);
+asio::awaitable<int> ChildProcess::run(Receive on_output, Receive on_error) {
+  auto output = asio::co_spawn(executor_, read(output_, on_output), asio::deferred);
+  auto error = asio::co_spawn(executor_, read(error_, on_error), asio::deferred);
   auto end = asio::co_spawn(executor_, wait_for_end(), asio::deferred);
   auto all =
       asio::experimental::make_parallel_group(std::move(output), std::move(error), std::move(end));
@@ -87,15 +87,16 @@ asio::awaitable<int> ChildProcess::run(Take take_output, Take take_error) {
   co_return exit_code_;
 }
 
-asio::awaitable<void> ChildProcess::read(asio::posix::stream_descriptor& stream, const Take& take) {
+asio::awaitable<void> ChildProcess::read(asio::posix::stream_descriptor& stream,
+                                         const Receive& receive) {
   std::vector<char> buffer(kPieceBytesMax);
   while (true) {
     boost::system::error_code error;
     const auto bytes = co_await stream.async_read_some(
         asio::buffer(buffer), asio::redirect_error(asio::use_awaitable, error));
     if (error) break;
-    auto taking = take(std::string_view(buffer.data(), bytes));
-    co_await std::move(taking);
+    auto receiving = receive(std::string_view(buffer.data(), bytes));
+    co_await std::move(receiving);
   }
   if (--readers_ == 0) grace_.cancel();
 }

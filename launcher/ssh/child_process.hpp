@@ -18,26 +18,27 @@ namespace ddprun::ssh {
 
 class ChildProcess {
  public:
-  /// Takes each piece of a stream.
-  using Take = std::function<boost::asio::awaitable<void>(std::string_view)>;
+  /// Receives each piece of a stream; the next one is read when it has returned.
+  using Receive = std::function<boost::asio::awaitable<void>(std::string_view)>;
 
   explicit ChildProcess(const boost::asio::any_io_executor& executor);
 
-  /// Starts it. Returns why it could not be started, or nothing when it is past exec.
+  /// Starts the process and waits for its exec. Returns the failure, if any.
   boost::asio::awaitable<std::optional<StartFailure>> start(ProcessRequest request);
 
-  /// Reads both streams until they end, or until shortly after the end of the process if others
-  /// hold them open. Returns its exit code, or minus the signal that ended it.
-  boost::asio::awaitable<int> run(Take take_output, Take take_error);
+  /// Reads both streams until they end, or until 2 s after the end of the process if other
+  /// processes hold them open. Returns the exit code, or minus the signal that killed the process.
+  boost::asio::awaitable<int> run(Receive on_output, Receive on_error);
 
-  /// Its standard input, to be written.
+  /// The write end of its standard input.
   boost::asio::posix::stream_descriptor& input() { return input_; }
 
+  /// Sends a signal to its process group, if it has started.
   void signal(int number) noexcept;
 
  private:
   boost::asio::awaitable<void> read(boost::asio::posix::stream_descriptor& stream,
-                                    const Take& take);
+                                    const Receive& receive);
   boost::asio::awaitable<void> wait_for_end();
 
   boost::asio::any_io_executor executor_;

@@ -1,5 +1,5 @@
-// The final reports of the agents of a run's nodes, of which those that are the same count as one.
-// Bounded for each node and for all together, whatever they send. Pure.
+// Collects the final reports of the agents of a run. Equal reports count as one. The memory for
+// each node and for all nodes is bounded. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,40 +13,38 @@
 
 namespace ddprun::ssh {
 
-/// Many times a report of a thousand failed workers. The lines beyond it are dropped, and a last
-/// one says so.
+/// Limit of one report, many times that of a thousand failed workers. Further lines are dropped and
+/// replaced by a note.
 inline constexpr std::size_t kFinalReportBytesMax = 1U << 20;
 
-/// Memory for the texts of all nodes together. Of a report that comes when it is full, only a hash
-/// is kept: enough to know it for the same as one that has come completely. Otherwise it is cut
-/// off.
+/// Limit of the texts of all nodes. Beyond it reports are cut off, and only their hashes are
+/// compared with others.
 inline constexpr std::size_t kFinalReportsBytesMax = 64 * kFinalReportBytesMax;
 
 class FinalReports {
  public:
-  /// A line of the node's report, without its newline. An agent has one report: what follows its
-  /// end is ignored.
+  /// Adds a line of the node's report, without its newline. Ignored after the end of the report.
   void add_line(std::uint32_t node, std::string_view line);
 
-  /// The node's report is complete. One that never is does not count.
+  /// Marks the node's report as complete. Incomplete reports are not returned by take().
   void end(std::uint32_t node);
 
-  /// Those that are complete and differ, each with the first node that gave it.
+  /// Removes and returns the complete reports that differ, each with the first node that sent it.
   std::vector<std::pair<std::uint32_t, std::string>> take();
 
  private:
   struct Report {
     std::string text{};
-    std::size_t bytes = 0;  ///< of the report, which has at most kFinalReportBytesMax and a line
-    std::size_t hash = 0;   ///< of the report
-    bool is_full = false;   ///< it has reached its own bound
-    bool is_cut = false;    ///< the text lacks what came after the memory was full
+    std::size_t bytes = 0;  ///< of the whole report, at most kFinalReportBytesMax and a line
+    std::size_t hash = 0;   ///< of the whole report
+    bool is_full = false;   ///< has reached kFinalReportBytesMax
+    bool is_cut = false;    ///< `text` lacks lines because of kFinalReportsBytesMax
     bool has_ended = false;
   };
   void append(Report& report, std::string_view line);
   bool is_known(const Report& report) const;
 
-  std::map<std::uint32_t, Report> unfinished_;  ///< those that have ended are empty
+  std::map<std::uint32_t, Report> unfinished_;  ///< empty once complete
   std::vector<std::pair<std::uint32_t, Report>> complete_;
   std::unordered_multimap<std::size_t, std::size_t> by_hash_;  ///< indices in complete_
   std::size_t bytes_ = 0;                                      ///< of all texts

@@ -1,4 +1,4 @@
-// A file without a name, for what must be read as a file but is nobody else's business.
+// Files in memory without a path, for secrets that are read as a file.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -7,8 +7,8 @@
 
 namespace ddprun::ssh {
 
-/// Holds `bytes`, to be read from the start, by its owner alone; closed (-1) if there can be none,
-/// with the reason in errno. `name` is for people who look into /proc.
+/// Returns a memory file with mode 0600 that contains `bytes`, positioned at its start; -1 with
+/// errno on failure. `name` appears in /proc.
 UniqueFd memory_file(const char* name, std::string_view bytes);
 
 }  // namespace ddprun::ssh

@@ -14,7 +14,7 @@ namespace ddprun::ssh {
 
 namespace {
 
-/// Problems in the order in which they were found, and who has them.
+/// Problems in the order in which they were found, each with its nodes.
 using Findings = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 void add(Findings& findings, const std::string& problem, const std::string& node) {
@@ -27,7 +27,7 @@ void add(Findings& findings, const std::string& problem, const std::string& node
   }
 }
 
-/// What is known of the environment there.
+/// The known part of the nodes' environment.
 EnvironmentLookup variables_of(const NodeTask& task) {
   return [&task](const std::string& name) -> std::optional<std::string> {
     for (const auto& variable : task.variables) {
@@ -37,7 +37,7 @@ EnvironmentLookup variables_of(const NodeTask& task) {
   };
 }
 
-/// Of many nodes a few are enough to see which they are.
+/// The first names only if there are many.
 std::string names_of(const std::vector<std::string>& nodes) {
   constexpr std::size_t kShownMax = 3;
   if (nodes.size() <= kShownMax + 1) return join(nodes, ", ");
@@ -74,7 +74,7 @@ class NodeChecker {
     return with_origins(problem->problems, std::get<LaunchOptions>(options));
   }
 
-  /// What hangs on a variable of its own, only the node can tell.
+  /// Returns no problems if a value depends on a variable that is known to the node only.
   Problems problems_there(const Target& target) const {
     const auto environment = variables_of(plan_.task);
     bool is_open = false;
@@ -94,7 +94,7 @@ class NodeChecker {
   std::variant<ConfigValues, UsageProblem> resolve(const Target& target,
                                                    const ConfigRequest& request,
                                                    const EnvironmentLookup& environment) const {
-    const FoundNode node{.name = target.name, .index = target.node, .how = "it is told"};
+    const FoundNode node{.name = target.name, .index = target.node, .how = "by ddprun --ssh"};
     return resolve_config(file_, node, request.given, environment);
   }
 
@@ -106,7 +106,7 @@ class NodeChecker {
   const ConfigFile& file_;
   const SshPlan& plan_;
   const NodeCheck& how_;
-  UniqueFd secret_;  ///< a file that the arguments name
+  UniqueFd secret_;  ///< file that the arguments name
   ArgumentWords words_;
 };
 

@@ -1,6 +1,5 @@
-// What the nodes of a start over ssh would refuse, as far as it can be seen from here: asked before
-// anything is started, also for those who only ask (--dry_run, config check), so that all hear the
-// same. Whether a program or a GPU is there, only the nodes themselves can see.
+// Checks the options of all nodes on the starting machine before any node is started; --dry_run and
+// config check use the same check. Only the nodes can check programs and devices.
 #pragma once
 
 #include "launcher/config/config_command.hpp"
@@ -13,12 +12,12 @@ namespace ddprun::ssh {
 
 struct NodeCheck {
   EnvironmentLookup environment;  ///< of this machine
-  SchedulerReader scheduler{};    ///< the same
-  PlanSummary check{};            ///< for the node that this machine is; empty: it is not looked at
-  bool needs_program = true;      ///< false: there may be none
+  SchedulerReader scheduler{};    ///< of this machine
+  PlanSummary check{};            ///< complete check of this machine's own node; empty: none
+  bool needs_program = true;      ///< false: the program may be missing
 };
 
-/// A line for each problem, with the names of its nodes if not all have it.
+/// Returns a line for each problem, with the names of its nodes unless all nodes have it.
 std::vector<std::string> problems_of_nodes(const ConfigFile& file, const SshPlan& plan,
                                            const NodeCheck& how);
 

@@ -31,8 +31,7 @@ constexpr auto kRestLimit = 2s;
 }  // namespace
 
 NodeConnection::NodeConnection(const asio::any_io_executor& executor, NodeConsole& console,
-                               std::uint32_t node, ProcessRequest request,
-                               std::string program)
+                               std::uint32_t node, ProcessRequest request, std::string program)
     : executor_(executor),
       process_(executor),
       console_(console),
@@ -107,23 +106,23 @@ asio::awaitable<void> NodeConnection::read_output(std::string_view bytes) {
   if (!parts.noise.empty()) show_error(parts.noise);
   if (!is_started && greeting_.has_greeting()) {
     limit_.cancel();
-    show_error(ssh_words_.take_rest());
+    show_error(held_line_.release());
     on_started_();
   }
   if (greeting_.has_failed()) give_up(GiveUp::not_ddprun);
-  console_.take(node_, false, parts.output);
+  console_.write(node_, false, parts.output);
   limit_rest();
-  co_await console_.room();
+  co_await console_.wait_for_room();
 }
 
 asio::awaitable<void> NodeConnection::read_error(std::string_view bytes) {
-  show_error(greeting_.has_greeting() ? std::string(bytes) : ssh_words_.take(bytes));
+  show_error(greeting_.has_greeting() ? std::string(bytes) : held_line_.add(bytes));
   limit_rest();
-  co_await console_.room();
+  co_await console_.wait_for_room();
 }
 
 void NodeConnection::show_error(const std::string& bytes) {
-  console_.take(node_, true, bytes);
+  console_.write(node_, true, bytes);
 }
 
 /// Restarts the limit with each piece of output, which may take its time to the console.
@@ -149,11 +148,11 @@ ConnectionEnd NodeConnection::end() {
     return {.kind = Kind::lost, .reason = "the connection by ssh has ended"};
   }
   if (give_up_) {
-    show_error(ssh_words_.take_rest());
+    show_error(held_line_.release());
     return {.kind = Kind::not_started, .reason = describe(*give_up_)};
   }
   return {.kind = Kind::not_started,
-          .reason = describe_no_answer(exit_code_, ssh_words_.last(), program_)};
+          .reason = describe_no_answer(exit_code_, held_line_.text(), program_)};
 }
 
 std::string NodeConnection::describe(GiveUp reason) const {

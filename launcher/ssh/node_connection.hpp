@@ -4,8 +4,8 @@
 
 #include "launcher/ssh/child_process.hpp"
 #include "launcher/ssh/greeting_reader.hpp"
+#include "launcher/ssh/held_line.hpp"
 #include "launcher/ssh/node_console.hpp"
-#include "launcher/ssh/ssh_words.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -39,8 +39,7 @@ class NodeConnection {
   /// Opens the connection, sends `message` (see framed()) and shows the node's output on the
   /// console. `on_started` is called when the agent has started. Returns when the connection has
   /// ended.
-  boost::asio::awaitable<ConnectionEnd> run(std::string message,
-                                            std::function<void()> on_started);
+  boost::asio::awaitable<ConnectionEnd> run(std::string message, std::function<void()> on_started);
 
   /// Sends a signal to the agent. A signal before the start of the agent follows the message.
   void signal(int number);
@@ -68,7 +67,7 @@ class NodeConnection {
   ChildProcess process_;
   NodeConsole& console_;
   const std::uint32_t node_;
-  const ProcessRequest request_;  ///< its environment is this process'
+  const ProcessRequest request_;  ///< the environment is this process'
   const std::string program_;
   std::function<void()> on_started_;
   std::string outgoing_;
@@ -76,7 +75,7 @@ class NodeConnection {
   boost::asio::steady_timer has_outgoing_;  ///< cancelled when there are bytes to write, or none
   boost::asio::steady_timer limit_;         ///< of the start, then of output after the agent's exit
   GreetingReader greeting_;
-  SshWords ssh_words_;
+  HeldLine held_line_;
   std::optional<GiveUp> give_up_;
   int exit_code_ = 0;  ///< of the process
 };

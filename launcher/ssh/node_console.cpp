@@ -30,7 +30,7 @@ std::optional<int> read_exit_code(const std::string& text) {
 NodeConsole::NodeConsole(const asio::any_io_executor& executor, std::vector<std::string> names,
                          bool has_prefix, std::string mark)
     : names_(std::move(names)), has_prefix_(has_prefix), mark_(std::move(mark)) {
-  const Log log = [this](LogLevel, std::string_view line) { take_loss(std::string(line)); };
+  const Log log = [this](LogLevel, std::string_view line) { report_loss(std::string(line)); };
   out_ = std::make_shared<ConsoleWriter>(executor, STDOUT_FILENO, false, log);
   error_ = std::make_shared<ConsoleWriter>(executor, STDERR_FILENO, false, log);
 }
@@ -49,24 +49,24 @@ OwnWordsReader& NodeConsole::reader(std::uint32_t node) {
   return readers_.try_emplace(node, mark_).first->second;
 }
 
-void NodeConsole::take(std::uint32_t node, bool is_error, std::string_view bytes) {
+void NodeConsole::write(std::uint32_t node, bool is_error, std::string_view bytes) {
   if (!is_error) return show(node, false, bytes);
   for (const auto& piece : reader(node).take(bytes)) {
     if (piece.is_own) {
-      hear(node, piece.words);
+      on_own_words(node, piece.words);
     } else {
       show(node, true, piece.bytes);
     }
   }
 }
 
-void NodeConsole::hear(std::uint32_t node, const OwnWords& words) {
+void NodeConsole::on_own_words(std::uint32_t node, const OwnWords& words) {
   switch (words.kind) {
     case OwnWords::Kind::refusal:
       refusing_.insert(node);
       [[fallthrough]];
     case OwnWords::Kind::line:
-      if (!common_.is_news(node, words.key.empty() ? words.text : words.key)) return;
+      if (!repeated_.is_new(node, words.key.empty() ? words.text : words.key)) return;
       return show_own(node, words.text + "\n");
     case OwnWords::Kind::report:
       return reports_.add_line(node, words.text);
@@ -82,7 +82,7 @@ std::optional<int> NodeConsole::agent_exit(std::uint32_t node) const {
   return found == agent_exits_.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// Those that differ are told apart by the names of their nodes.
+/// Reports that differ get the names of their nodes.
 void NodeConsole::show_reports() {
   const auto reports = reports_.take();
   for (const auto& [node, report] : reports) {
@@ -94,8 +94,8 @@ void NodeConsole::show_reports() {
   }
 }
 
-void NodeConsole::take_loss(const std::string& reason) {
-  if (!std::exchange(has_told_of_loss_, true)) say(reason);
+void NodeConsole::report_loss(const std::string& reason) {
+  if (!std::exchange(has_reported_loss_, true)) print(reason);
 }
 
 void NodeConsole::show(std::uint32_t node, bool is_error, std::string_view bytes) {
@@ -103,7 +103,7 @@ void NodeConsole::show(std::uint32_t node, bool is_error, std::string_view bytes
   (is_error ? error_ : out_)->write(lines, lines.take(bytes, now()));
 }
 
-/// Whole lines, which need no memory of their stream.
+/// `lines` are complete.
 void NodeConsole::show_own(std::uint32_t node, const std::string& lines) {
   LinePrefixer prefixed{names_.at(node) + ": "};
   error_->write(own_, prefixed.take(lines, now()));
@@ -117,11 +117,11 @@ void NodeConsole::finish(std::uint32_t node) {
   }
 }
 
-void NodeConsole::say(const std::string& line) {
+void NodeConsole::print(const std::string& line) {
   error_->write(own_, own_.take("ddprun: " + printable(line) + "\n", now()));
 }
 
-asio::awaitable<void> NodeConsole::room() {
+asio::awaitable<void> NodeConsole::wait_for_room() {
   boost::system::error_code ignored;
   for (const auto& console : {out_, error_}) {
     while (console->is_full()) {

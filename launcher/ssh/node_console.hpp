@@ -1,13 +1,13 @@
-// The output of all nodes on the console: whole lines, each with its node's name, in the order in
-// which the node has written them. What their agents say alike is shown once. Includes Asio, so it
-// is for .cpp files. One thread.
+// Shows the output of all nodes on the console: whole lines with the names of their nodes, in the
+// order of each node. Lines that several agents log alike are shown once. Includes Asio, so it is
+// for .cpp files. One thread.
 #pragma once
 
 #include "launcher/output/console_writer.hpp"
 #include "launcher/output/line_prefixer.hpp"
 #include "launcher/report/own_words.hpp"
-#include "launcher/ssh/common_words.hpp"
 #include "launcher/ssh/final_reports.hpp"
+#include "launcher/ssh/repeated_lines.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <boost/asio/awaitable.hpp>
@@ -26,37 +26,37 @@ namespace ddprun::ssh {
 
 class NodeConsole {
  public:
-  /// `names` of the nodes, which go before the lines of their workers if `has_prefix`. Their
-  /// agents' own lines begin with `mark` and always get the name.
+  /// `names` of the nodes precede the lines of their workers if `has_prefix`, and always those of
+  /// their agents, which begin with `mark`.
   NodeConsole(const boost::asio::any_io_executor& executor, std::vector<std::string> names,
               bool has_prefix, std::string mark);
   ~NodeConsole();
 
-  /// A piece of a node's standard output or standard error.
-  void take(std::uint32_t node, bool is_error, std::string_view bytes);
+  /// Shows a piece of a node's standard output or standard error.
+  void write(std::uint32_t node, bool is_error, std::string_view bytes);
 
-  /// Nothing more comes from this node: what there is of a last line is shown.
+  /// Marks the end of a node's output and shows its incomplete last line.
   void finish(std::uint32_t node);
 
-  /// Whether its agent has said that it starts nothing.
+  /// True if the agent rejected its options.
   bool has_refused(std::uint32_t node) const { return refusing_.contains(node); }
 
-  /// The exit code of its agent, if that has been reported; negative: minus a signal.
+  /// The exit code of the agent, once reported; negative: minus the signal that killed it.
   std::optional<int> agent_exit(std::uint32_t node) const;
 
-  /// A line of ddprun's own, on standard error.
-  void say(const std::string& line);
+  /// Prints a line of this ddprun to standard error.
+  void print(const std::string& line);
 
-  /// The final reports of the nodes, which are one as a rule.
+  /// Shows the final reports of the nodes, which are usually equal.
   void show_reports();
 
-  /// As of an OutputRouter.
+  /// True if the console has refused output; see ConsoleWriter.
   bool has_lost_output() const { return out_->has_lost_output() || error_->has_lost_output(); }
 
-  /// Returns when more may be taken.
-  boost::asio::awaitable<void> room();
+  /// Returns when the console can accept more output.
+  boost::asio::awaitable<void> wait_for_room();
 
-  /// Returns when the console has taken all, or at the deadline.
+  /// Returns when all output has been written, or at the deadline.
   boost::asio::awaitable<void> drain(Deadline deadline);
 
  private:
@@ -64,8 +64,8 @@ class NodeConsole {
   OwnWordsReader& reader(std::uint32_t node);
   void show(std::uint32_t node, bool is_error, std::string_view bytes);
   void show_own(std::uint32_t node, const std::string& lines);
-  void hear(std::uint32_t node, const OwnWords& words);
-  void take_loss(const std::string& reason);
+  void on_own_words(std::uint32_t node, const OwnWords& words);
+  void report_loss(const std::string& reason);
 
   const std::vector<std::string> names_;
   const bool has_prefix_;
@@ -77,8 +77,8 @@ class NodeConsole {
   std::set<std::uint32_t> refusing_;
   std::map<std::uint32_t, int> agent_exits_;
   FinalReports reports_;
-  CommonWords common_;
-  bool has_told_of_loss_ = false;
+  RepeatedLines repeated_;
+  bool has_reported_loss_ = false;
   LinePrefixer own_{""};
 };
 

@@ -9,18 +9,18 @@ namespace ddprun::ssh {
 
 namespace {
 
-using Action = SshDecision::Action;
+using Action = Decision::Action;
 using State = NodeResult::State;
 
-/// All have been told of when they came; the last line is for those that are read first.
+/// Losses in the last line. Each loss has been shown when it occurred.
 constexpr std::size_t kLossesMax = 4;
 
 bool is_alive(const NodeResult& node) {
   return node.state == State::starting || node.state == State::running;
 }
 
-/// It will never meet the others: ddprun was not started there, or would not run what it was told.
-bool never_came(const NodeResult& node) {
+/// True if the node cannot join the run: its agent did not start, or rejected its options.
+bool is_absent(const NodeResult& node) {
   return node.state == State::not_started || (node.state == State::ended && node.has_refused);
 }
 
@@ -28,28 +28,29 @@ int code_of(const NodeResult& node) {
   return node.exit_code < 0 ? kExitSignalBase - node.exit_code : node.exit_code;
 }
 
-/// Its agent has said how the run ended.
-bool has_verdict(const NodeResult& node) {
+/// True if the exit code of the node is the run's.
+bool has_run_exit_code(const NodeResult& node) {
   return node.state == State::ended && node.exit_code >= 0 && !node.has_refused;
 }
 
-/// All nodes that stay to the end have the same. The host is the last to leave.
+/// Nodes that stay to the end have the same exit code. The host leaves last.
 int exit_code_of(const RunFacts& facts) {
-  if (facts.host && has_verdict(facts.nodes[*facts.host])) {
+  if (facts.host && has_run_exit_code(facts.nodes[*facts.host])) {
     return facts.nodes[*facts.host].exit_code;
   }
   const NodeResult* last = nullptr;
   for (const auto& node : facts.nodes) {
     if (node.state != State::ended) continue;
-    const bool is_better = last == nullptr || has_verdict(node) > has_verdict(*last) ||
-                           (has_verdict(node) == has_verdict(*last) && node.order > last->order);
+    const bool is_better =
+        last == nullptr || has_run_exit_code(node) > has_run_exit_code(*last) ||
+        (has_run_exit_code(node) == has_run_exit_code(*last) && node.order > last->order);
     if (is_better) last = &node;
   }
   if (last != nullptr) return code_of(*last);
   return facts.interrupted_by != 0 ? kExitSignalBase + facts.interrupted_by : kExitFailure;
 }
 
-/// Why the run has not come about.
+/// Exit code of a run that was stopped because nodes were missing.
 int code_of_absence(const RunFacts& facts) {
   const bool is_usage = std::any_of(facts.nodes.begin(), facts.nodes.end(), [](const auto& node) {
     return node.state == State::ended && node.has_refused && node.exit_code == kExitUsage;
@@ -63,21 +64,21 @@ std::string count_of(std::size_t nodes) {
 
 }  // namespace
 
-SshDecision decide(const RunFacts& facts) {
+Decision decide(const RunFacts& facts) {
   const auto alive =
       static_cast<std::size_t>(std::count_if(facts.nodes.begin(), facts.nodes.end(), is_alive));
-  const bool has_absent = std::any_of(facts.nodes.begin(), facts.nodes.end(), never_came);
+  const bool has_absent = std::any_of(facts.nodes.begin(), facts.nodes.end(), is_absent);
   const bool has_ended =
       std::any_of(facts.nodes.begin(), facts.nodes.end(), [](const NodeResult& node) {
-        return (node.state == State::ended || node.state == State::lost) && !never_came(node);
+        return (node.state == State::ended || node.state == State::lost) && !is_absent(node);
       });
-  const bool lacks_host = facts.host && never_came(facts.nodes[*facts.host]);
+  const bool lacks_host = facts.host && is_absent(facts.nodes[*facts.host]);
   if (alive == 0) {
     const int code = exit_code_of(facts);
-    // Who was stopped since others are missing says only that it was stopped.
-    const bool says_little =
+    // Nodes that were stopped because others are missing have the exit code of the signal.
+    const bool is_of_stop =
         facts.is_cut_short && facts.interrupted_by == 0 && code >= kExitSignalBase;
-    return {Action::finish, "", says_little ? code_of_absence(facts) : code};
+    return {Action::finish, "", is_of_stop ? code_of_absence(facts) : code};
   }
   if (facts.interrupted_by != 0) return {};
   if (lacks_host) {
@@ -89,13 +90,13 @@ SshDecision decide(const RunFacts& facts) {
   return {has_absent && !has_ended ? Action::stop : Action::stop_later, reason};
 }
 
-std::string describe_end(const RunFacts& facts, const std::string& stop_reason,
-                         const std::vector<std::string>& losses) {
+std::optional<std::string> describe_end(const RunFacts& facts, const std::string& stop_reason,
+                                        const std::vector<std::string>& losses) {
   if (facts.interrupted_by != 0) {
-    const bool is_told = std::any_of(facts.nodes.begin(), facts.nodes.end(), has_verdict);
-    return is_told ? "" : "it was asked to stop by " + signal_name(facts.interrupted_by);
+    if (std::any_of(facts.nodes.begin(), facts.nodes.end(), has_run_exit_code)) return std::nullopt;
+    return "it was asked to stop by " + signal_name(facts.interrupted_by);
   }
-  if (!facts.is_cut_short) return {};
+  if (!facts.is_cut_short) return std::nullopt;
   auto text = stop_reason;
   const auto shown = std::min(losses.size(), kLossesMax);
   for (std::size_t i = 0; i < shown; ++i) text += "; " + losses[i];

@@ -1,5 +1,5 @@
-// What a start by ssh makes of the fates of its nodes: whether the run can still come about, and
-// the exit code of the whole. Pure.
+// Decides from the states of all nodes whether a run over ssh can continue, and its exit code.
+// Pure.
 #pragma once
 
 #include <cstddef>
@@ -9,53 +9,51 @@
 
 namespace ddprun::ssh {
 
-/// What is known of one node.
 struct NodeResult {
   enum class State {
-    left_out,  ///< of this run
+    left_out,  ///< not part of this run
     starting,
     running,
     not_started,
-    ended,
-    lost,
+    ended,  ///< its agent has ended
+    lost,   ///< the connection has ended before the agent
   };
   State state = State::starting;
-  int exit_code = 0;         ///< if ended; negative: minus a signal
-  int order = 0;             ///< when it ended among the others
-  bool has_refused = false;  ///< if ended: it said why it would not run what it was told
+  int exit_code = 0;         ///< of the agent, if ended; negative: minus a signal
+  int order = 0;             ///< position among the nodes that ended
+  bool has_refused = false;  ///< if ended: the agent rejected its options and started no workers
 
   bool operator==(const NodeResult&) const = default;
 };
 
 struct RunFacts {
   std::vector<NodeResult> nodes;
-  std::size_t nodes_min = 1;        ///< fewer cannot run
-  std::optional<std::size_t> host;  ///< the node that hosts the rendezvous; nothing: none of them
+  std::size_t nodes_min = 1;        ///< nodes that the run needs
+  std::optional<std::size_t> host;  ///< index of the rendezvous host, if it is one of the nodes
   std::string host_name{};
-  int interrupted_by = 0;     ///< the operator's first signal that asked for the end
-  bool is_cut_short = false;  ///< by a decision to stop
+  int interrupted_by = 0;     ///< first stop signal of the operator; 0: none
+  bool is_cut_short = false;  ///< stopped by a decision
 };
 
-struct SshDecision {
+struct Decision {
   enum class Action {
     wait,
-    stop,        ///< those that run must be asked to end now: they wait for nodes in vain
-    stop_later,  ///< the same if they have not ended by themselves after a while
-    finish,      ///< all have ended
+    stop,        ///< stop all nodes now: they wait for nodes that will not join
+    stop_later,  ///< stop all nodes that have not ended after a grace period
+    finish,      ///< all nodes have ended
   };
   Action action = Action::wait;
-  std::string reason;
-  int exit_code = 0;  ///< for finish
+  std::string reason;  ///< for stop and stop_later
+  int exit_code = 0;   ///< for finish
 
-  bool operator==(const SshDecision&) const = default;
+  bool operator==(const Decision&) const = default;
 };
 
-SshDecision decide(const RunFacts& facts);
+Decision decide(const RunFacts& facts);
 
-/// What the starter itself has to say of the end, as the nodes cannot: that the run was stopped for
-/// `stop_reason`, with the `losses` that led to it, or that the operator's signal came before
-/// anybody could answer it. Empty: the nodes have said it.
-std::string describe_end(const RunFacts& facts, const std::string& stop_reason,
-                         const std::vector<std::string>& losses);
+/// Why the run has ended, if the nodes cannot report it: the run was stopped for `stop_reason`,
+/// after `losses` of nodes, or by a signal before an agent could report that.
+std::optional<std::string> describe_end(const RunFacts& facts, const std::string& stop_reason,
+                                        const std::vector<std::string>& losses);
 
 }  // namespace ddprun::ssh

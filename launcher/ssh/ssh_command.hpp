@@ -1,5 +1,4 @@
-// The command by which ssh starts a node's ddprun, and what it means when that does not come about.
-// Pure.
+// The ssh command that starts ddprun on a node, and the meaning of its failures. Pure.
 #pragma once
 
 #include "launcher/config/ssh_settings.hpp"
@@ -12,17 +11,17 @@ namespace ddprun::ssh {
 /// Only argument of the ddprun that runs the agent of a node for 'ddprun --ssh'.
 inline constexpr const char* kAgentCommand = "agent-over-ssh";
 
-/// The arguments of ssh, its own path first. Nothing in them is secret: other users can see them.
-/// ssh's own configuration counts, with its checks of host keys; only what would make it wait for
-/// a person or outlive the run is switched off.
+/// Returns the arguments of ssh, its own path first. They contain no secret, because other users
+/// can see them. ssh's own configuration applies, including checks of host keys, except prompts and
+/// connections that outlive the run.
 std::vector<std::string> ssh_command(const std::string& ssh, const SshSettings& settings,
                                      const std::string& destination);
 
-/// `word` as one word for any shell that people log in with.
+/// Quotes `word` for the login shell: POSIX shells, csh and fish read it as one word.
 std::string quoted_for_shell(const std::string& word);
 
-/// Why no ddprun answered, for the operator. `exit_code` of ssh (negative: the signal), and the
-/// last line that it or the shell there wrote on standard error.
+/// Why ddprun did not start on a node, for the operator: from the `exit_code` of ssh (negative:
+/// minus the signal) and the last line that ssh or the remote shell wrote to standard error.
 std::string describe_no_answer(int exit_code, const std::string& last, const std::string& program);
 
 }  // namespace ddprun::ssh

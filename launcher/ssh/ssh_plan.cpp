@@ -13,8 +13,8 @@ namespace ddprun::ssh {
 
 namespace {
 
-/// "NAME" or "START*".
-bool is_wanted(const std::string& name, const std::vector<std::string>& patterns) {
+/// Patterns are "NAME" or "START*".
+bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
     if (!pattern.ends_with('*')) return name == pattern;
     return name.starts_with(pattern.substr(0, pattern.size() - 1));
@@ -44,7 +44,7 @@ class SshPlanner {
     std::size_t name_bytes_max = 0;
     for (const auto& name : plan_.names) name_bytes_max = std::max(name_bytes_max, name.size());
     if (encode(plan_.task).size() + name_bytes_max > kTaskBytesMax) {
-      problems_.push_back("--ssh: file, arguments and variables together have more than " +
+      problems_.push_back("--ssh: file, arguments and variables exceed " +
                           std::to_string(kTaskBytesMax) + " bytes");
     }
     if (!problems_.empty()) return UsageProblem{std::move(problems_)};
@@ -58,14 +58,15 @@ class SshPlanner {
     GatheredValues values;
     values.given = words_.given;
     for (auto& problem : apply_values(values, scratch)) problems_.push_back(std::move(problem));
-    if (file_.nodes.empty()) problems_.push_back("--ssh: " + file_.name + " names no nodes");
-    if (facts_.ssh.empty()) problems_.emplace_back("--ssh: there is no ssh in PATH");
+    if (file_.nodes.empty()) problems_.push_back("--ssh: " + file_.name + " has no \"nodes\"");
+    if (facts_.ssh.empty()) problems_.emplace_back("--ssh: no ssh in PATH; install an ssh client");
     for (const char* name : {"node_rank", "local_addr"}) {
       if (!is_argument(name)) continue;
-      problems_.push_back("--ssh: --" + std::string(name) + " is different for each node");
+      problems_.push_back("--ssh: --" + std::string(name) +
+                          " differs between nodes; use \"nodes\" in the file");
     }
-    if (is_argument("standalone")) problems_.emplace_back("--ssh: --standalone is one node's");
-    if (is_argument("stdin")) problems_.emplace_back("--ssh: standard input is not passed on");
+    if (is_argument("standalone")) problems_.emplace_back("--ssh: --standalone is for one node");
+    if (is_argument("stdin")) problems_.emplace_back("--ssh: --stdin is not supported");
   }
 
   void choose_settings() {
@@ -92,7 +93,7 @@ class SshPlanner {
   void choose_nodes() {
     const auto count = file_.nodes.size();
     const auto range = nodes_wanted();
-    // Ranks are fixed with static: who is beyond them has no place, not even as a spare.
+    // Ranks are fixed with static, which has no spares.
     const bool is_static = backend() == RendezvousBackend::fixed;
     const auto most = static_cast<std::size_t>(range.most);
     const auto started = is_static ? std::min(count, most) : count;
@@ -118,11 +119,11 @@ class SshPlanner {
     }
     if (plan_.nodes_min > started) {
       problems_.push_back("--ssh: --nnodes asks for at least " + std::to_string(range.least) +
-                          " nodes, " + file_.name + " names " + std::to_string(count));
+                          " nodes, " + file_.name + " has " + std::to_string(count));
     }
   }
 
-  /// As the nodes themselves will see it, unless it hangs on a variable.
+  /// As on the nodes, unless the value depends on their variables.
   NodeRange nodes_wanted() const {
     const int all = static_cast<int>(file_.nodes.size());
     const auto range = parse_node_range(value_of("nnodes").value_or(std::to_string(all)));
@@ -135,7 +136,7 @@ class SshPlanner {
   }
 
   std::optional<std::size_t> host() const {
-    // Then the nodes elect it, and can do so again.
+    // The nodes elect the host.
     if (is_etcd(backend())) return std::nullopt;
     auto name = value_of("master_addr");
     if (!name) {
@@ -150,7 +151,7 @@ class SshPlanner {
     return std::nullopt;
   }
 
-  /// Of arguments, variables and the section "rendezvous".
+  /// From arguments, variables and the section "rendezvous".
   std::optional<std::string> value_of(const char* name) const {
     const auto* option = find_option(name);
     const auto given = words_.given.find(option);
@@ -164,7 +165,7 @@ class SshPlanner {
     return member->value.text;
   }
 
-  /// By arguments and variables.
+  /// From arguments and variables.
   GivenValues given() const {
     auto given = words_.given;
     for (const auto& option : option_table()) {
@@ -182,13 +183,13 @@ class SshPlanner {
 
   bool is_argument(const char* name) const { return words_.given.contains(find_option(name)); }
 
-  /// Those that each node gets; its own name and the file come on top.
+  /// Arguments for all nodes, without the file and the name of the node.
   std::vector<std::string> arguments() const {
     std::vector<std::string> arguments;
     for (const auto& [option, value] : words_.given) {
-      const bool is_ours = option->name == "ssh" || option->name == "config" ||
-                           option->name == "node_name" || option->name == "dry_run";
-      if (is_ours) continue;
+      const bool is_local = option->name == "ssh" || option->name == "config" ||
+                            option->name == "node_name" || option->name == "dry_run";
+      if (is_local) continue;
       const auto name = "--" + std::string(option->name);
       arguments.push_back(option->is_flag() ? name : name + "=" + value.value);
     }
@@ -198,7 +199,7 @@ class SshPlanner {
     return arguments;
   }
 
-  /// Those that stand for options, and those that the file names.
+  /// Variables of options, and those that the file forwards.
   std::vector<std::string> variables() const {
     std::vector<std::string> wanted = {"LOGLEVEL", "PYTHON_EXEC"};
     for (const auto& option : option_table()) {
@@ -208,7 +209,7 @@ class SshPlanner {
     std::vector<std::string> variables;
     for (const auto& name : facts_.variables) {
       const bool is_option = std::find(wanted.begin(), wanted.end(), name) != wanted.end();
-      if (!is_option && !is_wanted(name, forward_variables_)) continue;
+      if (!is_option && !matches_any(name, forward_variables_)) continue;
       variables.push_back(name + "=" + facts_.environment(name).value_or(""));
     }
     return variables;
@@ -245,9 +246,9 @@ std::string describe(const SshPlan& plan) {
   for (const auto& argument : plan.task.arguments) {
     arguments.push_back(quoted_for_shell(argument));
   }
-  if (!plan.task.secret.empty()) text += "a secret of this run's own, over ssh\n";
+  if (!plan.task.secret.empty()) text += "secret: new for this run, sent over ssh\n";
   text += "in: " + plan.task.folder + "\nwith: " + join(arguments, " ") + "\n";
-  // Not their values: people forward tokens, and plans are kept in logs.
+  // Without values, which may be tokens: logs keep plans.
   for (const auto& variable : plan.task.variables)
     text += "variable: " + variable.substr(0, variable.find('=')) + "\n";
   return printable(text);

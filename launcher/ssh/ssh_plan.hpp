@@ -1,5 +1,5 @@
-// What `ddprun --config FILE --ssh` is to start, where and how: from the file, the arguments and
-// the variables. Pure.
+// Plans `ddprun --config FILE --ssh`: which nodes to start, how and with which task, from the file,
+// the arguments and the variables. Pure.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -16,17 +16,17 @@
 
 namespace ddprun::ssh {
 
-/// What a plan needs to know of this machine and this process.
+/// Facts of this machine and this process.
 struct StarterFacts {
-  std::string ssh;                      ///< path of ssh; empty: there is none
+  std::string ssh;                      ///< path of ssh; empty: not in PATH
   std::string program;                  ///< path of this ddprun
-  std::string folder;                   ///< this process'
-  std::optional<std::size_t> own_node;  ///< which of the file's nodes this machine is
-  std::vector<std::string> variables;   ///< names of all that are set
+  std::string folder;                   ///< working directory
+  std::optional<std::size_t> own_node;  ///< index of the node that is this machine
+  std::vector<std::string> variables;   ///< names of all variables
   EnvironmentLookup environment;
-  std::string new_secret;  ///< a random one
-  std::string mark{};      ///< a random one, for what the agents say
-  int columns = 0;         ///< of the terminal
+  std::string new_secret;  ///< random
+  std::string mark{};      ///< random; begins the agents' own lines
+  int columns = 0;         ///< width of the terminal
 };
 
 /// Limit of the nodes of one start. Each takes four descriptors and a process of the starting
@@ -45,24 +45,24 @@ struct Target {
 struct SshPlan {
   std::string ssh;
   SshSettings settings;            ///< without references to variables
-  std::vector<std::string> names;  ///< of all nodes of the file, by index
-  std::vector<NamedNode> nodes{};  ///< the same with what else the file says of them
+  std::vector<std::string> names;  ///< of all nodes in the file, by index
+  std::vector<NamedNode> nodes{};  ///< all nodes in the file, by index
   std::vector<Target> targets;     ///< nodes to be started over ssh
   std::optional<Target> own;       ///< this machine's node, which needs no ssh
   NodeTask task;                   ///< of all nodes; without node_name
   std::size_t nodes_min = 1;
   std::optional<std::size_t> host;  ///< index of the node that hosts the rendezvous
-  bool has_node_prefix = true;      ///< of the workers' lines; false: --prefix says what they get
+  bool has_node_prefix = true;      ///< of workers' lines; false: set by --prefix
 
   bool operator==(const SshPlan&) const = default;
 };
 
-/// Unless arguments or file speak of security, the nodes get the new secret. `text` is the content
-/// of `file`; the words' --ssh and --config have brought us here.
+/// `text` is the content of `file`. Unless arguments or file set the security, the nodes get
+/// `facts.new_secret`.
 std::variant<SshPlan, UsageProblem> plan_ssh(const ConfigFile& file, const std::string& text,
                                              const ArgumentWords& words, const StarterFacts& facts);
 
-/// What would be started, for --dry_run.
+/// Describes the start for --dry_run, without secrets and values of variables.
 std::string describe(const SshPlan& plan);
 
 }  // namespace ddprun::ssh

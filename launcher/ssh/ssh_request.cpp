@@ -25,10 +25,10 @@ std::vector<std::string> names_of_variables() {
   return names;
 }
 
-/// As many as a file of 'ddprun keygen' has.
+/// As in the file of 'ddprun keygen'.
 constexpr std::size_t kSecretBytes = 32;
 
-/// Nobody hits upon it by chance.
+/// No worker prints such a mark by chance.
 constexpr std::size_t kMarkBytes = 8;
 
 StarterFacts gather_facts(const EnvironmentLookup& environment) {
@@ -49,14 +49,14 @@ Result read(const ArgumentWords& words, const EnvironmentLookup& environment,
             const PlanSummary& check, bool needs_program) {
   const auto name = value_of(words.given, "config");
   if (!name) {
-    return UsageProblem{{"--ssh: needs --config with a file that names the nodes"}};
+    return UsageProblem{{"--ssh: needs --config; name a file that has \"nodes\""}};
   }
   const auto text = read_config_text(name->value);
   if (const auto* problem = std::get_if<UsageProblem>(&text)) return *problem;
   const auto file = read_config(name->value, std::get<std::string>(text));
   if (const auto* problem = std::get_if<UsageProblem>(&file)) return *problem;
   auto facts = gather_facts(environment);
-  // This machine may well be none of them.
+  // This machine need not be one of the nodes.
   auto clues = gather_node_clues([](const std::string&) { return std::nullopt; });
   clues.node_name = value_of(words.given, "node_name");
   const auto own = find_node(std::get<ConfigFile>(file), clues);
@@ -85,11 +85,11 @@ std::optional<Result> read_ssh_request(const std::vector<std::string>& arguments
                                        bool needs_program) {
   const auto words = read_arguments(arguments);
   if (!words.given.contains(find_option("ssh"))) return std::nullopt;
-  for (const char* question : {"help", "version", "print_completion"}) {
-    if (words.given.contains(find_option(question))) return std::nullopt;
+  for (const char* name : {"help", "version", "print_completion"}) {
+    if (words.given.contains(find_option(name))) return std::nullopt;
   }
   if (invocation.persona != Persona::ddprun) {
-    return UsageProblem{{"--ssh: is not there under the name " + invocation.name}};
+    return UsageProblem{{"--ssh: not available as " + invocation.name}};
   }
   return read(words, environment, check, needs_program);
 }

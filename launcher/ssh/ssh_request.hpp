@@ -1,5 +1,5 @@
-// `ddprun --config FILE --ssh ...` from its arguments to a plan: reads the file and looks at this
-// machine.
+// Turns the arguments of `ddprun --config FILE --ssh ...` into a plan: reads the file and the facts
+// of this machine.
 #pragma once
 
 #include "launcher/cli/invocation.hpp"
@@ -15,11 +15,11 @@ namespace ddprun::ssh {
 
 struct SshRequest {
   SshPlan plan;
-  bool is_dry = false;  ///< to be described only
+  bool is_dry = false;  ///< --dry_run
 };
 
-/// Nothing if these arguments do not ask for it. `check` is asked about the node that this machine
-/// is; without `needs_program` there may be none.
+/// Returns nothing unless the arguments request a start over ssh. `check` checks the node that is
+/// this machine; without `needs_program` the program may be missing.
 std::optional<std::variant<SshRequest, UsageProblem>> read_ssh_request(
     const std::vector<std::string>& arguments, const EnvironmentLookup& environment,
     const Invocation& invocation, const PlanSummary& check, bool needs_program = true);

@@ -6,16 +6,15 @@
 #include "launcher/ssh/node_connection.hpp"
 #include "launcher/ssh/node_console.hpp"
 #include "launcher/ssh/node_results.hpp"
+#include "launcher/ssh/opening_window.hpp"
 #include "launcher/ssh/ssh_command.hpp"
 #include "rendezvous/base/signal_name.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <chrono>
 #include <csignal>
@@ -33,22 +32,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Each ssh that opens a connection uses about 10 ms of CPU for its keys, and all ask one ssh-agent
-/// for signatures. More at once start no sooner, and the first ones later.
-constexpr int kOpeningMax = 32;
+/// Time for the remaining nodes to end by themselves, with the exit code of the run.
+constexpr auto kStopGrace = 30s;
 
-/// For nodes whose others have ended to end by themselves, with a verdict of their own.
-constexpr auto kLaterGrace = 30s;
-
-/// How long the console may take for the last of the nodes' output.
+/// Limit of writing the rest of the nodes' output to the console.
 constexpr auto kDrainTimeout = 5s;
 
-/// A run that is asked to stop once stops in order, twice: at once. Who asks a third time does not
-/// want to wait for the network either.
+/// The first stop request stops the run in order, the second at once. The third does not wait for
+/// the network.
 constexpr int kStopsMax = 3;
 
-/// By how much two signals may come closer to each other on their way to an agent, which takes
-/// those within kOneStopRequest for one.
+/// Added to kOneStopRequest, because delays of the network can bring two signals closer together.
 constexpr auto kTransferTime = 1s;
 
 bool is_ignored(int signal) {
@@ -56,34 +50,9 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-bool asks_to_stop(int signal) {
+bool is_stop_request(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
 }
-
-/// Bounds the connections that are being opened at the same time.
-class OpeningWindow {
- public:
-  explicit OpeningWindow(const asio::any_io_executor& executor)
-      : has_room_(executor, asio::steady_timer::time_point::max()) {}
-
-  /// Returns when there is room for one more.
-  asio::awaitable<void> enter() {
-    boost::system::error_code ignored;
-    while (opening_ == kOpeningMax) {
-      co_await has_room_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    }
-    ++opening_;
-  }
-
-  void leave() {
-    --opening_;
-    has_room_.cancel_one();
-  }
-
- private:
-  int opening_ = 0;
-  asio::steady_timer has_room_;  ///< cancelled when a place becomes free
-};
 
 class Starter {
  public:
@@ -92,7 +61,7 @@ class Starter {
         executor_(context.get_executor()),
         console_(executor_, plan.names, plan.has_node_prefix, plan.task.mark),
         signals_(executor_),
-        later_(executor_),
+        stop_timer_(executor_),
         window_(executor_) {
     facts_.nodes_min = plan.nodes_min;
     facts_.nodes.assign(plan.names.size(), {.state = NodeResult::State::left_out});
@@ -101,7 +70,7 @@ class Starter {
     for (const auto& target : plan.targets) {
       add(target, {.arguments = ssh_command(plan.ssh, plan.settings, target.destination)});
     }
-    if (plan.host && is_started(*plan.host)) {
+    if (plan.host && is_planned(*plan.host)) {
       facts_.host = plan.host;
       facts_.host_name = plan.names[*plan.host];
     }
@@ -136,7 +105,7 @@ class Starter {
                                                       std::move(request), plan_.settings.program));
   }
 
-  bool is_started(std::size_t node) const {
+  bool is_planned(std::size_t node) const {
     return facts_.nodes[node].state == NodeResult::State::starting;
   }
 
@@ -158,25 +127,25 @@ class Starter {
     const auto end = co_await std::move(running);
     if (end.kind == ConnectionEnd::Kind::not_started) window_.leave();
     console_.finish(node);
-    take_end(node, end);
+    set_end(node, end);
   }
 
-  void take_end(std::uint32_t node, const ConnectionEnd& end) {
+  void set_end(std::uint32_t node, const ConnectionEnd& end) {
     switch (end.kind) {
       case ConnectionEnd::Kind::not_started:
-        // The operator who has stopped the run does not need the reason.
-        if (facts_.interrupted_by == 0) say_of(node, "not started: " + end.reason);
-        lose(node, "was not started");
+        // After a stop request the reason does not matter.
+        if (facts_.interrupted_by == 0) print_about(node, "not started: " + end.reason);
+        add_loss(node, "was not started");
         return set(node, {.state = NodeResult::State::not_started});
       case ConnectionEnd::Kind::ended:
-        tell_end_of(node, end.exit_code);
+        report_end_of(node, end.exit_code);
         return set(node, {.state = NodeResult::State::ended,
                           .exit_code = end.exit_code,
                           .order = ++ended_,
                           .has_refused = console_.has_refused(node)});
       case ConnectionEnd::Kind::lost:
-        say_of(node, "lost: " + end.reason);
-        lose(node, "was lost");
+        print_about(node, "lost: " + end.reason);
+        add_loss(node, "was lost");
         return set(node, {.state = NodeResult::State::lost});
     }
   }
@@ -184,47 +153,46 @@ class Starter {
   void finish() {
     boost::system::error_code ignored;
     signals_.cancel(ignored);
-    later_.cancel();
+    stop_timer_.cancel();
     console_.show_reports();
-    tell_end();
+    report_end();
     asio::co_spawn(executor_, console_.drain(Deadline::after(kDrainTimeout)), asio::detached);
   }
 
-  void say_of(std::uint32_t node, const std::string& what) {
-    console_.say(plan_.names[node] + ": " + what);
+  void print_about(std::uint32_t node, const std::string& text) {
+    console_.print(plan_.names[node] + ": " + text);
   }
 
-  /// For the last line, if it comes to that.
-  void lose(std::uint32_t node, const std::string& how) {
+  /// Remembers a loss for the last line. Those after the stop are consequences.
+  void add_loss(std::uint32_t node, const std::string& how) {
     if (!facts_.is_cut_short) losses_.push_back(plan_.names[node] + " " + how);
   }
 
-  /// Agents that die by what they were sent have been asked to end.
-  void tell_end_of(std::uint32_t node, int exit_code) {
-    if (exit_code >= 0) return lose(node, "ended with exit code " + std::to_string(exit_code));
+  /// An agent that was killed by a forwarded signal is no loss.
+  void report_end_of(std::uint32_t node, int exit_code) {
+    if (exit_code >= 0) return add_loss(node, "ended with exit code " + std::to_string(exit_code));
     if (sent_.contains(-exit_code)) return;
-    say_of(node, "its agent was killed by " + signal_name(-exit_code));
-    lose(node, "lost its agent by " + signal_name(-exit_code));
+    print_about(node, "its agent was killed by " + signal_name(-exit_code));
+    add_loss(node, "lost its agent by " + signal_name(-exit_code));
   }
 
-  /// Where the nodes cannot say how the run has ended, or do not know why.
-  void tell_end() {
+  void report_end() {
     const auto reason = describe_end(facts_, stop_reason_, losses_);
-    if (reason.empty()) return;
-    console_.say("the run ended with exit code " + std::to_string(exit_code_) + ": " + reason);
+    if (!reason) return;
+    console_.print("the run ended with exit code " + std::to_string(exit_code_) + ": " + *reason);
   }
 
-  void set(std::uint32_t node, NodeResult fate) {
-    facts_.nodes[node] = fate;
+  void set(std::uint32_t node, NodeResult result) {
+    facts_.nodes[node] = result;
     const auto decision = decide(facts_);
     switch (decision.action) {
-      case SshDecision::Action::wait:
+      case Decision::Action::wait:
         return;
-      case SshDecision::Action::stop:
+      case Decision::Action::stop:
         return stop(decision.reason);
-      case SshDecision::Action::stop_later:
+      case Decision::Action::stop_later:
         return stop_later(decision.reason);
-      case SshDecision::Action::finish:
+      case Decision::Action::finish:
         exit_code_ = decision.exit_code;
     }
   }
@@ -232,14 +200,14 @@ class Starter {
   void stop(const std::string& reason) {
     if (std::exchange(facts_.is_cut_short, true)) return;
     stop_reason_ = reason;
-    console_.say("stopping the run: " + reason);
+    console_.print("stopping the run: " + reason);
     send(SIGTERM);
   }
 
   void stop_later(const std::string& reason) {
     if (std::exchange(is_stop_due_, true)) return;
-    later_.expires_after(kLaterGrace);
-    later_.async_wait([this, reason](boost::system::error_code error) {
+    stop_timer_.expires_after(kStopGrace);
+    stop_timer_.async_wait([this, reason](boost::system::error_code error) {
       if (!error) stop(reason);
     });
   }
@@ -247,7 +215,7 @@ class Starter {
   void wait_for_signal() {
     signals_.async_wait([this](boost::system::error_code error, int signal) {
       if (error) return;
-      obey(signal);
+      on_signal(signal);
       wait_for_signal();
     });
   }
@@ -257,15 +225,15 @@ class Starter {
     for (const auto& [node, connection] : connections_) connection->signal(signal);
   }
 
-  void obey(int signal) {
-    if (!asks_to_stop(signal)) return send(signal);
+  void on_signal(int signal) {
+    if (!is_stop_request(signal)) return send(signal);
     if (facts_.interrupted_by == 0) facts_.interrupted_by = signal;
     for (const auto& [node, connection] : connections_) connection->cancel_start();
     const auto meaning = requests_.take(signal, StopRequests::Clock::now());
     if (meaning == StopRequests::Meaning::repeated) return;
     if (++stops_ < kStopsMax) return send(signal);
     sent_.insert(SIGKILL);
-    console_.say("received " + signal_name(signal) + " again: giving up all connections");
+    console_.print("received " + signal_name(signal) + " again: closing all connections");
     for (const auto& [node, connection] : connections_) connection->kill();
   }
 
@@ -273,7 +241,7 @@ class Starter {
   asio::any_io_executor executor_;
   NodeConsole console_;
   asio::signal_set signals_;
-  asio::steady_timer later_;
+  asio::steady_timer stop_timer_;
   OpeningWindow window_;
   std::vector<std::pair<std::uint32_t, std::unique_ptr<NodeConnection>>> connections_;
   std::size_t running_ = 0;  ///< connections that have not ended
@@ -281,10 +249,10 @@ class Starter {
   int ended_ = 0;
   StopRequests requests_{kOneStopRequest + kTransferTime};
   int stops_ = 0;
-  std::set<int> sent_;  ///< signals, to all nodes
+  std::set<int> sent_;  ///< signals sent to all nodes
   bool is_stop_due_ = false;
-  std::string stop_reason_;          ///< if it was cut short
-  std::vector<std::string> losses_;  ///< nodes that had gone by then, and how
+  std::string stop_reason_;          ///< if facts_.is_cut_short
+  std::vector<std::string> losses_;  ///< of nodes before the stop
   int exit_code_ = kExitFailure;
   std::exception_ptr failure_;
 };

@@ -1,13 +1,12 @@
-// `ddprun --ssh` where it was typed: starts the nodes, shows what they say and ends as the run
-// does.
+// Runs `ddprun --ssh`: starts the agents of all nodes, forwards signals and shows the output.
 #pragma once
 
 #include "launcher/ssh/ssh_plan.hpp"
 
 namespace ddprun::ssh {
 
-/// Returns the exit code when all nodes have ended. Throws what only a mistake of ddprun's can
-/// cause.
+/// Blocks until all nodes have ended and returns the exit code of the run. Throws
+/// Error{Errc::system} if the memory with the secret cannot be protected.
 int run_over_ssh(const SshPlan& plan);
 
 }  // namespace ddprun::ssh

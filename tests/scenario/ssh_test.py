@@ -1,4 +1,4 @@
-"""ddprun --ssh, over a real sshd on this machine at several of its addresses.
+"""Runs of ddprun --ssh over a real sshd at several addresses of this machine.
 
 Usage: ssh_test.py DDPRUN. Ends with 77 (skipped) where there is no sshd.
 """
@@ -30,13 +30,13 @@ class TwoNodes(SshTest):
         self.assertEqual(len(run.output), 4, run.text())
         self.assertTrue(all(line.startswith(("node1: ", "node2: ")) for line in run.error))
 
-    def test_a_prefix_of_the_operators_own_is_the_only_one(self):
+    def test_a_given_prefix_replaces_the_names_of_nodes(self):
         self.config(PLACE)
         run = self.start("--prefix=<${rank}> ")
         self.assertEqual(run.wait(), 0, run.text())
         self.assertEqual(sorted(run.output), ["<0> rank 0 of 2\n", "<1> rank 1 of 2\n"])
 
-    def test_program_arguments_and_variables_arrive_as_they_were_typed(self):
+    def test_program_arguments_and_variables_reach_the_workers_unchanged(self):
         self.config("true", ssh={"forward_variables": [MARKER, "GREETING_*"]})
         odd = "it's \"$HOME\" `x`\\ \t;|&*"
         run = self.start("--no_python", "/bin/sh", "-c",
@@ -46,7 +46,7 @@ class TwoNodes(SshTest):
         expected = f"[default0]:{odd}|two words|{self.folder}|none|\n"
         self.assertEqual(sorted(run.output), [f"node1: {expected}", f"node2: {expected}"])
 
-    def test_the_exit_code_is_that_of_the_run(self):
+    def test_the_exit_code_is_the_runs(self):
         self.config("[ $RANK = 1 ] && exit 7; sleep 1000", restart={"exit_code": "worker"})
         run = self.start()
         self.assertEqual(run.wait(), 7, run.text())
@@ -58,7 +58,7 @@ class TwoNodes(SshTest):
         self.assertNotIn("stopping the run", run.text())
         self.assertIn("FAILED after 1 attempt", run.text())
 
-    def test_one_report_for_the_job_and_what_all_nodes_say_once(self):
+    def test_the_final_report_and_common_lines_are_shown_once(self):
         self.config("[ $RANK = 1 ] && { echo why >&2; exit 3; }; sleep 1000",
                     defaults={"nproc_per_node": 2})
         run = self.start()
@@ -75,7 +75,7 @@ class TwoNodes(SshTest):
         self.assertNotIn("this machine is node", errors)
         self.assertEqual(len(re.findall(r": node \d of 2, ranks ", errors)), 2, errors)
 
-    def test_a_run_that_succeeds_says_so_once(self):
+    def test_a_success_is_reported_once(self):
         self.config(PLACE)
         run = self.start()
         self.assertEqual(run.wait(), 0, run.text())
@@ -101,7 +101,7 @@ class TwoNodes(SshTest):
         self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
         self.assertEqual(run.text().count("received SIGINT"), 1, run.text())
 
-    def test_workers_that_ignore_a_signal_die_by_the_second(self):
+    def test_workers_that_ignore_a_signal_are_killed_by_the_second(self):
         self.config("trap 'echo ignored by $RANK' INT TERM; " + BUSY)
         run = self.start()
         run.wait_for("]:rank 1 of 2")
@@ -112,7 +112,7 @@ class TwoNodes(SshTest):
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(), 128 + signal.SIGINT, run.text())
 
-    def test_nothing_is_left_on_any_node_when_the_starter_is_killed(self):
+    def test_no_process_is_left_on_any_node_when_the_starter_is_killed(self):
         self.config(BUSY)
         run = self.start()
         run.wait_for("]:rank 1 of 2")
@@ -121,7 +121,7 @@ class TwoNodes(SshTest):
         run.wait()
         self.assertEqual(self.hosts.left_over(), {})
 
-    def test_nothing_is_left_on_a_node_whose_end_of_the_connection_is_killed(self):
+    def test_no_process_is_left_on_a_node_whose_supervisor_is_killed(self):
         self.config(BUSY, rendezvous={"rdzv_backend": "c10d", "nnodes": "1:2",
                                       "rdzv_endpoint": f"127.0.0.2:{self.free_port()}",
                                       "rdzv_conf": {"last_call_timeout": 60}})
@@ -149,7 +149,7 @@ class TwoNodes(SshTest):
         (self.folder / "go").touch()
         self.assertEqual(run.wait(), 0, run.text())
 
-    def test_what_a_shell_prints_first_does_no_harm(self):
+    def test_output_of_the_login_shell_is_shown_and_ignored(self):
         keys = self.folder / "authorized_keys"
         keys.write_text('command="echo Welcome; eval \\"$SSH_ORIGINAL_COMMAND\\"" '
                         + keys.read_text())
@@ -159,7 +159,7 @@ class TwoNodes(SshTest):
         self.assertIn("node1: Welcome\n", run.error)
         self.assertIn("node1: [default0]:rank 0 of 2\n", run.output)
 
-    def test_the_node_where_it_was_typed_needs_no_ssh(self):
+    def test_the_node_of_the_starter_needs_no_ssh(self):
         self.config(PLACE)
         (self.folder / "authorized_keys").write_text("")
         run = self.start("--node_name=node1", "--nnodes=1", "--master_addr=127.0.0.2")
@@ -168,8 +168,8 @@ class TwoNodes(SshTest):
 
 
 class Example(SshTest):
-    def test_the_example_runs_where_ssh_knows_its_addresses(self):
-        """Its machines stand for addresses of this one, in ssh's own configuration."""
+    def test_the_example_runs(self):
+        """Its addresses are names for addresses of this machine, in ssh's own configuration."""
         source = pathlib.Path(__file__).parents[2] / "configs" / "ssh.json"
         (self.folder / "cluster.json").write_text(source.read_text())
         hosts = "".join(f"Host 192.168.10.{i + 1}\n HostName {address}\n Port {self.hosts.port}\n"
@@ -195,12 +195,12 @@ class Unreachable(SshTest):
         self.assertRegex(run.text(), reason)
         self.assertIn("stopping the run: only 1 node of at least 2 can take part", run.text())
 
-    def test_a_node_that_nobody_answers_for_ends_the_run_at_once(self):
+    def test_an_unreachable_node_ends_the_run_at_once(self):
         self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},
                                   {"name": "node2", "address": "127.0.0.99"}])
         self.fails("node2: not started: ssh could not connect: .*Connection refused")
 
-    def test_the_others_go_on_if_they_are_enough(self):
+    def test_the_run_continues_without_a_node_it_does_not_need(self):
         self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},
                                   {"name": "node2", "address": "127.0.0.99"}],
                     rendezvous={"rdzv_backend": "c10d", "nnodes": "1:2",
@@ -211,7 +211,7 @@ class Unreachable(SshTest):
         self.assertIn("node2: not started: ", run.text())
         self.assertIn("node1: [default0]:rank 0 of 1\n", run.output)
 
-    def test_a_host_key_that_has_changed_is_refused(self):
+    def test_a_changed_host_key_is_refused(self):
         self.config(PLACE)
         self.hosts.make_key("other_key")
         self.hosts.know("other_key")
@@ -221,7 +221,7 @@ class Unreachable(SshTest):
                       run.text())
         self.assertIn("REMOTE HOST IDENTIFICATION HAS CHANGED", run.text())
 
-    def test_a_key_that_is_not_accepted_asks_nobody_for_a_password(self):
+    def test_a_rejected_key_does_not_lead_to_a_prompt(self):
         self.config(PLACE)
         (self.folder / "authorized_keys").write_text("")
         run = self.start()
@@ -229,26 +229,26 @@ class Unreachable(SshTest):
         self.assertRegex(run.text(),
                          "node1: not started: ssh could not connect: .*Permission denied")
 
-    def test_a_ddprun_that_is_not_there_is_told_of(self):
+    def test_a_missing_ddprun_is_reported(self):
         self.config(PLACE, ssh={"program": "/no/such/ddprun"})
         run = self.start()
         self.assertEqual(run.wait(), 1)
         self.assertIn("node2: not started: /no/such/ddprun cannot be run there", run.text())
 
-    def test_a_program_that_is_no_ddprun_is_told_of(self):
+    def test_a_program_other_than_ddprun_is_reported(self):
         self.config(PLACE, ssh={"program": "/bin/false"})
         run = self.start()
         self.assertEqual(run.wait(), 1)
         self.assertIn("node1: not started: ddprun there ended with exit code 1", run.text())
 
-    def test_a_mistake_in_the_arguments_has_the_exit_code_of_one(self):
+    def test_a_usage_error_found_by_the_starter_has_exit_code_2(self):
         self.config(PLACE)
         run = self.start("--nproc_per_node=many")
         self.assertEqual(run.wait(), 2, run.text())
         self.assertIn("ddprun: --nproc_per_node=many: is neither", run.text())
         self.assertNotIn("node1", run.text())
 
-    def test_a_mistake_that_only_the_nodes_can_see_has_it_too(self):
+    def test_a_usage_error_found_by_the_nodes_has_exit_code_2(self):
         self.config(PLACE)
         run = self.start("--no_python", "/no/such/program")
         self.assertEqual(run.wait(), 2, run.text())

@@ -1,5 +1,5 @@
-"""Machines that can be reached by ssh: a real sshd at several loopback addresses, with keys, users'
-files and a port of its own in a temporary folder."""
+"""A real sshd at several loopback addresses, with its own port, keys and files in a temporary
+folder."""
 import contextlib
 import getpass
 import os
@@ -15,7 +15,7 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("
 TIME_LIMIT = 60
 MARKER = "DDPRUN_SSH_TEST"
 
-# With a home of their own: what a user's shell does and says when it starts is no part of a test.
+# With its own home folder, so that start-up files of the user's shell do not take part.
 SERVER = """
 Port {port}
 {addresses}
@@ -41,12 +41,12 @@ StrictHostKeyChecking yes
 
 
 def missing():
-    """Why there can be no such machines here; empty if there can."""
+    """Returns why sshd cannot run here; empty if it can."""
     if not SSHD or not shutil.which("ssh") or not shutil.which("ssh-keygen"):
         return "there is no sshd (Debian's openssh-server)"
     if os.geteuid() == 0 and not os.path.isdir("/run/sshd"):
         with contextlib.suppress(OSError):
-            os.mkdir("/run/sshd", 0o755)  # where sshd wants to lock itself in
+            os.mkdir("/run/sshd", 0o755)  # for privilege separation
     if os.geteuid() == 0 and not os.path.isdir("/run/sshd"):
         return "sshd needs /run/sshd"
     return ""
@@ -82,7 +82,7 @@ class SshHosts:
                         str(self.folder / name)], check=True, stdin=subprocess.DEVNULL)
 
     def know(self, name):
-        """The client expects this key of all hosts."""
+        """Makes the client expect this key of all hosts."""
         kind, key = (self.folder / f"{name}.pub").read_text().split()[:2]
         (self.folder / "known_hosts").write_text(
             "".join(f"[{each}]:{self.port} {kind} {key}\n" for each in self.addresses))
@@ -109,7 +109,7 @@ class SshHosts:
         self.held_port.close()
 
     def processes(self):
-        """Command lines of what runs on these machines; sshd itself and its sessions left out."""
+        """Command lines by process, without sshd and its sessions."""
         found = {}
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ class SshHosts:
         return found
 
     def agents(self):
-        """The processes of agents, each with that of its supervisor, which sshd has started."""
+        """Processes of agents, each with its supervisor, which sshd has started."""
         parents = {pid: parent_of(pid) for pid, command in self.processes().items()
                    if command.endswith("ddprun agent-over-ssh")}
         # A process between its fork by an agent and its exec has the command line, too.
@@ -129,20 +129,20 @@ class SshHosts:
                 if parent in parents and parents[parent] not in parents}
 
     def agent_of(self, node):
-        """Its process: sshd has put the address of the node into its environment."""
+        """The agent's process. sshd has set the address of the node in its environment."""
         address = self.addresses[node].encode()
         [agent] = [pid for pid in self.agents()
                    if address in pathlib.Path(f"/proc/{pid}/environ").read_bytes()]
         return agent
 
     def client_of(self, node):
-        """The process of the ssh that is connected to it."""
+        """The process of ssh for this node."""
         [client] = [pid for pid, command in self.processes().items()
                     if f" -- {self.addresses[node]} " in command]
         return client
 
     def is_marked(self, process):
-        """By the environment or, where a ddprun with a secret hides that, by its parents."""
+        """Looks at the environment, or at the parents of a ddprun whose secret hides it."""
         try:
             variables = (process / "environ").read_bytes().split(b"\0")
             return f"{MARKER}={self.folder}".encode() in variables
@@ -155,7 +155,7 @@ class SshHosts:
         return pid == os.getpid()
 
     def left_over(self):
-        """What still runs some time after it should have ended."""
+        """Waits for the end of all processes and returns those that still run at the time limit."""
         until = time.monotonic() + TIME_LIMIT
         while self.processes() and time.monotonic() < until:
             time.sleep(0.02)

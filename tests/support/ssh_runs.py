@@ -1,4 +1,4 @@
-"""Runs of ddprun --ssh on machines of ssh_hosts.py, as a base for tests of them."""
+"""Base of tests that run ddprun --ssh on the hosts of ssh_hosts.py."""
 import json
 import os
 import pathlib
@@ -14,17 +14,17 @@ import unittest
 from free_port import FreePort
 from ssh_hosts import MARKER, SshHosts, missing
 
-# The first argument of each file of such tests.
+# First argument of each test file.
 DDPRUN = sys.argv.pop(1)
 TIME_LIMIT = 120
 
 PLACE = "echo rank $RANK of $WORLD_SIZE"
-# Ends when it is asked to, or when a test lets it.
+# Ends by a signal, or when the test creates the file.
 BUSY = "echo rank $RANK of $WORLD_SIZE; while [ ! -e go ]; do sleep 0.02; done"
 
 
 class Run:
-    """A started ddprun whose output is collected as it comes."""
+    """A running ddprun and its output so far."""
 
     def __init__(self, arguments, folder, environment):
         self.process = subprocess.Popen(
@@ -57,7 +57,7 @@ class Run:
         try:
             code = self.process.wait(TIME_LIMIT)
         except subprocess.TimeoutExpired as error:
-            raise AssertionError(f"it did not end:\n{self.text()}") from error
+            raise AssertionError(f"ddprun did not end:\n{self.text()}") from error
         for thread in self.threads:
             thread.join(TIME_LIMIT)
         return code
@@ -83,7 +83,7 @@ class SshTest(unittest.TestCase):
     def wait_until(self, condition):
         until = time.monotonic() + TIME_LIMIT
         while not condition():
-            self.assertLess(time.monotonic(), until, "it did not happen")
+            self.assertLess(time.monotonic(), until, "time limit")
             time.sleep(0.02)
 
     def end_all(self):
@@ -116,7 +116,7 @@ class SshTest(unittest.TestCase):
 
 
 def run_tests():
-    """The main program of a file of such tests. Ends with 77 (skipped) where there is no sshd."""
+    """Main program of a test file. Ends with 77 (skipped) if sshd cannot run here."""
     reason = missing()
     if reason:
         print(f"skipped: {reason}")

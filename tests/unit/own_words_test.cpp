@@ -1,8 +1,8 @@
 // What an agent says itself, told from what its workers write to the same stream.
 #include "launcher/report/own_words.hpp"
 
-#include "launcher/ssh/common_words.hpp"
 #include "launcher/ssh/final_reports.hpp"
+#include "launcher/ssh/repeated_lines.hpp"
 
 #include <doctest/doctest.h>
 
@@ -108,34 +108,36 @@ TEST_SUITE("own words") {
   }
 }
 
-TEST_SUITE("common words") {
-  TEST_CASE("what several nodes say is news once, and again when one of them says it again") {
-    CommonWords words;
-    CHECK(words.is_news(0, "waiting"));
-    CHECK_FALSE(words.is_news(1, "waiting"));
-    CHECK(words.is_news(1, "ready"));
-    CHECK(words.is_news(1, "waiting"));
-    CHECK_FALSE(words.is_news(0, "waiting"));
-    CHECK(words.is_news(0, "waiting"));
+TEST_SUITE("repeated lines") {
+  TEST_CASE(
+      "repeated lines: a line of several nodes is new once, and again when one of them repeats "
+      "it") {
+    RepeatedLines lines;
+    CHECK(lines.is_new(0, "waiting"));
+    CHECK_FALSE(lines.is_new(1, "waiting"));
+    CHECK(lines.is_new(1, "ready"));
+    CHECK(lines.is_new(1, "waiting"));
+    CHECK_FALSE(lines.is_new(0, "waiting"));
+    CHECK(lines.is_new(0, "waiting"));
   }
 
-  TEST_CASE("the memory for texts is bounded") {
+  TEST_CASE("repeated lines: the memory for texts is bounded") {
     constexpr std::size_t kTexts = 16;
-    const std::string large(kCommonBytesMax / kTexts - 2 * kCommonEntryBytes, 'x');
-    CommonWords words;
-    CHECK(words.is_news(0, "first"));
-    for (std::size_t i = 1; i < kTexts; ++i) CHECK(words.is_news(0, large + std::to_string(i)));
-    CHECK_FALSE(words.is_news(1, "first"));
-    CHECK(words.is_news(0, large));
-    CHECK(words.is_news(1, "first"));
+    const std::string large(kRepeatedBytesMax / kTexts - 2 * kRepeatedEntryBytes, 'x');
+    RepeatedLines lines;
+    CHECK(lines.is_new(0, "first"));
+    for (std::size_t i = 1; i < kTexts; ++i) CHECK(lines.is_new(0, large + std::to_string(i)));
+    CHECK_FALSE(lines.is_new(1, "first"));
+    CHECK(lines.is_new(0, large));
+    CHECK(lines.is_new(1, "first"));
   }
 
-  TEST_CASE("the memory for the nodes that have said a text is bounded") {
-    CommonWords words;
-    CHECK(words.is_news(0, "first"));
+  TEST_CASE("repeated lines: the memory for the nodes of a text is bounded") {
+    RepeatedLines lines;
+    CHECK(lines.is_new(0, "first"));
     bool is_remembered = true;
-    for (std::uint32_t node = 1; is_remembered && node < kCommonBytesMax; ++node) {
-      is_remembered = !words.is_news(node, "first");
+    for (std::uint32_t node = 1; is_remembered && node < kRepeatedBytesMax; ++node) {
+      is_remembered = !lines.is_new(node, "first");
     }
     CHECK_FALSE(is_remembered);
   }
@@ -144,7 +146,7 @@ TEST_SUITE("common words") {
 TEST_SUITE("final reports of nodes") {
   using Reports = std::vector<std::pair<std::uint32_t, std::string>>;
 
-  TEST_CASE("reports that are the same count as one") {
+  TEST_CASE("final reports: equal reports count as one") {
     FinalReports reports;
     for (const std::uint32_t node : {2, 0, 1}) {
       reports.add_line(node, "FAILED");
@@ -155,7 +157,7 @@ TEST_SUITE("final reports of nodes") {
     CHECK(reports.take() == Reports{{2, "FAILED\n\n"}, {1, "FAILED\nwhy\n"}});
   }
 
-  TEST_CASE("a node has one report") {
+  TEST_CASE("final reports: a node has one report") {
     FinalReports reports;
     reports.add_line(0, "first");
     reports.end(0);
@@ -164,7 +166,7 @@ TEST_SUITE("final reports of nodes") {
     CHECK(reports.take() == Reports{{0, "first\n"}});
   }
 
-  TEST_CASE("a report is bounded, also one without an end") {
+  TEST_CASE("final reports: a report is bounded, also without an end") {
     const std::string line(kFinalReportBytesMax / 4 - 1, 'x');
     FinalReports reports;
     for (int i = 0; i < 4; ++i) reports.add_line(0, line);
@@ -178,7 +180,9 @@ TEST_SUITE("final reports of nodes") {
           std::string(taken[0].second, 0, 3 * line.size() + 3) + "... (cut off)\n");
   }
 
-  TEST_CASE("the reports of all nodes are bounded together, and each has its beginning") {
+  TEST_CASE(
+      "final reports: the reports of all nodes are bounded together, and each keeps its "
+      "beginning") {
     const std::string line(kFinalReportBytesMax / 2, 'x');
     constexpr std::uint32_t kNodes = 3 * kFinalReportsBytesMax / kFinalReportBytesMax;
     FinalReports reports;
@@ -196,7 +200,7 @@ TEST_SUITE("final reports of nodes") {
     CHECK(taken.back().second == "... (cut off)\n");
   }
 
-  TEST_CASE("reports that are the same count as one, also where their memory is full") {
+  TEST_CASE("final reports: equal reports count as one, also when their memory is full") {
     const std::string line(kFinalReportBytesMax / 2, 'x');
     constexpr std::uint32_t kNodes = 3 * kFinalReportsBytesMax / kFinalReportBytesMax;
     FinalReports reports;

@@ -1,4 +1,4 @@
-// What the nodes of a start by ssh would refuse, as seen from the machine that starts them.
+// The check of all nodes' options on the machine that starts them.
 #include "launcher/ssh/node_check.hpp"
 #include "rendezvous/base/text.hpp"
 #include "tests/support/config_texts.hpp"
@@ -17,7 +17,7 @@ constexpr const char* kFile = R"({"version": 1, "job": {"command": ["train"]},
   "nodes": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
   "ssh": {"forward_variables": ["SHARED"]}})";
 
-/// What is found if this machine is node `own`, or none of them.
+/// Problems if this machine is node `own`, or none of the nodes.
 std::string found(const Words& arguments, std::optional<std::size_t> own = std::nullopt,
                   const std::string& text = kFile, const Variables& variables = {},
                   const NodeCheck& how = {}) {
@@ -39,8 +39,8 @@ std::string found(const Words& arguments, std::optional<std::size_t> own = std::
 
 }  // namespace
 
-TEST_SUITE("checking the nodes of a start by ssh") {
-  TEST_CASE("what all nodes would refuse is said once") {
+TEST_SUITE("ssh node check") {
+  TEST_CASE("ssh check: a problem of all nodes is reported once") {
     CHECK(found({}).empty());
     CHECK(found({"--nnodes=1:3"}) ==
           "--nnodes=1:3: --rdzv_backend=static has a fixed number of nodes; c10d takes a range");
@@ -49,7 +49,7 @@ TEST_SUITE("checking the nodes of a start by ssh") {
               .starts_with("PET_NNODES=1:3: --rdzv_backend=static has"));
   }
 
-  TEST_CASE("what some would refuse is said of them") {
+  TEST_CASE("ssh check: a problem of some nodes is reported with their names") {
     const std::string text = R"({"version": 1, "job": {"command": ["train"]},
       "nodes": [{"name": "a"}, {"name": "b", "nproc_per_node": 2}, {"name": "c"}]})";
     CHECK(found({"--tee=1:3"}, std::nullopt, text) ==
@@ -60,7 +60,7 @@ TEST_SUITE("checking the nodes of a start by ssh") {
               .starts_with("n1, n2, n3 and 6 more: --tee: there is no local rank 1"));
   }
 
-  TEST_CASE("only the node on this machine is asked what the machine is like") {
+  TEST_CASE("ssh check: facts of the machine are checked for its own node only") {
     NodeCheck how;
     how.check = [](const LaunchOptions& options) -> std::variant<std::string, UsageProblem> {
       CHECK(options.from_config.own_node == 1);
@@ -72,7 +72,7 @@ TEST_SUITE("checking the nodes of a start by ssh") {
     CHECK(found({}, std::nullopt, kFile, {}, how).empty());
   }
 
-  TEST_CASE("a value that hangs on a variable there is left to the node") {
+  TEST_CASE("ssh check: a value that depends on a variable of the node is left to the node") {
     const std::string text = R"({"version": 1, "job": {"command": ["train"]},
       "nodes": [{"name": "a"}, {"name": "b"}],
       "logs": {"tee": "${SHARED}", "log_dir": "${OWN}"},
@@ -82,7 +82,7 @@ TEST_SUITE("checking the nodes of a start by ssh") {
     CHECK(contains(found({}, 0, text, {{"SHARED", "3"}}), "OWN is not set"));
   }
 
-  TEST_CASE("a program is needed to start, but not to look at a file") {
+  TEST_CASE("ssh check: a start needs a program, a check of the file does not") {
     const std::string text = R"({"version": 1, "nodes": [{"name": "a"}, {"name": "b"}]})";
     CHECK(contains(found({}, std::nullopt, text), "no program given"));
     NodeCheck how;

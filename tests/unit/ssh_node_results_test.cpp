@@ -1,4 +1,4 @@
-// What a start by ssh makes of the fates of its nodes: tables.
+// Decisions of a start over ssh, and its exit code, from the states of its nodes: tables.
 #include "launcher/ssh/node_results.hpp"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@ using namespace ddprun::ssh;
 
 namespace {
 
-using Action = SshDecision::Action;
+using Action = Decision::Action;
 using State = NodeResult::State;
 
 constexpr NodeResult kStarting{.state = State::starting};
@@ -27,7 +27,7 @@ NodeResult refused() {
 }
 
 struct Case {
-  const char* what;
+  const char* name;
   RunFacts facts;
   Action action;
   int exit_code = 0;
@@ -48,14 +48,14 @@ RunFacts cut_short(std::vector<NodeResult> nodes) {
 }
 
 const Case kCases[] = {
-    {"all on their way", of({kStarting, kStarting}), Action::wait},
-    {"all there", of({kRunning, kRunning}), Action::wait},
+    {"all starting", of({kStarting, kStarting}), Action::wait},
+    {"all running", of({kRunning, kRunning}), Action::wait},
     {"one absent of a fixed number", of({kRunning, kAbsent}), Action::stop},
-    {"one absent, the others on their way", of({kStarting, kAbsent}), Action::stop},
+    {"one absent, the others starting", of({kStarting, kAbsent}), Action::stop},
     {"one absent of enough", of({kRunning, kAbsent, kRunning}, 2), Action::wait},
     {"the host absent, the others enough", of({kAbsent, kRunning, kRunning}, 2), Action::stop},
     {"one absent, the host elsewhere", of({kAbsent, kRunning, kRunning}, 2, {}), Action::wait},
-    {"one that does not understand its options", of({kRunning, refused()}), Action::stop},
+    {"one that rejected its options", of({kRunning, refused()}), Action::stop},
     {"one whose workers failed with 2", of({kRunning, ended(2)}), Action::stop_later},
     {"all whose workers failed with 2", of({ended(2), ended(2)}), Action::finish, 2},
     {"the host's code is 2", of({ended(2, 1), ended(143, 2)}), Action::finish, 2},
@@ -69,40 +69,41 @@ const Case kCases[] = {
     {"without a host the last one's", of({ended(3, 2), ended(143, 1)}, 2, {}), Action::finish, 3},
     {"the host was killed", of({ended(-9, 2), ended(1, 1)}), Action::finish, 1},
     {"all were killed", of({ended(-9, 1), ended(-15, 2)}), Action::finish, 143},
-    {"none was there", of({kAbsent, kAbsent}), Action::finish, 1},
+    {"all absent", of({kAbsent, kAbsent}), Action::finish, 1},
     {"all lost", of({kLost, kLost}), Action::finish, 1},
-    {"some absent, the others good", of({ended(0), kAbsent}, 1), Action::finish, 0},
-    {"stopped since one was absent", cut_short({ended(143), kAbsent}), Action::finish, 1},
-    {"stopped since one got it wrong", cut_short({ended(143), refused()}), Action::finish, 2},
-    {"stopped since one was killed", cut_short({ended(143), ended(-9)}), Action::finish, 1},
+    {"one absent, the other succeeded", of({ended(0), kAbsent}, 1), Action::finish, 0},
+    {"stopped because one was absent", cut_short({ended(143), kAbsent}), Action::finish, 1},
+    {"stopped because one rejected its options", cut_short({ended(143), refused()}), Action::finish,
+     2},
+    {"stopped because one was killed", cut_short({ended(143), ended(-9)}), Action::finish, 1},
     {"one absent, a worker killed", of({ended(137), kAbsent}, 1), Action::finish, 137},
-    {"all got it wrong", of({refused(), refused()}), Action::finish, 2},
+    {"all rejected their options", of({refused(), refused()}), Action::finish, 2},
     {"interrupted with one absent", of({ended(130), kAbsent}, 1, 0, 2), Action::finish, 130},
-    {"interrupted before any was there", of({kAbsent, kAbsent}, 2, 0, 2), Action::finish, 130},
-    {"interrupted, all given up", of({kLost, kLost}, 2, 0, 15), Action::finish, 143},
-    {"left out counts for nothing", of({ended(0), ended(0), kLeftOut}), Action::finish, 0},
+    {"interrupted before any started", of({kAbsent, kAbsent}, 2, 0, 2), Action::finish, 130},
+    {"interrupted, all connections closed", of({kLost, kLost}, 2, 0, 15), Action::finish, 143},
+    {"nodes left out are ignored", of({ended(0), ended(0), kLeftOut}), Action::finish, 0},
 };
 
 }  // namespace
 
-TEST_SUITE("verdict of a start by ssh") {
-  TEST_CASE("the fates of the nodes say whether to go on, and the exit code at the end") {
+TEST_SUITE("results of nodes over ssh") {
+  TEST_CASE("ssh results: the states of the nodes decide the next action and the exit code") {
     for (const auto& entry : kCases) {
-      CAPTURE(entry.what);
+      CAPTURE(entry.name);
       const auto decision = decide(entry.facts);
       CHECK(decision.action == entry.action);
       if (entry.action == Action::finish) CHECK(decision.exit_code == entry.exit_code);
     }
   }
 
-  TEST_CASE("the reason names the numbers") {
+  TEST_CASE("ssh results: the reason of a stop has the numbers of nodes") {
     CHECK(decide(of({kRunning, kAbsent})).reason == "only 1 node of at least 2 can take part");
     auto facts = of({kAbsent, kRunning, kRunning}, 2);
     facts.host_name = "c1";
     CHECK(decide(facts).reason == "the rendezvous host c1 could not be started");
   }
 
-  TEST_CASE("the starter has the last word where no node knows it") {
+  TEST_CASE("ssh results: the starter reports the end if no node can") {
     const auto facts = cut_short({ended(143), ended(-9)});
     CHECK(describe_end(facts, "too few", {"b lost its agent by SIGKILL"}) ==
           "too few; b lost its agent by SIGKILL");
@@ -110,8 +111,8 @@ TEST_SUITE("verdict of a start by ssh") {
           "too few; 1; 2; 3; 4; and 2 nodes more");
     CHECK(describe_end(of({kAbsent, ended(-2)}, 2, 0, 2), "", {}) ==
           "it was asked to stop by SIGINT");
-    CHECK(describe_end(of({ended(130), ended(130)}, 2, 0, 2), "", {}).empty());
-    CHECK(describe_end(of({ended(1), ended(-9)}), "", {"b was lost"}).empty());
+    CHECK_FALSE(describe_end(of({ended(130), ended(130)}, 2, 0, 2), "", {}));
+    CHECK_FALSE(describe_end(of({ended(1), ended(-9)}), "", {"b was lost"}));
   }
 }
 

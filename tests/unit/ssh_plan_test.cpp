@@ -1,5 +1,4 @@
-// A start by ssh, as far as it can be thought through beforehand: by what
-// commands, and with what task.
+// The plan of a start over ssh: commands, targets and task.
 #include "launcher/ssh/ssh_plan.hpp"
 
 #include "launcher/ssh/ssh_command.hpp"
@@ -67,8 +66,8 @@ std::string names_of(const SshPlan& plan) {
 
 }  // namespace
 
-TEST_SUITE("command of a start by ssh") {
-  TEST_CASE("the operator's options come first, and nothing can be taken for another") {
+TEST_SUITE("ssh command") {
+  TEST_CASE("ssh command: configured options come first, and a destination is never an option") {
     const auto command = ssh_command("/usr/bin/ssh", plan({}).settings, "-oProxyCommand=x");
     const Words start = {"/usr/bin/ssh", "-i", "key", "-p", "2222", "-l", "me", "-o"};
     CHECK(Words(command.begin(), command.begin() + 8) == start);
@@ -78,13 +77,13 @@ TEST_SUITE("command of a start by ssh") {
     for (const auto& word : command) CHECK(word.find("StrictHostKeyChecking") == std::string::npos);
   }
 
-  TEST_CASE("a path is one word for every shell") {
+  TEST_CASE("ssh command: a quoted path is one word for every shell") {
     CHECK(quoted_for_shell("/opt/a b/ddprun") == "'/opt/a b/ddprun'");
     CHECK(quoted_for_shell("it's $(x)") == "'it'\\''s $(x)'");
     CHECK(quoted_for_shell("") == "''");
   }
 
-  TEST_CASE("why nobody answered is what ssh or the shell has said") {
+  TEST_CASE("ssh command: a failed start is explained by the last line of ssh or the shell") {
     const std::string program = "/opt/ddprun";
     CHECK(describe_no_answer(255, "ssh: No route to host", program) ==
           "ssh could not connect: No route to host");
@@ -98,8 +97,8 @@ TEST_SUITE("command of a start by ssh") {
   }
 }
 
-TEST_SUITE("plan of a start by ssh") {
-  TEST_CASE("all nodes of the file are reached by their address, else by their name") {
+TEST_SUITE("ssh plan") {
+  TEST_CASE("ssh plan: all nodes of the file are reached by their address, else by their name") {
     const auto made = plan({"--max_restarts=2", "-m", "prog", "--ssh"});
     REQUIRE(made.targets.size() == 3);
     CHECK(made.targets[0] == Target{.node = 0, .name = "a", .destination = "10.0.0.1"});
@@ -112,7 +111,7 @@ TEST_SUITE("plan of a start by ssh") {
               .user = "me", .port = 2222, .options = {"-i", "key"}, .program = "/opt/ddprun"});
   }
 
-  TEST_CASE("the nodes get the arguments but for those about the start itself") {
+  TEST_CASE("ssh plan: the nodes get all arguments except those of the start") {
     const auto made = plan({"--config=c.json", "--ssh", "--node_name=a", "--max-restarts", "2",
                             "-m", "prog", "--ssh", "a b"});
     CHECK(made.task.arguments ==
@@ -121,7 +120,7 @@ TEST_SUITE("plan of a start by ssh") {
     CHECK(made.task.config_name == "c.json");
   }
 
-  TEST_CASE("variables that stand for options and those that the file names go along") {
+  TEST_CASE("ssh plan: variables of options and those in the file are forwarded") {
     const auto with = facts({{"WHO", "me"},
                              {"PET_MAX_RESTARTS", "1"},
                              {"DDPRUN_NODE", "a"},
@@ -133,7 +132,7 @@ TEST_SUITE("plan of a start by ssh") {
           Words{"DATA_DIR=/d", "HOME=/h", "LOGLEVEL=DEBUG", "PET_MAX_RESTARTS=1"});
   }
 
-  TEST_CASE("this machine's own node needs no ssh") {
+  TEST_CASE("ssh plan: this machine's own node needs no ssh") {
     auto with = facts();
     with.own_node = 1;
     const auto made = plan({}, kFile, with);
@@ -142,7 +141,8 @@ TEST_SUITE("plan of a start by ssh") {
     CHECK(names_of(made) == "a c");
   }
 
-  TEST_CASE("a fixed number of nodes are the first ones, a range has the others as spares") {
+  TEST_CASE(
+      "ssh plan: a fixed number of nodes are the first ones, a range has the others as spares") {
     CHECK(names_of(plan({"--nnodes=2"}, with_rendezvous(""))) == "n1 n2");
     const auto dynamic = plan(
         {},
@@ -155,7 +155,7 @@ TEST_SUITE("plan of a start by ssh") {
     CHECK(contains(problems({"--nnodes=5"}, with_rendezvous("")), "asks for at least 5 nodes"));
   }
 
-  TEST_CASE("the nodes get a secret of the run's own unless somebody has spoken of security") {
+  TEST_CASE("ssh plan: the nodes get a random secret unless the security is set") {
     CHECK(plan({}).task.secret == "random");
     CHECK(plan({"--security=open"}).task.secret == "");
     CHECK(plan({"--secret_file=f"}).task.secret == "");
@@ -164,32 +164,32 @@ TEST_SUITE("plan of a start by ssh") {
     CHECK(plan({}, text).task.secret == "");
   }
 
-  TEST_CASE("lines get the node's name unless the operator says what they get") {
+  TEST_CASE("ssh plan: lines get the node's name unless their prefix is set") {
     CHECK(plan({}).has_node_prefix);
     CHECK_FALSE(plan({"--prefix=none"}).has_node_prefix);
     CHECK_FALSE(plan({"--log_line_prefix_template=x"}).has_node_prefix);
   }
 
-  TEST_CASE("what cannot be is told before anything is started, all at once") {
+  TEST_CASE("ssh plan: all problems are reported together") {
     const auto text = problems(
         {"--node_rank=1", "--local_addr=x", "--standalone", "--stdin=0", "--max_restarts=x"});
     for (const char* part :
-         {"--ssh: --node_rank is different for each node", "--ssh: --local_addr is different",
-          "--standalone is one node's", "standard input is not passed on", "--max_restarts=x: "}) {
+         {"--ssh: --node_rank differs between nodes", "--ssh: --local_addr differs",
+          "--standalone is for one node", "--stdin is not supported", "--max_restarts=x: "}) {
       CHECK(contains(text, part));
     }
-    CHECK(contains(problems({}, R"({"version": 1})"), "c.json names no nodes"));
+    CHECK(contains(problems({}, R"({"version": 1})"), "c.json has no \"nodes\""));
     CHECK(contains(problems({"--nope"}), "unknown option --nope"));
     auto without_ssh = facts();
     without_ssh.ssh = "";
-    CHECK(contains(problems({}, kFile, without_ssh), "there is no ssh in PATH"));
-    CHECK(contains(problems({"prog", std::string(kTaskBytesMax, 'x')}), "together have more than"));
+    CHECK(contains(problems({}, kFile, without_ssh), "no ssh in PATH"));
+    CHECK(contains(problems({"prog", std::string(kTaskBytesMax, 'x')}), "exceed"));
     std::string demanding = kFile;
     demanding.replace(demanding.find("${WHO}"), 6, "${WHO:?who are you}");
     CHECK(contains(problems({}, demanding, facts({})), "c.json: ssh.user: "));
   }
 
-  TEST_CASE("more than 128 nodes are refused, also as spares") {
+  TEST_CASE("ssh plan: more than 128 nodes are refused, also as spares") {
     const auto file = [](int nodes) {
       return R"({"version": 1, "nodes": [{"name": "n[1-)" + std::to_string(nodes) +
              R"(]"}], "rendezvous": {"rdzv_backend": "c10d", "rdzv_endpoint": "n1"}})";
@@ -201,7 +201,7 @@ TEST_SUITE("plan of a start by ssh") {
     CHECK(plan({"--nnodes=128", "--rdzv_backend=static"}, file(129)).targets.size() == 128);
   }
 
-  TEST_CASE("a dry run shows the commands, and nothing that is secret") {
+  TEST_CASE("ssh plan: a dry run shows the commands, and nothing that is secret") {
     const auto text = describe(plan({"prog"}));
     CHECK(contains(text, "a: '/usr/bin/ssh' '-i' 'key' '-p' '2222' '-l' 'me' "));
     CHECK(contains(text, "\nc: '/usr/bin/ssh' "));

@@ -1,7 +1,7 @@
-// What goes over ssh, in bytes.
+// The bytes that ssh carries: task, greeting, and standard error before the greeting.
 #include "launcher/ssh/greeting_reader.hpp"
+#include "launcher/ssh/held_line.hpp"
 #include "launcher/ssh/node_task.hpp"
-#include "launcher/ssh/ssh_words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -43,13 +43,13 @@ Parts read(const std::string& bytes, std::size_t size) {
 }  // namespace
 
 TEST_SUITE("task over ssh") {
-  TEST_CASE("a task is decoded as it was encoded") {
+  TEST_CASE("ssh task: is decoded as it was encoded") {
     const auto bytes = encode(task());
     CHECK(decode_node_task(bytes) == task());
     CHECK(framed(task()).substr(kGreeting.size() + 4) == bytes);
   }
 
-  TEST_CASE("a task that is cut short, too long or malformed is rejected") {
+  TEST_CASE("ssh task: one that is cut short, too long or malformed is rejected") {
     const auto bytes = encode(task());
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       CHECK_FALSE(decode_node_task(std::string_view(bytes).substr(0, size)));
@@ -60,7 +60,7 @@ TEST_SUITE("task over ssh") {
 }
 
 TEST_SUITE("greeting over ssh") {
-  TEST_CASE("a node's output is split at the greeting, in pieces of any size") {
+  TEST_CASE("ssh greeting: a node's output is split at the greeting, in pieces of any size") {
     const auto greeting = std::string(kGreeting);
     const auto bytes = "Welcome\nDDPRUN-" + greeting + "one\n" + greeting;
     for (std::size_t size = 1; size <= bytes.size(); ++size) {
@@ -68,7 +68,7 @@ TEST_SUITE("greeting over ssh") {
     }
   }
 
-  TEST_CASE("noise before a greeting is shown at once, except what may begin one") {
+  TEST_CASE("ssh greeting: noise before it is shown at once, except what may begin one") {
     GreetingReader reader;
     CHECK(reader.read("Welcome\nDDPRUN-SSH") == Parts{.noise = "Welcome\n", .output = ""});
     CHECK_FALSE(reader.has_greeting());
@@ -76,7 +76,8 @@ TEST_SUITE("greeting over ssh") {
     CHECK(reader.has_greeting());
   }
 
-  TEST_CASE("reading fails at more noise than a login shell prints, also with a greeting") {
+  TEST_CASE(
+      "ssh greeting: reading fails at more noise than a login shell prints, also with a greeting") {
     for (const std::string& end : {std::string(kGreeting.size(), 'x'), std::string(kGreeting)}) {
       GreetingReader reader;
       reader.read(std::string(kNoiseBytesMax + 1, 'x') + end);
@@ -90,38 +91,38 @@ TEST_SUITE("greeting over ssh") {
   }
 }
 
-TEST_SUITE("what ssh says before anybody answers") {
-  TEST_CASE("all but the last line is shown at once") {
-    SshWords words;
-    CHECK(words.take("one\ntwo") == "one\n");
-    CHECK(words.last() == "two");
-    CHECK(words.take("\r\n\n").empty());
-    CHECK(words.last() == "two");
-    CHECK(words.take("three\r\n") == "two\r\n\n");
-    CHECK(words.last() == "three");
-    CHECK(words.take_rest() == "three\r\n");
-    CHECK(words.last().empty());
-    CHECK(words.take_rest().empty());
+TEST_SUITE("held line of ssh") {
+  TEST_CASE("held line: all but the last line is shown at once") {
+    HeldLine line;
+    CHECK(line.add("one\ntwo") == "one\n");
+    CHECK(line.text() == "two");
+    CHECK(line.add("\r\n\n").empty());
+    CHECK(line.text() == "two");
+    CHECK(line.add("three\r\n") == "two\r\n\n");
+    CHECK(line.text() == "three");
+    CHECK(line.release() == "three\r\n");
+    CHECK(line.text().empty());
+    CHECK(line.release().empty());
   }
 
-  TEST_CASE("whatever the pieces, nothing is lost") {
+  TEST_CASE("held line: no bytes are lost, in pieces of any size") {
     const std::string text = "\none\n\ntwo\r\nthree\n\n";
     for (std::size_t size = 1; size <= text.size(); ++size) {
-      SshWords words;
+      HeldLine line;
       std::string shown;
       for (std::size_t at = 0; at < text.size(); at += size) {
-        shown += words.take(text.substr(at, size));
+        shown += line.add(text.substr(at, size));
       }
-      CHECK(words.last() == "three");
-      CHECK(shown + words.take_rest() == text);
+      CHECK(line.text() == "three");
+      CHECK(shown + line.release() == text);
     }
   }
 
-  TEST_CASE("a line without an end is not held for ever") {
-    SshWords words;
-    CHECK(words.take(std::string(kHeldWordsMax, 'x')).empty());
-    CHECK(words.take("x").size() == kHeldWordsMax + 1);
-    CHECK(words.last().empty());
+  TEST_CASE("held line: a line that is too long is shown") {
+    HeldLine line;
+    CHECK(line.add(std::string(kHeldLineBytesMax, 'x')).empty());
+    CHECK(line.add("x").size() == kHeldLineBytesMax + 1);
+    CHECK(line.text().empty());
   }
 }
 

@@ -1,6 +1,6 @@
-"""What ddprun --ssh says, over a real sshd on this machine at several of its addresses.
+"""Messages of ddprun --ssh, over a real sshd at several addresses of this machine.
 
-Usage: ssh_words_test.py DDPRUN. Ends with 77 (skipped) where there is no sshd.
+Usage: ssh_messages_test.py DDPRUN. Ends with 77 (skipped) where there is no sshd.
 """
 import os
 import pathlib
@@ -14,7 +14,7 @@ from ssh_runs import BUSY, DDPRUN, PLACE, TIME_LIMIT, SshTest, run_tests
 
 
 class BeforeTheStart(SshTest):
-    def test_a_dry_run_tells_the_commands_and_starts_nothing(self):
+    def test_a_dry_run_shows_the_commands_and_starts_no_node(self):
         self.config(PLACE)
         run = self.start("--dry_run")
         self.assertEqual(run.wait(), 0)
@@ -24,7 +24,7 @@ class BeforeTheStart(SshTest):
         self.assertNotIn("rank", run.text())
 
     def answers(self, *arguments):
-        """Of a run, its dry run and a check of the file: exit codes and what is said against it."""
+        """Exit codes and standard error of a run, its dry run and a check of the file."""
         commands = (["--config=cluster.json", "--ssh", *arguments],
                     ["--config=cluster.json", "--ssh", "--dry_run", *arguments],
                     ["config", "check", "cluster.json", "--ssh", *arguments])
@@ -33,25 +33,25 @@ class BeforeTheStart(SshTest):
                 for command in commands]
         return [(each.returncode, each.stderr) for each in done]
 
-    def are_refused(self, problem, *arguments):
+    def check_refused(self, problem, *arguments):
         for answer in self.answers(*arguments):
             self.assertEqual(answer, (2, f"ddprun: {problem}\nTry 'ddprun --help'.\n"))
 
-    def test_run_dry_run_and_check_refuse_the_same_in_the_same_words(self):
+    def test_run_dry_run_and_check_report_the_same_problems(self):
         self.config(PLACE)
-        self.are_refused("--nnodes=1:2: --rdzv_backend=static has a fixed number of nodes; c10d "
+        self.check_refused("--nnodes=1:2: --rdzv_backend=static has a fixed number of nodes; c10d "
                          "takes a range", "--nnodes=1:2")
-        self.are_refused("--rdzv_conf=foo=1: unknown key; see 'Settings of the rendezvous' in "
+        self.check_refused("--rdzv_conf=foo=1: unknown key; see 'Settings of the rendezvous' in "
                          "ddprun(1)", "--rdzv_conf=foo=1")
-        self.are_refused("node1: --secret_file=gone: No such file or directory; 'ddprun keygen "
+        self.check_refused("node1: --secret_file=gone: No such file or directory; 'ddprun keygen "
                          "gone' writes one, which all nodes need",
                          "--node_name=node1", "--secret_file=gone")
         (self.folder / "file").touch()
-        self.are_refused(f"node2: --events={self.folder}/file/log: cannot be written: "
+        self.check_refused(f"node2: --events={self.folder}/file/log: cannot be written: "
                          "Not a directory", "--node_name=node2",
                          f"--events={self.folder}/file/log")
 
-    def test_a_check_shows_what_a_dry_run_shows(self):
+    def test_a_check_shows_the_same_as_a_dry_run(self):
         self.config(PLACE)
         dry = self.start("--dry_run")
         self.assertEqual(dry.wait(), 0, dry.text())
@@ -63,7 +63,7 @@ class BeforeTheStart(SshTest):
 
 
 class MissingNodes(SshTest):
-    def test_an_agent_that_was_killed_is_told_of_by_its_node_and_its_signal(self):
+    def test_a_killed_agent_is_reported_with_its_node_and_signal(self):
         self.config(BUSY, rendezvous={"rdzv_backend": "c10d", "nnodes": "1:2",
                                       "rdzv_endpoint": f"127.0.0.2:{self.free_port()}",
                                       "rdzv_conf": {"last_call_timeout": 2}})
@@ -79,7 +79,7 @@ class MissingNodes(SshTest):
         (self.folder / "go").touch()
         self.assertEqual(run.wait(), 0, run.text())
 
-    def test_the_last_line_of_a_run_without_enough_nodes_says_who_is_missing(self):
+    def test_the_last_line_of_a_run_without_enough_nodes_names_the_missing_ones(self):
         self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},
                                   {"name": "node2", "address": "127.0.0.99"}])
         run = self.start()
@@ -87,7 +87,7 @@ class MissingNodes(SshTest):
         self.assertEqual(run.error[-1], "ddprun: the run ended with exit code 1: only 1 node of at "
                          "least 2 can take part; node2 was not started\n")
 
-    def test_what_ssh_says_of_a_failure_is_said_once(self):
+    def test_a_failure_of_ssh_is_reported_once(self):
         self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},
                                   {"name": "node2", "address": "127.0.0.99"}])
         run = self.start()
@@ -107,7 +107,7 @@ class MissingNodes(SshTest):
             self.assertRegex("".join(sorted(places)), r"node1: .* info    attempt 0: node 0 of 2, "
                              r"rank 0 .*\nnode2: .* info    attempt 0: node 1 of 2, rank 1 ")
 
-    def test_ctrl_c_before_any_node_has_answered_ends_at_once_and_says_so(self):
+    def test_ctrl_c_before_the_start_of_any_node_ends_the_run_at_once(self):
         ssh = self.folder / "ssh"
         ssh.write_text("#!/bin/sh\necho dialling >&2; echo >&2 waiting; exec sleep 1000\n")
         ssh.chmod(0o755)
