@@ -212,7 +212,7 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
   }
   OptionSources sources{.config = load_config};
   // torchrun has no eye for schedulers, and scripts that use it under one count on that.
-  if (invocation.persona == Persona::ddprun) {
+  if (invocation.mode == CompatMode::ddprun) {
     sources.scheduler = scheduler_reader(process_environment);
   }
   if (const auto answer =
@@ -266,7 +266,7 @@ int launch_on_node(const ssh::AgentStart& start) {
 }
 
 int run_command(const Invocation& invocation, const std::vector<std::string>& arguments) {
-  const bool is_for_ssh = invocation.persona == Persona::ddprun &&
+  const bool is_for_ssh = invocation.mode == CompatMode::ddprun &&
                           arguments == std::vector<std::string>{ssh::kAgentCommand};
   if (is_for_ssh) return ssh::run_supervised_agent(launch_on_node);
   const auto over_ssh =

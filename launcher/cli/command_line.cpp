@@ -12,18 +12,13 @@ namespace ddprun {
 
 namespace {
 
-/// For the name by which the program was called, which the shell looks completions up by.
+/// `name` is the command that is completed.
 CommandLine completion_for(const GivenValue& shell, const std::string& name) {
   const auto word = parse_word(shell.value, {"bash", "zsh"});
   if (const auto* problem = std::get_if<ValueProblem>(&word)) {
     return UsageProblem{{shell.where + ": " + problem->text}};
   }
-  constexpr std::string_view kName = "ddprun\n";
-  const bool is_bash = shell.value == "bash";
-  std::string text(is_bash ? bash_completion() : zsh_completion());
-  // The last word of bash's file, of the first line of zsh's.
-  text.replace(is_bash ? text.rfind(kName) : text.find(kName), kName.size(), name + "\n");
-  return HelpText{std::move(text)};
+  return HelpText{shell.value == "bash" ? bash_completion(name) : zsh_completion(name)};
 }
 
 }  // namespace
@@ -57,7 +52,7 @@ std::variant<LaunchOptions, UsageProblem> gather_options(const ArgumentWords& wo
     usage.problems.push_back("no program given: " + invocation.name +
                              " [options] PROGRAM [arguments]");
   }
-  const auto forbidden = adopt_habits(options, invocation.persona);
+  const auto forbidden = apply_compat_mode(options, invocation.mode);
   if (!forbidden.empty()) usage.problems.push_back(forbidden);
   if (!usage.problems.empty()) return usage;
   options.needs_program = needs_program;

@@ -1,11 +1,12 @@
-// The completions of docs/completions as they were when the program was built, to be printed by it.
+// Completion scripts for shells, generated from the option table. Pure functions.
 #pragma once
 
-#include <string_view>
+#include <string>
 
 namespace ddprun {
 
-std::string_view bash_completion();
-std::string_view zsh_completion();
+/// Each returns the script that completes the command `program`.
+std::string bash_completion(const std::string& program);
+std::string zsh_completion(const std::string& program);
 
 }  // namespace ddprun

@@ -10,19 +10,20 @@ namespace ddprun {
 
 namespace {
 
-// Below this words are broken off too often; above it lines are too long to read.
+// The help is readable between these widths.
 constexpr int kColumnsMin = 40;
 constexpr int kColumnsMax = 100;
 
 constexpr const char* kPurpose =
-    "Starts PROGRAM as several workers on this machine, connects them through a store, and starts "
-    "them anew when one fails.\n\n";
+    "Starts PROGRAM as several workers on this machine, connects them through a store, and "
+    "restarts them after a failure.\n\n";
 
 constexpr const char* kRules =
-    " In its arguments ${local_rank} stands for the worker's local rank and $$ for a dollar sign.\n"
+    " In its arguments ${local_rank} is replaced by the worker's local rank and $$ by a dollar "
+    "sign.\n"
     "\n"
-    "Names of options may be abbreviated and written with dashes or underscores. Most options "
-    "take their default from a variable PET_NAME, as PET_MAX_RESTARTS.\n";
+    "Option names may be abbreviated; dashes and underscores are equivalent. A variable PET_NAME, "
+    "such as PET_MAX_RESTARTS, sets the default of an option of torchrun.\n";
 
 void add_wrapped(std::string& text, const std::string& paragraph, int columns) {
   for (const auto& line : wrap_text(paragraph, columns)) text += line + "\n";
@@ -43,7 +44,7 @@ std::string help_text(int columns, const Invocation& invocation) {
   std::string text;
   const auto opening = "Usage: " + invocation.name +
                        " [options] PROGRAM [arguments of the program]\n\n" + kPurpose +
-                       std::string(meaning_of_program(invocation.persona)) + kRules;
+                       std::string(program_help(invocation.mode)) + kRules;
   add_wrapped(text, opening, columns);
   const OptionEntry* last = nullptr;
   for (const auto& entry : option_table()) {
@@ -60,7 +61,7 @@ std::string help_text(int columns, const Invocation& invocation) {
 }
 
 std::string version_text(const Invocation& invocation) {
-  const auto called = invocation.persona == Persona::ddprun ? "" : ", called as " + invocation.name;
+  const auto called = invocation.mode == CompatMode::ddprun ? "" : ", called as " + invocation.name;
   return std::string("ddprun ") + kVersion + called + "\n";
 }
 

@@ -1,4 +1,4 @@
-// What --help and --version print, made from the option table. Pure functions.
+// The output of --help, generated from the option table, and of --version. Pure functions.
 #pragma once
 
 #include "launcher/cli/invocation.hpp"
@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-/// Readable from 60 columns on.
+/// `columns` is clamped to a readable width.
 std::string help_text(int columns, const Invocation& invocation = {});
 
 std::string version_text(const Invocation& invocation);

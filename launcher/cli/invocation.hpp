@@ -1,6 +1,5 @@
-// The name under which ddprun was started, and the habits that this name asks for: a link called
-// torchrun or torch.distributed.launch makes ddprun stand in for that launcher. Everything in which
-// its behaviour then differs from ddprun's own is decided here. Pure functions.
+// Compatibility modes: a link named torchrun or torch.distributed.launch makes ddprun behave like
+// that launcher. All differences in behaviour are decided here. Pure functions.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -10,24 +9,24 @@
 
 namespace ddprun {
 
-/// Whose habits are asked for.
-enum class Persona { ddprun, torchrun, distributed_launch };
+/// The launcher whose defaults apply.
+enum class CompatMode { ddprun, torchrun, distributed_launch };
 
 struct Invocation {
-  std::string name = "ddprun";  ///< as typed, without its folder; messages begin with it
-  Persona persona = Persona::ddprun;
+  std::string name = "ddprun";  ///< as typed, without its folder; the start of messages
+  CompatMode mode = CompatMode::ddprun;
 
   bool operator==(const Invocation&) const = default;
 };
 
-/// From the first word of the command line, "/home/me/bin/torchrun".
+/// Returns the invocation for argv[0], such as "/home/me/bin/torchrun".
 Invocation invocation_of(std::string_view first_word);
 
-/// Changes what the operator did not ask for into what the persona does by itself. Returns why its
-/// rules forbid these options, or nothing.
-std::string adopt_habits(LaunchOptions& options, Persona persona);
+/// Sets the defaults of the mode. Returns the problem with options that the mode does not allow, or
+/// an empty text.
+std::string apply_compat_mode(LaunchOptions& options, CompatMode mode);
 
-/// One sentence or two for the help text: what a program is to this persona.
-std::string_view meaning_of_program(Persona persona);
+/// Returns the sentences of the help text about PROGRAM.
+std::string_view program_help(CompatMode mode);
 
 }  // namespace ddprun

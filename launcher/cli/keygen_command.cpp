@@ -17,7 +17,7 @@ constexpr const char* kKeygenUsage =
 
 std::optional<KeygenAnswer> run_keygen_command(const std::vector<std::string>& arguments,
                                                const Invocation& invocation) {
-  const bool is_own = invocation.persona == Persona::ddprun;
+  const bool is_own = invocation.mode == CompatMode::ddprun;
   if (!is_own || arguments.empty() || arguments[0] != "keygen") return std::nullopt;
   if (arguments.size() == 2 && (arguments[1] == "--help" || arguments[1] == "-h"))
     return kKeygenUsage;

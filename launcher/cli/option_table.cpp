@@ -1,6 +1,7 @@
 #include "launcher/cli/option_table.hpp"
 
 #include "launcher/cli/option_values.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <algorithm>
 #include <array>
@@ -93,203 +94,285 @@ std::string no_action(LaunchOptions&, const std::string&) {
 }
 
 using Options = LaunchOptions;
+using Section = ConfigSection;
 using Text = const std::string&;
 
 constexpr OptionEntry kWorkers[] = {
-    {"nproc_per_node", 0, "N|auto|cpu|gpu", OptionGroup::workers, "PET_NPROC_PER_NODE", "1",
-     "Number of workers. auto: one for each GPU, or for each CPU if there is no GPU.",
-     [](Options& o, Text v) { return keep(o.nproc_per_node, parse_worker_count(v)); }},
-    {"module", 'm', "", OptionGroup::workers, "PET_MODULE", "",
-     "The program is the name of a Python module, run as python3 -m does.",
-     set_flag<&Options::module>},
-    {"no_python", 0, "", OptionGroup::workers, "PET_NO_PYTHON", "",
-     "Execute the program itself, even if its name ends in .py.", set_flag<&Options::no_python>},
-    {"run_path", 0, "", OptionGroup::workers, "PET_RUN_PATH", "",
-     "Run the program as a Python script, even with --module or --no_python.",
+    {"nproc_per_node", 0, "N|auto|cpu|gpu", OptionGroup::workers, Section::node,
+     "PET_NPROC_PER_NODE", "1",
+     "Number of workers on this node. auto: one per GPU, or one per CPU if there is no GPU.",
+     [](Options& o, Text v) { return keep(o.nproc_per_node, parse_worker_count(v)); },
+     "gpu: one for each visible NVIDIA GPU. cpu: one for each CPU that ddprun may use, limited "
+     "by the CPU quota of its cgroup."},
+    {"module", 'm', "", OptionGroup::workers, Section::job, "PET_MODULE", "",
+     "Run the program as a Python module, like python3 -m.", set_flag<&Options::module>},
+    {"no_python", 0, "", OptionGroup::workers, Section::job, "PET_NO_PYTHON", "",
+     "Execute the program directly, even if its name ends in .py.", set_flag<&Options::no_python>},
+    {"run_path", 0, "", OptionGroup::workers, Section::job, "PET_RUN_PATH", "",
+     "Run the program as a Python script, whatever its name; overrides --module and --no_python.",
      set_flag<&Options::run_path>},
-    {"role", 0, "NAME", OptionGroup::workers, "PET_ROLE", "default",
-     "Role of the workers; also begins the lines of their output.", set_text<&Options::role>},
-    {"virtual_local_rank", 0, "", OptionGroup::workers, "PET_VIRTUAL_LOCAL_RANK", "",
-     "Each worker gets LOCAL_RANK=0 and sees one GPU only.",
-     set_flag<&Options::virtual_local_rank>},
-    {"numa_binding", 0, "node|socket|exclusive|core-complex", OptionGroup::workers, "", "",
-     "Bind each worker to CPUs near its GPU, or spread the workers over the NUMA nodes.",
-     set_numa_binding},
-    {"start_method", 0, "spawn|fork|forkserver", OptionGroup::workers, "PET_START_METHOD", "spawn",
-     "Accepted for torchrun's sake: it concerns Python functions only, never programs.",
+    {"role", 0, "NAME", OptionGroup::workers, Section::job, "PET_ROLE", "default",
+     "Role of the workers; also the start of their output prefix.", set_text<&Options::role>,
+     "It may be empty. See --prefix."},
+    {"virtual_local_rank", 0, "", OptionGroup::workers, Section::node, "PET_VIRTUAL_LOCAL_RANK", "",
+     "Set LOCAL_RANK=0 in each worker and make only its own GPU visible to it.",
+     set_flag<&Options::virtual_local_rank>,
+     "CUDA_VISIBLE_DEVICES contains the GPU of its local rank."},
+    {"numa_binding", 0, "node|socket|exclusive|core-complex", OptionGroup::workers, Section::node,
+     "", "", "Torchrun's form of --affinity; core-complex is --affinity=l3.", set_numa_binding},
+    {"start_method", 0, "spawn|fork|forkserver", OptionGroup::workers, Section::job,
+     "PET_START_METHOD", "spawn", "Accepted for torchrun compatibility; no effect on programs.",
      [](Options& o, Text v) {
        return keep(o.start_method, parse_word(v, {"spawn", "fork", "forkserver"}));
      }},
-    {"use_env", 0, "", OptionGroup::workers, "", "",
-     "No --local-rank before the program's arguments. Only torch.distributed.launch puts it there.",
-     set_flag<&Options::use_env>},
+    {"use_env", 0, "", OptionGroup::workers, Section::job, "", "",
+     "Do not pass --local-rank to the program, as torch.distributed.launch otherwise does.",
+     set_flag<&Options::use_env>,
+     "See \"Other names\" and --pass_local_rank. LOCAL_RANK is set in any case."},
 };
 
 constexpr OptionEntry kFailure[] = {
-    {"max_restarts", 0, "N", OptionGroup::failure, "PET_MAX_RESTARTS", "0",
-     "Maximum number of restarts of all workers after a failure.",
-     [](Options& o, Text v) { return keep(o.max_restarts, parse_integer(v, 0, kRestartsMax)); }},
-    {"monitor_interval", 0, "SECONDS", OptionGroup::failure, "PET_MONITOR_INTERVAL", "0.1",
-     "Accepted for torchrun's sake: ddprun learns of a worker's end from the kernel, at once.",
+    {"max_restarts", 0, "N", OptionGroup::failure, Section::restart, "PET_MAX_RESTARTS", "0",
+     "Maximum number of worker-group restarts after a failure.",
+     [](Options& o, Text v) { return keep(o.max_restarts, parse_integer(v, 0, kRestartsMax)); },
+     "See \"Restarts\"."},
+    {"monitor_interval", 0, "SECONDS", OptionGroup::failure, Section::restart,
+     "PET_MONITOR_INTERVAL", "0.1",
+     "Accepted for torchrun compatibility; no effect, as ddprun does not poll.",
      [](Options& o, Text v) { return keep(o.monitor_interval, parse_seconds(v)); }},
-    {"signals_to_handle", 0, "SIGNAL,...", OptionGroup::failure, "PET_SIGNALS_TO_HANDLE",
-     "SIGTERM,SIGINT,SIGHUP,SIGQUIT", "Signals that stop the workers and end the run in order.",
-     [](Options& o, Text v) { return keep(o.signals_to_handle, parse_signals(v)); }},
-    {"shutdown_timeout", 0, "SECONDS", OptionGroup::failure,
+    {"signals_to_handle", 0, "SIGNAL,...", OptionGroup::failure, Section::signals,
+     "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+     "Signals that stop the workers and end the run.",
+     [](Options& o, Text v) { return keep(o.signals_to_handle, parse_signals(v)); },
+     "See \"Signals\"."},
+    {"shutdown_timeout", 0, "SECONDS", OptionGroup::failure, Section::signals,
      "PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30",
-     "Time from asking the workers to stop until they are killed.",
+     "Time in which workers must stop before they are killed; applies to signals, failures and "
+     "restarts.",
      [](Options& o, Text v) { return keep(o.shutdown_timeout, parse_seconds(v)); }},
 };
 
 constexpr OptionEntry kOutput[] = {
-    {"log_dir", 0, "DIR", OptionGroup::output, "PET_LOG_DIR", "a new temporary folder if needed",
-     "Folder for the workers' output, by run, attempt and local rank. /dev/null keeps none.",
-     set_text<&Options::log_dir>},
-    {"redirects", 'r', "0-3|RANK:0-3,...", OptionGroup::output, "PET_REDIRECTS", "0",
+    {"log_dir", 0, "DIR", OptionGroup::output, Section::logs, "PET_LOG_DIR",
+     "a new temporary folder if a stream goes to a file",
+     "Folder for the output of workers, by run, attempt and local rank. /dev/null: no files.",
+     set_text<&Options::log_dir>,
+     "A temporary folder is kept; the first line that ddprun prints names it. See \"FILES\"."},
+    {"redirects", 'r', "0-3|RANK:0-3,...", OptionGroup::output, Section::logs, "PET_REDIRECTS", "0",
      "Streams written to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both; for "
-     "all workers or by local rank.",
+     "all workers or by local rank, as 0:3,12:1.",
      [](Options& o, Text v) { return keep(o.redirects, parse_stream_choice(v)); }},
-    {"tee", 't', "0-3|RANK:0-3,...", OptionGroup::output, "PET_TEE", "0",
-     "Streams written to files and to the console.",
+    {"tee", 't', "0-3|RANK:0-3,...", OptionGroup::output, Section::logs, "PET_TEE", "0",
+     "Streams written to files and to the console; values as for --redirects.",
      [](Options& o, Text v) { return keep(o.tee, parse_stream_choice(v)); }},
-    {"local_ranks_filter", 0, "RANK,...", OptionGroup::output, "PET_LOCAL_RANKS_FILTER",
-     "all workers", "Show only these workers' output on the console. Files are kept for all.",
+    {"local_ranks_filter", 0, "RANK,...", OptionGroup::output, Section::logs,
+     "PET_LOCAL_RANKS_FILTER", "all workers",
+     "Local ranks whose output is shown on the console. Files are written for all.",
      [](Options& o, Text v) { return keep(o.local_ranks_filter, parse_local_ranks(v)); }},
-    {"duplicate_stdout_filters", 0, "TEXT,...", OptionGroup::output, "PET_DUPLICATE_STDOUT_FILTERS",
-     "",
-     "Lines of --tee on standard output with one of these texts also go to filtered_stdout.log of "
-     "the attempt. Two commas are one in a text.",
-     [](Options& o, Text v) { return keep(o.duplicate_stdout_filters, parse_filters(v)); }},
-    {"duplicate_stderr_filters", 0, "TEXT,...", OptionGroup::output, "PET_DUPLICATE_STDERR_FILTERS",
-     "", "The same for standard error and filtered_stderr.log.",
+    {"duplicate_stdout_filters", 0, "TEXT,...", OptionGroup::output, Section::logs,
+     "PET_DUPLICATE_STDOUT_FILTERS", "",
+     "Copy lines of --tee on stdout that contain one of these texts to filtered_stdout.log of "
+     "the attempt. Two commas stand for a comma in a text.",
+     [](Options& o, Text v) { return keep(o.duplicate_stdout_filters, parse_filters(v)); },
+     "The copies have prefixes. See \"FILES\"."},
+    {"duplicate_stderr_filters", 0, "TEXT,...", OptionGroup::output, Section::logs,
+     "PET_DUPLICATE_STDERR_FILTERS", "", "The same for stderr and filtered_stderr.log.",
      [](Options& o, Text v) { return keep(o.duplicate_stderr_filters, parse_filters(v)); }},
-    {"log_line_prefix_template", 0, "TEMPLATE", OptionGroup::output,
+    {"log_line_prefix_template", 0, "TEMPLATE|none", OptionGroup::output, Section::logs,
      "PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
      "[${role_name}${local_rank}]:",
-     "What stands before each line of the workers' output. Fields: ${role_name}, ${local_rank}, "
-     "${rank}, ${hostname} and those of --prefix.",
+     "Prefix of each output line on the console. Fields: ${role_name}, ${local_rank}, ${rank}, "
+     "${hostname} and those of --prefix.",
      set_prefix},
-    {"logs_specs", 0, "NAME", OptionGroup::output, "", "",
-     "Not supported: names a Python plug-in for the layout of the logs.",
-     set_text<&Options::logs_specs>},
-    {"event_log_handler", 0, "NAME", OptionGroup::output, "PET_EVENT_LOG_HANDLER", "null",
-     "Accepted for torchrun compatibility; names a Python plug-in. See --events.",
+    {"logs_specs", 0, "NAME", OptionGroup::output, Section::logs, "", "",
+     "Not supported: names a Python plug-in for log layouts.", set_text<&Options::logs_specs>},
+    {"event_log_handler", 0, "null|NAME", OptionGroup::output, Section::logs,
+     "PET_EVENT_LOG_HANDLER", "null",
+     "Accepted for torchrun compatibility; names a Python plug-in, and any but null causes a "
+     "warning. See --events.",
      set_text<&Options::event_log_handler>},
 };
 
 constexpr OptionEntry kNodes[] = {
-    {"nnodes", 0, "N|MIN:MAX", OptionGroup::nodes, "PET_NNODES", "1:1",
-     "Number of nodes, or the least and the most: the same command is typed on each of them.",
-     [](Options& o, Text v) { return keep(o.nnodes, parse_node_range(v)); }},
-    {"standalone", 0, "", OptionGroup::nodes, "PET_STANDALONE", "",
-     "One node, with a store on a free port of the loopback address.",
+    {"nnodes", 0, "N|MIN:MAX", OptionGroup::nodes, Section::rendezvous, "PET_NNODES", "1:1",
+     "Number of nodes, or its minimum and maximum. The same command runs on each node.",
+     [](Options& o, Text v) { return keep(o.nnodes, parse_node_range(v)); },
+     "See \"SEVERAL NODES\"."},
+    {"standalone", 0, "", OptionGroup::nodes, Section::rendezvous, "PET_STANDALONE", "",
+     "Run on one node, with the store on a free loopback port, whatever the other options of "
+     "this group are.",
      set_flag<&Options::standalone>},
-    {"rdzv_backend", 0, "static|c10d|etcd", OptionGroup::nodes, "PET_RDZV_BACKEND", "static",
-     "How nodes find each other: static, by their --node_rank; c10d, in any order and number that "
-     "--nnodes allows; etcd, the same through an etcd, and no node is needed for the others to go "
-     "on.",
-     [](Options& o, Text v) { return keep(o.rdzv_backend, parse_rendezvous_backend(v)); }},
-    {"rdzv_endpoint", 0, "HOST[:PORT],...", OptionGroup::nodes, "PET_RDZV_ENDPOINT", "",
-     "Address and port of the node that hosts rendezvous and store, the same on all nodes; or "
-     "those "
-     "of etcd.",
-     [](Options& o, Text v) { return keep(o.rdzv_endpoint, parse_endpoints(v)); }},
-    {"rdzv_id", 0, "ID", OptionGroup::nodes, "PET_RDZV_ID", "a random one",
-     "Name of the run, the same on all nodes; workers see it as TORCHELASTIC_RUN_ID.",
-     set_text<&Options::rdzv_id>},
-    {"rdzv_conf", 0, "KEY=VALUE,...", OptionGroup::nodes, "PET_RDZV_CONF", "",
-     "Time limits for nodes to meet and to be missed; see ddprun(1). No effect on one node.",
-     [](Options& o, Text v) { return keep(o.rdzv_conf, parse_key_values(v)); }},
-    {"node_rank", 0, "N", OptionGroup::nodes, "PET_NODE_RANK", "0",
-     "Place of this node among the others.",
-     [](Options& o, Text v) { return keep(o.node_rank, parse_integer(v, 0, kNodeRankMax)); }},
-    {"master_addr", 0, "HOST", OptionGroup::nodes, "PET_MASTER_ADDR", "127.0.0.1",
-     "Address of the node on which the store listens.", set_text<&Options::master_addr>},
-    {"master_port", 0, "PORT", OptionGroup::nodes, "PET_MASTER_PORT", "a free one",
-     "Port of the store.", set_master_port},
-    {"local_addr", 0, "HOST", OptionGroup::nodes, "PET_LOCAL_ADDR", "127.0.0.1",
-     "Name of this node for the others and in reports. On one node: the store's address, unless "
-     "--master_addr is given.",
-     set_text<&Options::local_addr>},
+    {"rdzv_backend", 0, "static|c10d|etcd", OptionGroup::nodes, Section::rendezvous,
+     "PET_RDZV_BACKEND", "static",
+     "Rendezvous backend. static: each node has a --node_rank; c10d: nodes join in any order; "
+     "etcd: as c10d, and the run survives the loss of any node.",
+     [](Options& o, Text v) { return keep(o.rdzv_backend, parse_rendezvous_backend(v)); },
+     "On one node static and c10d are the same, and no etcd is needed."},
+    {"rdzv_endpoint", 0, "HOST[:PORT],...", OptionGroup::nodes, Section::rendezvous,
+     "PET_RDZV_ENDPOINT", "",
+     "Address of the rendezvous and the store, the same on all nodes; with etcd, addresses of "
+     "its servers.",
+     [](Options& o, Text v) { return keep(o.rdzv_endpoint, parse_endpoints(v)); },
+     "The default port is 29500 with static, 29400 with c10d and 2379 with etcd. On one node, 0 "
+     "is a free port."},
+    {"rdzv_id", 0, "ID", OptionGroup::nodes, Section::job, "PET_RDZV_ID",
+     "a random one; none on several nodes",
+     "Name of the run, the same on all nodes. Workers find it in TORCHELASTIC_RUN_ID.",
+     set_text<&Options::rdzv_id>, "Required with etcd."},
+    {"rdzv_conf", 0, "KEY=VALUE,...", OptionGroup::nodes, Section::rendezvous, "PET_RDZV_CONF", "",
+     "Rendezvous settings, such as timeouts.",
+     [](Options& o, Text v) { return keep(o.rdzv_conf, parse_key_values(v)); },
+     "See \"Settings of the rendezvous\". On one node all but check_users are checked and have no "
+     "effect."},
+    {"node_rank", 0, "N", OptionGroup::nodes, Section::none, "PET_NODE_RANK", "0",
+     "Rank of this node.",
+     [](Options& o, Text v) { return keep(o.node_rank, parse_integer(v, 0, kNodeRankMax)); },
+     "Required on several nodes with static, except on the node whose address is the endpoint."},
+    {"master_addr", 0, "HOST", OptionGroup::nodes, Section::rendezvous, "PET_MASTER_ADDR",
+     "127.0.0.1", "Address of the store; with static, that of the node with rank 0.",
+     set_text<&Options::master_addr>, "--rdzv_endpoint overrides --master_addr and --master_port."},
+    {"master_port", 0, "PORT", OptionGroup::nodes, Section::rendezvous, "PET_MASTER_PORT",
+     "a free port", "Port of the store.", set_master_port,
+     "With etcd, the port on the elected node."},
+    {"local_addr", 0, "HOST", OptionGroup::nodes, Section::node, "PET_LOCAL_ADDR",
+     "the host name, or 127.0.0.1 on one node",
+     "Address of this node, for the other nodes and in reports.", set_text<&Options::local_addr>,
+     "The name in a configuration file takes precedence in reports. If another node connects "
+     "from this address, a warning is logged. On one node the store listens there, unless "
+     "--master_addr or --rdzv_endpoint is given."},
 };
 
 constexpr OptionEntry kOwn[] = {
-    {"affinity", 0, "none|cores|exclusive|node|socket|l3|LIST;...", OptionGroup::own, "", "none",
-     "Which CPUs each worker runs on: an equal share of the cores near its GPU, all CPUs of a NUMA "
-     "node, socket or cache, or lists by local rank like 0-7;8-15.",
-     [](Options& o, Text v) { return keep(o.affinity, parse_affinity(v)); }},
-    {"prefix", 0, "TEMPLATE", OptionGroup::own, "", "",
-     "Short for --log_line_prefix_template, and goes before it. Further fields: ${node_rank}, "
-     "${attempt}, ${stream}, ${time}. none for no prefix.",
-     set_prefix},
-    {"ranks_filter", 0, "RANK,...", OptionGroup::own, "", "all workers",
-     "As --local_ranks_filter, by the rank among the workers of all nodes.",
-     [](Options& o, Text v) { return keep(o.ranks_filter, parse_ranks(v)); }},
-    {"stdin", 0, "RANK|auto|none", OptionGroup::own, "", "auto",
-     "The worker that reads ddprun's own standard input; that of all others is empty. auto: the "
-     "only worker, or rank 0 where it is a terminal.",
-     [](Options& o, Text v) { return keep(o.stdin_worker, parse_stdin_worker(v)); }},
-    {"exit_code", 0, "torchrun|worker", OptionGroup::own, "", "torchrun",
-     "When a worker failed, end with 1 as torchrun does, or with the worker's own exit code (128 "
-     "plus its signal).",
-     set_exit_code},
-    {"restart_window", 0, "SECONDS", OptionGroup::own, "", "0",
-     "Only restarts within this time count against --max_restarts; 0: all do.",
-     [](Options& o, Text v) { return keep(o.restart_window, parse_seconds(v)); }},
-    {"agent_store", 0, "on|off", OptionGroup::own, "",
+    {"affinity", 0, "none|cores|exclusive|node|socket|l3|LIST;...", OptionGroup::own, Section::node,
+     "", "none",
+     "CPUs of each worker: an equal share of the cores near its GPU, all CPUs of a NUMA node, "
+     "socket or L3 cache, or lists by local rank, as 0-7;8-15.",
+     [](Options& o, Text v) { return keep(o.affinity, parse_affinity(v)); },
+     "none leaves the choice to the kernel. cores gives each worker an equal share of adjacent "
+     "physical cores: on the NUMA node of the GPU with its local rank or, if that is unknown, "
+     "on the nodes in turn, in proportion to their cores. If there are more workers than cores, "
+     "some share a core; exclusive makes this an error. node gives each worker all CPUs of its "
+     "NUMA node, socket those of the whole socket, and l3 those of the node that share a "
+     "last-level cache, one cache after the other. All choose from the CPUs that ddprun may "
+     "use.\n\nThe map is printed at the start. Workers whose CPUs are on one NUMA node prefer its "
+     "memory."},
+    {"prefix", 0, "TEMPLATE|none", OptionGroup::own, Section::logs, "", "",
+     "Short for --log_line_prefix_template, which it overrides. Further fields: ${node_rank}, "
+     "${attempt}, ${stream}, ${time}. none: no prefix.",
+     set_prefix,
+     "${stream} is stdout or stderr, ${time} the time at which the line began, and $$ a dollar "
+     "sign. An empty template is no prefix either."},
+    {"ranks_filter", 0, "RANK,...", OptionGroup::own, Section::logs, "", "all workers",
+     "Like --local_ranks_filter, by rank over all nodes.",
+     [](Options& o, Text v) { return keep(o.ranks_filter, parse_ranks(v)); },
+     "With both, the output of a worker is shown if both contain it."},
+    {"stdin", 0, "RANK|auto|none", OptionGroup::own, Section::job, "", "auto",
+     "Worker that reads standard input; all others get an empty one. auto: the only worker, or "
+     "rank 0 if it is a terminal.",
+     [](Options& o, Text v) { return keep(o.stdin_worker, parse_stdin_worker(v)); },
+     "For a debugger such as pdb, or for data from a pipe. After a restart the worker continues "
+     "where its predecessor stopped reading. A terminal is passed on only while ddprun is in "
+     "the foreground."},
+    {"exit_code", 0, "torchrun|worker", OptionGroup::own, Section::restart, "", "torchrun",
+     "Exit code after a worker failed: 1 as with torchrun, or the worker's own (128 plus its "
+     "signal).",
+     set_exit_code, "See \"EXIT STATUS\"."},
+    {"restart_window", 0, "SECONDS", OptionGroup::own, Section::restart, "", "0",
+     "Only restarts within this time count against --max_restarts; 0: all.",
+     [](Options& o, Text v) { return keep(o.restart_window, parse_seconds(v)); },
+     "A run of weeks then survives occasional failures, and a program that always fails still "
+     "ends.",
+     "window"},
+    {"agent_store", 0, "on|off", OptionGroup::own, Section::rendezvous, "",
      "on, or off if TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1",
-     "off: PyTorch's worker with rank 0 hosts the store at MASTER_PORT, not ddprun; for programs "
-     "that form groups by init_method=tcp:// at ports of their own.",
-     set_agent_store},
-    {"events", 0, "FILE", OptionGroup::own, "", "",
-     "Append a JSON object for each thing that happens to this file.", set_name<&Options::events>},
-    {"omp_num_threads", 0, "N|auto", OptionGroup::own, "", "1 if there are several workers",
-     "OMP_NUM_THREADS of each worker. auto: its share of the CPUs, or its cores if it is bound.",
-     set_omp_num_threads},
-    {"stacks", 0, "never|kill|stop", OptionGroup::own, "", "kill",
-     "When to take the workers' stacks: before those that do not stop are killed, and of ranks "
-     "that are late for a collective at its timeout; or also before all are asked to stop. "
-     "SIGRTMIN to ddprun takes them at any time.",
-     set_stacks},
-    {"pass_local_rank", 0, "", OptionGroup::own, "", "",
-     "Put --local-rank=N before the program's arguments, as torch.distributed.launch does; "
-     "--local_rank=N for a PyTorch before 2.0.",
-     set_flag<&Options::pass_local_rank>},
-    {"share_gpu", 0, "", OptionGroup::own, "", "",
-     "Let workers use the same GPU where there are fewer GPUs than workers; for tests.",
-     set_flag<&Options::share_gpu>},
-    {"preflight", 0, "", OptionGroup::own, "", "",
-     "Before the workers start, see whether the GPU or the cores of each do what they should, and "
-     "their connections; a node where something is amiss starts none.",
-     set_flag<&Options::preflight>},
-    {"config", 0, "FILE", OptionGroup::own, "", "",
-     "Take program and options from this JSON file, the same for all nodes. Arguments and "
-     "variables beat it.",
-     set_name<&Options::config>},
-    {"node_name", 0, "NAME", OptionGroup::own, "DDPRUN_NODE", "found by its host name or address",
-     "Which of the nodes in the file of --config this one is.", set_name<&Options::node_name>},
-    {"secret_file", 0, "FILE", OptionGroup::own, "", "",
-     "What all nodes of a run must know to take part, in a file that only you can read, the same "
-     "on "
-     "all of them; 'ddprun keygen FILE' writes one.",
-     set_name<&Options::secret_file>},
-    {"security", 0, "open", OptionGroup::own, "", "",
-     "open: several nodes need no secret; any machine that reaches them can take part.",
-     set_security},
-    {"ssh", 0, "", OptionGroup::own, "", "",
-     "Start ddprun on all nodes of the file of --config from here, by ssh, and show their output.",
-     set_flag<&Options::ssh>},
-    {"dry_run", 0, "", OptionGroup::own, "", "",
-     "Print what would be run, with its environment, and start nothing.",
-     set_flag<&Options::dry_run>},
+     "off: the PyTorch worker with rank 0 hosts the store at MASTER_PORT, not ddprun; for "
+     "programs that use init_method=tcp:// with ports of their own.",
+     set_agent_store, "See \"Store\"."},
+    {"events", 0, "FILE", OptionGroup::own, Section::logs, "", "",
+     "Append events to this file as JSON lines.", set_name<&Options::events>, "See \"Events\"."},
+    {"omp_num_threads", 0, "N|auto", OptionGroup::own, Section::node, "",
+     "1 with several workers, unless it is set",
+     "OMP_NUM_THREADS of each worker. auto: its share of the CPUs, or its number of cores if it "
+     "is bound.",
+     set_omp_num_threads, "The CPU quota of the cgroup limits auto. See --affinity."},
+    {"stacks", 0, "never|kill|stop", OptionGroup::own, Section::signals, "", "kill",
+     "When to record stacks of workers. kill: before workers that do not stop are killed, and "
+     "of ranks that are late when a collective times out; stop: also before workers are "
+     "stopped. SIGRTMIN records them at any time.",
+     set_stacks,
+     "A rank of the same node is late if it has not entered a collective of the worker runtime. "
+     "See \"Stacks\"."},
+    {"pass_local_rank", 0, "", OptionGroup::own, Section::job, "", "",
+     "Insert --local-rank=N before the arguments of the program, like torch.distributed.launch; "
+     "--local_rank=N for PyTorch before 2.0.",
+     set_flag<&Options::pass_local_rank>,
+     "The version is read from torch/version.py in the package folders of the interpreter; "
+     "without one, --local-rank is inserted."},
+    {"share_gpu", 0, "", OptionGroup::own, Section::job, "", "",
+     "Let workers share GPUs if there are more workers than GPUs; for tests.",
+     set_flag<&Options::share_gpu>,
+     "Local rank n gets GPU n modulo their number. NCCL treats the workers as separate machines "
+     "and connects them by sockets, which is slow. DDPRUN_SHARE_GPU=1 is set for the workers, "
+     "and what NCCL needs for this unless it is set already (NCCL_HOSTID, NCCL_NET, "
+     "NCCL_MAX_NCHANNELS and others)."},
+    {"preflight", 0, "", OptionGroup::own, Section::job, "", "",
+     "Check the GPUs or cores of each node and their connections before the workers start; a "
+     "node that fails starts none.",
+     set_flag<&Options::preflight>, "See \"Preflight\"."},
+    {"config", 0, "FILE", OptionGroup::own, Section::none, "", "",
+     "Read program and options from this JSON file, the same on all nodes. Arguments and "
+     "variables override it.",
+     set_name<&Options::config>, "See \"Configuration files\"."},
+    {"node_name", 0, "NAME", OptionGroup::own, Section::none, "DDPRUN_NODE",
+     "found by host name or address", "Name of this node in the file of --config.",
+     set_name<&Options::node_name>},
+    {"secret_file", 0, "FILE", OptionGroup::own, Section::security, "", "",
+     "Shared secret of all nodes of a run, the same file on each, readable by its owner only; "
+     "'ddprun keygen FILE' writes one.",
+     set_name<&Options::secret_file>, "See \"Security\"."},
+    {"security", 0, "open", OptionGroup::own, Section::security, "", "",
+     "open: several nodes need no secret; any machine that reaches them can join.", set_security,
+     "See \"Security\".", "mode"},
+    {"ssh", 0, "", OptionGroup::own, Section::none, "", "",
+     "Start ddprun by ssh on all nodes in the file of --config, and show their output.",
+     set_flag<&Options::ssh>, "See \"Starting by ssh\"."},
+    {"dry_run", 0, "", OptionGroup::own, Section::none, "", "",
+     "Print what would run, on which nodes and with which environment, and exit.",
+     set_flag<&Options::dry_run>,
+     "Problems that would prevent the run are printed too, with exit status 2."},
 };
 
 constexpr OptionEntry kInformation[] = {
-    {"help", 'h', "", OptionGroup::information, "", "", "Print this text.", no_action},
-    {"print_completion", 0, "bash|zsh", OptionGroup::information, "", "",
-     "Print the completion of these options for a shell.", no_action},
-    {"version", 0, "", OptionGroup::information, "", "", "Print the version.", no_action},
+    {"help", 'h', "", OptionGroup::information, Section::none, "", "", "Print this help.",
+     no_action},
+    {"print_completion", 0, "bash|zsh", OptionGroup::information, Section::none, "", "",
+     "Print the completion script for a shell.", no_action,
+     "It completes the name by which ddprun was called."},
+    {"version", 0, "", OptionGroup::information, Section::none, "", "", "Print the version.",
+     no_action},
 };
+
+bool is_small_letter(char letter) {
+  return letter >= 'a' && letter <= 'z';
+}
+
+/// One alternative of the name of a value: "N", "auto", "SIGNAL,...", "KEY=VALUE,...".
+void add_alternative(ValueShape& shape, const std::string& name) {
+  if (name.ends_with("...")) {
+    shape.takes_text = true;
+    shape.list_separator = name[name.size() - 4];
+    for (const char separator : {'=', ':'}) {
+      if (name.find(separator) != std::string::npos) shape.map_separator = separator;
+    }
+  } else if (name == "N" || name == "SECONDS" || name == "PORT" || name == "0-3" ||
+             name == "RANK") {
+    shape.takes_number = true;
+  } else if (is_small_letter(name[0])) {
+    shape.words.push_back(name);
+  } else {
+    shape.takes_text = true;
+  }
+}
 
 constexpr auto kCount = std::size(kWorkers) + std::size(kFailure) + std::size(kOutput) +
                         std::size(kNodes) + std::size(kOwn) + std::size(kInformation);
@@ -317,7 +400,7 @@ std::string_view title_of(OptionGroup group) {
     case OptionGroup::workers:
       return "Workers";
     case OptionGroup::failure:
-      return "Failure and end";
+      return "Failures and shutdown";
     case OptionGroup::output:
       return "Output";
     case OptionGroup::nodes:
@@ -328,6 +411,16 @@ std::string_view title_of(OptionGroup group) {
       return "Information";
   }
   return "";
+}
+
+ValueShape shape_of(const OptionEntry& entry) {
+  ValueShape shape;
+  if (entry.is_flag()) {
+    shape.takes_boolean = true;
+    return shape;
+  }
+  for (const auto& alternative : split(entry.value_name, '|')) add_alternative(shape, alternative);
+  return shape;
 }
 
 std::string canonical_name(std::string_view name) {

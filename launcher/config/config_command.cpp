@@ -132,7 +132,7 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
                                                const Invocation& invocation,
                                                const RunSummaries& summaries) {
   // Under another launcher's name the word is a program as any other.
-  const bool is_own = invocation.persona == Persona::ddprun;
+  const bool is_own = invocation.mode == CompatMode::ddprun;
   if (!is_own || arguments.empty() || arguments[0] != "config") return std::nullopt;
   const auto action = arguments.size() > 1 ? arguments[1] : "";
   const Words rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),

@@ -16,7 +16,7 @@ using Problems = std::vector<TextProblem>;
 /// A key is one name of an option and not its other spellings.
 const OptionEntry* option_with_key(const std::string& key) {
   for (const auto& option : option_table()) {
-    if (key_of(option) == key) return &option;
+    if (option.key() == key) return &option;
   }
   return nullptr;
 }
@@ -24,7 +24,7 @@ const OptionEntry* option_with_key(const std::string& key) {
 /// The section in which an option or key of this name stands; empty if there is none.
 std::string home_of(const std::string& key) {
   auto section = ConfigSection::none;
-  if (const auto* option = option_with_key(key)) section = section_of(*option);
+  if (const auto* option = option_with_key(key)) section = option->section;
   for (const auto& own : own_keys()) {
     if (own.name == key) section = own.section;
   }
@@ -177,7 +177,7 @@ std::vector<ConfigSetting> settings_in(ConfigSection section, const JsonValue& o
   std::vector<ConfigSetting> settings;
   for (const auto& member : object.members) {
     const auto* option = option_with_key(member.key);
-    if (option == nullptr || section_of(*option) != section) continue;
+    if (option == nullptr || option->section != section) continue;
     settings.push_back({option, &member, member_path(path, member.key)});
   }
   return settings;
@@ -191,7 +191,7 @@ void check_section(ConfigSection section, const JsonValue& object, const std::st
   }
   auto known = also_allowed;
   for (const auto& option : option_table()) {
-    if (section_of(option) == section) known.emplace_back(key_of(option));
+    if (option.section == section) known.emplace_back(option.key());
   }
   for (const auto& own : own_keys()) {
     if (own.section == section) known.emplace_back(own.name);

@@ -207,7 +207,7 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
   for (auto& problem : apply_values(values, scratch)) usage.problems.push_back(std::move(problem));
   std::vector<std::string> notes;
   for (const auto& [option, given] : words.given) {
-    if (section_of(*option) != ConfigSection::none) continue;
+    if (option->section != ConfigSection::none) continue;
     if (!is_of_one_node(*option)) {
       usage.problems.push_back(given.where +
                                ": is for the command line and has no place in a configuration "
@@ -236,8 +236,8 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
     }
     for (const auto& option : option_table()) {
       const auto given = words.given.find(&option);
-      if (given == words.given.end() || section_of(option) != section.section) continue;
-      add_member(object, std::string(key_of(option)), value_of(option, given->second.value));
+      if (given == words.given.end() || option.section != section.section) continue;
+      add_member(object, std::string(option.key()), value_of(option, given->second.value));
     }
     if (!object.members.empty()) add_member(file, std::string(section.name), std::move(object));
   }

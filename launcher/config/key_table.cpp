@@ -14,13 +14,14 @@ using Kind = JsonValue::Kind;
 using Section = ConfigSection;
 
 constexpr SectionName kSections[] = {
-    {Section::job, "job", "What runs: the same on all nodes."},
-    {Section::rendezvous, "rendezvous", "How the nodes find each other."},
-    {Section::node, "defaults", "What holds for each node whose entry does not say otherwise."},
-    {Section::restart, "restart", "What happens after a failure."},
-    {Section::signals, "signals", "How the workers are asked to stop."},
-    {Section::logs, "logs", "Where the output of the workers and the record of events go."},
-    {Section::security, "security", "Who may take part in a run of several nodes."},
+    {Section::job, "job", "What to run, the same on all nodes."},
+    {Section::rendezvous, "rendezvous", "Rendezvous of the nodes."},
+    {Section::node, "defaults",
+     "Settings of every node, unless its entry in nodes overrides them."},
+    {Section::restart, "restart", "Behaviour after a failure."},
+    {Section::signals, "signals", "How workers are stopped."},
+    {Section::logs, "logs", "Output of workers and record of events."},
+    {Section::security, "security", "Authentication of nodes."},
     {Section::ssh, "ssh", "How --ssh reaches the nodes."},
 };
 
@@ -28,7 +29,7 @@ constexpr OwnKey kOwnKeys[] = {
     {Section::job, "command", OwnKey::Value::command,
      "Program and arguments, run without a shell. A program on the command line replaces both."},
     {Section::node, "environment", OwnKey::Value::environment,
-     "Variables of the workers: a text or a number sets one, null removes one."},
+     "Variables of the workers: a text or number sets one, null removes one."},
     {Section::ssh, "user", OwnKey::Value::text,
      "Who to be there; else as ssh's configuration says."},
     {Section::ssh, "port", OwnKey::Value::port, "Of sshd; else as ssh's configuration says."},
@@ -38,70 +39,6 @@ constexpr OwnKey kOwnKeys[] = {
      "Names of variables that ddprun and the workers get from here; a * at the end stands for "
      "anything."},
 };
-
-/// Where an option's subject is not that of its group in the help.
-struct Placement {
-  std::string_view option;
-  Section section;
-};
-
-constexpr Placement kPlacements[] = {
-    {"module", Section::job},
-    {"no_python", Section::job},
-    {"run_path", Section::job},
-    {"role", Section::job},
-    {"start_method", Section::job},
-    {"use_env", Section::job},
-    {"pass_local_rank", Section::job},
-    {"share_gpu", Section::job},
-    {"preflight", Section::job},
-    {"rdzv_id", Section::job},
-    {"local_addr", Section::node},
-    {"stdin", Section::job},
-    {"agent_store", Section::rendezvous},
-    {"node_rank", Section::none},
-    {"exit_code", Section::restart},
-    {"restart_window", Section::restart},
-    {"signals_to_handle", Section::signals},
-    {"events", Section::logs},
-    {"shutdown_timeout", Section::signals},
-    {"stacks", Section::signals},
-    {"prefix", Section::logs},
-    {"log_line_prefix_template", Section::logs},
-    {"ranks_filter", Section::logs},
-    {"secret_file", Section::security},
-    {"security", Section::security},
-    {"dry_run", Section::none},
-    {"ssh", Section::none},
-    {"config", Section::none},
-    {"node_name", Section::none},
-};
-
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
-bool is_small_letter(char letter) {
-  return letter >= 'a' && letter <= 'z';
-}
-
-/// One alternative of the name of a value: "N", "auto", "SIGNAL,...", "KEY=VALUE,...".
-void add_alternative(ValueShape& shape, const std::string& name) {
-  if (ends_with(name, "...")) {
-    shape.takes_text = true;
-    shape.list_separator = name[name.size() - 4];
-    for (const char separator : {'=', ':'}) {
-      if (name.find(separator) != std::string::npos) shape.map_separator = separator;
-    }
-  } else if (name == "N" || name == "SECONDS" || name == "PORT" || name == "0-3" ||
-             name == "RANK") {
-    shape.takes_number = true;
-  } else if (is_small_letter(name[0])) {
-    shape.words.push_back(name);
-  } else {
-    shape.takes_text = true;
-  }
-}
 
 /// A scalar within an array or object, as part of an option's text.
 Parsed<std::string> part_text(const JsonValue& value, std::string_view separators) {
@@ -151,41 +88,6 @@ const OwnKey* find_own_key(ConfigSection section, std::string_view name) {
     return key.section == section && key.name == name;
   });
   return found == std::end(kOwnKeys) ? nullptr : found;
-}
-
-ConfigSection section_of(const OptionEntry& entry) {
-  for (const auto& placement : kPlacements) {
-    if (placement.option == entry.name) return placement.section;
-  }
-  switch (entry.group) {
-    case OptionGroup::workers:
-    case OptionGroup::own:
-      return Section::node;
-    case OptionGroup::failure:
-      return Section::restart;
-    case OptionGroup::output:
-      return Section::logs;
-    case OptionGroup::nodes:
-      return Section::rendezvous;
-    case OptionGroup::information:
-      break;
-  }
-  return Section::none;
-}
-
-std::string_view key_of(const OptionEntry& entry) {
-  if (entry.name == "security") return "mode";
-  return entry.name == "restart_window" ? "window" : entry.name;
-}
-
-ValueShape shape_of(const OptionEntry& entry) {
-  ValueShape shape;
-  if (entry.is_flag()) {
-    shape.takes_boolean = true;
-    return shape;
-  }
-  for (const auto& alternative : split(entry.value_name, '|')) add_alternative(shape, alternative);
-  return shape;
 }
 
 std::string describe_shape(const ValueShape& shape) {

@@ -96,8 +96,8 @@ JsonValue schema_of(ConfigSection section, const std::string& help, JsonValue pr
     if (key.section == section) add_member(properties, std::string(key.name), schema_of(key));
   }
   for (const auto& option : option_table()) {
-    if (section_of(option) != section) continue;
-    add_member(properties, std::string(key_of(option)), schema_of(option));
+    if (option.section != section) continue;
+    add_member(properties, std::string(option.key()), schema_of(option));
   }
   return json_object({{"description", json_text_value(help)},
                       {"type", json_text_value("object")},

@@ -88,7 +88,7 @@ std::optional<Result> read_ssh_request(const std::vector<std::string>& arguments
   for (const char* name : {"help", "version", "print_completion"}) {
     if (words.given.contains(find_option(name))) return std::nullopt;
   }
-  if (invocation.persona != Persona::ddprun) {
+  if (invocation.mode != CompatMode::ddprun) {
     return UsageProblem{{"--ssh: not available as " + invocation.name}};
   }
   return read(words, environment, check, needs_program);

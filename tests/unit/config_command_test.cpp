@@ -58,7 +58,7 @@ TEST_SUITE("config command") {
     CHECK_FALSE(command({"./config", "check"}));
     CHECK_FALSE(command({"--", "config", "check"}));
     CHECK_FALSE(command({"--module", "config"}));
-    CHECK_FALSE(command({"config", "schema"}, {}, {"torchrun", Persona::torchrun}));
+    CHECK_FALSE(command({"config", "schema"}, {}, {"torchrun", CompatMode::torchrun}));
     CHECK(contains(answer({"config"}), "a program called config is run as ./config"));
     CHECK(contains(answer({"config"}), "config: needs one of check, convert and schema"));
     CHECK(
@@ -105,9 +105,9 @@ TEST_SUITE("config command") {
       const auto& object = sections.find(section.name)->value;
       std::size_t keys = 0;
       for (const auto& option : option_table()) {
-        const bool is_here = section_of(option) == section.section;
+        const bool is_here = option.section == section.section;
         keys += is_here ? 1 : 0;
-        CHECK((object.find("properties")->value.find(key_of(option)) != nullptr) == is_here);
+        CHECK((object.find("properties")->value.find(option.key()) != nullptr) == is_here);
       }
       for (const auto& own : own_keys()) keys += own.section == section.section ? 1 : 0;
       CHECK(object.find("properties")->value.members.size() == keys);
@@ -120,7 +120,7 @@ TEST_SUITE("config command") {
     const auto& sections = document.root.find("properties")->value;
     int numbers = 0;
     for (const auto& option : option_table()) {
-      if (section_of(option) == ConfigSection::none || !shape_of(option).takes_number) continue;
+      if (option.section == ConfigSection::none || !shape_of(option).takes_number) continue;
       CAPTURE(option.name);
       const auto takes = [&](const std::string& text) {
         LaunchOptions scratch;
@@ -128,9 +128,9 @@ TEST_SUITE("config command") {
       };
       const auto section =
           std::find_if(section_names().begin(), section_names().end(),
-                       [&](const auto& each) { return each.section == section_of(option); });
+                       [&](const auto& each) { return each.section == option.section; });
       const auto& object = sections.find(section->name)->value;
-      const auto& schema = object.find("properties")->value.find(key_of(option))->value;
+      const auto& schema = object.find("properties")->value.find(option.key())->value;
       const auto& number = schema.find("anyOf")->value.elements.at(0);
       CHECK(takes("1.5") == (number.find("type")->value.text == "number"));
       const int least = std::stoi(number.find("minimum")->value.text);

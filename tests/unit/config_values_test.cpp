@@ -160,16 +160,16 @@ TEST_SUITE("configuration keys") {
     CHECK(shape("rdzv_conf") == "a text or an object");
     CHECK(shape("redirects") == "a number or a text or an object");
     CHECK(shape("nnodes") == "a number or a text");
-    CHECK(section_of(*find_option("max_restarts")) == ConfigSection::restart);
-    CHECK(section_of(*find_option("nproc_per_node")) == ConfigSection::node);
-    CHECK(section_of(*find_option("tee")) == ConfigSection::logs);
-    CHECK(section_of(*find_option("help")) == ConfigSection::none);
+    CHECK(find_option("max_restarts")->section == ConfigSection::restart);
+    CHECK(find_option("nproc_per_node")->section == ConfigSection::node);
+    CHECK(find_option("tee")->section == ConfigSection::logs);
+    CHECK(find_option("help")->section == ConfigSection::none);
   }
 
   TEST_CASE("every option has a place in the file or is one of the few for the command line") {
     std::vector<std::string> without;
     for (const auto& option : option_table()) {
-      if (section_of(option) == ConfigSection::none) without.emplace_back(option.name);
+      if (option.section == ConfigSection::none) without.emplace_back(option.name);
       const auto described = describe_shape(shape_of(option));
       CHECK_MESSAGE(!described.empty(), option.name);
     }

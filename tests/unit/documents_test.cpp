@@ -1,28 +1,27 @@
-// The man page and the completions, which are written by hand, against the option table.
+// Documents that are generated from the option table, and what the page for torchrun's users must
+// name.
+#include "launcher/cli/completions.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/option_table.hpp"
+#include "launcher/config/man_page.hpp"
+#include "launcher/config/schema.hpp"
 #include "rendezvous/base/text.hpp"
+#include "tests/support/document.hpp"
 #include <ddprun/worker_env.hpp>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 namespace documents_test {
 
 using namespace ddprun;
+using ddprun::test::read_source;
 
 namespace {
-
-std::string document(const std::string& name) {
-  std::ifstream file(std::string(DDPRUN_SOURCE_DIR) + "/docs/" + name);
-  REQUIRE_MESSAGE(file.is_open(), name);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// The names (letters and underscores) that follow `start` in the text and are followed by `end`.
 std::set<std::string> names_after(const std::string& text, const std::string& start,
@@ -39,118 +38,97 @@ std::set<std::string> names_after(const std::string& text, const std::string& st
   return names;
 }
 
-std::set<std::string> option_names(bool with_flags, bool with_values) {
-  std::set<std::string> names;
-  for (const auto& entry : option_table()) {
-    if (entry.is_flag() ? with_flags : with_values) names.emplace(entry.name);
-  }
-  return names;
+/// Compares the file with `expected`, or writes it if scripts/generate_docs asks for that.
+void check_generated(const std::string& path, const std::string& expected) {
+  const auto file = std::string(DDPRUN_SOURCE_DIR) + "/" + path;
+  if (std::getenv("DDPRUN_GENERATE_DOCS") != nullptr) std::ofstream(file) << expected;
+  CHECK_MESSAGE(read_source(path) == expected, path,
+                " differs from launcher/cli/option_table.cpp; run scripts/generate_docs");
 }
 
-/// The words that an option's value may be, such as "auto"; not the placeholders.
-std::vector<std::string> fixed_words(const OptionEntry& entry) {
-  std::vector<std::string> words;
-  for (const auto& word : split(entry.value_name, '|')) {
-    if (!word.empty() && word[0] >= 'a' && word[0] <= 'z') words.push_back(word);
-  }
-  return words;
-}
-
-/// The first line that contains `part`.
-std::string line_with(const std::string& text, const std::string& part) {
-  for (const auto& line : split(text, '\n')) {
-    if (line.find(part) != std::string::npos) return line;
-  }
-  return "";
+/// Replaces the generated part of this name in the man page.
+void replace_part(std::string& page, const std::string& name, const std::string& part) {
+  const auto begin = page.find("by scripts/generate_docs: " + name + "\n");
+  REQUIRE_MESSAGE(begin != std::string::npos, name);
+  const auto from = page.find('\n', begin) + 1;
+  const auto end = page.find(".\\\" End of the generated part", from);
+  REQUIRE_MESSAGE(end != std::string::npos, name);
+  page.replace(from, end - from, part);
 }
 
 }  // namespace
 
-TEST_SUITE("man page") {
-  TEST_CASE("it has an item for each option of the table and for no other") {
-    std::string items;
-    for (const auto& line : split(document("ddprun.1"), '\n')) {
-      if (line.rfind(".It Fl", 0) == 0) items += line + "\n";
-    }
-    CHECK(names_after(items, " -") == option_names(true, true));
-    for (const auto& entry : option_table()) {
-      const auto item = line_with(items, " -" + std::string(entry.name));
-      if (entry.short_name != 0) {
-        CHECK(item.rfind(std::string(".It Fl ") + entry.short_name + " , -", 0) == 0);
-      }
-      for (const auto& word : fixed_words(entry)) {
-        CHECK_MESSAGE(item.find(word) != std::string::npos, item, " lacks ", word);
-      }
-    }
+TEST_SUITE("generated documents") {
+  TEST_CASE("man page: options and keys are those of the option table") {
+    auto page = read_source("docs/ddprun.1");
+    replace_part(page, "options", man_options());
+    replace_part(page, "keys", man_config_keys());
+    check_generated("docs/ddprun.1", page);
   }
 
-  TEST_CASE("it names the environment variables that give defaults, and no others") {
-    std::set<std::string> variables;
-    for (const auto& entry : option_table()) {
-      if (entry.variables.empty()) continue;
-      for (const auto& name : split(entry.variables, ' ')) {
-        if (name.rfind("PET_", 0) == 0) variables.insert(name.substr(4));
-      }
-    }
-    auto named = names_after(document("ddprun.1"), "PET_");
-    named.erase("NAME");  // stands for any
-    CHECK(named == variables);
-    CHECK(document("ddprun.1").find("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") != std::string::npos);
+  TEST_CASE("completions: the installed scripts are those of the option table") {
+    check_generated("docs/completions/ddprun.bash", bash_completion("ddprun"));
+    check_generated("docs/completions/_ddprun", zsh_completion("ddprun"));
+  }
+
+  TEST_CASE("help: the text at 80 columns is that of the golden file") {
+    check_generated("tests/golden/help.txt", help_text(80));
+  }
+
+  TEST_CASE("schema: the text is that of the golden file") {
+    check_generated("tests/golden/schema.json", config_schema());
   }
 }
 
-TEST_SUITE("completions") {
-  TEST_CASE("bash knows each option and whether it takes a value") {
-    const auto text = document("completions/ddprun.bash");
-    const auto assigned = [&](const std::string& name) {
-      const auto begin = text.find("local " + name + "=\"");
-      REQUIRE(begin != std::string::npos);
-      const auto value = text.find('"', begin) + 1;
-      return names_after(text.substr(value, text.find('"', value) - value), "--");
-    };
-    CHECK(assigned("flags") == option_names(true, false));
-    CHECK(assigned("options") == option_names(false, true));
-    for (const auto& entry : option_table()) {
-      for (const auto& word : fixed_words(entry)) {
-        const auto line = line_with(text, "__" + std::string(entry.name) + ")");
-        CHECK_MESSAGE(line.find(word) != std::string::npos, entry.name, " lacks ", word);
-      }
+TEST_SUITE("man page markup") {
+  TEST_CASE("man page: options, variables, signals, sections and literals are marked up") {
+    CHECK(mdoc_text("See \"FILES\". With --tee=N, PET_TEE=1 and 'a b' ddprun ends at SIGINT.") ==
+          "See\n.Sx FILES .\nWith\n.Fl -tee Ns = Ns Ar N ,\n.Ev PET_TEE Ns =1\nand\n.Ql a b\n.Nm\n"
+          "ends at\n.Dv SIGINT .\n");
+    CHECK(mdoc_text("One.\n\nTwo (see --tee).") == "One.\n.Pp\nTwo (see\n.Fl -tee ) .\n");
+  }
+
+  TEST_CASE("man page: each section that an option refers to exists") {
+    const auto page = read_source("docs/ddprun.1");
+    for (const auto& line : split(man_options(), '\n')) {
+      if (!line.starts_with(".Sx ")) continue;
+      const auto name = line.substr(4, line.find_last_not_of(" .,") - 3);
+      CHECK_MESSAGE((page.find(".Ss " + name + "\n") != std::string::npos ||
+                     page.find(".Sh " + name + "\n") != std::string::npos),
+                    name);
     }
   }
 
-  TEST_CASE("zsh knows each option and whether it takes a value") {
-    const auto text = document("completions/_ddprun");
-    std::string options;
-    for (const auto& line : split(text, '\n')) {
-      if (line.rfind("  '", 0) == 0) options += line + "\n";
-    }
-    CHECK(names_after(options, "--", "=") == option_names(false, true));
+  TEST_CASE("man page: ENVIRONMENT names the options of torchrun without a variable") {
+    const auto page = read_source("docs/ddprun.1");
+    std::set<std::string> without;
     for (const auto& entry : option_table()) {
-      const auto name = "--" + std::string(entry.name);
-      CHECK_MESSAGE(options.find(name) != std::string::npos, name);
-      for (const auto& word : fixed_words(entry)) {
-        CHECK_MESSAGE(line_with(options, name + "=").find(word) != std::string::npos, name, " ",
-                      word);
-      }
+      if (entry.is_own() || entry.name == "version") continue;
+      if (entry.variables.empty()) without.emplace(entry.name);
     }
+    const auto begin = page.find(".It Ev PET_NAME");
+    const auto text = page.substr(begin, page.find("Flags take", begin) - begin);
+    auto named = names_after(text, " -");
+    named.erase("name");
+    CHECK(named == without);
   }
 }
 
 TEST_SUITE("from torchrun") {
-  TEST_CASE("the page for torchrun's users names each option in a table, and no other") {
+  TEST_CASE("from_torchrun.md: the table has each option of torchrun, and no other") {
     std::string rows;
-    for (const auto& line : split(document("from_torchrun.md"), '\n')) {
+    for (const auto& line : split(read_source("docs/from_torchrun.md"), '\n')) {
       if (line.rfind("| `-", 0) == 0) rows += line.substr(0, line.find(" | ")) + "\n";
     }
-    const auto named = names_after(rows, "--");
-    for (const auto& name : option_names(true, true)) {
-      CHECK_MESSAGE(named.contains(name), "docs/from_torchrun.md says nothing of --", name);
+    std::set<std::string> options;
+    for (const auto& entry : option_table()) {
+      if (!entry.is_own() && entry.name != "version") options.emplace(entry.name);
     }
-    for (const auto& name : named) CHECK_MESSAGE(option_names(true, true).contains(name), name);
+    CHECK(names_after(rows, "--") == options);
   }
 
-  TEST_CASE("it names each variable that a worker finds") {
-    const auto text = document("from_torchrun.md");
+  TEST_CASE("from_torchrun.md: each variable of a worker is named") {
+    const auto text = read_source("docs/from_torchrun.md");
     for (const auto& variable : to_environment(WorkerEnv{})) {
       const auto& name = variable.first;
       if (name.starts_with("DDPRUN_")) continue;

@@ -108,7 +108,7 @@ TEST_SUITE("completion of a shell") {
   TEST_CASE("it is printed for the name by which the program was called") {
     const auto printed = [](const std::string& shell, const std::string& name) {
       const auto parsed = parse_command_line({"--print-completion", shell}, lookup_in({}), 80,
-                                             {name, Persona::torchrun});
+                                             {name, CompatMode::torchrun});
       return std::get<HelpText>(parsed).text;
     };
     CHECK(printed("bash", "torchrun").ends_with("complete -F _ddprun torchrun\n"));
