@@ -1,7 +1,7 @@
 #include "tests/fuzz/meeting_target.hpp"
 
 #include "tests/fuzz/promise.hpp"
-#include "worker_runtime/backends/tcp/meeting.hpp"
+#include "worker_runtime/backends/host/tcp/meeting.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>

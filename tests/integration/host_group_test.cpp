@@ -4,7 +4,7 @@
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
-#include "worker_runtime/backends/shared_memory/sync.hpp"
+#include "worker_runtime/backends/host/shared_memory/sync.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>

@@ -5,7 +5,7 @@
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
 #include "tests/support/signpost.hpp"
-#include "worker_runtime/backends/tcp/messenger.hpp"
+#include "worker_runtime/backends/host/tcp/messenger.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>

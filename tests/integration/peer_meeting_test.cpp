@@ -1,5 +1,5 @@
 // Which callers and listeners become connections between ranks of different nodes.
-#include "worker_runtime/backends/tcp/meeting.hpp"
+#include "worker_runtime/backends/host/tcp/meeting.hpp"
 
 #include <doctest/doctest.h>
 

@@ -5,7 +5,7 @@
 #include "tests/support/fake_cuda.hpp"
 #include "tests/support/fake_nccl.hpp"
 #include "tests/support/fake_nccl_memory.hpp"
-#include "worker_runtime/backends/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/host/in_process/in_process_backend.hpp"
 #include "worker_runtime/backends/nccl/device_table.hpp"
 #include "worker_runtime/backends/nccl/nccl_backend.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"

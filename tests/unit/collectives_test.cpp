@@ -3,7 +3,7 @@
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/serial_collectives.hpp"
-#include "worker_runtime/backends/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/host/in_process/in_process_backend.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
 #include <ddprun/process_group.hpp>
 

@@ -1,7 +1,7 @@
-#include "worker_runtime/backends/shared_memory/memory_limits.hpp"
+#include "worker_runtime/backends/host/shared_memory/memory_limits.hpp"
 
 #include "tests/support/failure_text.hpp"
-#include "worker_runtime/backends/shared_memory/layout.hpp"
+#include "worker_runtime/backends/host/shared_memory/layout.hpp"
 
 #include <doctest/doctest.h>
 

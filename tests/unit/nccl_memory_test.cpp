@@ -3,6 +3,7 @@
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/reducer_model.hpp"
+#include "worker_runtime/group/device_queue_of.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/gradient_reducer.hpp>
 

@@ -2,8 +2,8 @@
 // themselves, the layout that follows, failures as text.
 #include "tests/support/serial_collectives.hpp"
 #include "worker_runtime/backends/host/node_meeting.hpp"
-#include "worker_runtime/backends/tcp/first_failure.hpp"
-#include "worker_runtime/backends/tcp/hello.hpp"
+#include "worker_runtime/backends/host/tcp/first_failure.hpp"
+#include "worker_runtime/backends/host/tcp/hello.hpp"
 #include "worker_runtime/collectives/wide_types.hpp"
 #include <ddprun/error.hpp>
 

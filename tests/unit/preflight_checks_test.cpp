@@ -1,8 +1,8 @@
 // What a preflight looks at and what it concludes, but for devices: on the processor, and with
 // ranks that are threads.
 #include "tests/support/rank_threads.hpp"
+#include "worker_runtime/cuda/exact_product.hpp"
 #include "worker_runtime/preflight/cpu_exam.hpp"
-#include "worker_runtime/preflight/exact_product.hpp"
 #include "worker_runtime/preflight/exam.hpp"
 #include "worker_runtime/preflight/exchange.hpp"
 #include "worker_runtime/preflight/node_check.hpp"
@@ -22,6 +22,7 @@
 namespace preflight_checks_test {
 
 using namespace ddprun::preflight;
+namespace cuda = ddprun::cuda;
 using ddprun::Deadline;
 using ddprun::Device;
 using ddprun::Errc;
@@ -34,7 +35,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-std::vector<float> product_of(const Factors& factors) {
+std::vector<float> product_of(const cuda::Factors& factors) {
   const std::size_t n = factors.n;
   std::vector<float> product(n * n);
   for (std::size_t row = 0; row < n; ++row) {
@@ -78,24 +79,24 @@ Strings problems_of(const std::vector<PreflightReport>& reports) {
 TEST_SUITE("exact product") {
   TEST_CASE("a product is right bit for bit, and any one wrong element is seen in its row") {
     constexpr std::size_t kSize = 33;
-    const Factors factors = make_factors(kSize);
+    const cuda::Factors factors = cuda::make_factors(kSize);
     const auto product = product_of(factors);
-    CHECK_FALSE(wrong_row(factors, product));
+    CHECK_FALSE(cuda::wrong_row(factors, product));
     for (std::size_t i = 0; i < product.size(); ++i) {
       for (const float wrong : {product[i] + 1, product[i] + 0.25F, -1e30F}) {
         auto changed = product;
         changed[i] = wrong;
-        CHECK(wrong_row(factors, changed) == i / kSize);
+        CHECK(cuda::wrong_row(factors, changed) == i / kSize);
       }
     }
   }
 
   TEST_CASE("the first of several wrong rows is named") {
-    const Factors factors = make_factors(8);
+    const cuda::Factors factors = cuda::make_factors(8);
     auto product = product_of(factors);
     product[3 * 8 + 1] += 1;
     product[5 * 8] -= 2;
-    CHECK(wrong_row(factors, product) == 3);
+    CHECK(cuda::wrong_row(factors, product) == 3);
   }
 }
 

@@ -3,9 +3,9 @@
 #include "tests/support/failure_text.hpp"
 #include "tests/support/limited_address_space.hpp"
 #include "tests/support/rank_threads.hpp"
-#include "worker_runtime/backends/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/host/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/host/shared_memory/messages.hpp"
 #include "worker_runtime/backends/module/module_backend.hpp"
-#include "worker_runtime/backends/shared_memory/messages.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
 #include "worker_runtime/group/work_queue.hpp"
 #include <ddprun/process_group.hpp>

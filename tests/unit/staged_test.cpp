@@ -1,8 +1,8 @@
 // What is longer than a rank's pipe in shared memory goes around it several times.
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/serial_collectives.hpp"
-#include "worker_runtime/backends/in_process/in_process_backend.hpp"
-#include "worker_runtime/backends/shared_memory/layout.hpp"
+#include "worker_runtime/backends/host/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/host/shared_memory/layout.hpp"
 #include "worker_runtime/collectives/stream_copy.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
 #include <ddprun/process_group.hpp>

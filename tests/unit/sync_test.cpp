@@ -1,8 +1,8 @@
 // Waiting for ranks that end at moments which only a kill hits: each is staged by a thread that
 // ends as a killed process would.
-#include "worker_runtime/backends/shared_memory/sync.hpp"
+#include "worker_runtime/backends/host/shared_memory/sync.hpp"
 
-#include "worker_runtime/backends/shared_memory/region.hpp"
+#include "worker_runtime/backends/host/shared_memory/region.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>

@@ -4,7 +4,6 @@
 
 #include <ddprun/buffer.hpp>
 #include <ddprun/deadline.hpp>
-#include <ddprun/process_group.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
-#include "worker_runtime/backends/device_piece.hpp"
+#include "worker_runtime/cuda/device_piece.hpp"
 #include <ddprun/buffer.hpp>
 #include <ddprun/deadline.hpp>
 
@@ -92,8 +92,5 @@ class DeviceQueue {
   /// Copies to or from the device, beside what streams have been given. Blocks.
   virtual void copy(void* to, const void* from, std::size_t bytes, Deadline deadline) = 0;
 };
-
-/// This rank's; null if the group's backend reaches no device.
-DeviceQueue* device_queue_of(const ProcessGroup& group);
 
 }  // namespace ddprun

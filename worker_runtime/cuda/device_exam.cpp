@@ -1,7 +1,7 @@
 #include "worker_runtime/cuda/device_exam.hpp"
 
 #include "worker_runtime/cuda/device_objects.hpp"
-#include "worker_runtime/preflight/exact_product.hpp"
+#include "worker_runtime/cuda/exact_product.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class Look {
 
   double product() {
     const unsigned n = exam_.product_size;
-    const auto factors = preflight::make_factors(n);
+    const auto factors = make_factors(n);
     const std::size_t bytes = factors.left.size() * sizeof(float);
     auto* const left = static_cast<float*>(first_.at_least(bytes));
     auto* const right = static_cast<float*>(second_.at_least(bytes));
@@ -85,7 +85,7 @@ class Look {
               "multiplying matrices");
       });
       copy(result.data(), product, bytes);
-      if (const auto row = preflight::wrong_row(factors, result)) {
+      if (const auto row = wrong_row(factors, result)) {
         throw Error(Errc::cuda, "a matrix product of size " + std::to_string(n) +
                                     " is wrong in row " + std::to_string(*row));
       }

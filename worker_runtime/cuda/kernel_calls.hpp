@@ -2,7 +2,7 @@
 // need no GPU.
 #pragma once
 
-#include "worker_runtime/backends/device_piece.hpp"
+#include "worker_runtime/cuda/device_piece.hpp"
 #include <ddprun/buffer.hpp>
 
 #include <cuda_runtime_api.h>

@@ -1,9 +1,9 @@
 #include "worker_runtime/ddp/reducer_impl.hpp"
 
-#include "worker_runtime/backends/device_queue.hpp"
 #include "worker_runtime/ddp/capture_check.hpp"
 #include "worker_runtime/ddp/reducer_checks.hpp"
 #include "worker_runtime/ddp/torch_sequence.hpp"
+#include "worker_runtime/group/device_queue_of.hpp"
 
 #include <limits>
 #include <utility>

@@ -2,6 +2,7 @@
 
 #include "worker_runtime/collectives/divide.hpp"
 #include "worker_runtime/ddp/own_gradients.hpp"
+#include "worker_runtime/group/device_queue_of.hpp"
 
 #include <cstring>
 #include <map>

@@ -6,6 +6,7 @@
 #include "rendezvous/control/flight_recorder.hpp"
 #include "worker_runtime/backends/backend.hpp"
 #include <ddprun/deadline.hpp>
+#include <ddprun/peer_failed.hpp>
 #include <ddprun/worker_env.hpp>
 
 #include <cstdint>

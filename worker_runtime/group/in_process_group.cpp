@@ -1,4 +1,4 @@
-#include "worker_runtime/backends/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/host/in_process/in_process_backend.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
 
 #include <algorithm>

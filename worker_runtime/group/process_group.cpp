@@ -1,3 +1,4 @@
+#include "worker_runtime/group/device_queue_of.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
 #include "worker_runtime/group/registry.hpp"
 #include "worker_runtime/group/subgroup.hpp"

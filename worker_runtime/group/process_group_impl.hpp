@@ -4,7 +4,7 @@
 #include "rendezvous/base/own_process.hpp"
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/group_place.hpp"
-#include "worker_runtime/backends/in_process/in_process_backend.hpp"
+#include "worker_runtime/backends/host/in_process/in_process_backend.hpp"
 #include "worker_runtime/group/checks.hpp"
 #include "worker_runtime/group/work_queue.hpp"
 #include <ddprun/process_group.hpp>

@@ -1,6 +1,6 @@
 #include "worker_runtime/preflight/cpu_exam.hpp"
 
-#include "worker_runtime/preflight/exact_product.hpp"
+#include "worker_runtime/cuda/exact_product.hpp"
 #include <ddprun/error.hpp>
 
 #include <time.h>
@@ -66,7 +66,7 @@ double examine_memory(std::size_t bytes) {
 }
 
 /// Row by row, so that the compiler can use the core's vectors.
-void multiply(const Factors& factors, std::vector<float>& product) {
+void multiply(const cuda::Factors& factors, std::vector<float>& product) {
   const std::size_t n = factors.n;
   std::fill(product.begin(), product.end(), 0.0F);
   for (std::size_t row = 0; row < n; ++row) {
@@ -79,7 +79,7 @@ void multiply(const Factors& factors, std::vector<float>& product) {
 }
 
 double examine_product(std::size_t n) {
-  const Factors factors = make_factors(n);
+  const cuda::Factors factors = cuda::make_factors(n);
   std::vector<float> product(n * n);
   const double operations =
       2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
@@ -88,7 +88,7 @@ double examine_product(std::size_t n) {
     const double start = own_time();
     multiply(factors, product);
     best = std::max(best, operations / seconds_since(start));
-    if (const auto row = wrong_row(factors, product)) {
+    if (const auto row = cuda::wrong_row(factors, product)) {
       throw Error(Errc::system, "a matrix product of size " + std::to_string(n) +
                                     " is wrong in row " + std::to_string(*row));
     }

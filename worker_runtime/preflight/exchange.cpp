@@ -1,6 +1,6 @@
 #include "worker_runtime/preflight/exchange.hpp"
 
-#include "worker_runtime/backends/device_queue.hpp"
+#include "worker_runtime/group/device_queue_of.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>

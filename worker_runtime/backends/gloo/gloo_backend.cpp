@@ -10,6 +10,7 @@
 #include "worker_runtime/backends/module/module_entry.hpp"
 #include "worker_runtime/collectives/divide.hpp"
 #include "worker_runtime/collectives/reduce_kernels.hpp"
+#include <ddprun/peer_failed.hpp>
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>

@@ -4,8 +4,8 @@
 #include "worker_runtime/backends/host/handover.hpp"
 #include "worker_runtime/backends/host/node_meeting.hpp"
 #include "worker_runtime/backends/host/nodes_backend.hpp"
-#include "worker_runtime/backends/shared_memory/memory_limits.hpp"
-#include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
+#include "worker_runtime/backends/host/shared_memory/memory_limits.hpp"
+#include "worker_runtime/backends/host/shared_memory/shared_memory_backend.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/store.hpp>
 

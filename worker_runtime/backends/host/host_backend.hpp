@@ -5,7 +5,7 @@
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/group_place.hpp"
 #include <ddprun/deadline.hpp>
-#include <ddprun/process_group.hpp>
+#include <ddprun/group_options.hpp>
 #include <ddprun/worker_env.hpp>
 
 #include <memory>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "rendezvous/base/hmac.hpp"
+#include "worker_runtime/backends/host/tcp/socket.hpp"
 #include "worker_runtime/backends/rank_names.hpp"
-#include "worker_runtime/backends/tcp/socket.hpp"
 #include "worker_runtime/collectives/node_layout.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/store.hpp>

@@ -1,6 +1,6 @@
 #include "worker_runtime/backends/host/nodes_backend.hpp"
 
-#include "worker_runtime/backends/shared_memory/call.hpp"
+#include "worker_runtime/backends/host/shared_memory/call.hpp"
 #include <ddprun/error.hpp>
 
 #include <exception>

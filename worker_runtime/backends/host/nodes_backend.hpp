@@ -8,11 +8,11 @@
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
+#include "worker_runtime/backends/host/shared_memory/shared_memory_backend.hpp"
+#include "worker_runtime/backends/host/tcp/exchange.hpp"
+#include "worker_runtime/backends/host/tcp/mesh.hpp"
+#include "worker_runtime/backends/host/tcp/messenger.hpp"
 #include "worker_runtime/backends/rank_names.hpp"
-#include "worker_runtime/backends/shared_memory/shared_memory_backend.hpp"
-#include "worker_runtime/backends/tcp/exchange.hpp"
-#include "worker_runtime/backends/tcp/mesh.hpp"
-#include "worker_runtime/backends/tcp/messenger.hpp"
 #include "worker_runtime/collectives/node_layout.hpp"
 #include "worker_runtime/collectives/node_schedule.hpp"
 

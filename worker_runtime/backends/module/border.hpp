@@ -4,7 +4,7 @@
 #include "worker_runtime/backends/module/module.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/error.hpp>
-#include <ddprun/process_group.hpp>
+#include <ddprun/peer_failed.hpp>
 
 #include <algorithm>
 #include <chrono>

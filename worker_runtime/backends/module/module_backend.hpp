@@ -3,7 +3,7 @@
 
 #include "worker_runtime/backends/backend.hpp"
 #include "worker_runtime/backends/group_place.hpp"
-#include <ddprun/process_group.hpp>
+#include <ddprun/group_options.hpp>
 
 #include <memory>
 #include <string>

@@ -9,6 +9,7 @@
 #include "worker_runtime/collectives/divide.hpp"
 #include "worker_runtime/collectives/reduce_kernels.hpp"
 #include <ddprun/error.hpp>
+#include <ddprun/peer_failed.hpp>
 
 #include <mpi.h>
 

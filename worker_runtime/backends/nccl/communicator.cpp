@@ -1,7 +1,7 @@
 #include "worker_runtime/backends/nccl/communicator.hpp"
 
 #include <ddprun/error.hpp>
-#include <ddprun/process_group.hpp>
+#include <ddprun/peer_failed.hpp>
 
 #include <cstdio>
 #include <cstdlib>

@@ -13,7 +13,7 @@
 #include "worker_runtime/backends/nccl/device_module.hpp"
 #include "worker_runtime/backends/nccl/module_device.hpp"
 #include <ddprun/deadline.hpp>
-#include <ddprun/process_group.hpp>
+#include <ddprun/group_options.hpp>
 #include <ddprun/worker_env.hpp>
 
 #include <cstddef>

@@ -14,42 +14,18 @@
 #include <ddprun/buffer.hpp>
 #include <ddprun/deadline.hpp>
 #include <ddprun/error.hpp>
-#include <ddprun/log.hpp>
+#include <ddprun/group_options.hpp>
+#include <ddprun/peer_failed.hpp>
 #include <ddprun/worker_env.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace ddprun {
-
-/// Another worker failed, so this collective cannot end. Sticky: every later call of the group
-/// throws it again.
-class PeerFailed : public Error {
- public:
-  /// `call` and `round` as call() and round() return them.
-  PeerFailed(int rank, const std::string& message, std::string call = {}, int round = -1)
-      : Error(Errc::remote, message), rank_(rank), call_(std::move(call)), round_(round) {}
-
-  /// The rank that failed, among all workers; -1 if unknown.
-  int rank() const noexcept { return rank_; }
-
-  /// The call that could not end, "all_reduce(100 x float32, sum)"; the message names it, too.
-  const std::string& call() const noexcept { return call_; }
-
-  /// The round in which that was, -1 where no agent counts them.
-  int round() const noexcept { return round_; }
-
- private:
-  int rank_;
-  std::string call_;
-  int round_;
-};
 
 /// A collective under way. A value handle: copies mean the same collective. Dropping it does not
 /// cancel anything.
@@ -95,41 +71,6 @@ class [[nodiscard("the buffers must live until wait() returns")]] Work {
 
  private:
   std::shared_ptr<State> state_;
-};
-
-/// One finished collective, for traces. Times are of the steady clock.
-struct CollectiveRecord {
-  std::string name;                     ///< "all_reduce"
-  std::size_t bytes = 0;                ///< bytes of this rank's input
-  std::uint64_t sequence;               ///< position in the group's call order, from 0
-  Deadline::Clock::time_point queued;   ///< when it was called
-  Deadline::Clock::time_point started;  ///< when it began on this rank
-  Deadline::Clock::time_point ended;    ///< when it had ended on this rank
-};
-
-/// How a group is made, and how long its calls may take.
-struct GroupOptions {
-  /// "auto", "host" or another name of available_backends().
-  std::string backend = "auto";
-  /// Tells groups of the same store apart.
-  std::string name = "default";
-  /// For all ranks to meet at construction.
-  Deadline::Duration join_timeout = std::chrono::minutes(5);
-  /// In create(): after so much of it the log is told for whom this rank waits, and again each time
-  /// that the wait has become twice as long. Above 0.
-  Deadline::Duration waiting_notice = std::chrono::seconds(5);
-  /// For one collective, from its start on this rank. PyTorch's Gloo default is the same.
-  Deadline::Duration collective_timeout = std::chrono::minutes(30);
-  /// Memory that this rank can give out by allocate() and for sends under way; 0 is an even share
-  /// of half the machine's, less under limits of address space or file sizes. It is address space
-  /// only until it is used.
-  std::size_t arena_bytes = 0;
-  /// Called after each collective that succeeded by the thread that carried it out (one at a time),
-  /// if set. Must not throw.
-  std::function<void(const CollectiveRecord&)> on_collective;
-  /// Called by threads of the group, too, and by several at once. If it is empty, nothing is
-  /// written: neither warnings nor which backend "auto" has chosen instead of its first choice.
-  Log log;
 };
 
 /// A backend and why it cannot be used here; an empty reason means that it can.

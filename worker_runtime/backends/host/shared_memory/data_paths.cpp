@@ -1,0 +1,135 @@
+// What the collectives do to the data: the same for contributions that lie in the ranks' buffers
+// and for those staged in slots.
+#include "worker_runtime/backends/host/shared_memory/shared_memory_backend.hpp"
+#include "worker_runtime/collectives/float_environment.hpp"
+#include "worker_runtime/collectives/reduce_kernels.hpp"
+
+#include <cstring>
+
+namespace ddprun::shared_memory {
+
+namespace {
+
+using collectives::Range;
+
+/// Regions may be the same, for in-place calls, and empty.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+bool SharedMemoryBackend::is_reachable(const Call& call) const {
+  const Operation& operation = call.operation;
+  if (!call.contributes(rank_)) return true;
+  // In place, this rank would write over what others have not read yet.
+  if (operation.collective == Collective::all_to_all && call.input() == call.output()) return false;
+  return reach_ == Reach::everything ||
+         region_.in_arenas(operation.input.data, operation.input.bytes());
+}
+
+SharedMemoryBackend::Source SharedMemoryBackend::inline_source(const Call& call) const {
+  Source source(call.part_bytes());
+  for (int rank = 0; rank < ranks_; ++rank)
+    source.ranks[static_cast<std::size_t>(rank)] = slot(rank).payload;
+  return source;
+}
+
+SharedMemoryBackend::Source SharedMemoryBackend::tiny_source(const Call& call) const {
+  Source source(call.part_bytes());
+  for (int rank = 0; rank < ranks_; ++rank) {
+    source.ranks[static_cast<std::size_t>(rank)] =
+        region_.line(rank).step(round_).tiny.payload.data();
+  }
+  return source;
+}
+
+SharedMemoryBackend::Source SharedMemoryBackend::direct_source(const Call& call) const {
+  Source source(call.part_bytes());
+  for (int rank = 0; rank < ranks_; ++rank)
+    source.ranks[static_cast<std::size_t>(rank)] = region_.base() + slot(rank).header.input;
+  return source;
+}
+
+void SharedMemoryBackend::stage(const Call& call, Range range, std::byte* to) const {
+  if (!call.contributes(rank_)) return;
+  const std::size_t bytes = range.count * call.element_bytes;
+  for (std::size_t part = 0; part < call.parts; ++part) {
+    copy_bytes(to + part * bytes,
+               call.input() + part * call.part_bytes() + range.first * call.element_bytes, bytes);
+  }
+}
+
+void SharedMemoryBackend::combine(const Call& call, Range range, const Source& source,
+                                  std::size_t part, std::span<void* const> destinations) const {
+  std::array<const void*, kRanksMax> sources;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    sources[static_cast<std::size_t>(rank)] =
+        source.at(rank, part) + range.first * call.element_bytes;
+  }
+  const collectives::DefaultFloatEnvironment environment;
+  collectives::combine_function(call.operation.input.type, call.operation.op)(
+      sources.data(), static_cast<std::size_t>(ranks_), destinations.data(), destinations.size(),
+      range.count);
+}
+
+void SharedMemoryBackend::consume(const Call& call, Range range, const Source& source) const {
+  const std::size_t first = range.first * call.element_bytes;
+  const std::size_t bytes = range.count * call.element_bytes;
+  const int root = call.operation.peer;
+  const auto own = static_cast<std::size_t>(rank_);
+  void* const target = call.output() + first;
+  switch (call.operation.collective) {
+    case Collective::reduce:
+      if (rank_ == root) combine(call, {0, range.count}, source, 0, {&target, 1});
+      break;
+    case Collective::all_reduce:
+      combine(call, {0, range.count}, source, 0, {&target, 1});
+      break;
+    case Collective::reduce_scatter:
+      combine(call, {0, range.count}, source, own, {&target, 1});
+      break;
+    case Collective::broadcast:
+      if (rank_ != root) copy_bytes(call.output() + first, source.at(root, 0), bytes);
+      break;
+    case Collective::scatter:
+      copy_bytes(call.output() + first, source.at(root, own), bytes);
+      break;
+    case Collective::gather:
+      if (rank_ != root) break;
+      [[fallthrough]];
+    case Collective::all_gather:
+    case Collective::new_group:
+    case Collective::all_to_all:
+      // Everybody begins with another rank, so as not to crowd one rank's memory.
+      for (int i = 0; i < ranks_; ++i) {
+        const int rank = (rank_ + i) % ranks_;
+        copy_bytes(call.output() + static_cast<std::size_t>(rank) * call.part_bytes() + first,
+                   source.at(rank, call.parts > 1 ? own : 0), bytes);
+      }
+      break;
+    case Collective::send:
+    case Collective::recv:
+    case Collective::barrier:
+      break;
+  }
+}
+
+/// A reduction is shared out: each rank combines one slice and stores it wherever it is wanted.
+void SharedMemoryBackend::work_on_buffers(const Call& call) const {
+  const Source source = direct_source(call);
+  const Collective collective = call.operation.collective;
+  if (collective != Collective::all_reduce && collective != Collective::reduce)
+    return consume(call, {0, call.part_elements}, source);
+  const Range slice = collectives::slice_of(call.part_elements, call.element_bytes, ranks_, rank_);
+  std::array<void*, kRanksMax> destinations;
+  std::size_t count = 0;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (collective == Collective::reduce && rank != call.operation.peer) continue;
+    destinations[count++] =
+        region_.base() + slot(rank).header.input + slice.first * call.element_bytes;
+  }
+  combine(call, slice, source, 0, {destinations.data(), count});
+}
+
+}  // namespace ddprun::shared_memory

@@ -1,0 +1,101 @@
+// The staged way of a collective: what others cannot reach passes through each rank's pipe, piece
+// by piece. A rank fills its next piece before it awaits what the others make of the last ones, so
+// waits are mostly over before they begin:
+//
+//   turn k:  fill k  |  consume k - 1                       or, for an all_reduce,
+//            fill k  |  combine this rank's slice of k - 1  |  collect the others' of k - 2
+//
+// Who fills piece k has awaited in turn k - 1 that all have filled k - 2, which they did after
+// their turn k - 3, in which they ended with pieces up to k - 5. So five pieces in a pipe are
+// enough for nobody ever to write what another still reads.
+#include "worker_runtime/backends/host/shared_memory/shared_memory_backend.hpp"
+#include "worker_runtime/collectives/stream_copy.hpp"
+
+#include <cstring>
+
+namespace ddprun::shared_memory {
+
+static_assert(kPieces >= 5);
+static_assert(kPieceBytes / kRanksMax >= sizeof(double));  // an element of each rank's part
+
+using collectives::Range;
+
+void SharedMemoryBackend::run_staged(const Call& call) {
+  const auto rounds =
+      collectives::plan_rounds(call.part_elements, call.parts, call.element_bytes, kPieceBytes);
+  const bool has_slices = call.operation.collective == Collective::all_reduce;
+  Pipe& own = region_.pipe(rank_);
+  const std::uint64_t pieces = rounds.count();
+  const std::uint64_t turns = pieces + (has_slices ? 2 : 1);
+  for (std::uint64_t turn = 0; turn < turns; ++turn) {
+    if (turn < pieces) {
+      fill(call, rounds.range(turn), pieces_ + turn);
+      sync_.publish(own.filled, pieces_ + turn + 1);
+    }
+    if (turn >= 1 && turn <= pieces) {
+      await_pipes(&Pipe::filled, pieces_ + turn, call);
+      consume_piece(call, rounds.range(turn - 1), pieces_ + turn - 1);
+      if (has_slices) sync_.publish(own.combined, pieces_ + turn);
+    }
+    if (has_slices && turn >= 2) {
+      await_pipes(&Pipe::combined, pieces_ + turn - 1, call);
+      collect_piece(call, rounds.range(turn - 2), pieces_ + turn - 2);
+    }
+  }
+  pieces_ += pieces;
+}
+
+void SharedMemoryBackend::await_pipes(Counter Pipe::*counter, std::uint64_t pieces,
+                                      const Call& call) const {
+  const auto counter_of = [&](int rank) -> Counter& { return region_.pipe(rank).*counter; };
+  if (const auto late = sync_.wait_all(counter_of, pieces, call.deadline)) time_out(*late, call);
+}
+
+/// Of an all_reduce what this rank combines itself need not pass through its pipe.
+void SharedMemoryBackend::fill(const Call& call, Range range, std::uint64_t piece) const {
+  std::byte* const to = region_.pipe(rank_).piece(piece);
+  if (call.operation.collective != Collective::all_reduce) return stage(call, range, to);
+  const std::byte* const from = call.input() + range.first * call.element_bytes;
+  const Range own = collectives::slice_of(range.count, call.element_bytes, ranks_, rank_);
+  const std::size_t before = own.first * call.element_bytes;
+  const std::size_t after = (own.first + own.count) * call.element_bytes;
+  collectives::stream_copy(to, from, before);
+  collectives::stream_copy(to + after, from + after, range.count * call.element_bytes - after);
+}
+
+void SharedMemoryBackend::consume_piece(const Call& call, Range range, std::uint64_t piece) const {
+  if (call.operation.collective == Collective::all_reduce) return combine_piece(call, range, piece);
+  Source source(range.count * call.element_bytes);
+  for (int rank = 0; rank < ranks_; ++rank)
+    source.ranks[static_cast<std::size_t>(rank)] = region_.pipe(rank).piece(piece);
+  consume(call, range, source);
+}
+
+void SharedMemoryBackend::combine_piece(const Call& call, Range range, std::uint64_t piece) const {
+  const std::size_t offset = range.first * call.element_bytes;
+  const Range slice = collectives::slice_of(range.count, call.element_bytes, ranks_, rank_);
+  const std::size_t first = slice.first * call.element_bytes;
+  Source source(0);
+  for (int rank = 0; rank < ranks_; ++rank)
+    source.ranks[static_cast<std::size_t>(rank)] = region_.pipe(rank).piece(piece);
+  source.ranks[static_cast<std::size_t>(rank_)] = call.input() + offset;
+  std::byte* const result = call.output() + offset + first;
+  void* const destination = result;
+  combine(call, slice, source, 0, {&destination, 1});
+  collectives::stream_copy(region_.pipe(rank_).piece(piece) + first, result,
+                           slice.count * call.element_bytes);
+}
+
+void SharedMemoryBackend::collect_piece(const Call& call, Range range, std::uint64_t piece) const {
+  std::byte* const to = call.output() + range.first * call.element_bytes;
+  for (int i = 1; i < ranks_; ++i) {
+    const int rank = (rank_ + i) % ranks_;
+    const Range slice = collectives::slice_of(range.count, call.element_bytes, ranks_, rank);
+    const std::size_t first = slice.first * call.element_bytes;
+    if (slice.count > 0)
+      std::memcpy(to + first, region_.pipe(rank).piece(piece) + first,
+                  slice.count * call.element_bytes);
+  }
+}
+
+}  // namespace ddprun::shared_memory

@@ -1,0 +1,136 @@
+// What senders and receivers do. What the thread does is in messenger_thread.cpp.
+#include "worker_runtime/backends/host/tcp/messenger.hpp"
+
+#include <ddprun/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <utility>
+
+namespace ddprun::tcp {
+
+using shared_memory::FailureKind;
+
+namespace {
+
+std::string describe_size(std::uint64_t elements, DataType type) {
+  return std::to_string(elements) + " elements of " + to_string(type);
+}
+
+}  // namespace
+
+Messenger::Messenger(MessengerOptions options, Socket listener, Mesh& mesh, FirstFailure& failure)
+    : options_(std::move(options)),
+      listener_(std::move(listener)),
+      mesh_(mesh),
+      failure_(failure),
+      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      meeting_(options_.rank, options_.key, options_.peers, listener_.fd()),
+      peers_(options_.peers.size()) {
+  if (wake_fd_ < 0) throw_system_error("process group: eventfd", errno);
+}
+
+void Messenger::enter() {
+  thread_ = std::thread([this] { serve(); });
+}
+
+Messenger::Lock Messenger::begin(int rank) {
+  Lock lock(mutex_);
+  peer(rank).is_wanted = true;
+  return lock;
+}
+
+void Messenger::send(const Operation& operation, Deadline deadline) {
+  const Buffer& input = operation.input;
+  Letter letter;
+  letter.heading.tag = operation.tag;
+  letter.heading.elements = input.elements;
+  letter.heading.type = static_cast<std::uint64_t>(input.type);
+  const auto* const first = static_cast<const std::byte*>(input.data);
+  letter.bytes.assign(first, first + input.bytes());
+  Lock lock = begin(operation.peer);
+  while (true) {
+    check_peer(operation);
+    if (peer(operation.peer).out.size() < kLettersMax) break;
+    wait(lock, operation, deadline);
+  }
+  peer(operation.peer).out.push_back(std::move(letter));
+  lock.unlock();
+  ::eventfd_write(wake_fd_, 1);
+}
+
+void Messenger::recv(const Operation& operation, Deadline deadline) {
+  Lock lock = begin(operation.peer);
+  Peer& from = peer(operation.peer);
+  from.is_awaited = true;
+  ::eventfd_write(wake_fd_, 1);
+  auto match = from.in.end();
+  while (true) {
+    match = std::find_if(from.in.begin(), from.in.end(),
+                         [&](const Letter& letter) { return letter.heading.tag == operation.tag; });
+    if (match != from.in.end()) break;
+    if (from.in.size() >= kEarlyLettersMax) {
+      failure_.fail(FailureKind::mismatch, operation.peer,
+                    describe(operation) + ": " + std::to_string(kEarlyLettersMax) +
+                        " messages with other tags came first (no more are kept)");
+    }
+    check_peer(operation);
+    wait(lock, operation, deadline);
+  }
+  from.is_awaited = false;
+  const Letter letter = std::move(*match);
+  from.in.erase(match);
+  lock.unlock();
+  ::eventfd_write(wake_fd_, 1);  // there may be room again
+  const Buffer& output = operation.output;
+  const auto type = static_cast<DataType>(letter.heading.type);
+  if (letter.heading.elements != output.elements || type != output.type) {
+    failure_.fail(FailureKind::mismatch, operation.peer,
+                  describe(operation) + " on " + failure_.names().name(options_.rank) + ": " +
+                      describe_size(output.elements, output.type) + " expected, " +
+                      describe_size(letter.heading.elements, type) + " sent");
+  }
+  if (output.bytes() > 0) std::memcpy(output.data, letter.bytes.data(), output.bytes());
+}
+
+void Messenger::wait(Lock& lock, const Operation& operation, Deadline deadline) {
+  if (deadline.is_never()) return changed_.wait(lock);
+  if (changed_.wait_until(lock, deadline.time()) != std::cv_status::timeout) return;
+  failure_.fail(FailureKind::timeout, operation.peer,
+                describe(operation) + " on " + failure_.names().name(options_.rank) +
+                    ": the other side was not there " + deadline.describe());
+}
+
+/// Throws if nothing can come from this rank, or go to it, any more.
+void Messenger::check_peer(const Operation& operation) {
+  if (has_failed_) failure_.check();
+  const Peer& other = peer(operation.peer);
+  const std::string name = failure_.names().name(operation.peer);
+  if (other.has_left)
+    failure_.fail(FailureKind::left, operation.peer, name + " has left the process group");
+  if (!other.loss.empty())
+    failure_.fail(FailureKind::died, operation.peer, name + " " + other.loss);
+}
+
+std::string Messenger::describe(const Operation& operation) const {
+  return std::string(to_string(operation.collective)) +
+         (operation.collective == Collective::send ? " to " : " from ") +
+         failure_.names().name(operation.peer) + " (tag " + std::to_string(operation.tag) + ")";
+}
+
+void Messenger::leave() noexcept {
+  if (thread_.joinable()) {
+    {
+      const Lock lock(mutex_);
+      is_stopping_ = true;
+    }
+    ::eventfd_write(wake_fd_, 1);
+    thread_.join();
+  }
+  if (wake_fd_ >= 0) ::close(std::exchange(wake_fd_, -1));
+}
+
+}  // namespace ddprun::tcp
