@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -236,6 +237,63 @@ std::string included_by(const fs::path& file, const std::string& line) {
   return owner_of(header).empty() ? "" : owner_of(header) + "public";
 }
 
+/// Words and phrases that docs/style.md excludes.
+const std::vector<std::string> kBannedPhrases = {
+    "who",     "whom",          "whoever",        "nobody",  "somebody",
+    "anew",    "told of",       "go on",          "goes on", "going on",
+    "went on", "there is none", "there are none", "at home", "hung up"};
+
+/// Maximum number of banned phrases in the comments of a folder; to be lowered whenever possible.
+/// Sources that move to another folder take their number along.
+const std::map<std::string, int> kBannedPhrasesMax = {
+    {"launcher", 124}, {"rendezvous", 153}, {"worker_runtime", 186}, {"trainers", 27},
+    {"tests", 118},    {"scripts", 0},      {"documents", 0}};
+
+/// Text of the comments of a C++, Python, shell or CMake source; the whole text of a document.
+std::string prose_of(const fs::path& file) {
+  const auto text = read(in_tree(file));
+  const auto ending = file.extension();
+  if (ending == ".md" || ending == ".1") return text;
+  const bool is_cpp = starts_with_any(ending.string(), {".cpp", ".hpp", ".cu"});
+  std::string prose;
+  for (const auto& line : lines_of(text)) {
+    auto at = is_cpp ? line.find("//") : line.find('#');
+    if (is_cpp && at != std::string::npos && at > 0 && line[at - 1] == ':')
+      at = line.find("//", at + 2);
+    if (at == std::string::npos) continue;
+    prose += line.substr(std::min(line.find_first_not_of("/#!< ", at), line.size())) + " ";
+  }
+  return prose;
+}
+
+/// Lower case, words separated by one space, a "." for punctuation between them.
+std::string normalised(const std::string& text) {
+  std::string words = " ";
+  for (const char c : text) {
+    const bool is_letter = std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '\'';
+    if (is_letter) {
+      words += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (std::string(".,;:()?!\"`|").find(c) != std::string::npos) {
+      words += words.back() == ' ' ? ". " : " . ";
+    } else if (words.back() != ' ') {
+      words += ' ';
+    }
+  }
+  return words + " ";
+}
+
+int count_banned_phrases(const fs::path& file) {
+  const auto words = normalised(prose_of(file));
+  int count = 0;
+  for (const auto& phrase : kBannedPhrases) {
+    const auto sought = " " + phrase + " ";
+    for (auto at = words.find(sought); at != std::string::npos; at = words.find(sought, at + 1)) {
+      ++count;
+    }
+  }
+  return count;
+}
+
 }  // namespace
 
 TEST_SUITE("tidy") {
@@ -273,6 +331,31 @@ TEST_SUITE("tidy") {
       for (const auto& word : banned) {
         CHECK_MESSAGE(text.find(word) == std::string::npos, file.string(), " contains ", word);
       }
+    }
+  }
+
+  TEST_CASE("no folder has more banned words in comments and documents than its limit") {
+    std::map<std::string, int> counts;
+    std::map<std::string, std::string> found;
+    const auto add = [&](const std::string& folder, const fs::path& file) {
+      const auto count = count_banned_phrases(file);
+      counts[folder] += count;
+      if (count > 0) found[folder] += "\n  " + file.string() + ": " + std::to_string(count);
+    };
+    auto files = source_files();
+    const auto scripts = script_files();
+    files.insert(files.end(), scripts.begin(), scripts.end());
+    for (const auto& file : files_with({".txt"})) {
+      if (file.filename() == "CMakeLists.txt") files.push_back(file);
+    }
+    for (const auto& file : files) add(file.begin()->string(), file);
+    for (const auto& file : files_with({".md", ".1"}, {"docs"})) add("documents", file);
+    for (const char* file : {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}) {
+      add("documents", file);
+    }
+    for (const auto& [folder, count] : counts) {
+      REQUIRE_MESSAGE(kBannedPhrasesMax.contains(folder), folder);
+      CHECK_MESSAGE(count <= kBannedPhrasesMax.at(folder), folder, " has ", count, found[folder]);
     }
   }
 
