@@ -29,7 +29,7 @@ struct StarterFacts {
   int columns = 0;         ///< width of the terminal
 };
 
-/// Limit of the nodes of one start. Each takes four descriptors and a process of the starting
+/// Limit of the nodes of one start. Each takes five descriptors and a process of the starting
 /// machine, whose usual limit of open files is 1,024; larger runs have a scheduler.
 inline constexpr std::size_t kNodesMax = 128;
 

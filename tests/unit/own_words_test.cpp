@@ -1,4 +1,4 @@
-// What an agent says itself, told from what its workers write to the same stream.
+// Separates an agent's own lines from the output of its workers in the same stream.
 #include "launcher/report/own_words.hpp"
 
 #include "launcher/ssh/final_reports.hpp"
@@ -43,7 +43,7 @@ std::vector<Piece> read(const std::string& bytes, std::size_t size) {
 }  // namespace
 
 TEST_SUITE("own words") {
-  TEST_CASE("marked lines are told from others, in pieces of any size") {
+  TEST_CASE("own words: marked lines are separated from others, in pieces of any size") {
     const OwnWords refusal = {.kind = Kind::refusal, .text = "x: no such file"};
     const auto bytes = "one\ntwo" + std::string("\n") + marked(kMark, kLine) + "three\n" +
                        marked(kMark, refusal) + marked(kMark, kLine) +
@@ -59,7 +59,7 @@ TEST_SUITE("own words") {
     for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) CHECK(read(bytes, size) == expected);
   }
 
-  TEST_CASE("a marked line counts after the beginning of another line") {
+  TEST_CASE("own words: a mark counts after the beginning of another line") {
     const OwnWords exit = {.kind = Kind::agent_exit, .text = "-9"};
     for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) {
       CHECK(
@@ -68,19 +68,19 @@ TEST_SUITE("own words") {
     }
   }
 
-  TEST_CASE("a line with another mark is not own") {
+  TEST_CASE("own words: a line with another mark is not own") {
     const std::string text =
         "\x1e"
         "9999Lno\n";
     CHECK(read(text, 3) == std::vector<Piece>{{.bytes = text}});
   }
 
-  TEST_CASE("what might become marked is not lost at the end") {
+  TEST_CASE("own words: the beginning of a marked line is returned at the end of the stream") {
     CHECK(read(kMark.substr(0, 3), 1) == std::vector<Piece>{{.bytes = kMark.substr(0, 3)}});
     CHECK(read(kMark + "Lhalf", 2) == std::vector<Piece>{{.bytes = kMark + "Lhalf"}});
   }
 
-  TEST_CASE("a marked line without an end is not waited for for ever") {
+  TEST_CASE("own words: a marked line that is too long is not held back") {
     OwnWordsReader reader(kMark);
     const auto pieces = reader.take(kMark + std::string(kOwnLineBytesMax, 'x'));
     REQUIRE(pieces.size() == 1);
@@ -88,13 +88,13 @@ TEST_SUITE("own words") {
     CHECK(reader.take("y\n" + marked(kMark, kLine)).back().words == kLine);
   }
 
-  TEST_CASE("what a host gives as its agent's words cannot reach the terminal as a command") {
+  TEST_CASE("own words: control characters of an agent are escaped") {
     const auto bytes = kMark + "L12:00 \x1b]0;title\a\u009b2J\xff\n";
     const OwnWords expected = {.text = "12:00 \\x1b]0;title\\x07\\xc2\\x9b2J\\xff"};
     CHECK(read(bytes, 5) == std::vector<Piece>{{.is_own = true, .words = expected}});
   }
 
-  TEST_CASE("a report comes line by line and has an end") {
+  TEST_CASE("own words: a report has lines and an end") {
     const auto pieces = read(marked_report(kMark, "a\n\nb\n"), 4);
     REQUIRE(pieces.size() == 4);
     CHECK(pieces[1].words == OwnWords{.kind = Kind::report});
@@ -102,7 +102,7 @@ TEST_SUITE("own words") {
     CHECK(pieces[3].words == OwnWords{.kind = Kind::report_end});
   }
 
-  TEST_CASE("without a mark nothing is marked") {
+  TEST_CASE("own words: without a mark no line is own") {
     OwnWordsReader reader("");
     CHECK(reader.take("a\nb") == std::vector<Piece>{{.bytes = "a\nb"}});
   }
