@@ -272,14 +272,14 @@ TEST_SUITE("nodes failure") {
       // Far more than connections hold besides what the sender may keep.
       std::vector<float> values(1 << 20);
       const auto said = describe_failure([&] {
-        for (std::size_t i = 0; i < 4 * tcp::kLettersMax; ++i)
+        for (std::size_t i = 0; i < 4 * tcp::kQueuedMessagesMax; ++i)
           group.send(as_buffer(values.data(), values.size()), 0).wait();
       });
       done.reach();
       return said;
     });
-    CHECK(ranks.wait(1).said.find("timeout: send to rank 0 (tag 0) on rank 1: the other side was "
-                                  "not there after 1.") == 0);
+    CHECK(ranks.wait(1).said.find("timeout: send to rank 0 (tag 0) on rank 1: the other rank was "
+                                  "not ready after 1.") == 0);
     CHECK(ranks.wait(0).said == "idle");
   }
 
@@ -323,7 +323,7 @@ TEST_SUITE("nodes failure") {
       std::int32_t value = 0;
       return describe_failure([&] {
         if (rank == 0) group.recv(as_buffer(&value, 1), 1, 7).wait();
-        for (std::size_t i = 0; i < 2 * tcp::kEarlyLettersMax; ++i)
+        for (std::size_t i = 0; i < 2 * tcp::kEarlyMessagesMax; ++i)
           group.send(as_buffer(&value, 1), 0, 8).wait();
         group.barrier().wait();
       });

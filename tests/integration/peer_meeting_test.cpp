@@ -126,9 +126,9 @@ TEST_SUITE("peer meeting") {
     of_another_version.magic += 1;
     for (const Hello& wrong : {make_hello(0, 0), make_hello(2, 0), make_hello(-1, 0),
                                make_hello(1, 1), of_another_version}) {
-      const Socket stranger = call(pair);
-      say(stranger, wrong);
-      CHECK(is_refused(lower, stranger));
+      const Socket peer = call(pair);
+      say(peer, wrong);
+      CHECK(is_refused(lower, peer));
     }
     Rank higher(1, pair.peers, pair.higher);
     CHECK(do_meet(lower, higher));
@@ -147,12 +147,12 @@ TEST_SUITE("peer meeting") {
     }
     for (const int attempt : {0, 1, 2}) {
       CAPTURE(attempt);
-      const Socket stranger = call(pair);
-      const auto answer = answer_to(hello, lower, stranger);
+      const Socket peer = call(pair);
+      const auto answer = answer_to(hello, lower, peer);
       const Digest proofs[] = {prove(Side::caller, kOtherKey, hello, answer.hello), seen,
                                answer.proof};
-      say(stranger, proofs[attempt]);
-      CHECK(is_refused(lower, stranger));
+      say(peer, proofs[attempt]);
+      CHECK(is_refused(lower, peer));
     }
     Rank higher(1, pair.peers, pair.higher);
     CHECK(do_meet(lower, higher));
@@ -162,9 +162,9 @@ TEST_SUITE("peer meeting") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     std::vector<Socket> silent;
-    for (std::size_t i = 0; i < kStrangersMax + 10; ++i) silent.push_back(call(pair));
+    for (std::size_t i = 0; i < kUnauthenticatedMax + 10; ++i) silent.push_back(call(pair));
     lower.work(10ms);
-    CHECK(lower.meeting.wanted().size() == kStrangersMax);  // the listener is not among them
+    CHECK(lower.meeting.wanted().size() == kUnauthenticatedMax);  // the listener is not among them
     CHECK(is_refused(lower, silent.front()));
     Rank higher(1, pair.peers, pair.higher);
     CHECK(do_meet(lower, higher));
@@ -176,7 +176,7 @@ TEST_SUITE("peer meeting") {
     std::vector<Socket> callers;
     std::vector<Answer> answers;
     const auto hello = make_hello(1, 0);
-    for (std::size_t i = 0; i < kStrangersMax; ++i) {
+    for (std::size_t i = 0; i < kUnauthenticatedMax; ++i) {
       callers.push_back(call(pair));
       answers.push_back(answer_to(hello, lower, callers.back()));
     }
@@ -190,7 +190,7 @@ TEST_SUITE("peer meeting") {
   }
 
   TEST_CASE("ranks that are dropped because they say hello late call again") {
-    constexpr int kRanks = static_cast<int>(kStrangersMax) + 6;
+    constexpr int kRanks = static_cast<int>(kUnauthenticatedMax) + 6;
     const Pair pair;
     const std::vector<PeerAddress> peers(kRanks + 1, pair.peers[0]);
     Rank lower(0, peers, pair.lower);

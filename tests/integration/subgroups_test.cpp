@@ -123,9 +123,10 @@ TEST_SUITE("subgroups of processes") {
       });
       for (int rank = 0; rank < 3; ++rank) {
         const auto said = ranks.wait(rank).said;
-        CHECK_MESSAGE(said.find("usage: new_group: rank 0 makes group \"default/0\" of ranks 0, 2, "
-                                "but rank 1 makes group \"default/0\" of ranks 1-2") == 0,
-                      said);
+        CHECK_MESSAGE(
+            said.find("usage: new_group: rank 0 creates group \"default/0\" of ranks 0, 2, "
+                      "but rank 1 creates group \"default/0\" of ranks 1-2") == 0,
+            said);
       }
     }
   }

@@ -58,7 +58,7 @@ void check_order(const std::string& line, const std::vector<std::string>& parts)
 }  // namespace
 
 TEST_SUITE("waiting notice") {
-  TEST_CASE("a rank that waits where no store listens says so long before the end") {
+  TEST_CASE("a rank reports an unreachable store long before the deadline") {
     const test::FreePort port;
     const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
     const auto lines = said_at(nobody, 2);
@@ -66,27 +66,27 @@ TEST_SUITE("waiting notice") {
     CHECK(lines.size() <= 5);
     check_order(lines[0], {"process group \"default\": rank 1 has waited ",
                            " s for the other rank at the store 127.0.0.1:" + port.text() +
-                               ", where no store answers, and waits for ",
-                           " s more (so say RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset, "
-                           "it is alone)"});
+                               ", which does not respond, and waits for ",
+                           " s more (from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset "
+                           "them to run one worker)"});
   }
 
-  TEST_CASE("a rank that waits for others says that the store answers") {
+  TEST_CASE("a waiting rank reports that the store responds") {
     const test::TestStore store;
     const auto lines = said_at(store.endpoint(), 4);
     REQUIRE_FALSE(lines.empty());
     check_order(lines[0], {"rank 3 has waited ", " s for the 3 other ranks at the store ",
-                           ", which answers, and waits for "});
+                           ", which responds, and waits for "});
   }
 
-  TEST_CASE("the rest of the wait is left out in its last second") {
+  TEST_CASE("a notice in the last second omits the remaining time") {
     const test::TestStore store;
     const auto lines = said_at(store.endpoint(), 4, 100ms, 900ms);
     REQUIRE_FALSE(lines.empty());
-    check_order(lines[0], {", which answers (so say RANK"});
+    check_order(lines[0], {", which responds (from RANK"});
   }
 
-  TEST_CASE("a rank without others says nothing") {
+  TEST_CASE("a single rank logs no notice") {
     std::vector<std::string> lines;
     GroupOptions options;
     options.waiting_notice = Deadline::Duration(1);

@@ -63,9 +63,10 @@ TEST_SUITE("mpi") {
       CHECK(count(result.output, " over " + mpi.name + ": ok") == 4);
       const auto refused = run_program(started_by(mpi, 3, {"mpi", "order"}));
       CAPTURE(refused.output);
-      CHECK(contains(refused.output,
-                     "new_group: rank 0 makes group \"default/0\" of ranks 0-2, but rank 1 makes "
-                     "group \"default/0\" of ranks 1-2"));
+      CHECK(
+          contains(refused.output,
+                   "new_group: rank 0 creates group \"default/0\" of ranks 0-2, but rank 1 creates "
+                   "group \"default/0\" of ranks 1-2"));
     }
   }
 

@@ -139,7 +139,7 @@ TEST_SUITE("nccl backend") {
     run_ranks(device_ranks(1), [](ProcessGroup& group) {
       CHECK_THROWS_WITH_AS(
           group.allocate(1, {.kind = Device::Kind::cuda, .index = 1}),
-          "process group \"default\": memory on CUDA device 1, and this rank's is device 0", Error);
+          "process group \"default\": memory on CUDA device 1; this rank uses device 0", Error);
       CHECK(group.allocate(0, kDevice) != nullptr);
     });
   }
@@ -163,8 +163,8 @@ TEST_SUITE("nccl backend") {
   TEST_CASE("a backend of the host alone has no memory on devices") {
     run_ranks(1, [](ProcessGroup& group) {
       CHECK_THROWS_WITH_AS(group.allocate(1, kDevice),
-                           "process group \"default\": memory on a device is asked of backend "
-                           "in_process, which has none (nccl has)",
+                           "process group \"default\": backend in_process does not support device "
+                           "memory; use nccl",
                            Error);
     });
   }
@@ -175,8 +175,8 @@ TEST_SUITE("nccl backend") {
       std::vector<float> values(10);
       const Device other{.kind = Device::Kind::cuda, .index = 1};
       CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values, other)).wait(),
-                           "all_reduce: input is on CUDA device 1, and this rank's is device 0 "
-                           "(LOCAL_RANK of those in CUDA_VISIBLE_DEVICES)",
+                           "all_reduce: input is on CUDA device 1; this rank uses device 0 "
+                           "(index LOCAL_RANK in CUDA_VISIBLE_DEVICES)",
                            Error);
     });
   }
@@ -197,8 +197,8 @@ TEST_SUITE("nccl backend") {
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<std::int32_t> values(10);
       CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values), ReduceOp::average).wait(),
-                           "all_reduce: average of int32 on a device, where the sum may not fit: "
-                           "use another type",
+                           "all_reduce: average of int32 on a device: the sum may overflow; use "
+                           "another type",
                            Error);
     });
   }
@@ -208,7 +208,7 @@ TEST_SUITE("nccl backend") {
       std::vector<float> values(10);
       CHECK_THROWS_WITH_AS(
           group.all_reduce(on_device(values)).wait(),
-          "all_reduce: input is on CUDA device 0, and this backend moves CPU memory only", Error);
+          "all_reduce: input is on CUDA device 0; this backend supports only host memory", Error);
     });
   }
 }

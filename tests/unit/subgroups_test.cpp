@@ -82,8 +82,9 @@ TEST_SUITE("subgroups") {
         },
         small_groups());
     for (const auto& error : errors) {
-      CHECK(error.find("new_group: rank 0 makes group \"default/a\" of ranks 0-1, but rank 2 makes "
-                       "group \"default/a\" of ranks 1-2 (all ranks") == 0);
+      CHECK(error.find(
+                "new_group: rank 0 creates group \"default/a\" of ranks 0-1, but rank 2 creates "
+                "group \"default/a\" of ranks 1-2 (all ranks") == 0);
     }
   }
 
@@ -92,17 +93,17 @@ TEST_SUITE("subgroups") {
         100,
         [](ProcessGroup& group) { group.new_group(every(2, 0, group.rank() == 7 ? 98 : 100)); },
         small_groups());
-    for (const auto& error : errors) CHECK(error.find("new_group: rank 0 makes group ") == 0);
+    for (const auto& error : errors) CHECK(error.find("new_group: rank 0 creates group ") == 0);
   }
 
   TEST_CASE("ranks that cannot be a group are refused, with the reason") {
-    CHECK(errors_of_new_group(2, {})[0] == "new_group: a group needs a rank at least");
+    CHECK(errors_of_new_group(2, {})[0] == "new_group: a group needs at least one rank");
     CHECK(errors_of_new_group(2, {0, 2})[0] == "new_group: rank 2 is not within 0..1");
     CHECK(errors_of_new_group(2, {-1})[0] == "new_group: rank -1 is not within 0..1");
     CHECK(errors_of_new_group(2, {1, 0})[1] ==
-          "new_group: the ranks have to be in ascending order, each once, and 0 comes after 1");
+          "new_group: ranks must be ascending and unique: 0 follows 1");
     CHECK(errors_of_new_group(2, {1, 1})[1] ==
-          "new_group: the ranks have to be in ascending order, each once, and 1 comes after 1");
+          "new_group: ranks must be ascending and unique: 1 follows 1");
   }
 
   TEST_CASE("a name is given once") {
@@ -146,10 +147,10 @@ TEST_SUITE("subgroups") {
           const bool is_second = group.rank() == 1;
           group.new_group({0, 1}, "a");
           says(
-              "new_group: rank 1 cannot make its group: there has been a group \"default/a\" "
+              "new_group: rank 1 cannot create its group: there has been a group \"default/a\" "
               "already",
               {0, 1}, is_second ? "a" : "b");
-          says("new_group: rank 1 cannot make its group: rank 3 is not within 0..2",
+          says("new_group: rank 1 cannot create its group: rank 3 is not within 0..2",
                {0, is_second ? 3 : 2}, "b");
           group.new_group({0, 2}, "b");
           throw Error(Errc::closed, "all as expected");

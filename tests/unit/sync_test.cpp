@@ -94,8 +94,8 @@ TEST_SUITE("sync") {
     bool is_asleep = false;
     SUBCASE("at once") {}
     SUBCASE("while he spins") {
-      for (int rank = 0; rank < 3; ++rank) Sync(region, rank, std::nullopt).tell_cores();
-      waiting.learn_cores();
+      for (int rank = 0; rank < 3; ++rank) Sync(region, rank, std::nullopt).publish_cores();
+      waiting.read_cores();
     }
     SUBCASE("in his sleep") {
       is_asleep = true;
@@ -176,10 +176,10 @@ TEST_SUITE("sync") {
           CPU_ZERO(&bound);
           CPU_SET(one.cores[static_cast<std::size_t>(rank)], &bound);
           CHECK(::sched_setaffinity(0, sizeof bound, &bound) == 0);
-          Sync(region, rank, std::nullopt).tell_cores();
+          Sync(region, rank, std::nullopt).publish_cores();
         }).join();
       }
-      sync.learn_cores();
+      sync.read_cores();
       CHECK(sync.spins() == one.spins);
     }
   }

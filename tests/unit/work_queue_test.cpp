@@ -60,7 +60,7 @@ class ToldBackend final : public Backend {
   void leave() noexcept override {}
   void run(const Operation&, Deadline) override {}
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
-  std::string hold_up() const override { return {}; }
+  std::string stall_reason() const override { return {}; }
   void abort(const std::string&) noexcept override {}
   DeviceQueue* device_queue() override { return &device_; }
 
@@ -96,14 +96,14 @@ TEST_SUITE("work queue") {
     float value = 0;
     const Operation operation = sum_of(value, kDevice);
     std::vector<Work> works;
-    for (std::size_t i = 0; i < kFlyingWorksMax + 100; ++i)
+    for (std::size_t i = 0; i < kLaunchedWorksMax + 100; ++i)
       works.push_back(queue->push(operation, nullptr));
-    await_count(device.launched, kFlyingWorksMax);
-    CHECK(device.launched == kFlyingWorksMax);
+    await_count(device.launched, kLaunchedWorksMax);
+    CHECK(device.launched == kLaunchedWorksMax);
     CHECK_FALSE(works.front().is_done());
     device.told = 10;
-    await_count(device.launched, kFlyingWorksMax + 10);
-    CHECK(device.launched == kFlyingWorksMax + 10);
+    await_count(device.launched, kLaunchedWorksMax + 10);
+    CHECK(device.launched == kLaunchedWorksMax + 10);
     works[9].wait();
     CHECK_FALSE(works[10].is_done());
     device.told = works.size();

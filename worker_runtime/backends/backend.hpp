@@ -1,5 +1,5 @@
-// What a process group asks of a backend: carry one operation out, give memory, stop. One object is
-// one rank's part in one group.
+// Interface of a backend to a process group: run an operation, allocate memory, stop. One object is
+// one rank of one group.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -24,49 +24,51 @@ enum class Collective : std::uint8_t {
   send,
   recv,
   barrier,
-  new_group,  ///< an all_gather, by which ranks agree on a group
+  new_group,  ///< an all_gather by which ranks agree on a subgroup
 };
 
-/// The number of the last one.
+/// Last enumerator.
 inline constexpr Collective kLastCollective = Collective::new_group;
 
 const char* to_string(Collective collective) noexcept;
 
-/// One call of a collective by this rank, its arguments already checked. In-place operations have
-/// the same buffer as input and output.
+/// A call of a collective by this rank, with checked arguments. In-place operations have the same
+/// buffer as input and output.
 struct Operation {
   Collective collective = Collective::barrier;
   Buffer input = {};
   Buffer output = {};
   ReduceOp op = ReduceOp::sum;
-  int peer = 0;  ///< root, or the other side of a send or recv
+  int peer = 0;  ///< root, or the other rank of a send or recv
   int tag = 0;
   std::uint64_t sequence = 0;  ///< position in the group's call order
-  std::uint64_t number = 0;    ///< among its collectives; a message has that of the next one
-  /// Buffers on a device: DeviceQueue::mark() of the caller's stream at the call.
+  std::uint64_t number =
+      0;  ///< index among the group's collectives; for a message, of the next one
+  /// For device buffers: DeviceQueue::mark() of the caller's stream at the call.
   void* mark = nullptr;
 };
 
-// What can be said of a collective or of a call of it, without a backend.
+// Properties of collectives and calls.
 
-/// send or recv: two ranks make it, the others need not.
+/// True for send and recv, which only two ranks call.
 bool is_message(Collective collective);
-/// `peer` is the root.
+/// True if `peer` is the root.
 bool has_root(Collective collective);
-/// `op` counts.
+/// True if `op` is used.
 bool combines(Collective collective);
-/// What callers know has arguments: how many elements of which type are moved.
+/// True if the caller passes an element count and type.
 bool has_elements(Collective collective);
-/// Of what is moved. A barrier has none; there it is anything.
+/// Returns the type of the elements; unspecified for a barrier.
 DataType data_type(const Operation& operation);
-/// Elements of what is the same on all ranks: one rank's part where each gets another one, else
-/// all.
+/// Returns the element count that is equal on all ranks: that of one rank's part where ranks have
+/// different parts, else that of the buffer.
 std::size_t part_elements(const Operation& operation, std::size_t ranks);
-/// Where the buffers lie, which is in one place; the processor, if there is nothing in them.
+/// Returns the device of the buffers; the CPU if they are empty.
 Device device_of(const Operation& operation);
 /// "all_reduce(100 x float32, sum)", "send(1 x int32, rank 2, tag 7)".
 std::string describe(const Operation& operation, std::size_t ranks);
-/// The same and which it is: "all_reduce(100 x float32, sum), collective 5 of group "default"".
+/// The same with index and group: "all_reduce(100 x float32, sum), collective 5 of group
+/// "default"".
 std::string describe_in(const std::string& group, const Operation& operation, std::size_t ranks);
 
 class DeviceQueue;
@@ -78,33 +80,32 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// Called by the group's communication thread before anything else, and at its end: the thread
-  /// whose end other ranks take for this rank's. enter() meets the other ranks.
+  /// First and last call, by the group's communication thread; its end is the end of this rank for
+  /// the others. enter() connects to the other ranks and blocks.
   virtual void enter(Deadline deadline) = 0;
   virtual void leave() noexcept = 0;
 
-  /// Carries `operation` out. One call at a time, from any thread. After an exception the backend
-  /// is only good for leave().
+  /// Runs `operation`. Blocks. One call at a time, from any thread. After an exception only leave()
+  /// may be called.
   virtual void run(const Operation& operation, Deadline deadline) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-  /// What is known of why the collective that run() is in has not ended: "rank(s) 2 had not entered
-  /// it". Empty if nothing is. Any thread, during run().
-  virtual std::string hold_up() const = 0;
+  /// Returns why the current collective has not ended: "rank(s) 2 had not entered it"; empty if
+  /// unknown. Any thread, during run().
+  virtual std::string stall_reason() const = 0;
 
-  /// Makes a run() under way and those of the other ranks fail. Any thread.
+  /// Makes run() fail on all ranks. Any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Takes collectives of buffers on a device in place of run(). Null if there may be none.
+  /// Runs collectives on device buffers in place of run(); null if they are not supported.
   virtual DeviceQueue* device_queue() { return nullptr; }
 };
 
-/// A backend that hears of a failure while it carries nothing out, for others that hear of none.
+/// A backend that detects failures outside of run(), for backends that do not.
 class WatchfulBackend : public Backend {
  public:
-  /// Throws what a run() would throw now because a rank has died or the group has ended. Any
-  /// thread, after enter().
+  /// Throws like run() if a rank has died or the group has failed. Any thread, after enter().
   virtual void check() const = 0;
 };
 

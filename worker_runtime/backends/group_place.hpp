@@ -1,4 +1,4 @@
-// Where a worker stands in a group: what a backend needs to know to connect it. Plain values.
+// A worker's place in a group, from which a backend connects it. Plain values.
 #pragma once
 
 #include "worker_runtime/backends/rank_names.hpp"
@@ -9,20 +9,20 @@
 namespace ddprun {
 
 struct GroupPlace {
-  /// As if the group's ranks were all the workers that there are.
+  /// Environment in which the group's ranks are all workers.
   WorkerEnv env;
-  /// The group's ranks among all workers, ascending; empty: they are all workers.
+  /// Ranks among all workers of the group's ranks, ascending; empty for all workers.
   std::vector<int> workers{};
   int world_size = 1;  ///< number of all workers
 
   RankNames names() const { return RankNames(workers); }
 };
 
-/// In the group of all workers.
+/// Returns the place in the group of all workers.
 GroupPlace place_among_all(const WorkerEnv& env);
 
-/// In a group of those ranks of `parent`'s group, ascending, the own one among them. `node_of` has
-/// the node of each rank of the parent.
+/// Returns the place in the subgroup of `ranks`, ascending ranks of the parent group that include
+/// this one. `node_of`: node of each rank of the parent.
 GroupPlace place_among(const GroupPlace& parent, const std::vector<int>& ranks,
                        const std::vector<int>& node_of);
 

@@ -1,5 +1,5 @@
-// What the ranks of a group are called when something is said of them. A group of some workers
-// numbers them anew, but failures are told in the numbers that all workers know. A plain value.
+// Names of a group's ranks in messages. A subgroup has ranks of its own, but messages have the
+// ranks among all workers. A plain value.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ class RankNames {
   /// Rank r of the group is rank workers[r] of all workers; empty: as above.
   explicit RankNames(std::vector<int> workers) : workers_(std::move(workers)) {}
 
-  /// For those who count the group's ranks from its rank `first` on.
+  /// Returns names for indices that start at rank `first` of the group.
   RankNames from(int first) const {
     RankNames names = *this;
     names.first_ += first;
     return names;
   }
 
-  /// Among all workers.
+  /// Returns the rank among all workers.
   int number(int rank) const {
     const int own = first_ + rank;
     return workers_.empty() ? own : workers_[static_cast<std::size_t>(own)];

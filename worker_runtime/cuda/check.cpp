@@ -5,7 +5,7 @@ namespace ddprun::cuda {
 
 void check(const CudaCalls& calls, cudaError_t error, const std::string& what) {
   if (error == cudaSuccess) return;
-  // Otherwise the next call would give it once more.
+  // Clears the error, which the next call would return again.
   calls.get_last_error();
   throw Error(Errc::cuda, what + ": " + calls.error_string(error));
 }

@@ -1,4 +1,4 @@
-// What is asked of CUDA's runtime, as a table of functions: its own, or a test's that need no GPU.
+// Function table of CUDA's runtime: its own, or of a test without a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -30,13 +30,13 @@ struct CudaCalls {
   cudaError_t (*device_synchronize)();
   cudaError_t (*get_properties)(cudaDeviceProp* properties, int device);
   cudaError_t (*get_pci_bus_id)(char* id, int length, int device);
-  // Captures of streams into graphs. `id` counts where the status is active.
+  // Captures of streams into graphs. `id` is valid if the status is active.
   cudaError_t (*get_capture_info)(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                   unsigned long long* id);
   cudaError_t (*exchange_capture_mode)(cudaStreamCaptureMode* mode);
 };
 
-/// Those of the runtime that is linked in.
+/// Functions of the linked runtime.
 const CudaCalls& runtime_calls();
 
 /// Throws Error{Errc::cuda}: "`what`: out of memory". `what` is a call and its arguments.

@@ -16,7 +16,7 @@ namespace ddprun::cuda {
 
 namespace {
 
-// The best of a few: the first wakes the device up.
+// Number of measurements, of which the best counts: the first one wakes the device.
 constexpr std::uint64_t kRounds = 4;
 
 std::string name_of(const CudaCalls& calls, int device) {
@@ -37,7 +37,7 @@ std::string name_of(const CudaCalls& calls, int device) {
   return name + ")";
 }
 
-/// One look: what it uses, and how it measures.
+/// An examination: its resources and measurements.
 class Look {
  public:
   Look(const CudaCalls& calls, const ExamKernels& kernels, const DeviceExam& exam)

@@ -1,6 +1,6 @@
-// The look at one device before a program uses it: it answers, its memory keeps what is written, a
-// matrix product is right bit for bit. Blocks, for good if the driver does; the caller has a thread
-// for that.
+// Examination of a device before a program uses it: the device responds, its memory keeps data, and
+// a matrix product is exact. Blocks, without limit if the driver hangs, so it needs a thread of its
+// own.
 #pragma once
 
 #include "worker_runtime/cuda/cuda_calls.hpp"
@@ -14,11 +14,12 @@ namespace ddprun::cuda {
 
 struct DeviceExam {
   int device = 0;
-  /// Of memory: tens of milliseconds, and little of what a device has. Where there is less, half
-  /// of it and so on is taken, and kExamBytesMin at least.
+  /// Examined memory, for tens of milliseconds. Halved while the allocation fails, down to
+  /// kExamBytesMin.
   std::size_t memory_bytes = std::size_t{4} << 30;
-  unsigned product_size = 2048;  ///< of the matrices: all multiprocessors, for milliseconds
-  /// Hears who the device is, as far as that is known, and what is done now.
+  unsigned product_size =
+      2048;  ///< rows of the matrices; occupies all multiprocessors for milliseconds
+  /// Called with the device, as far as known, and the current step.
   std::function<void(const std::string& device, const std::string& doing)> note;
   std::function<double()> seconds;  ///< a clock
 };
@@ -31,7 +32,7 @@ struct DeviceFigures {
   double product_flops = 0;
 };
 
-/// Throws Error{Errc::cuda} with what is amiss.
+/// Throws Error{Errc::cuda} if the device is faulty.
 DeviceFigures examine(const CudaCalls& calls, const ExamKernels& kernels, const DeviceExam& exam);
 
 }  // namespace ddprun::cuda

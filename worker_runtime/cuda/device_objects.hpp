@@ -1,5 +1,5 @@
-// Streams, events and memory of a CUDA device, each freed with its owner. Events and memory are of
-// the device that is the thread's when they are made; `calls` outlive them.
+// RAII for streams, events and memory of a CUDA device. Events and memory belong to the thread's
+// current device at construction; `calls` must outlive them.
 #pragma once
 
 #include "worker_runtime/cuda/cuda_calls.hpp"
@@ -14,9 +14,8 @@
 
 namespace ddprun::cuda {
 
-/// For its life the thread is not kept from calls that CUDA forbids while a stream is captured, by
-/// this thread or any other one: not even an event of something else may be asked for then, which
-/// would end the capture of a program that knows nothing of it.
+/// While it exists, the thread may make calls that CUDA forbids during captures of other streams,
+/// such as event queries, which would otherwise invalidate a capture of the program.
 class BesideCaptures {
  public:
   explicit BesideCaptures(const CudaCalls& calls) : calls_(calls) {
@@ -31,9 +30,9 @@ class BesideCaptures {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// The thread's device, for the life of this object, beside any captures. Afterwards it has its own
-/// again, but for a thread on device 0, where all are that have chosen none: to go back there would
-/// make CUDA at home on that device, too, which costs hundreds of megabytes of it for each process.
+/// Sets the thread's device while it exists, independently of captures, and then restores the
+/// previous one. Device 0, the initial device of threads, is not restored: that would initialise
+/// CUDA there, which allocates hundreds of megabytes for each process.
 class OnDevice {
  public:
   OnDevice(const CudaCalls& calls, int device) : calls_(calls), beside_captures_(calls) {
@@ -55,12 +54,12 @@ class OnDevice {
   bool is_changed_ = false;
 };
 
-/// What stands for the capture that `stream` is part of, for the process' life; 0: it is part of
-/// none. Throws Error{Errc::usage} if that capture has failed, or `stream` is the default stream,
-/// which cannot be used while a stream that waits for it is captured.
+/// Returns an identifier, unique in the process, of the capture of `stream`; 0 if none. Throws
+/// Error{Errc::usage} if the capture has failed, or if `stream` is the default stream and a stream
+/// that synchronises with it is captured.
 std::uint64_t capture_of(const CudaCalls& calls, cudaStream_t stream);
 
-/// Not ordered with the work of any other stream.
+/// A stream that does not synchronise with others.
 class Stream {
  public:
   Stream(const CudaCalls& calls, int device) : calls_(calls) {
@@ -87,12 +86,12 @@ class Event {
   Event& operator=(const Event&) = delete;
   ~Event() { calls_.event_destroy(event_); }
 
-  /// Happens once all that `stream` has been given so far is done.
+  /// Records the current work of `stream`.
   void record(cudaStream_t stream) {
     check(calls_, calls_.event_record(event_, stream), "cudaEventRecord");
   }
 
-  /// Throws Error{Errc::cuda} if something on the device has failed.
+  /// Throws Error{Errc::cuda} if the device has failed.
   bool has_happened() const {
     const cudaError_t state = calls_.event_query(event_);
     if (state == cudaErrorNotReady) return false;
@@ -107,12 +106,12 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Events that are used again and again. Any thread.
+/// Pool of reusable events. Any thread.
 class EventPool {
  public:
   explicit EventPool(const CudaCalls& calls) : calls_(calls) {}
 
-  /// This object's, until it is given back; freed with this object in any case.
+  /// Returns an event owned by this object, for use until give_back().
   Event& take() {
     const std::lock_guard lock(mutex_);
     if (idle_.empty()) return *all_.emplace_back(std::make_unique<Event>(calls_));
@@ -132,7 +131,7 @@ class EventPool {
   std::vector<Event*> idle_;
 };
 
-/// Grows to the largest that is asked for, and is used again.
+/// Reusable memory of the largest requested size.
 class Scratch {
  public:
   explicit Scratch(const CudaCalls& calls) : calls_(calls) {}
@@ -142,7 +141,7 @@ class Scratch {
 
   bool has(std::size_t bytes) const { return bytes <= bytes_; }
 
-  /// Nothing on the device may use what was returned before, unless there is as much.
+  /// If the memory grows, the device must no longer use earlier results.
   void* at_least(std::size_t bytes) {
     if (bytes <= bytes_) return memory_;
     calls_.free(std::exchange(memory_, nullptr));

@@ -1,11 +1,11 @@
-// A part of a copy on a device, of which many are carried out at once.
+// An element of a batch of copies on a device.
 #pragma once
 
 #include <cstddef>
 
 namespace ddprun {
 
-/// So many elements from one place on the device to another one; both may be the same, or apart.
+/// Source and destination on the device, which are equal or disjoint.
 struct DevicePiece {
   const void* from = nullptr;
   void* to = nullptr;

@@ -7,10 +7,10 @@ namespace ddprun::cuda {
 
 namespace {
 
-// Of either factor: 16 * 16 * 65536 = 2^24.
+// Maximum element of a factor: 16 * 16 * 65536 = 2^24.
 constexpr std::int64_t kLargest = 16;
 
-/// An integer from -kLargest to kLargest that looks random.
+/// Returns a pseudo-random integer from -kLargest to kLargest.
 float value_at(std::uint64_t index, std::uint64_t seed) {
   std::uint64_t mixed = (index + seed) * 0x9E3779B97F4A7C15ULL;
   mixed ^= mixed >> 32;
@@ -19,13 +19,12 @@ float value_at(std::uint64_t index, std::uint64_t seed) {
   return static_cast<float>(static_cast<std::int64_t>(mixed % (2 * kLargest + 1)) - kLargest);
 }
 
-/// Never 0, or an element would not count.
+/// Never 0, so that each element matters.
 std::int64_t weight(std::size_t column) {
   return static_cast<std::int64_t>(column % 61) + 1;
 }
 
-/// An integer that a float32 may hold in a product. What is none, or larger, is made one that is
-/// wrong in any case.
+/// Returns the element as an integer; for other values, one that is wrong in any case.
 std::int64_t integer_of(float value) {
   constexpr float kTooLarge = 1 << 25;
   const bool is_possible = std::trunc(value) == value && std::fabs(value) < kTooLarge;

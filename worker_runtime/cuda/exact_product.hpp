@@ -1,5 +1,5 @@
-// A matrix product whose every bit is known: its factors are small integers, so that all sums are
-// exact in float32, in whichever order they are added. Pure; any thread.
+// An exact matrix product: the factors are small integers, so that all sums are exact in float32 in
+// any order of addition. Pure; any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ struct Factors {
   std::vector<float> right;
 };
 
-/// Above it a sum might not fit into the 24 bits of a float32.
+/// Maximum size whose sums fit into the 24 bits of a float32.
 inline constexpr std::size_t kExactProductMax = 65536;
 
-/// `n` is at most kExactProductMax.
+/// `n`: at most kExactProductMax.
 Factors make_factors(std::size_t n);
 
-/// The first row of `product` in which something is not as in left * right; nothing: all is right.
-/// Takes n * n steps rather than n * n * n: both sides are multiplied by a vector, in integers, and
-/// compared. A single wrong element in a row is always seen.
+/// Returns the first row of `product` that differs from left * right, if any. Multiplies both sides
+/// by a vector of integers, which takes n * n steps and always detects a single wrong element in a
+/// row.
 std::optional<std::size_t> wrong_row(const Factors& factors, const std::vector<float>& product);
 
 }  // namespace ddprun::cuda

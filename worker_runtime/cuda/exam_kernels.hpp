@@ -1,5 +1,5 @@
-// What a look at a device is done with, as a table of functions: kernels that nvcc made, or a
-// test's that need no GPU. Each returns once `stream` has been given the work.
+// Function table of the kernels of a device examination: compiled by nvcc, or of a test without a
+// GPU. All are asynchronous on `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,25 +9,24 @@
 
 namespace ddprun::cuda {
 
-/// What one thread has found in memory that should hold a pattern.
+/// Result of one thread that checks a pattern.
 struct PatternFault {
-  std::uint64_t wrong = 0;  ///< words
-  std::uint64_t first = 0;  ///< the index of one of them
-  std::uint64_t found = 0;  ///< what it was
+  std::uint64_t wrong = 0;  ///< number of wrong words
+  std::uint64_t first = 0;  ///< index of one of them
+  std::uint64_t found = 0;  ///< its value
 };
 
-/// Blocks, enough of them to keep any device busy.
+/// Number of blocks, enough to occupy any device.
 inline constexpr unsigned kExamBlocks = 528;
 inline constexpr unsigned kExamThreads = 256;
 inline constexpr std::size_t kExamFaults = std::size_t{kExamBlocks} * kExamThreads;
 
 struct ExamKernels {
-  /// The pattern of a round. In two rounds every bit is 0 and 1, and no two words are alike, so
-  /// that one that landed elsewhere is seen, too.
+  /// Writes the pattern of a round. Two rounds set every bit to 0 and 1. All words differ, so that
+  /// a misplaced word is detected.
   cudaError_t (*fill)(std::uint64_t* words, std::size_t count, std::uint64_t round,
                       cudaStream_t stream);
-  /// What is not as that round's fill() has left it. Fills all kExamFaults of `faults`, on the
-  /// device.
+  /// Compares with the pattern of fill(), and sets all kExamFaults of `faults`, on the device.
   cudaError_t (*check)(const std::uint64_t* words, std::size_t count, std::uint64_t round,
                        PatternFault* faults, cudaStream_t stream);
   /// product = left * right, all [n, n] float32 by rows.
@@ -35,7 +34,7 @@ struct ExamKernels {
                           cudaStream_t stream);
 };
 
-/// Those that nvcc made.
+/// The kernels compiled by nvcc.
 const ExamKernels& exam_kernels();
 
 }  // namespace ddprun::cuda

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The newest version first: "python3.12" comes before "python3.9".
+/// Orders by version, newest first: "python3.12" before "python3.9".
 std::vector<fs::path> entries_of(const fs::path& folder, const std::string& prefix) {
   std::vector<fs::path> found;
   std::error_code ignored;
@@ -38,8 +38,8 @@ std::vector<fs::path> folders_of_cuda(const GpuLibraryPlaces& places) {
   return folders;
 }
 
-/// A Python belongs to the folder above its own, with its links followed: bin/python3 of a virtual
-/// environment leads elsewhere, and both may have packages.
+/// Returns the package folders of a Python, by its path and by the file that the path links to.
+/// They differ in a virtual environment, and both may have packages.
 std::vector<fs::path> package_folders(const fs::path& python) {
   std::error_code ignored;
   std::vector<fs::path> folders;
@@ -68,8 +68,8 @@ std::string value_of(const std::string& variable) {
   return value == nullptr ? std::string() : value;
 }
 
-/// Null, with the reason in `problem`. The loader takes for what a library needs what is there
-/// already; so it need not know the folder.
+/// Returns null and sets `problem` on failure. Loads the libraries that it depends on first, so
+/// that the loader does not search for them.
 void* load(const GpuLibrary& library, const std::string& file, std::string& problem) {
   const fs::path folder = fs::path(file).parent_path();
   if (!folder.empty()) {

@@ -1,5 +1,4 @@
-// What is asked of our own kernels, as a table of functions: those that nvcc made, or a test's that
-// need no GPU.
+// Function table of our kernels: compiled by nvcc, or of a test without a GPU.
 #pragma once
 
 #include "worker_runtime/cuda/device_piece.hpp"
@@ -14,19 +13,19 @@ namespace ddprun::cuda {
 using Piece = DevicePiece;
 
 struct KernelCalls {
-  /// to[i] = from[i] * scale in each piece, from elements of type `from` to such of type `to`. Half
-  /// types are multiplied in float32 and rounded once, to the nearest; with a scale of 1 elements
-  /// whose type stays are copied bit for bit. For float types, and for equal types with a scale of
-  /// 1. A NaN becomes one, which is the device's choice. In place only where the types are equal.
-  /// Returns once `stream` has been given the work; `pieces` may then be freed.
+  /// to[i] = from[i] * scale in each piece, with conversion of the type. Half types are multiplied
+  /// in float32 and rounded once, to the nearest. With a scale of 1 and equal types elements are
+  /// copied bit for bit; else the types must be float types. NaN stays NaN with unspecified bits.
+  /// In place only with equal types. Asynchronous on `stream`; `pieces` may be freed after the
+  /// call.
   cudaError_t (*convert)(std::span<const Piece> pieces, DataType from, DataType to, double scale,
                          cudaStream_t stream);
-  /// to[i] += from[i] in each piece: elements of a half type or of float32 to such of float32.
-  /// Apart, and no element twice. Otherwise as convert().
+  /// to[i] += from[i] in each piece, from a half type or float32 to float32. All pieces must be
+  /// disjoint. Otherwise as convert().
   cudaError_t (*add)(std::span<const Piece> pieces, DataType from, cudaStream_t stream);
 };
 
-/// Those that nvcc made.
+/// The kernels compiled by nvcc.
 const KernelCalls& kernel_calls();
 
 }  // namespace ddprun::cuda

@@ -53,7 +53,7 @@ CallLog::CallLog(const WorkerEnv& env, const control::FlightGroup& group) : Call
     recorder_ =
         control::FlightRecorder::begin(std::move(page), slot, group, {calls, types, reductions});
   } catch (const Error&) {
-    // Without the page there is nobody to read it; a run does not fail for that.
+    // The run continues without a flight recorder.
   }
 }
 

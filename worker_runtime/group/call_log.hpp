@@ -1,6 +1,6 @@
-// What a process group notes of its calls: each goes into the worker's flight recorder, if there is
-// one, and what fails because of another rank is told with the call that it befell. Functions are
-// called one at a time, from any thread; calls may overlap.
+// Records the calls of a process group in the worker's flight recorder, if there is one, and adds
+// the failed call to errors caused by other ranks. Functions are called one at a time, from any
+// thread; calls may overlap.
 #pragma once
 
 #include "rendezvous/control/flight_recorder.hpp"
@@ -18,21 +18,20 @@ namespace ddprun {
 
 class CallLog {
  public:
-  /// For a group whose ranks nobody watches: nothing is recorded.
+  /// Without a flight recorder.
   explicit CallLog(const control::FlightGroup& group) : name_(group.name), size_(group.size) {}
 
-  /// For a worker of `env`: recorded if its agent has given it a control page.
+  /// With a flight recorder if the agent of this worker has provided a control page.
   CallLog(const WorkerEnv& env, const control::FlightGroup& group);
 
-  /// All ranks have met.
+  /// Records that all ranks are connected.
   void open() noexcept { note(control::GroupState::open); }
   void leave() noexcept;
 
-  /// Returns what the call is called here when it ends.
+  /// Returns the number by which end() or fail() refers to the call.
   std::uint64_t enter(const Operation& operation, Deadline::Clock::time_point now) noexcept;
   void end(std::uint64_t flight) noexcept;
-  /// Returns what the failed call's caller is to get: a PeerFailed with the call added, anything
-  /// else as it is.
+  /// Returns the exception for the caller: a PeerFailed with the call added, or `failure`.
   std::exception_ptr fail(const Operation& operation, std::uint64_t flight,
                           const std::exception_ptr& failure) noexcept;
 
@@ -42,7 +41,7 @@ class CallLog {
 
   std::string name_;
   int size_;
-  int round_ = -1;  ///< unknown without a control page
+  int round_ = -1;  ///< -1 without a control page
   bool has_failed_ = false;
   std::optional<control::FlightRecorder> recorder_;
 };

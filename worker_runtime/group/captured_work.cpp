@@ -1,4 +1,4 @@
-// What a WorkQueue does about captures of streams into graphs.
+// Captures of a WorkQueue's calls into CUDA graphs.
 #include "worker_runtime/group/work_queue.hpp"
 #include <ddprun/error.hpp>
 
@@ -9,19 +9,19 @@ namespace ddprun {
 
 namespace {
 
-// While nothing is under way, but graphs may be: a rank's death is heard of after this at the
-// latest, and looking so often takes a thousandth of a core.
-constexpr std::chrono::milliseconds kWatchPause{5};
-// Who asks after the device tells nobody when it has found nothing; a capture waits for its turn.
-constexpr std::chrono::microseconds kTurnPause{100};
+// Interval of checks while graphs may be running, within which a rank's death is detected. The
+// checks use 0.1 % of a core.
+constexpr std::chrono::milliseconds kWatchInterval{5};
+// A thread that polls the device without result does not notify others, so a capture polls.
+constexpr std::chrono::microseconds kTurnInterval{100};
 
 }  // namespace
 
-/// 0 if there is nothing that could be captured. What fails is the group's failure: the other ranks
-/// call the collective, too.
+/// Returns 0 if the call is not captured. A failure fails the group, since the other ranks call the
+/// collective as well.
 std::uint64_t WorkQueue::capture_of(const Operation& operation, void* stream) {
   const bool is_on_device = device_of(operation).kind != Device::Kind::cpu;
-  // A group that never had a buffer on the device need not make CUDA at home there to find out.
+  // A group without device buffers does not initialise CUDA for this.
   if (!is_on_device && (!uses_device_ || stream == nullptr)) return 0;
   uses_device_ = true;
   try {
@@ -50,10 +50,10 @@ Work WorkQueue::capture(const Operation& operation, void* stream, std::uint64_t 
   if (is_message(operation.collective))
     refuse_capture(operation, "messages pass through the memory of the host");
   Lock lock(mutex_);
-  // NCCL has to get all ranks' calls in one order.
+  // NCCL needs the same order of calls on all ranks.
   while (!failure_ && (is_running_ || !works_.empty())) {
     if (is_running_) {
-      changed_.wait_for(lock, kTurnPause);
+      changed_.wait_for(lock, kTurnInterval);
     } else {
       advance(lock);
     }
@@ -70,7 +70,7 @@ Work WorkQueue::capture(const Operation& operation, void* stream, std::uint64_t 
     finish(*work, failure_);
   } else {
     is_watching_ = true;
-    // What was captured has a place in the flight recorder, its launches have none.
+    // The flight recorder has captured calls, not their launches.
     log_.end(log_.enter(work->operation, Deadline::Clock::now()));
     finish(*work, nullptr);
     wanted_.notify_one();
@@ -78,7 +78,7 @@ Work WorkQueue::capture(const Operation& operation, void* stream, std::uint64_t 
   return Work(std::move(work));
 }
 
-/// Without the lock, as whoever carries a work out.
+/// Releases the lock, like run_next().
 void WorkQueue::capture_now(Work::State& work, void* stream, Lock& lock) {
   is_running_ = true;
   lock.unlock();
@@ -103,12 +103,12 @@ void WorkQueue::capture_now(Work::State& work, void* stream, Lock& lock) {
   if (!refusal.empty()) refuse_capture(work.operation, refusal);
 }
 
-/// Until there is something to do. Who waits for a graph's launch waits for the device, which
-/// knows of no rank's death: somebody has to look.
+/// Waits for a notification. If graphs may be running, it checks the group periodically, since a
+/// program that waits for a graph waits for the device, which does not detect a rank's death.
 void WorkQueue::watch(Lock& lock) {
   if (!is_watching_) return wanted_.wait(lock);
-  const bool is_told = wanted_.wait_for(lock, kWatchPause) == std::cv_status::no_timeout;
-  if (is_told || is_running_ || !works_.empty()) return;
+  const bool is_notified = wanted_.wait_for(lock, kWatchInterval) == std::cv_status::no_timeout;
+  if (is_notified || is_running_ || !works_.empty()) return;
   is_running_ = true;
   lock.unlock();
   std::exception_ptr failure;
@@ -121,7 +121,7 @@ void WorkQueue::watch(Lock& lock) {
   lock.lock();
   is_running_ = false;
   if (failure) {
-    // After an abort() of this rank the device has now heard of it, too.
+    // After an abort() of this rank, watch() has aborted the device's work as well.
     is_watching_ = false;
     fail_all(failure_ ? failure_ : failure);
   }

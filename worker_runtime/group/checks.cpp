@@ -27,28 +27,27 @@ struct Check {
     throw Error(Errc::usage, std::string(to_string(operation.collective)) + ": " + what);
   }
 
-  /// Values out of the enumerations are undefined behaviour further on.
+  /// Other code relies on valid enumerators.
   void known(const char* name, const Buffer& buffer) const {
     if (size_of(buffer.type) != 0) return;
-    refuse(std::string(name) + " is of data type " + std::to_string(static_cast<int>(buffer.type)) +
-           ", which there is not (the last one is " +
-           std::to_string(static_cast<int>(DataType::uint8)) + ", uint8)");
+    refuse(std::string(name) + ": invalid data type " +
+           std::to_string(static_cast<int>(buffer.type)) + " (valid: 0 to " +
+           std::to_string(static_cast<int>(DataType::uint8)) + ")");
   }
 
   void known_reduction() const {
     if (operation.op <= ReduceOp::max) return;
-    refuse("reduction " + std::to_string(static_cast<int>(operation.op)) +
-           ", which there is not (the last one is " +
-           std::to_string(static_cast<int>(ReduceOp::max)) + ", max)");
+    refuse("invalid reduction " + std::to_string(static_cast<int>(operation.op)) +
+           " (valid: 0 to " + std::to_string(static_cast<int>(ReduceOp::max)) + ")");
   }
 
   void reachable(const char* name, const Buffer& buffer) const {
     const std::string there =
         std::string(name) + " is on CUDA device " + std::to_string(buffer.device.index);
-    if (device == nullptr) refuse(there + ", and this backend moves CPU memory only");
+    if (device == nullptr) refuse(there + "; this backend supports only host memory");
     if (buffer.device == *device) return;
-    refuse(there + ", and this rank's is device " + std::to_string(device->index) +
-           " (LOCAL_RANK of those in CUDA_VISIBLE_DEVICES)");
+    refuse(there + "; this rank uses device " + std::to_string(device->index) +
+           " (index LOCAL_RANK in CUDA_VISIBLE_DEVICES)");
   }
 
   void buffer(const char* name, const Buffer& buffer) const {
@@ -68,14 +67,14 @@ struct Check {
     }
   }
 
-  /// On a device sums are made in the type itself, and integers may not fit.
+  /// Devices sum in the type of the buffer, in which integers may overflow.
   void average() const {
     const bool is_narrow =
         operation.input.type == DataType::int32 || operation.input.type == DataType::uint8;
     if (!is_narrow || !combines(operation.collective) || operation.op != ReduceOp::average) return;
     if (device_of(operation).kind == Device::Kind::cpu) return;
     refuse(std::string("average of ") + to_string(operation.input.type) +
-           " on a device, where the sum may not fit: use another type");
+           " on a device: the sum may overflow; use another type");
   }
 
   void place() const {
@@ -98,8 +97,8 @@ struct Check {
            to_string(operation.output.type));
   }
 
-  /// `large` has a part of `small`'s size for each rank, and the two are apart or, in place,
-  /// `small` is the part of `rank`.
+  /// `large` has `size` parts of the size of `small`. The buffers are disjoint, or `small` is the
+  /// part of `rank` in `large`.
   void parts(int rank, const char* large_name, const Buffer& large, const char* small_name,
              const Buffer& small) const {
     types();
@@ -111,7 +110,7 @@ struct Check {
     }
     const std::size_t own = static_cast<std::size_t>(rank) * small.bytes();
     if (overlap() && address(small) != address(large) + own)
-      refuse("input and output overlap, and not by just the part of rank " + std::to_string(rank));
+      refuse("input and output overlap in more than the part of rank " + std::to_string(rank));
   }
 
   bool overlap() const {
@@ -160,7 +159,7 @@ void check_operation(const Operation& operation, int rank, int size, const Devic
                      " elements cannot be divided among " + std::to_string(size) + " ranks");
       }
       if (check.overlap() && operation.input.data != operation.output.data)
-        check.refuse("input and output overlap and are not the same");
+        check.refuse("input and output overlap but are not the same buffer");
       return;
     case Collective::send:
     case Collective::recv:

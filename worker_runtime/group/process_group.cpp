@@ -150,13 +150,12 @@ std::shared_ptr<void> ProcessGroup::allocate(std::size_t bytes) {
 std::shared_ptr<void> ProcessGroup::allocate(std::size_t bytes, Device device) {
   if (device.kind == Device::Kind::cpu) return allocate(bytes);
   if (impl().device() == nullptr) {
-    throw Error(Errc::usage, "process group \"" + name() +
-                                 "\": memory on a device is asked of backend " + backend() +
-                                 ", which has none (nccl has)");
+    throw Error(Errc::usage, "process group \"" + name() + "\": backend " + backend() +
+                                 " does not support device memory; use nccl");
   }
   if (const Device& own = impl().device()->device(); device != own) {
     throw Error(Errc::usage, "process group \"" + name() + "\": memory on CUDA device " +
-                                 std::to_string(device.index) + ", and this rank's is device " +
+                                 std::to_string(device.index) + "; this rank uses device " +
                                  std::to_string(own.index));
   }
   return impl().allocate(std::max<std::size_t>(bytes, 1), &device);

@@ -1,4 +1,4 @@
-// What a ProcessGroup handle points to: this rank's backend and the queue in front of it.
+// Implementation of ProcessGroup: this rank's backend and its work queue.
 #pragma once
 
 #include "rendezvous/base/own_process.hpp"
@@ -34,8 +34,8 @@ class ProcessGroup::Impl {
             std::move(backend), static_cast<std::size_t>(size()), options, std::move(log))) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  /// An exception that leaves the group's scope ends what is under way: the other ranks may wait
-  /// for calls that this one does not make any more, and so would its own works for theirs.
+  /// Aborts the group if an exception leaves its scope: other ranks may wait for calls that this
+  /// one will not make.
   ~Impl() {
     if (!queue_->is_of_this_process()) return;
     if (has_entered_ && std::uncaught_exceptions() > exceptions_)
@@ -57,7 +57,7 @@ class ProcessGroup::Impl {
   /// Null unless the ranks are threads of this process.
   const std::shared_ptr<InProcessRegions>& regions() const { return regions_; }
 
-  /// The full name of a new group: a number that no group has yet if `wanted` is empty.
+  /// Returns the full name of a new group; if `wanted` is empty, with the next unused number.
   std::string subgroup_name(const std::string& wanted) const {
     const std::string prefix = options_.name + "/";
     if (!wanted.empty()) return prefix + wanted;
@@ -66,7 +66,7 @@ class ProcessGroup::Impl {
     return prefix + std::to_string(number);
   }
   bool has_had(const std::string& subgroup) const { return subgroup_names_.count(subgroup) != 0; }
-  /// All ranks have agreed on a group of that name.
+  /// Records a group on which all ranks have agreed.
   void note_subgroup(const std::string& name, bool is_unnamed) {
     subgroup_names_.insert(name);
     if (is_unnamed) ++unnamed_subgroups_;
@@ -89,7 +89,7 @@ class ProcessGroup::Impl {
   void abort(const std::string& reason) { queue_->abort(reason, place_.names().name(rank())); }
 
  private:
-  /// The thread that is in call(), if `flag` was not set before.
+  /// Sets `flag` during a call; is_alone() if it was not set.
   class OneCaller {
    public:
     explicit OneCaller(std::atomic<bool>& flag)

@@ -58,7 +58,7 @@ constexpr std::array kBackends = {
     BackendEntry{kMpich, "mpi", create_module<kMpich>, mpi_reason<kMpich>, is_started_by<kMpich>},
 };
 
-/// A backend that was asked for, or would do, and cannot be used.
+/// A requested backend that cannot be used.
 struct Rejected {
   const BackendEntry* entry;
   std::string reason;

@@ -1,4 +1,4 @@
-// The backends there are, in one constant table.
+// The table of backends.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -15,29 +15,29 @@ namespace ddprun {
 
 struct BackendEntry {
   const char* name;
-  const char* family;  ///< a name for any of several: "mpi"
+  const char* family;  ///< common name of several backends: "mpi"
   std::unique_ptr<Backend> (*create)(const GroupPlace& place, const GroupOptions& options,
                                      Deadline deadline);
-  /// Why it cannot connect these workers; empty if it can.
+  /// Returns why the backend cannot be used for these workers; empty if it can.
   std::string (*unavailable_reason)(const WorkerEnv& env);
-  /// Whether the caller would expect it of "auto" here: nccl where there are GPUs. Null: always.
+  /// Returns true if "auto" should choose it here: nccl on machines with GPUs. Null: always.
   bool (*is_expected)(const WorkerEnv& env) = nullptr;
 };
 
 struct BackendChoice {
   const BackendEntry* entry = nullptr;
-  std::string note{};  ///< why it is not the first choice of "auto"; empty if it is
+  std::string note{};  ///< why "auto" did not choose the first backend; empty if it did
 };
 
-/// In the order in which "auto" tries them.
+/// In the order of "auto".
 std::span<const BackendEntry> backend_entries();
 
-/// The backend of `entries` that `options` ask for. Throws Error{Errc::usage} if it is unknown, or
-/// with the reason of the first choice if none can be used.
+/// Returns the backend of `entries` that `options` request. Throws Error{Errc::usage} if it is
+/// unknown, or with the reason of the first choice if no backend can be used.
 BackendChoice choose_backend(std::span<const BackendEntry> entries, const WorkerEnv& env,
                              const GroupOptions& options);
 
-/// That of this name, which there is.
+/// Returns the backend `name`, which must exist.
 const BackendEntry& find_backend(const std::string& name);
 
 }  // namespace ddprun

@@ -11,7 +11,7 @@ namespace ddprun {
 
 namespace {
 
-/// What a rank says. Ranks and name in full are told by the digest, the text is for people.
+/// Arguments of a rank. The digest covers ranks and name; the text is for messages.
 struct Proposal {
   std::uint64_t digest = 0;
   std::int32_t node = 0;
@@ -54,7 +54,7 @@ Buffer bytes_of(Proposal* proposals, std::size_t count) {
   throw Error(Errc::usage, "new_group: " + what);
 }
 
-/// Throws if the ranks do not say the same, or say that it cannot be.
+/// Throws if the proposals differ or one of them is a refusal.
 void check(const std::vector<Proposal>& all) {
   const auto other = std::find_if(all.begin(), all.end(), [&](const Proposal& proposal) {
     return proposal.digest != all.front().digest;
@@ -65,23 +65,23 @@ void check(const std::vector<Proposal>& all) {
   if (other == all.end() && refused == all.end()) return;
   if (other == all.end()) refuse(refused->described());
   if (refused != all.end())
-    refuse(name(refused) + " cannot make its group: " + refused->described());
-  refuse("rank 0 makes group " + all.front().described() + ", but " + name(other) +
-         " makes group " + other->described() +
-         " (all ranks have to make the same groups in the same order, also those that they are not "
-         "in)");
+    refuse(name(refused) + " cannot create its group: " + refused->described());
+  refuse("rank 0 creates group " + all.front().described() + ", but " + name(other) +
+         " creates group " + other->described() +
+         " (all ranks must create the same groups in the same order, including groups without "
+         "them)");
 }
 
 }  // namespace
 
 std::string refuse_ranks(const std::vector<int>& ranks, int size) {
-  if (ranks.empty()) return "a group needs a rank at least";
+  if (ranks.empty()) return "a group needs at least one rank";
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] < 0 || ranks[i] >= size)
       return "rank " + std::to_string(ranks[i]) + " is not within 0.." + std::to_string(size - 1);
     if (i > 0 && ranks[i] <= ranks[i - 1]) {
-      return "the ranks have to be in ascending order, each once, and " + std::to_string(ranks[i]) +
-             " comes after " + std::to_string(ranks[i - 1]);
+      return "ranks must be ascending and unique: " + std::to_string(ranks[i]) + " follows " +
+             std::to_string(ranks[i - 1]);
     }
   }
   return {};

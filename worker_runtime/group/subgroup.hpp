@@ -1,6 +1,6 @@
-// How the ranks of a group agree on a group of some of them: each says to the others what it is
-// about to make, so that ranks which make different groups, or in another order, or something that
-// cannot be made, are told of it in place of waiting for each other.
+// Agreement of a group's ranks on a subgroup. Each rank shares its arguments with the others, so
+// that ranks that create different groups, or in different order, or with invalid arguments get an
+// error instead of waiting for each other.
 #pragma once
 
 #include "worker_runtime/backends/group_place.hpp"
@@ -12,24 +12,23 @@
 
 namespace ddprun {
 
-/// Why `ranks` cannot be a group; empty if they are some of 0..size-1, ascending.
+/// Returns why `ranks` is not an ascending selection of 0..size-1; empty if it is.
 std::string refuse_ranks(const std::vector<int>& ranks, int size);
 
-/// What this rank is asked to make.
+/// Arguments of new_group() on this rank.
 struct Subgroup {
   std::string name;
   std::vector<int> ranks;
   int own_node = 0;
-  std::string refusal{};  ///< why it cannot; empty if it can
+  std::string refusal{};  ///< why the arguments are invalid; empty if they are valid
 };
 
-/// Makes a rank's bytes of `own` known to all, as all_gather does; the parent group's.
+/// All-gather of the parent group: shares `own` of each rank with all ranks.
 using ShareAmongAll = std::function<void(Buffer own, Buffer all)>;
 
-/// Every rank of the parent group, of `size` ranks, calls it and says on which node it is. Returns
-/// the nodes of all ranks.
-/// Throws Error{Errc::usage}, on all ranks the same, if they do not make the same group, its name
-/// and its ranks, or if one of them cannot.
+/// Called by each of the `size` ranks of the parent group. Returns the nodes of all ranks. Throws
+/// the same Error{Errc::usage} on all ranks if names or ranks of the groups differ, or if the
+/// arguments of a rank are invalid.
 std::vector<int> agree_on_subgroup(const ShareAmongAll& share, int size, const Subgroup& own);
 
 }  // namespace ddprun

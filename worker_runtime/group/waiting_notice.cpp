@@ -9,7 +9,7 @@ namespace ddprun {
 
 namespace {
 
-// Long enough for a store that answers at all.
+// Enough for a responsive store.
 constexpr auto kStoreTimeout = std::chrono::seconds(1);
 
 bool answers(const StoreEndpoint& endpoint) {
@@ -34,16 +34,16 @@ std::string describe_wait(const WorkerEnv& env, const std::string& group, Deadli
   const StoreEndpoint endpoint = env.store();
   if (endpoint.port != 0) {
     text += " at the store " + endpoint.host + ":" + std::to_string(endpoint.port) +
-            (answers(endpoint) ? ", which answers" : ", where no store answers");
+            (answers(endpoint) ? ", which responds" : ", which does not respond");
   }
   if (deadline.is_never()) {
-    text += ", and waits on";
+    text += ", and keeps waiting";
   } else if (left >= std::chrono::seconds(1)) {
     text += ", and waits for " + seconds(left) + " more";
   }
-  // An agent's variables are right.
+  // Variables from an agent or MPI are correct.
   if (!env.is_launched() && env.mpi_vendor.empty())
-    text += " (so say RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset, it is alone)";
+    text += " (from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset them to run one worker)";
   return text;
 }
 
@@ -54,7 +54,7 @@ WaitingNotice::WaitingNotice(const WorkerEnv& env, const GroupOptions& options, 
   try {
     thread_ = std::thread([this, &env, &options, deadline] { run(env, options, deadline); });
   } catch (const std::system_error&) {
-    // No more threads: the group may come about without this one.
+    // Without a thread there are no notices; the group may still connect.
   }
 }
 
@@ -68,15 +68,15 @@ WaitingNotice::~WaitingNotice() {
 }
 
 void WaitingNotice::run(const WorkerEnv& env, const GroupOptions& options, Deadline deadline) {
-  // Each silence is as long as all before it, so a long wait is some lines.
-  Deadline::Duration silence = options.waiting_notice;
+  // Intervals double, so that a long wait logs a few lines.
+  Deadline::Duration interval = options.waiting_notice;
   std::unique_lock lock(mutex_);
   const auto is_over = [this] { return is_over_; };
-  while (!changed_.wait_until(lock, Deadline::after(silence).time(), is_over)) {
+  while (!changed_.wait_until(lock, Deadline::after(interval).time(), is_over)) {
     lock.unlock();
     write_log(options.log, LogLevel::warn, describe_wait(env, options.name, deadline));
     lock.lock();
-    silence = deadline.elapsed();
+    interval = deadline.elapsed();
   }
 }
 

@@ -1,5 +1,5 @@
-// Tells in the log of a process group that the other ranks are waited for, once that has taken some
-// seconds: variables of another run look like a run whose workers are late.
+// Logs that a process group waits for other ranks, once that takes some seconds: environment
+// variables of another run have the same symptom as late workers.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -12,8 +12,8 @@ namespace ddprun {
 
 class WaitingNotice {
  public:
-  /// The wait begins now and ends with `deadline`, or with this object. Nothing is said without
-  /// other ranks or a log, which is called by a thread of this object.
+  /// Covers the wait from now until `deadline` or the destructor. A thread of this object calls the
+  /// log. Logs nothing in a group of one rank.
   WaitingNotice(const WorkerEnv& env, const GroupOptions& options, Deadline deadline);
   WaitingNotice(const WaitingNotice&) = delete;
   WaitingNotice& operator=(const WaitingNotice&) = delete;

@@ -9,24 +9,22 @@ namespace ddprun {
 
 namespace {
 
-// A lone new work is left to its caller for this long: longer than from a call to the wait for it
-// in a program that waits at once, much shorter than a collective worth overlapping with
-// computation.
+// Time for which a single new work is left to its caller: longer than from a call to an immediate
+// wait(), and much shorter than a collective that is worth overlapping with computation.
 constexpr auto kCallerGrace = std::chrono::microseconds(200);
 
-// The device is asked so soon after it was given something, then less and less often: short
-// collectives take some ten microseconds, and of a dead rank is heard after the longest pause at
-// the latest.
+// Intervals between polls of the device, which double from the shortest after a launch: short
+// collectives take tens of microseconds, and a rank's death is detected within the longest.
 constexpr std::chrono::microseconds kShortestPause{20};
 constexpr std::chrono::microseconds kLongestPause{1000};
-// Who waits for a work asks at once, so many times.
-constexpr int kAsksAtOnce = 200;
+// Number of polls without a pause by a thread that waits for a work.
+constexpr int kImmediatePolls = 200;
 
 bool is_on_device(const Operation& operation) {
   return device_of(operation).kind != Device::Kind::cpu;
 }
 
-/// Notes the calling thread while it waits for a work of its own, unless another one does so.
+/// Records the calling thread while it waits for its own work, unless another thread is recorded.
 class OwnWait {
  public:
   OwnWait(std::thread::id& waiter, std::thread::id caller) : waiter_(waiter) {
@@ -80,7 +78,7 @@ Work WorkQueue::push(const Operation& operation, void* stream) {
     lock.unlock();
     refuse_second_thread(operation);
   }
-  if (works_.size() == kQueuedWorksMax) await_room(lock);
+  if (works_.size() == kQueuedWorksMax) wait_for_space(lock);
   auto work = number(operation);
   if (!failure_ && is_on_device(operation)) mark(*work, stream, lock);
   if (failure_) {
@@ -90,7 +88,7 @@ Work WorkQueue::push(const Operation& operation, void* stream) {
   work->queued = Deadline::Clock::now();
   work->is_first = works_.empty();
   works_.push_back(work);
-  if (!is_attentive_ || works_.size() > 1 || is_on_device(operation)) wanted_.notify_one();
+  if (!polls_soon_ || works_.size() > 1 || is_on_device(operation)) wanted_.notify_one();
   return Work(std::move(work));
 }
 
@@ -104,8 +102,8 @@ std::shared_ptr<Work::State> WorkQueue::number(const Operation& operation) {
   return work;
 }
 
-/// Without the lock, since CUDA may take long. What fails is the group's failure: the other ranks
-/// call the collective, too.
+/// Releases the lock, since CUDA may block. A failure fails the group, since the other ranks call
+/// the collective as well.
 void WorkQueue::mark(Work::State& work, void* stream, Lock& lock) {
   lock.unlock();
   std::exception_ptr failure;
@@ -119,7 +117,7 @@ void WorkQueue::mark(Work::State& work, void* stream, Lock& lock) {
   if (failure) fail_all(failure);
 }
 
-void WorkQueue::await_room(Lock& lock) {
+void WorkQueue::wait_for_space(Lock& lock) {
   const auto deadline = Deadline::after(options_.collective_timeout);
   while (works_.size() == kQueuedWorksMax && !failure_) {
     const bool is_late = changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout;
@@ -136,17 +134,17 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
   Lock lock(mutex_);
   const OwnWait own_wait(own_waiter_, work.caller);
   for (int asked = 0; !work.is_done;) {
-    // Whoever has less time left than a collective may take must not get into one.
+    // A thread with less time than collective_timeout must not run a collective.
     const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
     if (may_run && !is_running_ && work.launch == 0) {
       advance(lock);
     } else if (may_run && !is_running_) {
-      if (!look_at_device(lock) && ++asked > kAsksAtOnce) pause(changed_, lock);
+      if (!poll_device(lock) && ++asked > kImmediatePolls) pause(changed_, lock);
     } else if (deadline.is_never()) {
       changed_.wait(lock);
     } else if (changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout &&
                !work.is_done) {
-      give_up(work, deadline);
+      throw_timeout(work, deadline);
     }
   }
 }
@@ -165,15 +163,15 @@ void WorkQueue::hold(const Work::State& work, void* stream) {
   if (!work.is_done) device_->hold(stream, work.launch);
 }
 
-/// Says who holds the work up, or the one that is under way before it.
-void WorkQueue::give_up(const Work::State& work, Deadline deadline) const {
+/// Throws Errc::timeout with the ranks that delay the work, or the work before it.
+void WorkQueue::throw_timeout(const Work::State& work, Deadline deadline) const {
   std::string text =
       describe_in(options_.name, work.operation, ranks_) + " had not ended " + deadline.describe();
-  const Operation& first = (flying_.empty() ? works_ : flying_).front()->operation;
+  const Operation& first = (launched_.empty() ? works_ : launched_).front()->operation;
   if (first.sequence != work.operation.sequence)
     text += "; before it comes " + describe_in(options_.name, first, ranks_);
-  if ((is_running_ || !flying_.empty()) && !is_message(first.collective)) {
-    const std::string reason = backend_->hold_up();
+  if ((is_running_ || !launched_.empty()) && !is_message(first.collective)) {
+    const std::string reason = backend_->stall_reason();
     if (!reason.empty()) text += ": " + reason;
   }
   throw Error(Errc::timeout, text);
@@ -184,7 +182,7 @@ void WorkQueue::keep_end_time(Work::State& work) {
   const Lock lock(mutex_);
   if (work.is_timed || work.capture != 0) return;
   work.is_timed = true;
-  // A moment late: it has ended meanwhile.
+  // The work has just ended.
   if (work.is_done) work.ended = Deadline::Clock::now();
 }
 
@@ -206,21 +204,21 @@ void WorkQueue::communicate(Deadline join_deadline) {
   log_.open();
   entered_.set_value();
   Lock lock(mutex_);
-  while (!is_stopping_ || !works_.empty() || !flying_.empty()) {
-    if (works_.empty() && flying_.empty()) {
-      is_attentive_ = false;
+  while (!is_stopping_ || !works_.empty() || !launched_.empty()) {
+    if (works_.empty() && launched_.empty()) {
+      polls_soon_ = false;
       watch(lock);
     } else if (is_running_) {
-      // Who asks the device now may give that up, and tells nobody.
-      if (flying_.empty()) {
+      // A thread that polls the device may stop without a notification.
+      if (launched_.empty()) {
         changed_.wait(lock);
       } else {
         changed_.wait_for(lock, kLongestPause);
       }
     } else if (works_.empty()) {
-      if (!look_at_device(lock)) pause(wanted_, lock);
+      if (!poll_device(lock)) pause(wanted_, lock);
     } else if (is_left_to_caller(*works_.front())) {
-      is_attentive_ = true;
+      polls_soon_ = true;
       wanted_.wait_until(lock, works_.front()->queued + kCallerGrace);
     } else {
       advance(lock);
@@ -231,16 +229,16 @@ void WorkQueue::communicate(Deadline join_deadline) {
   backend_->leave();
 }
 
-/// The only one, which its caller may be about to wait for. Nobody waits for those of a device.
+/// Returns true for a single host work whose caller may be about to wait for it.
 bool WorkQueue::is_left_to_caller(const Work::State& work) const {
   return works_.size() == 1 && !is_stopping_ && !is_on_device(work.operation) &&
          Deadline::Clock::now() < work.queued + kCallerGrace;
 }
 
-/// The next work, unless the device has as many as it may.
+/// Runs the next work, or polls the device if it has kLaunchedWorksMax.
 void WorkQueue::advance(Lock& lock) {
-  if (flying_.size() < kFlyingWorksMax) return run_next(lock);
-  if (!look_at_device(lock)) pause(changed_, lock);
+  if (launched_.size() < kLaunchedWorksMax) return run_next(lock);
+  if (!poll_device(lock)) pause(changed_, lock);
 }
 
 void WorkQueue::run_next(Lock& lock) {
@@ -248,21 +246,21 @@ void WorkQueue::run_next(Lock& lock) {
   is_running_ = work->has_begun = true;
   lock.unlock();
   work->started = options_.on_collective ? Deadline::Clock::now() : work->queued;
-  bool is_flying = false;
+  bool is_launched = false;
   std::exception_ptr failure;
   try {
-    is_flying = carry_out(*work);
+    is_launched = start_operation(*work);
   } catch (const std::exception& error) {
     failure = log_.fail(work->operation, work->flight, std::current_exception());
     backend_->abort(error.what());
   }
-  if (!failure && !is_flying) report(*work);
+  if (!failure && !is_launched) report(*work);
   lock.lock();
   is_running_ = false;
   works_.pop_front();
-  if (is_flying) {
+  if (is_launched) {
     work->launch = ++launches_;
-    flying_.push_back(work);
+    launched_.push_back(work);
     pause_ = kShortestPause;
   } else {
     finish(*work, failure_ && failure ? failure_ : failure);
@@ -271,56 +269,56 @@ void WorkQueue::run_next(Lock& lock) {
   changed_.notify_all();
 }
 
-/// True if the device has got it and it has not ended.
-bool WorkQueue::carry_out(Work::State& work) {
-  // A work that was not kept waiting began when it was queued, as good as: one look at the clock
-  // is much of what a small collective takes.
+/// Runs a host work, or launches a device work. Returns true if it was launched.
+bool WorkQueue::start_operation(Work::State& work) {
+  // A work without predecessors starts when it is queued. This saves reading the clock, which is a
+  // considerable part of a small collective.
   const auto start = work.is_first ? work.queued : Deadline::Clock::now();
   const auto deadline = Deadline::from(start, options_.collective_timeout);
   work.flight = log_.enter(work.operation, start);
-  const bool is_flying = is_on_device(work.operation) && !is_message(work.operation.collective);
-  if (is_flying) {
+  const bool is_launched = is_on_device(work.operation) && !is_message(work.operation.collective);
+  if (is_launched) {
     device_->launch(work.operation, deadline);
   } else {
     backend_->run(work.operation, deadline);
     log_.end(work.flight);
   }
-  return is_flying;
+  return is_launched;
 }
 
-/// Lets works end that have ended on the device. False if there was none.
-bool WorkQueue::look_at_device(Lock& lock) {
+/// Completes works that have ended on the device. Returns false if there are none.
+bool WorkQueue::poll_device(Lock& lock) {
   is_running_ = true;
   lock.unlock();
   std::uint64_t ended = 0;
   std::exception_ptr failure;
-  const Work::State& first = *flying_.front();
+  const Work::State& first = *launched_.front();
   try {
     ended = device_->ended();
-    for (const auto& work : flying_) {
+    for (const auto& work : launched_) {
       if (work->launch <= ended) report(*work);
     }
   } catch (const std::exception& error) {
     failure = log_.fail(first.operation, first.flight, std::current_exception());
     backend_->abort(error.what());
   }
-  const bool has_news = failure || first.launch <= ended;
-  if (!has_news) std::this_thread::yield();
+  const bool has_progress = failure || first.launch <= ended;
+  if (!has_progress) std::this_thread::yield();
   lock.lock();
   is_running_ = false;
   if (failure) fail_all(failure);
-  while (!flying_.empty() && (failure || flying_.front()->launch <= ended)) {
-    if (!failure) log_.end(flying_.front()->flight);
-    finish(*flying_.front(), failure ? failure_ : nullptr);
-    flying_.pop_front();
+  while (!launched_.empty() && (failure || launched_.front()->launch <= ended)) {
+    if (!failure) log_.end(launched_.front()->flight);
+    finish(*launched_.front(), failure ? failure_ : nullptr);
+    launched_.pop_front();
   }
-  if (has_news) pause_ = kShortestPause;
-  // There may be works that were not begun meanwhile.
-  if (has_news || !works_.empty()) changed_.notify_all();
-  return has_news;
+  if (has_progress) pause_ = kShortestPause;
+  // Works may have been queued meanwhile.
+  if (has_progress || !works_.empty()) changed_.notify_all();
+  return has_progress;
 }
 
-/// Until the device is to be asked again, or `other` says that there is something to do.
+/// Waits until the next poll of the device, or until `other` is notified.
 void WorkQueue::pause(std::condition_variable& other, Lock& lock) {
   other.wait_for(lock, pause_);
   pause_ = std::min(2 * pause_, kLongestPause);
@@ -342,7 +340,7 @@ void WorkQueue::finish(Work::State& work, std::exception_ptr failure) {
   work.is_done.store(true, std::memory_order_release);
 }
 
-/// All but those that are running or on the device, whose own failure is on its way.
+/// Fails all works that have not started; those that have fail by themselves.
 void WorkQueue::fail_all(const std::exception_ptr& failure) {
   if (!failure_) failure_ = failure;
   while (!works_.empty() && !works_.back()->has_begun) {
@@ -353,21 +351,21 @@ void WorkQueue::fail_all(const std::exception_ptr& failure) {
   wanted_.notify_one();
 }
 
-void WorkQueue::abort(const std::string& reason, const std::string& who) {
+void WorkQueue::abort(const std::string& reason, const std::string& rank_name) {
   if (!process_.is_this()) return;
   const std::string group = "process group \"" + options_.name + "\" was aborted";
   {
     const Lock lock(mutex_);
     fail_all(std::make_exception_ptr(Error(Errc::closed, group + ": " + reason)));
   }
-  backend_->abort(group + " by " + who + ": " + reason);
+  backend_->abort(group + " by " + rank_name + ": " + reason);
 }
 
 std::shared_ptr<void> WorkQueue::allocate(std::size_t bytes, const Device* device) {
   require_own_process();
   auto piece = device == nullptr ? backend_->allocate(bytes) : device_->allocate(bytes);
   void* const memory = piece.get();
-  // A child must not give its parent's memory back: to do that takes locks, or the device.
+  // A forked child must not free its parent's memory, which needs locks or the device.
   return {make_for_this_process<std::shared_ptr<void>>(std::move(piece)), memory};
 }
 

@@ -1,14 +1,13 @@
-// The works of one group in call order, and who carries them out: the group's communication thread,
-// or a thread that waits for a work and would otherwise sleep. The latter spares a call that is
-// waited for at once two switches between threads, which is many times what a small collective
-// takes; so the communication thread leaves a lone new work to its caller for a moment.
+// The works of one group, run in call order by the group's communication thread or by a thread that
+// waits for a work. The latter avoids two thread switches, which take much longer than a small
+// collective; so the communication thread leaves a single new work to its caller for kCallerGrace.
 //
-// Works of buffers on a device are handed to it one after another, and end there in that order: the
-// communication thread, or who waits, asks the device how far it is.
+// Works on device buffers are launched on the device in call order and end there in that order. The
+// communication thread, or a waiting thread, polls the device.
 //
-// A call on a stream that is being captured is carried out by its caller, there and then, once all
-// works before it are with the device; it becomes part of a graph. Nothing is known here of the
-// graph's launches, so from then on the communication thread looks whether the group still stands.
+// A call on a captured stream is run by the calling thread, after all earlier works have been
+// launched, and becomes part of a CUDA graph. The graph's launches are not visible here, so the
+// communication thread checks the group periodically from then on.
 #pragma once
 
 #include "rendezvous/base/own_process.hpp"
@@ -35,28 +34,28 @@
 
 namespace ddprun {
 
-/// A reducer has a few dozen works under way; a caller that never waits is stopped here.
+/// Maximum number of queued works, beyond which calls block. A reducer has a few dozen.
 inline constexpr std::size_t kQueuedWorksMax = 1024;
-/// A device has so many works at most; as many again may be queued behind them.
-inline constexpr std::size_t kFlyingWorksMax = 1024;
+/// Maximum number of works launched on a device, in addition to the queued ones.
+inline constexpr std::size_t kLaunchedWorksMax = 1024;
 
 class WorkQueue;
 
 struct Work::State {
   Operation operation;
   Deadline::Clock::time_point queued;
-  std::shared_ptr<WorkQueue> queue;  ///< keeps the mutex below which the rest is alive
-  std::thread::id caller = {};       ///< the thread that has called the collective
-  bool is_first = false;             ///< nothing was queued or running before it
-  bool has_begun = false;            ///< somebody is carrying it out, or has
-  std::uint64_t flight = 0;          ///< of the log, once it has been entered
-  std::uint64_t launch = 0;    ///< the device's how manieth it is, from 1; 0: it has not got it
-  std::uint64_t capture = 0;   ///< DeviceQueue::capture_of() of its stream; it is done then
-  std::uint64_t captured = 0;  ///< the capture's how manieth it is, from 1
+  std::shared_ptr<WorkQueue> queue;  ///< owns the mutex that guards the members below
+  std::thread::id caller = {};       ///< thread that called the collective
+  bool is_first = false;             ///< no other work was queued or running at the call
+  bool has_begun = false;            ///< it is running or has ended
+  std::uint64_t flight = 0;          ///< number in the call log, once it has been entered
+  std::uint64_t launch = 0;          ///< 1-based launch index on the device; 0 if not launched
+  std::uint64_t capture = 0;         ///< DeviceQueue::capture_of() of its stream; 0 if not captured
+  std::uint64_t captured = 0;        ///< 1-based index in the capture
   Deadline::Clock::time_point started = {};
   std::atomic<bool> is_done = false;
   std::exception_ptr failure = nullptr;
-  bool is_timed = false;  ///< `ended` is set with is_done
+  bool is_timed = false;  ///< `ended` is valid when is_done
   Deadline::Clock::time_point ended = {};
 };
 
@@ -68,41 +67,39 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   WorkQueue& operator=(const WorkQueue&) = delete;
   ~WorkQueue();
 
-  /// Starts the communication thread, which meets the other ranks; wait_entered() returns when they
-  /// are there and throws when they do not come.
+  /// Starts the communication thread, which connects to the other ranks. wait_entered() blocks
+  /// until all are connected, and throws if that fails.
   void start(Deadline deadline);
   void wait_entered();
 
-  /// Carries out what is queued and ends the thread. Afterwards only Work handles are left.
+  /// Runs all queued works and ends the thread. Later only Work handles may be used.
   void stop();
 
-  /// Blocks while the queue is full, at most the time a collective may take.
-  /// For buffers on a device `stream` is what they depend on, as in ProcessGroup::set_stream().
-  /// Throws Error{Errc::usage}, and nothing has happened, if it is being captured and the call
-  /// cannot be.
+  /// Queues a call. Blocks while the queue is full, at most for collective_timeout. For device
+  /// buffers `stream` is the stream of ProcessGroup::set_stream(). Throws Error{Errc::usage}
+  /// without side effects if it is being captured and the call cannot be captured.
   Work push(const Operation& operation, void* stream);
   void wait(const Work::State& work, Deadline deadline);
-  /// What `stream` is given from now on begins when `work` has ended. Blocks until the device has
-  /// got it; a work of the host has to end for that.
+  /// Makes later work on `stream` wait for `work`. Blocks until `work` is launched; for a work on
+  /// host buffers, until it has ended.
   void hold(const Work::State& work, void* stream);
   void keep_end_time(Work::State& work);
   std::optional<Deadline::Clock::time_point> end_time(const Work::State& work);
 
-  /// The other ranks are told that it was `who`, where the backend tells them anything. Does
-  /// nothing in a forked child.
-  void abort(const std::string& reason, const std::string& who);
-  /// On `device` if that is not null.
+  /// Fails the group on all ranks, with `rank_name` as the origin. Does nothing in a forked child.
+  void abort(const std::string& reason, const std::string& rank_name);
+  /// Allocates on `device`, or on the host if it is null.
   std::shared_ptr<void> allocate(std::size_t bytes, const Device* device);
 
   bool is_of_this_process() const { return process_.is_this(); }
   /// Throws Error{Errc::usage} in a forked child, as do the functions for works that have not
-  /// ended: the lock may be held by a thread that does not exist here.
+  /// ended: the mutex may be locked by a thread that exists only in the parent.
   void require_own_process() const;
-  /// `operation` was called while another thread was calling one, or waiting for one that it had
-  /// called. The ranks may be in different orders already, so the group fails on all.
+  /// Fails the group because `operation` was called while another thread was calling a collective
+  /// or waiting for its own: the order of calls may already differ between ranks.
   [[noreturn]] void refuse_second_thread(const Operation& operation);
 
-  /// Null if buffers cannot be on a device.
+  /// Null if the backend does not support device buffers.
   DeviceQueue* device() const { return device_; }
 
  private:
@@ -115,14 +112,14 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void watch(Lock& lock);
   std::shared_ptr<Work::State> number(const Operation& operation);
   void mark(Work::State& work, void* stream, Lock& lock);
-  void await_room(Lock& lock);
-  [[noreturn]] void give_up(const Work::State& work, Deadline deadline) const;
+  void wait_for_space(Lock& lock);
+  [[noreturn]] void throw_timeout(const Work::State& work, Deadline deadline) const;
   void communicate(Deadline join_deadline);
   void advance(Lock& lock);
   void run_next(Lock& lock);
-  bool carry_out(Work::State& work);
+  bool start_operation(Work::State& work);
   bool is_left_to_caller(const Work::State& work) const;
-  bool look_at_device(Lock& lock);
+  bool poll_device(Lock& lock);
   void pause(std::condition_variable& other, Lock& lock);
   void finish(Work::State& work, std::exception_ptr failure);
   void fail_all(const std::exception_ptr& failure);
@@ -130,30 +127,30 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
   const OwnProcess process_;
   const std::unique_ptr<Backend> backend_;
-  DeviceQueue* const device_;  ///< the backend's; null: it has none
+  DeviceQueue* const device_;  ///< owned by the backend; null if it has none
   const std::size_t ranks_;
   const GroupOptions options_;
-  CallLog log_;  ///< of who carries works out, one at a time
+  CallLog log_;  ///< used by the thread that runs works
   std::promise<void> entered_;
   std::thread thread_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;  ///< a work has ended, or the queue has room again
-  std::condition_variable wanted_;   ///< for the communication thread
-  std::deque<std::shared_ptr<Work::State>> works_;  ///< the first may be running
-  /// The device has these. Only who has set is_running_ changes them.
-  std::deque<std::shared_ptr<Work::State>> flying_;
+  std::condition_variable changed_;                 ///< a work has ended, or the queue has space
+  std::condition_variable wanted_;                  ///< wakes the communication thread
+  std::deque<std::shared_ptr<Work::State>> works_;  ///< queued works; the first may be running
+  /// Works on the device. Only the thread that has set is_running_ changes them.
+  std::deque<std::shared_ptr<Work::State>> launched_;
   std::uint64_t launches_ = 0;
-  std::chrono::microseconds pause_{};  ///< until the device is asked again
+  std::chrono::microseconds pause_{};  ///< until the next poll of the device
   bool is_running_ = false;
-  std::thread::id own_waiter_;  ///< a thread that waits for a work that it has called itself
-  bool is_attentive_ =
-      false;  ///< the communication thread looks at the queue soon without being told
+  std::thread::id own_waiter_;  ///< thread that waits for its own work
+  bool polls_soon_ =
+      false;  ///< the communication thread checks the queue soon without a notification
   bool is_stopping_ = false;
-  std::atomic<bool> uses_device_ = false;  ///< a call of a buffer there has been made
-  bool is_watching_ = false;               ///< there may be graphs with captured works
+  std::atomic<bool> uses_device_ = false;  ///< a device buffer has been used
+  bool is_watching_ = false;               ///< graphs with captured works may exist
   std::uint64_t calls_ = 0;
-  std::uint64_t collectives_ = 0;         ///< of them
+  std::uint64_t collectives_ = 0;         ///< calls without messages
   std::exception_ptr failure_ = nullptr;  ///< sticky
 };
 

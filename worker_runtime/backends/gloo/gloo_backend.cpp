@@ -131,7 +131,7 @@ class GlooBackend : public Backend {
 
   // Memory is anybody's here, and who is late the runtime's side knows.
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
-  std::string hold_up() const override { return {}; }
+  std::string stall_reason() const override { return {}; }
 
   void abort(const std::string& reason) noexcept override {
     const NoPipeSignal spared;

@@ -19,12 +19,12 @@ namespace ddprun::host {
 
 namespace {
 
-// Every rank of a group connects at about the same time; beyond this a connect blocks.
+// All ranks of a node connect at about the same time; further connects block.
 constexpr int kBacklog = 128;
-// Who connects and says nothing delays the others no longer than this.
+// Time limit for a connection that sends nothing.
 constexpr auto kHelloTimeout = std::chrono::seconds(2);
 
-// Of a name that cannot be guessed.
+// Random bytes of the name, so that it cannot be guessed.
 constexpr std::size_t kNameBytes = 16;
 
 class Descriptor {
@@ -63,7 +63,7 @@ Descriptor open_socket() {
   return Descriptor(fd);
 }
 
-/// False if the deadline passed first.
+/// Returns false if the deadline passes first.
 bool wait_readable(int fd, Deadline deadline) {
   while (true) {
     pollfd poll_fd{.fd = fd, .events = POLLIN, .revents = 0};

@@ -1,6 +1,5 @@
-// How a descriptor gets from a node's first rank to the others there: over a unix socket in the
-// abstract name space, which leaves nothing in the file system and vanishes with its owner.
-// Blocking; one thread at a time.
+// Passes a descriptor from the first rank of a node to the others, over a unix socket in the
+// abstract namespace, which has no file and ends with its owner. Blocking; one thread at a time.
 #pragma once
 
 #include "worker_runtime/backends/rank_names.hpp"
@@ -21,8 +20,8 @@ class HandoverServer {
 
   const std::string& name() const { return name_; }
 
-  /// Gives `descriptor` to ranks `first` to `last`, each of which must come once. Processes of
-  /// other users are turned away. Throws Error{Errc::timeout} naming the ranks that did not come.
+  /// Sends `descriptor` to ranks `first` to `last`, each of which must connect once. Rejects
+  /// processes of other users. Throws Error{Errc::timeout} with the missing ranks.
   void serve(int descriptor, int first, int last, const RankNames& names, Deadline deadline);
 
  private:
@@ -30,7 +29,7 @@ class HandoverServer {
   std::string name_;
 };
 
-/// The other ranks' side: the descriptor, which the caller owns and which is close-on-exec.
+/// The other ranks' side. Returns the descriptor, close-on-exec, owned by the caller.
 int receive_descriptor(const std::string& name, int rank, Deadline deadline);
 
 }  // namespace ddprun::host

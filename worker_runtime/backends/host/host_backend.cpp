@@ -24,14 +24,14 @@ std::optional<control::ControlPage> attach_control_page(const WorkerEnv& env) {
   return control::ControlPage::attach_again(*env.control_page_fd, env.control_page_slot);
 }
 
-// Long enough for a store that answers at all.
+// Enough for a responsive store.
 constexpr auto kEraseTimeout = std::chrono::seconds(1);
 
-/// The workers of this process' node, of which rank `first` makes what they share.
+/// The workers of this node, whose rank `first` creates the shared memory.
 struct Node {
   int first = 0;
   int ranks = 1;
-  std::string key;    ///< where the first tells the others where to get it
+  std::string key;    ///< key of the socket's name in the store
   RankNames names{};  ///< of the group's ranks
 };
 
@@ -40,8 +40,8 @@ Region create_region(int ranks, const GroupOptions& options) {
   return Region::create(ranks, choose_arena_bytes(options.arena_bytes, ranks, memory_limits()));
 }
 
-/// The key is gone again before anybody's create() returns or throws, so that the next group of
-/// this name does not meet the socket of the last one.
+/// Removes the key before create() returns or throws on any rank, so that the next group of this
+/// name does not find the socket of this one.
 Region make_region(Store& store, const Node& node, const GroupOptions& options, Deadline deadline) {
   Region region = create_region(node.ranks, options);
   if (node.ranks == 1) return region;

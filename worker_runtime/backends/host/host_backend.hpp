@@ -1,5 +1,5 @@
-// Ranks that are processes. Those of a node share memory, a memfd that the first of them makes and
-// hands to the others; nodes are connected by TCP.
+// Backend for ranks that are processes. The ranks of a node share a memfd, which the first of them
+// creates and passes to the others; nodes are connected by TCP.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -13,15 +13,15 @@
 
 namespace ddprun {
 
-/// Why the workers of `env` cannot meet at a store; empty if they can, or need none.
+/// Returns why the workers of `env` have no store; empty if they have or need none.
 std::string store_missing_reason(const WorkerEnv& env);
 
-/// Why the host backend cannot be used for the workers of `env`; empty if it can.
+/// Returns why the host backend cannot be used for the workers of `env`; empty if it can.
 std::string host_unavailable_reason(const WorkerEnv& env);
 
-/// Meets the other ranks through the store of the place's environment. Blocking. `backend` is the
-/// one of the group: this one, or another one that uses this one. Throws Error{Errc::usage} if a
-/// rank that came earlier creates the group with another backend.
+/// Connects to the other ranks through the store of the place's environment. Blocks. `backend`:
+/// name of the group's backend, which is or uses this one. Throws Error{Errc::usage} if an earlier
+/// rank creates the group with another backend.
 std::unique_ptr<WatchfulBackend> create_host_backend(const GroupPlace& place,
                                                      const GroupOptions& options,
                                                      const char* backend, Deadline deadline);

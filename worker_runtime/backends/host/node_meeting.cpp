@@ -11,9 +11,9 @@ namespace ddprun::host {
 
 namespace {
 
-// Long enough for a store that answers at all.
+// Enough for a responsive store.
 constexpr auto kStoreTimeout = std::chrono::seconds(1);
-// Of a name that cannot be guessed.
+// Random bytes of a name that cannot be guessed.
 constexpr std::size_t kTokenBytes = 16;
 
 [[noreturn]] void refuse_layout(const std::string& what) {
@@ -59,7 +59,7 @@ std::string agree_on_token(Store& store, const std::string& key, int rank, const
   }
 }
 
-/// Each purpose has a key of its own.
+/// Derives a separate key for each purpose.
 Digest derive(const Digest& key, const std::string& purpose) {
   return hmac_sha256(bytes_of(key), purpose);
 }
@@ -138,7 +138,7 @@ NodeMeeting meet_nodes(Store& store, const std::string& name, const std::optiona
     if (env.rank == 0) store.erase(token_key, Deadline::after(kStoreTimeout));
     throw;
   }
-  // All have read it: they have written under it.
+  // All workers have read it, since they have written keys derived from it.
   if (env.rank == 0) store.erase(token_key, deadline);
   return meeting;
 }

@@ -1,5 +1,5 @@
-// How the workers of several nodes find each other: each says in the store where it listens and on
-// which node it is; from that all come to the same layout. Blocking.
+// Discovery of the workers of several nodes: each publishes its listening addresses and its node in
+// the store, from which all derive the same layout. Blocking.
 #pragma once
 
 #include "rendezvous/base/hmac.hpp"
@@ -18,44 +18,42 @@
 
 namespace ddprun::host {
 
-/// What a worker says of itself.
+/// Entry of a worker in the store.
 struct Presence {
   int node = 0;
   int local_world_size = 1;
   tcp::PeerAddress address;
-  std::uint16_t message_port = 0;  ///< at the same addresses: for send and recv
+  std::uint16_t message_port = 0;  ///< port of send and recv, at the same addresses
 
   bool operator==(const Presence&) const = default;
 };
 
-/// With a proof that a rank of the group, which knows `key`, says this of `rank`.
+/// Encodes with an HMAC under `key` that also covers `rank`.
 std::string encode(const Presence& presence, int rank, const Digest& key);
-/// Throws Error{Errc::protocol} if `text` is no encoding of one, or the proof is wrong.
+/// Throws Error{Errc::protocol} if `text` is malformed or its HMAC is wrong.
 Presence decode_presence(const std::string& text, int rank, const Digest& key);
 
-/// Throws Error{Errc::usage} if the workers, in the order of their ranks, do not form whole nodes
-/// of neighbouring ranks.
+/// Throws Error{Errc::usage} unless the ranks of each node are contiguous.
 collectives::NodeLayout layout_of(const std::vector<Presence>& workers);
 
 struct NodeMeeting {
-  Digest key = {};     ///< known to these workers alone, new each time
-  std::string prefix;  ///< of the names of their keys in the store
+  Digest key = {};     ///< secret of these workers, new for each group
+  std::string prefix;  ///< prefix of their keys in the store
   std::vector<Presence> workers;
 };
 
-/// `name` is the group's in the store, `own` is what this worker says of itself. The group's key is
-/// derived from `run_key`, which the workers have from their agents, and a random number that rank
-/// 0 writes into the store; without a run's key, all that the store's clients can read suffices for
-/// it. Everything but a key for each worker under `prefix` is gone from the store again when rank 0
-/// returns, and no other rank can leave the group's construction before.
+/// `name`: the group's name in the store; `own`: this worker's entry. The group's key is derived
+/// from `run_key`, which workers get from their agents, and a random number that rank 0 writes into
+/// the store; without `run_key`, clients of the store can derive it. When rank 0 returns, only one
+/// key for each worker under `prefix` is left in the store, and no other rank returns earlier.
 NodeMeeting meet_nodes(Store& store, const std::string& name, const std::optional<Digest>& run_key,
                        const WorkerEnv& env, const RankNames& names, const Presence& own,
                        Deadline deadline);
 
-/// The key of one kind of connections between these workers.
+/// Returns the key of one kind of connections between these workers.
 Digest key_for(const NodeMeeting& meeting, std::string_view connections);
 
-/// Where worker `rank` has left its Presence.
+/// Returns the store's key of the Presence of `rank`.
 std::string presence_key(const NodeMeeting& meeting, int rank);
 
 }  // namespace ddprun::host

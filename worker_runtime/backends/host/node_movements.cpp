@@ -11,7 +11,7 @@ using collectives::LanePlan;
 using collectives::Range;
 using collectives::slice_of;
 
-/// Rank r's part of a buffer that has one for each of `ranks`.
+/// Returns rank r's part of a buffer with `ranks` parts.
 Buffer part_of(Buffer whole, std::size_t part_elements, int rank, int ranks = 1) {
   return whole.slice(static_cast<std::size_t>(rank) * part_elements,
                      static_cast<std::size_t>(ranks) * part_elements);
@@ -125,7 +125,7 @@ void NodesBackend::all_to_all(Call& call) {
   Buffer input = call.operation.input;
   const Buffer output = call.operation.output;
   if (input.data == output.data) {
-    // What comes would take the place of what has not gone yet.
+    // Received data would overwrite data that has not been sent.
     const Buffer copy = scratch(0, input.elements, input.type);
     if (input.bytes() > 0) std::memcpy(copy.data, input.data, input.bytes());
     input = copy;
@@ -146,7 +146,8 @@ void NodesBackend::all_to_all(Call& call) {
   exchange.run(call.deadline);
 }
 
-/// All ranks of a node have come when its leader speaks; none goes before it has heard the others.
+/// A leader sends when all ranks of its node have entered; ranks return when it has received from
+/// all other leaders.
 void NodesBackend::barrier(Call& call) {
   tcp::Exchange exchange = next_exchange(call);
   for (int node = 0; node < layout_.nodes() && is_leader(); ++node) {

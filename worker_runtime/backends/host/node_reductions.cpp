@@ -1,4 +1,4 @@
-// Collectives over nodes that combine.
+// Reductions over nodes.
 #include "worker_runtime/backends/host/nodes_backend.hpp"
 #include "worker_runtime/collectives/float_environment.hpp"
 #include "worker_runtime/collectives/reduce_kernels.hpp"
@@ -22,10 +22,10 @@ void copy(Buffer from, Buffer to) {
 
 }  // namespace
 
-/// This rank's input in the type in which nodes combine, where it may be written over.
+/// Returns this rank's input in the type of partial results, in memory that may be overwritten.
 Buffer NodesBackend::contribution(const Call& call, bool in_place) {
   const Buffer& input = call.operation.input;
-  // Where every node has one rank there are no partial results that could be rounded too early.
+  // With one rank per node there are no partial results to keep wide.
   if (layout_.is_flat()) return input;
   const DataType type = collectives::partial_type(input.type, call.operation.op);
   if (type == input.type && in_place) return input;
@@ -34,7 +34,7 @@ Buffer NodesBackend::contribution(const Call& call, bool in_place) {
   return values;
 }
 
-/// Every rank of this node gets the combination of all of them.
+/// Reduces over the ranks of this node; all of them get the result.
 void NodesBackend::combine_locally(Call& call, Buffer values) {
   if (own_ranks() == 1) return;
   local(call, {.collective = Collective::all_reduce,
@@ -43,8 +43,8 @@ void NodesBackend::combine_locally(Call& call, Buffer values) {
                .op = collectives::partial_op(call.operation.op)});
 }
 
-/// Receives from the other nodes what they have for `range` of the message, of which `values` holds
-/// this node's, and stores the combination of all nodes to `result`.
+/// Receives the partial results of the other nodes for `range` of the message and combines them
+/// with `values`, those of this node, into `result`.
 void NodesBackend::combine_between_nodes(Call& call, const Transfers& transfers, Buffer values,
                                          Range range, Buffer result) {
   tcp::Exchange exchange = next_exchange(call);
@@ -72,7 +72,7 @@ void NodesBackend::combine_between_nodes(Call& call, const Transfers& transfers,
     combine_range(call, sources, {combined, complete - combined}, values, result);
     combined = complete;
   };
-  // What is still being sent must not be written over.
+  // Data that is being sent must not be overwritten.
   const bool sends_own =
       std::any_of(transfers.sends.begin(), transfers.sends.end(),
                   [&](const collectives::Transfer& sent) { return sent.range == range; });
@@ -80,7 +80,7 @@ void NodesBackend::combine_between_nodes(Call& call, const Transfers& transfers,
   combine_more();
 }
 
-/// `range` counts from where the sources and the result begin.
+/// `range` is relative to the start of sources and result.
 void NodesBackend::combine_range(const Call& call, const std::vector<const std::byte*>& sources,
                                  Range range, Buffer values, Buffer result) const {
   const collectives::DefaultFloatEnvironment environment;
@@ -94,7 +94,7 @@ void NodesBackend::combine_range(const Call& call, const std::vector<const std::
                                                    range.count);
     return;
   }
-  // Over this node's own part, which nobody needs any more.
+  // Overwrites this node's own part, which is no longer needed.
   const Buffer partial{const_cast<std::byte*>(sources[static_cast<std::size_t>(node_)]) +
                            range.first * size_of(values.type),
                        range.count, values.type};
@@ -128,8 +128,7 @@ void NodesBackend::all_reduce(Call& call) {
   share_lanes(call, plan, output);
 }
 
-/// As all_reduce, but the result goes to the root's node alone, and buffers elsewhere stay as they
-/// are.
+/// Like all_reduce, but only the root's node gets the result, and other buffers do not change.
 void NodesBackend::reduce(Call& call) {
   const Operation& operation = call.operation;
   const int root = operation.peer;
@@ -149,7 +148,7 @@ void NodesBackend::reduce(Call& call) {
   if (rank_ == root) copy(result, operation.output);
 }
 
-/// Every rank combines its own part, which one rank of each other node sends it.
+/// Each rank reduces its own part, which one rank of each other node sends.
 void NodesBackend::reduce_scatter(Call& call) {
   const Buffer output = call.operation.output;
   const Buffer values = contribution(call, false);

@@ -11,7 +11,7 @@ namespace ddprun::host {
 namespace {
 
 constexpr int kScratchCount = 3;
-// The number of the step in which all meet, before the first collective.
+// Step number of the initial exchange, before the first collective.
 constexpr std::uint64_t kMeetingSequence = ~std::uint64_t{0};
 
 }  // namespace
@@ -33,7 +33,7 @@ NodesBackend::NodesBackend(std::shared_ptr<const shared_memory::Region> region,
 
 NodesBackend::~NodesBackend() = default;
 
-/// Nobody leaves before all ranks are here: a rank of every other node speaks to each.
+/// Returns when all ranks have entered: each receives from a rank of every other node.
 void NodesBackend::enter(Deadline deadline) {
   local_.enter(deadline);
   messages_.enter();
@@ -55,9 +55,9 @@ void NodesBackend::leave() noexcept {
   local_.leave();
 }
 
-/// A silent rank of another node may itself wait for one there, so it is not accused.
-std::string NodesBackend::hold_up() const {
-  const std::string here = local_.hold_up();
+/// Does not name ranks of other nodes, which may be waiting for a rank there.
+std::string NodesBackend::stall_reason() const {
+  const std::string here = local_.stall_reason();
   const auto silent = mesh_.awaited();
   if (!here.empty() || silent.empty()) return here;
   return "nothing had come from rank(s) " + failure_.names().list(silent);
@@ -136,7 +136,7 @@ void NodesBackend::transfer(Call& call, const Transfers& transfers, Buffer buffe
   exchange.run(call.deadline);
 }
 
-/// Each mover on this node has its lane of the buffer; afterwards all have everything.
+/// Each mover of this node has its lane of the buffer; afterwards all ranks have the whole buffer.
 void NodesBackend::share_lanes(Call& call, const collectives::LanePlan& plan, Buffer buffer) {
   for (int lane = 0; lane < layout_.lanes(); ++lane) {
     const auto range = plan.lane(lane);
@@ -155,7 +155,7 @@ void NodesBackend::local_broadcast(const Call& call, Buffer buffer, int local_ro
       {.collective = Collective::broadcast, .input = buffer, .output = buffer, .peer = local_root});
 }
 
-/// In group memory while there is room, since what all can reach need not be copied; else anywhere.
+/// Allocates group memory, which needs no copies; private memory if the arena is full.
 Buffer NodesBackend::scratch(int which, std::size_t elements, DataType type) {
   Scratch& one = scratch_[static_cast<std::size_t>(which)];
   const std::size_t bytes = elements * size_of(type);

@@ -1,10 +1,10 @@
-// Ranks on several nodes: shared memory inside each node, TCP between them.
+// Backend for several nodes: shared memory within a node, TCP between nodes.
 //
-// A reduction first combines the contributions of a node's ranks, in their order, and then the
-// nodes' combinations in the order of the nodes; half types and averages of small integers are kept
-// wide until the end. So the bits of a result depend on how the ranks are spread over nodes, but
-// neither on the size of the message, the place of an element or anybody's timing; and where every
-// node has one rank they are those of ranks that share memory.
+// A reduction combines the contributions of a node's ranks in rank order, then the partial results
+// of the nodes in node order. Partial results of half types and of averages of small integers are
+// wider. So the bits of a result depend on the distribution of ranks over nodes, but not on the
+// message size, the position of an element or timing. With one rank per node they equal those of
+// shared memory.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -25,8 +25,8 @@
 
 namespace ddprun::host {
 
-/// Up to here one rank of each node sends everything to every other node, in one step; above, all
-/// lanes share the work in two.
+/// Up to this size one rank of each node sends all data to every other node in one step; above it,
+/// all lanes share the work in two steps.
 inline constexpr std::size_t kOneStepBytes = 16 << 10;
 
 struct NodesOptions {
@@ -34,8 +34,8 @@ struct NodesOptions {
   RankNames names;
   tcp::MeshOptions mesh;
   tcp::MessengerOptions messages;
-  std::string failure_key;   ///< in the store
-  std::string presence_key;  ///< likewise; removed once all have met
+  std::string failure_key;   ///< key in the store
+  std::string presence_key;  ///< key in the store; removed when all ranks are connected
 };
 
 class NodesBackend final : public WatchfulBackend {
@@ -49,14 +49,14 @@ class NodesBackend final : public WatchfulBackend {
   void leave() noexcept override;
   void run(const Operation& operation, Deadline deadline) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override { return local_.allocate(bytes); }
-  std::string hold_up() const override;
+  std::string stall_reason() const override;
   void abort(const std::string& reason) noexcept override;
   void check() const override { failure_.check(); }
 
  private:
   using Transfers = collectives::Transfers;
 
-  /// A collective under way.
+  /// The current collective.
   struct Call {
     const Operation& operation;
     Deadline deadline;
@@ -64,7 +64,7 @@ class NodesBackend final : public WatchfulBackend {
     std::uint32_t steps = 0;
   };
 
-  /// Memory that grows with the largest message and is used again.
+  /// Reused memory of the size of the largest message.
   struct Scratch {
     std::shared_ptr<void> memory;
     std::size_t bytes = 0;
@@ -84,7 +84,7 @@ class NodesBackend final : public WatchfulBackend {
   void combine_range(const Call& call, const std::vector<const std::byte*>& sources,
                      collectives::Range range, Buffer values, Buffer result) const;
 
-  // The rest, in node_movements.cpp.
+  // Data movement, in node_movements.cpp.
   void broadcast(Call& call);
   void all_gather(Call& call);
   void gather(Call& call);
@@ -92,7 +92,7 @@ class NodesBackend final : public WatchfulBackend {
   void all_to_all(Call& call);
   void barrier(Call& call);
 
-  // Steps of which they are made.
+  // Steps of collectives.
   tcp::Exchange next_exchange(Call& call) { return {mesh_, failure_, call.header, call.steps++}; }
   void transfer(Call& call, const Transfers& transfers, Buffer buffer);
   void share_lanes(Call& call, const collectives::LanePlan& plan, Buffer buffer);

@@ -1,4 +1,4 @@
-// How exceptions and deadlines get over the border to a module, where plain data alone crosses it.
+// Converts exceptions and deadlines to the plain data of the interface to modules, and back.
 #pragma once
 
 #include "worker_runtime/backends/module/module.hpp"
@@ -29,7 +29,7 @@ inline void describe(Failure& failure, const std::exception& exception) noexcept
   failure.text[length] = '\0';
 }
 
-/// Calls `body`; false, with its failure described, if it throws.
+/// Calls `body`. Returns false and sets `failure` if it throws.
 template <typename Body>
 bool attempt(Failure& failure, const Body& body) noexcept {
   try {
@@ -48,7 +48,7 @@ bool attempt(Failure& failure, const Body& body) noexcept {
   return false;
 }
 
-/// What attempt() has described, as an exception again.
+/// Throws the exception of attempt() again.
 [[noreturn]] inline void raise(const Failure& failure) {
   if (failure.is_of_peer) throw PeerFailed(failure.peer, failure.text);
   throw Error(failure.code, failure.text);

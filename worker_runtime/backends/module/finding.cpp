@@ -30,7 +30,8 @@ std::string path_of(const std::string& file) {
   return file;
 }
 
-/// `is_found`: it, or what it needs, cannot be used. Otherwise nobody knows where it is.
+/// Returns the reason why a module cannot be loaded. `is_found`: the module exists, and it or one
+/// of its libraries is unusable.
 std::string why_not_loaded(bool is_found) {
   std::string reason = "its module cannot be loaded: " + last_problem();
   if (is_found) return reason;

@@ -8,12 +8,12 @@
 namespace ddprun::module {
 
 struct FoundEntry {
-  void* function = nullptr;  ///< the module's only one
-  std::string path;          ///< of the module
+  void* function = nullptr;  ///< the module's exported function
+  std::string path;          ///< path of the module
 };
 
-/// The function `entry` of the module "libddprun_`name`.so", or why there is none. The module stays
-/// loaded until the process ends, since threads of what it uses may outlive the last group.
+/// Returns the function `entry` of the module "libddprun_`name`.so", or why it is missing. The
+/// module stays loaded, since threads of its libraries may outlive the last group.
 std::variant<FoundEntry, std::string> find_entry(const std::string& name, const char* entry);
 
 std::string wrong_version(const std::string& path, std::uint32_t version, std::uint32_t needed);

@@ -20,7 +20,7 @@ using module::Table;
 
 constexpr std::size_t kAlignment = 64;  // what ProcessGroup::allocate() promises
 
-/// The module's functions, or why there are none.
+/// Returns the module's functions, or why they are unavailable.
 std::variant<const Table*, std::string> load(const std::string& name) {
   const auto found = module::find_entry(name, module::kEntryName);
   if (const auto* reason = std::get_if<std::string>(&found)) return *reason;
@@ -63,7 +63,7 @@ class ModuleBackend : public Backend {
     return {memory, std::free};
   }
 
-  std::string hold_up() const override {
+  std::string stall_reason() const override {
     return page_ ? recorded_hold_up(*page_, slot_, group_) : std::string();
   }
 
@@ -73,7 +73,7 @@ class ModuleBackend : public Backend {
 
  private:
   void explain(Failure& failure) const {
-    const std::string reason = hold_up();
+    const std::string reason = stall_reason();
     if (reason.empty()) return;
     const std::string text = std::string(failure.text) + ": " + reason;
     failure.text[text.copy(failure.text, module::kTextBytesMax - 1)] = '\0';

@@ -1,4 +1,4 @@
-// The runtime's side of the border: finds and loads a module and is the Backend in front of it.
+// The runtime's side of the interface: loads a module, and implements Backend with its functions.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -10,11 +10,11 @@
 
 namespace ddprun {
 
-/// Why the module of that backend ("gloo") cannot be used: it is not installed, or what it needs is
-/// not. Empty if it can; then it is loaded from now on, until the process ends.
+/// Loads the module of a backend ("gloo") for the life of the process. Returns why it cannot be
+/// used; empty if it can.
 std::string module_unavailable_reason(const std::string& name);
 
-/// Throws Error if module_unavailable_reason() has a reason. Does not meet the other ranks yet.
+/// Throws Error if module_unavailable_reason() has a reason. Does not connect to the other ranks.
 std::unique_ptr<Backend> create_module_backend(const std::string& name, const GroupPlace& place,
                                                const GroupOptions& options);
 

@@ -1,4 +1,4 @@
-// The module's side of the border: turns a Backend into the functions of module.hpp. Compiled into
+// The module's side of the interface: wraps a Backend in the functions of module.hpp. Compiled into
 // each module.
 #pragma once
 

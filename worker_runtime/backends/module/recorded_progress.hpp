@@ -1,5 +1,5 @@
-// Who has come less far in a group's collectives than this rank, by the flight recorders of this
-// node's workers: for backends whose library does not know. Any thread.
+// Ranks of this node that are behind in a group's collectives, according to their flight recorders.
+// For backends whose library does not provide this. Any thread.
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
@@ -8,8 +8,8 @@
 
 namespace ddprun {
 
-/// "rank(s) 2 had not entered it", for the collective that the worker with `slot` has entered last
-/// in that group; empty if nobody is known not to have. Workers of other nodes are not known.
+/// Returns "rank(s) 2 had not entered it" for the last collective of the worker with `slot` in that
+/// group; empty if all workers of this node have entered it.
 std::string recorded_hold_up(const control::ControlPage& page, int slot, const std::string& group);
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
-// Collectives that become part of a graph: while the caller's stream is captured, a stream of our
-// own joins the capture behind it, takes the calls one after another, and the caller's streams join
-// their ends again. Nothing here is ever asked whether it has happened: in a capture nothing does.
+// Collectives in a CUDA graph. While the caller's stream is captured, an internal stream joins the
+// capture, gets the calls in order, and the caller's streams join their ends. Events are not
+// queried, since captured work does not run.
 #pragma once
 
 #include "worker_runtime/cuda/device_objects.hpp"
@@ -18,29 +18,27 @@ class CapturedCalls {
 
   // One call at a time, on the device:
 
-  /// Throws Error{Errc::usage} if calls of another capture, one that has not ended, are on the
-  /// stream.
+  /// Throws Error{Errc::usage} if the stream has calls of another active capture.
   void require_free(std::uint64_t capture) const;
 
-  /// What stream() is given until end() comes behind what `caller`, which is part of `capture`, has
-  /// been given.
+  /// Makes work on stream() until end() depend on the current work of `caller` in `capture`.
   void begin(cudaStream_t caller, std::uint64_t capture);
   cudaStream_t stream() const { return stream_.get(); }
 
-  /// Returns the call's number in its capture, from 1.
+  /// Returns the 1-based index of the call in its capture.
   std::uint64_t end();
 
-  /// Any thread: what `caller` is given from now on comes behind that call. Throws
-  /// Error{Errc::usage} if it is not part of `capture`.
+  /// Makes later work on `caller` depend on that call. Throws Error{Errc::usage} if it is not part
+  /// of `capture`. Any thread.
   void hold(cudaStream_t caller, std::uint64_t capture, std::uint64_t call);
 
  private:
   const cuda::CudaCalls& calls_;
   const cuda::Stream stream_;
   cuda::EventPool events_;
-  std::mutex mutex_;  ///< for what follows
+  std::mutex mutex_;  ///< guards the members below
   std::uint64_t capture_ = 0;
-  std::vector<cuda::Event*> ends_;  ///< of that capture's calls
+  std::vector<cuda::Event*> ends_;  ///< ends of the capture's calls
 };
 
 }  // namespace ddprun::nccl

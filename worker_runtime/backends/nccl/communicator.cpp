@@ -42,7 +42,7 @@ void Communicator::fail(ncclResult_t result, const std::string& what) {
   std::string text = what + ": " + calls_().get_error_string(result);
   const char* last = calls_().get_last_error(comm_);
   if (last != nullptr && *last != '\0') text += " (" + std::string(last) + ")";
-  // NCCL knows that a connection broke, not whose it was.
+  // NCCL reports a broken connection without the rank.
   if (result == ncclRemoteError) throw PeerFailed(-1, text);
   throw Error(Errc::nccl, text);
 }
@@ -61,7 +61,7 @@ bool Communicator::finalize() noexcept {
     return state != ncclInProgress;
   };
   Alarm silence;
-  // Whoever has not come to his end by then is not waited for: he needs nothing of this rank.
+  // Ranks that have not ended by then are not awaited; they do not depend on this one.
   return await(is_final, {Deadline::after(kEndTimeout), silence, [] {}}) && state == ncclSuccess;
 }
 
@@ -80,7 +80,7 @@ void* Communicator::register_memory(void* memory, std::size_t bytes) {
   const ncclResult_t result = calls_().comm_register(comm_, memory, bytes, &handle);
   if (result != ncclSuccess)
     throw Error(Errc::nccl, what + ": " + calls_().get_error_string(result));
-  // So it says that it has been told not to.
+  // NCCL reports that it was aborted.
   if (handle == nullptr)
     throw Error(Errc::nccl, what + ": not done (NCCL_LOCAL_REGISTER may forbid it)");
   return handle;
@@ -91,8 +91,8 @@ void Communicator::deregister(void* handle) noexcept {
   if (comm_ != nullptr) calls_().comm_deregister(comm_, handle);
 }
 
-/// Whether nothing is under way any more. The call itself has come back in any case: one that is
-/// still in there may use the communicator, which an abort would free.
+/// Returns true if no operation is in progress. Calls must have returned in any case, since an
+/// abort frees the communicator that they use.
 bool Communicator::revoke() noexcept {
   const NcclCalls& calls = calls_();
   if (calls.comm_revoke == nullptr || !has_met_ || is_captured_) return false;
@@ -116,8 +116,8 @@ void Communicator::end(ncclResult_t (*function)(ncclComm_t), Deadline::Duration 
   come_back([function, comm = std::exchange(comm_, nullptr)] { return function(comm); }, limit);
 }
 
-/// On a thread of its own, since nothing else gets this one back. Ends the process if `call` does
-/// not return, unless it may be waiting for graphs: then it is left behind until they are gone.
+/// Runs `call` on a separate thread, since it may hang. Ends the process if it does not return,
+/// unless graphs may exist: then the thread is detached until they are destroyed.
 ncclResult_t Communicator::come_back(const std::function<ncclResult_t()>& call,
                                      Deadline::Duration limit) noexcept {
   std::packaged_task<ncclResult_t()> task(call);

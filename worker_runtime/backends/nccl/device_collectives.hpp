@@ -1,6 +1,5 @@
-// The collectives of buffers on one CUDA device, by NCCL. They are handed to a stream of their own,
-// each behind what the caller's stream had been given, and end there one after another. Messages
-// and barriers are no business of this class.
+// NCCL collectives on buffers of one CUDA device. They run in order on an internal stream, each
+// after the caller's stream has reached its mark. Messages and barriers are not supported.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -31,8 +30,8 @@ struct DevicePlace {
 
 class DeviceCollectives {
  public:
-  /// `look` throws once the group has failed elsewhere; it is called while something is waited for.
-  /// Blocks while CUDA makes itself at home on the device.
+  /// `look` throws if the group has failed; it is called during waits. Blocks while CUDA
+  /// initialises the device.
   DeviceCollectives(const Libraries& libraries, DevicePlace place, std::function<void()> look);
   ~DeviceCollectives() { communicator_->abort(); }
 
@@ -48,11 +47,11 @@ class DeviceCollectives {
   void hold(void* stream, std::uint64_t launches);
   /// As DeviceQueue::await().
   void await(void* mark, Deadline deadline);
-  /// As RegisteredMemory::make(): needs that all ranks have connected. It may outlive this object.
+  /// As RegisteredMemory::make(), after all ranks have connected. May outlive this object.
   std::unique_ptr<RegisteredMemory> allocate(std::size_t bytes) {
     return RegisteredMemory::make(libraries_, place_.device, communicator_, bytes);
   }
-  /// Makes what is under way fail.
+  /// Makes pending collectives fail.
   void abort(const std::string& reason) noexcept;
 
   // One call at a time:
@@ -65,17 +64,17 @@ class DeviceCollectives {
   std::uint64_t capture(const Operation& operation, void* stream, Deadline deadline);
   void watch();
 
-  /// Nothing is under way nor will be. The other ranks do so, too.
+  /// Ends after the last collective, on all ranks.
   void finish() noexcept { communicator_->finish(); }
 
  private:
-  /// A collective that the device has.
+  /// A launched collective.
   struct Flight {
     Operation operation;
-    Deadline::Duration limit;  ///< from where the caller's stream and those before have come to it
+    Deadline::Duration limit;  ///< from the time when it can start
     cuda::Event* mark;
     cuda::Event* ended;
-    std::optional<Deadline> deadline = {};  ///< once it is so far
+    std::optional<Deadline> deadline = {};  ///< set when it can start
   };
 
   cuda::OnDevice here() const { return {*libraries_.cuda, place_.device}; }
@@ -98,10 +97,10 @@ class DeviceCollectives {
   CapturedCalls captured_;
   cuda::EventPool events_;
   cuda::Scratch scratch_;
-  const std::shared_ptr<Communicator> communicator_;  ///< registered memory has it, too
-  Alarm alarm_;                                       ///< rings with an abort
-  std::mutex mutex_;                                  ///< for what follows
-  std::exception_ptr failure_;                        ///< only who makes one call at a time sets it
+  const std::shared_ptr<Communicator> communicator_;  ///< shared with registered memory
+  Alarm alarm_;                                       ///< signalled by an abort
+  std::mutex mutex_;                                  ///< guards the members below
+  std::exception_ptr failure_;  ///< set only by the thread that runs operations
   std::deque<Flight> flights_;
   std::uint64_t ended_ = 0;
   std::string abort_reason_;

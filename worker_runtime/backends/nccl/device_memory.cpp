@@ -38,7 +38,7 @@ void DeviceMemory::release(const Libraries& libraries, int device, void* memory)
     libraries.cuda->device_synchronize();
     libraries.cuda->free(memory);
   } catch (const std::exception&) {
-    // The device is gone, and its memory with it.
+    // The device has failed, which frees its memory.
   }
 }
 
@@ -65,12 +65,13 @@ void DeviceMemory::zero(void* memory, std::size_t bytes, void* stream) {
 void DeviceMemory::order(void* before, void* after) {
   if (before == after) return;
   const cuda::OnDevice here(*libraries_.cuda, device_);
-  // CUDA would end the capture, or draw the other stream into it, which has done its part already.
+  // CUDA would invalidate the capture, or include the other stream.
   if (cuda::capture_of(*libraries_.cuda, stream_of(before)) !=
       cuda::capture_of(*libraries_.cuda, stream_of(after))) {
-    throw Error(Errc::usage,
-                "of two streams that depend on each other one is being captured and the other one "
-                "is not part of that (fork it by an event before it is used)");
+    throw Error(
+        Errc::usage,
+        "a captured stream and a stream outside of the capture depend on each other; add the "
+        "other stream to the capture by an event first");
   }
   cuda::Event& event = events_.take();
   event.record(stream_of(before));

@@ -1,4 +1,4 @@
-// Memory of one CUDA device, and the small works on it between collectives. Any thread.
+// Memory of one CUDA device, and operations on it between collectives. Any thread.
 #pragma once
 
 #include "worker_runtime/backends/device_queue.hpp"
@@ -13,17 +13,17 @@ namespace ddprun::nccl {
 
 class DeviceMemory {
  public:
-  /// `libraries` outlive this object and the memory.
+  /// `libraries` must outlive this object and its memory.
   DeviceMemory(const Libraries& libraries, int device)
       : libraries_(libraries),
         device_(device),
         stream_(*libraries.cuda, device),
         events_(*libraries.cuda) {}
 
-  /// Zeroed, to be freed by release(). Blocks.
+  /// Returns zeroed memory, to be freed by release(). Blocks.
   void* allocate(std::size_t bytes);
 
-  /// Blocks until the device has no work left that may use it.
+  /// Frees memory when the device has completed all work. Blocks.
   static void release(const Libraries& libraries, int device, void* memory) noexcept;
 
   // As the functions of DeviceQueue:
@@ -37,7 +37,7 @@ class DeviceMemory {
  private:
   const Libraries libraries_;
   const int device_;
-  cuda::Stream stream_;  ///< of copies and new memory
+  cuda::Stream stream_;  ///< stream of copies and of zeroing new memory
   cuda::EventPool events_;
 };
 

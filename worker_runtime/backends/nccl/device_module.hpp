@@ -1,6 +1,5 @@
-// The border between the worker runtime and the module that does collectives on CUDA devices, a
-// shared library of its own, so that a worker without a GPU loads nothing of CUDA. As in
-// ../module/module.hpp plain data alone crosses it.
+// Interface between the worker runtime and its module for CUDA devices, a shared library, so that
+// workers without a GPU do not load CUDA. As in ../module/module.hpp, only plain data crosses it.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -13,32 +12,32 @@
 
 namespace ddprun::nccl {
 
-/// Of everything in this file and in module.hpp. A module of another version is not used.
+/// Version of this file and module.hpp. Modules of other versions are refused.
 inline constexpr std::uint32_t kModuleVersion = 2500 + module::kVersion;
 
-/// What the ranks of a group meet by: one makes it, all have it.
+/// NCCL's unique id: one rank creates it, all ranks connect with it.
 inline constexpr std::size_t kTokenBytes = 128;
 using Token = std::array<std::uint8_t, kTokenBytes>;
 
-/// `group` lives during create() only, `context` as long as what it creates.
+/// `group` is valid during create(), `context` as long as the created object.
 struct DeviceMember {
   int rank = 0;
   int ranks = 1;
   int device = 0;
   const char* group = "";
-  /// False, after filling `failure` in, once the group has failed elsewhere. Asked while waiting.
+  /// Returns false and sets `failure` if the group has failed. Called during waits.
   bool (*look)(const void* context, module::Failure& failure) noexcept = nullptr;
   const void* context = nullptr;
 };
 
-/// Longer names of a device are cut.
+/// Maximum length of a device's name, including the terminator.
 inline constexpr std::size_t kDeviceNameMax = 256;
 
-/// A look at a device, cuda::DeviceExam. `note` hears what is done now, while examine() goes on.
+/// Settings of cuda::DeviceExam. examine() reports its current step by `note`.
 struct DeviceExamOrder {
   int device = 0;
-  std::size_t memory_bytes = 0;  ///< 0: what is good for a device
-  unsigned product_size = 0;     ///< 0: what is good for a device
+  std::size_t memory_bytes = 0;  ///< 0: the default
+  unsigned product_size = 0;     ///< 0: the default
   void (*note)(const void* context, const char* device, const char* doing) noexcept = nullptr;
   double (*seconds)(const void* context) noexcept = nullptr;  ///< a clock
   const void* context = nullptr;
@@ -50,7 +49,7 @@ struct DeviceExamResult {
   double product_flops = 0;
 };
 
-/// What DeviceMemory does. `release` needs no object: memory may outlive its group.
+/// Functions of DeviceMemory. `release` needs no object, since memory may outlive its group.
 struct DeviceMemoryTable {
   void* (*create)(const void* libraries, int device, module::Failure& failure) noexcept = nullptr;
   void (*destroy)(void* memory) noexcept = nullptr;
@@ -69,7 +68,7 @@ struct DeviceMemoryTable {
                module::Failure& failure) noexcept = nullptr;
 };
 
-/// What DeviceCollectives::allocate() gives out. It may outlive them.
+/// Memory of DeviceCollectives::allocate(), which it may outlive.
 struct RegisteredMemoryTable {
   void* (*create)(void* collectives, std::size_t bytes,
                   module::Failure& failure) noexcept = nullptr;
@@ -77,17 +76,17 @@ struct RegisteredMemoryTable {
   void (*destroy)(void* memory) noexcept = nullptr;
 };
 
-/// Functions that return a bool or a pointer say false or null after filling `failure` in; `left`
-/// is as in module.hpp. `libraries` is passed to those that have no object yet.
+/// Functions that return a bool or a pointer return false or null after setting `failure`; `left`
+/// is as in module.hpp. `libraries` is passed to functions without an object.
 struct DeviceTable {
   std::uint32_t version = kModuleVersion;
   const void* libraries = nullptr;
-  /// Fills `devices` in: how many this process can use, at least one. Errc::usage: there is none to
-  /// be seen; another: CUDA does not work.
+  /// Sets `devices` to the number of usable devices, at least 1. Fails with Errc::usage if none is
+  /// visible, with another code if CUDA does not work.
   bool (*find_devices)(const void* libraries, int& devices,
                        module::Failure& failure) noexcept = nullptr;
   bool (*find_nccl)(const void* libraries, module::Failure& failure) noexcept = nullptr;
-  /// Blocks, for good if the device does not answer. The failure is what is amiss with it.
+  /// Blocks, without limit if the device does not respond. Fails if the device is faulty.
   bool (*examine)(const void* libraries, const DeviceExamOrder& order, DeviceExamResult& result,
                   module::Failure& failure) noexcept = nullptr;
   bool (*make_token)(const void* libraries, Token& token,
@@ -119,8 +118,8 @@ struct DeviceTable {
   RegisteredMemoryTable registered = {};
 };
 
-/// The one function that the module exports. Null after filling `failure` in, if it cannot be
-/// used.
+/// The function that the module exports. Returns null after setting `failure` if the module cannot
+/// be used.
 using DeviceEntry = const DeviceTable* (*)(module::Failure& failure);
 inline constexpr char kDeviceEntryName[] = "ddprun_device_module";
 

@@ -1,4 +1,4 @@
-// What the device is asked through: CUDA's runtime, NCCL, and our own kernels.
+// Function tables of CUDA's runtime, NCCL, and our kernels.
 #pragma once
 
 #include "worker_runtime/backends/nccl/limited_call.hpp"
@@ -11,12 +11,12 @@
 namespace ddprun::nccl {
 
 struct Libraries {
-  /// Loads it, the first time. Throws Error{Errc::nccl}. Ranks that are alone need none.
+  /// Loads NCCL on the first call. Throws Error{Errc::nccl}. Not called in groups of one rank.
   const NcclCalls& (*nccl)() = nullptr;
   const cuda::CudaCalls* cuda = nullptr;
   const cuda::KernelCalls* kernels = nullptr;
   const cuda::ExamKernels* exam = nullptr;
-  /// For each of what is asked of a driver before anything can be watched or aborted.
+  /// Time limit of driver calls that cannot be aborted.
   Deadline::Duration driver_timeout = kDriverTimeout;
 };
 

@@ -1,5 +1,5 @@
-// A call into a driver that may never come back, on a thread of its own: the thread that asked gets
-// an error in its place. A thread that hangs stays behind with all that it has been given.
+// Runs a driver call that may hang on a separate thread, so that the caller gets an error instead.
+// A hanging thread is detached and keeps its arguments.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -12,12 +12,12 @@
 
 namespace ddprun::nccl {
 
-/// For what takes a driver no time, or some seconds where it wakes all of a machine's devices up.
+/// Time limit of calls that may take seconds while the driver initialises all devices.
 inline constexpr std::chrono::seconds kDriverTimeout{60};
 
-/// What `call` returns or throws. Throws Error{Errc::timeout} beginning with `what` if it does not
-/// come back by then; so it refers to nothing that could be gone, and its result, should there be
-/// one later, is destroyed on its thread.
+/// Returns or throws the result of `call`. Throws Error{Errc::timeout}, starting with `what`, if it
+/// does not return in time. `call` must own its arguments; a late result is destroyed on its
+/// thread.
 template <typename Call>
 auto call_by(Deadline deadline, const std::string& what, Call call) {
   std::packaged_task<decltype(call())()> task(std::move(call));

@@ -8,15 +8,18 @@
 namespace ddprun::nccl {
 
 ModuleDevice::ModuleDevice(WatchfulBackend& host, const DeviceTable& table, Place place,
-                           std::function<std::string()> hold_up)
-    : host_(host), table_(table), place_(std::move(place)), hold_up_(std::move(hold_up)) {}
+                           std::function<std::string()> stall_reason)
+    : host_(host),
+      table_(table),
+      place_(std::move(place)),
+      stall_reason_(std::move(stall_reason)) {}
 
 ModuleDevice::~ModuleDevice() {
   if (void* made = collectives_.load()) table_.destroy(made);
   if (void* made = memory_.load()) table_.memory.destroy(made);
 }
 
-/// Made when it is needed: CUDA keeps hundreds of megabytes on a device for each process.
+/// Created on first use, since CUDA allocates hundreds of megabytes on a device for each process.
 void* ModuleDevice::collectives() {
   if (void* made = collectives_.load()) return made;
   const std::lock_guard lock(making_);
@@ -32,7 +35,7 @@ void* ModuleDevice::collectives() {
                                    failure);
   if (made == nullptr) module::raise(failure);
   collectives_.store(made);
-  // An abort() of this moment has found nothing.
+  // A concurrent abort() may have preceded the store.
   host_.check();
   return made;
 }
@@ -64,11 +67,12 @@ void ModuleDevice::connect(Deadline deadline) {
     module::raise(failure);
 }
 
-/// The others would wait for this rank. They hear nothing new if it is they who made it fail.
+/// Aborts the group, since the other ranks wait for this one. Has no effect if the group has
+/// failed.
 void ModuleDevice::fail(const module::Failure& failure) {
   std::string text = failure.text;
   if (!has_failed_.exchange(true) && failure.code == Errc::timeout) {
-    const std::string reason = hold_up_();
+    const std::string reason = stall_reason_();
     if (!reason.empty()) text += ": " + reason;
   }
   host_.abort(text);
@@ -86,7 +90,7 @@ void* ModuleDevice::mark(void* stream) {
 void ModuleDevice::launch(const Operation& operation, Deadline deadline) {
   module::Failure failure;
   const auto meet = [&] {
-    // One rank alone needs no communicator, and no NCCL.
+    // A group of one rank needs neither communicator nor NCCL.
     if (place_.ranks > 1 && !std::exchange(is_connected_, true)) connect(deadline);
   };
   if (module::attempt(failure, meet) &&
@@ -114,7 +118,7 @@ std::uint64_t ModuleDevice::capture(const Operation& operation, void* stream, De
   std::uint64_t call = 0;
   if (table_.capture(collectives(), operation, stream, module::left_until(deadline), call, failure))
     return call;
-  // A refusal: nothing has happened, and the other ranks refuse it, too.
+  // A refusal without side effects, on all ranks.
   if (failure.code == Errc::usage) module::raise(failure);
   fail(failure);
 }
@@ -143,7 +147,7 @@ std::shared_ptr<void> ModuleDevice::allocate(std::size_t bytes) {
   module::Failure failure;
   void* const allocated = table_.memory.allocate(memory(), bytes, failure);
   if (allocated == nullptr) module::raise(failure);
-  // Through the table alone: the memory may outlive this object.
+  // Captures only the table, since the memory may outlive this object.
   return {allocated, [&table = table_, device = place_.device.index](void* given_back) {
             table.memory.release(table.libraries, device, given_back);
           }};

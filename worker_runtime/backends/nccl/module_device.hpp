@@ -1,5 +1,4 @@
-// This rank's CUDA device as the module sees it, and how its ranks meet: through the host backend.
-// Functions as in DeviceQueue.
+// DeviceQueue on the CUDA module; ranks connect through the host backend.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -23,14 +22,14 @@ class ModuleDevice final : public DeviceQueue {
   struct Place {
     int rank = 0;
     int ranks = 1;
-    Device device = {.kind = Device::Kind::cuda, .index = 0};  ///< of this rank
+    Device device = {.kind = Device::Kind::cuda, .index = 0};  ///< device of this rank
     std::string group;
-    Log log = {};  ///< of what this rank has to do without
+    Log log = {};  ///< for unavailable features
   };
 
-  /// `host` and `table` outlive this object. `hold_up` is as Backend::hold_up().
+  /// `host` and `table` must outlive this object. `stall_reason` is as Backend::stall_reason().
   ModuleDevice(WatchfulBackend& host, const DeviceTable& table, Place place,
-               std::function<std::string()> hold_up);
+               std::function<std::string()> stall_reason);
   ~ModuleDevice() override;
 
   const Device& device() const override { return place_.device; }
@@ -52,7 +51,7 @@ class ModuleDevice final : public DeviceQueue {
   void await(void* mark, Deadline deadline) override;
   void copy(void* to, const void* from, std::size_t bytes, Deadline deadline) override;
 
-  /// All ranks have come to their end, or not.
+  /// Ends with all ranks, or after a failure.
   void finish() noexcept;
   void abort(const std::string& reason) noexcept;
 
@@ -66,9 +65,9 @@ class ModuleDevice final : public DeviceQueue {
   WatchfulBackend& host_;
   const DeviceTable& table_;
   const Place place_;
-  const std::function<std::string()> hold_up_;
+  const std::function<std::string()> stall_reason_;
   std::mutex making_;
-  std::atomic<void*> collectives_ = nullptr;  ///< the module's, once a buffer on it was seen
+  std::atomic<void*> collectives_ = nullptr;  ///< created with the first device buffer
   std::atomic<void*> memory_ = nullptr;
   bool is_connected_ = false;
   std::atomic<bool> has_failed_ = false;

@@ -17,15 +17,15 @@ namespace {
 
 using nccl::DeviceTable;
 
-/// CUDA takes tenths of a second to say that there is no device; the files tell at once. The second
-/// is that of Windows' subsystem for Linux.
+/// Device files, a faster check than CUDA's initialisation, which takes tenths of a second. The
+/// second one is that of the Windows Subsystem for Linux.
 bool may_have_gpu() {
   std::error_code ignored;
   return std::filesystem::exists("/dev/nvidiactl", ignored) ||
          std::filesystem::exists("/dev/dxg", ignored);
 }
 
-/// The module's functions, or why there are none.
+/// Returns the module's functions, or why they are unavailable.
 std::variant<const DeviceTable*, std::string> load_module() {
   const auto found = module::find_entry("nccl", nccl::kDeviceEntryName);
   if (const auto* reason = std::get_if<std::string>(&found)) return *reason;
@@ -117,26 +117,26 @@ NcclBackend::NcclBackend(std::unique_ptr<WatchfulBackend> host, const DeviceTabl
                          Place place)
     : host_(std::move(host)),
       place_(std::move(place)),
-      device_(*host_, table, place_.device, [this] { return hold_up(); }) {}
+      device_(*host_, table, place_.device, [this] { return stall_reason(); }) {}
 
 void NcclBackend::leave() noexcept {
   try {
     host_->check();
     device_.finish();
   } catch (const std::exception&) {
-    // The others do not come to an orderly end.
+    // The other ranks do not end in an orderly way.
   }
   host_->leave();
 }
 
 void NcclBackend::abort(const std::string& reason) noexcept {
-  // First, so that the others learn who it was.
+  // First, so that the other ranks get the cause.
   host_->abort(reason);
   device_.abort(reason);
 }
 
-/// NCCL does not know who is missing.
-std::string NcclBackend::hold_up() const {
+/// NCCL does not report missing ranks.
+std::string NcclBackend::stall_reason() const {
   return place_.page ? recorded_hold_up(*place_.page, place_.slot, place_.device.group)
                      : std::string();
 }
@@ -146,7 +146,7 @@ void NcclBackend::run(const Operation& operation, Deadline deadline) {
   try {
     pass_message(operation, deadline);
   } catch (const std::exception& failure) {
-    // The others would wait for this rank. Nothing if it is they who told it to fail.
+    // The other ranks wait for this one. Has no effect if the group has failed.
     host_->abort(failure.what());
     throw;
   }

@@ -1,10 +1,9 @@
-// Ranks with a CUDA device each: buffers on devices go by NCCL, all others by the host backend,
-// which is also how the ranks meet and hear of each other's failures. NCCL does neither: of ranks
-// on one machine it does not notice that one has died.
+// Backend for ranks with a CUDA device each. Device buffers use NCCL, all others the host backend,
+// which also connects the ranks and detects their failures: NCCL does not detect the death of a
+// rank on the same machine.
 //
-// The communicator is made by the first collective of buffers on devices. Messages of such buffers
-// take the way through the host's memory: NCCL knows no tags, and its sends wait for their
-// receiver.
+// The first collective on device buffers creates the communicator. Messages of device buffers pass
+// through host memory: NCCL has no tags, and its sends wait for their receivers.
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
@@ -25,34 +24,35 @@
 
 namespace ddprun {
 
-/// Why these workers cannot use NCCL: there is no GPU for each, or no NCCL. Empty if they can.
+/// Returns why these workers cannot use NCCL, such as too few GPUs or a missing library; empty if
+/// they can.
 std::string nccl_unavailable_reason(const WorkerEnv& env);
 
-/// Whether this process sees a GPU, whether it can use it or not.
+/// Returns true if a GPU is visible to this process, usable or not.
 bool has_visible_gpu(const WorkerEnv& env);
 
-/// A worker's device, and through what it is asked.
+/// A worker's device and the module's functions.
 struct CudaDevice {
   const nccl::DeviceTable* table = nullptr;
   Device device{};
-  bool is_shared = false;          ///< with other workers
-  std::string nccl_unavailable{};  ///< why the workers' devices cannot exchange data; or nothing
+  bool is_shared = false;          ///< used by several workers
+  std::string nccl_unavailable{};  ///< why the devices cannot exchange data; empty if they can
 };
 
 struct NoCudaDevice {
   enum class Kind {
-    no_gpu,      ///< this machine has none, or shows this process none
-    not_for_it,  ///< there are some, and this worker cannot use one
+    no_gpu,      ///< no GPU is visible
+    not_for_it,  ///< GPUs are visible, but none is usable by this worker
     broken,      ///< CUDA does not work
   };
   Kind kind = Kind::no_gpu;
   std::string reason{};
 };
 
-/// Blocks, for good if CUDA's driver does.
+/// Blocks, without limit if CUDA's driver hangs.
 std::variant<CudaDevice, NoCudaDevice> find_cuda_device(const WorkerEnv& env);
 
-/// Meets the other ranks through the store of the place's environment. Blocking.
+/// Connects to the other ranks through the store of the place's environment. Blocks.
 std::unique_ptr<Backend> create_nccl_backend(const GroupPlace& place, const GroupOptions& options,
                                              Deadline deadline);
 
@@ -75,7 +75,7 @@ class NcclBackend final : public Backend {
   void run(const Operation& operation, Deadline deadline) override;
   /// On the host.
   std::shared_ptr<void> allocate(std::size_t bytes) override { return host_->allocate(bytes); }
-  std::string hold_up() const override;
+  std::string stall_reason() const override;
   void abort(const std::string& reason) noexcept override;
   DeviceQueue* device_queue() override { return &device_; }
 

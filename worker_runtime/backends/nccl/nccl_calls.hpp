@@ -1,5 +1,4 @@
-// What is asked of NCCL, as a table of functions: those of a library found at run time, or a test's
-// that need no GPU.
+// Function table of NCCL: of a library loaded at run time, or of a test without a GPU.
 #pragma once
 
 #include <nccl.h>
@@ -15,9 +14,9 @@ struct NcclCalls {
   ncclResult_t (*comm_finalize)(ncclComm_t comm);
   ncclResult_t (*comm_destroy)(ncclComm_t comm);
   ncclResult_t (*comm_abort)(ncclComm_t comm);
-  /// Since 2.28; null where it is older.
+  /// Null before 2.28.
   ncclResult_t (*comm_revoke)(ncclComm_t comm, int flags);
-  // Memory that moves without copies. Since 2.19; null where it is older.
+  // Registered memory; null before 2.19.
   ncclResult_t (*mem_alloc)(void** memory, size_t bytes);
   ncclResult_t (*mem_free)(void* memory);
   ncclResult_t (*comm_register)(ncclComm_t comm, void* memory, size_t bytes, void** handle);

@@ -1,4 +1,4 @@
-// NCCL as the machine of a worker has it.
+// Loads this machine's NCCL.
 #pragma once
 
 #include "worker_runtime/backends/nccl/nccl_calls.hpp"
@@ -8,8 +8,8 @@ namespace ddprun::nccl {
 
 const GpuLibrary& nccl_library();
 
-/// NCCL's functions, from where its library is found first. Throws Error{Errc::nccl} that says
-/// where it was looked for, and what was wrong there.
+/// Returns the functions of the first NCCL library found. Throws Error{Errc::nccl} with the
+/// searched places and their problems.
 NcclCalls load_nccl();
 
 }  // namespace ddprun::nccl

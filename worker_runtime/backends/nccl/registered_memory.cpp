@@ -30,7 +30,7 @@ void RegisteredMemory::allocate(std::size_t bytes) {
   const ncclResult_t result = nccl.mem_alloc(&data_, bytes);
   if (result != ncclSuccess) {
     data_ = nullptr;
-    // What CUDA has told NCCL is not to be found by the next who asks CUDA.
+    // Clears CUDA's last error, which NCCL has caused.
     calls.get_last_error();
     throw Error(Errc::nccl, "ncclMemAlloc" + of + ": " + nccl.get_error_string(result));
   }
@@ -44,11 +44,11 @@ RegisteredMemory::~RegisteredMemory() {
   try {
     const cuda::OnDevice here(*libraries_.cuda, device_);
     libraries_.cuda->device_synchronize();
-    // First: NCCL would take what lies there next for this memory.
+    // Before the memory is freed: NCCL identifies registered memory by address.
     if (handle_ != nullptr) communicator_->deregister(handle_);
     libraries_.nccl().mem_free(data_);
   } catch (const std::exception&) {
-    // The device is gone, and its memory with it.
+    // The device has failed, which frees its memory.
   }
 }
 

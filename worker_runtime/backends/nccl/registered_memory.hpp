@@ -1,6 +1,5 @@
-// Memory of a CUDA device out of which NCCL sends and into which it receives without copies of its
-// own: from its own allocator, and registered with a communicator, which it may outlive. Any
-// thread.
+// Device memory that NCCL sends and receives without copies: from NCCL's allocator and registered
+// with a communicator, which it may outlive. Any thread.
 #pragma once
 
 #include "worker_runtime/backends/nccl/communicator.hpp"
@@ -14,14 +13,14 @@ namespace ddprun::nccl {
 
 class RegisteredMemory {
  public:
-  /// Zeroed. `libraries` outlive it. Throws Error{Errc::nccl} if this NCCL knows no such memory,
-  /// gives none, or does not register it. Blocks.
+  /// Returns zeroed memory. `libraries` must outlive it. Throws Error{Errc::nccl} if NCCL does not
+  /// support, allocate or register it. Blocks.
   static std::unique_ptr<RegisteredMemory> make(const Libraries& libraries, int device,
                                                 std::shared_ptr<Communicator> communicator,
                                                 std::size_t bytes);
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
-  /// Blocks until the device has no work left that may use it.
+  /// Frees the memory when the device has completed all work. Blocks.
   ~RegisteredMemory();
 
   void* data() const { return data_; }
@@ -34,10 +33,10 @@ class RegisteredMemory {
 
   const Libraries libraries_;
   const int device_;
-  // Shared with the collectives: whichever of them and this memory is the first to end.
+  // Shared with the collectives, since either may end first.
   const std::shared_ptr<Communicator> communicator_;
   void* data_ = nullptr;
-  void* handle_ = nullptr;  ///< the communicator's; null: it has not been registered
+  void* handle_ = nullptr;  ///< handle of the communicator; null if not registered
 };
 
 }  // namespace ddprun::nccl

@@ -1,5 +1,5 @@
-// Waiting for what can only be asked after: NCCL and CUDA tell of an end when they are asked, and
-// of a dead peer on the same machine not even then.
+// Waits by polling. NCCL and CUDA have no notification of an end, and do not detect the death of a
+// rank on the same machine.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -13,7 +13,7 @@
 
 namespace ddprun::nccl {
 
-/// Wakes who waits. Any thread.
+/// Wakes waiting threads. Any thread.
 class Alarm {
  public:
   void ring() {
@@ -22,7 +22,7 @@ class Alarm {
     changed_.notify_all();
   }
 
-  /// Returns earlier once it has rung.
+  /// Returns early after ring().
   void wait_for(std::chrono::microseconds pause) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, pause, [this] { return has_rung_; });
@@ -37,24 +37,24 @@ class Alarm {
 struct Watch {
   Deadline deadline;
   Alarm& alarm;
-  /// Throws if there is no sense in waiting any longer.
+  /// Throws if the wait must end.
   std::function<void()> look;
 };
 
-/// How long to sleep after so long a wait, which gets longer by a fiftieth at most.
+/// Returns the sleep after a wait of this length, at most a fiftieth of it.
 inline std::chrono::microseconds pause_after(Deadline::Duration waited) {
   constexpr std::chrono::microseconds kShortestPause{20};
-  // A worker that has died is heard of this much later at most.
+  // Maximum delay in the detection of a dead worker.
   constexpr std::chrono::microseconds kLongestPause{1000};
   constexpr int kShare = 50;
   const auto share = std::chrono::duration_cast<std::chrono::microseconds>(waited / kShare);
   return std::clamp(share, kShortestPause, kLongestPause);
 }
 
-/// False if the deadline passed before `is_done()`. Throws what it and `look` throw.
+/// Returns false if the deadline passes before `is_done()`. Throws what `is_done` and `look` throw.
 template <typename IsDone>
 bool await(const IsDone& is_done, const Watch& watch) {
-  // Collectives of small buffers take some ten microseconds, those that are worth a sleep hundreds.
+  // Small collectives take tens of microseconds; sleeping pays off from hundreds.
   constexpr int kAtOnce = 200;
   const auto start = Deadline::Clock::now();
   for (int i = 0; !is_done(); ++i) {

@@ -12,38 +12,37 @@
 
 namespace ddprun {
 
-/// One finished collective, for traces. Times are of the steady clock.
+/// A completed collective, for traces. Times are of the steady clock.
 struct CollectiveRecord {
   std::string name;                     ///< "all_reduce"
-  std::size_t bytes = 0;                ///< bytes of this rank's input
-  std::uint64_t sequence;               ///< position in the group's call order, from 0
-  Deadline::Clock::time_point queued;   ///< when it was called
-  Deadline::Clock::time_point started;  ///< when it began on this rank
-  Deadline::Clock::time_point ended;    ///< when it had ended on this rank
+  std::size_t bytes = 0;                ///< size of this rank's input
+  std::uint64_t sequence;               ///< index in the group's call order, from 0
+  Deadline::Clock::time_point queued;   ///< time of the call
+  Deadline::Clock::time_point started;  ///< start on this rank
+  Deadline::Clock::time_point ended;    ///< end on this rank
 };
 
-/// How a group is made, and how long its calls may take.
+/// Options of a group.
 struct GroupOptions {
-  /// "auto", "host" or another name of available_backends().
+  /// "auto", "host", or another name of available_backends().
   std::string backend = "auto";
-  /// Tells groups of the same store apart.
+  /// Name of the group, unique in its store.
   std::string name = "default";
-  /// For all ranks to meet at construction.
+  /// Time limit for all ranks to connect.
   Deadline::Duration join_timeout = std::chrono::minutes(5);
-  /// In create(): after so much of it the log is told for whom this rank waits, and again each time
-  /// that the wait has become twice as long. Above 0.
+  /// In create(): logs missing ranks after this time, then at doubling intervals. Must be positive.
   Deadline::Duration waiting_notice = std::chrono::seconds(5);
-  /// For one collective, from its start on this rank. PyTorch's Gloo default is the same.
+  /// Time limit of a collective, from its start on this rank. PyTorch's default for Gloo.
   Deadline::Duration collective_timeout = std::chrono::minutes(30);
-  /// Memory that this rank can give out by allocate() and for sends under way; 0 is an even share
-  /// of half the machine's, less under limits of address space or file sizes. It is address space
-  /// only until it is used.
+  /// Memory of this rank for allocate() and for pending sends; 0: an even share of half of the
+  /// machine's memory, less under limits of address space or file size. Pages are allocated on
+  /// first use.
   std::size_t arena_bytes = 0;
-  /// Called after each collective that succeeded by the thread that carried it out (one at a time),
-  /// if set. Must not throw.
+  /// Called after each successful collective by the thread that ran it, one at a time. Must not
+  /// throw.
   std::function<void(const CollectiveRecord&)> on_collective;
-  /// Called by threads of the group, too, and by several at once. If it is empty, nothing is
-  /// written: neither warnings nor which backend "auto" has chosen instead of its first choice.
+  /// Log for warnings, such as the reason why "auto" did not choose its first backend. May be
+  /// called by several threads at once, including those of the group. Empty: no log.
   Log log;
 };
 

@@ -8,21 +8,21 @@
 
 namespace ddprun {
 
-/// Another worker failed, so this collective cannot end. Sticky: every later call of the group
-/// throws it again.
+/// A collective failed because another rank failed. Every later call of the group throws it again.
 class PeerFailed : public Error {
  public:
-  /// `call` and `round` as call() and round() return them.
+  /// `call` and `round`: results of call() and round().
   PeerFailed(int rank, const std::string& message, std::string call = {}, int round = -1)
       : Error(Errc::remote, message), rank_(rank), call_(std::move(call)), round_(round) {}
 
-  /// The rank that failed, among all workers; -1 if unknown.
+  /// Returns the failed rank, among all workers; -1 if unknown.
   int rank() const noexcept { return rank_; }
 
-  /// The call that could not end, "all_reduce(100 x float32, sum)"; the message names it, too.
+  /// Returns the failed call, "all_reduce(100 x float32, sum)", which is part of the message as
+  /// well.
   const std::string& call() const noexcept { return call_; }
 
-  /// The round in which that was, -1 where no agent counts them.
+  /// Returns the round of the call; -1 without an agent.
   int round() const noexcept { return round_; }
 
  private:

@@ -1,5 +1,5 @@
-// Hands out pieces of one rank's arena. Which pieces are free is known to the owner alone and lies
-// in its private memory. Any thread of the owner may call.
+// Allocator of one rank's arena. The list of free pieces is in the private memory of the owner. Any
+// thread of the owner may call.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Arena {
 
   /// Aligned to 64 bytes; nullptr if no free piece is large enough.
   void* allocate(std::size_t bytes);
-  /// As allocate(), and zero throughout.
+  /// Like allocate(), zeroed.
   void* allocate_zeroed(std::size_t bytes);
   void free(void* piece);
 
@@ -23,16 +23,16 @@ class Arena {
  private:
   struct Piece {
     std::byte* data = nullptr;
-    std::size_t dirty_bytes = 0;  ///< from the start: was in use before, so may not be zero
+    std::size_t dirty_bytes = 0;  ///< leading bytes that were used before and may not be zero
   };
   Piece take(std::size_t bytes);
 
   std::byte* base_;
   std::size_t bytes_;
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_;  ///< offset to bytes; neighbours are joined
+  std::map<std::size_t, std::size_t> free_;  ///< size by offset; adjacent pieces are merged
   std::map<std::size_t, std::size_t> used_;
-  std::size_t touched_ = 0;  ///< beyond, the memory has never been used and is zero
+  std::size_t touched_ = 0;  ///< memory beyond this offset is unused and zero
 };
 
 }  // namespace ddprun::shared_memory

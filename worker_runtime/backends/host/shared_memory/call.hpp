@@ -1,4 +1,4 @@
-// One collective call as the shared memory backend sees it, and as it tells the other ranks.
+// A collective call in the shared memory backend, and its published form.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -9,14 +9,14 @@
 
 namespace ddprun::shared_memory {
 
-/// The message is `parts` parts of `part_elements` elements: a part for each rank where ranks get
-/// different data, else one.
+/// The data consists of `parts` parts of `part_elements` elements: one part for each rank where
+/// ranks receive different data, else a single one.
 struct Call {
   Call(const Operation& what, Deadline until, int ranks, std::uint64_t number);
 
   const Operation& operation;
   Deadline deadline;
-  std::uint64_t sequence;  ///< among the group's collectives
+  std::uint64_t sequence;  ///< index among the group's collectives
   std::size_t parts;
   std::size_t part_elements;
   std::size_t element_bytes;
@@ -27,17 +27,17 @@ struct Call {
   std::byte* input() const { return static_cast<std::byte*>(operation.input.data); }
   std::byte* output() const { return static_cast<std::byte*>(operation.output.data); }
 
-  /// Whether this rank's input is needed by any other.
+  /// True if another rank needs this rank's input.
   bool contributes(int rank) const;
 };
 
-/// How `call` looks to the others; `input` and `reachable` are left to the caller.
+/// Returns the published form of `call`; the caller sets `input` and `reachable`.
 CallHeader header_of(const Call& call);
 
-/// Of all of a tiny call but its data: two that differ in anything differ in this.
+/// Returns the digest of a tiny call without its data.
 std::uint64_t digest_of(const Call& call);
 
-/// Whether two ranks called the same thing.
+/// Returns true if two ranks made the same call.
 bool is_same_call(const CallHeader& a, const CallHeader& b);
 
 /// "all_reduce(100 x float32, sum)".

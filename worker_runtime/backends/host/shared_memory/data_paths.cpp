@@ -1,5 +1,4 @@
-// What the collectives do to the data: the same for contributions that lie in the ranks' buffers
-// and for those staged in slots.
+// Data movement of the collectives, for contributions in the ranks' buffers and in slots.
 #include "worker_runtime/backends/host/shared_memory/shared_memory_backend.hpp"
 #include "worker_runtime/collectives/float_environment.hpp"
 #include "worker_runtime/collectives/reduce_kernels.hpp"
@@ -12,7 +11,7 @@ namespace {
 
 using collectives::Range;
 
-/// Regions may be the same, for in-place calls, and empty.
+/// Regions may be empty, or equal for in-place calls.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -115,7 +114,7 @@ void SharedMemoryBackend::consume(const Call& call, Range range, const Source& s
   }
 }
 
-/// A reduction is shared out: each rank combines one slice and stores it wherever it is wanted.
+/// Each rank reduces one slice and stores it for all ranks that need it.
 void SharedMemoryBackend::work_on_buffers(const Call& call) const {
   const Source source = direct_source(call);
   const Collective collective = call.operation.collective;

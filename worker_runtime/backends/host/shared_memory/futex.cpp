@@ -13,8 +13,8 @@ namespace ddprun::shared_memory {
 
 namespace {
 
-// Before Linux 5.16 there is no futex_waitv, and some containers forbid what they do not know:
-// sleep on the first word and look at the others this often.
+// Without futex_waitv (Linux before 5.16, seccomp filters of some containers): interval at which a
+// thread that sleeps on the first word checks the others.
 constexpr auto kFallbackPeriod = std::chrono::milliseconds(5);
 
 timespec to_timespec(Deadline::Duration duration) {

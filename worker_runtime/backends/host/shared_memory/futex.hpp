@@ -1,4 +1,4 @@
-// The few futex calls that waiting needs. All futexes are shared between processes.
+// System calls for futexes that are shared between processes.
 #pragma once
 
 #include "worker_runtime/backends/host/shared_memory/layout.hpp"
@@ -11,12 +11,12 @@ namespace ddprun::shared_memory {
 
 void futex_wake_all(const void* word) noexcept;
 
-/// Up to 128 words, all of which must have their expected values for sleep() to sleep.
+/// Up to 128 words with expected values; sleep() returns at once if one of them differs.
 class FutexSet {
  public:
   void add(const void* word, std::uint32_t expected);
 
-  /// Until one of the words is woken or the deadline passes; may also return for no reason.
+  /// Blocks until a word is woken or the deadline passes. May wake spuriously.
   void sleep(Deadline deadline) const;
 
   static constexpr std::size_t kWordsMax = 128;  // FUTEX_WAITV_MAX

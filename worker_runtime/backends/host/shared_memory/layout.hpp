@@ -1,11 +1,11 @@
-// What lies where in the memory that the ranks of a group share. All of it is zero to begin with;
-// rank 0 initialises the head before anyone else sees it.
+// Layout of the memory shared by the ranks of a group. It is zero initially; rank 0 initialises the
+// head before it shares the memory.
 //
 //   Head | RankLine per rank | two slots per rank | a pipe per rank | a mailbox per pair of ranks |
 //   an arena per rank
 //
-// A counter has one writer and only ever grows, so nothing is reset between collectives and a
-// reader that is late cannot mistake an old value for a new one.
+// A counter has one writer and only increases. Nothing is reset between collectives, so a late
+// reader cannot confuse an old value with a new one.
 #pragma once
 
 #include "rendezvous/base/local_workers.hpp"
@@ -22,46 +22,45 @@ namespace ddprun::shared_memory {
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kArenaAlignment = 2 << 20;  // huge pages
-/// As many as an agent starts on a node.
+/// Maximum number of workers of a node.
 inline constexpr int kRanksMax = kLocalWorkersMax;
-/// What passes through a pipe at once: much more than a wait costs.
+/// Size of a piece in a pipe, large compared with the cost of a wait.
 inline constexpr std::size_t kPieceBytes = 32 << 10;
-/// So many that a rank which may write to one knows without asking that all are done with what it
-/// held before: see staged.cpp.
+/// Number of pieces in a pipe, so that a piece is free when its rank may write it: see staged.cpp.
 inline constexpr std::size_t kPieces = 8;
-/// Up to here every rank combines everything itself: one synchronisation instead of two.
+/// Up to this size every rank reduces all data itself, with one synchronisation instead of two.
 inline constexpr std::size_t kInlineBytes = 2 << 10;
-/// Up to here the data travels in the cache line that says that it is there.
+/// Up to this size the data is in the cache line that announces it.
 inline constexpr std::size_t kTinyBytes = 40;
-/// Messages from one rank to another that may be under way before send blocks.
+/// Maximum number of undelivered messages between two ranks, beyond which send blocks.
 inline constexpr std::uint64_t kMailboxMessages = 32;
 inline constexpr std::size_t kFailureTextBytes = 400;
-/// As many cores as a cpu_set_t has room for.
+/// Number of cores of a cpu_set_t.
 inline constexpr std::size_t kCoreWords = 16;
 
 using Word = std::atomic<std::uint32_t>;
 static_assert(Word::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// A call that is so small that it fits beside the number by which it is announced.
+/// A call whose data fits into the cache line of the counter that announces it.
 struct TinyCall {
-  std::uint64_t digest;  ///< of the call
+  std::uint64_t digest;  ///< digest of the call
   std::array<std::byte, kTinyBytes> payload;
 };
 
-/// A growing number that others wait for. Its lower half is the futex.
+/// An increasing number on which other ranks wait. Its lower half is the futex.
 struct alignas(kCacheLine) Counter {
   std::atomic<std::uint64_t> value;
-  Word sleepers;  ///< who waits in the kernel
-  TinyCall tiny;  ///< of the number's writer, complete before the number is written
+  Word sleepers;  ///< number of threads that sleep in the kernel
+  TinyCall tiny;  ///< call of the writer, complete before the number is written
 
   const void* futex() const { return &value; }
 };
 
 enum class FailureKind : std::uint32_t { none, died, left, aborted, timeout, mismatch };
 
-/// The first failure in the group; the others follow from it.
+/// The first failure of the group.
 struct Failure {
-  Word claim;         ///< its author's rank + 1, from before the record is written
+  Word claim;         ///< rank + 1 of the writer, set before the record is written
   Word word;          ///< futex: a FailureKind once the record is complete
   std::int32_t rank;  ///< among all workers
   std::array<char, kFailureTextBytes + 1> text;
@@ -79,10 +78,10 @@ struct RankLine {
   /// part too.
   std::array<Counter, 2> steps;
   alignas(kCacheLine) std::atomic<std::uint64_t> entered;  ///< collectives begun
-  Word is_attached;                                        ///< it has mapped the memory
-  Word left;                                               ///< it has ended its part on purpose
-  Word touches;                                 ///< it is at work in the other ranks' buffers
-  std::array<std::uint64_t, kCoreWords> cores;  ///< on which it may run, a bit each
+  Word is_attached;                                        ///< the rank has mapped the memory
+  Word left;                                               ///< the rank has left in an orderly way
+  Word touches;                                 ///< the rank accesses buffers of other ranks
+  std::array<std::uint64_t, kCoreWords> cores;  ///< affinity of the rank, as bits
   alignas(kCacheLine) pthread_mutex_t life;     ///< robust, held by the communication thread
 
   Counter& step(std::uint64_t round) { return steps[round % 2]; }
@@ -91,7 +90,7 @@ struct RankLine {
   Word& life_word() { return *reinterpret_cast<Word*>(&life); }
 };
 
-/// A rank's call as the others see it.
+/// Published form of a rank's call.
 struct CallHeader {
   std::uint64_t sequence;
   std::uint64_t elements;  ///< of one rank's part
@@ -108,17 +107,17 @@ struct alignas(kCacheLine) Slot {
   alignas(kCacheLine) std::byte payload[kInlineBytes];
 };
 
-/// Through which a rank's data pass, piece after piece, where others cannot reach them. Both
-/// numbers count pieces over all collectives.
+/// Transfers a rank's data in pieces where other ranks cannot access its buffers. Both counters
+/// count pieces over all collectives.
 struct Pipe {
-  Counter filled;    ///< the rank's data are in them
-  Counter combined;  ///< and the results of its slice, where the collective has slices
+  Counter filled;    ///< pieces with the rank's data
+  Counter combined;  ///< pieces with the results of its slice
   alignas(kPage) std::byte pieces[kPieces][kPieceBytes];
 
   std::byte* piece(std::uint64_t number) { return pieces[number % kPieces]; }
 };
 
-/// A message that waits in the sender's arena.
+/// A message in the sender's arena.
 struct Envelope {
   std::uint64_t offset;  ///< of its Parcel in the shared memory
   std::uint64_t elements;
@@ -133,17 +132,17 @@ struct Mailbox {
   std::array<Envelope, kMailboxMessages> envelopes;
 };
 
-/// In front of a message's bytes.
+/// Header of a message.
 struct alignas(kCacheLine) Parcel {
   Word released;
 
   std::byte* bytes() { return reinterpret_cast<std::byte*>(this) + sizeof(Parcel); }
 };
 
-/// Offsets of the areas for a number of ranks.
+/// Offsets of the areas, by the number of ranks.
 struct Layout {
   int ranks = 0;
-  std::size_t arena_bytes = 0;  ///< of one rank, a multiple of kArenaAlignment
+  std::size_t arena_bytes = 0;  ///< size of one rank's arena, a multiple of kArenaAlignment
 
   std::size_t lines() const { return round_up(sizeof(Head), kPage); }
   std::size_t slots() const { return round_up(lines() + count() * sizeof(RankLine), kPage); }

@@ -16,7 +16,7 @@ std::string describe_size(std::uint64_t elements, DataType type) {
 
 }  // namespace
 
-/// Ranks as all workers call them.
+/// Ranks among all workers.
 std::string Messages::describe(const Operation& operation) const {
   return std::string(to_string(operation.collective)) +
          (operation.collective == Collective::send ? " to " : " from ") +

@@ -1,5 +1,5 @@
-// send and recv through shared memory. A send copies the message into the sender's arena and is
-// done; the receiver copies it out and tells so, and the sender's next send frees the place.
+// send and recv through shared memory. A send copies the message into the sender's arena and
+// completes. The receiver copies it out and releases it; the sender's next send frees the memory.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -13,7 +13,7 @@
 
 namespace ddprun::shared_memory {
 
-/// A receiver keeps at most so many messages of one sender that came before the one it waits for.
+/// Maximum number of messages of one sender that may precede the one that a recv waits for.
 inline constexpr std::size_t kEarlyMessagesMax = 1024;
 
 class Messages {

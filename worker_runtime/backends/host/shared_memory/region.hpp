@@ -1,5 +1,5 @@
 // The mapping of a group's shared memory: an anonymous one for ranks that are threads, a memfd for
-// ranks that are processes. Neither has a name, so nothing is left when everybody has died.
+// ranks that are processes. Neither has a name, so both end with the last process.
 #pragma once
 
 #include "worker_runtime/backends/host/shared_memory/layout.hpp"
@@ -11,12 +11,12 @@ class Region {
   // All throw Error{Errc::system} if the memory exceeds a limit of this process (memory_limits.hpp)
   // or of the machine.
 
-  /// Shared with threads only.
+  /// Shared between threads only.
   static Region anonymous(int ranks, std::size_t arena_bytes);
   /// A new memfd, close-on-exec.
   static Region create(int ranks, std::size_t arena_bytes);
-  /// Maps a memfd that create() made elsewhere, and takes the descriptor over. Throws
-  /// Error{Errc::protocol} if it is something else or is for another number of ranks.
+  /// Maps a memfd of create() in another process, and owns the descriptor. Throws
+  /// Error{Errc::protocol} if it is not one or has another number of ranks.
   static Region attach(int fd, int ranks);
 
   Region(Region&& other) noexcept;
@@ -30,7 +30,7 @@ class Region {
 
   Head& head() const { return *at<Head>(0); }
   RankLine& line(int rank) const { return at<RankLine>(layout_.lines())[rank]; }
-  /// Rounds take turns with a rank's two slots.
+  /// Rounds alternate between the two slots of a rank.
   Slot& slot(int rank, std::uint64_t round) const {
     return at<Slot>(layout_.slots())[static_cast<std::size_t>(rank) * 2 + round % 2];
   }
@@ -42,7 +42,7 @@ class Region {
     return base_ + layout_.arenas() + static_cast<std::size_t>(rank) * layout_.arena_bytes;
   }
 
-  /// Whether all of [data, data + bytes) lies in some rank's arena.
+  /// Returns true if [data, data + bytes) is within a rank's arena.
   bool in_arenas(const void* data, std::size_t bytes) const;
 
  private:

@@ -21,8 +21,8 @@ constexpr std::uint64_t second_part(std::uint64_t round) {
 
 constexpr std::uint64_t kPresent = first_part(0);  // the step of a rank that has joined
 
-/// Says that this rank is at work in the others' buffers. Who does, looks afterwards whether the
-/// group has failed; who has failed looks afterwards whether anybody does.
+/// Marks that this rank accesses buffers of other ranks. The rank checks for a failure after
+/// setting the mark; a failing rank checks the marks after setting the failure.
 class Touching {
  public:
   explicit Touching(Word& word) : word_(word) { word_.store(1); }
@@ -37,7 +37,7 @@ class Touching {
 
 }  // namespace
 
-/// What outlives the backend as long as a piece of it is in use.
+/// Outlives the backend while pieces of the arena are in use.
 struct SharedMemoryBackend::Memory {
   Memory(std::shared_ptr<const Region> shared, int rank)
       : region(std::move(shared)), arena(region->arena(rank), region->arena_bytes()) {}
@@ -63,7 +63,7 @@ SharedMemoryBackend::~SharedMemoryBackend() = default;
 
 void SharedMemoryBackend::enter(Deadline deadline) {
   sync_.hold_life();
-  sync_.tell_cores();
+  sync_.publish_cores();
   sync_.publish(region_.line(rank_).step(round_), kPresent);
   const auto step_of = [&](int rank) -> Counter& { return region_.line(rank).step(round_); };
   if (const auto late = sync_.wait_all(step_of, kPresent, deadline)) {
@@ -85,7 +85,7 @@ void SharedMemoryBackend::enter(Deadline deadline) {
                          "process group: rank(s) " + sync_.names().list(missing) +
                              " did not join " + deadline.describe());
   }
-  sync_.learn_cores();
+  sync_.read_cores();
 }
 
 void SharedMemoryBackend::leave() noexcept {
@@ -159,8 +159,7 @@ void SharedMemoryBackend::run_collective(const Call& call) {
   }
 }
 
-/// The header is written but not read, unless somebody calls something else and is to be told of
-/// it.
+/// The header is written in any case, but only read if the calls differ.
 void SharedMemoryBackend::run_tiny(const Call& call) {
   const collectives::Range everything{0, call.part_elements};
   const std::uint64_t digest = digest_of(call);
@@ -182,9 +181,9 @@ void SharedMemoryBackend::run_direct(const Call& call) {
   end_second_part(call);
 }
 
-/// After a failure this rank's caller may free its buffers, in which others may still be at work.
-/// Processes only reach arenas, which stay mapped, and a stopped one could not be waited for; but a
-/// thread is done in the time of a copy.
+/// After a failure the caller of this rank may free its buffers, which other ranks may still
+/// access. Threads are awaited, for the time of a copy. Processes access only arenas, which stay
+/// mapped, and are not awaited, since they may be stopped.
 void SharedMemoryBackend::await_untouched() const noexcept {
   if (reach_ != Reach::everything) return;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -192,8 +191,8 @@ void SharedMemoryBackend::await_untouched() const noexcept {
   }
 }
 
-/// The slot of this round was last used two rounds ago; whoever has begun the round in between is
-/// done with it.
+/// The slot was last used two rounds ago; ranks that have begun the round in between have finished
+/// with it.
 void SharedMemoryBackend::begin_round(const Call& call) {
   await_all(first_part(round_), call);
   ++round_;
@@ -224,7 +223,7 @@ void SharedMemoryBackend::time_out(int rank, const Call& call) const {
                            call.deadline.describe());
 }
 
-/// Who has begun fewer collectives than that; empty if nobody has.
+/// Returns the ranks that have begun fewer collectives.
 std::string SharedMemoryBackend::not_entered(std::uint64_t collectives) const {
   std::vector<int> missing;
   for (int other = 0; other < ranks_; ++other) {
@@ -235,7 +234,7 @@ std::string SharedMemoryBackend::not_entered(std::uint64_t collectives) const {
   return "rank(s) " + sync_.names().list(missing) + " had not entered it";
 }
 
-std::string SharedMemoryBackend::hold_up() const {
+std::string SharedMemoryBackend::stall_reason() const {
   return not_entered(region_.line(rank_).entered.load(std::memory_order_relaxed));
 }
 

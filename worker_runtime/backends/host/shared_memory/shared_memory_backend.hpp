@@ -1,14 +1,13 @@
-// Collectives of ranks that share memory, be they processes or threads. The same code runs both;
-// they differ in how the memory came about and in how much of each other's memory they can reach.
+// Collectives of ranks that share memory: processes or threads. The two differ in how the memory is
+// created and in which memory of each other they can access.
 //
-// Every collective begins with a round in which all ranks publish what they call; so a rank that
-// calls something else is found before data moves. Then one of four ways, chosen by all ranks
-// alike:
+// A collective begins with a round in which all ranks publish their calls, so that a different call
+// is detected before data moves. All ranks then choose the same one of four paths:
 //   tiny     up to 40 bytes: the data is in the cache line that announces the call;
-//   inline   up to 2 KiB: it comes with the call; everybody computes his result from all slots;
-//   direct   all inputs can be reached by all: everybody works on the others' buffers, no copies;
-//   staged   else: piece by piece through pipes.
-// In each way an element is combined in rank order by the same kernel, so the bits are the same.
+//   inline   up to 2 KiB: the data is in the slots of the call; each rank computes its own result;
+//   direct   all inputs are accessible to all ranks, which use them without copies;
+//   staged   otherwise: in pieces through pipes.
+// All paths combine an element in rank order by the same kernel, so results are bit for bit equal.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -29,15 +28,15 @@
 
 namespace ddprun::shared_memory {
 
-/// Which buffers of a rank the others may touch.
+/// Buffers of a rank that other ranks can access.
 enum class Reach {
-  arenas,      ///< those in the arenas: the ranks are processes
-  everything,  ///< any: the ranks are threads of one process
+  arenas,      ///< buffers in arenas: the ranks are processes
+  everything,  ///< all: the ranks are threads of one process
 };
 
 class SharedMemoryBackend final : public WatchfulBackend {
  public:
-  /// `names` are those of the region's ranks.
+  /// `names`: of the region's ranks.
   SharedMemoryBackend(std::shared_ptr<const Region> region, int rank, Reach reach,
                       std::optional<control::ControlPage> page, RankNames names = {});
   ~SharedMemoryBackend() override;
@@ -46,28 +45,29 @@ class SharedMemoryBackend final : public WatchfulBackend {
   void leave() noexcept override;
   void run(const Operation& operation, Deadline deadline) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override;
-  std::string hold_up() const override;
+  std::string stall_reason() const override;
   void abort(const std::string& reason) noexcept override;
   void check() const override { sync_.check_all(); }
 
   // For a group that is more than those who share this memory, in place of run():
 
-  /// All ranks here have begun the collective `whole` of a group of `group_ranks`, and begun the
-  /// same. Root and counts are those of the whole group.
+  /// Waits until all ranks of this node have begun `whole`, a collective of a group of
+  /// `group_ranks`, and checks that their calls are equal. Root and counts are those of the whole
+  /// group.
   void begin(const Operation& whole, int group_ranks, Deadline deadline);
-  /// A step of it among the ranks here, which are counted from 0.
+  /// Runs a step of it among the ranks of this node, which are numbered from 0.
   void run_part(const Operation& part, Deadline deadline);
   const Sync& sync() const { return sync_; }
-  /// As allocate(); nothing if there is no room.
+  /// Like allocate(); null if the arena is full.
   std::shared_ptr<void> try_allocate(std::size_t bytes);
-  /// How many collectives have begun.
+  /// Number of collectives begun.
   std::uint64_t collectives() const { return collectives_; }
 
  private:
   struct Memory;
 
-  /// Where to find every rank's contribution to a round. Entries beyond the group's ranks are
-  /// uninitialised: zeroing kRanksMax of them would cost a small collective more than its data.
+  /// Address of each rank's contribution to a round. Entries beyond the group's ranks are
+  /// uninitialised, since zeroing kRanksMax of them would dominate a small collective.
   struct Source {
     explicit Source(std::size_t bytes_per_part) : part_bytes(bytes_per_part) {}
 

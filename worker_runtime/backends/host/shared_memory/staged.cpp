@@ -1,13 +1,13 @@
-// The staged way of a collective: what others cannot reach passes through each rank's pipe, piece
-// by piece. A rank fills its next piece before it awaits what the others make of the last ones, so
-// waits are mostly over before they begin:
+// The staged path of a collective: data that other ranks cannot access is transferred in pieces
+// through each rank's pipe. A rank fills its next piece before it awaits the results of the
+// previous ones, so that most waits end at once:
 //
 //   turn k:  fill k  |  consume k - 1                       or, for an all_reduce,
 //            fill k  |  combine this rank's slice of k - 1  |  collect the others' of k - 2
 //
-// Who fills piece k has awaited in turn k - 1 that all have filled k - 2, which they did after
-// their turn k - 3, in which they ended with pieces up to k - 5. So five pieces in a pipe are
-// enough for nobody ever to write what another still reads.
+// A rank that fills piece k has awaited in turn k - 1 that all ranks have filled k - 2. They did so
+// after their turn k - 3, in which they finished with pieces up to k - 5. Five pieces in a pipe
+// therefore ensure that no rank overwrites a piece that another rank reads.
 #include "worker_runtime/backends/host/shared_memory/shared_memory_backend.hpp"
 #include "worker_runtime/collectives/stream_copy.hpp"
 
@@ -51,7 +51,7 @@ void SharedMemoryBackend::await_pipes(Counter Pipe::*counter, std::uint64_t piec
   if (const auto late = sync_.wait_all(counter_of, pieces, call.deadline)) time_out(*late, call);
 }
 
-/// Of an all_reduce what this rank combines itself need not pass through its pipe.
+/// In an all_reduce, the slice that this rank reduces does not pass through its pipe.
 void SharedMemoryBackend::fill(const Call& call, Range range, std::uint64_t piece) const {
   std::byte* const to = region_.pipe(rank_).piece(piece);
   if (call.operation.collective != Collective::all_reduce) return stage(call, range, to);

@@ -15,15 +15,15 @@ namespace ddprun::shared_memory {
 
 namespace {
 
-// About as long as waking a sleeper takes, so that a peer that is hardly late costs no system call.
+// About the time of waking a thread, so that a short delay of a peer needs no system call.
 constexpr int kSpins = 2000;
 constexpr int kSpinsPerCheck = 250;
-// A peer that shares this core gets to run; after so many turns it is not about to be ready.
+// Number of yields to a peer on the same core before sleeping.
 constexpr int kYields = 30;
 
-/// Asks the kernel to wake a sleeper when the mutex' holder dies, which it does only if the word
-/// says that there are some. Nobody locks these mutexes twice, so a word without a holder is left
-/// alone. Returns the word.
+/// Sets FUTEX_WAITERS in the word of the mutex, without which the kernel wakes no thread when the
+/// holder dies. These mutexes are locked once, so a word without a holder is not changed. Returns
+/// the word.
 std::uint32_t mark_watched(Word& life) {
   std::uint32_t seen = life.load(std::memory_order_acquire);
   while ((seen & FUTEX_TID_MASK) != 0 && (seen & FUTEX_WAITERS) == 0) {
@@ -77,7 +77,7 @@ void Sync::release_life() noexcept {
   futex_wake_all(&line.life_word());
 }
 
-void Sync::tell_cores() const {
+void Sync::publish_cores() const {
   auto& told = region_.line(rank_).cores;
   cpu_set_t cores;
   static_assert(sizeof cores <= sizeof told);
@@ -86,7 +86,7 @@ void Sync::tell_cores() const {
   std::memcpy(told.data(), &cores, sizeof cores);
 }
 
-void Sync::learn_cores() {
+void Sync::read_cores() {
   int cores = 0;
   for (std::size_t word = 0; word < kCoreWords; ++word) {
     std::uint64_t anybodys = 0;
@@ -230,7 +230,7 @@ void Sync::await_failure(const Word& stop) const {
 void Sync::sleep(const FutexSet& set, Deadline deadline) const {
   const auto check = std::min(deadline.remaining(), death_check_period_);
   set.sleep(watches_all() ? deadline : Deadline::after(check));
-  pass_on_deaths();
+  wake_other_watchers();
 }
 
 bool Sync::any_has_died() const {
@@ -240,7 +240,7 @@ bool Sync::any_has_died() const {
   return false;
 }
 
-/// `awaited` may be this rank itself: then no rank in particular is awaited.
+/// `awaited`: the awaited rank; this rank if none in particular.
 void Sync::add_lives(FutexSet& set, int awaited) const {
   const int ranks = region_.ranks();
   const int neighbours = watches_all() ? ranks - 1 : kNeighboursWatched;
@@ -259,8 +259,8 @@ void Sync::add_life(FutexSet& set, int rank) const {
   if (!is_over) set.add(&line.life_word(), word);
 }
 
-/// Nobody sleeps on a word that he has seen dead, so this ends.
-void Sync::pass_on_deaths() const noexcept {
+/// Terminates, since threads do not sleep on a word that shows a death.
+void Sync::wake_other_watchers() const noexcept {
   for (int rank = 0; rank < region_.ranks(); ++rank) {
     if (rank != rank_ && has_died(rank)) futex_wake_all(&region_.line(rank).life_word());
   }

@@ -37,44 +37,44 @@ struct FailureRecord {
   std::string text;
 };
 
-/// Leaves room for the words that are no lives: counter, failure, end of the attempt or stop.
+/// Leaves space for further words: counter, failure, end of the attempt, stop.
 inline constexpr int kRanksWatchedMax = static_cast<int>(FutexSet::kWordsMax) - 8;
-/// Each costs every sleep about 0.2 us; one of so many nearly always sleeps when a rank is awaited.
+/// Each adds about 0.2 us to a sleep. With this many, a watching rank nearly always sleeps while a
+/// rank is awaited.
 inline constexpr int kNeighboursWatched = 16;
-/// Long enough that the checks of 1024 sleeping ranks take little of a core.
+/// Interval at which the checks of 1024 sleeping ranks use a small part of a core.
 inline constexpr auto kDeathCheckPeriod = std::chrono::seconds(1);
 
-/// The exception that `failure` means to rank `own_rank` of all workers.
+/// Throws the exception of `failure` on rank `own_rank` of all workers.
 [[noreturn]] void throw_failure(const FailureRecord& failure, int own_rank);
 
 class Sync {
  public:
-  /// `page` may be empty: then nobody but the ranks can end a wait. `names` are those of the
-  /// region's ranks.
+  /// `page`: the agent's control page; without one only ranks end a wait. `names`: of the region's
+  /// ranks.
   Sync(const Region& region, int rank, std::optional<control::ControlPage> page,
        RankNames names = {}, Deadline::Duration death_check_period = kDeathCheckPeriod);
 
-  /// From now on the end of the calling thread is the death of this rank.
+  /// From now on the end of the calling thread counts as the death of this rank.
   void hold_life();
-  /// By the same thread: this rank's end is not a death. Nothing if it does not hold the life.
+  /// By the same thread: its end no longer counts as a death. Does nothing without hold_life().
   void release_life() noexcept;
 
-  /// Tells the others on which cores the calling thread may run, before this rank's first
-  /// publish().
-  void tell_cores() const;
-  /// Once all have told: to spin helps only if there is a core for every rank. Launchers that bind
-  /// each rank to a core of its own leave one to each, so one rank's own view says nothing.
-  void learn_cores();
+  /// Publishes the cores on which the calling thread may run. Before this rank's first publish().
+  void publish_cores() const;
+  /// Reads the cores of all ranks after they have been published. Ranks spin only if each has a
+  /// core. The affinity of one rank is not enough: launchers may bind each rank to one core.
+  void read_cores();
   bool spins() const { return spins_ > 0; }
 
   void publish(Counter& counter, std::uint64_t value) const;
 
-  /// False if the deadline passed before `counter`, which `writer` makes grow, reached `target`.
-  /// Throws PeerFailed and the like as said above.
+  /// Waits until `counter`, written by rank `writer`, reaches `target`. Returns false if the
+  /// deadline passes first. Throws PeerFailed if a rank dies or the group fails.
   bool wait(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
 
-  /// wait() for a counter of each rank, which `counter_of(rank)` returns. A rank that ends below
-  /// the target ends it, whichever is being waited for. Returns the rank that was late, if one was.
+  /// wait() for the counter `counter_of(rank)` of each rank. Any rank that ends below the target
+  /// ends the wait. Returns the rank that was late at the deadline, if any.
   template <typename CounterOf>
   std::optional<int> wait_all(const CounterOf& counter_of, std::uint64_t target,
                               Deadline deadline) const {
@@ -87,34 +87,35 @@ class Sync {
     return std::nullopt;
   }
 
-  /// Ends the group for all ranks, unless another rank has already. `rank` is the one to blame,
-  /// among all workers. Any thread.
+  /// Fails the group on all ranks, unless it has failed. `rank`: the cause, among all workers. Any
+  /// thread.
   void fail(FailureKind kind, int rank, const std::string& text) const noexcept;
 
-  /// fail(), then throws what the group failed with.
+  /// Calls fail(), then throws the first failure of the group.
   [[noreturn]] void fail_and_throw(FailureKind kind, int rank, const std::string& text) const;
 
   /// Throws if the group has failed.
   void check() const;
-  /// check(), and a rank that has died fails the group, whether it was awaited or not.
+  /// Like check(), and fails the group if any rank has died.
   void check_all() const;
 
-  /// Sleeps until check_all() may have something to throw, or until `stop` is no longer 0 and was
-  /// woken. For a thread of its own, on behalf of a thread that cannot sleep on futexes.
+  /// Blocks until check_all() may throw, or until `stop` is set and woken. For a dedicated thread,
+  /// on behalf of a thread that cannot wait on futexes.
   void await_failure(const Word& stop) const;
 
-  /// What the group failed with; nothing if it has not.
+  /// Returns the first failure of the group, if any.
   std::optional<FailureRecord> failure() const;
 
-  /// What the region's ranks are called.
+  /// Names of the region's ranks.
   const RankNames& names() const { return names_; }
 
  private:
   struct Awaited {
     Counter& counter;
     std::uint64_t target;
-    int writer;  ///< of the counter
-    /// Throws if it cannot come about any more. Made from a reference, which takes no memory.
+    int writer;  ///< rank that writes the counter
+    /// Throws if the target can no longer be reached. Holds a reference, so that it does not
+    /// allocate.
     std::function<void()> check;
   };
 
@@ -137,7 +138,7 @@ class Sync {
   void add_life(FutexSet& set, int rank) const;
   void add_lives(FutexSet& set, int awaited) const;
   void sleep(const FutexSet& set, Deadline deadline) const;
-  void pass_on_deaths() const noexcept;
+  void wake_other_watchers() const noexcept;
 
   const Region& region_;
   int rank_;

@@ -1,6 +1,6 @@
-// Ends waits in poll(2) as Sync ends those on futexes: at once when a rank of this node dies, when
-// the group fails and when the agent ends the attempt. Futexes cannot be polled, so a thread that
-// does nothing else sleeps on them and tells of its waking by a descriptor.
+// Interrupts poll(2) on the events that interrupt Sync's waits on futexes: a rank of this node
+// dies, the group fails, or the agent ends the attempt. Futexes cannot be polled, so a thread waits
+// on them and signals a descriptor.
 #pragma once
 
 #include "worker_runtime/backends/host/shared_memory/sync.hpp"
@@ -16,7 +16,7 @@ class Alarm {
   Alarm& operator=(const Alarm&) = delete;
   ~Alarm();
 
-  /// Readable, and so it stays, once there is something to look at with Sync::check_all().
+  /// Becomes and stays readable when Sync::check_all() may throw.
   int fd() const { return fd_; }
 
  private:

@@ -16,12 +16,13 @@ namespace {
 
 using shared_memory::FailureKind;
 
-// At a time, so that all connections go on and what has come is combined while it is in the cache.
+// Maximum transfer at a time, so that all connections advance and received data is still in the
+// cache when it is combined.
 constexpr std::size_t kBurstBytes = 256 << 10;
-// Peers are hardly ever later than each other by more; beyond, sleeping costs less than looking.
+// Peers rarely differ by more; beyond it, sleeping is cheaper than polling.
 constexpr int kYields = 20;
-// Whoever waits over the network lets those on the late rank's own node name it first: it may wait
-// for another one there.
+// Extra time of waits over the network, so that ranks on the late rank's node report first: the
+// late rank may be waiting for another one there.
 constexpr auto kGrace = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -73,8 +74,8 @@ void Exchange::run(Deadline deadline, const std::function<void()>& on_progress) 
     }
     if (has_received && on_progress) on_progress();
     if (is_done) {
-      mesh_.note_read();
-      if (has_slept) mesh_.note_awaited({});
+      mesh_.on_read();
+      if (has_slept) mesh_.set_awaited({});
       return;
     }
     if (has_moved) {
@@ -98,7 +99,7 @@ void Exchange::connect(Deadline deadline, Deadline limit) {
   for (Flow& flow : flows_) flow.fd = mesh_.fd(flow.peer);
 }
 
-/// Moves what can be moved without waiting; false if that is nothing.
+/// Transfers data without blocking; returns false if none could be transferred.
 bool Exchange::advance(Flow& flow) {
   iovec pieces[2];
   std::size_t count = 0;
@@ -146,7 +147,7 @@ void Exchange::check_frame(const Flow& flow) {
 }
 
 void Exchange::wait(Deadline deadline, Deadline limit) {
-  mesh_.note_read();
+  mesh_.on_read();
   std::vector<pollfd> wanted;
   std::vector<int> late;
   std::vector<int> absent;
@@ -157,7 +158,7 @@ void Exchange::wait(Deadline deadline, Deadline limit) {
     late.push_back(flow.peer);
     if (!flow.is_send && flow.done == 0) absent.push_back(flow.peer);
   }
-  mesh_.note_awaited(absent);
+  mesh_.set_awaited(absent);
   if (!limit.passed() && mesh_.wait(wanted, limit)) return;
   const bool have_entered = absent.empty();
   time_out(have_entered ? late : absent, have_entered, deadline);

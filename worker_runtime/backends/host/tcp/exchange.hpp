@@ -1,5 +1,5 @@
-// One step of a collective between nodes: what a rank sends and receives at the same time. All of
-// it goes on together in one loop, so no rank that writes can keep another from reading.
+// One step of a collective between nodes: simultaneous sends and receives of a rank. One loop
+// advances all of them, so that a blocked send never prevents a receive.
 #pragma once
 
 #include "worker_runtime/backends/host/tcp/frame.hpp"
@@ -17,30 +17,30 @@ namespace ddprun::tcp {
 
 class Exchange {
  public:
-  /// `call`: the collective as all ranks must have called it; `step` counts its exchanges.
+  /// `call`: the collective, equal on all ranks; `step`: index of the exchange within it.
   Exchange(Mesh& mesh, FirstFailure& failure, const shared_memory::CallHeader& call,
            std::uint32_t step);
 
-  /// At most one send to and one receive from each rank; what one side sends the other must
-  /// receive. The memory is used until run() returns or throws.
+  /// At most one send to and one receive from each rank, with matching calls on the peer. The
+  /// memory must live until run() returns or throws.
   void send(int peer, const void* data, std::size_t bytes);
   void receive(int peer, void* data, std::size_t bytes);
 
-  /// Carries all of it out. `on_progress` is called when more has been received.
+  /// Performs all sends and receives. Blocks. Calls `on_progress` after data has been received.
   void run(Deadline deadline, const std::function<void()>& on_progress = {});
 
-  /// Bytes of the message that have come so far, in the order of the calls of receive().
+  /// Number of received bytes of the `number`-th call of receive().
   std::size_t received(std::size_t number) const;
 
  private:
   struct Flow {
     int peer;
     bool is_send;
-    Frame frame;  ///< to be sent, or what has come in its place
+    Frame frame;  ///< frame to send, or the received one
     std::byte* data;
     std::size_t bytes;
     int fd = -1;
-    std::size_t done = 0;  ///< bytes of frame and data
+    std::size_t done = 0;  ///< transferred bytes of frame and data
 
     bool is_done() const { return done == sizeof frame + bytes; }
   };
@@ -57,7 +57,7 @@ class Exchange {
   FirstFailure& failure_;
   Frame frame_;
   std::vector<Flow> flows_;
-  std::vector<std::size_t> receives_;  ///< which of flows_
+  std::vector<std::size_t> receives_;  ///< indices in flows_
 };
 
 }  // namespace ddprun::tcp

@@ -15,7 +15,7 @@ namespace {
 using shared_memory::FailureKind;
 using shared_memory::FailureRecord;
 
-// Long enough for a store that answers at all; one that does not is no reason to stay.
+// Enough for a responsive store; without one, the group fails without the cause.
 constexpr auto kStoreTimeout = std::chrono::seconds(1);
 
 }  // namespace
@@ -30,9 +30,9 @@ FirstFailure::FirstFailure(const shared_memory::Sync& sync, Store store, std::st
       alarm_(sync) {}
 
 void FirstFailure::fail(FailureKind kind, int rank, const std::string& text) {
-  // Who of this node has failed already, and with what, is known for certain.
+  // A failure on this node is the most reliable cause.
   check();
-  const FailureRecord first = settle({kind, names_.number(rank), text});
+  const FailureRecord first = publish({kind, names_.number(rank), text});
   sync_.fail_and_throw(first.kind, first.rank, first.text);
 }
 
@@ -40,9 +40,9 @@ void FirstFailure::fail_own(const std::string& text) noexcept {
   fail_here(FailureKind::died, names_.name(own_rank_) + " failed: " + text);
 }
 
-void FirstFailure::learn() {
-  const FailureRecord told = look_up();
-  if (told.kind != FailureKind::none) sync_.fail_and_throw(told.kind, told.rank, told.text);
+void FirstFailure::check_store() {
+  const FailureRecord found = read_record();
+  if (found.kind != FailureKind::none) sync_.fail_and_throw(found.kind, found.rank, found.text);
 }
 
 void FirstFailure::abort(const std::string& reason) noexcept {
@@ -51,7 +51,7 @@ void FirstFailure::abort(const std::string& reason) noexcept {
 
 void FirstFailure::fail_here(FailureKind kind, const std::string& text) noexcept {
   sync_.fail(kind, names_.number(own_rank_), text);
-  if (const auto known = sync_.failure()) settle(*known);
+  if (const auto known = sync_.failure()) publish(*known);
 }
 
 void FirstFailure::use_store(const std::function<void(Store&)>& use) {
@@ -59,25 +59,25 @@ void FirstFailure::use_store(const std::function<void(Store&)>& use) {
   use(store_);
 }
 
-FailureRecord FirstFailure::look_up() noexcept {
+FailureRecord FirstFailure::read_record() noexcept {
   try {
     const std::lock_guard lock(mutex_);
     const auto deadline = Deadline::after(kStoreTimeout);
     if (!store_.check(std::span(&key_, 1), deadline)) return {};
     return decode_failure(store_.get(key_, deadline));
   } catch (const std::exception&) {
-    return {};  // as in settle()
+    return {};  // as in publish()
   }
 }
 
-FailureRecord FirstFailure::settle(const FailureRecord& own) noexcept {
+FailureRecord FirstFailure::publish(const FailureRecord& own) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     const auto first =
         decode_failure(store_.compare_set(key_, "", encode(own), Deadline::after(kStoreTimeout)));
     return first.kind == FailureKind::none ? own : first;
   } catch (const std::exception&) {
-    return own;  // the store is gone, perhaps for the same reason
+    return own;  // the store may have failed for the same reason
   }
 }
 

@@ -1,6 +1,6 @@
-// What a group of several nodes has failed with. Within a node the first who fails writes it into
-// shared memory; among nodes, into the store, so that who only sees a connection close can say why.
-// Any thread may call.
+// The first failure of a group of several nodes. It is recorded in shared memory within a node and
+// in the store between nodes, so that a rank that only sees a closed connection can report the
+// cause. Any thread may call.
 #pragma once
 
 #include "worker_runtime/backends/host/shared_memory/sync.hpp"
@@ -15,7 +15,7 @@ namespace ddprun::tcp {
 
 class FirstFailure {
  public:
-  /// `key`: where in the store the first failure is written. `names` are those of the whole group.
+  /// `key`: the store's key of the first failure. `names`: of all ranks of the group.
   FirstFailure(const shared_memory::Sync& sync, Store store, std::string key, int own_rank,
                RankNames names);
 
@@ -27,28 +27,27 @@ class FirstFailure {
   /// Throws if this node knows of a failure.
   void check() const { sync_.check_all(); }
 
-  /// Fails the group because of one of its ranks, unless somebody has before, and throws what it
-  /// failed with first.
+  /// Fails the group because of `rank`, unless it has failed, and throws its first failure.
   [[noreturn]] void fail(shared_memory::FailureKind kind, int rank, const std::string& text);
 
-  /// Fails the group with what this rank could not do, unless it has failed before, and tells the
-  /// other nodes what it has failed with.
+  /// Fails the group because of this rank, unless it has failed, and publishes its first failure to
+  /// the other nodes.
   void fail_own(const std::string& text) noexcept;
 
-  /// Fails the group if another node has told of a failure, and throws it. Blocks for the store, a
-  /// second at most beside its other uses.
-  void learn();
+  /// Throws the failure that another node has published, if there is one, and fails the group.
+  /// Blocks for at most a second in addition to other uses of the store.
+  void check_store();
 
-  /// Fails the group because the program wants it, and tells the other nodes.
+  /// Fails the group on the program's request, and publishes that to the other nodes.
   void abort(const std::string& reason) noexcept;
 
-  /// For the store's other uses, one at a time.
+  /// Calls `use` with exclusive access to the store.
   void use_store(const std::function<void(Store&)>& use);
 
  private:
   void fail_here(shared_memory::FailureKind kind, const std::string& text) noexcept;
-  shared_memory::FailureRecord look_up() noexcept;
-  shared_memory::FailureRecord settle(const shared_memory::FailureRecord& own) noexcept;
+  shared_memory::FailureRecord read_record() noexcept;
+  shared_memory::FailureRecord publish(const shared_memory::FailureRecord& own) noexcept;
 
   const shared_memory::Sync& sync_;
   std::mutex mutex_;
@@ -59,7 +58,7 @@ class FirstFailure {
   Alarm alarm_;
 };
 
-/// A failure as the store keeps it, and back; what cannot be read is a failure of kind `none`.
+/// Value of a failure in the store, and its parser, which returns kind `none` for malformed text.
 std::string encode(const shared_memory::FailureRecord& failure);
 shared_memory::FailureRecord decode_failure(const std::string& text);
 

@@ -1,5 +1,5 @@
-// What stands in front of the bytes that a rank sends another one in a step of a collective. Both
-// know what to expect, so it serves to notice that they do not do the same.
+// Header of the bytes that a rank sends to another one in a step of a collective. Both ranks know
+// which frame to expect, so a difference shows that they called different collectives.
 #pragma once
 
 #include "worker_runtime/backends/host/shared_memory/layout.hpp"

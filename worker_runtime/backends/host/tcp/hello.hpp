@@ -3,11 +3,11 @@
 //
 //   caller: Hello        -> listener: Answer        -> caller: Digest
 //
-// A proof is an HMAC over both Hellos under a key that no message contains. It is worth nothing on
+// A proof is an HMAC over both Hellos under a key that no message contains. It is invalid on
 // another connection (nonces), in the other direction (the label), and for other ranks or groups.
-// What follows on the connection is neither encrypted nor authenticated. All sizes are fixed, so
-// that nothing is allocated for callers without the key. Integers have the byte order of the
-// machine; the magic number tells of another one.
+// Later data on the connection is neither encrypted nor authenticated. All sizes are fixed, so that
+// callers without the key cause no allocation. Integers have the byte order of the machine; the
+// magic number detects another one.
 #pragma once
 
 #include "rendezvous/base/hmac.hpp"
@@ -31,16 +31,16 @@ struct Answer {
   Digest proof = {};
 };
 
-/// With a new nonce of the kernel. Throws Error{Errc::system} if it has none.
+/// Returns a Hello with a new random nonce. Throws Error{Errc::system} if the kernel provides none.
 Hello make_hello(int from, int to);
 
-/// True if it is of this version, from `from` and to `to`. Says nothing of the key.
+/// Returns true if `hello` has this version and these ranks. Does not check the key.
 bool is_hello(const Hello& hello, int from, int to);
 
-/// Which of the two sides gives a proof.
+/// The side of a connection that sends a proof.
 enum class Side : std::uint8_t { caller, listener };
 
-/// The proof that `side` knows the group's key.
+/// Returns the proof that `side` knows the group's key.
 Digest prove(Side side, const Digest& key, const Hello& of_caller, const Hello& of_listener);
 
 }  // namespace ddprun::tcp

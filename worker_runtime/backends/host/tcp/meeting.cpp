@@ -11,18 +11,18 @@ namespace ddprun::tcp {
 
 namespace {
 
-/// For a caller to prove itself, which a rank does at once.
+/// Time limit of the authentication, which a rank performs at once.
 constexpr auto kHelloTimeout = std::chrono::seconds(2);
 
-/// For a caller to say hello if others wait for its place: enough for a packet that is sent again.
+/// Time for the hello while others wait for a place: enough for one retransmission.
 constexpr auto kSilenceTimeout = std::chrono::milliseconds(500);
 
-/// Calls of an address whose listener closes the connection before it answers: a rank does so with
-/// one that says hello late while many others call.
+/// Maximum number of connections to an address that the listener closes before it answers. A rank
+/// does so if the hello is late while many others connect.
 constexpr int kUnansweredMax = 20;
 constexpr auto kPauseBetweenCalls = std::chrono::milliseconds(100);
 
-/// Receives more of `message`; false if the connection is of no use.
+/// Receives more of `message`; returns false if the connection has failed.
 template <typename Message>
 bool receive_more(int fd, Message& message, std::size_t& received) {
   auto* const bytes = reinterpret_cast<char*>(&message);
@@ -36,21 +36,21 @@ bool receive_more(int fd, Message& message, std::size_t& received) {
   return true;
 }
 
-/// So few bytes always fit a new connection.
+/// A few bytes always fit into the buffer of a new connection.
 template <typename Message>
 bool send_all(int fd, const Message& message) {
   return ::send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
          ssize_t{sizeof message};
 }
 
-template <typename Stranger>
-bool is_silent(const Stranger& stranger) {
-  return stranger.hello_bytes < sizeof stranger.hello;
+template <typename UnauthenticatedPeer>
+bool is_silent(const UnauthenticatedPeer& peer) {
+  return peer.hello_bytes < sizeof peer.hello;
 }
 
-template <typename Stranger>
-bool gives_way(const Stranger& stranger) {
-  return is_silent(stranger) && stranger.patience.passed();
+template <typename UnauthenticatedPeer>
+bool gives_way(const UnauthenticatedPeer& peer) {
+  return is_silent(peer) && peer.hello_deadline.passed();
 }
 
 }  // namespace
@@ -92,8 +92,8 @@ void PeerMeeting::give_up_address(Outgoing& call, const std::string& why) {
   try_address(call);
 }
 
-/// False if the listener has closed too many connections.
-bool PeerMeeting::call_again(Outgoing& call) {
+/// Returns false if the listener has closed too many connections.
+bool PeerMeeting::retry(Outgoing& call) {
   if (++call.unanswered > kUnansweredMax) return false;
   call.socket.close();
   call.next_attempt = Deadline::after(kPauseBetweenCalls);
@@ -107,7 +107,7 @@ std::vector<pollfd> PeerMeeting::wanted() const {
     const short events = call.is_connected ? POLLIN : POLLOUT;
     wanted.push_back({call.socket.fd(), events, 0});
   }
-  for (const auto& stranger : strangers_) wanted.push_back({stranger.socket.fd(), POLLIN, 0});
+  for (const auto& peer : unauthenticated_) wanted.push_back({peer.socket.fd(), POLLIN, 0});
   if (has_room()) wanted.push_back({listener_, POLLIN, 0});
   return wanted;
 }
@@ -117,10 +117,10 @@ Deadline PeerMeeting::next_timeout() const {
   for (const auto& call : calls_) {
     if (call.next_attempt) next = earlier(next, *call.next_attempt);
   }
-  const bool is_full = strangers_.size() == kStrangersMax;
-  for (const auto& stranger : strangers_) {
-    next = earlier(next, stranger.deadline);
-    if (is_full && is_silent(stranger)) next = earlier(next, stranger.patience);
+  const bool is_full = unauthenticated_.size() == kUnauthenticatedMax;
+  for (const auto& peer : unauthenticated_) {
+    next = earlier(next, peer.deadline);
+    if (is_full && is_silent(peer)) next = earlier(next, peer.hello_deadline);
   }
   return next;
 }
@@ -139,14 +139,14 @@ void PeerMeeting::proceed(std::span<const pollfd> ready) {
     }
     return !call.socket.is_open() || (is_ready(call.socket.fd()) && advance(call));
   });
-  std::erase_if(strangers_, [&](Stranger& stranger) {
-    if (is_ready(stranger.socket.fd())) return advance(stranger);
-    return stranger.deadline.passed();
+  std::erase_if(unauthenticated_, [&](UnauthenticatedPeer& peer) {
+    if (is_ready(peer.socket.fd())) return advance(peer);
+    return peer.deadline.passed();
   });
-  if (has_callers) accept_strangers();
+  if (has_callers) accept_peers();
 }
 
-/// True if the call is over.
+/// Returns true if the connection is established or has failed.
 bool PeerMeeting::advance(Outgoing& call) {
   const int fd = call.socket.fd();
   if (!call.is_connected) {
@@ -168,61 +168,63 @@ bool PeerMeeting::advance(Outgoing& call) {
       return true;
     }
   }
-  if (call.received == 0 && call_again(call)) return false;
+  if (call.received == 0 && retry(call)) return false;
   give_up_address(call, "the listener there is not of this group");
   return !call.socket.is_open();
 }
 
-/// True if nothing is left to be done for it.
-bool PeerMeeting::advance(Stranger& stranger) {
-  const int fd = stranger.socket.fd();
-  if (stranger.hello_bytes < sizeof stranger.hello) {
-    if (!receive_more(fd, stranger.hello, stranger.hello_bytes)) return true;
-    if (stranger.hello_bytes < sizeof stranger.hello) return false;
-    if (!answer(stranger)) return true;
+/// Returns true if the connection is established or has failed.
+bool PeerMeeting::advance(UnauthenticatedPeer& peer) {
+  const int fd = peer.socket.fd();
+  if (peer.hello_bytes < sizeof peer.hello) {
+    if (!receive_more(fd, peer.hello, peer.hello_bytes)) return true;
+    if (peer.hello_bytes < sizeof peer.hello) return false;
+    if (!answer(peer)) return true;
   }
-  if (!receive_more(fd, stranger.proof, stranger.proof_bytes)) return true;
-  if (stranger.proof_bytes < sizeof stranger.proof) return false;
-  if (are_equal(stranger.proof, prove(Side::caller, key_, stranger.hello, stranger.answer)))
-    done_.emplace_back(stranger.hello.from, std::move(stranger.socket));
+  if (!receive_more(fd, peer.proof, peer.proof_bytes)) return true;
+  if (peer.proof_bytes < sizeof peer.proof) return false;
+  if (are_equal(peer.proof, prove(Side::caller, key_, peer.hello, peer.answer)))
+    done_.emplace_back(peer.hello.from, std::move(peer.socket));
   return true;
 }
 
-/// False if the caller cannot be a rank that calls this one.
-bool PeerMeeting::answer(Stranger& stranger) {
-  const int from = stranger.hello.from;
-  const bool may_call = from > rank_ && from < static_cast<int>(peers_.size()) &&
-                        is_hello(stranger.hello, from, rank_);
+/// Returns false if the hello is not that of a rank that connects to this one.
+bool PeerMeeting::answer(UnauthenticatedPeer& peer) {
+  const int from = peer.hello.from;
+  const bool may_call =
+      from > rank_ && from < static_cast<int>(peers_.size()) && is_hello(peer.hello, from, rank_);
   if (!may_call) return false;
-  stranger.answer = make_hello(rank_, from);
-  const Answer answer{.hello = stranger.answer,
-                      .proof = prove(Side::listener, key_, stranger.hello, stranger.answer)};
-  return send_all(stranger.socket.fd(), answer);
+  peer.answer = make_hello(rank_, from);
+  const Answer answer{.hello = peer.answer,
+                      .proof = prove(Side::listener, key_, peer.hello, peer.answer)};
+  return send_all(peer.socket.fd(), answer);
 }
 
 bool PeerMeeting::has_room() const {
-  return strangers_.size() < kStrangersMax ||
-         std::any_of(strangers_.begin(), strangers_.end(), gives_way<Stranger>);
+  return unauthenticated_.size() < kUnauthenticatedMax ||
+         std::any_of(unauthenticated_.begin(), unauthenticated_.end(),
+                     gives_way<UnauthenticatedPeer>);
 }
 
-/// A rank that has said hello is half way through and keeps its place.
-bool PeerMeeting::drop_silent() {
-  const auto silent = std::find_if(strangers_.begin(), strangers_.end(), gives_way<Stranger>);
-  if (silent == strangers_.end()) return false;
-  strangers_.erase(silent);
+/// A connection with a valid hello keeps its place.
+bool PeerMeeting::drop_one_without_hello() {
+  const auto silent = std::find_if(unauthenticated_.begin(), unauthenticated_.end(),
+                                   gives_way<UnauthenticatedPeer>);
+  if (silent == unauthenticated_.end()) return false;
+  unauthenticated_.erase(silent);
   return true;
 }
 
-void PeerMeeting::accept_strangers() {
-  for (std::size_t i = 0; i < kStrangersMax; ++i) {
-    if (strangers_.size() == kStrangersMax && !drop_silent()) return;
+void PeerMeeting::accept_peers() {
+  for (std::size_t i = 0; i < kUnauthenticatedMax; ++i) {
+    if (unauthenticated_.size() == kUnauthenticatedMax && !drop_one_without_hello()) return;
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) return;
-    strangers_.push_back({.socket = std::move(socket),
-                          .deadline = Deadline::after(kHelloTimeout),
-                          .patience = Deadline::after(kSilenceTimeout)});
-    // It has usually spoken by now.
-    if (advance(strangers_.back())) strangers_.pop_back();
+    unauthenticated_.push_back({.socket = std::move(socket),
+                                .deadline = Deadline::after(kHelloTimeout),
+                                .hello_deadline = Deadline::after(kSilenceTimeout)});
+    // The hello has usually arrived.
+    if (advance(unauthenticated_.back())) unauthenticated_.pop_back();
   }
 }
 

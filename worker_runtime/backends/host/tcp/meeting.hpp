@@ -1,5 +1,5 @@
-// How connections between ranks come about: calls that this rank makes, and callers that must prove
-// to be ranks of the group before anything is done for them. Nothing blocks.
+// Establishes connections between ranks: outgoing ones of this rank, and incoming ones, which must
+// authenticate as ranks of the group. Nothing blocks.
 #pragma once
 
 #include "worker_runtime/backends/host/tcp/hello.hpp"
@@ -16,28 +16,28 @@
 
 namespace ddprun::tcp {
 
-/// Callers that have not proved themselves. One that stays silent gives way to the next ones; if it
-/// is a rank, it calls again.
-inline constexpr std::size_t kStrangersMax = 64;
+/// Maximum number of unauthenticated incoming connections. One that sends nothing is closed for a
+/// new one; a rank then connects again.
+inline constexpr std::size_t kUnauthenticatedMax = 64;
 
 Deadline earlier(Deadline a, Deadline b);
 
 class PeerMeeting {
  public:
-  /// `key` is known to the ranks of the group alone. `peers` outlives this.
+  /// `key` is the secret of the group's ranks. `peers` must outlive this object.
   PeerMeeting(int rank, const Digest& key, const std::vector<PeerAddress>& peers, int listener);
 
   /// Begins to connect to `peer`.
   void call(int peer);
 
-  /// What to wait for, and until when at the latest to come back.
+  /// Descriptors to poll, and the time of the next call of proceed() at the latest.
   std::vector<pollfd> wanted() const;
   Deadline next_timeout() const;
 
-  /// Goes on with what is ready.
+  /// Processes ready descriptors.
   void proceed(std::span<const pollfd> ready);
 
-  /// New connections, on which both sides have proved themselves, and the rank of each.
+  /// Returns new authenticated connections with their ranks.
   std::vector<std::pair<int, Socket>> take() { return std::exchange(done_, {}); }
 
   struct Unreachable {
@@ -47,47 +47,49 @@ class PeerMeeting {
   const std::vector<Unreachable>& unreachable() const { return unreachable_; }
 
  private:
-  /// A call of ours.
+  /// An outgoing connection.
   struct Outgoing {
     int peer = -1;
-    std::size_t address = 0;  ///< the one that is tried
+    std::size_t address = 0;  ///< index of the current address
     Socket socket;
     bool is_connected = false;
     Hello hello;
     Answer answer;
     std::size_t received = 0;  ///< bytes of `answer`
-    int unanswered = 0;        ///< connections to this address that the listener has closed
-    std::optional<Deadline> next_attempt = {};  ///< at this address, if there is no socket
-    std::string problems = {};                  ///< with the addresses tried before
+    int unanswered = 0;        ///< number of connections to this address that the listener closed
+    std::optional<Deadline> next_attempt =
+        {};                     ///< time of the next attempt at this address, without a socket
+    std::string problems = {};  ///< errors of earlier addresses
   };
-  /// A caller that has not proved itself.
-  struct Stranger {
+  /// An incoming connection that has not authenticated.
+  struct UnauthenticatedPeer {
     Socket socket;
     Deadline deadline;
-    Deadline patience;  ///< after which it gives way to others if it has not said hello
+    Deadline
+        hello_deadline;  ///< later it may be closed for a new connection if its hello is missing
     Hello hello = {};
     std::size_t hello_bytes = 0;  ///< received
-    Hello answer = {};            ///< sent once the hello is there
+    Hello answer = {};            ///< sent after the hello has arrived
     Digest proof = {};
     std::size_t proof_bytes = 0;  ///< received
   };
 
   void try_address(Outgoing& call);
   void give_up_address(Outgoing& call, const std::string& why);
-  bool call_again(Outgoing& call);
+  bool retry(Outgoing& call);
   bool advance(Outgoing& call);
-  bool advance(Stranger& stranger);
-  bool answer(Stranger& stranger);
-  void accept_strangers();
+  bool advance(UnauthenticatedPeer& peer);
+  bool answer(UnauthenticatedPeer& peer);
+  void accept_peers();
   bool has_room() const;
-  bool drop_silent();
+  bool drop_one_without_hello();
 
   int rank_;
   Digest key_;
   const std::vector<PeerAddress>& peers_;
   int listener_;
   std::vector<Outgoing> calls_;
-  std::vector<Stranger> strangers_;
+  std::vector<UnauthenticatedPeer> unauthenticated_;
   std::vector<std::pair<int, Socket>> done_;
   std::vector<Unreachable> unreachable_;
 };

@@ -16,12 +16,12 @@ using shared_memory::FailureKind;
 
 namespace {
 
-// Between looks into the store while a connection has ended behind something that nobody reads.
-constexpr auto kLookInterval = std::chrono::seconds(1);
-// For others to read what stands before the good-bye.
-constexpr auto kFarewellTimeout = std::chrono::seconds(5);
+// Interval of store checks while a closed connection has unread data.
+constexpr auto kStoreCheckInterval = std::chrono::seconds(1);
+// Time for peers to read the data before the leave frame.
+constexpr auto kLeaveTimeout = std::chrono::seconds(5);
 
-/// False if the deadline passed, or nobody is there any more.
+/// Returns false if the deadline passes or the peer has closed the connection.
 bool send_whole(int fd, const void* data, std::size_t bytes, Deadline deadline) {
   const auto* rest = static_cast<const char*>(data);
   while (bytes > 0) {
@@ -48,8 +48,8 @@ Mesh::Mesh(MeshOptions options, Socket listener, FirstFailure& failure)
       connections_(options_.peers.size()),
       is_closing_(options_.peers.size()),
       has_left_(options_.peers.size()),
-      news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!news_.is_open()) throw_system_error("process group: eventfd", errno);
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_.is_open()) throw_system_error("process group: eventfd", errno);
 }
 
 std::vector<int> Mesh::connect(const std::vector<int>& peers, Deadline deadline) {
@@ -69,7 +69,7 @@ std::vector<int> Mesh::connect(const std::vector<int>& peers, Deadline deadline)
     if (const auto& lost = meeting_.unreachable(); !lost.empty())
       lose(lost.front().peer, lost.front().why);
     std::erase_if(missing, [&](int peer) { return connections_[index(peer)].is_open(); });
-    note_awaited(missing);
+    set_awaited(missing);
     if (missing.empty()) return {};
     std::vector<pollfd> wanted = meeting_.wanted();
     const bool is_ready = wait(wanted, earlier(meeting_.next_timeout(), deadline));
@@ -83,7 +83,7 @@ void Mesh::keep(int peer, Socket socket) {
     const std::lock_guard lock(mutex_);
     connections_[index(peer)] = std::move(socket);
   }
-  ::eventfd_write(news_.fd(), 1);
+  ::eventfd_write(wake_.fd(), 1);
 }
 
 bool Mesh::wait(std::vector<pollfd>& wanted, Deadline deadline) {
@@ -101,7 +101,7 @@ bool Mesh::wait(std::vector<pollfd>& wanted, Deadline deadline) {
 
 std::vector<pollfd> Mesh::watched() {
   const std::lock_guard lock(mutex_);
-  std::vector<pollfd> watched = {{news_.fd(), POLLIN, 0}};
+  std::vector<pollfd> watched = {{wake_.fd(), POLLIN, 0}};
   for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
     if (connections_[peer].is_open() && !is_closing_[peer] && !has_left_[peer])
       watched.push_back({connections_[peer].fd(), POLLRDHUP, 0});
@@ -109,24 +109,24 @@ std::vector<pollfd> Mesh::watched() {
   return watched;
 }
 
-void Mesh::look_at(std::span<const pollfd> ready) {
+void Mesh::process(std::span<const pollfd> ready) {
   for (const pollfd& one : ready) {
     if (one.revents == 0) continue;
-    if (one.fd == news_.fd()) {
+    if (one.fd == wake_.fd()) {
       eventfd_t count = 0;
-      ::eventfd_read(news_.fd(), &count);
+      ::eventfd_read(wake_.fd(), &count);
     } else if (const int peer = peer_at(one.fd); peer >= 0) {
       examine(peer, one.fd);
     }
   }
-  if (any_is_closing_) look_at_closing();
+  if (any_is_closing_) examine_closing();
 }
 
-Deadline Mesh::next_look() {
-  return any_is_closing_ ? Deadline::after(kLookInterval) : Deadline::never();
+Deadline Mesh::next_check() {
+  return any_is_closing_ ? Deadline::after(kStoreCheckInterval) : Deadline::never();
 }
 
-/// -1 if it is no connection to a rank.
+/// Returns -1 if `fd` is not a connection to a rank.
 int Mesh::peer_at(int fd) {
   const std::lock_guard lock(mutex_);
   for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
@@ -135,12 +135,12 @@ int Mesh::peer_at(int fd) {
   return -1;
 }
 
-void Mesh::note_read() noexcept {
-  if (any_is_closing_) ::eventfd_write(news_.fd(), 1);
+void Mesh::on_read() noexcept {
+  if (any_is_closing_) ::eventfd_write(wake_.fd(), 1);
 }
 
-/// Something may have been read since, and the store may tell now what it could not before.
-void Mesh::look_at_closing() {
+/// Data may have been read, and a failure published, since the last check.
+void Mesh::examine_closing() {
   std::vector<std::pair<int, int>> closing;
   {
     const std::lock_guard lock(mutex_);
@@ -151,14 +151,14 @@ void Mesh::look_at_closing() {
   }
   any_is_closing_ = !closing.empty();
   for (const auto& [peer, fd] : closing) examine(peer, fd);
-  if (!closing.empty()) failure_.learn();
+  if (!closing.empty()) failure_.check_store();
 }
 
-/// The other side has closed its end. If there is still something to be read, it may be that it has
-/// left, as the last of it will tell, or that it knows of a failure, and then so does the store:
-/// who would read it may be waiting for the very rank that has failed.
+/// The peer has closed the connection. If unread data is left, either its last frame is a leave
+/// frame, or the peer has failed, and the store has the failure. The thread that would read the
+/// data may be waiting for the failed rank.
 void Mesh::examine(int peer, int fd) {
-  any_is_closing_ = true;  // first, lest it be read between the look and the note of it
+  any_is_closing_ = true;  // before the peek, so that a concurrent read wakes this thread again
   std::unique_lock lock(mutex_);
   if (has_left_[index(peer)]) return;
   Frame frame;
@@ -188,7 +188,7 @@ void Mesh::lose(int peer, const std::string& why) {
   failure_.fail(FailureKind::died, peer, failure_.names().name(peer) + " " + why);
 }
 
-void Mesh::note_awaited(std::vector<int> peers) {
+void Mesh::set_awaited(std::vector<int> peers) {
   const std::lock_guard lock(mutex_);
   awaited_ = std::move(peers);
 }
@@ -200,7 +200,7 @@ std::vector<int> Mesh::awaited() const {
 
 void Mesh::leave() noexcept {
   const std::lock_guard lock(mutex_);
-  const auto deadline = Deadline::after(kFarewellTimeout);
+  const auto deadline = Deadline::after(kLeaveTimeout);
   Frame frame;
   frame.kind = FrameKind::leave;
   for (auto& connection : connections_) {

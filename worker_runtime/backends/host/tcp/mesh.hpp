@@ -1,6 +1,6 @@
-// The connections of one rank to ranks of other nodes: one for each pair that has something to say
-// to each other, made when it first has. The higher rank calls the lower. For the thread that is
-// carrying out a collective, unless it says otherwise.
+// The connections of one rank to ranks of other nodes. A pair of ranks connects when it first
+// exchanges data; the higher rank connects to the lower one. To be called by the thread that runs a
+// collective, unless a function says otherwise.
 #pragma once
 
 #include "worker_runtime/backends/host/tcp/first_failure.hpp"
@@ -20,7 +20,7 @@ namespace ddprun::tcp {
 
 struct MeshOptions {
   int rank = 0;
-  Digest key = {};                 ///< known to the ranks of the group alone
+  Digest key = {};                 ///< secret of the group's ranks
   std::vector<PeerAddress> peers;  ///< by rank; those of this rank's node are not used
 };
 
@@ -32,45 +32,45 @@ class Mesh {
 
   int rank() const { return options_.rank; }
 
-  /// Connects those of `peers` that are not yet. All of them must do the same. A rank that cannot
-  /// be reached fails the group; returns those that have not come when the deadline passes.
+  /// Connects to those of `peers` without a connection; they must do the same. An unreachable rank
+  /// fails the group. Returns the ranks that are missing when the deadline passes.
   std::vector<int> connect(const std::vector<int>& peers, Deadline deadline);
 
   /// The connection to a rank that connect() was called for.
   int fd(int peer) const { return connections_[index(peer)].fd(); }
 
-  /// Sleeps until one of `wanted` is ready, the group fails, or the deadline has passed; false in
-  /// that case. Throws if the group has failed.
+  /// Blocks until one of `wanted` is ready. Returns false if the deadline passes first. Throws if
+  /// the group fails.
   bool wait(std::vector<pollfd>& wanted, Deadline deadline);
 
-  /// For a thread that watches all ranks, whether anybody waits for them or not: what to poll for,
-  /// and what to do with what is ready, which fails the group if a rank has gone.
+  /// For the thread that watches all ranks: the descriptors to poll, and the handler of ready ones,
+  /// which fails the group if a rank has died.
   std::vector<pollfd> watched();
-  void look_at(std::span<const pollfd> ready);
-  /// When to call look_at() at the latest, whatever is ready.
-  Deadline next_look();
-  /// Tells that thread that something was read: a connection that its other side has closed may
-  /// now tell more.
-  void note_read() noexcept;
-  /// Whether the rank was seen to go on purpose. Any thread.
+  void process(std::span<const pollfd> ready);
+  /// Time of the next call of process() at the latest.
+  Deadline next_check();
+  /// Wakes that thread after a read: a connection that the peer has closed can be examined again.
+  void on_read() noexcept;
+  /// Returns true if the rank has left the group in an orderly way. Any thread.
   bool has_left(int peer);
 
-  /// While it is held the watching thread looks at no connection: who reads what may be a good-bye
-  /// notes it before that thread finds nothing behind it.
+  /// While the lock is held, the watching thread examines no connection. A reader of a possible
+  /// leave frame calls note_left() under it, before that thread sees the end of the stream.
   using Reading = std::unique_lock<std::mutex>;
   Reading begin_reading() { return Reading(mutex_); }
   void note_left(int peer, const Reading&) { has_left_[index(peer)] = true; }
 
-  /// Fails the group because the connection to `peer` has ended with this errno, 0 for its end.
+  /// Fails the group because the connection to `peer` has failed. `error`: errno; 0 at the end of
+  /// the stream.
   [[noreturn]] void lose(int peer, int error);
 
-  /// Ranks from which nothing has come of what is awaited, for other threads to see.
-  void note_awaited(std::vector<int> peers);
+  /// Ranks whose data is awaited and has not begun to arrive. awaited(): any thread.
+  void set_awaited(std::vector<int> peers);
   std::vector<int> awaited() const;
 
-  /// Tells all ranks that this one goes on purpose, and closes the connections.
+  /// Notifies all ranks that this one leaves, and closes the connections.
   void leave() noexcept;
-  /// Cuts the connections, so that all who wait for this rank wake. Any thread.
+  /// Shuts the connections down, which wakes all ranks that wait for this one. Any thread.
   void cut() noexcept;
 
  private:
@@ -78,20 +78,20 @@ class Mesh {
   [[noreturn]] void lose(int peer, const std::string& why);
   void keep(int peer, Socket socket);
   int peer_at(int fd);
-  void look_at_closing();
+  void examine_closing();
   void examine(int peer, int fd);
 
   MeshOptions options_;
   Socket listener_;
   FirstFailure& failure_;
   PeerMeeting meeting_;
-  mutable std::mutex mutex_;  ///< for changes of what follows, and for other threads
+  mutable std::mutex mutex_;  ///< guards changes of the members below, and reads by other threads
   std::vector<Socket> connections_;
-  /// Their other side has closed them, but first said what is still to be read: good-bye, perhaps.
+  /// The peer has closed the connection, with unread data, which may end with a leave frame.
   std::vector<bool> is_closing_;
   std::vector<bool> has_left_;
-  std::atomic<bool> any_is_closing_ = false;  ///< and has not left
-  Socket news_;                               ///< an eventfd, for the thread that watches
+  std::atomic<bool> any_is_closing_ = false;  ///< without a leave frame
+  Socket wake_;                               ///< eventfd of the watching thread
   std::vector<int> awaited_;
 };
 

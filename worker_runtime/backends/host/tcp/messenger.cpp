@@ -1,4 +1,4 @@
-// What senders and receivers do. What the thread does is in messenger_thread.cpp.
+// The side of senders and receivers; messenger_thread.cpp has the thread.
 #include "worker_runtime/backends/host/tcp/messenger.hpp"
 
 #include <ddprun/error.hpp>
@@ -45,19 +45,19 @@ Messenger::Lock Messenger::begin(int rank) {
 
 void Messenger::send(const Operation& operation, Deadline deadline) {
   const Buffer& input = operation.input;
-  Letter letter;
-  letter.heading.tag = operation.tag;
-  letter.heading.elements = input.elements;
-  letter.heading.type = static_cast<std::uint64_t>(input.type);
+  Message message;
+  message.header.tag = operation.tag;
+  message.header.elements = input.elements;
+  message.header.type = static_cast<std::uint64_t>(input.type);
   const auto* const first = static_cast<const std::byte*>(input.data);
-  letter.bytes.assign(first, first + input.bytes());
+  message.bytes.assign(first, first + input.bytes());
   Lock lock = begin(operation.peer);
   while (true) {
     check_peer(operation);
-    if (peer(operation.peer).out.size() < kLettersMax) break;
+    if (peer(operation.peer).out.size() < kQueuedMessagesMax) break;
     wait(lock, operation, deadline);
   }
-  peer(operation.peer).out.push_back(std::move(letter));
+  peer(operation.peer).out.push_back(std::move(message));
   lock.unlock();
   ::eventfd_write(wake_fd_, 1);
 }
@@ -69,31 +69,32 @@ void Messenger::recv(const Operation& operation, Deadline deadline) {
   ::eventfd_write(wake_fd_, 1);
   auto match = from.in.end();
   while (true) {
-    match = std::find_if(from.in.begin(), from.in.end(),
-                         [&](const Letter& letter) { return letter.heading.tag == operation.tag; });
+    match = std::find_if(from.in.begin(), from.in.end(), [&](const Message& message) {
+      return message.header.tag == operation.tag;
+    });
     if (match != from.in.end()) break;
-    if (from.in.size() >= kEarlyLettersMax) {
+    if (from.in.size() >= kEarlyMessagesMax) {
       failure_.fail(FailureKind::mismatch, operation.peer,
-                    describe(operation) + ": " + std::to_string(kEarlyLettersMax) +
+                    describe(operation) + ": " + std::to_string(kEarlyMessagesMax) +
                         " messages with other tags came first (no more are kept)");
     }
     check_peer(operation);
     wait(lock, operation, deadline);
   }
   from.is_awaited = false;
-  const Letter letter = std::move(*match);
+  const Message message = std::move(*match);
   from.in.erase(match);
   lock.unlock();
-  ::eventfd_write(wake_fd_, 1);  // there may be room again
+  ::eventfd_write(wake_fd_, 1);  // the thread may read again
   const Buffer& output = operation.output;
-  const auto type = static_cast<DataType>(letter.heading.type);
-  if (letter.heading.elements != output.elements || type != output.type) {
+  const auto type = static_cast<DataType>(message.header.type);
+  if (message.header.elements != output.elements || type != output.type) {
     failure_.fail(FailureKind::mismatch, operation.peer,
                   describe(operation) + " on " + failure_.names().name(options_.rank) + ": " +
                       describe_size(output.elements, output.type) + " expected, " +
-                      describe_size(letter.heading.elements, type) + " sent");
+                      describe_size(message.header.elements, type) + " sent");
   }
-  if (output.bytes() > 0) std::memcpy(output.data, letter.bytes.data(), output.bytes());
+  if (output.bytes() > 0) std::memcpy(output.data, message.bytes.data(), output.bytes());
 }
 
 void Messenger::wait(Lock& lock, const Operation& operation, Deadline deadline) {
@@ -101,18 +102,18 @@ void Messenger::wait(Lock& lock, const Operation& operation, Deadline deadline) 
   if (changed_.wait_until(lock, deadline.time()) != std::cv_status::timeout) return;
   failure_.fail(FailureKind::timeout, operation.peer,
                 describe(operation) + " on " + failure_.names().name(options_.rank) +
-                    ": the other side was not there " + deadline.describe());
+                    ": the other rank was not ready " + deadline.describe());
 }
 
-/// Throws if nothing can come from this rank, or go to it, any more.
+/// Throws if the peer has left or its connection is lost.
 void Messenger::check_peer(const Operation& operation) {
   if (has_failed_) failure_.check();
   const Peer& other = peer(operation.peer);
   const std::string name = failure_.names().name(operation.peer);
   if (other.has_left)
     failure_.fail(FailureKind::left, operation.peer, name + " has left the process group");
-  if (!other.loss.empty())
-    failure_.fail(FailureKind::died, operation.peer, name + " " + other.loss);
+  if (!other.loss_reason.empty())
+    failure_.fail(FailureKind::died, operation.peer, name + " " + other.loss_reason);
 }
 
 std::string Messenger::describe(const Operation& operation) const {

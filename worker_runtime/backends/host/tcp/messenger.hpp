@@ -1,11 +1,10 @@
-// send and recv between nodes. A message is copied and the send is done; who carries it on is a
-// thread of its own, since the sender may be busy with something else by the time the receiver
-// takes it. It has connections of its own, too, so that a long message holds no collective up; they
-// come into being when a rank first sends to or receives from another node.
+// send and recv between nodes. A send completes when the message has been copied. A separate thread
+// transfers it, since the sender may be computing when the receiver accepts it. Messages have
+// connections of their own, so that a long message does not delay collectives. A connection is made
+// at the first send to or recv from a rank of another node.
 //
-// The thread also watches the mesh: a rank that goes fails the group at once on every node that has
-// a connection to it, whatever the ranks there are doing, and who waits for it without having one
-// is told by those. One thread at a time may call.
+// The thread also watches the mesh. When a rank fails, the group fails at once on every node with a
+// connection to that rank, and these nodes notify the others. One thread at a time may call.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -29,15 +28,15 @@
 
 namespace ddprun::tcp {
 
-/// Messages to one rank that wait to be sent before send blocks; and so many of one rank are read
-/// before somebody wants them.
-inline constexpr std::size_t kLettersMax = 32;
-/// While a receiver waits for a tag, so many messages with other tags may come before it.
-inline constexpr std::size_t kEarlyLettersMax = 1024;
+/// Maximum number of queued messages to one rank, beyond which send blocks, and of messages that
+/// are read from one rank before a recv.
+inline constexpr std::size_t kQueuedMessagesMax = 32;
+/// Maximum number of messages with other tags that may precede the one that a recv waits for.
+inline constexpr std::size_t kEarlyMessagesMax = 1024;
 
 struct MessengerOptions {
   int rank = 0;
-  Digest key = {};                 ///< known to the ranks of the group alone
+  Digest key = {};                 ///< secret of the group's ranks
   std::vector<PeerAddress> peers;  ///< by rank
 };
 
@@ -48,44 +47,46 @@ class Messenger {
   Messenger& operator=(const Messenger&) = delete;
   ~Messenger() { leave(); }
 
-  /// From here on the thread runs.
+  /// Starts the thread.
   void enter();
 
   void send(const Operation& operation, Deadline deadline);
   void recv(const Operation& operation, Deadline deadline);
 
-  /// Ends the thread once what was sent is on its way, or nobody has taken it for some seconds.
+  /// Ends the thread when all messages have been sent, at the latest after kDeliveryTimeout.
+  /// Blocks until then.
   void leave() noexcept;
 
  private:
-  struct Heading {
+  struct MessageHeader {
     static constexpr std::uint32_t kMagic = 0x6464'704d;   // "ddpM"
-    static constexpr std::uint32_t kLeaves = 0x6464'704c;  // "ddpL": no more will come
+    static constexpr std::uint32_t kLeaves = 0x6464'704c;  // "ddpL": the last message
     std::uint32_t magic = kMagic;
     std::int32_t tag = 0;
     std::uint64_t elements = 0;
     std::uint64_t type = 0;
   };
-  struct Letter {
-    Heading heading;
+  struct Message {
+    MessageHeader header;
     std::vector<std::byte> bytes = {};
-    std::size_t announced = 0;  ///< bytes that will have come
-    std::size_t done = 0;       ///< of both, while it is on its way
+    std::size_t expected_bytes = 0;  ///< size of an incoming message
+    std::size_t done = 0;            ///< transferred bytes of header and content
 
     bool is_done() const {
-      return done >= sizeof heading && done == sizeof heading + std::max(bytes.size(), announced);
+      return done >= sizeof header &&
+             done == sizeof header + std::max(bytes.size(), expected_bytes);
     }
   };
   struct Peer {
     Socket socket = {};
-    std::deque<Letter> out = {};
-    std::deque<Letter> in = {};
-    Letter arriving = {};
-    bool is_wanted = false;   ///< there shall be a connection
-    bool is_called = false;   ///< we have begun to make it
-    bool is_awaited = false;  ///< somebody waits for a message from it
+    std::deque<Message> out = {};
+    std::deque<Message> in = {};
+    Message incoming = {};
+    bool is_wanted = false;      ///< a send or recv needs a connection
+    bool is_connecting = false;  ///< connecting has begun
+    bool is_awaited = false;     ///< a recv waits for it
     bool has_left = false;
-    std::string loss = {};  ///< why nothing can come any more, if it did not leave
+    std::string loss_reason = {};  ///< why the connection is lost; empty if it is not
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -96,18 +97,18 @@ class Messenger {
   std::string describe(const Operation& operation) const;
 
   void serve();
-  void carry();
-  void say_good_bye();
-  bool has_mail() const;
+  void transfer();
+  void send_leave_notices();
+  bool has_pending_messages() const;
   std::vector<pollfd> wanted();
   void proceed(std::span<const pollfd> ready);
-  void notice_leavers();
-  void take_connections();
+  void mark_left_peers();
+  void adopt_connections();
   void advance(Peer& peer, short events);
   void push(Peer& peer);
   void pull(Peer& peer);
-  void begin_arriving(Peer& peer);
-  static void grow(Peer& peer);
+  void on_header(Peer& peer);
+  static void grow_buffer(Peer& peer);
 
   MessengerOptions options_;
   Socket listener_;
@@ -116,7 +117,7 @@ class Messenger {
   int wake_fd_;
   std::thread thread_;
 
-  std::mutex mutex_;  ///< for all that follows
+  std::mutex mutex_;  ///< guards all members below
   std::condition_variable changed_;
   PeerMeeting meeting_;
   std::vector<Peer> peers_;

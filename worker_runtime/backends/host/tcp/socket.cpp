@@ -19,10 +19,10 @@ namespace ddprun::tcp {
 
 namespace {
 
-// All ranks connect at about the same time; more wait for a moment.
+// All ranks connect at about the same time; further connections are retried by the kernel.
 constexpr int kBacklog = 256;
-// A machine that has not acknowledged anything for so long is lost. Longer than the agents' lease,
-// who know better, but not as long as a collective may take.
+// A machine without acknowledgements for this long is lost. Longer than the lease of the agents,
+// which detect it more reliably, and shorter than the timeout of a collective.
 constexpr int kUnacknowledgedMilliseconds = 15'000;
 constexpr int kKeepaliveIdleSeconds = 5;
 constexpr int kKeepaliveIntervalSeconds = 3;
@@ -59,9 +59,9 @@ void set_option(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// Of these none is vital, so a kernel without one of them is no error. Buffers are left to the
-/// kernel, which sizes them by what the way holds; and cubic is what does best between machines
-/// that are close to each other, whatever a machine uses towards the internet.
+/// All options are optional, so a kernel that lacks one is accepted. The kernel sizes buffers by
+/// the bandwidth-delay product. Cubic performs best between nearby machines, whatever the default
+/// is.
 void set_options(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
@@ -72,7 +72,7 @@ void set_options(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
 }
 
-/// IPv4 addresses of this machine's interfaces that are up, but for loopback ones.
+/// Returns the IPv4 addresses of this machine's active interfaces without loopback.
 std::vector<std::string> addresses_of_interfaces() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return {};

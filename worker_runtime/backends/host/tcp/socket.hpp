@@ -8,7 +8,7 @@
 
 namespace ddprun::tcp {
 
-/// A descriptor and its owner.
+/// Owns a descriptor.
 class Socket {
  public:
   Socket() = default;
@@ -28,8 +28,8 @@ class Socket {
   int fd_ = -1;
 };
 
-/// Where a rank listens. The addresses are numeric and tried in their order: only a rank on another
-/// machine can tell which of them it reaches.
+/// Listening addresses of a rank, numeric, in the order of attempts: only a rank on another machine
+/// can determine which of them is reachable.
 struct PeerAddress {
   std::vector<std::string> addresses;
   std::uint16_t port = 0;
@@ -42,23 +42,22 @@ struct Listening {
   PeerAddress address;
 };
 
-/// Listens at `own_address`, by which this machine speaks to the store, at a port that the kernel
-/// chooses. A loopback address says nothing about how others get here, so then it is every address
-/// of this machine.
+/// Listens at `own_address`, this machine's address in its connection to the store, at a port
+/// chosen by the kernel; for a loopback address, at all addresses of this machine.
 Listening listen_for_peers(const std::string& own_address);
 
-/// A socket that connects to one of the addresses; POLLOUT tells of the end. Its errno if it cannot
-/// even begin.
+/// A connecting socket, which POLLOUT signals when it has ended; errno if connecting failed at
+/// once.
 struct Dialled {
   Socket socket;
   int error = 0;
 };
 Dialled dial(const std::string& address, std::uint16_t port);
 
-/// What became of a dial() that has ended: 0 or an errno.
+/// Returns the result of a dial() that has ended: 0 or an errno.
 int dial_error(int fd);
 
-/// A new connection of the listener, if there is one.
+/// Returns a new connection of the listener, or a closed Socket if none is pending.
 Socket accept_from(int listener);
 
 /// "10.0.0.1 or 10.0.0.2, port 4711".
