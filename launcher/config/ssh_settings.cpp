@@ -3,6 +3,9 @@
 #include "launcher/cli/option_values.hpp"
 #include "launcher/config/interpolation.hpp"
 
+#include <optional>
+#include <utility>
+
 namespace ddprun {
 
 namespace {
@@ -37,20 +40,22 @@ std::vector<std::string> texts_of(const JsonValue& root, const char* key) {
   return texts;
 }
 
-/// What is wrong with one text; empty if nothing is.
-std::string text_problem(const JsonValue& value) {
+using Problem = std::optional<std::string>;
+
+Problem text_problem(const JsonValue& value) {
   if (!value.is(Kind::string)) return "expected a text, found " + describe_value(value);
   if (value.text.empty()) return "is empty";
-  // An option must not come from where an argument is expected, nor a second line of a command.
+  // A line break would begin another command.
   if (value.text.find('\n') != std::string::npos) return "has a line break";
-  return reference_problem(value.text);
+  auto problem = reference_problem(value.text);
+  return problem.empty() ? std::nullopt : Problem(std::move(problem));
 }
 
-std::string port_problem(const JsonValue& value) {
+Problem port_problem(const JsonValue& value) {
   if (!value.is(Kind::number)) return "expected a number, found " + describe_value(value);
   const auto parsed = parse_port(value.text);
   const auto* problem = std::get_if<ValueProblem>(&parsed);
-  return problem == nullptr ? "" : value.text + " " + problem->text;
+  return problem == nullptr ? std::nullopt : Problem(value.text + " " + problem->text);
 }
 
 }  // namespace
@@ -58,8 +63,8 @@ std::string port_problem(const JsonValue& value) {
 void check_ssh_key(const OwnKey& key, const JsonMember& member, const std::string& path,
                    std::vector<TextProblem>& problems) {
   const auto& value = member.value;
-  const auto check = [&](const JsonValue& at, const std::string& where, const std::string& text) {
-    if (!text.empty()) problems.push_back({at.at, where, text});
+  const auto check = [&](const JsonValue& at, const std::string& where, const Problem& problem) {
+    if (problem) problems.push_back({at.at, where, *problem});
   };
   if (key.value == OwnKey::Value::text) {
     check(value, path, text_problem(value));

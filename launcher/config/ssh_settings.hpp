@@ -1,4 +1,4 @@
-// The section "ssh" of a configuration file: how the nodes are reached that --ssh starts. Pure.
+// The section "ssh" of a configuration file: how --ssh reaches the nodes. Pure.
 #pragma once
 
 #include "launcher/config/json.hpp"
@@ -10,20 +10,20 @@
 namespace ddprun {
 
 struct SshSettings {
-  std::string user;                            ///< empty: as ssh's own configuration has it
-  int port = 0;                                ///< 0: likewise
+  std::string user;                            ///< empty: from ssh's own configuration
+  int port = 0;                                ///< 0: from ssh's own configuration
   std::vector<std::string> options;            ///< arguments of ssh, before all others
-  std::string program;                         ///< path of ddprun there; empty: as here
-  std::vector<std::string> forward_variables;  ///< names; a '*' at the end stands for anything
+  std::string program;                         ///< path of ddprun on the nodes; empty: as here
+  std::vector<std::string> forward_variables;  ///< names; a final '*' matches any text
 
   bool operator==(const SshSettings&) const = default;
 };
 
-/// What is wrong with the value of this key of "ssh".
+/// Appends the problems of the value of a key in "ssh".
 void check_ssh_key(const OwnKey& key, const JsonMember& member, const std::string& path,
                    std::vector<TextProblem>& problems);
 
-/// The section of a file whose keys have been checked; references to variables as they stand.
+/// Reads the section of a file whose keys have been checked. References to variables stay.
 SshSettings read_ssh_settings(const JsonValue& root);
 
 }  // namespace ddprun

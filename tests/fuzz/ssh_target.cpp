@@ -60,9 +60,9 @@ std::pair<std::vector<OwnWords>, std::string> read_error(std::string_view bytes,
 
 void read_node(std::string_view bytes) {
   require(read_output(bytes, 3) == read_output(bytes, bytes.size() + 1),
-          "pieces of output mean what the whole means");
+          "output in pieces has the same meaning");
   require(read_error(bytes, 3) == read_error(bytes, bytes.size() + 1),
-          "pieces of standard error mean what the whole means");
+          "standard error in pieces has the same meaning");
 }
 
 /// One variable: one that the file may forward and use.
@@ -79,7 +79,7 @@ void check_plan(const SshPlan& plan) {
   require(nodes_in(plan) >= plan.nodes_min && nodes_in(plan) <= plan.names.size(),
           "as many nodes are started as can take part");
   require(!plan.host || *plan.host < plan.names.size(), "the host is one of the nodes");
-  require(describe(plan).find(kSecret) == std::string::npos, "a plan does not tell its secret");
+  require(describe(plan).find(kSecret) == std::string::npos, "a plan does not show its secret");
   require(decode_node_task(encode(plan.task)) == plan.task, "a task arrives as it was sent");
 }
 

@@ -68,7 +68,9 @@ TEST_SUITE("greeting over ssh") {
     }
   }
 
-  TEST_CASE("ssh greeting: noise before it is shown at once, except what may begin one") {
+  TEST_CASE(
+      "ssh greeting: noise before it is shown at once, except the possible beginning of a "
+      "greeting") {
     GreetingReader reader;
     CHECK(reader.read("Welcome\nDDPRUN-SSH") == Parts{.noise = "Welcome\n", .output = ""});
     CHECK_FALSE(reader.has_greeting());
