@@ -31,8 +31,7 @@ class LoneRun::Impl {
   explicit Impl(const AttemptSurroundings& surroundings)
       : surroundings_(surroundings),
         plan_(surroundings.plan),
-        settings_{.max_restarts = plan_.options.max_restarts,
-                  .window = plan_.options.restart_window},
+        settings_(restart_settings(plan_.options)),
         pause_(surroundings.executor) {}
 
   asio::awaitable<RunFinished> run(StartNotice on_start) {

@@ -1,7 +1,6 @@
-// From the arguments and the environment to LaunchOptions, by argparse's rules, which torchrun's
-// users know: options end at the program's name, abbreviations of long options work while they are
-// unambiguous, an argument beats a PET_ variable, a variable beats a configuration file, a file
-// beats the default.
+// Parses arguments and environment into LaunchOptions, by argparse's rules as in torchrun: options
+// end at the name of the program, and long options may be abbreviated unambiguously. Precedence,
+// highest first: arguments, PET_ variables, configuration file, defaults.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -15,29 +14,29 @@
 
 namespace ddprun {
 
-/// --help or --version: the text to print on standard output before ending with 0.
+/// Output of --help, --version or --print_completion, for standard output. Exit code 0.
 struct HelpText {
   std::string text;
 };
 
 using CommandLine = std::variant<LaunchOptions, HelpText, UsageProblem>;
 
-/// `arguments` without ddprun's own name, which is in `invocation`; `columns` is the width for the
-/// help text. Never throws on account of what it reads.
+/// `arguments` exclude the name of ddprun, which is in `invocation`. `columns` is the width of the
+/// help text. Does not throw on invalid input.
 CommandLine parse_command_line(const std::vector<std::string>& arguments,
                                const EnvironmentLookup& environment, int columns = 80,
                                const Invocation& invocation = {},
                                const OptionSources& sources = {});
 
-/// What these words, the variables and the other sources ask for. Without `needs_program` there may
-/// be none. The words hold no question like --help.
+/// Returns the options from the words, the environment and the other sources. Without
+/// `needs_program` the program may be missing. The words must not contain options such as --help.
 std::variant<LaunchOptions, UsageProblem> gather_options(const ArgumentWords& words,
                                                          const EnvironmentLookup& environment,
                                                          const Invocation& invocation,
                                                          const OptionSources& sources,
                                                          bool needs_program = true);
 
-/// The problems as lines for standard error, each behind the `name` that was typed.
+/// Returns the problems as lines for standard error, each with `name` as its prefix.
 std::string describe(const UsageProblem& problem, const std::string& name = "ddprun");
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// This process' environment, for the functions that take an EnvironmentLookup. Not to be called
-// while another thread changes the environment.
+// The environment of this process as an EnvironmentLookup. Must not be called while another thread
+// changes the environment.
 #pragma once
 
 #include <optional>

@@ -13,7 +13,7 @@ std::string spelled(const OptionEntry& entry) {
   return "--" + std::string(entry.name);
 }
 
-/// True for "-1" or "-.5": argparse takes these for values.
+/// Returns true for "-1" or "-.5", which are values for argparse.
 bool is_negative_number(const std::string& text) {
   const auto digits = text.substr(text.size() > 1 && text[1] == '.' ? 2 : 1);
   return !digits.empty() && std::all_of(digits.begin(), digits.end(), [](unsigned char letter) {
@@ -115,7 +115,7 @@ class Reader {
   const OptionEntry* find_abbreviated(const std::string& typed) {
     const auto name = typed.substr(2);
     if (const auto* entry = find_option(name)) return entry;
-    // An abbreviation that is good for torchrun stays so, whatever options ddprun adds.
+    // Options of ddprun never make an abbreviation of torchrun ambiguous.
     for (const bool own : {false, true}) {
       const auto matches = starting_with(canonical_name(name), own);
       if (matches.size() == 1) return matches.front();
@@ -141,7 +141,7 @@ class Reader {
     return matches;
   }
 
-  /// mpirun's "-n 4", "-n4" and "-np 4", and words of other launchers.
+  /// Returns true for mpirun's "-n 4", "-n4" and "-np 4", and for names in other launchers.
   static bool is_number_of_workers(const std::string& name) {
     const auto word = canonical_name(name.substr(0, name.find('=')));
     const std::vector<std::string> words = {"nprocs", "num_procs", "num_processes", "num_gpus"};
@@ -213,7 +213,7 @@ std::vector<std::string> with_origins(const std::vector<std::string>& problems,
       continue;
     }
     const auto value = problem.substr(name_end, value_end - name_end);  // "=1:2"
-    // What the origin does not show: the one key of several that is wrong, for instance.
+    // Values that the origin does not contain, such as one key of several.
     const bool is_shown = value.empty() || where.ends_with(value);
     named.push_back(where + (is_shown ? "" : ": " + value.substr(1)) + problem.substr(value_end));
   }
@@ -228,18 +228,18 @@ std::optional<GivenValue> value_of(const GivenValues& values, const std::string&
 
 namespace {
 
-/// Gives options that have no value yet those of `source`, whose settings are returned.
+/// Adds the values of `source` for options without a value. Returns the settings of `source`.
 FromConfig add_values(GatheredValues& values, std::variant<ConfigValues, UsageProblem> source) {
   if (auto* problem = std::get_if<UsageProblem>(&source)) {
     values.problems = std::move(problem->problems);
     return {};
   }
   auto& more = std::get<ConfigValues>(source);
-  // Two names of one thing, of which the file's must not win by being the other.
+  // Two names of one option: the one in the file must not override the other.
   if (values.given.contains(find_option("log_line_prefix_template"))) {
     more.options.erase(find_option("prefix"));
   }
-  // And two answers to one question.
+  // Two options that exclude each other.
   if (values.given.contains(find_option("secret_file"))) {
     more.options.erase(find_option("security"));
   } else if (values.given.contains(find_option("security"))) {

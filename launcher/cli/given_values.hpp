@@ -1,5 +1,5 @@
-// Values that options were given, and where: by arguments, environment variables or a configuration
-// file. Reading them does not check them. Pure functions.
+// Option values as text with their origins: arguments, environment variables, configuration files
+// and schedulers. Values are not checked when they are read. Pure functions.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -15,7 +15,7 @@
 
 namespace ddprun {
 
-/// An option's value as text and how to name its origin in a message.
+/// An option's value as text, with its origin for messages.
 struct GivenValue {
   std::string value;
   std::string where;  ///< "--max_restarts=x", "PET_MAX_RESTARTS=x", "job.json:4:3: restart.x"
@@ -25,41 +25,42 @@ struct GivenValue {
 
 using GivenValues = std::map<const OptionEntry*, GivenValue>;
 
-/// The words of a command line, by argparse's rules.
+/// A command line, read by argparse's rules.
 struct ArgumentWords {
   GivenValues given;
   std::vector<std::string> rest;  ///< the program and its arguments
-  std::string problem;            ///< what ended the reading too early; empty: nothing
+  std::string problem;            ///< first invalid argument; empty: none
 };
 
 ArgumentWords read_arguments(const std::vector<std::string>& arguments);
 
-/// The first of the entry's environment variables that is set. An empty one counts as not set:
-/// that is how scripts leave what they do not use.
+/// Returns the first of the entry's environment variables that is set. An empty variable counts as
+/// not set, as scripts leave unused ones empty.
 std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
                                                const EnvironmentLookup& environment);
 
-/// The problems of a plan made with these options. Each begins with the option's origin in place of
-/// its name if no argument gave it: "PET_NNODES=1:2: ..." for "--nnodes=1:2: ...".
+/// Returns the problems of a plan with the origins of options instead of their names, unless they
+/// are arguments: "PET_NNODES=1:2: ..." for "--nnodes=1:2: ...".
 std::vector<std::string> with_origins(const std::vector<std::string>& problems,
                                       const LaunchOptions& options);
 
 /// The value of the option with this name, or nothing.
 std::optional<GivenValue> value_of(const GivenValues& values, const std::string& name);
 
-/// What the operator asked for cannot be done: a line for each problem. Exit code 2.
+/// An unusable command line, configuration or environment, with one line for each problem. Exit
+/// code 2.
 struct UsageProblem {
   std::vector<std::string> problems;
 };
 
-/// What a configuration file gives to this node.
+/// Values from a configuration file or a scheduler for this node.
 struct ConfigValues {
   GivenValues options;
   std::vector<std::string> command;
   FromConfig settings;
 };
 
-/// Which file, and what arguments and variables say, as it bears on what the file means.
+/// The file to load and the values that override it.
 struct ConfigRequest {
   std::string file;
   GivenValues given;
@@ -67,16 +68,17 @@ struct ConfigRequest {
 
 using ConfigLoader = std::function<std::variant<ConfigValues, UsageProblem>(const ConfigRequest&)>;
 
-/// What the scheduler that started this process says, given what is known already.
+/// Returns the values from the scheduler that started this process. The values given already
+/// override them.
 using SchedulerReader = std::function<std::variant<ConfigValues, UsageProblem>(const GivenValues&)>;
 
-/// Where values come from beside arguments and variables; what is empty is not asked.
+/// Further sources of values; an empty function is not called.
 struct OptionSources {
   ConfigLoader config{};
   SchedulerReader scheduler{};
 };
 
-/// The value that counts for each option that was given any.
+/// The effective value of each option that was given.
 struct GatheredValues {
   GivenValues given;
   std::vector<std::string> command;  ///< the program and its arguments; empty: none was given
@@ -84,12 +86,12 @@ struct GatheredValues {
   std::vector<std::string> problems;  ///< of the file
 };
 
-/// An argument beats a variable, a variable the file, the file the scheduler. The file is read if
-/// there is a --config.
+/// Collects values. Arguments override variables, these the file of --config, and this the
+/// scheduler.
 GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup& environment,
                              const OptionSources& sources);
 
-/// Stores the values; returns a line for each that is wrong.
+/// Stores the values. Returns a line for each invalid one.
 std::vector<std::string> apply_values(const GatheredValues& values, LaunchOptions& options);
 
 }  // namespace ddprun

@@ -11,11 +11,11 @@
 
 namespace ddprun {
 
-/// What to print, or what is wrong with the command line.
+/// The text to print, or the problem with the command line.
 using KeygenAnswer = std::variant<std::string, UsageProblem>;
 
-/// Returns nothing if the arguments are not this command's: another launcher's name, another first
-/// word. Throws Error{Errc::system}, which means exit code 1, if the file is not written.
+/// Runs the command. Returns nothing if the arguments are not of this command. Throws
+/// Error{Errc::system}, exit code 1, if the file cannot be written.
 std::optional<KeygenAnswer> run_keygen_command(const std::vector<std::string>& arguments,
                                                const Invocation& invocation);
 

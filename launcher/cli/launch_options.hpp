@@ -1,5 +1,5 @@
-// The command line as typed values: what the operator asked for, each option checked on its own but
-// not yet against the others or this machine. Plain data; the names are those of the options.
+// The options of a run as typed values. Each value is valid by itself, but not checked against the
+// other options or the machine. Plain data; fields have the names of the options.
 #pragma once
 
 #include "launcher/cli/prefix_template.hpp"
@@ -49,10 +49,10 @@ struct StreamChoice {
   bool operator==(const StreamChoice&) const = default;
 };
 
-/// Which worker has the standard input of ddprun; that of the others is empty.
+/// The worker that gets the standard input of ddprun; the input of all others is empty.
 struct StdinChoice {
   bool is_automatic = true;   ///< the only worker, or rank 0 if it is a terminal
-  std::optional<int> rank{};  ///< otherwise; nothing: no worker
+  std::optional<int> rank{};  ///< if not automatic; absent: no worker
 
   bool operator==(const StdinChoice&) const = default;
 };
@@ -73,22 +73,22 @@ inline bool is_etcd(RendezvousBackend backend) {
 struct RendezvousEndpoint {
   std::string host;
   std::uint16_t port = 0;
-  bool is_any_port = false;                  ///< 0 was given
-  std::vector<RendezvousEndpoint> others{};  ///< further ones, of etcd
+  bool is_any_port = false;                  ///< port 0 was given
+  std::vector<RendezvousEndpoint> others{};  ///< further servers of etcd
 
   bool operator==(const RendezvousEndpoint&) const = default;
 };
 
-/// Which CPUs each worker runs on.
+/// CPUs of each worker.
 struct Affinity {
   enum class Kind {
-    none,       ///< wherever ddprun may
-    cores,      ///< an equal share of whole cores; workers share cores where there are too few
-    exclusive,  ///< the same, but an error where there are too few
+    none,       ///< any CPU that ddprun may use
+    cores,      ///< an equal share of whole cores; workers share cores if there are too few
+    exclusive,  ///< like cores, but an error if there are too few
     node,       ///< all CPUs of the worker's NUMA node
     socket,     ///< all CPUs of that node's socket
     l3,         ///< CPUs of the node that share a last-level cache
-    list,       ///< as given
+    list,       ///< lists from the option
   };
   Kind kind = Kind::none;
   std::vector<std::vector<int>> lists{};  ///< by local rank; Kind::list only
@@ -96,23 +96,23 @@ struct Affinity {
   bool operator==(const Affinity&) const = default;
 };
 
-/// Which exit code ddprun ends with when the workers failed.
+/// Exit code of a run whose workers failed.
 enum class ExitCodePolicy {
   torchrun,  ///< 1
-  worker,    ///< the root cause's own: its exit code, or 128 plus its signal
+  worker,    ///< exit code of the root cause, or 128 plus its signal
 };
 
-/// When the stacks of all workers are taken without being asked for.
+/// When stacks of workers are recorded without a request.
 enum class StacksWhen {
   never,
   kill,  ///< before workers that did not stop in time are killed
-  stop,  ///< also before they are asked to stop
+  stop,  ///< also before workers are stopped
 };
 
 /// A variable of the workers that a configuration file sets or removes.
 struct EnvironmentChange {
   std::string name;
-  std::optional<std::string> value;  ///< nothing: removed
+  std::optional<std::string> value;  ///< absent: the variable is removed
 
   bool operator==(const EnvironmentChange&) const = default;
 };
@@ -121,36 +121,37 @@ struct EnvironmentChange {
 struct NamedNode {
   std::string name;
   std::string address{};         ///< empty: the file has none
-  std::string nproc_per_node{};  ///< as it is given there: a number, "gpu", ...
+  std::string nproc_per_node{};  ///< as in the file: a number, "gpu", ...
 
   bool operator==(const NamedNode&) const = default;
 };
 
-/// What a configuration file says beyond the values of options.
+/// Contents of a configuration file that are not options.
 struct FromConfig {
   std::vector<EnvironmentChange> environment;
-  std::vector<std::string> notes;  ///< how this node was found in it
-  /// The nodes that may take part, by the names that they have in the run; empty: it names none.
+  std::vector<std::string> notes;  ///< how this node was identified
+  /// Names of the nodes that may join the run; empty if the file has none.
   std::vector<std::string> names_in_run{};
-  /// The node that prints the final report for all, whose outputs come together in one place;
-  /// empty: this one prints it, too.
+  /// The only node that prints the final report, because the outputs of all nodes are shown
+  /// together; empty: every node prints it.
   std::string reporter{};
-  /// Where the number of nodes comes from, if no option gives it: "Slurm", the file's name.
+  /// Origin of the number of nodes, if it is not an option: "Slurm" or the name of the file.
   std::string nodes_from{};
-  /// Of the file, references not replaced: the same on all nodes. Empty if there is no file.
+  /// Hash of the file before references are replaced, so it is the same on all nodes; empty without
+  /// a file.
   std::string hash;
-  std::string outline;                    ///< of the file, to find a difference (config_outline)
-  std::vector<NamedNode> nodes{};         ///< all that it names, in its order
-  std::optional<std::size_t> own_node{};  ///< which of them this one is
+  std::string outline;                    ///< see config_outline()
+  std::vector<NamedNode> nodes{};         ///< all nodes of the file, in its order
+  std::optional<std::size_t> own_node{};  ///< index of this node in `nodes`
 
   bool operator==(const FromConfig&) const = default;
 };
 
 struct LaunchOptions {
-  std::string program;                         ///< as typed
-  std::vector<std::string> program_arguments;  ///< everything after it, untouched
+  std::string program;                         ///< as given
+  std::vector<std::string> program_arguments;  ///< unchanged
 
-  // What runs, and how often.
+  // Workers.
   WorkerCount nproc_per_node;
   bool module = false;
   bool no_python = false;
@@ -166,7 +167,7 @@ struct LaunchOptions {
   std::string role = "default";
   std::string start_method = "spawn";
 
-  // Failure and end.
+  // Failures and shutdown.
   int max_restarts = 0;
   std::chrono::milliseconds restart_window{0};  ///< 0: all restarts count
   std::chrono::milliseconds monitor_interval{100};
@@ -194,32 +195,32 @@ struct LaunchOptions {
   bool standalone = false;
   RendezvousBackend rdzv_backend = RendezvousBackend::fixed;
   RendezvousEndpoint rdzv_endpoint;
-  std::string rdzv_id;  ///< empty: a random one
+  std::string rdzv_id;  ///< empty: chosen at random
   std::map<std::string, std::string> rdzv_conf;
   std::optional<int> node_rank;
   std::string master_addr;
   std::optional<std::uint16_t> master_port;
   std::string local_addr;
-  std::optional<bool> agent_store;  ///< nothing: as torchrun's variable says
+  std::optional<bool> agent_store;  ///< absent: torchrun's variable decides
   std::string secret_file;
-  bool is_open = false;  ///< several nodes need no secret: the operator says so
+  bool is_open = false;  ///< --security=open: several nodes need no secret
 
   std::string config;
   std::string node_name;
   FromConfig from_config;
-  /// Of options that a variable or a configuration file sets, by name: "PET_NNODES=2",
+  /// Origin of each option that a variable or a configuration file sets, by name: "PET_NNODES=2",
   /// "job.json:4:3: rendezvous.nnodes".
   std::map<std::string, std::string> origins;
 
   bool ssh = false;
   bool dry_run = false;
-  bool needs_program = true;  ///< false: a file is looked at that need not name one
+  bool needs_program = true;  ///< false: for commands that only read a configuration file
 
-  // By the name under which ddprun was started (invocation.hpp), not by an option.
+  // Set by apply_compat_mode(), not by options.
   bool is_python_by_default = false;    ///< scripts need not end in .py
-  bool is_quiet = false;                ///< messages below warnings are shown only if LOGLEVEL asks
-  bool has_prefix_by_tee_only = false;  ///< output that is not tee'd comes as it is
-  bool is_open_by_default = false;      ///< several nodes need no secret: nobody asks for one
+  bool is_quiet = false;                ///< messages below warnings are shown only with LOGLEVEL
+  bool has_prefix_by_tee_only = false;  ///< only output of --tee has a prefix
+  bool is_open_by_default = false;      ///< several nodes need neither a secret nor --security
 
   bool operator==(const LaunchOptions&) const = default;
 };

@@ -10,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-// A job that restarts more often than this has no end in practice.
+// A job with more restarts has no end in practice.
 constexpr int kRestartsMax = 1'000'000;
 constexpr int kThreadsMax = 4096;
 constexpr int kNodeRankMax = 1'000'000;

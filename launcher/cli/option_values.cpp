@@ -35,7 +35,7 @@ std::optional<int> number_within(std::string_view text, int least, int most) {
   return value;
 }
 
-/// Numbers with commas between them, in order and each once; `what` names them in a problem.
+/// Parses numbers separated by commas. Returns them sorted, without duplicates.
 Parsed<std::vector<int>> parse_list(const std::string& text, int most, const char* what) {
   std::vector<int> ranks;
   if (text.empty()) return ranks;
@@ -49,7 +49,7 @@ Parsed<std::vector<int>> parse_list(const std::string& text, int most, const cha
   return ranks;
 }
 
-/// Signals that cannot be handled, or that ddprun itself lives by.
+/// Returns true for signals that cannot be handled or that ddprun uses itself.
 bool is_reserved(int signal) {
   const std::vector<int> reserved = {SIGKILL, SIGSTOP, SIGCHLD, SIGSEGV, SIGBUS,
                                      SIGILL,  SIGFPE,  SIGABRT, SIGPIPE, SIGCONT};
@@ -198,7 +198,7 @@ Parsed<std::vector<std::string>> parse_filters(const std::string& text) {
       filters.emplace_back();
     }
   }
-  // An empty text would match every line, which nobody means by "a," or by "".
+  // An empty text would match every line, which is not the intention of "a," or "".
   std::erase(filters, "");
   if (filters.size() > kFiltersMax) {
     return ValueProblem{"has more than " + std::to_string(kFiltersMax) + " texts"};

@@ -1,5 +1,5 @@
-// What stands before each line of a worker's output, as the operator wrote it: text with fields to
-// be filled in, by the rules of Python's string.Template, which torchrun uses. Plain data.
+// Template of the prefix of each output line, by the rules of Python's string.Template as in
+// torchrun. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,7 @@
 
 namespace ddprun {
 
-/// Bytes of a template: far more than a line has room for, and a bound for what stands before each
-/// line.
+/// Maximum size of a template in bytes, far more than a line has room for.
 inline constexpr std::size_t kPrefixBytesMax = 256;
 
 enum class PrefixField {

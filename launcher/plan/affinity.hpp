@@ -1,5 +1,5 @@
-// Which CPUs each worker runs on (--affinity, and --numa_binding, its spelling in torchrun). The
-// machine's topology is a plain value (topology.hpp); everything here is pure.
+// CPUs of each worker, for --affinity and torchrun's --numa_binding. Pure; topology.hpp reads the
+// machine's topology.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -20,15 +20,15 @@ using CpuMap = std::vector<std::vector<int>>;
 std::variant<CpuMap, std::string> bind_workers(const Topology& topology, const Affinity& affinity,
                                                int workers);
 
-/// How many physical cores each worker has: those that several workers have count in parts, and
-/// each worker has at least one.
+/// Returns the number of physical cores of each worker, at least one. A core of several workers is
+/// divided between them.
 std::vector<int> cores_of_each(const Topology& topology, const CpuMap& map);
 
-/// The NUMA node on which all of these CPUs lie; -1 if there is none.
+/// Returns the NUMA node of all these CPUs; -1 if they are on several.
 int common_node(const Topology& topology, const std::vector<int>& cpus);
 
-/// The map in one line, e.g. "rank 0: 0-7; ranks 1-2: 8-15 (NUMA node 0)". What many ranks would
-/// make too long ends with their number.
+/// Returns the map as a line of limited length, for example "rank 0: 0-7; ranks 1-2: 8-15 (NUMA
+/// node 0)".
 std::string describe_map(const Topology& topology, const CpuMap& map);
 
 }  // namespace ddprun

@@ -1,4 +1,4 @@
-// Where this process' cgroups lie as folders. Any thread.
+// Finds the folders of this process' cgroups. Any thread.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The nodes of a run as far as they are known before they have met: for --dry_run. Pure.
+// Describes the nodes of a run before the rendezvous, for --dry_run. Pure.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -9,7 +9,7 @@
 
 namespace ddprun {
 
-/// This node's place if all nodes come.
+/// Rank of this node and of its first worker if all nodes join.
 struct ExpectedPlace {
   int node_rank = 0;
   int node_count = 1;
@@ -19,13 +19,15 @@ struct ExpectedPlace {
   bool operator==(const ExpectedPlace&) const = default;
 };
 
-/// Nothing unless a configuration file names just the nodes that take part, with their workers.
+/// Returns nothing unless a configuration file names exactly the nodes of the run with their
+/// numbers of workers.
 std::optional<ExpectedPlace> expected_place(const LaunchPlan& plan);
 
 /// "node1 (10.0.0.1), 2 workers" for each.
 std::vector<std::string> describe_named_nodes(const std::vector<NamedNode>& nodes);
 
-/// A line for the whole, one for each node that is known, each with a newline. The plan has nodes.
+/// Returns a summary line and a line for each known node, each with a newline. The plan must have
+/// nodes.
 std::string describe_nodes(const LaunchPlan& plan);
 
 }  // namespace ddprun

@@ -159,8 +159,7 @@ std::string describe_plan(const LaunchPlan& plan) {
     const auto& secret_file = plan.options.secret_file;
     text += "secret: " + (secret_file.empty() ? "none, anybody may take part" : secret_file) + "\n";
   }
-  const auto window =
-      plan.nodes ? plan.nodes->settings.restarts.window : plan.options.restart_window;
+  const auto window = plan.options.restart_window;
   text += "restarts: " + std::to_string(plan.options.max_restarts) +
           (window.count() > 0 ? " within " + seconds_text(window) : "") +
           ", shutdown timeout: " + seconds_text(plan.options.shutdown_timeout) + "\n";

@@ -8,12 +8,11 @@
 
 namespace ddprun {
 
-/// The run's settings, the environment that all workers have in common, then each worker's command,
-/// streams with their files, CPUs and environment of its own. Ports and paths that are only known
-/// at the start are named as such.
+/// Returns the settings of the run, the environment common to all workers, then the command, files,
+/// CPUs and further environment of each. Ports and paths that are chosen at the start are marked.
 std::string describe_plan(const LaunchPlan& plan);
 
-/// This node, what its workers run and the plan's warnings, in a line each.
+/// Returns a line each for this node, the command of its workers and each warning.
 std::string summarize_plan(const LaunchPlan& plan);
 
 /// `word` as a shell reads it back: unchanged if it is harmless, else in single quotes.

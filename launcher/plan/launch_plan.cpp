@@ -4,6 +4,10 @@
 
 namespace ddprun {
 
+membership::RestartSettings restart_settings(const LaunchOptions& options) {
+  return {.max_restarts = options.max_restarts, .window = options.restart_window};
+}
+
 bool has_stream_files(const LaunchPlan& plan) {
   return std::any_of(plan.workers.begin(), plan.workers.end(), [](const WorkerPlan& worker) {
     return worker.standard_output != StreamTarget::console ||

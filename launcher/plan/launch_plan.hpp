@@ -24,59 +24,59 @@ enum class StreamTarget {
   tee,      ///< both
 };
 
-/// What differs from one worker of the node to the next.
+/// Settings of one worker.
 struct WorkerPlan {
   int local_rank = 0;
   std::vector<std::string>
-      arguments;  ///< program first; macros replaced, program resolved to a path
+      arguments;  ///< the resolved program first; macros replaced
   std::vector<std::pair<std::string, std::string>>
-      environment;  ///< laid over WorkerEnv's variables: OMP_NUM_THREADS, ...
+      environment;  ///< overrides WorkerEnv's variables: OMP_NUM_THREADS, ...
   StreamTarget standard_output = StreamTarget::console;
   StreamTarget standard_error = StreamTarget::console;
-  bool is_shown = true;   ///< false: --local_ranks_filter keeps it off the console
+  bool is_shown = true;   ///< false: hidden by --local_ranks_filter
   std::vector<int> cpus;  ///< --affinity: CPUs to run on; empty: any
-  int memory_node = -1;   ///< NUMA node to take memory from while it has some; -1: any
+  int memory_node = -1;   ///< preferred NUMA node for memory; -1: any
 
   bool operator==(const WorkerPlan&) const = default;
 };
 
-/// How long it may take to have the stacks of workers.
+/// Time limits for recording stacks.
 struct StackLimits {
-  /// For a debugger to read itself and the symbols of a program with PyTorch in it. That is a
-  /// second or two of work, and several more where none of it has been read from its disk before.
+  /// For one tool. A debugger reads the symbols of a program with PyTorch in one or two seconds, or
+  /// several more if they are not in the page cache.
   std::chrono::milliseconds tool = std::chrono::seconds(10);
-  /// For those of all workers, and for what is tried after a tool that hangs. Nobody wants to wait
-  /// much longer for the end of a run.
+  /// For all workers together, including alternatives after a tool has hung. It delays the end of a
+  /// run.
   std::chrono::milliseconds together = std::chrono::seconds(12);
 
   bool operator==(const StackLimits&) const = default;
 };
 
-/// How the stacks of workers are taken.
+/// How stacks of workers are recorded.
 struct StackPlan {
   StacksWhen when = StacksWhen::kill;
-  std::string py_spy{};  ///< paths of tools; empty: there is none
+  std::string py_spy{};  ///< paths of tools; empty: not found
   std::string gdb{};
   std::string
-      symbol_reader{};  ///< path of ddprun or what stands in for it; empty: this run's ddprun
+      symbol_reader{};  ///< program that resolves symbols; empty: this ddprun
   StackLimits limits{};
 
   bool operator==(const StackPlan&) const = default;
 };
 
-/// What a run of several nodes needs beyond that of one.
+/// Further settings of a run of several nodes.
 struct NodesPlan {
   membership::Settings settings;
-  std::string endpoint_host;  ///< of rendezvous and store, as the operator wrote it
+  std::string endpoint_host;  ///< of rendezvous and store, as given
   std::uint16_t endpoint_port = 0;
-  /// Whether this node hosts them; nothing: if the endpoint is an address of this machine and
-  /// nobody else does.
+  /// Whether this node hosts them; absent: if the endpoint is an address of this machine and no
+  /// other node hosts them.
   std::optional<bool> is_host;
   std::optional<etcd::EtcdSettings> etcd{};  ///< elects the host; the endpoint is not used then
-  std::string name;              ///< of this node, for people and for the order of ranks
-  std::string command{};         ///< as all nodes should have it; empty: a file says it
-  int node_rank = -1;            ///< wanted; -1: any
-  bool is_rank_assumed = false;  ///< nobody has said that it is 0
+  std::string name;              ///< of this node, for messages and the order of ranks
+  std::string command{};         ///< compared between nodes; empty with a configuration file
+  int node_rank = -1;            ///< preferred; -1: any
+  bool is_rank_assumed = false;  ///< --node_rank was not given, so it is 0
 
   bool operator==(const NodesPlan&) const = default;
 };
@@ -84,14 +84,15 @@ struct NodesPlan {
 struct LaunchPlan {
   LaunchOptions options{};
   std::string run_id;
-  std::string run_folder_name{};     ///< the run's folder in log_dir; no other run has it
-  std::string interpreter_origin{};  ///< if ddprun has chosen a Python interpreter: why that one
+  std::string run_folder_name{};     ///< unique name of the run's folder in log_dir
+  std::string interpreter_origin{};  ///< reason for the choice of the Python interpreter; empty: no choice
   std::string host_name{};           ///< of this machine
   std::vector<WorkerPlan> workers;   ///< by local rank
 
-  /// Inherited variables that no worker gets.
+  /// Inherited variables that are removed from the workers' environment.
   std::vector<std::string> removed_variables{};
-  /// Those of the terminal's size that workers on a terminal get: none that the user has set.
+  /// Variables with the size of the terminal, for workers on a terminal; without those that the
+  /// user has set.
   std::vector<std::string> terminal_variables{};
 
   /// Soft limit of open files for the workers, as ddprun raises its own; 0: the agent's.
@@ -106,33 +107,36 @@ struct LaunchPlan {
   /// MASTER_PORT, if the worker with rank 0 is to host a store there; 0: the kernel chooses.
   /// Nothing: the workers use the agent's store.
   std::optional<std::uint16_t> worker_store_port;
-  std::optional<NodesPlan> nodes{};  ///< absent: this is the only node
+  std::optional<NodesPlan> nodes{};  ///< absent: a run of one node
 
-  /// The program that looks at the node before its workers start; nothing: nobody does.
+  /// The program that checks the node before its workers start; absent: no check.
   std::optional<std::filesystem::path> preflight{};
 
   StackPlan stacks{};
 
-  /// Holds attempt folders with a folder per rank; absent: nothing is kept but error files in a
-  /// temporary folder.
+  /// Contains the folders of attempts, with a folder per rank; absent: only error files are kept,
+  /// in a temporary folder.
   std::optional<std::filesystem::path> log_dir;
   std::filesystem::path temporary_directory = "/tmp";  ///< where temporary folders are created
   bool is_log_dir_temporary = false;  ///< log_dir is to be created in temporary_directory
-  /// Where a launcher above this one expects to read of a failure (TORCHELASTIC_ERROR_FILE).
+  /// TORCHELASTIC_ERROR_FILE, where a launcher above this one reads the failure.
   std::optional<std::filesystem::path> error_file{};
 
-  /// What the operator should be told once: a default that may surprise, an option without effect.
+  /// Messages at the start, such as surprising defaults and options without effect.
   std::vector<std::string> notes{};
-  /// The same, where notes are not shown and torchrun speaks up, too.
+  /// Messages that are shown even if notes are not.
   std::vector<std::string> warnings{};
 
   bool operator==(const LaunchPlan&) const = default;
 };
 
+/// Returns the limits on restarts that the options set.
+membership::RestartSettings restart_settings(const LaunchOptions& options);
+
 /// Returns true if a worker's stream goes to a file, provided that there is a log folder.
 bool has_stream_files(const LaunchPlan& plan);
 
-/// Whether the filters let the output of `worker`, of this rank, onto the console.
+/// Returns true if the output of `worker`, with this rank, is shown on the console.
 bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank);
 
 }  // namespace ddprun

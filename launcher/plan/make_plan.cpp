@@ -20,7 +20,7 @@ namespace {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-/// Makes one plan; its functions fill in the plan and collect the problems.
+/// Makes one plan and collects its problems.
 class Planner {
  public:
   Planner(const LaunchOptions& options, const HostFacts& facts, std::vector<std::string>& problems)
@@ -51,7 +51,7 @@ class Planner {
     return std::move(plan_);
   }
 
-  /// How many CPUs and GPUs there are, and whether the program is there, is left open.
+  /// Numbers of CPUs and GPUs and the existence of the program are not checked.
   void find_problems_anywhere() {
     choose_nodes();
     choose_store();
@@ -133,7 +133,7 @@ class Planner {
     }
   }
 
-  /// torchrun's switch counts unless the option was given; without both, what PyTorch can do.
+  /// The option overrides torchrun's variable; without both, the capability of PyTorch decides.
   bool uses_agent_store() const {
     if (options_.agent_store) return *options_.agent_store;
     const auto is_switched_off = facts_.environment("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
@@ -156,7 +156,7 @@ class Planner {
     } else if (writes(options_.redirects) || writes(options_.tee)) {
       plan_.log_dir = facts_.temporary_directory / ("ddprun_" + facts_.random_name);
       plan_.is_log_dir_temporary = true;
-      // Nobody could find it otherwise.
+      // Notes are not shown, and the folder could not be found otherwise.
       if (options_.is_quiet) plan_.warnings.push_back("logs are in " + plan_.log_dir->string());
     }
   }
@@ -217,13 +217,13 @@ class Planner {
                                std::to_string(workers_ - 1));
     }
     for (const int rank : shown) {
-      // As in torchrun: one script for machines with more and with fewer workers.
+      // As in torchrun: the same script may run on machines with more and with fewer workers.
       if (rank < workers_ || shows_none) continue;
       plan_.notes.push_back("--local_ranks_filter: there is no local rank " + std::to_string(rank) +
                             " among " + std::to_string(workers_) + " workers");
     }
     const auto check_rank = [this](const std::string& option, int rank) {
-      // How many workers several nodes have, only their meeting shows.
+      // The number of workers of several nodes is known only after the rendezvous.
       if (options_.nnodes.most > 1 || rank < workers_) return;
       problem("--" + option + ": there is no rank " + std::to_string(rank) + " among " +
               std::to_string(workers_) + " workers (0 to " + std::to_string(workers_ - 1) + ")");
@@ -266,7 +266,7 @@ class Planner {
     plan_.notes.insert(plan_.notes.end(), cpus_.notes.begin(), cpus_.notes.end());
   }
 
-  /// As torchrun does it, which surprises many.
+  /// As in torchrun.
   bool is_one_thread_by_default() const {
     return options_.omp_num_threads.empty() && workers_ > 1 &&
            !facts_.environment("OMP_NUM_THREADS");
@@ -279,7 +279,7 @@ class Planner {
         "OMP_NUM_THREADS is set to 1 for each worker; --omp_num_threads changes that");
   }
 
-  /// No program but a launcher has these options.
+  /// Only launchers have these options.
   void tell_of_misplaced_options() {
     for (const auto& argument : options_.program_arguments) {
       const auto name = argument.substr(0, argument.find('='));
@@ -324,11 +324,11 @@ class Planner {
       if (change.value) environment.emplace_back(change.name, *change.value);
     }
     environment.emplace_back("TORCHELASTIC_SIGNALS_TO_HANDLE", join(signals, ","));
-    // Only the present name of this switch: PyTorch since 2.2 warns of the old one.
+    // Only the current name of this variable: PyTorch 2.2 and later warn of the old one.
     if (!facts_.environment("TORCH_NCCL_ASYNC_ERROR_HANDLING")) {
       environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     }
-    // Python then says where it was when a signal killed it, and when its stacks are asked for.
+    // Python then prints its stack when a signal kills it, and on request.
     if (!facts_.environment("PYTHONFAULTHANDLER")) {
       environment.emplace_back("PYTHONFAULTHANDLER", "1");
     }
@@ -384,7 +384,7 @@ class Planner {
   LaunchPlan plan_;
 };
 
-/// The facts as they are for workers whose environment a configuration file changes.
+/// Returns the facts with the environment that a configuration file changes.
 HostFacts with_environment(HostFacts facts, const std::vector<EnvironmentChange>& changes) {
   facts.environment = [inherited = facts.environment,
                        changes](const std::string& name) -> std::optional<std::string> {

@@ -1,4 +1,4 @@
-// From what the operator asked for and what the machine is to what will be done. Pure.
+// Makes the plan of a run from the options and the facts of the host. Pure.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -11,13 +11,13 @@
 
 namespace ddprun {
 
-/// Appends to `problems`, which is empty before, what prevents the plan. If there is anything, the
-/// plan is good for check_start() alone: the workers are missing.
+/// Appends the reasons why the run is impossible to `problems`, which must be empty. If there are
+/// any, the plan has no workers and is good for check_start() only.
 LaunchPlan make_plan(const LaunchOptions& options, const HostFacts& facts,
                      std::vector<std::string>& problems);
 
-/// What stands against the options on whatever machine: some of a plan's problems, in the same
-/// words. For nodes that are elsewhere, of whose environment some is known.
+/// Returns the problems that the options have on any machine, with the texts of make_plan(). For
+/// other nodes, of whose environment only a part is known.
 std::vector<std::string> problems_anywhere(const LaunchOptions& options,
                                            const EnvironmentLookup& environment);
 

@@ -10,15 +10,15 @@ namespace ddprun {
 
 namespace {
 
-// torchrun's.
+// Defaults of torchrun.
 constexpr std::uint16_t kDynamicPort = 29400;
 constexpr std::uint16_t kStaticPort = 29500;
 
-/// etcd's own.
+/// Default of etcd.
 constexpr std::uint16_t kEtcdPort = 2379;
 
-/// Of a program that may be in another folder on each node. What a configuration file says is the
-/// same for all anyway, or is meant to differ.
+/// Returns the command without the folder of the program, which may differ between nodes. Empty
+/// with a configuration file, which is compared as a whole.
 std::string command_of(const LaunchOptions& options) {
   if (!options.from_config.hash.empty()) return {};
   auto command = shell_quoted(std::filesystem::path(options.program).filename().string());
@@ -49,11 +49,8 @@ class NodesPlanner {
     plan_.settings.nodes_min = options_.nnodes.least;
     plan_.settings.nodes_max = options_.nnodes.most;
     plan_.settings.expected_nodes = options_.from_config.names_in_run;
-    plan_.settings.restarts.max_restarts = options_.max_restarts;
-    if (options_.restart_window.count() > 0) {
-      plan_.settings.restarts.window = options_.restart_window;
-    }
-    // Their stacks are taken in between.
+    plan_.settings.restarts = restart_settings(options_);
+    // Stacks are recorded within this time.
     plan_.settings.shutdown_timeout =
         options_.shutdown_timeout + (options_.stacks == StacksWhen::never
                                          ? std::chrono::milliseconds(0)
@@ -82,7 +79,7 @@ class NodesPlanner {
   }
 
  private:
-  /// What people call it, if they have said so.
+  /// Returns the configured name, or the host name.
   std::string name_of_node(const std::string& host_name) const {
     const auto& config = options_.from_config;
     if (config.own_node) return config.nodes[*config.own_node].name;
@@ -101,7 +98,7 @@ class NodesPlanner {
     }
   }
 
-  /// A run that is to have TLS must not start without it.
+  /// A run that requests TLS must not start without it.
   void check_keys_of_etcd() {
     if (plan_.etcd) return;
     if (conf_etcd_.tls) {
@@ -116,7 +113,7 @@ class NodesPlanner {
     }
   }
 
-  /// The node of rank 0 hosts; --rdzv_endpoint goes before --master_addr as in torchrun.
+  /// The node with rank 0 is the host; --rdzv_endpoint overrides --master_addr as in torchrun.
   void choose_static() {
     const auto& range = options_.nnodes;
     if (range.least != range.most) {
@@ -125,7 +122,7 @@ class NodesPlanner {
     }
     plan_.is_rank_assumed = plan_.node_rank < 0;
     if (plan_.is_rank_assumed) {
-      // As in torchrun; but whether it is the first, the endpoint's address shows.
+      // As in torchrun; the address of the endpoint decides whether it is the host.
       plan_.node_rank = 0;
     } else if (!plan_.is_host) {
       plan_.is_host = plan_.node_rank == 0;
@@ -145,7 +142,7 @@ class NodesPlanner {
     check_endpoint("--rdzv_endpoint", "--rdzv_endpoint", kDynamicPort);
   }
 
-  /// The usual one if none was given.
+  /// Returns the given port or the default.
   std::uint16_t port_of_endpoint(std::uint16_t usual) const {
     const auto& endpoint = options_.rdzv_endpoint;
     return endpoint.port != 0 || endpoint.is_any_port ? endpoint.port : usual;
@@ -154,7 +151,7 @@ class NodesPlanner {
   void choose_security() {
     check_store_port();
     if (!options_.secret_file.empty()) {
-      // Otherwise anybody may ask for it.
+      // Without a secret any client could read it.
       plan_.settings.config_outline = options_.from_config.outline;
       if (options_.is_open) problem("--security=open and --secret_file exclude each other");
     } else if (options_.is_open_by_default && !options_.is_open) {
@@ -171,7 +168,7 @@ class NodesPlanner {
     }
   }
 
-  /// Any node may be elected host, at an address of its own.
+  /// Any node may be elected as host, with its own address.
   void choose_etcd() {
     auto& etcd = plan_.etcd.emplace(conf_etcd_);
     const auto& first = options_.rdzv_endpoint;
@@ -194,8 +191,8 @@ class NodesPlanner {
 
   void check_etcd_times(membership::Settings& settings, std::chrono::seconds lease) {
     const auto text = "etcd_lease_timeout (" + std::to_string(lease.count()) + " s)";
-    // A host that hangs has its workers killed at the end of the one, and another host may be
-    // elected at the end of the other.
+    // At the end of lease_timeout the workers of a hanging host are killed; at the end of
+    // etcd_lease_timeout another host may be elected.
     if (settings.lease > lease) {
       problem("--rdzv_conf=lease_timeout: must not be more than " + text);
     }
@@ -203,11 +200,11 @@ class NodesPlanner {
       problem("--rdzv_conf=rejoin_timeout: must be more than twice " + text +
               ", by which another node is elected");
     }
-    // What takes longer is no coordinator any more.
+    // A coordinator that takes longer has lost its lease.
     settings.answer_timeout = lease;
   }
 
-  /// etcd has a bound for what is written into it.
+  /// etcd limits the size of values.
   void bound_record(membership::Settings& settings) {
     settings.recorded_name_bytes_max = etcd::name_bytes_max(options_.nnodes.most);
     const auto most = etcd::kRestartAgesMax;
@@ -243,7 +240,7 @@ class NodesPlanner {
     if (!options_.rdzv_endpoint.others.empty()) {
       problem("--rdzv_endpoint: one address is enough; only etcd may have several");
     }
-    // One colon: more are an IPv6 address.
+    // Several colons are an IPv6 address.
     const auto colon = plan_.endpoint_host.find(':');
     if (colon != std::string::npos && colon == plan_.endpoint_host.rfind(':')) {
       problem("--master_addr=" + plan_.endpoint_host +
@@ -274,7 +271,7 @@ NodesPlan plan_nodes(const LaunchOptions& options, const RdzvConf& conf,
 }
 
 std::string run_id_of_nodes(const LaunchOptions& options) {
-  // torchrun's default, the same everywhere.
+  // Default of torchrun.
   return options.rdzv_id.empty() ? "none" : options.rdzv_id;
 }
 

@@ -1,4 +1,4 @@
-// What the options about nodes and rendezvous mean when there are several nodes. Pure.
+// Plans the nodes and the rendezvous of a run of several nodes. Pure.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"

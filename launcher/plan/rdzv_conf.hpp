@@ -1,4 +1,4 @@
-// --rdzv_conf as typed values: torchrun's keys and some of our own. Pure.
+// --rdzv_conf as typed values: the keys of torchrun and further ones. Pure.
 #pragma once
 
 #include "rendezvous/etcd/settings.hpp"
@@ -12,14 +12,14 @@
 namespace ddprun {
 
 struct RdzvConf {
-  membership::Settings settings;  ///< its times; the rest is left as it is made
+  membership::Settings settings;  ///< timeouts only
   etcd::EtcdSettings etcd;        ///< its prefix, lease and TLS
   std::optional<bool> is_host;
   std::optional<int> rank;
   bool checks_users = true;  ///< the store refuses other users of this machine
 };
 
-/// Appends to `problems` what is wrong.
+/// Appends invalid values to `problems`.
 RdzvConf read_rdzv_conf(const std::map<std::string, std::string>& values,
                         std::vector<std::string>& problems);
 

@@ -1,5 +1,5 @@
-// Which file is run when the operator says `train.py`, `trainer` or `./trainer`. Pure, given the
-// view of the file system in HostFacts.
+// Resolves `train.py`, `trainer` or `./trainer` to a file. Pure, given the view of the file system
+// in HostFacts.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -23,16 +23,17 @@ namespace ddprun {
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
                                                                     const HostFacts& facts);
 
-/// Why resolve_program() has chosen this Python interpreter; empty if it has chosen none.
+/// Returns why resolve_program() has chosen this Python interpreter; empty if it has not.
 std::string interpreter_origin(const LaunchOptions& options, const HostFacts& facts);
 
-/// Whether the program of a command line is a Python interpreter.
+/// Returns true if the program of a command line is a Python interpreter.
 bool is_python(const std::vector<std::string>& arguments);
 
-/// Where ddprun-preflight lies, which comes with ddprun; or where it was looked for.
+/// Returns the path of ddprun-preflight, which is installed with ddprun, or an error with the
+/// folders that were searched.
 std::variant<std::filesystem::path, std::string> find_preflight(const HostFacts& facts);
 
-/// The path of a program in PATH that is none of the operator's; empty if there is none.
+/// Returns the path of a tool in PATH; empty if it is not found.
 std::string find_tool(const std::string& name, const HostFacts& facts);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// What lets several workers of a node use the same GPU over NCCL, which refuses two ranks of a
-// machine on one device. Pure.
+// Environment that lets several workers use one GPU with NCCL, which refuses two ranks of a machine
+// on one device. Pure.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace ddprun {
 
-/// Variables for the worker `local_rank` of machine `host`. Each worker says that it is a machine
-/// of its own, so NCCL connects them by sockets; the rest keeps what that needs small. None that
-/// `inherited` has a value for: the operator knows better.
+/// Returns variables for the worker `local_rank` of machine `host`, without those that `inherited`
+/// has. For NCCL each worker is a separate machine, so it connects them by sockets; the other
+/// variables limit the resources of these connections.
 std::vector<std::pair<std::string, std::string>> shared_gpu_environment(
     const std::string& host, int local_rank,
     const std::function<std::optional<std::string>(const char*)>& inherited);

@@ -1,5 +1,5 @@
-// What the options about nodes and rendezvous mean on one node, and which of them cannot be obeyed
-// there: those are refused, never ignored. Pure.
+// Checks the options for nodes and rendezvous in a run of one node, and chooses the address of the
+// store. Unsupported options are refused, never ignored. Pure.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -20,17 +20,18 @@ struct StoreAddress {
   bool operator==(const StoreAddress&) const = default;
 };
 
-/// Appends to `problems` what torchrun offers and no plan can do, and to `warnings` what has no
-/// effect.
+/// Appends options of torchrun that are not supported to `problems`, and those without effect to
+/// `warnings`.
 void check_unsupported(const LaunchOptions& options, std::vector<std::string>& problems,
                        std::vector<std::string>& warnings);
 
-/// Appends to `problems` what cannot be done on one node, and to `notes` what has no effect.
+/// Appends options that are impossible on one node to `problems`, and those without effect to
+/// `notes`.
 void check_single_node(const LaunchOptions& options, const RdzvConf& conf,
                        std::vector<std::string>& problems, std::vector<std::string>& notes);
 
-/// torchrun's order of precedence: --standalone, then the options of the backend. Where the workers
-/// host a store of their own, --master_port is theirs.
+/// Precedence as in torchrun: --standalone, then the options of the backend. If the workers host a
+/// store, --master_port is its port.
 StoreAddress store_address(const LaunchOptions& options, bool uses_agent_store);
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
-// The CPUs and GPUs of a machine, as sysfs, /proc and the cgroups tell of them. Each reader takes
-// the folder that stands for "/", so that machines that do not exist can be read, too. Missing
-// files leave facts out; nothing throws. Any thread.
+// The CPUs and GPUs of a machine, read from sysfs, /proc and cgroups. Each reader takes the root
+// folder, so tests can read other machines. Facts whose files are missing are left out; nothing
+// throws. Any thread.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct CpuFacts {
 /// The topology as far as bindings need it.
 struct Topology {
   std::vector<CpuFacts> cpus;  ///< ascending
-  /// NUMA node of each GPU, -1 where the kernel does not say.
+  /// NUMA node of each GPU; -1 if unknown.
   std::vector<int> gpu_nodes;
 
   bool operator==(const Topology&) const = default;
@@ -31,8 +31,8 @@ struct Topology {
 
 /// One NVIDIA GPU that the driver shows this process.
 struct GpuFacts {
-  std::string uuid;  ///< "GPU-..."; empty if the driver does not say
-  int node = -1;     ///< its NUMA node; -1: the kernel does not say
+  std::string uuid;  ///< "GPU-..."; empty if unknown
+  int node = -1;     ///< NUMA node; -1: unknown
 
   bool operator==(const GpuFacts&) const = default;
 };
@@ -43,8 +43,8 @@ std::vector<CpuFacts> read_cpus(const std::filesystem::path& root, const std::ve
 /// The GPUs in the order of their bus addresses, which is CUDA's where they are all of one kind.
 std::vector<GpuFacts> read_gpus(const std::filesystem::path& root);
 
-/// How many CPUs' worth of time the cgroups of this process (version 2 or 1) allow it: the least of
-/// its own limit and those above; 0 if there is none.
+/// Returns the CPU quota of this process' cgroups (version 2 or 1) in CPUs: the minimum of its own
+/// limit and those of its parents; 0 if there is none.
 double read_cpu_quota(const std::filesystem::path& root);
 
 }  // namespace ddprun

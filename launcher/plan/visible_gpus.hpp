@@ -1,5 +1,5 @@
-// Which GPUs a CUDA program started here would see. No GPU library is asked: CUDA's own reading of
-// CUDA_VISIBLE_DEVICES is followed, as PyTorch's tests of it describe it. Pure; any thread.
+// The GPUs that a CUDA program would see, computed from CUDA_VISIBLE_DEVICES by CUDA's rules,
+// without a GPU library. Pure; any thread.
 #pragma once
 
 #include "launcher/plan/topology.hpp"
@@ -20,7 +20,7 @@ std::vector<std::string> visible_gpus(const std::optional<std::string>& cuda_vis
                                       int installed,
                                       const std::function<std::vector<GpuFacts>()>& read_gpus);
 
-/// The NUMA node of each of these entries; -1 where it is not known.
+/// Returns the NUMA node of each entry; -1 if unknown.
 std::vector<int> nodes_of_gpus(const std::vector<std::string>& entries,
                                const std::vector<GpuFacts>& gpus);
 
