@@ -79,7 +79,7 @@ struct StreamMaker {
     named.stream = stream;
     const bool has_prefix = target == StreamTarget::tee || !plan.options.has_prefix_by_tee_only;
     return {.target = target,
-            .is_shown = is_let_through(plan, worker, values.rank),
+            .is_shown = is_output_shown(plan, worker, values.rank),
             .prefix = has_prefix ? fill_in(plan.options.prefix, named) : LinePrefix(),
             .form = form(),
             .file = plan.log_dir ? folder / log_file : HeldPath(kNowhere)};
@@ -112,7 +112,7 @@ void add_terminal_variables(const LaunchPlan& plan, const AttemptFacts& facts, W
 /// How many workers of this node are shown.
 std::ptrdiff_t count_shown(const LaunchPlan& plan, const AttemptFacts& facts) {
   return std::count_if(plan.workers.begin(), plan.workers.end(), [&](const WorkerPlan& worker) {
-    return is_let_through(plan, worker, facts.placement.first_rank + worker.local_rank);
+    return is_output_shown(plan, worker, facts.placement.first_rank + worker.local_rank);
   });
 }
 

@@ -63,7 +63,7 @@ class Reader {
     if (entry == nullptr) return;
     std::optional<std::string> value;
     if (equals != std::string::npos) value = argument.substr(equals + 1);
-    take(*entry, typed, value);
+    store(*entry, typed, value);
   }
 
   /// "-r3", "-r=3", "-r 3", "-m" and flags in a row: "-mr3".
@@ -76,17 +76,17 @@ class Reader {
       }
       const std::string typed = {'-', argument[i]};
       if (entry->is_flag()) {
-        take(*entry, typed, std::nullopt);
+        store(*entry, typed, std::nullopt);
         continue;
       }
       std::optional<std::string> value;
       if (i + 1 < argument.size()) value = argument.substr(i + (argument[i + 1] == '=' ? 2 : 1));
-      take(*entry, typed, value);
+      store(*entry, typed, value);
       return;
     }
   }
 
-  void take(const OptionEntry& entry, const std::string& typed, std::optional<std::string> value) {
+  void store(const OptionEntry& entry, const std::string& typed, std::optional<std::string> value) {
     if (entry.is_flag()) {
       if (value) {
         problem_ = typed + " takes no value, but '" + *value + "' was given";
@@ -156,7 +156,7 @@ class Reader {
     for (const auto& entry : option_table()) names.emplace_back(entry.name);
     const auto nearest = nearest_word(canonical_name(name.substr(0, name.find('='))), names);
     if (!nearest.empty()) return "; did you mean --" + nearest + "?";
-    return "; options of the program stand after its name";
+    return "; options of the program must follow its name";
   }
 
   const std::vector<std::string>& arguments_;
@@ -229,7 +229,7 @@ std::optional<GivenValue> value_of(const GivenValues& values, const std::string&
 namespace {
 
 /// Adds the values of `source` for options without a value. Returns the settings of `source`.
-FromConfig add_values(GatheredValues& values, std::variant<ConfigValues, UsageProblem> source) {
+ConfigSettings add_values(GatheredValues& values, std::variant<ConfigValues, UsageProblem> source) {
   if (auto* problem = std::get_if<UsageProblem>(&source)) {
     values.problems = std::move(problem->problems);
     return {};

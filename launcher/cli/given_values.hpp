@@ -57,7 +57,7 @@ struct UsageProblem {
 struct ConfigValues {
   GivenValues options;
   std::vector<std::string> command;
-  FromConfig settings;
+  ConfigSettings settings;
 };
 
 /// The file to load and the values that override it.
@@ -82,7 +82,7 @@ struct OptionSources {
 struct GatheredValues {
   GivenValues given;
   std::vector<std::string> command;  ///< the program and its arguments; empty: none was given
-  FromConfig settings;
+  ConfigSettings settings;
   std::vector<std::string> problems;  ///< of the file
 };
 

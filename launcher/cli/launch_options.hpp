@@ -15,10 +15,10 @@
 
 namespace ddprun {
 
-/// --nnodes: from `least` to `most` nodes.
+/// --nnodes: from `min` to `max` nodes.
 struct NodeRange {
-  int least = 1;
-  int most = 1;
+  int min = 1;
+  int max = 1;
 
   bool operator==(const NodeRange&) const = default;
 };
@@ -127,7 +127,7 @@ struct NamedNode {
 };
 
 /// Contents of a configuration file that are not options.
-struct FromConfig {
+struct ConfigSettings {
   std::vector<EnvironmentChange> environment;
   std::vector<std::string> notes;  ///< how this node was identified
   /// Names of the nodes that may join the run; empty if the file has none.
@@ -144,7 +144,7 @@ struct FromConfig {
   std::vector<NamedNode> nodes{};         ///< all nodes of the file, in its order
   std::optional<std::size_t> own_node{};  ///< index of this node in `nodes`
 
-  bool operator==(const FromConfig&) const = default;
+  bool operator==(const ConfigSettings&) const = default;
 };
 
 struct LaunchOptions {
@@ -207,7 +207,7 @@ struct LaunchOptions {
 
   std::string config;
   std::string node_name;
-  FromConfig from_config;
+  ConfigSettings from_config;
   /// Origin of each option that a variable or a configuration file sets, by name: "PET_NNODES=2",
   /// "job.json:4:3: rendezvous.nnodes".
   std::map<std::string, std::string> origins;

@@ -16,7 +16,7 @@ enum class OptionGroup { workers, failure, output, nodes, own, information };
 
 /// Sections of a configuration file.
 enum class ConfigSection {
-  none,  ///< on the command line only
+  none,  ///< command line only
   job,
   rendezvous,
   node,  ///< in "defaults" and in each entry of "nodes"

@@ -29,18 +29,18 @@ std::optional<int> whole_number(std::string_view text) {
   return value;
 }
 
-std::optional<int> number_within(std::string_view text, int least, int most) {
+std::optional<int> number_within(std::string_view text, int min, int max) {
   const auto value = whole_number(text);
-  if (!value || *value < least || *value > most) return std::nullopt;
+  if (!value || *value < min || *value > max) return std::nullopt;
   return value;
 }
 
 /// Parses numbers separated by commas. Returns them sorted, without duplicates.
-Parsed<std::vector<int>> parse_list(const std::string& text, int most, const char* what) {
+Parsed<std::vector<int>> parse_list(const std::string& text, int max, const char* what) {
   std::vector<int> ranks;
   if (text.empty()) return ranks;
   for (const auto& part : split(text, ',')) {
-    const auto rank = number_within(part, 0, most);
+    const auto rank = number_within(part, 0, max);
     if (!rank) return ValueProblem{std::string("is not a list of ") + what + " like 0,3"};
     ranks.push_back(*rank);
   }
@@ -58,24 +58,24 @@ bool is_reserved(int signal) {
 
 }  // namespace
 
-Parsed<int> parse_integer(const std::string& text, int least, int most) {
-  if (const auto value = number_within(text, least, most)) return *value;
-  return ValueProblem{"is not an integer from " + std::to_string(least) + " to " +
-                      std::to_string(most)};
+Parsed<int> parse_integer(const std::string& text, int min, int max) {
+  if (const auto value = number_within(text, min, max)) return *value;
+  return ValueProblem{"is not an integer from " + std::to_string(min) + " to " +
+                      std::to_string(max)};
 }
 
 Parsed<std::chrono::milliseconds> parse_seconds(const std::string& text,
-                                                std::chrono::milliseconds least,
-                                                std::chrono::milliseconds most) {
+                                                std::chrono::milliseconds min,
+                                                std::chrono::milliseconds max) {
   using Seconds = std::chrono::duration<double>;
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   // A NaN is not within them.
   if (error != std::errc() || end != text.data() + text.size() ||
-      !(value >= Seconds(least).count() && value <= Seconds(most).count())) {
+      !(value >= Seconds(min).count() && value <= Seconds(max).count())) {
     char range[96];
     std::snprintf(range, sizeof range, "is not a number of seconds from %g to %.8g%s",
-                  Seconds(least).count(), Seconds(most).count(), most == kYear ? " (a year)" : "");
+                  Seconds(min).count(), Seconds(max).count(), max == kYear ? " (a year)" : "");
     return ValueProblem{range};
   }
   return std::chrono::milliseconds(std::llround(value * 1000));
@@ -112,13 +112,13 @@ RendezvousBackend rendezvous_backend_or_default(const std::string& text) {
 
 Parsed<NodeRange> parse_node_range(const std::string& text) {
   const auto parts = split(text, ':');
-  const auto least = number_within(parts.front(), 1, kNodesMax);
-  const auto most = number_within(parts.back(), 1, kNodesMax);
-  if (parts.size() > 2 || !least || !most) {
+  const auto min = number_within(parts.front(), 1, kNodesMax);
+  const auto max = number_within(parts.back(), 1, kNodesMax);
+  if (parts.size() > 2 || !min || !max) {
     return ValueProblem{"is neither a number of nodes nor MIN:MAX (from 1 to 1000000)"};
   }
-  if (*least > *most) return ValueProblem{"has a minimum above its maximum"};
-  return NodeRange{*least, *most};
+  if (*min > *max) return ValueProblem{"has a minimum above its maximum"};
+  return NodeRange{*min, *max};
 }
 
 Parsed<WorkerCount> parse_worker_count(const std::string& text) {
@@ -220,7 +220,7 @@ Parsed<std::vector<int>> parse_signals(const std::string& text) {
     const auto number = signal_number(name);
     if (!number) {
       const auto nearest = nearest_word(name, signal_names());
-      return ValueProblem{"names '" + name + "', which is no signal" +
+      return ValueProblem{"names '" + name + "', which is not a signal" +
                           (nearest.empty() ? "" : "; did you mean " + nearest + "?")};
     }
     if (is_reserved(*number)) {

@@ -23,12 +23,12 @@ using Parsed = std::variant<T, ValueProblem>;
 
 inline constexpr std::chrono::seconds kYear{365 * 24 * 3600};
 
-Parsed<int> parse_integer(const std::string& text, int least, int most);
+Parsed<int> parse_integer(const std::string& text, int min, int max);
 
 /// Seconds as a decimal number.
 Parsed<std::chrono::milliseconds> parse_seconds(
-    const std::string& text, std::chrono::milliseconds least = std::chrono::milliseconds(0),
-    std::chrono::milliseconds most = kYear);
+    const std::string& text, std::chrono::milliseconds min = std::chrono::milliseconds(0),
+    std::chrono::milliseconds max = kYear);
 
 /// A flag in an environment variable: an integer, non-zero means on.
 Parsed<bool> parse_switch(const std::string& text);

@@ -15,15 +15,15 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr const char* kConfigUsage =
-    "Usage: ddprun config check FILE [options]    what a file means on this node, or what is "
+    "Usage: ddprun config check FILE [options]    meaning of a file on this node, or what is "
     "wrong\n"
     "       ddprun config schema                  the JSON Schema of such files, for editors\n"
     "       ddprun config convert hostfile FILE   a file from a hostfile of mpirun or DeepSpeed\n"
     "       ddprun config convert torchrun [options] [PROGRAM [arguments]]\n"
     "                                             a file from a command line\n"
-    "Anything else called config is run as ./config, or behind --.\n";
+    "A program called config is run as ./config, or after --.\n";
 
-/// "name = value", with the origin in a column of its own where that fits.
+/// Returns "name = value" with the origin in a second column, if it fits.
 std::string line_of(const std::string& name, const std::string& value, const std::string& where) {
   constexpr std::size_t kColumn = 44;
   auto line = name + " = " + value;
@@ -46,12 +46,12 @@ std::string describe_values(const GatheredValues& values) {
   }
   Words command;
   for (const auto& word : values.command) command.push_back(json_quoted(word));
-  text += command.empty() ? "no command: a program has to be given\n"
+  text += command.empty() ? "no command: a program must be given\n"
                           : "command: [" + join(command, ", ") + "]\n";
   return printable(text);
 }
 
-/// Adds what would run, or why it would be refused, in the words in which it would be.
+/// Adds a summary of the run, or the problems that would prevent it, with the same texts as a run.
 void describe_run(LaunchOptions options, const Words& command, const PlanSummary& summarize,
                   ConfigAnswer& answer) {
   if (!summarize) return;
@@ -131,7 +131,7 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
                                                const OptionSources& sources,
                                                const Invocation& invocation,
                                                const RunSummaries& summaries) {
-  // Under another launcher's name the word is a program as any other.
+  // In another compatibility mode, config is the name of a program.
   const bool is_own = invocation.mode == CompatMode::ddprun;
   if (!is_own || arguments.empty() || arguments[0] != "config") return std::nullopt;
   const auto action = arguments.size() > 1 ? arguments[1] : "";

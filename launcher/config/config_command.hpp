@@ -1,6 +1,5 @@
-// `ddprun config ...`: looks at configuration files and makes them, and starts nothing. The word
-// stands for this only as the very first argument; a program of that name is ./config, or comes
-// behind an option or --.
+// `ddprun config ...`: checks and creates configuration files, and starts nothing. `config` is a
+// command only as the first argument; a program of this name is run as ./config.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -16,26 +15,26 @@ namespace ddprun {
 
 struct ConfigAnswer {
   std::string text{};                   ///< for standard output
-  std::vector<std::string> notes{};     ///< for standard error; nothing is wrong
-  std::vector<std::string> problems{};  ///< the same; exit code 2 if there are any
+  std::vector<std::string> notes{};     ///< for standard error, not problems
+  std::vector<std::string> problems{};  ///< for standard error; exit code 2 if there are any
 
   bool operator==(const ConfigAnswer&) const = default;
 };
 
-/// What would be run with these options on this machine: lines, or why it would be refused.
+/// Returns a summary of the run on this machine, or the problems that would prevent it.
 using PlanSummary = std::function<std::variant<std::string, UsageProblem>(const LaunchOptions&)>;
 
-/// The same for all nodes that these arguments, --ssh among them, would start.
+/// The same for all nodes that these arguments, which include --ssh, would start.
 using StartSummary =
     std::function<std::variant<std::string, UsageProblem>(const std::vector<std::string>&)>;
 
-/// What is empty is not asked.
+/// Empty functions are not called.
 struct RunSummaries {
   PlanSummary here{};
   StartSummary over_ssh{};
 };
 
-/// Nothing if these arguments are no such command.
+/// Runs the command. Returns nothing if the arguments are not of this command.
 std::optional<ConfigAnswer> run_config_command(const std::vector<std::string>& arguments,
                                                const EnvironmentLookup& environment,
                                                const OptionSources& sources,

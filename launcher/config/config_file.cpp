@@ -13,7 +13,7 @@ namespace {
 using Kind = JsonValue::Kind;
 using Problems = std::vector<TextProblem>;
 
-/// A key is one name of an option and not its other spellings.
+/// Keys use underscores only, and no abbreviations.
 const OptionEntry* option_with_key(const std::string& key) {
   for (const auto& option : option_table()) {
     if (option.key() == key) return &option;
@@ -21,8 +21,8 @@ const OptionEntry* option_with_key(const std::string& key) {
   return nullptr;
 }
 
-/// The section in which an option or key of this name stands; empty if there is none.
-std::string home_of(const std::string& key) {
+/// Returns the section of the option or key with this name; empty if there is none.
+std::string section_name_of(const std::string& key) {
   auto section = ConfigSection::none;
   if (const auto* option = option_with_key(key)) section = option->section;
   for (const auto& own : own_keys()) {
@@ -34,8 +34,8 @@ std::string home_of(const std::string& key) {
   return {};
 }
 
-/// The known key that was probably meant: a slip of the fingers, or one that ends in "_key", as
-/// rdzv_endpoint does for endpoint.
+/// Returns the known key that was probably intended: a similar one, or one that ends in "_key", as
+/// rdzv_endpoint for endpoint.
 std::string likely_key(const std::string& key, const std::vector<std::string>& known) {
   const auto nearest = nearest_word(key, known);
   if (!nearest.empty()) return nearest;
@@ -56,15 +56,15 @@ TextProblem unknown_key(const JsonMember& member, const std::string& path,
             outer + " has no key " + member.key + ": the section \"" + member.key +
                 "\" at the top holds for all nodes"};
   }
-  const auto home = home_of(member.key);
-  if (!home.empty()) return {member.at, path, "belongs into the section " + home};
+  const auto section = section_name_of(member.key);
+  if (!section.empty()) return {member.at, path, "belongs to section " + section};
   if (option_with_key(member.key) != nullptr) {
-    return {member.at, path, "can be given on the command line only"};
+    return {member.at, path, "is accepted on the command line only"};
   }
   const auto likely = likely_key(member.key, known);
   return {member.at, path,
           "unknown key; " +
-              (likely.empty() ? "known are " + join(known, ", ") : "did you mean " + likely + "?")};
+              (likely.empty() ? "valid are " + join(known, ", ") : "did you mean " + likely + "?")};
 }
 
 void check_setting(const ConfigSetting& setting, Problems& problems) {
@@ -107,7 +107,7 @@ void check_command(const JsonMember& command, const std::string& path, Problems&
   }
 }
 
-/// Variables by which the launcher tells each worker who it is.
+/// Returns true for variables that the launcher sets in each worker.
 bool is_set_by_launcher(const std::string& name) {
   if (name == "LOCAL_RANK" || name.rfind("DDPRUN_", 0) == 0) return true;
   return to_environment(WorkerEnv{}).contains(name);
@@ -149,7 +149,7 @@ void check_version(const JsonValue& root, Problems& problems) {
     problems.push_back({root.at, "", "version is missing: write \"version\": " + wanted});
   } else if (!version->value.is(Kind::number) || version->value.text != wanted) {
     problems.push_back({version->value.at, "version",
-                        "expected " + wanted + ", the only version that this ddprun reads, found " +
+                        "expected " + wanted + ", the only supported version, found " +
                             describe_value(version->value)});
   }
 }

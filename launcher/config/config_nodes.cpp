@@ -16,7 +16,7 @@ bool is_loopback(const std::string& address) {
   return address == "localhost" || address == "::1" || address.rfind("127.", 0) == 0;
 }
 
-/// Reads "nodes"; its functions fill in the nodes and collect the problems.
+/// Reads "nodes" and collects the problems.
 class NodesReader {
  public:
   NodesReader(const JsonValue& root, std::vector<TextProblem>& problems)
@@ -93,23 +93,23 @@ class NodesReader {
     const auto [first, is_new] = known.emplace(word, entry);
     if (is_new) return;
     add(value_of(entry, key).at, element_path("nodes", entry) + "." + key,
-        word + " occurs twice; it stands first in line " +
+        word + " occurs twice; first in line " +
             std::to_string(value_of(first->second, key).at.line));
   }
 
-  /// No more nodes may be asked for than there are.
+  /// --nnodes must not be larger than the number of nodes in the file.
   void check_number() {
     const auto* member = setting("nnodes");
     if (member == nullptr || nodes_.empty() || member->value.text.empty()) return;
     const auto range = parse_node_range(member->value.text);
     const auto* wanted = std::get_if<NodeRange>(&range);
-    if (wanted == nullptr || wanted->most <= static_cast<int>(nodes_.size())) return;
+    if (wanted == nullptr || wanted->max <= static_cast<int>(nodes_.size())) return;
     add(member->value.at, "rendezvous.nnodes",
-        std::to_string(wanted->most) + " are more than the " + std::to_string(nodes_.size()) +
+        std::to_string(wanted->max) + " are more than the " + std::to_string(nodes_.size()) +
             " nodes of the file");
   }
 
-  /// An address that means each machine itself helps no other to find it.
+  /// A loopback address cannot be reached from other nodes.
   void check_addresses() {
     if (nodes_.size() < 2) return;
     const auto is_remote = [](const ConfigNode& node) {

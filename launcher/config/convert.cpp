@@ -25,17 +25,17 @@ JsonValue new_file() {
 
 struct Host {
   std::string name;
-  std::optional<int> slots{};  ///< if the line says it
+  std::optional<int> slots{};  ///< absent if not given
 };
 
-/// What a hostfile says of a host.
+/// A host with its lines in the hostfile.
 struct HostLines {
   Host host;
   int first = 0;  ///< line
   int count = 1;
 };
 
-/// "4", a number of workers on a host.
+/// Parses a number of workers.
 Parsed<int> slots_in(const std::string& text) {
   auto slots = parse_integer(text, 1, kLocalWorkersMax);
   if (const auto* problem = std::get_if<ValueProblem>(&slots)) {
@@ -62,7 +62,7 @@ Parsed<Host> host_in(const std::string& line) {
     if (key == "slots") {
       slots = slots_in(parts.back());
     } else if (key != "max_slots" && key != "max-slots") {
-      return ValueProblem{"unknown key '" + key + "'; known are slots and max_slots"};
+      return ValueProblem{"unknown key '" + key + "'; valid are slots and max_slots"};
     }
   }
   if (!slots) return host;
@@ -77,8 +77,8 @@ JsonValue node_of(const HostLines& lines) {
                       {"nproc_per_node", json_number(std::to_string(workers))}});
 }
 
-/// Adds a host, or another line of one that has no number of slots: PBS writes a line for each.
-/// `lines` has the first line of each name. Returns what is wrong with it.
+/// Adds a host, or another line of a host without a number of slots, since PBS writes a line for
+/// each worker. `lines` has the first line of each name. Returns the problem, or an empty text.
 std::string add_host(std::vector<HostLines>& hosts, std::map<std::string, int>& lines,
                      const Host& host, int line) {
   const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const HostLines& other) {
@@ -105,7 +105,7 @@ std::string add_host(std::vector<HostLines>& hosts, std::map<std::string, int>& 
   return host.name + " stands in more than " + std::to_string(kLocalWorkersMax) + " lines";
 }
 
-/// As torchrun runs what is no module, unless it is told otherwise.
+/// Returns true if torchrun would run the program by Python.
 bool is_script_by_default(const LaunchOptions& options, const std::string& program) {
   return !options.module && !options.no_python && !options.run_path && !program.ends_with(".py");
 }
@@ -114,7 +114,7 @@ bool continues_name(char letter) {
   return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_';
 }
 
-/// An option's text as the JSON value that people would write.
+/// Returns an option's text as JSON: a number, a boolean or a text.
 JsonValue value_of(const OptionEntry& option, const std::string& text) {
   const auto shape = shape_of(option);
   if (shape.takes_boolean) return json_boolean(text != "0");
@@ -124,7 +124,7 @@ JsonValue value_of(const OptionEntry& option, const std::string& text) {
   return json_text_value(with_doubled_dollars(text));
 }
 
-/// Arguments keep what the launcher itself replaces: ${local_rank} and $$.
+/// Arguments keep ${local_rank} and $$, which the launcher replaces.
 std::string argument_text(const std::string& argument) {
   constexpr std::string_view kMacro = "local_rank";
   std::string text;
@@ -146,12 +146,12 @@ std::string argument_text(const std::string& argument) {
 
 constexpr const char* kSecretFile = "run.key";
 
-/// Whose value is another on each node.
+/// Returns true for options whose value differs between nodes.
 bool is_of_one_node(const OptionEntry& option) {
   return option.name == "node_rank" || option.name == "local_addr" || option.name == "node_name";
 }
 
-/// The file, in which several nodes have a secret.
+/// Completes the file. Several nodes need a secret.
 ConvertedFile finished(JsonValue file, bool has_many_nodes) {
   const bool needs_secret = has_many_nodes && file.find("security") == nullptr;
   if (!needs_secret) return {pretty_json(file)};
@@ -215,8 +215,8 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
       continue;
     }
     notes.push_back(given.where +
-                    " is left out, as the file is the same for all nodes: give it on each node "
-                    "beside --config, or name the nodes in the file");
+                    " is omitted, as the file is the same for all nodes: give it on each node "
+                    "in addition to --config, or name the nodes in the file");
   }
   if (!usage.problems.empty()) return usage;
   auto file = new_file();
@@ -241,7 +241,7 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
     }
     if (!object.members.empty()) add_member(file, std::string(section.name), std::move(object));
   }
-  auto made = finished(std::move(file), scratch.nnodes.most > 1);
+  auto made = finished(std::move(file), scratch.nnodes.max > 1);
   made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
   return made;
 }

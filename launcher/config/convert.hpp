@@ -1,6 +1,5 @@
-// Configuration files made from what people have: the hostfile of mpirun or DeepSpeed, or a command
-// line of torchrun. A run of several nodes needs a secret, of which those know nothing: the file
-// names one. Pure.
+// Converts a hostfile of mpirun or DeepSpeed, or a command line of torchrun, to a configuration
+// file. A file for several nodes names a secret, which they need. Pure.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -14,7 +13,7 @@ namespace ddprun {
 
 struct ConvertedFile {
   std::string text;
-  std::vector<std::string> notes{};  ///< what is still to be done, for the operator
+  std::vector<std::string> notes{};  ///< remaining steps for the user
 };
 
 /// Lines "[user@]host slots=N" (mpirun, DeepSpeed) or "host:N" (MPICH), and comments behind '#'.
@@ -23,7 +22,7 @@ struct ConvertedFile {
 std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& name,
                                                            std::string_view text);
 
-/// What these arguments give, each option in its section; or what is wrong with them.
+/// Returns a file with each option in its section, or the problems with the arguments.
 std::variant<ConvertedFile, UsageProblem> convert_arguments(
     const std::vector<std::string>& arguments);
 

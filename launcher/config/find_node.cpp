@@ -17,7 +17,7 @@ bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// At most so many are named in a message.
+/// Maximum number of names in a message.
 std::string some_of(std::vector<std::string> words) {
   constexpr std::size_t kShown = 8;
   if (words.empty()) return "none";
@@ -111,7 +111,7 @@ class Finder {
                  "an interface has the address " + file_.nodes[matches.front()].address);
   }
 
-  /// The one match; several are remembered for the message should nothing else decide.
+  /// Returns the only match. Several matches are kept for the message if nothing else decides.
   std::optional<FoundNode> only_of(const std::vector<std::size_t>& matches,
                                    const std::string& how) {
     if (matches.size() == 1) return found(matches.front(), how);

@@ -1,5 +1,4 @@
-// Which of a file's nodes this machine is. The decision is a pure function of what the machine
-// knows about itself.
+// Finds the entry of this machine in a configuration file. Pure.
 #pragma once
 
 #include "launcher/config/config_file.hpp"
@@ -16,14 +15,14 @@ namespace ddprun {
 struct NodeClues {
   std::optional<GivenValue> node_name;  ///< --node_name or DDPRUN_NODE
   std::optional<GivenValue> node_rank;  ///< --node_rank or PET_NODE_RANK
-  std::vector<std::string> host_names;  ///< of this machine, as it calls itself
-  std::vector<std::string> addresses;   ///< of its interfaces, loopback left out
-  EnvironmentLookup environment;        ///< in which schedulers leave an index
+  std::vector<std::string> host_names;  ///< names of this machine
+  std::vector<std::string> addresses;   ///< of its interfaces, without loopback
+  EnvironmentLookup environment;        ///< may contain the index from a scheduler
 };
 
 struct FoundNode {
   std::string name;
-  std::optional<std::size_t> index;  ///< in ConfigFile::nodes; nothing if the file names no nodes
+  std::optional<std::size_t> index;  ///< in ConfigFile::nodes; absent if the file has no nodes
   std::string how;                   ///< "its host name is gpu001"
 
   bool operator==(const FoundNode&) const = default;

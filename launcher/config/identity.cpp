@@ -13,8 +13,8 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-// An accidental difference is missed once in 65,536 times. A text cannot be derived from so few
-// bits; a boolean or a small number can.
+// An accidental difference is missed with a probability of 1 in 65,536. 16 bits do not reveal a
+// text, but they reveal booleans and small numbers.
 constexpr std::uint64_t kChecksumMask = 0xffff;
 
 JsonValue outlined(const JsonValue& value) {

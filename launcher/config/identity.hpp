@@ -10,17 +10,17 @@
 
 namespace ddprun {
 
-/// 16 hexadecimal digits (64-bit FNV-1a). It tells configurations apart that differ by accident;
-/// against somebody who forges one it is no protection.
+/// Returns 16 hexadecimal digits (64-bit FNV-1a). The hash detects accidental differences, not
+/// forgeries.
 std::string config_hash(std::string_view canonical_text);
 
-/// The outline of a file with a thousand nodes takes a tenth of it; a node sends it as a part of a
-/// message.
+/// Maximum size of an outline, which is part of a message: ten times that of a file with a thousand
+/// nodes.
 inline constexpr std::size_t kOutlineBytesMax = 256U << 10;
 
-/// What may be shown to other nodes to find a difference: the document in canonical form, with a
-/// checksum of 16 bits in place of each text, number, boolean and null, and without variables of
-/// the environment, which may be secret. Empty if it would be larger than kOutlineBytesMax.
+/// Returns a summary of the document with which nodes find a difference: its canonical form with a
+/// 16-bit checksum instead of each scalar, and without variables of the environment, which may be
+/// secret. Empty if it is larger than kOutlineBytesMax.
 std::string config_outline(const JsonValue& root);
 
 /// The first path at which two outlines differ, as "nodes[2].name"; "the whole" if one is no JSON,

@@ -7,7 +7,7 @@ namespace ddprun {
 
 namespace {
 
-/// What stands between "${" and "}".
+/// The contents of "${...}".
 struct Reference {
   std::string name;
   char kind = 0;  ///< '-' with a default, '?' with a message, 0 without either
@@ -51,10 +51,10 @@ Parsed<std::string> value_of(const Reference& reference, const EnvironmentLookup
   }
   return ValueProblem{reference.name + " is not set; ${" + reference.name +
                       ":-TEXT} would give it a default, $${" + reference.name +
-                      "} stands for the text itself"};
+                      "} is the text itself"};
 }
 
-/// Reads the text from left to right; `resolve` gives what stands for a reference.
+/// Replaces references from left to right by the results of `resolve`.
 template <typename Resolve>
 Parsed<std::string> replace_references(std::string_view text, const Resolve& resolve) {
   std::string result;
@@ -103,7 +103,7 @@ Parsed<std::string> interpolate(std::string_view text, const EnvironmentLookup& 
                                 TextUse use) {
   const bool is_argument = use == TextUse::program_argument;
   return replace_references(text, [&](const Reference& reference) -> Parsed<std::string> {
-    // An empty name stands for $$.
+    // An empty name is $$.
     if (reference.name.empty()) return std::string(is_argument ? "$$" : "$");
     if (is_argument && reference.name == "local_rank") return std::string("${local_rank}");
     auto value = value_of(reference, lookup);

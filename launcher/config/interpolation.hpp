@@ -10,29 +10,29 @@
 
 namespace ddprun {
 
-/// Linux takes no longer argument or variable than this (MAX_ARG_STRLEN).
+/// Maximum length of an argument or variable in Linux (MAX_ARG_STRLEN).
 constexpr std::size_t kInterpolatedBytesMax = 128 * 1024 - 1;
 
-/// What the text is for.
+/// Use of a text.
 enum class TextUse {
   value,
-  /// An argument of the program, in which the launcher afterwards replaces ${local_rank} and $$: so
-  /// ${local_rank} stays, and every dollar sign of the result is doubled.
+  /// An argument of the program, in which the launcher later replaces ${local_rank} and $$. So
+  /// ${local_rank} is kept, and every dollar sign of the result is doubled.
   program_argument,
 };
 
-/// True if there is a '$' in it.
+/// Returns true if the text contains a '$'.
 bool has_reference(std::string_view text);
 
-/// The text that stands for `text` in a file.
+/// Escapes `text` for a configuration file.
 std::string with_doubled_dollars(const std::string& text);
 
-/// `lookup` knows the variables, and what else may be referred to, such as node.name. An empty
-/// variable counts as not set where there is a default or a message.
+/// Replaces references by the results of `lookup`, which also knows names such as node.name. With a
+/// default or a message, an empty variable counts as not set.
 Parsed<std::string> interpolate(std::string_view text, const EnvironmentLookup& lookup,
                                 TextUse use = TextUse::value);
 
-/// What is wrong with the text whatever the variables are; empty if nothing is.
+/// Returns the problem with the syntax of references in the text; empty if it is valid.
 std::string reference_problem(std::string_view text);
 
 }  // namespace ddprun

@@ -18,7 +18,7 @@ bool is_plain_key(std::string_view key) {
   });
 }
 
-/// The beginning of a text, for a message.
+/// Shortens a text for a message.
 std::string shortened(const std::string& text) {
   constexpr std::size_t kBytesShown = 60;
   if (text.size() <= kBytesShown) return json_quoted(text);

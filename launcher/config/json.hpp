@@ -1,7 +1,6 @@
-// JSON text as a tree that remembers where each key and value stands, so that problems can be told
-// as line and column. Stricter than most readers: a key may occur once, texts are valid UTF-8
-// without NUL. In one thing it is laxer: // begins a comment that ends with the line. Pure
-// functions; none throws on account of what it reads.
+// JSON as a tree with the position of each key and value, for messages with line and column.
+// Stricter than the standard: keys are unique, and texts are valid UTF-8 without NUL. Extension:
+// comments from // to the end of the line. Pure functions; invalid input does not throw.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +10,15 @@
 
 namespace ddprun {
 
-// A thousand nodes with a dozen keys each take a tenth of these.
+// Limits, ten times what a file with a thousand nodes and a dozen keys each needs.
 constexpr std::size_t kJsonBytesMax = 1 << 20;
 constexpr int kJsonValuesMax = 100'000;
-/// The deepest that any key of a configuration lies is five.
+/// Configurations have a depth of at most five.
 constexpr int kJsonDepthMax = 16;
-/// Nobody reads more at once.
+/// Maximum number of problems in a report.
 constexpr std::size_t kJsonProblemsMax = 50;
 
-/// Both count from 1; a column is a character, not a byte.
+/// Line and column from 1; columns are characters, not bytes.
 struct TextPosition {
   int line = 1;
   int column = 1;
@@ -34,9 +33,9 @@ struct JsonValue {
 
   Kind kind = Kind::null;
   TextPosition at{};
-  std::string text{};  ///< of a string, what it stands for; of a scalar else, as it was written
+  std::string text{};  ///< decoded string, or the source of another scalar
   std::vector<JsonValue> elements{};
-  std::vector<JsonMember> members;  ///< in the order of the text
+  std::vector<JsonMember> members;  ///< in source order
 
   bool is(Kind wanted) const { return kind == wanted; }
 
@@ -50,7 +49,8 @@ struct JsonMember {
   JsonValue value;
 };
 
-/// What is wrong in a text, and where: the path is like "nodes[2].name", empty for the whole.
+/// A problem in a text with its position. The path is like "nodes[2].name"; empty for the whole
+/// document.
 struct TextProblem {
   TextPosition at;
   std::string path;
@@ -61,8 +61,8 @@ struct TextProblem {
 
 struct JsonDocument {
   JsonValue root;
-  std::vector<TextProblem> problems{};  ///< keys that occur twice, and at most one fault of syntax
-  bool is_whole = true;                 ///< false: a fault of syntax ended the reading
+  std::vector<TextProblem> problems{};  ///< duplicate keys, and at most one syntax error
+  bool is_whole = true;                 ///< false: a syntax error ended parsing
 };
 
 JsonDocument parse_json(std::string_view text);
@@ -74,11 +74,11 @@ std::string element_path(const std::string& path, std::size_t index);
 /// "true", "the number 3", "the text \"x\"", "an array", cut short where it is long.
 std::string describe_value(const JsonValue& value);
 
-/// In double quotes, as JSON writes a text.
+/// Returns the text as a JSON string with its quotes.
 std::string json_quoted(std::string_view text);
 
-/// The same document without comments and space, members sorted by their keys. Never longer than
-/// the text it was read from.
+/// Returns the document without comments and spaces, with members sorted by key. Never longer than
+/// the original text.
 std::string canonical_json(const JsonValue& value);
 
 }  // namespace ddprun

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-/// In one line, with spaces where people put them.
+/// Returns the value in one line.
 std::string one_line(const JsonValue& value) {
   std::vector<std::string> parts;
   for (const auto& element : value.elements) parts.push_back(one_line(element));
@@ -20,7 +20,7 @@ std::string one_line(const JsonValue& value) {
   return value.is(Kind::string) ? json_quoted(value.text) : value.text;
 }
 
-/// `before` is what stands in the value's first line already.
+/// `before` is the number of columns used in the first line.
 std::string pretty(const JsonValue& value, std::size_t indent, std::size_t before) {
   constexpr std::size_t kColumns = 100;
   auto line = one_line(value);

@@ -1,4 +1,4 @@
-// Making JSON documents and printing them for people. Pure.
+// Builds and formats JSON documents. Pure.
 #pragma once
 
 #include "launcher/config/json.hpp"
@@ -19,7 +19,7 @@ JsonValue json_object(std::vector<std::pair<std::string, JsonValue>> members);
 /// Adds a member behind the others.
 void add_member(JsonValue& object, std::string key, JsonValue value);
 
-/// With two spaces for each level, what fits into a line in one line, and a newline at the end.
+/// Formats with an indent of two spaces and a newline at the end; values that fit are in one line.
 std::string pretty_json(const JsonValue& value);
 
 }  // namespace ddprun

@@ -120,7 +120,7 @@ class JsonReader {
       if (peek() != ':') return fail("expected ':' after the key, found " + found());
       advance();
       const auto [first, is_new] = lines.emplace(member.key, member.at.line);
-      if (!is_new && !fail_softly(member.at, "the key occurs twice; it stands first in line " +
+      if (!is_new && !fail_softly(member.at, "the key occurs twice; first in line " +
                                                  std::to_string(first->second))) {
         return false;
       }
@@ -199,7 +199,7 @@ class JsonReader {
       if (start == 0) return fail_at(begin, "not JSON: expected {");
       const auto nearest = nearest_word(word, {"true", "false", "null"});
       return fail_at(begin, "the word " + shown + " is no value; " +
-                                (nearest.empty() ? "texts stand in double quotes"
+                                (nearest.empty() ? "texts need double quotes"
                                                  : "did you mean " + nearest + "?"));
     }
     return fail_at(begin, shown + " is no number as JSON writes them");
@@ -209,7 +209,7 @@ class JsonReader {
     if (at_end()) return "the end of the file";
     if (peek() == '#' || text_.substr(next_, 2) == "/*")
       return "a comment that is not of the form // ...";
-    if (peek() == '\'') return "'; texts stand in double quotes";
+    if (peek() == '\'') return "'; texts need double quotes";
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (text_.substr(next_).starts_with(kByteOrderMark)) {
       return "a byte order mark; save the file without it";

@@ -38,7 +38,7 @@ JsonCharacter unicode_escape(std::string_view rest) {
   if (*first < 0xd800 || *first > 0xdfff) return {to_utf8(*first), 6, {}};
   const auto second = *first < 0xdc00 ? unit_of(rest.substr(6)) : std::nullopt;
   if (!second || *second < 0xdc00 || *second > 0xdfff) {
-    return {.problem = "half of a pair of \\u escapes stands alone"};
+    return {.problem = "unpaired surrogate in a \\u escape"};
   }
   return {to_utf8(0x10000 + ((*first - 0xd800) << 10) + (*second - 0xdc00)), 12, {}};
 }
@@ -61,7 +61,7 @@ JsonCharacter next_character(std::string_view rest) {
   if (static_cast<unsigned char>(rest[0]) < 0x20) {
     return {.problem = "the control character " +
                        (rest[0] == '\t' ? "tab (written \\t)" : printable(rest.substr(0, 1))) +
-                       " cannot stand in a text"};
+                       " is not allowed in a text"};
   }
   const auto bytes = first_character(rest).bytes;
   if (bytes == 0) return {.problem = "bytes that are not UTF-8"};

@@ -9,8 +9,8 @@ namespace ddprun {
 
 struct JsonCharacter {
   std::string text{};     ///< in UTF-8
-  std::size_t bytes = 1;  ///< that it takes where it was read; at least 1
-  std::string problem{};  ///< why it may not stand in a text; empty: it may
+  std::size_t bytes = 1;  ///< length in the source; at least 1
+  std::string problem{};  ///< why it is invalid; empty: valid
 };
 
 /// The character at the beginning of `rest`, which is not empty.

@@ -13,7 +13,7 @@
 
 namespace ddprun {
 
-/// The sections that are objects at the top of the file, with the names of their keys.
+/// The sections of a file, which are top-level objects.
 struct SectionName {
   ConfigSection section;
   std::string_view name;
@@ -21,7 +21,7 @@ struct SectionName {
 };
 std::span<const SectionName> section_names();
 
-/// A key that is no option's.
+/// A key that is not an option.
 struct OwnKey {
   enum class Value { command, environment, text, port, texts };
   ConfigSection section;
@@ -31,13 +31,13 @@ struct OwnKey {
 };
 std::span<const OwnKey> own_keys();
 
-/// The key of this name in this section, or nullptr.
+/// Returns the key of this name in this section, or nullptr.
 const OwnKey* find_own_key(ConfigSection section, std::string_view name);
 
 /// "a number or one of auto, cpu, gpu".
 std::string describe_shape(const ValueShape& shape);
 
-/// The value as the option's text, references not yet replaced; or what is wrong with its type.
+/// Returns the value as the option's text with references, or the problem with its type.
 Parsed<std::string> option_text(const ValueShape& shape, const JsonValue& value);
 
 }  // namespace ddprun

@@ -30,7 +30,7 @@ class KubernetesReader {
   SchedulerValues read() {
     const auto index = clues_.environment("JOB_COMPLETION_INDEX").value_or("");
     if (has_many_nodes()) {
-      tell_of_variables();
+      note_variables();
       if (!index.empty()) add_pod(index);
       if (!problem_.empty()) return UsageProblem{{problem_}};
     }
@@ -49,11 +49,11 @@ class KubernetesReader {
     if (!nnodes) return false;
     const auto range = parse_node_range(nnodes->value);
     const auto* parsed = std::get_if<NodeRange>(&range);
-    return parsed != nullptr && parsed->most > 1;
+    return parsed != nullptr && parsed->max > 1;
   }
 
   /// Who set variables may be a controller that the operator does not know of.
-  void tell_of_variables() {
+  void note_variables() {
     for (const auto* name : {"nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "rdzv_id",
                              "node_rank", "master_addr", "master_port"}) {
       const auto value = value_of(clues_.given, name);

@@ -34,8 +34,8 @@ std::vector<std::string> host_names() {
   return {std::string(name.data())};
 }
 
-/// The host's name with its domain, if /etc/hosts has it so, as it does in pods of Kubernetes that
-/// belong to a service. No server is asked, which might take long.
+/// Returns the host name with its domain, if /etc/hosts has one, as in pods of a Kubernetes
+/// service. No name server is queried, as that may block.
 std::string full_host_name() {
   const auto names = host_names();
   const auto own = names.empty() ? "" : names.front();
@@ -63,7 +63,7 @@ std::string address_text(const sockaddr* address) {
   return written == nullptr ? "" : written;
 }
 
-/// Of all interfaces but loopback.
+/// Returns the addresses of all interfaces except loopback.
 std::vector<std::string> interface_addresses() {
   std::vector<std::string> addresses;
   ifaddrs* list = nullptr;
@@ -94,7 +94,7 @@ std::variant<ConfigValues, UsageProblem> load(const ConfigRequest& request,
 }  // namespace
 
 std::variant<std::string, UsageProblem> read_config_text(const std::string& path) {
-  // Without waiting for somebody who writes into a pipe of this name.
+  // Does not block on a FIFO.
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return unreadable(path, std::strerror(errno));
   struct stat status {};
@@ -102,7 +102,7 @@ std::variant<std::string, UsageProblem> read_config_text(const std::string& path
     return unreadable(path, "is not a regular file");
   }
   std::string text;
-  // One byte more than is read tells a file that is too long.
+  // One more byte than the limit detects a file that is too long.
   while (text.size() <= kJsonBytesMax) {
     std::array<char, 65536> block;
     const auto bytes = ::read(file.get(), block.data(), block.size());

@@ -1,5 +1,4 @@
-// Reads a configuration file and looks at this machine, then asks the pure functions what the file
-// means here. The only part of this folder that does input.
+// Loads a configuration file for this machine. The only part of this folder that does I/O.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -11,19 +10,20 @@
 
 namespace ddprun {
 
-/// The content of a file, or why it cannot be read. Reads little more than what parse_json takes.
+/// Returns the content of a file, or why it cannot be read. Reads at most one byte more than
+/// parse_json() accepts.
 std::variant<std::string, UsageProblem> read_config_text(const std::string& path);
 
-/// What this machine knows about itself, what the operator said left out.
+/// Returns the host names, addresses and environment of this machine.
 NodeClues gather_node_clues(const EnvironmentLookup& environment);
 
-/// A loader that does all this for the file it is asked for.
+/// Returns a loader that reads, checks and resolves the requested file.
 ConfigLoader config_loader(const EnvironmentLookup& environment);
 
-/// The same for a file that has been read already.
+/// Returns the same for a file that has already been read.
 ConfigLoader config_loader(const EnvironmentLookup& environment, const std::string& text);
 
-/// A reader of what the scheduler says that started this process.
+/// Returns a reader of the variables of the scheduler that started this process.
 SchedulerReader scheduler_reader(const EnvironmentLookup& environment);
 
 }  // namespace ddprun

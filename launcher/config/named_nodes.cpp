@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kOption = "nproc_per_node";
 
-/// As it is written in this object; empty: it is not.
+/// Returns the value in this object; empty if absent.
 std::string written_in(const JsonValue& object) {
   for (const auto& setting : settings_in(ConfigSection::node, object, "")) {
     if (setting.option->name != kOption) continue;
@@ -18,7 +18,7 @@ std::string written_in(const JsonValue& object) {
   return {};
 }
 
-/// Variables have their values here, which may be others there, but mostly are not.
+/// Variables are replaced by their values on this node, which may differ on others.
 std::string replaced(const std::string& text, const NamedNode& node, std::size_t index,
                      const EnvironmentLookup& environment) {
   const auto known = [&](const std::string& name) -> std::optional<std::string> {

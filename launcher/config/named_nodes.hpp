@@ -1,5 +1,4 @@
-// The nodes of a configuration file as they are known on each of them: names, addresses and how
-// many workers each is to have. Pure.
+// Names, addresses and numbers of workers of all nodes of a configuration file. Pure.
 #pragma once
 
 #include "launcher/config/config_file.hpp"
@@ -8,8 +7,8 @@
 
 namespace ddprun {
 
-/// In the file's order. `given` by arguments and variables here goes before what the file says, as
-/// it would there if it was given there, too.
+/// Returns the nodes in the order of the file. Values in `given`, from arguments and variables on
+/// this node, override the file for all nodes.
 std::vector<NamedNode> named_nodes(const ConfigFile& file, const GivenValues& given,
                                    const EnvironmentLookup& environment);
 

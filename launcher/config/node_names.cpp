@@ -27,7 +27,7 @@ ValueProblem too_many() {
   return {"stands for more than " + std::to_string(kNodeNamesMax) + " names"};
 }
 
-/// "001-064" or "7": the numbers, with leading zeros where the first has them.
+/// Expands "001-064" or "7". Leading zeros of the first number are kept.
 Parsed<Names> expand_range(const std::string& range) {
   const auto ends = split(range, '-');
   const auto first = number_in(ends.front());
@@ -50,7 +50,7 @@ Parsed<Names> expand_range(const std::string& range) {
   return numbers;
 }
 
-/// What stands in one pair of brackets.
+/// Expands the contents of one pair of brackets.
 Parsed<Names> expand_brackets(std::string_view inside) {
   Names numbers;
   for (const auto& range : split(inside, ',')) {
@@ -63,7 +63,7 @@ Parsed<Names> expand_brackets(std::string_view inside) {
   return numbers;
 }
 
-/// One name with any number of brackets in it.
+/// Expands one name with any number of brackets.
 Parsed<Names> expand_name(std::string_view name) {
   Names names = {""};
   while (!name.empty()) {
@@ -87,7 +87,7 @@ Parsed<Names> expand_name(std::string_view name) {
   return names;
 }
 
-/// Cuts at the commas outside of brackets.
+/// Splits at commas outside of brackets.
 Names split_list(std::string_view text) {
   Names parts = {""};
   bool is_inside = false;
@@ -103,15 +103,15 @@ Names split_list(std::string_view text) {
   return parts;
 }
 
-/// Those of host names, user names and IPv6 addresses with their zones. A name becomes an argument
-/// of ssh, which may have a shell run a command with it (ProxyCommand).
+/// Returns true for characters of host names, user names and IPv6 addresses with zones. Others are
+/// refused because ssh may pass a name to a shell (ProxyCommand).
 bool may_be_in_name(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
          (letter >= '0' && letter <= '9') ||
          std::string_view("-._:%").find(letter) != std::string_view::npos;
 }
 
-/// Why this cannot be the name of a node; empty if it can.
+/// Returns why the name is invalid; empty if it is valid.
 std::string objection_to(std::string_view name) {
   if (name.starts_with('-')) return "has a name that begins with '-'";
   const auto odd = std::find_if_not(name.begin(), name.end(), may_be_in_name);

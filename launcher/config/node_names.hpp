@@ -9,7 +9,7 @@
 
 namespace ddprun {
 
-/// More than any cluster has; keeps a slip of the finger from becoming a billion names.
+/// Limit against typing errors; no cluster is as large.
 constexpr std::size_t kNodeNamesMax = 16'384;
 
 /// All names, in the order of the text. A number that begins with 0 keeps its width. A name

@@ -98,17 +98,17 @@ class Resolver {
     if (nodes_wanted() > 1) derive_from_nodes();
   }
 
-  /// The most nodes that the run may have.
+  /// Returns the maximum number of nodes of the run.
   int nodes_wanted() const {
     auto value = value_of(given_, "nnodes");
     if (!value) value = value_of(values_.options, "nnodes");
     if (!value) return static_cast<int>(file_.nodes.size());
     const auto range = parse_node_range(value->value);
     const auto* parsed = std::get_if<NodeRange>(&range);
-    return parsed == nullptr ? 1 : parsed->most;
+    return parsed == nullptr ? 1 : parsed->max;
   }
 
-  /// What several nodes need to find each other, unless it is said.
+  /// Derives the options that several nodes need for the rendezvous, unless they are set.
   void derive_from_nodes() {
     const auto& node = file_.nodes[*node_.index];
     const auto& first = file_.nodes.front();
@@ -129,13 +129,13 @@ class Resolver {
            entries.front().at, has_address ? "nodes[0].address" : "nodes[0].name");
   }
 
-  /// Of the many nodes of a file a few may take part: then its order gives no ranks. Where ranks
-  /// are agreed upon at the start, none is needed.
+  /// Returns false if only some nodes of the file may join: then ranks are assigned at the
+  /// rendezvous and not by the order of the file.
   bool has_rank() const {
     return backend() == RendezvousBackend::fixed || static_cast<int>(*node_.index) < nodes_wanted();
   }
 
-  /// No node of the file is etcd, as far as is known.
+  /// With etcd the endpoint is not a node of the file.
   bool is_by_etcd() const { return is_etcd(backend()); }
 
   RendezvousBackend backend() const {
@@ -144,7 +144,7 @@ class Resolver {
     return rendezvous_backend_or_default(given ? given->value : "");
   }
 
-  /// An IPv6 address needs brackets where a port may follow.
+  /// An IPv6 address in an endpoint needs brackets.
   static std::string endpoint_text(const std::string& host) {
     return host.find(':') == std::string::npos ? host : "[" + host + "]";
   }
@@ -164,7 +164,7 @@ class Resolver {
     if (command == nullptr) return;
     const auto& words = command->value.elements;
     for (std::size_t i = 0; i < words.size(); ++i) {
-      // The program itself passes no more replacement, the arguments do.
+      // Macros are replaced later in arguments, but not in the program.
       const auto use = i == 0 ? TextUse::value : TextUse::program_argument;
       const auto word = replaced(words[i].text, words[i].at, element_path("job.command", i), use);
       values_.command.push_back(word.value_or(""));

@@ -1,5 +1,5 @@
-// What a configuration file means on one of its nodes: a value for each option that it sets there,
-// with references to variables replaced. Pure.
+// Resolves a configuration file for one of its nodes into option values, with references replaced.
+// Pure.
 #pragma once
 
 #include "launcher/config/config_file.hpp"
@@ -9,10 +9,9 @@
 
 namespace ddprun {
 
-/// A node's own entry beats "defaults". What follows from "nodes" stands in for nnodes, node_rank,
-/// local_addr and rdzv_endpoint where neither the file sets them nor `given`, which is what
-/// arguments and variables say. References see the environment, node.name, node.index and
-/// node.address.
+/// The entry of the node overrides "defaults". nnodes, node_rank, local_addr and rdzv_endpoint are
+/// derived from "nodes" unless the file or `given` (arguments and variables) sets them. References
+/// may name variables of the environment, node.name, node.index and node.address.
 std::variant<ConfigValues, UsageProblem> resolve_config(const ConfigFile& file,
                                                         const FoundNode& node,
                                                         const GivenValues& given,

@@ -1,5 +1,5 @@
-// What Slurm or Kubernetes says about the nodes of this run, as values of options: where such a
-// scheduler starts one ddprun on each node, nothing has to be written. Pure.
+// Derives option values from the variables of Slurm or Kubernetes, if the scheduler starts one
+// ddprun on each node. Pure.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -11,29 +11,28 @@
 
 namespace ddprun {
 
-/// The ports at which runs under Slurm meet: below those that Linux gives to clients (32768 and
-/// up) and away from PyTorch's own defaults (29400, 29500).
+/// Ports of the rendezvous under Slurm: below Linux's ephemeral ports (from 32768), and without
+/// PyTorch's defaults (29400, 29500).
 inline constexpr int kSlurmPortFirst = 15'000;
 inline constexpr int kSlurmPorts = 10'000;
 
 struct SchedulerClues {
   EnvironmentLookup environment;
-  GivenValues given;      ///< by arguments, variables and a configuration file
-  std::string host_name;  ///< of this machine, with its domain where that is known
+  GivenValues given;      ///< from arguments, variables and a configuration file
+  std::string host_name;  ///< of this machine, with its domain if known
 };
 
-/// What follows for options that were not given, and a line for the operator that says from which
-/// variables. Empty outside of schedulers, where one node was allocated, and where the operator
-/// has said how the nodes find each other.
+/// Values of options that were not given, and a note that names the variables. Empty outside of
+/// schedulers, with one node, and if the rendezvous is given.
 using SchedulerValues = std::variant<ConfigValues, UsageProblem>;
 
-/// By the variables that srun gives to each task of a step.
+/// From the variables that srun sets in each task of a step.
 SchedulerValues values_from_slurm(const SchedulerClues& clues);
 
-/// By the index that Kubernetes gives to each pod of an Indexed Job, and PET_ variables.
+/// From the index of a pod of an Indexed Job, and PET_ variables.
 SchedulerValues values_from_kubernetes(const SchedulerClues& clues);
 
-/// Of the one that is there.
+/// From the scheduler that is detected.
 SchedulerValues values_from_scheduler(const SchedulerClues& clues);
 
 }  // namespace ddprun

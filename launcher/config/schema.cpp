@@ -13,7 +13,7 @@ JsonValue type(const char* name) {
   return json_object({{"type", json_text_value(name)}});
 }
 
-/// A text in which a variable stands for the value.
+/// Schema of a text with a reference to a variable.
 JsonValue reference() {
   return json_object({{"type", json_text_value("string")}, {"pattern", json_text_value("\\$")}});
 }
@@ -25,7 +25,7 @@ JsonValue number(const char* kind, int least, int most) {
   return schema;
 }
 
-/// The range of numbers that the option itself takes; none of them is as large as `beyond`.
+/// Schema of the range of numbers that the option accepts, found by bisection below 2^30.
 JsonValue number_of(const OptionEntry& option) {
   const auto takes = [&](const std::string& text) {
     LaunchOptions scratch;
@@ -90,7 +90,7 @@ JsonValue schema_of(const OwnKey& key) {
                       {"additionalProperties", std::move(values)}});
 }
 
-/// An object with these keys first and those of the section after them.
+/// Schema of an object with these properties and the keys of the section.
 JsonValue schema_of(ConfigSection section, const std::string& help, JsonValue properties) {
   for (const auto& key : own_keys()) {
     if (key.section == section) add_member(properties, std::string(key.name), schema_of(key));

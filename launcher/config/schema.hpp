@@ -1,12 +1,12 @@
-// The JSON Schema of configuration files, made from the tables that check them. Pure.
+// The JSON Schema of configuration files, generated from the option table. Pure.
 #pragma once
 
 #include <string>
 
 namespace ddprun {
 
-/// Draft 2020-12, for editors: they complete keys and mark mistakes. Ranges of numbers and what
-/// keys say about each other are checked by `ddprun config check` alone.
+/// Returns the schema (draft 2020-12), for editors. Contradictions between keys are checked by
+/// `ddprun config check` only.
 std::string config_schema();
 
 }  // namespace ddprun

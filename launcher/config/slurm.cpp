@@ -13,7 +13,8 @@ namespace {
 constexpr int kNumberMax = 2'000'000'000;
 constexpr const char* kStandaloneHint = "; --standalone makes this node a run of its own";
 
-/// Two steps of a job may run at once on one node, and jobs with neighbouring numbers do so often.
+/// Concurrent steps of a job, and jobs with neighbouring numbers, need different ports on the same
+/// node.
 int port_of(int job, int step) {
   constexpr long kStride = 1009;
   return kSlurmPortFirst + static_cast<int>((job + kStride * step) % kSlurmPorts);
@@ -23,7 +24,7 @@ std::string count_text(int nodes) {
   return std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
 }
 
-/// "1(x2)" or "2,1(x3)": each node has one task.
+/// Returns true if each node has one task, as in "1(x2)".
 bool is_one_on_each(const std::string& tasks) {
   const auto parts = split(tasks, ',');
   return std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
@@ -49,11 +50,11 @@ class SlurmReader {
     std::string text() const { return name + "=" + value; }
   };
 
-  /// Of several components with nodes of their own a step may span any.
+  /// A step of a heterogeneous job may span any of its components.
   bool is_heterogeneous() const { return clues_.environment("SLURM_HET_SIZE").has_value(); }
 
   bool are_nodes_given() const {
-    // A launcher above this one has made up its mind: this is one of its workers.
+    // This process is a worker of another launcher, which has chosen the nodes.
     if (clues_.environment("TORCHELASTIC_RUN_ID") || is_heterogeneous()) return true;
     const auto names = {"nnodes",    "standalone",  "rdzv_backend", "rdzv_endpoint",
                         "node_rank", "master_addr", "master_port"};
@@ -72,8 +73,8 @@ class SlurmReader {
     }
   }
 
-  /// salloc sets the variables of a job where it was typed, which need not be a node of the job.
-  /// A batch script and the tasks of steps have more.
+  /// salloc sets the variables of a job on the machine where it runs, which may not be a node of
+  /// the job. Batch scripts and steps have further variables.
   bool is_outside_of_job() const {
     for (const char* name : {"SLURM_STEP_ID", "SLURM_NODEID", "SLURMD_NODENAME"}) {
       if (variable(name)) return false;
@@ -132,7 +133,7 @@ class SlurmReader {
     add("local_addr", name, list.text());
     values_.settings.names_in_run = names;
     values_.settings.nodes_from = "Slurm";
-    // The coordinator is there, so nodes that hear of a failed run hear of it from that node.
+    // The first node hosts the coordinator, so it knows the result of the run.
     if (*index != 0) values_.settings.reporter = names.front();
     note("from Slurm: node " + std::to_string(*index) + " of " + std::to_string(step_nodes) + ", " +
          name + " (SLURM_NODEID, SLURM_STEP_NODELIST=" + list.value + "), meeting at " +
@@ -140,7 +141,7 @@ class SlurmReader {
          add_workers());
   }
 
-  /// One for each GPU that the job has here.
+  /// Sets one worker per GPU of the job on this node.
   std::string add_workers() {
     const auto gpus = number("SLURM_GPUS_ON_NODE");
     if (gpus.value_or(0) == 0 || clues_.given.contains(find_option("nproc_per_node"))) return "";
@@ -162,7 +163,7 @@ class SlurmReader {
     return other == nullptr ? std::nullopt : variable(other);
   }
 
-  /// Nothing, and a problem, if it is no number.
+  /// Returns nothing and adds a problem if the value is not a number.
   std::optional<int> number(const char* name, const char* other = nullptr) {
     const auto found = variable(name, other);
     if (!found) return std::nullopt;

@@ -92,7 +92,7 @@ std::string describe_nodes(const LaunchPlan& plan) {
   if (!own_node) {
     const auto rank = own.node_rank < 0 ? "" : std::to_string(own.node_rank) + ": ";
     return text + "  " + rank + own.name + ", " + workers +
-           ", this machine; the others are known when they have met\n";
+           ", this machine; the others are known after the rendezvous\n";
   }
   const auto nodes = resolved_nodes(plan);
   const auto lines = describe_named_nodes(nodes);
@@ -107,7 +107,7 @@ std::string describe_nodes(const LaunchPlan& plan) {
     }
     text += i == *own_node ? ", this machine\n" : "\n";
   }
-  if (!has_ranks) text += "  ranks are given when they have met\n";
+  if (!has_ranks) text += "  ranks are assigned at the rendezvous\n";
   return text;
 }
 

@@ -14,7 +14,7 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kKnownAtStart = "(chosen at the start)";
-constexpr const char* kKnownAtMeeting = "(known when the nodes have met)";
+constexpr const char* kKnownAtMeeting = "(known after the rendezvous)";
 
 std::string seconds_text(std::chrono::milliseconds duration) {
   auto text = std::to_string(duration.count() / 1000);
@@ -103,7 +103,7 @@ std::string variables_text(const Variables& variables) {
 std::string stream_text(const LaunchPlan& plan, const WorkerPlan& worker, StreamTarget target,
                         const char* file) {
   std::vector<std::string> places;
-  if (is_let_through(plan, worker, worker.local_rank) && target != StreamTarget::file)
+  if (is_output_shown(plan, worker, worker.local_rank) && target != StreamTarget::file)
     places.emplace_back("console");
   if (plan.log_dir && target != StreamTarget::console) {
     places.push_back((first_folder(plan, worker) / file).string());
@@ -157,7 +157,7 @@ std::string describe_plan(const LaunchPlan& plan) {
   if (plan.nodes) {
     text += describe_nodes(plan);
     const auto& secret_file = plan.options.secret_file;
-    text += "secret: " + (secret_file.empty() ? "none, anybody may take part" : secret_file) + "\n";
+    text += "secret: " + (secret_file.empty() ? "none, any machine can join" : secret_file) + "\n";
   }
   const auto window = plan.options.restart_window;
   text += "restarts: " + std::to_string(plan.options.max_restarts) +

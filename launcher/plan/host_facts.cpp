@@ -85,7 +85,7 @@ fs::path current_folder() {
   std::error_code error;
   auto folder = fs::current_path(error);
   if (error) {
-    throw_system_error("the current folder cannot be told (has it been removed?)", error.value());
+    throw_system_error("cannot determine the current folder; has it been removed?", error.value());
   }
   return folder;
 }

@@ -25,8 +25,8 @@ struct HostFacts {
   std::uint64_t open_files_max = 0;  ///< soft limit of this process; 0: unknown
 
   std::filesystem::path working_directory;
-  std::filesystem::path program_directory;  ///< folder of the ddprun executable
-  std::filesystem::path called_in;  ///< folder of the name or link by which it was called
+  std::filesystem::path program_directory;    ///< folder of the ddprun executable
+  std::filesystem::path called_in;            ///< folder of the name or link by which it was called
   std::filesystem::path temporary_directory;  ///< TMPDIR or /tmp
   std::string random_name;                    ///< eight letters and digits, new for each run
   std::string host_name;

@@ -15,7 +15,7 @@ bool has_stream_files(const LaunchPlan& plan) {
   });
 }
 
-bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank) {
+bool is_output_shown(const LaunchPlan& plan, const WorkerPlan& worker, int rank) {
   const auto& ranks = plan.options.ranks_filter;
   return worker.is_shown &&
          (ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end());

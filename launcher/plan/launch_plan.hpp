@@ -27,8 +27,7 @@ enum class StreamTarget {
 /// Settings of one worker.
 struct WorkerPlan {
   int local_rank = 0;
-  std::vector<std::string>
-      arguments;  ///< the resolved program first; macros replaced
+  std::vector<std::string> arguments;  ///< the resolved program first; macros replaced
   std::vector<std::pair<std::string, std::string>>
       environment;  ///< overrides WorkerEnv's variables: OMP_NUM_THREADS, ...
   StreamTarget standard_output = StreamTarget::console;
@@ -57,8 +56,7 @@ struct StackPlan {
   StacksWhen when = StacksWhen::kill;
   std::string py_spy{};  ///< paths of tools; empty: not found
   std::string gdb{};
-  std::string
-      symbol_reader{};  ///< program that resolves symbols; empty: this ddprun
+  std::string symbol_reader{};  ///< program that resolves symbols; empty: this ddprun
   StackLimits limits{};
 
   bool operator==(const StackPlan&) const = default;
@@ -73,7 +71,7 @@ struct NodesPlan {
   /// other node hosts them.
   std::optional<bool> is_host;
   std::optional<etcd::EtcdSettings> etcd{};  ///< elects the host; the endpoint is not used then
-  std::string name;              ///< of this node, for messages and the order of ranks
+  std::string name;                          ///< of this node, for messages and the order of ranks
   std::string command{};         ///< compared between nodes; empty with a configuration file
   int node_rank = -1;            ///< preferred; -1: any
   bool is_rank_assumed = false;  ///< --node_rank was not given, so it is 0
@@ -84,10 +82,11 @@ struct NodesPlan {
 struct LaunchPlan {
   LaunchOptions options{};
   std::string run_id;
-  std::string run_folder_name{};     ///< unique name of the run's folder in log_dir
-  std::string interpreter_origin{};  ///< reason for the choice of the Python interpreter; empty: no choice
-  std::string host_name{};           ///< of this machine
-  std::vector<WorkerPlan> workers;   ///< by local rank
+  std::string run_folder_name{};  ///< unique name of the run's folder in log_dir
+  std::string
+      interpreter_origin{};  ///< reason for the choice of the Python interpreter; empty: no choice
+  std::string host_name{};   ///< of this machine
+  std::vector<WorkerPlan> workers;  ///< by local rank
 
   /// Inherited variables that are removed from the workers' environment.
   std::vector<std::string> removed_variables{};
@@ -137,6 +136,6 @@ membership::RestartSettings restart_settings(const LaunchOptions& options);
 bool has_stream_files(const LaunchPlan& plan);
 
 /// Returns true if the output of `worker`, with this rank, is shown on the console.
-bool is_let_through(const LaunchPlan& plan, const WorkerPlan& worker, int rank);
+bool is_output_shown(const LaunchPlan& plan, const WorkerPlan& worker, int rank);
 
 }  // namespace ddprun

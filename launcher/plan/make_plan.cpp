@@ -41,13 +41,13 @@ class Planner {
     choose_preflight();
     choose_cpus();
     if (!problems_.empty()) return std::move(plan_);
-    tell_of_threads();
-    tell_of_misplaced_options();
+    note_thread_default();
+    note_misplaced_options();
     for (int local_rank = 0; local_rank < workers_; ++local_rank) add_worker(local_rank);
-    tell_of_filters("duplicate_stdout_filters", options_.duplicate_stdout_filters,
-                    &WorkerPlan::standard_output);
-    tell_of_filters("duplicate_stderr_filters", options_.duplicate_stderr_filters,
-                    &WorkerPlan::standard_error);
+    note_unused_filters("duplicate_stdout_filters", options_.duplicate_stdout_filters,
+                        &WorkerPlan::standard_output);
+    note_unused_filters("duplicate_stderr_filters", options_.duplicate_stderr_filters,
+                        &WorkerPlan::standard_error);
     return std::move(plan_);
   }
 
@@ -224,7 +224,7 @@ class Planner {
     }
     const auto check_rank = [this](const std::string& option, int rank) {
       // The number of workers of several nodes is known only after the rendezvous.
-      if (options_.nnodes.most > 1 || rank < workers_) return;
+      if (options_.nnodes.max > 1 || rank < workers_) return;
       problem("--" + option + ": there is no rank " + std::to_string(rank) + " among " +
               std::to_string(workers_) + " workers (0 to " + std::to_string(workers_ - 1) + ")");
     };
@@ -272,7 +272,7 @@ class Planner {
            !facts_.environment("OMP_NUM_THREADS");
   }
 
-  void tell_of_threads() {
+  void note_thread_default() {
     if (!is_one_thread_by_default()) return;
     auto& told = options_.is_quiet ? plan_.warnings : plan_.notes;
     told.emplace_back(
@@ -280,11 +280,11 @@ class Planner {
   }
 
   /// Only launchers have these options.
-  void tell_of_misplaced_options() {
+  void note_misplaced_options() {
     for (const auto& argument : options_.program_arguments) {
       const auto name = argument.substr(0, argument.find('='));
       if (name != "--nproc_per_node" && name != "--nproc-per-node") continue;
-      plan_.notes.push_back(name + " stands after the program, so it is an argument of it");
+      plan_.notes.push_back(name + " follows the program, so it is passed to it");
     }
   }
 
@@ -355,8 +355,8 @@ class Planner {
     return gpus_[options_.share_gpu ? local_rank % gpus_.size() : local_rank];
   }
 
-  void tell_of_filters(const std::string& option, const std::vector<std::string>& filters,
-                       StreamTarget WorkerPlan::*stream) {
+  void note_unused_filters(const std::string& option, const std::vector<std::string>& filters,
+                           StreamTarget WorkerPlan::*stream) {
     const auto& workers = plan_.workers;
     const bool has_tee = std::any_of(workers.begin(), workers.end(), [&](const auto& worker) {
       return worker.*stream == StreamTarget::tee;

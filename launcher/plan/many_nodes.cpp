@@ -27,8 +27,8 @@ std::string command_of(const LaunchOptions& options) {
 }
 
 std::string range_text(const NodeRange& range) {
-  const auto most = std::to_string(range.most);
-  return range.least == range.most ? most : std::to_string(range.least) + ":" + most;
+  const auto most = std::to_string(range.max);
+  return range.min == range.max ? most : std::to_string(range.min) + ":" + most;
 }
 
 std::string unknown_port(const std::string& option, std::uint16_t usual) {
@@ -46,8 +46,8 @@ class NodesPlanner {
     plan_.settings = conf.settings;
     plan_.settings.run_id = run_id_of_nodes(options_);
     plan_.settings.config_hash = options_.from_config.hash;
-    plan_.settings.nodes_min = options_.nnodes.least;
-    plan_.settings.nodes_max = options_.nnodes.most;
+    plan_.settings.nodes_min = options_.nnodes.min;
+    plan_.settings.nodes_max = options_.nnodes.max;
     plan_.settings.expected_nodes = options_.from_config.names_in_run;
     plan_.settings.restarts = restart_settings(options_);
     // Stacks are recorded within this time.
@@ -70,10 +70,10 @@ class NodesPlanner {
     if (const auto text = objection_to_name(plan_.name, plan_.settings); !text.empty()) {
       problem(text);
     }
-    if (plan_.node_rank >= options_.nnodes.most) {
+    if (plan_.node_rank >= options_.nnodes.max) {
       problem("--node_rank=" + std::to_string(plan_.node_rank) + ": there are " +
-              std::to_string(options_.nnodes.most) + " nodes (0 to " +
-              std::to_string(options_.nnodes.most - 1) + ")");
+              std::to_string(options_.nnodes.max) + " nodes (0 to " +
+              std::to_string(options_.nnodes.max - 1) + ")");
     }
     return std::move(plan_);
   }
@@ -116,7 +116,7 @@ class NodesPlanner {
   /// The node with rank 0 is the host; --rdzv_endpoint overrides --master_addr as in torchrun.
   void choose_static() {
     const auto& range = options_.nnodes;
-    if (range.least != range.most) {
+    if (range.min != range.max) {
       problem("--nnodes=" + range_text(range) +
               ": --rdzv_backend=static has a fixed number of nodes; c10d takes a range");
     }
@@ -206,7 +206,7 @@ class NodesPlanner {
 
   /// etcd limits the size of values.
   void bound_record(membership::Settings& settings) {
-    settings.recorded_name_bytes_max = etcd::name_bytes_max(options_.nnodes.most);
+    settings.recorded_name_bytes_max = etcd::name_bytes_max(options_.nnodes.max);
     const auto most = etcd::kRestartAgesMax;
     if (settings.restarts.window.count() > 0 && settings.restarts.max_restarts > most) {
       problem("--max_restarts=" + std::to_string(settings.restarts.max_restarts) + ": at most " +
@@ -235,10 +235,10 @@ class NodesPlanner {
   void check_endpoint(const std::string& option, const std::string& port_option,
                       std::uint16_t usual_port) {
     if (plan_.endpoint_host.empty()) {
-      problem(option + ": is missing; all nodes must be told the same address of one of them");
+      problem(option + ": is missing; give the address of one node, the same on all nodes");
     }
     if (!options_.rdzv_endpoint.others.empty()) {
-      problem("--rdzv_endpoint: one address is enough; only etcd may have several");
+      problem("--rdzv_endpoint: several addresses; only etcd accepts more than one");
     }
     // Several colons are an IPv6 address.
     const auto colon = plan_.endpoint_host.find(':');
@@ -261,7 +261,7 @@ class NodesPlanner {
 }  // namespace
 
 bool has_many_nodes(const LaunchOptions& options) {
-  return options.nnodes.most > 1;
+  return options.nnodes.max > 1;
 }
 
 NodesPlan plan_nodes(const LaunchOptions& options, const RdzvConf& conf,

@@ -61,8 +61,8 @@ std::variant<std::vector<std::string>, std::string> find_executable(const Launch
   if (const auto found = find_in(folders, name, facts)) {
     return std::vector<std::string>{found->string()};
   }
-  std::string problem =
-      name + ": not found in PATH, nor beside ddprun (" + facts.program_directory.string() + ")";
+  std::string problem = name + ": not found in PATH, nor in the folder of ddprun (" +
+                        facts.program_directory.string() + ")";
   const auto here = facts.look_at(facts.working_directory / name);
   if (here == FileKind::executable) problem += "; did you mean ./" + name + "?";
   if (here == FileKind::not_executable || here == FileKind::folder) {

@@ -12,14 +12,12 @@
 
 namespace ddprun {
 
-/// The beginning of a worker's command line, e.g. {"/usr/bin/python3", "-u", "train.py"}; or what
-/// was looked for and where.
+/// Returns the beginning of a worker's command line, such as {"/usr/bin/python3", "-u",
+/// "train.py"}, or an error with the places that were searched.
 ///
 /// A name with a slash is that file. A script (.py) without a slash is in the working directory, as
-/// for Python. Any other bare name is looked for in the working directory first, because that is
-/// where torchrun's users expect their programs; then in PATH, so that an activated environment
-/// decides as it does in a shell; and last beside ddprun, where a build and an installation keep
-/// the programs that come with it, which thus never hide the user's.
+/// for Python. Any other bare name is searched in PATH, then in the folder of ddprun, whose
+/// programs thus never hide the user's.
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
                                                                     const HostFacts& facts);
 

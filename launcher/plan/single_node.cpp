@@ -16,7 +16,7 @@ void check_nodes(const LaunchOptions& options, std::vector<std::string>& problem
 void check_rendezvous(const LaunchOptions& options, const RdzvConf& conf,
                       std::vector<std::string>& problems, std::vector<std::string>& notes) {
   if (!options.rdzv_endpoint.others.empty()) {
-    problems.emplace_back("--rdzv_endpoint: one address is enough; only etcd may have several");
+    problems.emplace_back("--rdzv_endpoint: several addresses; only etcd accepts more than one");
   }
   if (is_etcd(options.rdzv_backend)) {
     problems.emplace_back("--rdzv_backend: one node needs no etcd; use static or c10d");

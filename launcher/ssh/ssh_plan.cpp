@@ -95,9 +95,9 @@ class SshPlanner {
     const auto range = nodes_wanted();
     // Ranks are fixed with static, which has no spares.
     const bool is_static = backend() == RendezvousBackend::fixed;
-    const auto most = static_cast<std::size_t>(range.most);
+    const auto most = static_cast<std::size_t>(range.max);
     const auto started = is_static ? std::min(count, most) : count;
-    plan_.nodes_min = static_cast<std::size_t>(range.least);
+    plan_.nodes_min = static_cast<std::size_t>(range.min);
     for (std::size_t i = 0; i < count; ++i) {
       const auto& node = file_.nodes[i];
       plan_.names.push_back(node.name);
@@ -118,7 +118,7 @@ class SshPlanner {
                           "; start larger runs with a scheduler such as Slurm");
     }
     if (plan_.nodes_min > started) {
-      problems_.push_back("--ssh: --nnodes asks for at least " + std::to_string(range.least) +
+      problems_.push_back("--ssh: --nnodes asks for at least " + std::to_string(range.min) +
                           " nodes, " + file_.name + " has " + std::to_string(count));
     }
   }

@@ -140,7 +140,7 @@ TEST_SUITE("configuration file") {
     const auto checked =
         run_program({in_bin("ddprun"), "config", "check", config.file(), "--node_name=one"});
     CHECK(checked.exit_code == 2);
-    CHECK(contains(checked.output, "no command: a program has to be given\n"));
+    CHECK(contains(checked.output, "no command: a program must be given\n"));
     CHECK(contains(checked.output,
                    "ddprun: 2 nodes (from " + config.file() + ") need a shared secret: "));
   }

@@ -181,7 +181,7 @@ TEST_SUITE("config command") {
     const auto given = run_config_command({"config", "check", "c.json"}, lookup_in({}),
                                           {.config = loader}, {}, {.here = summarize});
     REQUIRE(given);
-    CHECK(given->text.ends_with("no command: a program has to be given\n2 workers\n"));
+    CHECK(given->text.ends_with("no command: a program must be given\n2 workers\n"));
   }
 }
 
@@ -240,7 +240,7 @@ TEST_SUITE("converting to a configuration file") {
   TEST_CASE("each wrong line of a hostfile is told with its number") {
     CHECK(made_of(convert_hostfile("hosts", "a slots=x\na slot=1\nb\nb slots=2\nc d\nb\n")) ==
           "hosts:1: the number of slots 'x' is not an integer from 1 to 1024\n"
-          "hosts:2: unknown key 'slot'; known are slots and max_slots\n"
+          "hosts:2: unknown key 'slot'; valid are slots and max_slots\n"
           "hosts:4: b stands in line 3 already\n"
           "hosts:5: 'd' is not of the form key=value");
     CHECK(contains(made_of(convert_hostfile("hosts", many_lines("a", 1025))),
@@ -298,9 +298,7 @@ TEST_SUITE("converting to a configuration file") {
     const auto& file = std::get<ConvertedFile>(converted);
     CHECK_FALSE(contains(file.text, "rank"));
     REQUIRE(file.notes.size() == 1);
-    CHECK(contains(file.notes[0],
-                   "--node_rank=1 is left out, as the file is the same for all "
-                   "nodes: give it on each node beside --config"));
+    CHECK(contains(file.notes[0], "--node_rank=1 is omitted, "));
   }
 
   TEST_CASE("what is no setting or is wrong cannot be converted") {

@@ -50,7 +50,7 @@ TEST_SUITE("configuration file") {
           "c.json:3:13: restart.max_restart: unknown key; did you mean max_restarts?\n"
           "c.json:3:44: restart.exit_code: the text \"workers\" must be torchrun or worker; did "
           "you mean worker?\n"
-          "c.json:4:1: restart: the key occurs twice; it stands first in line 3\n"
+          "c.json:4:1: restart: the key occurs twice; first in line 3\n"
           "c.json:5:43: nodes[0].nproc_per_node: the number 0 is neither a number from 1 to 1024 "
           "nor auto, cpu or gpu\n"
           "c.json:5:47: nodes[1]: has no name");
@@ -63,11 +63,10 @@ TEST_SUITE("configuration file") {
     };
     const std::vector<Case> cases = {
         {"\"jobs\": {}", "2:1: jobs: unknown key; did you mean job?"},
-        {"\"nproc_per_node\": 2", "2:1: nproc_per_node: belongs into the section defaults"},
-        {"\"command\": []", "2:1: command: belongs into the section job"},
-        {"\"job\": {\"max_restarts\": 1}",
-         "2:9: job.max_restarts: belongs into the section restart"},
-        {"\"job\": {\"dry_run\": true}", "2:9: job.dry_run: can be given on the command line only"},
+        {"\"nproc_per_node\": 2", "2:1: nproc_per_node: belongs to section defaults"},
+        {"\"command\": []", "2:1: command: belongs to section job"},
+        {"\"job\": {\"max_restarts\": 1}", "2:9: job.max_restarts: belongs to section restart"},
+        {"\"job\": {\"dry_run\": true}", "2:9: job.dry_run: is accepted on the command line only"},
         {"\"job\": []", "2:8: job: expected an object, found an array"},
         {"\"job\": {\"command\": []}", "2:20: job.command: names no program"},
         {"\"job\": {\"command\": [\"x\", true]}",
@@ -99,11 +98,11 @@ TEST_SUITE("configuration file") {
         {"\"restart\": {\"window\": -1}",
          "2:23: restart.window: the number -1 is not a number of seconds from 0 to 31536000 "
          "(a year)"},
-        {"\"restart\": {\"backoff\": 1}",
-         "2:13: restart.backoff: unknown key; known are max_restarts, monitor_interval, exit_code, "
-         "window"},
+        {"\"ssh\": {\"backoff\": 1}",
+         "2:9: ssh.backoff: unknown key; valid are user, port, options, program, "
+         "forward_variables"},
         {"\"signals\": {\"signals_to_handle\": [\"SIGTERM\", \"SIGKIL\"]}",
-         "2:34: signals.signals_to_handle: an array names 'SIGKIL', which is no signal; did you "
+         "2:34: signals.signals_to_handle: an array names 'SIGKIL', which is not a signal; did you "
          "mean SIGKILL?"},
         {"\"signals\": {\"signals_to_handle\": [\"A,B\"]}",
          "2:34: signals.signals_to_handle: the text \"A,B\" contains a separator, one of \",\""},
@@ -117,8 +116,8 @@ TEST_SUITE("configuration file") {
          "2:30: defaults.environment[\"A=B\"]: cannot be the name of a variable"},
         {"\"defaults\": {\"environment\": {\"A\": true}}",
          "2:35: defaults.environment.A: expected a text, a number or null, found true"},
-        {"\"signals\": {\"name\": \"x\"}",
-         "2:13: signals.name: unknown key; known are signals_to_handle, shutdown_timeout, stacks"},
+        {"\"ssh\": {\"name\": \"x\"}",
+         "2:9: ssh.name: unknown key; valid are user, port, options, program, forward_variables"},
         {R"("nodes": [{"name": "a", "ssh": {"port": 1}}])",
          "2:25: nodes[0] has no key ssh: the section \"ssh\" at the top holds for all nodes"},
         {"\"nodes\": {}", "2:10: nodes: expected an array, found an object"},
@@ -130,12 +129,12 @@ TEST_SUITE("configuration file") {
         {"\"nodes\": [{\"name\": \"a[1-2]\", \"address\": \"b[1-3]\"}]",
          "2:41: nodes[0].address: stands for 3 addresses of 2 nodes"},
         {"\"nodes\": [{\"name\": \"a[1-2]\"}, {\"name\": \"a2\"}]",
-         "2:40: nodes[1].name: a2 occurs twice; it stands first in line 2"},
+         "2:40: nodes[1].name: a2 occurs twice; first in line 2"},
         {"\"nodes\": [{\"name\": \"a\", \"address\": \"c\"}, {\"name\": \"b\", \"address\": "
          "\"c\"}]",
-         "2:67: nodes[1].address: c occurs twice; it stands first in line 2"},
+         "2:67: nodes[1].address: c occurs twice; first in line 2"},
         {"\"nodes\": [{\"name\": \"a\", \"role\": \"spare\"}]",
-         "2:25: nodes[0].role: belongs into the section job"},
+         "2:25: nodes[0].role: belongs to section job"},
         {"\"nodes\": [{\"name\": \"a\"}], \"rendezvous\": {\"nnodes\": 2}",
          "2:52: rendezvous.nnodes: 2 are more than the 1 nodes of the file"},
         {"\"nodes\": [{\"name\": \"a\", \"address\": \"10.0.0.1\"}, {\"name\": \"b\", \"address\": "
@@ -154,7 +153,7 @@ TEST_SUITE("configuration file") {
   TEST_CASE("the version is asked for, since a later one may mean something else") {
     CHECK(config_problems("{}") == "c.json:1:1: version is missing: write \"version\": 1");
     CHECK(config_problems("{\"version\": 2}") ==
-          "c.json:1:13: version: expected 1, the only version that this ddprun reads, found the "
+          "c.json:1:13: version: expected 1, the only supported version, found the "
           "number 2");
     CHECK(config_problems("[]") == "c.json:1:1: expected an object, found an array");
     CHECK(config_problems("{") ==

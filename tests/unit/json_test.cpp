@@ -72,14 +72,13 @@ TEST_SUITE("json") {
         {"{\"a\": 1,\n}", "1:8 : a comma before the end of the object"},
         {"[1,]", "1:3 : a comma before the end of the array"},
         {"{\"a\" 1}", "1:6 a: expected ':' after the key, found 1"},
-        {"{\"a\": {\"b\": x}}", "1:13 a.b: the word x is no value; texts stand in double quotes"},
+        {"{\"a\": {\"b\": x}}", "1:13 a.b: the word x is no value; texts need double quotes"},
         {"[True]", "1:2 [0]: the word True is no value; did you mean true?"},
         {"version = 1", "1:1 : not JSON: expected {"},
         {"\xef\xbb\xbf{}",
          "1:1 : expected a value, found a byte order mark; save the file without it"},
         {"{a: 1}", "1:2 : expected a key in double quotes, found a"},
-        {"{'a': 1}",
-         "1:2 : expected a key in double quotes, found '; texts stand in double quotes"},
+        {"{'a': 1}", "1:2 : expected a key in double quotes, found '; texts need double quotes"},
         {"{\n\"a\": [1", "2:8 a: the array that begins in line 2 is not closed"},
         {"[1 2]", "1:4 : expected ',' or ']', found 2"},
         {"{} {}", "1:4 : the document has ended, but { follows"},
@@ -88,11 +87,11 @@ TEST_SUITE("json") {
         {"[1.]", "1:2 [0]: 1. is no number as JSON writes them"},
         {"[-]", "1:2 [0]: - is no number as JSON writes them"},
         {"[\"a\nb\"]", "1:2 [0]: the text is not closed in its line"},
-        {"[\"\t\"]", "1:3 [0]: the control character tab (written \\t) cannot stand in a text"},
+        {"[\"\t\"]", "1:3 [0]: the control character tab (written \\t) is not allowed in a text"},
         {"[\"\\x\"]", "1:3 [0]: there is no escape \\x; a backslash is written \\\\"},
         {"[\"\\u00g0\"]", "1:3 [0]: \\u is not followed by four hexadecimal digits"},
         {"[\"\\u0000\"]", "1:3 [0]: \\u0000 ends every text that a program is given"},
-        {"[\"\\ud800\"]", "1:3 [0]: half of a pair of \\u escapes stands alone"},
+        {"[\"\\ud800\"]", "1:3 [0]: unpaired surrogate in a \\u escape"},
         {"[\"\xff\"]", "1:3 [0]: bytes that are not UTF-8"},
         {"[\"\xc0\xaf\"]", "1:3 [0]: bytes that are not UTF-8"},
         {"[\"\xed\xa0\x80\"]", "1:3 [0]: bytes that are not UTF-8"}};
@@ -108,7 +107,7 @@ TEST_SUITE("json") {
     REQUIRE(document.problems.size() == 2);
     CHECK(document.problems[0].path == "b.a");
     CHECK(document.problems[0].at == TextPosition{3, 1});
-    CHECK(document.problems[0].message == "the key occurs twice; it stands first in line 2");
+    CHECK(document.problems[0].message == "the key occurs twice; first in line 2");
     CHECK(document.problems[1].path == "b");
   }
 

@@ -24,7 +24,8 @@ struct Refusal {
 const Refusal kRefusals[] = {
     {{"--node_rank=1"}, "--node_rank=1: there is one node, whose rank is 0; see --nnodes"},
     {{"--rdzv_backend=etcd-v2"}, "needs no etcd; use static or c10d"},
-    {{"--rdzv_endpoint=a,b"}, "--rdzv_endpoint: one address is enough; only etcd may have several"},
+    {{"--rdzv_endpoint=a,b"},
+     "--rdzv_endpoint: several addresses; only etcd accepts more than one"},
     {{"--rdzv_conf=join_timout=5"}, "unknown key; did you mean join_timeout?"},
     {{"--rdzv_conf=is_host=0"}, "the only node must host the store"},
     {{"--rdzv_conf=store_type=file"}, "the only store is tcp"},
@@ -65,8 +66,7 @@ TEST_SUITE("make plan") {
   TEST_CASE("the number of workers behind the program is its argument, and a note says so") {
     const auto plan = plan_of({"train.py", "--nproc-per-node=2"});
     CHECK(plan.workers.size() == 1);
-    CHECK(plan.notes ==
-          Words{"--nproc-per-node stands after the program, so it is an argument of it"});
+    CHECK(plan.notes == Words{"--nproc-per-node follows the program, so it is passed to it"});
   }
 
   TEST_CASE("an event handler of torchrun has no effect, and a warning says so") {

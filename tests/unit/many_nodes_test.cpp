@@ -69,7 +69,7 @@ struct Refusal {
 };
 
 const Refusal kRefusals[] = {
-    {{"--nnodes=2"}, "--master_addr: is missing; all nodes must be told the same address"},
+    {{"--nnodes=2"}, "--master_addr: is missing; "},
     {{"--nnodes=2", "--rdzv_backend=c10d"}, "--rdzv_endpoint: is missing"},
     {{"--nnodes=1:2", "--master_addr=a"}, "--nnodes=1:2: --rdzv_backend=static has a fixed number"},
     {{"--nnodes=2", "--master_addr=a", "--node_rank=2"}, "--node_rank=2: there are 2 nodes"},
@@ -92,7 +92,8 @@ const Refusal kRefusals[] = {
     {{"--nnodes=2", "--master_addr=a", "--secret_file=s", "--rdzv_conf=store_port=29500"},
      "store_port=29500: the rendezvous is at that port"},
     {{"--nnodes=2", "--standalone"}, "--standalone contradicts --nnodes=2"},
-    {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a,b"}, "only etcd may have several"},
+    {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a,b"},
+     "--rdzv_endpoint: several addresses"},
     {{"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=a", "--rdzv_conf=protocol=https"},
      "protocol=https: is for --rdzv_backend=etcd; between nodes nothing is encrypted"},
     {{"--nnodes=2", "--master_addr=a", "--rdzv_conf=protocol=HTTPS"},

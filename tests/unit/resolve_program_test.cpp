@@ -148,7 +148,7 @@ TEST_SUITE("resolve program") {
     CHECK(resolved({"train.py"}, {{"/home/me/train.py", kFolder}}) ==
           "? train.py: is a folder without a __main__.py, not a script");
     CHECK(resolved({"trainer"}) ==
-          "? trainer: not found in PATH, nor beside ddprun (/opt/ddprun/bin)");
+          "? trainer: not found in PATH, nor in the folder of ddprun (/opt/ddprun/bin)");
     CHECK(contains(resolved({"train"}, {{"/home/me/train.py", kText}}), "did you mean train.py?"));
     CHECK(contains(resolved({"train"}, {{"/home/me/train", kText}}),
                    "; ./train is not executable (chmod +x train"));
