@@ -1,5 +1,5 @@
-// What may take the place of a bucket's all-reduce in a gradient reducer. The ready-made ones are
-// in <ddprun/bucket_hooks.hpp>.
+// Interface of hooks that replace a bucket's all-reduce in a gradient reducer.
+// <ddprun/bucket_hooks.hpp> has implementations.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -13,48 +13,45 @@
 
 namespace ddprun {
 
-/// One parameter's gradient within a bucket.
+/// A parameter's gradient in a bucket.
 struct BucketGradient {
-  std::size_t parameter = 0;           ///< its index
-  std::span<const std::size_t> shape;  ///< its dimensions, at least one
-  Buffer gradient;                     ///< within the bucket's memory
+  std::size_t parameter = 0;           ///< index of the parameter
+  std::span<const std::size_t> shape;  ///< dimensions, at least one
+  Buffer gradient;                     ///< part of the bucket's memory
 };
 
-/// A complete bucket, as a hook sees it. Pointers and spans are valid for the step.
+/// A complete bucket. Pointers and spans are valid during the step.
 struct BucketView {
-  std::size_t index = 0;  ///< position in the order of the buckets
-  bool is_last = false;   ///< of the buckets that a hook is called for in a step
-  /// [elements of all parts], before: this rank's own gradients; a hook leaves the result here.
+  std::size_t index = 0;  ///< index in launch order
+  bool is_last = false;   ///< true for the last bucket of a step
+  /// Elements of all parts. Initially this rank's gradients; the hook writes the result here.
   Buffer gradients;
-  std::span<const BucketGradient> parts;  ///< in the order in which they lie there, without gaps
-  ReduceOp op = ReduceOp::average;        ///< what the result is to be: average or sum
-  /// Changes when buckets are rebuilt: what a hook keeps for a bucket is then another one's.
+  std::span<const BucketGradient> parts;  ///< contiguous, in the order of memory
+  ReduceOp op = ReduceOp::average;        ///< requested result: average or sum
+  /// Changes when buckets are rebuilt, which invalidates a hook's data of a bucket.
   std::size_t layout = 0;
 };
 
-/// Takes the place of a bucket's all-reduce; averaging is then the hook's affair. All ranks must
-/// use the same hook, and it must call the same collectives in the same order on each of them. An
-/// exception of either function is thrown by finish(), and fails the group for the other ranks. Not
-/// called in a group of one rank.
+/// Replaces a bucket's all-reduce, including averaging. All ranks must use the same hook, which
+/// must call the same collectives in the same order on each rank. finish() throws exceptions of the
+/// functions, which fail the group on the other ranks. Not called in a group of one rank.
 struct BucketHook {
-  /// For errors and logs; compared across the ranks.
+  /// Name in errors and logs; equal on all ranks.
   std::string name;
-  /// Called once a step for every bucket, in the order of the buckets and one at a time, by the
-  /// thread that completes it: it starts collectives and must not wait for them. `work` is set to
-  /// what finish() is to wait for before it calls `complete`; buffers must live until then. On a
-  /// device the bucket is complete once the group's stream() has come here.
+  /// Called once per step for each bucket, in order and one at a time, by the thread that completes
+  /// the bucket. Starts collectives without waiting for them, and sets `work` to the one that
+  /// finish() awaits before `complete`. Buffers must live until then. On a device, the bucket is
+  /// complete after the current work on the group's stream().
   std::function<void(const BucketView& bucket, Work& work)> start;
-  /// If set, called by finish() for every bucket in order, after `work` has ended; on a device the
-  /// group's stream() waits for that, and for what is given to it here. May call further
-  /// collectives and wait for them, at most until `deadline`. These are the hook's alone: where it
-  /// gives up, it aborts the group and waits for them without deadline before it throws, lest they
-  /// write into memory that has gone.
+  /// If set, called by finish() for each bucket in order, after `work` has ended; on a device, work
+  /// on the group's stream() runs after `work`. May call further collectives and wait for them
+  /// until `deadline`. If it throws before these have ended, it must first abort the group and wait
+  /// for them without deadline, since they access its memory.
   std::function<void(const BucketView& bucket, Deadline deadline)> complete = {};
-  /// For a `complete` that lets the group's stream() wait for its collectives rather than waiting
-  /// itself: called by finish() without a stream and by synchronise(), blocks until those
-  /// collectives have ended, and throws what they failed with.
+  /// If set, called by finish() without a stream and by synchronise(): blocks until the collectives
+  /// that `complete` made the group's stream() wait for have ended, and throws their failures.
   std::function<void(Deadline deadline)> await = {};
-  /// False if ranks end a step with different gradients on purpose.
+  /// False if gradients may differ between ranks after a step.
   bool keeps_ranks_equal = true;
 };
 

@@ -1,6 +1,5 @@
-// Ready-made bucket hooks for ReducerOptions::hook. Each keeps its own memory, as large as said
-// below, and belongs to one reducer. Buckets of other types than float32 are all-reduced as they
-// are.
+// Bucket hooks for ReducerOptions::hook. A hook belongs to one reducer. Buckets of other types than
+// float32 are all-reduced unchanged.
 #pragma once
 
 #include <ddprun/bucket_hook.hpp>
@@ -13,18 +12,18 @@
 
 namespace ddprun {
 
-/// Sends gradients as `wire_type`, float16 or bfloat16: half the bytes. Each rank's gradient is
-/// rounded once, the sum is made in float32 and rounded once more. A float16 beyond 65504 becomes
-/// infinite; bfloat16 has float32's range and three significant digits. Takes half a bucket of
-/// memory for each bucket. Throws Error{Errc::usage} for another type.
+/// Transfers gradients as `wire_type`, float16 or bfloat16: half the bytes. Each rank's gradient is
+/// rounded; the sum is computed in float32 and rounded again. Values beyond 65504 become infinite
+/// in float16; bfloat16 has float32's range and three significant digits. Allocates half a bucket
+/// for each bucket. Throws Error{Errc::usage} for other types.
 BucketHook compress(ProcessGroup group, DataType wire_type);
 
-/// Post-local SGD (Lin, Stich, Patel, Jaggi, 2018): gradients of all ranks are averaged in the
-/// first steps, then only those of `subgroup`, or of nobody, and parameters are averaged now and
-/// then by a ModelAverager.
+/// Post-local SGD (Lin, Stich, Patel, Jaggi, 2018): the first steps average gradients over all
+/// ranks, later ones over `subgroup` or not at all; a ModelAverager averages parameters
+/// periodically.
 struct PostLocalSgdOptions {
-  std::int64_t start_step = 1000;  ///< synchronised steps before
-  /// Ranks that go on averaging gradients in every step, e.g. those of a node.
+  std::int64_t start_step = 1000;  ///< number of first steps, synchronised ones
+  /// Ranks that average gradients in every later step, such as those of a node.
   std::optional<ProcessGroup> subgroup = std::nullopt;
 };
 
@@ -34,13 +33,13 @@ BucketHook post_local_sgd(ProcessGroup group, PostLocalSgdOptions options = {});
 /// at a time.
 class ModelAverager {
  public:
-  /// `parameters` are the caller's and must outlive this object. Throws Error{Errc::usage} for a
-  /// period below 1.
+  /// `parameters` belong to the caller and must outlive this object. Throws Error{Errc::usage} for
+  /// a period below 1.
   ModelAverager(ProcessGroup group, std::vector<Buffer> parameters, std::int64_t period,
                 std::int64_t start_step);
 
-  /// To be called after every optimizer step, on all ranks. Blocks when it averages, and returns
-  /// true then. Throws what the collective failed with.
+  /// To be called after every optimizer step, on all ranks. If it averages, it blocks and returns
+  /// true. Throws failures of the collectives.
   bool step();
 
  private:

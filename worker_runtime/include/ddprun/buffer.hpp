@@ -1,4 +1,4 @@
-// What collectives move: typed, non-owning views of memory. Plain values; any thread may use them.
+// Typed, non-owning views of memory, the arguments of collectives. Plain values; any thread.
 #pragma once
 
 #include <cstddef>
@@ -35,14 +35,14 @@ constexpr std::size_t size_of(DataType type) {
   return 0;
 }
 
-/// "float32" and so on.
+/// Returns the name: "float32".
 const char* to_string(DataType type) noexcept;
 
 /// How collectives combine elements. Half types are combined in float32 and rounded once; average
 /// divides the sum by the number of ranks (integers: rounded towards zero).
 enum class ReduceOp : std::uint8_t { sum, average, product, min, max };
 
-/// "sum" and so on.
+/// Returns the name: "sum".
 const char* to_string(ReduceOp op) noexcept;
 
 /// Where memory lives.
@@ -55,13 +55,13 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-/// `elements` elements of `type` at `data`, which somebody else owns and keeps valid until the Work
-/// that uses it is done.
+/// `elements` elements of `type` at `data`. The memory belongs to the caller and must live until
+/// the Work that uses it has ended.
 struct Buffer {
   void* data = nullptr;               ///< the first element
   std::size_t elements = 0;           ///< number of elements
   DataType type = DataType::float32;  ///< type of each element
-  Device device = {};                 ///< where `data` is
+  Device device = {};                 ///< location of `data`
 
   /// Size of all elements.
   std::size_t bytes() const { return elements * size_of(type); }

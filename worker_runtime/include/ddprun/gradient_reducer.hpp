@@ -1,20 +1,21 @@
-// Averages gradients over the workers while the backward pass goes on. Gradients live in a few
-// contiguous buckets in reverse order of definition, which is about the order in which a backward
-// pass makes them; a bucket is all-reduced as soon as its last gradient is ready. Knows no tensor
-// library: parameters are pointers and counts in the memory of the CPU, or all on the group's CUDA
-// device. One thread at a time drives it (begin_forward, begin, finish, join); ready() and unused()
-// may be called by any thread, and the group by no other one while a step is under way.
+// Averages gradients over the workers during the backward pass. Gradients are in a few contiguous
+// buckets in reverse order of definition, which is about the order in which a backward pass
+// computes them. A bucket is all-reduced as soon as its last gradient is ready. Parameters are
+// pointers and element counts, all in host memory or all on the group's CUDA device. One thread at
+// a time calls begin_forward(), begin(), finish() and join(); any thread may call ready() and
+// unused(). No other thread may call the group during a step.
 //
-// On a device what the reducer does begins and ends on streams: gradients are ready where ready()
-// says, and used where finish() says. All else is done on the group's stream (set_stream()), and
-// the host waits only where that is said. Streams must live until the next finish().
+// On a device the reducer works on streams: ready() names the stream on which a gradient is
+// computed, finish() that on which gradients are used. Other work is on the group's stream
+// (set_stream()). The host waits only where a function says so. Streams must live until the next
+// finish().
 //
-// A step from begin() to finish(stream), zero_gradients() included, may be captured into a CUDA
-// graph with the group's stream, after a step or two that were not (three with rebuild_buckets and
-// static_graph). What has a part for the host in each step (hooks, find_unused_parameters without
-// static_graph, uneven_inputs, drift_check_steps, buffers on the host) is then Error{Errc::usage}
-// of begin_forward() or begin(). Launches are no steps here; the graph must be gone before the
-// reducer.
+// A step from begin() to finish(stream), including zero_gradients(), may be captured into a CUDA
+// graph with the group's stream, after two steps without capture (three with rebuild_buckets and
+// static_graph). Features that involve the host in each step (hooks, find_unused_parameters without
+// static_graph, uneven_inputs, drift_check_steps, buffers on the host) then make begin_forward() or
+// begin() throw Error{Errc::usage}. Launches of the graph are not steps of the reducer. The graph
+// must be destroyed before the reducer.
 #pragma once
 
 #include <ddprun/bucket_hook.hpp>
@@ -31,15 +32,14 @@
 
 namespace ddprun {
 
-/// Which parameters share a bucket, in launch order and in the order in which their gradients lie
-/// in it, one directly after another. The rule is PyTorch's: a bucket is closed when it reaches its
-/// limit, so it may overshoot; one data type to a bucket, each with its own small first one.
+/// Assignment of parameters to buckets. The rule is PyTorch's: a bucket is complete when it reaches
+/// its limit, which it may exceed; it has one data type, and each type has a small first bucket.
 struct BucketPlan {
-  /// The parameters of one bucket.
+  /// A bucket.
   struct Bucket {
-    std::vector<std::size_t> parameters;  ///< their indices, in the order of their gradients
-    DataType type = DataType::float32;    ///< of the gradients
-    std::size_t elements = 0;             ///< of all parameters
+    std::vector<std::size_t> parameters;  ///< indices, in the order of the contiguous gradients
+    DataType type = DataType::float32;    ///< type of the gradients
+    std::size_t elements = 0;             ///< total number of elements
 
     bool operator==(const Bucket&) const = default;
   };
@@ -48,113 +48,113 @@ struct BucketPlan {
   bool operator==(const BucketPlan&) const = default;
 };
 
-/// Pure. The first limit is at most the cap. `order` is a permutation of all parameters: that in
-/// which their gradients are expected; if it is empty, from the last-defined to the first.
+/// Returns the assignment of parameters to buckets. `order`: expected order of the gradients, a
+/// permutation of all parameters; empty: reverse order of definition. The first limit is at most
+/// the cap. Pure.
 BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options,
                         std::span<const std::size_t> order = {});
 
-/// Averages gradients in buckets while the backward pass goes on.
+/// Averages gradients in buckets during the backward pass.
 class GradientReducer {
  public:
-  /// `state` are further tensors that all ranks are to have from rank 0 (BatchNorm's running
-  /// statistics, ...): at construction, and before each step with broadcast_buffers. Blocks; throws
-  /// Error{Errc::usage} naming the parameter and the ranks that differ. A group of one rank is
-  /// never called.
+  /// `state`: further tensors that are broadcast from rank 0 (BatchNorm's running statistics, ...),
+  /// at construction and, with broadcast_buffers, before each step. Blocks. Throws
+  /// Error{Errc::usage} that names the parameter and the ranks if arguments differ. Does not call a
+  /// group of one rank.
   GradientReducer(ProcessGroup group, std::vector<Parameter> parameters,
                   std::vector<Buffer> state = {}, ReducerOptions options = {});
   GradientReducer(GradientReducer&&) noexcept;
   GradientReducer& operator=(GradientReducer&&) noexcept;
-  /// Within a step that was not finished, it aborts the group: the other ranks' finish() fails.
+  /// Aborts the group during an unfinished step, so that finish() fails on the other ranks.
   ~GradientReducer();
 
-  /// Where the gradient of parameter `index` lies: as many elements as its values, of their type
-  /// (float32 with accumulate_in_float32), inside a bucket. Valid for the reducer's life, with
-  /// rebuild_buckets until layout() changes. Between zero_gradients() and finish() the backward
-  /// pass adds to it, unless the parameter has memory of its own for that.
+  /// Returns the gradient of parameter `index` in its bucket, with the elements and type of its
+  /// values (float32 with accumulate_in_float32). Valid for the reducer's life; with
+  /// rebuild_buckets until layout() changes. The backward pass adds to it between zero_gradients()
+  /// and finish(), unless Parameter::gradient is set.
   Buffer gradient(std::size_t index) const;
 
-  /// The memory in which that is; who keeps it may look there also after a rebuild, or after the
-  /// reducer's end.
+  /// Returns the bucket's memory, which the pointer keeps alive after a rebuild or the reducer's
+  /// end.
   std::shared_ptr<const void> memory(std::size_t index) const;
 
-  /// The buckets as they are now.
+  /// Returns the current buckets.
   const BucketPlan& plan() const;
 
-  /// How often buckets were rebuilt: 0, then 1 from begin_forward() of the step after the first
-  /// that was observed.
+  /// Returns the number of rebuilds: 0, then 1 from begin_forward() of the step after the first
+  /// observed one.
   std::size_t layout() const;
 
-  /// Between steps only. Those outside of the buckets too. On a device, by the group's stream, once
-  /// the stream of the last finish() has come here; a backward pass on another stream has to wait
-  /// for it.
+  /// Zeroes all gradients, including those outside of buckets. Between steps only. On a device, on
+  /// the group's stream, after the work of the last finish()'s stream; a backward pass on another
+  /// stream must wait for it.
   void zero_gradients();
 
-  /// The forward pass of a step is about to begin: where due, rebuilds the buckets, gives all ranks
-  /// rank 0's buffers and hears of ranks without input; blocks for that. Optional: begin() does the
-  /// same, which is soon enough unless the forward pass uses the buffers. Throws
-  /// Error{Errc::usage} with UnevenInputs::throw_early when a rank has no more input.
+  /// Starts a step before its forward pass: if due, rebuilds the buckets, broadcasts buffers and
+  /// checks for ranks without input. Blocks for these. Optional, since begin() does the same;
+  /// required if the forward pass uses the buffers. With UnevenInputs::throw_early, throws
+  /// Error{Errc::usage} when a rank has no more input.
   void begin_forward(bool synchronise = true);
 
-  /// Starts the backward pass of a step. With `synchronise` false gradients only accumulate on this
-  /// rank (PyTorch's no_sync). Must be told the same as begin_forward().
+  /// Starts the backward pass of a step. If `synchronise` is false, gradients only accumulate on
+  /// this rank (PyTorch's no_sync). The argument must equal that of begin_forward().
   void begin(bool synchronise = true);
 
-  /// The gradient of parameter `index` is complete. Once per step and parameter (with static_graph,
-  /// as often as in the first step); once more throws Errc::usage. Does not wait for other ranks
-  /// unless 1024 works of the group are queued, and leaves their failures to finish().
+  /// Marks the gradient of parameter `index` as complete. To be called once per step and parameter
+  /// (with static_graph, as often as in the first step); a further call throws Error{Errc::usage}.
+  /// Does not block unless 1024 works of the group are queued. Failures of other ranks are thrown
+  /// by finish().
   void ready(std::size_t index);
-  /// On a device: it is complete once `stream`, a cudaStream_t, has come here. Without one, the
-  /// group's.
+  /// On a device: the gradient is complete after the current work on `stream`, a cudaStream_t.
+  /// Without one, on the group's stream.
   void ready(std::size_t index, void* stream);
 
-  /// ready() for each of these.
+  /// Calls ready() for each of `indices`.
   void ready_all(std::span<const std::size_t> indices);
 
-  /// Parameter `index` gets no gradient in this step: in place of ready(), and earlier than
-  /// finish() would find out, so that its bucket need not wait. With find_unused_parameters only,
-  /// else Errc::usage.
+  /// Marks that parameter `index` gets no gradient in this step, in place of ready(), so that its
+  /// bucket does not wait for finish(). Throws Error{Errc::usage} without find_unused_parameters.
   void unused(std::size_t index);
 
-  /// What steps without synchronisation have added to the gradient of parameter `index` is not
-  /// wanted: unless it is ready in this step, it counts as zero and not used. Before unused().
+  /// Discards what steps without synchronisation have added to the gradient of parameter `index`:
+  /// it counts as zero and unused, unless it is ready in this step. Before unused().
   void discard(std::size_t index);
 
-  /// Waits until every gradient has been averaged. Parameters that were not ready are an
-  /// Error{Errc::usage} naming them, which leaves the step open, unless find_unused_parameters:
-  /// then they count as zero here, or as what steps without synchronisation have added, and
-  /// is_used() tells whether any rank used them. Without synchronisation nothing is awaited nor
-  /// asked. Throws what a collective failed with (PeerFailed, Errc::timeout at the deadline, ...),
-  /// what a hook threw, and Errc::usage naming rank and parameter if drift was found; after that
-  /// the reducer can only be destroyed.
+  /// Blocks until all gradients are averaged. Parameters that are not ready: with
+  /// find_unused_parameters, they count as zero, or as the sum of steps without synchronisation,
+  /// and is_used() returns whether any rank used them; otherwise throws Error{Errc::usage} that
+  /// names them and does not end the step. Without synchronisation it does not block. Throws
+  /// failures of collectives (PeerFailed, Errc::timeout at the deadline, ...), exceptions of a
+  /// hook, and Error{Errc::usage} that names rank and parameter on drift; after these the reducer
+  /// can only be destroyed.
   StepTimeline finish(Deadline deadline = Deadline::never());
 
-  /// On a device: the same, but waits for nothing on it; what `stream`, a cudaStream_t, is given
-  /// from now on finds every gradient averaged. What fails afterwards, on this rank or another one,
-  /// is thrown by the next step's functions, and gradients are then undefined: before anything
-  /// made of them is kept, there is synchronise(). The timeline ends where the stream was told.
-  /// Blocks for what find_unused_parameters, drift_check_steps and uneven_inputs ask of the hosts.
+  /// On a device: the same without waiting for it. Later work on `stream`, a cudaStream_t, uses
+  /// averaged gradients. Later failures, on any rank, are thrown by the functions of the next step,
+  /// and gradients are then undefined; call synchronise() before results are saved. The timeline
+  /// ends with this call. Blocks for the collectives of find_unused_parameters, drift_check_steps
+  /// and uneven_inputs.
   StepTimeline finish(void* stream);
 
-  /// After finish(stream): blocks until the step's gradients are averaged. Throws what that failed
-  /// with. To be called before a checkpoint is written. After a step that was captured: blocks
-  /// until that stream has done what it has been given, launches of the graph for example, and
-  /// throws what the group has failed with.
+  /// After finish(stream): blocks until the step's gradients are averaged, and throws failures. To
+  /// be called before a checkpoint is written. After a captured step: blocks until the stream has
+  /// completed its current work, such as launches of the graph, and throws failures of the group.
   void synchronise(Deadline deadline = Deadline::never());
 
-  /// After finish() with find_unused_parameters or static_graph: whether any rank marked the
-  /// parameter ready.
+  /// After finish() with find_unused_parameters or static_graph: returns true if any rank marked
+  /// the parameter as ready.
   bool is_used(std::size_t index) const;
 
-  /// What is known of the reducer and its last synchronised steps, by the names of PyTorch's
-  /// logging data. The order of readiness is that of the observed step (rebuild_buckets). Between
-  /// steps only.
+  /// Returns data of the reducer and its last synchronised steps by the names of PyTorch's logging
+  /// data. The order of readiness is that of the observed step (rebuild_buckets). Between steps
+  /// only.
   DdpLoggingData logging_data() const;
 
-  /// This rank has no more input, others may have: with UnevenInputs. Blocks and takes part in the
-  /// others' steps with zero gradients until all ranks are here; then all have the parameters and
-  /// buffers of a rank that has taken the last step, and may go on. `after_step` is called after
-  /// each such step, for collectives that the training loop itself calls there. With throw_early it
-  /// throws Error{Errc::usage} if any rank had more input.
+  /// With UnevenInputs, on a rank without further input. Blocks and takes part in the steps of the
+  /// other ranks with zero gradients until all ranks have joined. All ranks then have the
+  /// parameters and buffers of a rank that took the last step, and may continue. Calls `after_step`
+  /// after each such step, for collectives of the training loop. With throw_early, throws
+  /// Error{Errc::usage} if any rank had more input.
   void join(const std::function<void()>& after_step = {});
 
  private:

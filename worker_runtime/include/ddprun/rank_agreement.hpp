@@ -1,5 +1,5 @@
-// Whether all ranks mean the same by what they are about to do together. Each rank brings a list of
-// facts, of which the i-th must be the same everywhere: settings, the layers of a model.
+// Checks that all ranks have the same settings, such as the layers of a model. Each rank has a list
+// of facts, whose i-th element must be equal on all ranks.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -11,24 +11,24 @@
 
 namespace ddprun {
 
-/// One thing that must be equal on all ranks.
+/// A value that must be equal on all ranks.
 struct Fact {
   std::string thing;  ///< "parameter \"fc.weight\""
-  std::string value;  ///< that it is: "float32[6, 10]"; zero bytes of either are told as '?'
+  std::string value;  ///< "float32[6, 10]"; zero bytes of either are shown as '?'
 
   bool operator==(const Fact&) const = default;
 };
 
-/// All ranks' lists together, which are exchanged only to say where they differ: beyond this, the
-/// error does without. Of a LibTorch module with 1,000 parameters, some 400 bytes each, 160 ranks.
+/// Maximum size of all ranks' lists, which are exchanged only to describe a difference; beyond it,
+/// the error has no details. Enough for 160 ranks with 1,000 parameters of 400 bytes each.
 inline constexpr std::size_t kAgreementBytesMax = 64 << 20;
 
-/// What is wrong with the lists of all ranks, in words: the first fact in which they differ. Empty
-/// if they are all equal. Pure.
+/// Returns a description of the first fact in which the lists differ; empty if they are equal.
+/// Pure.
 std::string describe_disagreement(std::span<const std::vector<Fact>> lists);
 
-/// Blocks until all ranks have called it. Throws the same Error{Errc::usage}, which begins with
-/// `subject`, on every rank if the lists differ. One small collective if they do not.
+/// Throws the same Error{Errc::usage}, starting with `subject`, on every rank if the lists differ.
+/// A collective, which blocks; one small exchange if the lists are equal.
 void require_agreement(ProcessGroup& group, const std::string& subject,
                        const std::vector<Fact>& list);
 

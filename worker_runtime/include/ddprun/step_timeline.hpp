@@ -1,5 +1,4 @@
-// When what happened in a step of a gradient reducer, and what a reducer tells of itself. Plain
-// values.
+// Times of a step of a gradient reducer, and its logging data. Plain values.
 #pragma once
 
 #include <chrono>
@@ -11,39 +10,38 @@
 
 namespace ddprun {
 
-/// What happened to one bucket in a step. Seconds since begin().
+/// Times of a bucket in a step, in seconds since begin().
 struct BucketTimeline {
   std::size_t index = 0;        ///< position in launch order
-  std::size_t bytes = 0;        ///< of all its gradients
-  double ready_seconds = 0;     ///< its last gradient was ready
-  double launched_seconds = 0;  ///< its all-reduce was queued
-  double done_seconds = 0;      ///< its all-reduce had ended, or what else its hook does
+  std::size_t bytes = 0;        ///< size of its gradients
+  double ready_seconds = 0;     ///< when its last gradient was ready
+  double launched_seconds = 0;  ///< when its all-reduce was queued
+  double done_seconds = 0;      ///< when its all-reduce or hook had ended
 };
 
-/// What happened in one step. Seconds since begin() but where it says otherwise.
+/// Times of a step, in seconds since begin() unless stated otherwise.
 struct StepTimeline {
   std::vector<BucketTimeline>
       buckets;                       ///< in launch order; empty for a step without synchronisation
-  double finish_called_seconds = 0;  ///< the backward pass was over
-  double finished_seconds =
-      0;  ///< the gradients could be used: what is beyond finish_called is exposed
-  std::chrono::steady_clock::time_point begun{};  ///< when begin() was called
-  double forward_seconds = 0;  ///< from the end of begin_forward() to begin(); 0 without the former
+  double finish_called_seconds = 0;  ///< end of the backward pass
+  double finished_seconds = 0;       ///< when gradients could be used
+  std::chrono::steady_clock::time_point begun{};  ///< time of begin()
+  double forward_seconds =
+      0;  ///< from the end of begin_forward() to begin(); 0 without begin_forward()
 
-  /// Communication that the backward pass did not hide.
+  /// Returns the communication that did not overlap with the backward pass.
   double exposed_seconds() const { return finished_seconds - finish_called_seconds; }
-  /// Of the seconds after finish_called, those in which each bucket was waited for: it was not done
-  /// and those before it were. In launch order.
+  /// Returns the exposed seconds of each bucket, in launch order: the time after finish_called in
+  /// which it was the first bucket that was not done.
   std::vector<double> exposed_by_bucket() const;
-  /// From the first bucket's launch to the last one's end.
+  /// Returns the time from the first launch to the last end of a bucket.
   double communication_seconds() const;
-  /// From the first bucket's launch to the end of the backward pass.
+  /// Returns the time from the first launch of a bucket to the end of the backward pass.
   double overlap_seconds() const;
 };
 
-/// What PyTorch's DDP calls its logging data, by PyTorch's names: numbers, times in nanoseconds,
-/// and lists as text with ", " between. Names of devices and of what this reducer does not have are
-/// left out.
+/// Logging data by the names of PyTorch's DDP: numbers, times in nanoseconds, and lists as text
+/// separated by ", ". Without device names and without features that this reducer lacks.
 struct DdpLoggingData {
   std::map<std::string, std::int64_t> ints;    ///< by PyTorch's names
   std::map<std::string, std::string> strings;  ///< by PyTorch's names
