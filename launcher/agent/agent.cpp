@@ -4,10 +4,8 @@
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/guardian_watch.hpp"
 #include "launcher/agent/job_control.hpp"
-#include "launcher/agent/lone_run.hpp"
 #include "launcher/agent/placement.hpp"
-#include "launcher/agent/preflight.hpp"
-#include "launcher/agent/shared_run.hpp"
+#include "launcher/agent/run.hpp"
 #include "launcher/process/stop_requests.hpp"
 #include "launcher/report/event_text.hpp"
 #include "rendezvous/base/endpoint.hpp"
@@ -49,17 +47,6 @@ bool is_hang_up_ignored() {
   return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-std::unique_ptr<Run> make_run(const AttemptSurroundings& surroundings) {
-  std::unique_ptr<Run> run;
-  if (surroundings.plan.nodes) {
-    run = std::make_unique<SharedRun>(surroundings);
-  } else {
-    run = std::make_unique<LoneRun>(surroundings);
-  }
-  if (!surroundings.plan.preflight) return run;
-  return std::make_unique<PreflightRun>(surroundings, std::move(run));
-}
-
 }  // namespace
 
 class Agent::Impl {
@@ -73,7 +60,7 @@ class Agent::Impl {
         router_(router),
         events_(events),
         surroundings_{executor_, plan, folder, containment, router, events},
-        run_(make_run(surroundings_)),
+        run_(surroundings_),
         signals_(executor_),
         guardian_watch_(executor_, containment, events) {
     for (const int signal : plan.options.signals_to_handle) {
@@ -89,7 +76,7 @@ class Agent::Impl {
     guardian_watch_.start();
     // Signals are watched for as long as the run lasts; the group joins both before it goes on.
     auto start_notice = [this](std::uint16_t port) { tell_of_start(port); };
-    auto end = asio::co_spawn(executor_, run_->run(std::move(start_notice)), asio::deferred);
+    auto end = asio::co_spawn(executor_, run_.run(std::move(start_notice)), asio::deferred);
     auto watch = asio::co_spawn(executor_, watch_signals(), asio::deferred);
     auto both = asio::experimental::make_parallel_group(std::move(end), std::move(watch));
     auto ended = co_await both.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
@@ -124,13 +111,13 @@ class Agent::Impl {
         take_stacks(signal);
       } else {
         tell(SignalReceived{.signal = signal, .action = "forwarded to the workers"});
-        run_->forward(signal);
+        run_.forward(signal);
       }
     }
   }
 
   void take_stacks(int signal) {
-    const bool has_workers = run_->take_stacks("asked for by " + signal_name(signal));
+    const bool has_workers = run_.take_stacks("asked for by " + signal_name(signal));
     tell(SignalReceived{.signal = signal,
                         .action = has_workers ? "taking the stacks of the workers"
                                               : "there are no workers to take the stacks of"});
@@ -142,7 +129,7 @@ class Agent::Impl {
   }
 
   void suspend_run() {
-    if (const auto objection = run_->objection_to_suspension(); !objection.empty()) {
+    if (const auto objection = run_.objection_to_suspension(); !objection.empty()) {
       return tell(SignalReceived{.signal = SIGTSTP, .action = "not suspended: " + objection});
     }
     tell(SignalReceived{.signal = SIGTSTP, .action = "suspending the workers until SIGCONT"});
@@ -161,13 +148,13 @@ class Agent::Impl {
             .signal = signal,
             .action = describe_stop(plan_.options.shutdown_timeout,
                                     signal == SIGINT ? std::chrono::seconds(0) : kOneStopRequest)});
-        return run_->stop(signal, true);
+        return run_.stop(signal, true);
       case StopRequests::Meaning::repeated:
         if (std::exchange(is_repetition_told_, true)) return;
         return tell(SignalReceived{.signal = signal, .action = "already stopping the workers"});
       case StopRequests::Meaning::kill:
         tell(SignalReceived{.signal = signal, .action = "killing what is left"});
-        return run_->stop(signal, false);
+        return run_.stop(signal, false);
     }
   }
 
@@ -180,7 +167,7 @@ class Agent::Impl {
   OutputRouter& router_;
   EventSink& events_;
   const AttemptSurroundings surroundings_;
-  const std::unique_ptr<Run> run_;
+  Run run_;
   asio::signal_set signals_;
   GuardianWatch guardian_watch_;
   StopRequests stop_requests_;

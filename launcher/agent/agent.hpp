@@ -1,6 +1,5 @@
-// The agent of one node: starts the workers of a plan, watches them, restarts them and says how it
-// went. One coroutine that carries out what restart_policy decides; everything that happens is an
-// Event.
+// The agent of one node: runs the workers of a plan, handles signals and returns how the run ended.
+// Everything that happens is an Event.
 #pragma once
 
 #include "launcher/agent/run_folder.hpp"

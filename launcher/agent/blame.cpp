@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <string>
 
 namespace ddprun {
@@ -49,6 +50,20 @@ bool is_victim_of_a_peer(const WorkerExited& exit) {
   if (!exit.error_message.empty()) return blames_a_peer(exit.error_message);
   const bool ended_by_itself = exit.signal == 0 || exit.signal == SIGABRT;
   return ended_by_itself && blames_a_peer(last_words(exit.last_lines));
+}
+
+std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits) {
+  std::vector<WorkerExited> failures;
+  std::copy_if(exits.begin(), exits.end(), std::back_inserter(failures),
+               [](const WorkerExited& exit) { return exit.failed() && !exit.was_stopped; });
+  if (failures.empty()) {
+    std::copy_if(exits.begin(), exits.end(), std::back_inserter(failures),
+                 [](const WorkerExited& exit) { return exit.failed(); });
+  }
+  std::stable_partition(failures.begin(), failures.end(), [](const WorkerExited& exit) {
+    return !exit.was_stopped && !is_victim_of_a_peer(exit);
+  });
+  return failures;
 }
 
 }  // namespace ddprun

@@ -7,6 +7,7 @@
 #include "launcher/report/event.hpp"
 
 #include <string_view>
+#include <vector>
 
 namespace ddprun {
 
@@ -22,5 +23,11 @@ bool names_late_ranks(std::string_view message);
 /// its standard error if it recorded nothing and was not killed by a signal other than its own
 /// SIGABRT.
 bool is_victim_of_a_peer(const WorkerExited& exit);
+
+/// Returns the failed workers, root cause first: workers that failed on their own before those that
+/// failed because of a peer or that the agent had stopped, each group in the order of `exits`.
+/// Leaves out workers that ended by the signal with which the agent stopped them, unless no other
+/// failed.
+std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits);
 
 }  // namespace ddprun

@@ -3,6 +3,7 @@
 #include "launcher/agent/failure_text.hpp"
 #include "launcher/agent/placement.hpp"
 #include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/base/run_clock.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/membership/connect.hpp"
 #include "rendezvous/membership/foreign_peer.hpp"
@@ -52,11 +53,13 @@ void CoordinatorLink::connect(asio::awaitable<Found> finding, Time give_up) {
 }
 
 void CoordinatorLink::send(const NodeMessage& message) {
+  if (local_ != nullptr) return local_->send_local(message);
   if (connection_) connection_->send(message);
 }
 
 void CoordinatorLink::disconnect() {
   probe_timer_.cancel();
+  if (auto* local = std::exchange(local_, nullptr)) local->close_local();
   if (connection_) connection_->close();
   connection_.reset();
 }
@@ -77,9 +80,10 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
   if (self->is_closed_) co_return;
   if (!found.note.empty()) self->listener_.note(found.note);
   if (found.outcome) co_return self->be_turned_away(found);
+  if (found.local != nullptr) co_return self->join_local(*found.local);
   if (!found.endpoint) co_return self->take(ConnectionLost{found.problem});
   self->endpoint_ = *found.endpoint;
-  const Deadline::Duration until_then = give_up - Deadline::Clock::now();
+  const Deadline::Duration until_then = give_up - RunClock::now();
   const auto deadline = Deadline::after(std::min(found.connect_timeout, until_then));
   const auto result = co_await connect_to(self->endpoint_, deadline);
   UniqueFd fd(result.fd);
@@ -98,6 +102,15 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
                        .probe = self->probes_->address()});
   if (self->connection_ == connection) self->start_probes(connection);
   co_await self->hear(connection);
+}
+
+void CoordinatorLink::join_local(Coordinator& coordinator) {
+  local_ = &coordinator;
+  coordinator.open_local([this](const std::optional<CoordinatorMessage>& message) {
+    if (message) return take(CoordinatorSays{*message});
+    lose("the coordinator has ended the membership");
+  });
+  take(Connected{});
 }
 
 asio::awaitable<void> CoordinatorLink::hear(Connection connection) {

@@ -4,6 +4,7 @@
 
 #include "launcher/plan/launch_plan.hpp"
 #include "rendezvous/membership/agent_connection.hpp"
+#include "rendezvous/membership/coordinator.hpp"
 #include "rendezvous/membership/host.hpp"
 #include "rendezvous/membership/node_part.hpp"
 #include "rendezvous/membership/peer_probe.hpp"
@@ -26,7 +27,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
     std::function<void(const std::string& text)> note;  ///< for the operator
   };
 
-  /// `plan` has nodes and outlives this, and so does `secret`, which is null in an open run.
+  /// `plan` outlives this, and so does `secret`, which is null in an open run.
   CoordinatorLink(boost::asio::any_io_executor executor, const LaunchPlan& plan,
                   const security::Secret* secret, Listener listener);
 
@@ -53,6 +54,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   void start_probes(const Connection& connection);
   static boost::asio::awaitable<void> probe_silent(std::shared_ptr<CoordinatorLink> self,
                                                    Connection connection);
+  void join_local(membership::Coordinator& coordinator);
   void lose(const std::string& reason);
   void take(const membership::NodeEvent& event);
   void be_turned_away(const membership::Found& found);
@@ -62,6 +64,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   const security::Secret* secret_;
   Listener listener_;
   StoreEndpoint endpoint_;                             ///< of the coordinator, when last found
+  membership::Coordinator* local_ = nullptr;           ///< joined without a connection, or null
   Connection connection_;                              ///< null: none
   std::unique_ptr<membership::ProbeListener> probes_;  ///< since the latest connection
   boost::asio::steady_timer probe_timer_;              ///< until the next probe of a silent peer

@@ -1,5 +1,7 @@
 #include "launcher/agent/host_search.hpp"
 
+#include "launcher/agent/placement.hpp"
+
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -13,9 +15,10 @@ namespace asio = boost::asio;
 
 namespace {
 
-std::optional<security::Secret> secret_of(const LaunchOptions& options) {
-  if (options.secret_file.empty()) return std::nullopt;
-  return security::read_secret(options.secret_file, "--secret_file=" + options.secret_file);
+std::optional<security::Secret> secret_of(const LaunchPlan& plan) {
+  const auto& file = plan.options.secret_file;
+  if (!plan.nodes || file.empty()) return std::nullopt;
+  return security::read_secret(file, "--secret_file=" + file);
 }
 
 }  // namespace
@@ -23,20 +26,22 @@ std::optional<security::Secret> secret_of(const LaunchOptions& options) {
 HostSearch::HostSearch(asio::any_io_executor executor, const LaunchPlan& plan, UserCheck users,
                        Log log)
     : executor_(std::move(executor)),
-      nodes_(*plan.nodes),
+      plan_(plan),
       users_(std::move(users)),
       log_(std::move(log)),
-      secret_(secret_of(plan.options)) {}
+      secret_(secret_of(plan)) {}
 
 asio::awaitable<std::unique_ptr<membership::Host>> HostSearch::find(membership::Join self,
                                                                     etcd::OfficeNotice on_renewal) {
+  const auto& nodes = plan_.nodes;
   const membership::HostChoice choice{
-      .endpoint = {.host = nodes_.endpoint_host, .port = nodes_.endpoint_port},
-      .is_host = nodes_.is_host,
-      .settings = nodes_.settings,
-      .admission = {.secret = secret(), .user = users_}};
-  if (nodes_.etcd) {
-    co_return etcd::elect_host(executor_, *nodes_.etcd, choice, std::move(self),
+      .endpoint = nodes ? StoreEndpoint{nodes->endpoint_host, nodes->endpoint_port}
+                        : StoreEndpoint{plan_.store_host, plan_.store_port},
+      .is_host = nodes ? nodes->is_host : true,
+      .settings = membership_settings(plan_),
+      .admission = {.other_agents = nodes.has_value(), .secret = secret(), .user = users_}};
+  if (nodes && nodes->etcd) {
+    co_return etcd::elect_host(executor_, *nodes->etcd, choice, std::move(self),
                                std::move(on_renewal), log_);
   }
   auto choosing = membership::choose_host(executor_, choice, log_);

@@ -1,6 +1,5 @@
-// Which node hosts the rendezvous of a run of several nodes: the one that has the endpoint's
-// address or was told to, or whichever is elected through etcd. Does not know what the host is for.
-// Runs on the agent's one thread.
+// Which node hosts the rendezvous of a run: the only one; the one that has the endpoint's address
+// or was told to; or the one that is elected through etcd. Runs on the agent's one thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -20,8 +19,8 @@ namespace ddprun {
 
 class HostSearch {
  public:
-  /// `plan` has nodes and outlives this; `users` may take part on this machine. Throws Error if the
-  /// secret's file cannot be used.
+  /// `plan` outlives this; `users` may take part on this machine. Throws Error if the secret's file
+  /// cannot be used.
   HostSearch(boost::asio::any_io_executor executor, const LaunchPlan& plan, UserCheck users,
              Log log);
 
@@ -39,7 +38,7 @@ class HostSearch {
 
  private:
   boost::asio::any_io_executor executor_;
-  const NodesPlan& nodes_;
+  const LaunchPlan& plan_;
   const UserCheck users_;
   Log log_;
   const std::optional<security::Secret> secret_;  ///< nothing: the run is open

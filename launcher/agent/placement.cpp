@@ -1,13 +1,13 @@
 #include "launcher/agent/placement.hpp"
 
 #include "launcher/agent/blame.hpp"
-#include "launcher/agent/restart_policy.hpp"
 #include "launcher/config/identity.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/exit_record.hpp"
 #include "launcher/report/flights_record.hpp"
 #include "rendezvous/base/endpoint.hpp"
+#include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/membership/command.hpp"
 
@@ -44,7 +44,22 @@ std::vector<RankFlights> all_flights(const membership::RunOutcome& outcome) {
 
 }  // namespace
 
+membership::Settings membership_settings(const LaunchPlan& plan) {
+  if (plan.nodes) return plan.nodes->settings;
+  membership::Settings settings;
+  settings.restarts.max_restarts = plan.options.max_restarts;
+  settings.restarts.window = plan.options.restart_window;
+  settings.lease = settings.probe_timeout = std::chrono::milliseconds(0);
+  return settings;
+}
+
 membership::Join make_join(const LaunchPlan& plan, std::uint64_t instance, bool is_host) {
+  if (!plan.nodes) {
+    return {.instance = instance,
+            .local_world_size = static_cast<int>(plan.workers.size()),
+            .max_restarts = plan.options.max_restarts,
+            .is_host = true};
+  }
   const NodesPlan& nodes = *plan.nodes;
   return {.run_id = plan.run_id,
           .name = nodes.name,
@@ -94,36 +109,53 @@ NodePlacement make_placement(const membership::RoundFormed& round, const std::st
   return placement;
 }
 
-membership::OwnWorkersEnded make_end(AttemptEnd end, const std::string& node) {
-  membership::OwnWorkersEnded ended;
-  if (end.not_started) ended.not_started = node + ": " + end.not_started->message;
+membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& plan) {
+  const std::string node = plan.nodes ? plan.nodes->name : std::string();
+  membership::OwnWorkersEnded ended{.still_running = end.still_running};
+  if (end.not_started) {
+    ended.not_started = (plan.nodes ? node + ": " : "") + end.not_started->message;
+  }
   ended.have_succeeded =
       !end.not_started && std::none_of(end.exits.begin(), end.exits.end(),
                                        [](const WorkerExited& exit) { return exit.failed(); });
-  for (auto& exit : failures_root_cause_first(end.exits)) {
+  const auto failures = failures_root_cause_first(end.exits);
+  for (auto exit : failures) {
     if (exit.was_stopped || ended.failures.size() == kFailuresMax) continue;
     exit.node = node;
-    ended.failures.push_back({.rank = exit.rank,
-                              .is_victim = is_victim_of_a_peer(exit),
-                              .ran_seconds = exit.ran_seconds,
-                              .description = describe_failure(exit) + " on node " + node,
-                              .node = node,
-                              .record = to_record(exit, ended.failures.empty())});
+    ended.failures.push_back(
+        {.rank = exit.rank,
+         .is_victim = is_victim_of_a_peer(exit),
+         .ran_seconds = exit.ran_seconds,
+         .description = describe_failure(exit) + (plan.nodes ? " on node " + node : ""),
+         .node = node,
+         .record = to_record(exit, ended.failures.empty())});
   }
   ended.flights = to_flights_record(end.flights);
-  ended.still_running = std::move(end.still_running);
+  if (end.still_running && !failures.empty()) {
+    ended.no_restart = failures.front().still_running ? "no restart beside it"
+                                                      : "no restart, because " + *end.still_running;
+  }
   return ended;
 }
 
-RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan) {
+RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan,
+                          const AttemptEnd* only, const std::string& advice) {
   RunFinished finished{.result = outcome.result,
                        .scope = outcome.scope,
                        .attempts = outcome.rounds,
                        .reason = outcome.reason,
                        .failures = {},
-                       .is_of_many = true};
-  for (const auto& failure : outcome.failures) finished.failures.push_back(exit_of(failure));
-  finished.held_up = find_held_up(all_flights(outcome));
+                       .is_of_many = only == nullptr};
+  if (only != nullptr) {
+    finished.failures = failures_root_cause_first(only->exits);
+    finished.held_up = find_held_up(only->flights);
+    if (outcome.result == RunResult::interrupted)
+      finished.reason = "interrupted by " + signal_name(outcome.signal);
+  } else {
+    for (const auto& failure : outcome.failures) finished.failures.push_back(exit_of(failure));
+    finished.held_up = find_held_up(all_flights(outcome));
+  }
+  finished.reason += advice;
   finished.exit_code =
       exit_code_for(finished.result, plan.options.exit_code, finished.failures, outcome.signal);
   return finished;

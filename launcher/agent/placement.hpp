@@ -11,6 +11,9 @@
 
 namespace ddprun {
 
+/// Those of the run's membership, which has one member if the plan has no nodes.
+membership::Settings membership_settings(const LaunchPlan& plan);
+
 /// What this node says of itself; `instance` as in Join.
 membership::Join make_join(const LaunchPlan& plan, std::uint64_t instance, bool is_host);
 
@@ -24,9 +27,11 @@ void explain(membership::Refused& refused, const std::string& config_outline);
 NodePlacement make_placement(const membership::RoundFormed& round, const std::string& store_host);
 
 /// How the workers of this node ended, for the coordinator.
-membership::OwnWorkersEnded make_end(AttemptEnd end, const std::string& node);
+membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& plan);
 
-/// How the run ended, for the report. `attempts` of this node.
-RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan);
+/// How the run ended, for the report. `only` is the last attempt of an only node, which knows more
+/// of it than the outcome does; else null. `advice` is added to the reason.
+RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan,
+                          const AttemptEnd* only, const std::string& advice);
 
 }  // namespace ddprun

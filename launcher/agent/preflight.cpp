@@ -68,11 +68,10 @@ class WarningsOnly : public EventSink {
 
 }  // namespace
 
-class PreflightRun::Impl {
+class Preflight::Impl {
  public:
-  Impl(const AttemptSurroundings& surroundings, std::unique_ptr<Run> run)
+  explicit Impl(const AttemptSurroundings& surroundings)
       : surroundings_(surroundings),
-        run_(std::move(run)),
         plan_(plan_of_look(surroundings)),
         folder_(surroundings.folder, kPreflightFolder),
         events_(surroundings.events),
@@ -85,7 +84,7 @@ class PreflightRun::Impl {
       worker.arguments = {plan_.preflight->string(), folder / report_file(worker.local_rank)};
   }
 
-  asio::awaitable<RunFinished> run(StartNotice on_start) {
+  asio::awaitable<std::optional<RunFinished>> run() {
     const auto start = std::chrono::steady_clock::now();
     tell(PreflightStarted{.workers = workers()});
     AttemptEnd end = co_await look();
@@ -95,27 +94,13 @@ class PreflightRun::Impl {
     if (end.not_started) co_return finish(RunResult::not_started, end.not_started->message);
     const auto objection = judge(end, start);
     if (!objection.empty()) co_return finish(RunResult::unfit, objection);
-    is_over_ = true;
-    auto following = run_->run(std::move(on_start));
-    co_return co_await std::move(following);
+    co_return std::nullopt;
   }
 
-  void forward(int signal) {
-    if (is_over_) run_->forward(signal);
-  }
-
-  bool take_stacks(const std::string& reason) { return is_over_ && run_->take_stacks(reason); }
-
-  void stop(int signal, bool is_first) {
-    if (is_over_) return run_->stop(signal, is_first);
-    if (is_first) stop_signal_ = signal;
-    // There is nothing that they would have to put away.
+  void stop(int signal) {
+    if (stop_signal_ == 0) stop_signal_ = signal;
+    // The programs have nothing to save.
     if (look_ != nullptr) look_->stop(SIGKILL, std::chrono::milliseconds(0));
-  }
-
-  std::string objection_to_suspension() const {
-    if (is_over_) return run_->objection_to_suspension();
-    return "the time limits of the preflight would pass meanwhile";
   }
 
  private:
@@ -168,40 +153,26 @@ class PreflightRun::Impl {
   void tell(const Event& event) { emit(surroundings_.events, event); }
 
   const AttemptSurroundings& surroundings_;
-  const std::unique_ptr<Run> run_;
   LaunchPlan plan_;
   RunFolder folder_;
   WarningsOnly events_;
   LimitTimer limit_;
   Attempt* look_ = nullptr;  ///< while it is under way
-  bool is_over_ = false;     ///< and the run has begun
   bool is_over_time_ = false;
   int stop_signal_ = 0;
 };
 
-PreflightRun::PreflightRun(const AttemptSurroundings& surroundings, std::unique_ptr<Run> run)
-    : impl_(std::make_unique<Impl>(surroundings, std::move(run))) {}
+Preflight::Preflight(const AttemptSurroundings& surroundings)
+    : impl_(std::make_unique<Impl>(surroundings)) {}
 
-PreflightRun::~PreflightRun() = default;
+Preflight::~Preflight() = default;
 
-asio::awaitable<RunFinished> PreflightRun::run(StartNotice on_start) {
-  return impl_->run(std::move(on_start));
+asio::awaitable<std::optional<RunFinished>> Preflight::run() {
+  return impl_->run();
 }
 
-void PreflightRun::forward(int signal) {
-  impl_->forward(signal);
-}
-
-bool PreflightRun::take_stacks(const std::string& reason) {
-  return impl_->take_stacks(reason);
-}
-
-void PreflightRun::stop(int signal, bool is_first) {
-  impl_->stop(signal, is_first);
-}
-
-std::string PreflightRun::objection_to_suspension() const {
-  return impl_->objection_to_suspension();
+void Preflight::stop(int signal) {
+  impl_->stop(signal);
 }
 
 }  // namespace ddprun

@@ -1,28 +1,29 @@
-// A run that looks at its node first (--preflight): starts ddprun-preflight in place of each
-// worker, as the workers will be started, and begins the run if all is in order. With other nodes
-// the look comes before this one joins them. Runs on the agent's one thread.
+// The check of this node before its workers start (--preflight): starts ddprun-preflight in place
+// of each worker, as the workers will be started. On several nodes the check precedes the
+// rendezvous. Runs on the agent's one thread.
 #pragma once
 
 #include "launcher/agent/attempt.hpp"
-#include "launcher/agent/run.hpp"
 
-#include <chrono>
+#include <boost/asio/awaitable.hpp>
+
 #include <memory>
-#include <string>
+#include <optional>
 
 namespace ddprun {
 
-class PreflightRun : public Run {
+class Preflight {
  public:
   /// The plan names the program. `surroundings` outlives this object.
-  PreflightRun(const AttemptSurroundings& surroundings, std::unique_ptr<Run> run);
-  ~PreflightRun() override;
+  explicit Preflight(const AttemptSurroundings& surroundings);
+  ~Preflight();
 
-  boost::asio::awaitable<RunFinished> run(StartNotice on_start) override;
-  void forward(int signal) override;
-  bool take_stacks(const std::string& reason) override;
-  void stop(int signal, bool is_first) override;
-  std::string objection_to_suspension() const override;
+  /// Returns the end of the run if the workers must not be started, and nothing if they may be.
+  /// Called once.
+  boost::asio::awaitable<std::optional<RunFinished>> run();
+
+  /// Ends the check; the run is then interrupted by `signal`, unless it was before by another one.
+  void stop(int signal);
 
  private:
   class Impl;

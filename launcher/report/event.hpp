@@ -191,6 +191,7 @@ struct RestartDecided {
   int next_attempt = 0;
   std::string reason;
   std::chrono::milliseconds delay{0};  ///< back-off
+  bool is_planned = false;             ///< nothing failed: a node came or left in order
 
   bool operator==(const RestartDecided&) const = default;
 };

@@ -129,7 +129,8 @@ EventLine line(const RestartDecided& event) {
   if (event.delay.count() > 0) {
     text += " in " + seconds_text(std::chrono::duration<double>(event.delay).count());
   }
-  return {LogLevel::warn, event.next_attempt, text + ": " + event.reason};
+  return {event.is_planned ? LogLevel::info : LogLevel::warn, event.next_attempt,
+          text + ": " + event.reason};
 }
 
 EventLine line(const SignalReceived& event) {

@@ -23,6 +23,12 @@ class RunClock {
     return std::chrono::steady_clock::now() - duration(suspended_.load(std::memory_order_relaxed));
   }
 
+  /// Returns the same moment of the steady clock, if the run is not suspended until then.
+  static time_point to_steady(time_point when) noexcept {
+    if (when == time_point::max()) return when;
+    return when + duration(suspended_.load(std::memory_order_relaxed));
+  }
+
   /// Subtracts the time for which the run has just been suspended.
   static void add_suspension(duration time) noexcept {
     suspended_.fetch_add(time.count(), std::memory_order_relaxed);

@@ -7,6 +7,8 @@
 namespace ddprun::membership {
 
 struct Admission {
+  /// False: the agent of this process is the only one, and there is no port for others.
+  bool other_agents = true;
   /// What agents must prove to know; null: the run is open. Outlives the run's host.
   const security::Secret* secret = nullptr;
   /// For connections from this machine, except those of agents in a run with a secret; empty: users

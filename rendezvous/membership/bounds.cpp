@@ -35,6 +35,7 @@ void bound(WorkersFailing& failing) {
 
 void bound(WorkersEnded& ended) {
   cut(ended.not_started, kReasonBytesMax);
+  if (ended.no_restart) cut(*ended.no_restart, kReasonBytesMax);
   bound_failures(ended.failures);
   if (ended.flights.size() > kFlightsBytesMax) ended.flights.clear();
 }

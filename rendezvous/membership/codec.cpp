@@ -44,11 +44,14 @@ auto fields(M& m) {
   } else if constexpr (is<StopWorkers>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.reason, m.is_orderly);
   } else if constexpr (is<WorkersEnded>(static_cast<M*>(nullptr))) {
-    return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.flights, m.were_asked);
+    return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.flights, m.were_asked,
+                    m.no_restart);
   } else if constexpr (is<Leave>(static_cast<M*>(nullptr))) {
     return std::tie(m.reason, m.signal);
   } else if constexpr (is<Refused>(static_cast<M*>(nullptr))) {
     return std::tie(m.reason, m.config);
+  } else if constexpr (is<NextRound>(static_cast<M*>(nullptr))) {
+    return std::tie(m.round, m.reason, m.delay);
   } else if constexpr (is<Waiting>(static_cast<M*>(nullptr))) {
     return std::tie(m.text, m.is_warning);
   } else if constexpr (is<Welcome>(static_cast<M*>(nullptr))) {
@@ -86,6 +89,11 @@ class Writer {
   template <std::integral Integer>
   void put(Integer value) {
     wire::append_integer(out_, value);
+  }
+  template <typename Item>
+  void put(const std::optional<Item>& item) {
+    put(item.has_value());
+    if (item) put(*item);
   }
   template <typename Item>
   void put(const std::vector<Item>& items) {
@@ -129,6 +137,9 @@ bool is_sound(const Probed& probed) {
 bool is_sound(const NodePlace& node) {
   return node.local_world_size >= 1 && node.local_world_size <= kLocalWorkersMax;
 }
+bool is_sound(const NextRound& next) {
+  return next.round >= 0;
+}
 bool is_sound(const RoundFormed& formed) {
   return formed.round >= 0 && formed.restarts_used >= 0 && formed.node_rank >= 0 &&
          std::cmp_less(formed.node_rank, formed.nodes.size());
@@ -168,6 +179,13 @@ class Reader {
   }
   bool get(RunResult& value) { return get_enum(value, kLastSharedResult); }
   bool get(OutcomeScope& value) { return get_enum(value, OutcomeScope::node); }
+  template <typename Item>
+  bool get(std::optional<Item>& item) {
+    bool has_value = false;
+    if (!get(has_value)) return false;
+    if (!has_value) return true;
+    return get(item.emplace());
+  }
   template <std::integral Integer>
   bool get(Integer& value) {
     if (rest_.size() < sizeof(Integer)) return false;

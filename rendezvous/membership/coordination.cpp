@@ -62,7 +62,7 @@ std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event
   now_ = now;
   actions_.clear();
   if (const auto* says = std::get_if<NodeSays>(&event)) {
-    if (auto* member = roster_.find(says->node)) member->lease_end = now_ + settings_.lease;
+    if (auto* member = roster_.find(says->node)) member->lease_end = lease_end();
     std::visit([&](const auto& message) { hear(says->node, message); },
                within_bounds(says->message));
   } else if (const auto* gone = std::get_if<NodeGone>(&event)) {
@@ -198,6 +198,10 @@ std::string Coordination::describe_waiting_for_nodes() const {
 
 std::optional<Time> Coordination::end_of_wait() const {
   return roster_.present() >= settings_.nodes_min ? last_call_end_ : std::optional(gather_end_);
+}
+
+Time Coordination::lease_end() const {
+  return settings_.is_local() ? Time::max() : now_ + settings_.lease;
 }
 
 std::vector<std::string> Coordination::names_of_last_round() const {

@@ -151,11 +151,12 @@ class Coordination {
 
   bool can_do_without_unable() const;
   void go_on_without_unable();
-  void gather(const std::string& reason);
+  void gather(const std::string& reason, std::chrono::milliseconds delay = {});
   void notify_waiting();
   std::string describe_waiting_for_nodes() const;
   void tell(NodeId id, CoordinatorMessage message);
   std::optional<Time> end_of_wait() const;
+  Time lease_end() const;
   std::vector<std::string> names_of_last_round() const;
 
   Settings settings_;

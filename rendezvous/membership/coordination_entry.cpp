@@ -53,7 +53,7 @@ void Coordination::admit(NodeId id, const Join& join) {
   warning += difference;
   roster_.add(id,
               {.join = join,
-               .lease_end = now_ + settings_.lease,
+               .lease_end = lease_end(),
                .node_rank = succession_.claim(join.name, join.instance),
                .next_notice = first_notice(now_),
                .came = now_,

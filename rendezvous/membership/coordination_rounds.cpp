@@ -143,7 +143,7 @@ void Coordination::consider_next() {
     actions_.emplace_back(KeepRecord{record()});
     if (sequel.spent->delay.count() > 0) not_before_ = now_ + sequel.spent->delay;
   }
-  gather(sequel.reason);
+  gather(sequel.reason, sequel.spent ? sequel.spent->delay : std::chrono::milliseconds(0));
 }
 
 /// In the first round the command is likely to be wrong for all; later it has been right for some.
@@ -169,14 +169,15 @@ void Coordination::go_on_without_unable() {
   gather(end_.unable().front().reason + "; the others go on without that node");
 }
 
-void Coordination::gather(const std::string& reason) {
+void Coordination::gather(const std::string& reason, std::chrono::milliseconds delay) {
   phase_ = Phase::gathering;
   gather_end_ = now_ + settings_.join_timeout;
   next_retry_.reset();
   barrier_end_.reset();
   roster_.end_round(first_notice(now_));
+  const int next = std::max(round_, highest_round_) + 1;
   for (const auto& [id, member] : roster_.all()) {
-    if (!member.is_leaving) tell(id, Waiting{"another round follows: " + reason});
+    if (!member.is_leaving) tell(id, NextRound{next, reason, delay});
   }
 }
 

@@ -1,10 +1,12 @@
 #include "rendezvous/membership/coordinator.hpp"
 
 #include "rendezvous/base/await.hpp"
+#include "rendezvous/base/run_clock.hpp"
 #include "rendezvous/membership/action_queue.hpp"
 #include "rendezvous/membership/agent_sessions.hpp"
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <exception>
@@ -13,6 +15,13 @@
 namespace ddprun::membership {
 
 namespace asio = boost::asio;
+
+namespace {
+
+/// The agent of this process. Connections have higher numbers.
+constexpr NodeId kLocalNode = 0;
+
+}  // namespace
 
 class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
  public:
@@ -33,6 +42,16 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   AgentSessions& sessions() { return sessions_; }
+
+  void open_local(LocalListener listener) {
+    local_ = std::make_shared<const LocalListener>(std::move(listener));
+  }
+
+  void send_local(const NodeMessage& message) { apply(NodeSays{kLocalNode, message}); }
+
+  void close_local() {
+    if (std::exchange(local_, nullptr)) apply(NodeGone{kLocalNode, "it has left"});
+  }
 
   void resign(const std::string& reason) { apply(HostLeaves{reason}); }
 
@@ -68,7 +87,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   static Coordination begin(Settings settings, const std::optional<RunRecord>& record) {
-    const auto now = Deadline::Clock::now();
+    const auto now = RunClock::now();
     if (record) return Coordination(std::move(settings), *record, now);
     return Coordination(std::move(settings), now);
   }
@@ -91,7 +110,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   void apply(const CoordinatorEvent& event) {
     if (is_stopped_ || !is_in_office()) return;
     try {
-      queue_.add(coordination_.apply(event, Deadline::Clock::now()));
+      queue_.add(coordination_.apply(event, RunClock::now()));
       perform();
       plan_wake();
     } catch (...) {
@@ -124,9 +143,22 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     if (self->is_over()) self->over_.cancel();
   }
 
-  void act(const Tell& tell) { sessions_.say(tell.node, tell.message); }
+  void act(const Tell& tell) {
+    if (tell.node == kLocalNode) return post_local(tell.message);
+    sessions_.say(tell.node, tell.message);
+  }
 
-  void act(const HangUp& hang_up) { sessions_.hang_up(hang_up.node); }
+  void act(const HangUp& hang_up) {
+    if (hang_up.node == kLocalNode) return post_local(std::nullopt);
+    sessions_.hang_up(hang_up.node);
+  }
+
+  /// Not called directly: the agent may be in the middle of a decision.
+  void post_local(std::optional<CoordinatorMessage> message) {
+    asio::post(executor_, [to = std::weak_ptr(local_), message = std::move(message)] {
+      if (const auto listener = to.lock()) (*listener)(message);
+    });
+  }
 
   void act(const ClearStore&) { clear_store_(); }
 
@@ -144,6 +176,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   asio::any_io_executor executor_;
+  std::shared_ptr<const LocalListener> local_;  ///< null: not connected
   AgentSessions sessions_;
   Coordination coordination_;
   const Office office_;
@@ -151,7 +184,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   bool is_stopped_ = false;
   std::exception_ptr failure_;
   std::function<void()> clear_store_;
-  asio::steady_timer wake_;
+  RunTimer wake_;
   asio::steady_timer over_;  ///< cancelled when the run is over
 };
 
@@ -173,6 +206,18 @@ void Coordinator::admit(int fd, std::string_view bytes) {
 
 void Coordinator::resign(const std::string& reason) {
   impl_->resign(reason);
+}
+
+void Coordinator::open_local(LocalListener listener) {
+  impl_->open_local(std::move(listener));
+}
+
+void Coordinator::send_local(const NodeMessage& message) {
+  impl_->send_local(message);
+}
+
+void Coordinator::close_local() {
+  impl_->close_local();
 }
 
 bool Coordinator::is_over() const {

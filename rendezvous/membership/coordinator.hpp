@@ -46,6 +46,16 @@ class Coordinator {
   /// Takes over a connection of which these bytes, the first ones, have been read.
   void admit(int fd, std::string_view bytes);
 
+  /// Called with each message for the agent of this process, and with nothing when the coordinator
+  /// ends its membership.
+  using LocalListener = std::function<void(const std::optional<CoordinatorMessage>& message)>;
+
+  /// Connects the agent of this process, which has no other connection. `listener` is called from
+  /// the executor, in the order of the messages, until close_local().
+  void open_local(LocalListener listener);
+  void send_local(const NodeMessage& message);
+  void close_local();
+
   /// Ends the round and forms no other: another node is to coordinate the run.
   void resign(const std::string& reason);
 

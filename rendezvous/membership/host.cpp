@@ -90,6 +90,10 @@ class FixedHost : public Host {
     seat_ = std::make_unique<Seat>(executor_, StoreEndpoint{address, choice.endpoint.port},
                                    choice.admission, choice.settings.store_port, log);
     seat_->begin(choice.settings, Office{});
+    if (!choice.admission.other_agents) {
+      found_.local = &seat_->coordinator();
+      return;
+    }
     note_ = hosting_note(choice.endpoint, seat_->store_port());
     if (address == kAllAddresses) {
       note_ += ", listening on all of its addresses";
@@ -100,6 +104,7 @@ class FixedHost : public Host {
   }
 
   bool is_here() const override { return seat_ != nullptr; }
+  const StoreServer* store() const override { return seat_ ? &seat_->store() : nullptr; }
   const std::string& note() const override { return note_; }
   asio::awaitable<Found> find(Time not_before) override {
     return find_at(executor_, found_, not_before);
@@ -163,6 +168,10 @@ asio::awaitable<std::unique_ptr<Host>> choose_host(asio::any_io_executor executo
                                                    HostChoice choice, Log log) {
   auto host = std::make_unique<FixedHost>(executor, choice);
   if (!choice.is_host.value_or(true)) co_return host;
+  if (!choice.admission.other_agents) {
+    host->listen(choice, choice.endpoint.host, log);
+    co_return host;
+  }
   const auto deadline = Deadline::after(choice.settings.join_timeout);
   const auto addresses = co_await find_endpoint(executor, choice.endpoint, log, deadline);
   const bool is_told = choice.is_host.has_value();

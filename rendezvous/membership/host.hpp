@@ -18,10 +18,17 @@
 #include <string>
 #include <vector>
 
-namespace ddprun::membership {
+namespace ddprun {
+
+class StoreServer;
+
+namespace membership {
+
+class Coordinator;
 
 /// Where this node's agent reaches the coordinator now.
 struct Found {
+  Coordinator* local = nullptr;  ///< to be joined without a connection
   std::optional<StoreEndpoint> endpoint{};
   std::string node{};                    ///< that hosts it, where that is known
   Time office_end = Time::max();         ///< as in Connected
@@ -38,6 +45,9 @@ class Host {
 
   /// True if coordinator and store are part of this process for as long as the run lasts.
   virtual bool is_here() const = 0;
+
+  /// The store of the workers, while it is part of this process; else null.
+  virtual const StoreServer* store() const { return nullptr; }
 
   /// What operators should know of the choice; may be empty.
   virtual const std::string& note() const = 0;
@@ -91,4 +101,5 @@ void warn_of_openness(const StoreEndpoint& endpoint, const Log& log);
 inline constexpr const char* kAllAddresses = "0.0.0.0";
 std::string bind_address(const std::string& host, const std::vector<std::string>& addresses);
 
-}  // namespace ddprun::membership
+}  // namespace membership
+}  // namespace ddprun

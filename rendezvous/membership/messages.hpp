@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,7 +16,7 @@
 namespace ddprun::membership {
 
 /// Of this set of messages. Two agents that differ in it do not understand each other.
-inline constexpr std::uint32_t kProtocolVersion = 6;
+inline constexpr std::uint32_t kProtocolVersion = 7;
 
 /// Rounds and restarts as nodes know them: no run has so many, and there is room to count on.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -102,6 +103,8 @@ struct WorkersEnded {
   std::vector<Failure> failures{};  ///< those that failed on their own, root cause first
   std::string flights{};            ///< how far all had come in their collectives; opaque here
   bool were_asked = false;          ///< to stop, before they had ended
+  /// Of a run of one node whose processes could not be killed: why no other round may follow.
+  std::optional<std::string> no_restart{};
 
   bool operator==(const WorkersEnded&) const = default;
 };
@@ -127,7 +130,7 @@ using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, 
 // From the coordinator to an agent.
 
 struct Welcome {
-  std::chrono::milliseconds lease{3000};
+  std::chrono::milliseconds lease{3000};  ///< 0: without limit
   std::string warning{};    ///< for operators: what is odd about this node; empty: nothing
   std::string run_nonce{};  ///< as in Settings
 
@@ -154,6 +157,15 @@ struct Waiting {
   bool is_warning = false;  ///< something is amiss
 
   bool operator==(const Waiting&) const = default;
+};
+
+/// The round has ended, and another one follows.
+struct NextRound {
+  int round = 0;
+  std::string reason;
+  std::chrono::milliseconds delay{0};  ///< back-off before it
+
+  bool operator==(const NextRound&) const = default;
 };
 
 struct NodePlace {
@@ -233,6 +245,6 @@ struct Probe {
 };
 
 using CoordinatorMessage = std::variant<Welcome, Refused, HeartbeatAnswer, Waiting, RoundFormed,
-                                        StopWorkers, Finish, Probe>;
+                                        StopWorkers, Finish, Probe, NextRound>;
 
 }  // namespace ddprun::membership

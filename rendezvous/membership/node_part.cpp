@@ -40,6 +40,7 @@ bool has_place_of(const Join& self, const RoundFormed& round) {
 
 NodePart::NodePart(Join join, const Settings& settings, Time now)
     : join_(std::move(join)),
+      is_local_(settings.is_local()),
       rejoin_timeout_(settings.rejoin_timeout),
       memory_(memory_of_run(settings)),
       answer_timeout_(settings.answer_timeout),
@@ -73,7 +74,8 @@ std::optional<Time> NodePart::next_wake() const {
   if (has_ended_) return std::nullopt;
   if (link_ == Link::joining) return answer_end_;
   if (link_ != Link::joined) return std::nullopt;
-  return std::min(next_heartbeat_, lease_end());
+  const Time next = std::min(next_heartbeat_, lease_end());
+  return next == Time::max() ? std::nullopt : std::optional(next);
 }
 
 // The connection.
@@ -191,7 +193,7 @@ void NodePart::hear(const Welcome& welcome) {
   last_warning_ = welcome.warning;
   renew_lease(unanswered_.front().second);
   unanswered_.clear();
-  next_heartbeat_ = now_ + lease_ / kHeartbeatsPerLease;
+  plan_heartbeat();
   if (!leaving_.empty()) say(Leave{leaving_, leaving_signal_});
 }
 
@@ -216,8 +218,12 @@ void NodePart::hear(const HeartbeatAnswer& answer) {
 
 /// From when the coordinator was asked for it, which is before it has granted it.
 void NodePart::renew_lease(Time asked) {
-  granted_end_ = asked + lease_ - lease_ / kMarginOfLease;
+  granted_end_ = lease_.count() == 0 ? Time::max() : asked + lease_ - lease_ / kMarginOfLease;
   guard_workers();
+}
+
+void NodePart::plan_heartbeat() {
+  next_heartbeat_ = lease_.count() == 0 ? Time::max() : now_ + lease_ / kHeartbeatsPerLease;
 }
 
 /// Of an office only that counts under which this node has joined.
@@ -260,7 +266,7 @@ void NodePart::take(const NodeTimePassed&) {
   if (link_ != Link::joined || now_ < next_heartbeat_) return;
   unanswered_.emplace_back(++last_heartbeat_, now_);
   say(Heartbeat{last_heartbeat_});
-  next_heartbeat_ = now_ + lease_ / kHeartbeatsPerLease;
+  plan_heartbeat();
 }
 
 // Rounds.
@@ -282,6 +288,11 @@ void NodePart::hear(const Waiting& waiting) {
   }
   const bool is_after_loss = std::exchange(has_lost_round_, false);
   actions_.emplace_back(Announce{waiting.text, waiting.is_warning || is_after_loss});
+}
+
+void NodePart::hear(const NextRound& next) {
+  const bool is_after_loss = std::exchange(has_lost_round_, false);
+  actions_.emplace_back(AnnounceRound{.next = next, .is_planned = !is_after_loss});
 }
 
 void NodePart::hear(const RoundFormed& round) {
@@ -338,7 +349,7 @@ void NodePart::take(const OwnWorkersEnded& ended) {
   if (!has_workers_) return;
   still_running_ = ended.still_running;
   // After a success another round follows only if another node fails.
-  if (still_running_ && !ended.have_succeeded && !outcome_) leave_with_workers_left();
+  if (still_running_ && !ended.have_succeeded && !outcome_ && !is_local_) leave_with_workers_left();
   has_workers_ = false;
   if (is_of_this_connection_) {
     say(WorkersEnded{.round = join_.last_round,
@@ -346,7 +357,8 @@ void NodePart::take(const OwnWorkersEnded& ended) {
                      .not_started = ended.not_started,
                      .failures = ended.failures,
                      .flights = ended.flights,
-                     .were_asked = were_asked_});
+                     .were_asked = were_asked_,
+                     .no_restart = is_local_ ? ended.no_restart : std::nullopt});
   }
   if (outcome_) return end(*outcome_);
   // The agent beside the coordinator stays until that has told everybody.

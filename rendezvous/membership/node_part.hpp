@@ -61,6 +61,7 @@ struct OwnWorkersEnded {
   std::string flights{};  ///< as in WorkersEnded
   /// Describes the processes that could not be killed; nothing: none are left.
   std::optional<std::string> still_running{};
+  std::optional<std::string> no_restart{};  ///< as in WorkersEnded
 };
 /// By the operator; the workers are being stopped.
 struct AskedToLeave {
@@ -111,6 +112,11 @@ struct Announce {
   std::string text;
   bool is_warning = false;  ///< something is amiss; the run may go on
 };
+/// The round has ended, and another one follows.
+struct AnnounceRound {
+  NextRound next;
+  bool is_planned = false;  ///< the round ended in an orderly way
+};
 /// This node leaves the run: if the coordinator is part of this process and others can take over,
 /// they do.
 struct Resign {};
@@ -118,7 +124,7 @@ struct EndRun {
   RunOutcome outcome;
 };
 using NodeAction = std::variant<Connect, Disconnect, Say, StartWorkers, EndWorkers, ProbePeers,
-                                GuardUntil, Announce, Resign, EndRun>;
+                                GuardUntil, Announce, AnnounceRound, Resign, EndRun>;
 
 class NodePart {
  public:
@@ -144,6 +150,7 @@ class NodePart {
   void hear(const Refused& refused);
   void hear(const HeartbeatAnswer& answer);
   void hear(const Waiting& waiting);
+  void hear(const NextRound& next);
   void hear(const RoundFormed& round);
   void hear(const membership::StopWorkers& stop);
   void hear(const Finish& finish);
@@ -163,6 +170,7 @@ class NodePart {
   void doubt(const Refused& refused);
   void say(NodeMessage message);
   void renew_lease(Time asked);
+  void plan_heartbeat();
   void guard_workers();
   void check_lease();
   std::string silence() const;
@@ -178,6 +186,7 @@ class NodePart {
   enum class Link : std::uint8_t { none, connecting, joining, joined };
 
   Join join_;
+  bool is_local_;  ///< as in Settings
   std::chrono::milliseconds rejoin_timeout_;
   std::chrono::seconds memory_;  ///< of how a run has ended
   std::chrono::milliseconds answer_timeout_;
@@ -199,9 +208,9 @@ class NodePart {
   std::string last_warning_;  ///< of a coordinator that has taken this node in
   std::string last_waiting_;  ///< what for, while joining
   std::chrono::milliseconds lease_{0};
-  Time granted_end_;               ///< of the lease that the coordinator has granted
-  Time office_end_ = Time::max();  ///< of the coordinator, if it is part of this process
-  Time guarded_until_;             ///< as told last
+  Time granted_end_;                  ///< of the lease that the coordinator has granted
+  Time office_end_ = Time::max();     ///< of the coordinator, if it is part of this process
+  Time guarded_until_ = Time::max();  ///< as told last
   Time next_heartbeat_;
   std::uint64_t last_heartbeat_ = 0;
   std::deque<std::pair<std::uint64_t, Time>> unanswered_;  ///< heartbeats and when they were sent

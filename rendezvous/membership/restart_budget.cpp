@@ -17,6 +17,11 @@ std::chrono::milliseconds delay_after(int fast_failures, const RestartSettings& 
 
 }  // namespace
 
+std::optional<int> restarts_left(int used, const RestartSettings& settings) {
+  if (settings.window.count() > 0) return std::nullopt;
+  return settings.max_restarts - used;
+}
+
 BudgetDecision spend_restart(const RestartHistory& history, const std::string& cause,
                              std::chrono::duration<double> ran,
                              std::chrono::steady_clock::time_point now,

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <string>
 
 namespace ddprun::membership {
@@ -33,6 +34,9 @@ struct RestartHistory {
 
   bool operator==(const RestartHistory&) const = default;
 };
+
+/// Returns nothing if there is a window, after which restarts no longer count.
+std::optional<int> restarts_left(int used, const RestartSettings& settings);
 
 struct BudgetDecision {
   bool may_restart = false;

@@ -16,6 +16,7 @@ void RoundEnd::note(NodeId node, const WorkersEnded& ended, Time now) {
   }
   if (!ended.not_started.empty()) unable_.push_back({node, ended.not_started});
   failures_.add_flights(ended.flights);
+  if (ended.no_restart) no_restart_ = ended.no_restart;
   const bool has_failed = !ended.failures.empty() || !ended.not_started.empty();
   if (has_failed) failures_.add(node, ended.failures, now);
   // Whoever was asked to stop may end as it likes at no cost, and so may a peer of it.
@@ -42,6 +43,10 @@ Sequel RoundEnd::sequel(const RestartHistory& history, const RestartSettings& se
                         Time now) const {
   if (!unable_.empty()) {
     return {.end = RunResult::not_started, .reason = unable_.front().reason};
+  }
+  // The next round's workers would write the same files.
+  if (no_restart_) {
+    return {.end = RunResult::failed, .reason = failures_.cause() + "; " + *no_restart_};
   }
   if (change_) return {.reason = reason_of_change()};
   auto decision = spend_restart(history, failures_.cause(), failures_.ran(), now, settings);

@@ -78,6 +78,7 @@ class RoundEnd {
 
   RoundFailures failures_;
   std::vector<Unable> unable_;
+  std::optional<std::string> no_restart_;  ///< as in WorkersEnded
   std::size_t succeeded_unasked_ = 0;
   std::set<NodeId> failed_unasked_;         ///< before their workers were asked to stop
   std::optional<MembershipChange> change_;  ///< explains the end, whatever failed

@@ -12,7 +12,9 @@ namespace ddprun::membership {
 Seat::Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address, Admission admission,
            std::uint16_t store_port, Log log)
     : executor_(std::move(executor)), admission_(std::move(admission)), log_(std::move(log)) {
-  if (admission_.secret == nullptr) {
+  if (!admission_.other_agents) {
+    listen_for_store(address);
+  } else if (admission_.secret == nullptr) {
     listen_for_both(address);
   } else {
     listen_apart(address, store_port);
@@ -28,6 +30,13 @@ StoreServerOptions Seat::store_options(const StoreEndpoint& address) {
       .admits_address = [this](const std::string& peer) { return coordinator_->has_node_at(peer); },
       .objection_to =
           [](const wire::Request& request) { return is_of_torchrun(request) ? kNoTorchrun : ""; }};
+}
+
+void Seat::listen_for_store(const StoreEndpoint& address) {
+  auto options = store_options(address);
+  if (!admission_.user) options.admits_address = {};
+  options.objection_to = {};
+  store_ = std::make_unique<StoreServer>(executor_, std::move(options));
 }
 
 void Seat::listen_for_both(const StoreEndpoint& address) {

@@ -1,7 +1,7 @@
 // Coordinator and workers' store of a run on this machine. In an open run they share a port; in one
-// with a secret the store has another one. The store serves the users of the run's workers on this
-// machine and the addresses of the run's nodes: PyTorch's clients cannot prove that they know a
-// secret. Runs on the executor's one thread.
+// with a secret the store has another one. In a run of one node the coordinator has none. The store
+// serves the users of the run's workers on this machine and the addresses of the run's nodes:
+// PyTorch's clients cannot prove that they know a secret. Runs on the executor's one thread.
 #pragma once
 
 #include "rendezvous/membership/admission.hpp"
@@ -31,10 +31,13 @@ class Seat {
 
   std::uint16_t store_port() const { return store_->endpoint().port; }
 
+  const StoreServer& store() const { return *store_; }
+
   /// After begin().
   Coordinator& coordinator() { return *coordinator_; }
 
  private:
+  void listen_for_store(const StoreEndpoint& address);
   void listen_for_both(const StoreEndpoint& address);
   void listen_apart(const StoreEndpoint& address, std::uint16_t store_port);
   StoreServerOptions store_options(const StoreEndpoint& address);
@@ -44,7 +47,7 @@ class Seat {
   Admission admission_;
   Log log_;
   std::uint64_t complaints_ = 0;
-  std::unique_ptr<Acceptor> agents_;  ///< null in an open run
+  std::unique_ptr<Acceptor> agents_;  ///< null unless the run has a secret
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<Coordinator> coordinator_;  ///< closes its connections before the store does
 };

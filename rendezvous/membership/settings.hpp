@@ -43,7 +43,7 @@ struct Settings {
   /// For more than the least number, once those are there; only before the first round, since
   /// later ones have nobody to wait for but who is there.
   std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
-  /// A node that has not been heard of for so long is lost.
+  /// Time after which a silent node is lost; 0: never, as in a run of one node.
   std::chrono::milliseconds lease = std::chrono::seconds(3);
   /// How long nodes whose workers have succeeded wait for the others.
   std::chrono::milliseconds exit_barrier_timeout = std::chrono::seconds(300);
@@ -66,6 +66,9 @@ struct Settings {
   std::chrono::milliseconds probe_timeout = std::chrono::seconds(2);
   /// How often operators are told what is being waited for, after a first time soon.
   std::chrono::milliseconds waiting_notice = std::chrono::seconds(30);
+
+  /// True for a run of one node: its agent and the coordinator share a process.
+  bool is_local() const { return lease.count() == 0; }
 
   bool operator==(const Settings&) const = default;
 };

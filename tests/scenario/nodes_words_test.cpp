@@ -218,7 +218,7 @@ TEST_SUITE("nodes' words") {
     for (auto* node : {&host, &second, &third}) REQUIRE(node->read_until_contains("at work"));
     third.signal(SIGKILL);
     for (auto* node : {&host, &second}) {
-      REQUIRE(node->read_until_contains("another round follows: 127.0.0.4 is lost: "));
+      REQUIRE(node->read_until_contains("restarting: 127.0.0.4 is lost: "));
     }
     third.wait();
     host.signal(SIGKILL);

@@ -267,7 +267,7 @@ class StartRetryTest(unittest.TestCase):
             away.rename(node.program)
             for run in (host, node):
                 self.assertEqual(0, run.wait(), run.output())
-            self.assertEqual(1, host.output().count("another round follows"), host.output())
+            self.assertEqual(1, host.output().count("restarting: "), host.output())
             self.assertIn("life 1 of rank 1", node.output())
 
 

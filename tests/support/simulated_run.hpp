@@ -287,6 +287,11 @@ class SimulatedRun : protected SimulatedState {
     });
   }
 
+  void act(int index, const AnnounceRound& round) {
+    note(nodes_[static_cast<std::size_t>(index)].name + " expects round " +
+         std::to_string(round.next.round) + ": " + round.next.reason);
+  }
+
   void act(int index, const Resign&) {
     note(nodes_[static_cast<std::size_t>(index)].name + " leaves with a process left");
     resign(index);

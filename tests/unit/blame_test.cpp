@@ -1,8 +1,12 @@
 #include "launcher/agent/blame.hpp"
 
+#include "launcher/report/event_text.hpp"
+
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <string>
+#include <vector>
 
 namespace blame_test {
 
@@ -12,6 +16,45 @@ namespace {
 
 const std::string kClosed =
     "RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:54484";
+
+WorkerExited exited(int rank, int code, double ran_seconds = 60) {
+  return {.rank = rank,
+          .local_rank = rank,
+          .pid = 100 + rank,
+          .exit_code = code,
+          .ran_seconds = ran_seconds};
+}
+
+WorkerExited killed(int rank, int signal) {
+  WorkerExited exit = exited(rank, 0);
+  exit.signal = signal;
+  return exit;
+}
+
+WorkerExited stopped(int rank) {
+  WorkerExited exit = killed(rank, SIGTERM);
+  exit.was_stopped = true;
+  return exit;
+}
+
+WorkerExited peer_failed(int rank) {
+  WorkerExited exit = exited(rank, 1);
+  exit.error_message = "ddprun::PeerFailed: all_reduce #7: rank 0 failed";
+  return exit;
+}
+
+WorkerExited gloo_failed(int rank) {
+  WorkerExited exit = exited(rank, 1);
+  exit.last_lines = {"RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer"};
+  return exit;
+}
+
+std::vector<int> ranks(const std::vector<WorkerExited>& exits) {
+  std::vector<int> result;
+  result.reserve(exits.size());
+  for (const auto& exit : exits) result.push_back(exit.rank);
+  return result;
+}
 
 }  // namespace
 
@@ -62,6 +105,37 @@ TEST_SUITE("blame") {
     CHECK_FALSE(is_victim_of_a_peer({.signal = SIGSEGV, .last_lines = {kClosed}}));
     CHECK_FALSE(is_victim_of_a_peer({.signal = SIGKILL, .last_lines = {kClosed}}));
     CHECK(is_victim_of_a_peer({.signal = SIGABRT, .last_lines = {kClosed}}));
+  }
+
+  TEST_CASE("blame: the root cause is the first failure without another cause") {
+    struct Row {
+      std::vector<WorkerExited> exits;
+      std::vector<int> expected;
+    };
+    const Row rows[] = {
+        {{exited(2, 1), exited(0, 2)}, {2, 0}},
+        {{stopped(3), killed(1, SIGSEGV)}, {1}},
+        {{peer_failed(0), peer_failed(3), killed(1, SIGKILL)}, {1, 0, 3}},
+        {{peer_failed(0), exited(1, 0)}, {0}},
+        {{gloo_failed(0), exited(1, 1)}, {1, 0}},
+        {{stopped(0), stopped(1)}, {0, 1}},
+        {{exited(0, 0)}, {}},
+    };
+    for (const auto& row : rows) CHECK(ranks(failures_root_cause_first(row.exits)) == row.expected);
+  }
+
+  TEST_CASE("failure text: names the exit code or the signal") {
+    CHECK(describe_failure(exited(2, 3)) == "rank 2 (pid 102) failed with exit code 3");
+    CHECK(describe_failure(killed(2, SIGKILL)) == "rank 2 (pid 102) was killed by SIGKILL");
+    CHECK(describe_failure(killed(2, SIGRTMIN + 3)) == "rank 2 (pid 102) was killed by SIGRTMIN+3");
+    auto out_of_memory = killed(0, SIGKILL);
+    out_of_memory.is_out_of_memory = true;
+    CHECK(describe_failure(out_of_memory) ==
+          "rank 0 (pid 100) was killed by SIGKILL (out of memory)");
+    auto forwarded = killed(0, SIGUSR1);
+    forwarded.was_forwarded = true;
+    CHECK(describe_failure(forwarded) ==
+          "rank 0 (pid 100) was killed by SIGUSR1, which ddprun received and forwarded");
   }
 }
 

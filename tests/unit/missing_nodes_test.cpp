@@ -134,7 +134,7 @@ TEST_SUITE("missing nodes") {
     talk.join(2, "b", 0);
     talk.gone(2, 1000);
     talk.say(1, WorkersEnded{.round = 0}, 1100);
-    CHECK(word(talk, 1).starts_with("another round follows: b is lost"));
+    CHECK(talk.told<NextRound>(1)[0].reason.starts_with("b is lost"));
     talk.pass(1500);
     CHECK(
         word(talk, 1) ==

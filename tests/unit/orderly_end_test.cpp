@@ -52,8 +52,8 @@ TEST_SUITE("orderly end") {
     for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 0}, 2300);
     REQUIRE(talk.told<RoundFormed>(4).size() == 1);
     CHECK(talk.told<RoundFormed>(4)[0].restarts_used == 0);
-    CHECK(talk.told<Waiting>(1)[0].text ==
-          "another round follows: node4 has joined; meanwhile rank 1 was killed by SIGABRT");
+    CHECK(talk.told<NextRound>(1)[0].reason ==
+          "node4 has joined; meanwhile rank 1 was killed by SIGABRT");
   }
 
   TEST_CASE("a worker that failed before it was asked to stop for a newcomer costs a restart") {

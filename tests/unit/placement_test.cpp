@@ -50,6 +50,13 @@ WorkerExited full_exit() {
   return exit;
 }
 
+LaunchPlan plan_of(const std::string& node) {
+  LaunchPlan plan;
+  plan.nodes.emplace();
+  plan.nodes->name = node;
+  return plan;
+}
+
 }  // namespace
 
 TEST_SUITE("placement") {
@@ -74,7 +81,7 @@ TEST_SUITE("placement") {
     for (int rank = 0; rank < 40; ++rank) end.exits.push_back(exit_of_rank(rank));
     end.exits[0].was_stopped = true;
     end.exits[1].exit_code = 0;
-    const auto ended = make_end(end, "b");
+    const auto ended = make_end(end, plan_of("b"));
     CHECK_FALSE(ended.have_succeeded);
     CHECK(ended.failures.size() == 16);
     for (const auto& failure : ended.failures) {
@@ -88,26 +95,26 @@ TEST_SUITE("placement") {
     AttemptEnd well;
     well.exits = {exit_of_rank(0)};
     well.exits[0].exit_code = 0;
-    CHECK(make_end(well, "b").have_succeeded);
+    CHECK(make_end(well, plan_of("b")).have_succeeded);
     AttemptEnd not_started;
     not_started.not_started = WorkerNotStarted{.message = "no such file"};
-    const auto ended = make_end(not_started, "b");
+    const auto ended = make_end(not_started, plan_of("b"));
     CHECK_FALSE(ended.have_succeeded);
     CHECK(ended.not_started == "b: no such file");
   }
 
   TEST_CASE("processes that could not be killed are told with the end of the workers") {
     AttemptEnd end;
-    CHECK_FALSE(make_end(end, "b").still_running);
+    CHECK_FALSE(make_end(end, plan_of("b")).still_running);
     end.still_running = "process 7 is still running";
-    CHECK(make_end(end, "b").still_running == end.still_running);
+    CHECK(make_end(end, plan_of("b")).still_running == end.still_running);
   }
 
   TEST_CASE("placement: a worker whose start failed for long is a failure like others") {
     AttemptEnd end;
     end.exits = {exit_of_rank(1)};
     end.exits[0].was_started = false;
-    const auto ended = make_end(end, "b");
+    const auto ended = make_end(end, plan_of("b"));
     CHECK(ended.not_started.empty());
     REQUIRE(ended.failures.size() == 1);
     CHECK(ended.failures[0].description == "rank 1 could not be started on node b");
@@ -123,7 +130,7 @@ TEST_SUITE("placement") {
                                                 {.rank = 6, .description = "gone", .node = "c"}}};
     LaunchPlan plan;
     plan.options.exit_code = ExitCodePolicy::worker;
-    const auto finished = make_finished(outcome, plan);
+    const auto finished = make_finished(outcome, plan, nullptr, "");
     CHECK(finished.result == RunResult::failed);
     CHECK(finished.scope == OutcomeScope::node);
     CHECK(finished.attempts == 3);
@@ -133,6 +140,38 @@ TEST_SUITE("placement") {
     CHECK(finished.failures[1].rank == 6);
     CHECK(finished.failures[1].node == "c");
     CHECK(finished.failures[1].error_message == "gone");
+  }
+
+  TEST_CASE("placement: the end on the only node does not mention the node") {
+    AttemptEnd end;
+    end.not_started = WorkerNotStarted{.message = "no such file"};
+    CHECK(make_end(end, {}).not_started == "no such file");
+    end = {};
+    end.exits = {exit_of_rank(1)};
+    CHECK(make_end(end, {}).failures[0].description == "rank 1 (pid 4711) failed with exit code 3");
+  }
+
+  TEST_CASE("placement: processes that could not be killed prevent a restart") {
+    AttemptEnd end;
+    end.exits = {exit_of_rank(1)};
+    CHECK_FALSE(make_end(end, {}).no_restart);
+    end.still_running = "process 7 (tar) is still running";
+    CHECK(make_end(end, {}).no_restart == "no restart, because process 7 (tar) is still running");
+    end.exits[0].still_running = "65 s after SIGKILL: state D";
+    CHECK(make_end(end, {}).no_restart == "no restart beside it");
+  }
+
+  TEST_CASE("placement: the report of the only node is made of its own exits, unlimited") {
+    AttemptEnd end;
+    for (int rank = 0; rank < 40; ++rank) end.exits.push_back(exit_of_rank(rank));
+    const membership::RunOutcome failed{.result = RunResult::failed, .reason = "rank 0 failed"};
+    const auto finished = make_finished(failed, {}, &end, "; try --agent_store=off");
+    CHECK_FALSE(finished.is_of_many);
+    CHECK(finished.failures.size() == 40);
+    CHECK(finished.reason == "rank 0 failed; try --agent_store=off");
+    const membership::RunOutcome interrupted{
+        .result = RunResult::interrupted, .reason = "a was asked to stop", .signal = SIGINT};
+    CHECK(make_finished(interrupted, {}, &end, "").reason == "interrupted by SIGINT");
   }
 
   TEST_CASE("a refusal for another configuration says where it differs first") {

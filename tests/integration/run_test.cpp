@@ -1,6 +1,6 @@
 // How a run of several nodes ends on this one when it is interrupted at its very beginning, and
 // when the agent cannot go on.
-#include "launcher/agent/shared_run.hpp"
+#include "launcher/agent/run.hpp"
 
 #include "tests/support/free_port.hpp"
 #include "tests/support/no_descriptors.hpp"
@@ -15,7 +15,7 @@
 #include <future>
 #include <optional>
 
-namespace shared_run_test {
+namespace run_test {
 
 using namespace ddprun;
 using namespace ddprun::test;
@@ -77,7 +77,7 @@ class Node {
     return result_.get();
   }
 
-  SharedRun& run() { return run_; }
+  Run& run() { return run_; }
   Containment& containment() { return containment_; }
   const Events& events() const { return events_; }
 
@@ -91,14 +91,14 @@ class Node {
   OutputRouter router_{io_.get_executor(), {}};
   const AttemptSurroundings surroundings_{io_.get_executor(), plan_,   folder_,
                                           containment_,       router_, events_};
-  SharedRun run_{surroundings_};
+  Run run_{surroundings_};
   std::future<RunFinished> result_;
 };
 
 }  // namespace
 
-TEST_SUITE("shared run") {
-  TEST_CASE("a host that waits for others ends at once, whenever the signal comes") {
+TEST_SUITE("run") {
+  TEST_CASE("run: a host that waits for other nodes ends at once, whenever the signal comes") {
     // The whole beginning, up to where the node waits in the run.
     constexpr int kStepsMax = 40;
     for (int steps = 0; steps < kStepsMax; ++steps) {
@@ -112,7 +112,8 @@ TEST_SUITE("shared run") {
     }
   }
 
-  TEST_CASE("an agent that cannot go on has seen the end of its workers when the run ends") {
+  TEST_CASE(
+      "run: an agent that cannot continue has seen the end of its workers when the run ends") {
     Node node(1);
     node.run_until([&] { return node.events().worker.has_value(); });
     const pid_t worker = *node.events().worker;
@@ -131,4 +132,4 @@ TEST_SUITE("shared run") {
   }
 }
 
-}  // namespace shared_run_test
+}  // namespace run_test

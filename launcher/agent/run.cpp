@@ -1,20 +1,25 @@
-#include "launcher/agent/shared_run.hpp"
+#include "launcher/agent/run.hpp"
 
 #include "launcher/agent/coordinator_link.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_text.hpp"
 #include "launcher/agent/host_search.hpp"
 #include "launcher/agent/placement.hpp"
-#include "launcher/agent/restart_policy.hpp"
+#include "launcher/agent/preflight.hpp"
+#include "launcher/agent/store_use.hpp"
 #include "launcher/agent/store_users.hpp"
+#include "launcher/process/sleeping_code.hpp"
 #include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/hmac.hpp"
 #include "rendezvous/base/random_bytes.hpp"
+#include "rendezvous/base/run_clock.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/membership/node_part.hpp"
 #include "rendezvous/membership/peer_probe.hpp"
 #include "rendezvous/security/crypto.hpp"
+#include "rendezvous/store/listener.hpp"
+#include "rendezvous/store/store_server.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -29,6 +34,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -38,10 +44,6 @@ using namespace membership;
 
 namespace {
 
-Time now() {
-  return Deadline::Clock::now();
-}
-
 std::uint64_t draw_instance() {
   std::uint64_t instance = 0;
   std::memcpy(&instance, random_bytes(sizeof instance).data(), sizeof instance);
@@ -50,12 +52,11 @@ std::uint64_t draw_instance() {
 
 }  // namespace
 
-class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
+class Run::Impl : public std::enable_shared_from_this<Impl> {
  public:
   explicit Impl(const AttemptSurroundings& surroundings)
       : surroundings_(surroundings),
         plan_(surroundings.plan),
-        nodes_(*surroundings.plan.nodes),
         search_(surroundings.executor, plan_, store_users(plan_, surroundings.containment),
                 warnings_to(surroundings.events)),
         wake_(surroundings.executor),
@@ -63,20 +64,36 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
         attempt_ended_(surroundings.executor, Time::max()) {}
 
   asio::awaitable<RunFinished> run(StartNotice on_start) {
-    on_start(plan_.store_port);
+    if (plan_.preflight) {
+      preflight_.emplace(surroundings_);
+      auto looking = preflight_->run();
+      const auto end = co_await std::move(looking);
+      preflight_.reset();
+      if (end) co_return *end;
+    }
+    if (plan_.worker_store_port) reserved_port_.emplace(*plan_.worker_store_port);
+    if (plan_.nodes) on_start(plan_.store_port);
     co_await find_host();
-    // Nobody can have joined, so nobody need be told.
-    if (stop_signal_ != 0) co_return make_finished(interrupted(), plan_);
+    // No node can have joined yet.
+    if (stop_signal_ != 0) co_return make_finished(interrupted());
     if (!host_) co_return finished();
-    if (!host_->note().empty()) tell(Note{host_->note()});
-    if (nodes_.is_rank_assumed && !host_->is_here()) warn_of_rank();
+    if (plan_.nodes) {
+      if (!host_->note().empty()) tell(Note{host_->note()});
+      if (plan_.nodes->is_rank_assumed && !host_->is_here()) warn_of_rank();
+    } else {
+      const auto& store = *host_->store();
+      store_use_.emplace(surroundings_.executor, plan_, store, surroundings_.events,
+                         [agent = ::getpid()] { return sleeping_in_pytorch(agent); });
+      on_start(store.endpoint().port);
+    }
     if (host_->is_here()) {
       asio::co_spawn(surroundings_.executor, watch_host(shared_from_this()), fail_with_failure());
     }
     link_ = std::make_shared<CoordinatorLink>(surroundings_.executor, plan_, search_.secret(),
                                               listener());
-    part_.emplace(make_join(plan_, instance_, host_->is_here()), nodes_.settings, now());
-    perform(part_->start(now()));
+    part_.emplace(make_join(plan_, instance_, host_->is_here()), membership_settings(plan_),
+                  RunClock::now());
+    perform(part_->start(RunClock::now()));
     if (!outcome_) co_await ended_.async_wait(kAwait);
     if (!failure_) co_return co_await end_together();
     // Killed, but there until their end has been seen.
@@ -85,7 +102,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   asio::awaitable<RunFinished> end_together() {
-    // The others must hear of the outcome before the coordinator goes.
+    // The other nodes must get the outcome before the coordinator ends.
     link_->close();
     if (has_left_others_) {
       if (attempt_ != nullptr) co_await attempt_ended_.async_wait(kAwait);
@@ -99,7 +116,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     }
     for (const auto& words : host_->last_words()) tell(Warning{"the rendezvous " + words});
     host_.reset();
-    co_return make_finished(*outcome_, plan_);
+    co_return make_finished(*outcome_);
   }
 
   void forward(int signal) {
@@ -111,9 +128,10 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void stop(int signal, bool is_first) {
+    if (preflight_) return preflight_->stop(signal);
     if (is_first) {
       stop_signal_ = signal;
-      // The others learn of it before the workers here vanish.
+      // The other nodes learn of it before the workers here end.
       if (part_) leave(signal);
       if (host_) host_->resign();
       if (!host_) search_.interrupt();
@@ -125,14 +143,20 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     if (attempt_ == nullptr || std::exchange(has_killed_, true)) {
       host_->resign();
       if (host_->is_here()) leave_others();
-    } else if (host_->is_here()) {
+    } else if (plan_.nodes && host_->is_here()) {
       tell(
           Note{"this node hosts the rendezvous and ends when the workers of the other nodes have "
                "ended; again to end before them"});
     }
   }
 
-  /// Ends what would go on: the coroutines share this object.
+  std::string objection_to_suspension() const {
+    if (preflight_) return "the time limits of the preflight would pass meanwhile";
+    if (!plan_.nodes) return {};
+    return "the other nodes would go on without this one (Ctrl-C leaves the run)";
+  }
+
+  /// The coroutines share this object and would continue.
   void close() {
     is_closed_ = true;
     wake_.cancel();
@@ -141,13 +165,14 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  /// Nothing is found if a signal comes first. If the rendezvous' name stays unknown, or this node
-  /// cannot listen there, that is the outcome.
+  /// Finds nothing if a signal comes first. If the rendezvous' name stays unknown, or this node
+  /// cannot listen there, that is the outcome; the error of an only node is the caller's.
   asio::awaitable<void> find_host() {
     auto finding = search_.find(make_join(plan_, instance_, false), follow_office());
     try {
       host_ = co_await std::move(finding);
     } catch (const Error& error) {
+      if (!plan_.nodes) throw;
       if (error.code() != Errc::network) failure_ = std::current_exception();
       outcome_ = RunOutcome{.result = RunResult::no_rendezvous, .reason = error.what()};
     }
@@ -181,16 +206,20 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   /// By the outcome, unless it is this agent that cannot go on.
   RunFinished finished() const {
-    RunFinished finished = make_finished(*outcome_, plan_);
+    RunFinished finished = make_finished(*outcome_);
     if (!failure_) return finished;
     finished.result = RunResult::agent_failed;
     finished.exit_code = exit_code_of(failure_);
     return finished;
   }
 
+  RunFinished make_finished(const RunOutcome& outcome) const {
+    return ddprun::make_finished(outcome, plan_, plan_.nodes ? nullptr : &last_end_, advice_);
+  }
+
   RunOutcome interrupted() const {
     return {.result = RunResult::interrupted,
-            .scope = OutcomeScope::node,
+            .scope = plan_.nodes ? OutcomeScope::node : OutcomeScope::run,
             .reason = "this node was asked to stop by " + signal_name(stop_signal_),
             .signal = stop_signal_};
   }
@@ -209,7 +238,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   void apply(const NodeEvent& event) {
     if (is_closed_ || failure_ || !part_) return;
-    perform(part_->apply(event, now()));
+    perform(part_->apply(event, RunClock::now()));
   }
 
   void perform(const std::vector<NodeAction>& actions) {
@@ -269,7 +298,7 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   void act(const GuardUntil& guard) {
     try {
-      surroundings_.containment.guard_until(guard.end);
+      surroundings_.containment.guard_until(RunClock::to_steady(guard.end));
     } catch (const Error&) {
       fail(std::current_exception());
     }
@@ -278,6 +307,14 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   void act(const Announce& announce) {
     if (announce.is_warning) return tell(Warning{announce.text});
     tell(Note{announce.text});
+  }
+
+  void act(const AnnounceRound& round) {
+    last_end_ = {};
+    tell(RestartDecided{.next_attempt = round.next.round,
+                        .reason = round.next.reason,
+                        .delay = round.next.delay,
+                        .is_planned = round.is_planned});
   }
 
   /// Their agents lose the rendezvous, and kill workers that live when they give it up.
@@ -342,18 +379,26 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
                        .have_workers_started = self->have_workers_started_,
-                       .placement = make_placement(round, self->link_->peer_address()),
+                       .placement = make_placement(round, self->store_host()),
                        .store_port = round.store_port,
                        .run_key = self->key_of_round(round.round)};
+    if (self->reserved_port_) facts.worker_store_port = self->reserved_port_->port();
     self->tell_of_round(facts);
     Attempt attempt(self->surroundings_, facts,
                     [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
     std::optional<UnderWay> under_way(std::in_place, *self, attempt);
+    if (self->store_use_) self->store_use_->start_attempt();
     AttemptEnd end = co_await attempt.run();
     under_way.reset();
+    if (self->store_use_) self->advice_ = self->store_use_->end_attempt(end.exits);
     if (end.have_workers_started) self->have_workers_started_ = true;
-    self->apply(make_end(std::move(end), self->nodes_.name));
+    auto ended = make_end(end, self->plan_);
+    self->last_end_ = std::move(end);
+    self->apply(std::move(ended));
   }
+
+  /// The address by which the workers reach the store.
+  std::string store_host() const { return plan_.nodes ? link_->peer_address() : plan_.store_host; }
 
   /// Known to the workers of this round alone.
   std::optional<Digest> key_of_round(int round) const {
@@ -368,33 +413,39 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
 
   void tell_of_round(const AttemptFacts& facts) {
     const auto& place = facts.placement;
-    tell(RoundJoined{.round = facts.attempt,
-                     .node_rank = place.node_rank,
-                     .node_count = place.node_count,
-                     .first_rank = place.first_rank,
-                     .local_world_size = static_cast<int>(plan_.workers.size()),
-                     .world_size = place.world_size,
-                     .store = to_string(StoreEndpoint{place.master_addr, facts.store_port})});
+    if (plan_.nodes) {
+      tell(RoundJoined{.round = facts.attempt,
+                       .node_rank = place.node_rank,
+                       .node_count = place.node_count,
+                       .first_rank = place.first_rank,
+                       .local_world_size = static_cast<int>(plan_.workers.size()),
+                       .world_size = place.world_size,
+                       .store = to_string(StoreEndpoint{place.master_addr, facts.store_port})});
+    }
     tell(AttemptStarted{
         .attempt = facts.attempt,
-        .restarts_left = restarts_left(facts.restart_count, nodes_.settings.restarts)});
+        .restarts_left = restarts_left(facts.restart_count, membership_settings(plan_).restarts)});
   }
 
   void tell(const Event& event) { emit(surroundings_.events, event); }
 
   const AttemptSurroundings& surroundings_;
   const LaunchPlan& plan_;
-  const NodesPlan& nodes_;
   const std::uint64_t instance_ = draw_instance();
   HostSearch search_;
-  asio::steady_timer wake_;
-  asio::steady_timer ended_;          ///< cancelled when there is an outcome
-  asio::steady_timer attempt_ended_;  ///< cancelled when an attempt has ended
+  RunTimer wake_;
+  asio::steady_timer ended_;                      ///< cancelled when there is an outcome
+  asio::steady_timer attempt_ended_;              ///< cancelled when an attempt has ended
+  std::optional<Preflight> preflight_;            ///< while it is under way
+  std::optional<PortReservation> reserved_port_;  ///< for a store that the workers host
   std::unique_ptr<Host> host_;
-  std::shared_ptr<CoordinatorLink> link_;  ///< once the host is known
+  std::optional<StoreUseWatch> store_use_;  ///< of the only node
+  std::shared_ptr<CoordinatorLink> link_;   ///< once the host is known
   std::optional<NodePart> part_;
   Attempt* attempt_ = nullptr;
   bool have_workers_started_ = false;
+  AttemptEnd last_end_;
+  std::string advice_;  ///< on the store, to be added to the reason for a failure
   int stop_signal_ = 0;
   bool has_killed_ = false;                ///< the workers, when it was asked to stop again
   asio::cancellation_signal left_others_;  ///< ends the host's wait for the other nodes
@@ -404,31 +455,30 @@ class SharedRun::Impl : public std::enable_shared_from_this<Impl> {
   std::exception_ptr failure_;
 };
 
-SharedRun::SharedRun(const AttemptSurroundings& surroundings)
-    : impl_(std::make_shared<Impl>(surroundings)) {}
+Run::Run(const AttemptSurroundings& surroundings) : impl_(std::make_shared<Impl>(surroundings)) {}
 
-SharedRun::~SharedRun() {
+Run::~Run() {
   impl_->close();
 }
 
-asio::awaitable<RunFinished> SharedRun::run(StartNotice on_start) {
+asio::awaitable<RunFinished> Run::run(StartNotice on_start) {
   return impl_->run(std::move(on_start));
 }
 
-void SharedRun::forward(int signal) {
+void Run::forward(int signal) {
   impl_->forward(signal);
 }
 
-bool SharedRun::take_stacks(const std::string& reason) {
+bool Run::take_stacks(const std::string& reason) {
   return impl_->take_stacks(reason);
 }
 
-void SharedRun::stop(int signal, bool is_first) {
+void Run::stop(int signal, bool is_first) {
   impl_->stop(signal, is_first);
 }
 
-std::string SharedRun::objection_to_suspension() const {
-  return "the other nodes would go on without this one (Ctrl-C leaves the run)";
+std::string Run::objection_to_suspension() const {
+  return impl_->objection_to_suspension();
 }
 
 }  // namespace ddprun
