@@ -1,7 +1,7 @@
 #include "launcher/agent/attempt.hpp"
 
 #include "launcher/agent/blame.hpp"
-#include "launcher/agent/deserter.hpp"
+#include "launcher/agent/early_exit.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_hint.hpp"
 #include "launcher/plan/log_layout.hpp"
@@ -68,7 +68,7 @@ class Attempt::Impl {
   bool take_stacks(const std::string& reason) {
     if (group_ == nullptr || !are_started_ || group_->running().empty()) return false;
     record_flights();
-    tell_held_up(recorded_, Seconds(0));
+    report_stalled(recorded_, Seconds(0));
     group_->take_stacks(reason);
     return true;
   }
@@ -79,7 +79,7 @@ class Attempt::Impl {
     if (course_ == Course::going_on) {
       // Who stops a run that hangs wants to know where; others are always on their way somewhere.
       record_flights();
-      tell_held_up(recorded_, kLongWait);
+      report_stalled(recorded_, kLongWait);
       begin_orderly_end(signal);
     }
     group_->stop(signal, grace);
@@ -235,7 +235,7 @@ class Attempt::Impl {
       } else if (const auto* stacks = std::get_if<StacksTaken>(&news)) {
         tell(*stacks);
       } else if (std::holds_alternative<GroupsChanged>(news)) {
-        look_for_deserter();
+        check_early_exit();
       }
     }
     culprit_timer_.cancel();
@@ -273,24 +273,24 @@ class Attempt::Impl {
     } else if (course_ == Course::winding_up && has_crashed(exit)) {
       stop_survivors(exit.rank, describe_failure(exit) + " when it was asked to stop");
     } else {
-      look_for_deserter();
+      check_early_exit();
     }
   }
 
   /// Whether somebody waits for a worker that has ended well. At the first failure that may be seen
   /// best: those that waited have failed since.
-  void look_for_deserter() {
+  void check_early_exit() {
     if (course_ != Course::going_on || end_.exits.empty()) return;
-    auto deserter = find_deserter(end_.exits, end_.flights);
-    if (!deserter) {
+    auto early_exit = find_early_exit(end_.exits, end_.flights);
+    if (!early_exit) {
       // Not all of those that wait had come to it when the first of them failed.
       auto flights = group_->flights();
-      deserter = find_deserter(end_.exits, flights);
-      if (deserter && !end_.flights.empty()) end_.flights = std::move(flights);
+      early_exit = find_early_exit(end_.exits, flights);
+      if (early_exit && !end_.flights.empty()) end_.flights = std::move(flights);
     }
-    if (!deserter) return;
-    WorkerExited& exit = end_.exits[deserter->exit];
-    exit.ended_before = deserter->before;
+    if (!early_exit) return;
+    WorkerExited& exit = end_.exits[early_exit->exit];
+    exit.ended_before = early_exit->before;
     const std::string reason = describe_failure(exit);
     note_flights();
     stop_survivors(exit.rank, reason);
@@ -309,7 +309,7 @@ class Attempt::Impl {
     note_flights();
     if (names_late_ranks(message)) note_late();
     if (!is_victim) return stop_survivors(rank, reason);
-    look_for_deserter();
+    check_early_exit();
     if (course_ == Course::stopping || std::exchange(awaits_culprit_, true)) return;
     culprit_timer_.start(RunClock::now() + kCulpritGrace, [this, rank, reason] {
       if (group_ != nullptr) stop_survivors(rank, reason);
@@ -321,15 +321,15 @@ class Attempt::Impl {
     if (course_ != Course::going_on || !end_.flights.empty()) return;
     record_flights();
     end_.flights = recorded_;
-    tell_held_up(end_.flights, Seconds(0));
+    report_stalled(end_.flights, Seconds(0));
   }
 
   /// The stacks of the ranks that others have waited for show why they are late.
   void note_late() {
     const auto running = group_->running();
     std::vector<int> late;
-    for (const auto& held_up : find_held_up(end_.flights)) {
-      for (const auto& missing : held_up.missing) {
+    for (const auto& stalled : find_stalled_collectives(end_.flights)) {
+      for (const auto& missing : stalled.missing) {
         if (std::find(running.begin(), running.end(), missing.rank) != running.end())
           late.push_back(missing.rank);
       }
@@ -354,10 +354,10 @@ class Attempt::Impl {
     }
   }
 
-  void tell_held_up(const std::vector<RankFlights>& flights, Seconds at_least) {
-    for (const auto& held_up : find_held_up(flights)) {
-      if (held_up.waited_seconds >= at_least.count())
-        tell(CollectiveHeldUp{.attempt = facts_.attempt, .held_up = held_up});
+  void report_stalled(const std::vector<RankFlights>& flights, Seconds at_least) {
+    for (const auto& stalled : find_stalled_collectives(flights)) {
+      if (stalled.waited_seconds >= at_least.count())
+        tell(CollectiveStalled{.attempt = facts_.attempt, .stalled = stalled});
     }
   }
 

@@ -79,7 +79,7 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
   const Found found = co_await std::move(finding);
   if (self->is_closed_) co_return;
   if (!found.note.empty()) self->listener_.note(found.note);
-  if (found.outcome) co_return self->be_turned_away(found);
+  if (found.outcome) co_return self->reject_join(found);
   if (found.local != nullptr) co_return self->join_local(*found.local);
   if (!found.endpoint) co_return self->take(ConnectionLost{found.problem});
   self->endpoint_ = *found.endpoint;
@@ -97,23 +97,23 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
                                                       self->plan_.run_id);
   self->connection_ = connection;
   self->probes_ = std::make_unique<ProbeListener>(self->executor_, connection->local_address());
-  self->take(Connected{.office_end = found.office_end,
+  self->take(Connected{.term_end = found.term_end,
                        .where = "the rendezvous at " + to_string(self->endpoint_),
                        .probe = self->probes_->address()});
   if (self->connection_ == connection) self->start_probes(connection);
-  co_await self->hear(connection);
+  co_await self->on_message(connection);
 }
 
 void CoordinatorLink::join_local(Coordinator& coordinator) {
   local_ = &coordinator;
   coordinator.open_local([this](const std::optional<CoordinatorMessage>& message) {
-    if (message) return take(CoordinatorSays{*message});
+    if (message) return take(MessageReceived{*message});
     lose("the coordinator has ended the membership");
   });
   take(Connected{});
 }
 
-asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
+asio::awaitable<void> CoordinatorLink::on_message(Connection connection) {
   while (connection_ == connection) {
     auto message = co_await connection->receive();
     if (connection_ != connection) break;  // disconnect() was called
@@ -126,7 +126,7 @@ asio::awaitable<void> CoordinatorLink::hear(Connection connection) {
     }
     if (auto* refused = std::get_if<Refused>(&*message))
       explain(*refused, plan_.options.from_config.outline);
-    take(CoordinatorSays{std::move(*message), connection->is_proven()});
+    take(MessageReceived{std::move(*message), connection->is_proven()});
   }
 }
 
@@ -177,12 +177,12 @@ void CoordinatorLink::take(const NodeEvent& event) {
   if (!is_closed_) listener_.take(event);
 }
 
-void CoordinatorLink::be_turned_away(const Found& found) {
+void CoordinatorLink::reject_join(const Found& found) {
   auto outcome = *found.outcome;
   Refused refused{.reason = outcome.reason, .config = found.config};
   explain(refused, plan_.options.from_config.outline);
   outcome.reason = refused.reason;
-  take(TurnedAway{outcome});
+  take(JoinRejected{outcome});
 }
 
 }  // namespace ddprun

@@ -1,12 +1,13 @@
-// An agent's connection to the coordinator: one after the other, as membership/node_part.hpp asks
-// for them. Makes no decisions of a run. Runs on the agent's one thread.
+// An agent's connection to the coordinator: one after the other, as
+// membership/node_state_machine.hpp asks for them. Makes no decisions of a run. Runs on the agent's
+// one thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
 #include "rendezvous/membership/agent_connection.hpp"
 #include "rendezvous/membership/coordinator.hpp"
 #include "rendezvous/membership/host.hpp"
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 #include "rendezvous/membership/peer_probe.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -32,7 +33,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
                   const security::Secret* secret, Listener listener);
 
   /// Connects to where the coordinator is found, if that can be done before `give_up`; leads to
-  /// Connected, ConnectionLost or TurnedAway.
+  /// Connected, ConnectionLost or JoinRejected.
   void connect(boost::asio::awaitable<membership::Found> finding, membership::Time give_up);
 
   /// Does nothing without a connection.
@@ -49,7 +50,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   static boost::asio::awaitable<void> keep(std::shared_ptr<CoordinatorLink> self,
                                            boost::asio::awaitable<membership::Found> finding,
                                            membership::Time give_up);
-  boost::asio::awaitable<void> hear(Connection connection);
+  boost::asio::awaitable<void> on_message(Connection connection);
   boost::asio::awaitable<std::string> find_end_reason(Connection connection);
   void start_probes(const Connection& connection);
   static boost::asio::awaitable<void> probe_silent(std::shared_ptr<CoordinatorLink> self,
@@ -57,7 +58,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   void join_local(membership::Coordinator& coordinator);
   void lose(const std::string& reason);
   void take(const membership::NodeEvent& event);
-  void be_turned_away(const membership::Found& found);
+  void reject_join(const membership::Found& found);
 
   boost::asio::any_io_executor executor_;
   const LaunchPlan& plan_;

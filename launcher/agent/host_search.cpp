@@ -32,7 +32,7 @@ HostSearch::HostSearch(asio::any_io_executor executor, const LaunchPlan& plan, U
       secret_(secret_of(plan)) {}
 
 asio::awaitable<std::unique_ptr<membership::Host>> HostSearch::find(membership::Join self,
-                                                                    etcd::OfficeNotice on_renewal) {
+                                                                    etcd::TermNotice on_renewal) {
   const auto& nodes = plan_.nodes;
   const membership::HostChoice choice{
       .endpoint = nodes ? StoreEndpoint{nodes->endpoint_host, nodes->endpoint_port}

@@ -25,10 +25,10 @@ class HostSearch {
              Log log);
 
   /// The host, as this node sees it; null if it was interrupted. `self` is what this node will say
-  /// of itself, and `on_renewal` hears of each office of its own. Throws Error if the endpoint's
+  /// of itself, and `on_renewal` hears of each term of its own. Throws Error if the endpoint's
   /// name stays unknown (Errc::network), or this node cannot listen there. Called once.
   boost::asio::awaitable<std::unique_ptr<membership::Host>> find(membership::Join self,
-                                                                 etcd::OfficeNotice on_renewal);
+                                                                 etcd::TermNotice on_renewal);
 
   /// A name that is not known may be looked up for long.
   void interrupt();

@@ -148,12 +148,12 @@ RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPla
                        .is_of_many = only == nullptr};
   if (only != nullptr) {
     finished.failures = failures_root_cause_first(only->exits);
-    finished.held_up = find_held_up(only->flights);
+    finished.stalled = find_stalled_collectives(only->flights);
     if (outcome.result == RunResult::interrupted)
       finished.reason = "interrupted by " + signal_name(outcome.signal);
   } else {
     for (const auto& failure : outcome.failures) finished.failures.push_back(exit_of(failure));
-    finished.held_up = find_held_up(all_flights(outcome));
+    finished.stalled = find_stalled_collectives(all_flights(outcome));
   }
   finished.reason += advice;
   finished.exit_code =

@@ -4,7 +4,7 @@
 
 #include "launcher/agent/attempt.hpp"
 #include "launcher/agent/worker_specs.hpp"
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 
 #include <cstdint>
 #include <string>

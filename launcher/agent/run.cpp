@@ -15,7 +15,7 @@
 #include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/base/run_clock.hpp"
 #include "rendezvous/base/signal_name.hpp"
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 #include "rendezvous/membership/peer_probe.hpp"
 #include "rendezvous/security/crypto.hpp"
 #include "rendezvous/store/listener.hpp"
@@ -91,9 +91,9 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     }
     link_ = std::make_shared<CoordinatorLink>(surroundings_.executor, plan_, search_.secret(),
                                               listener());
-    part_.emplace(make_join(plan_, instance_, host_->is_here()), membership_settings(plan_),
+    node_.emplace(make_join(plan_, instance_, host_->is_here()), membership_settings(plan_),
                   RunClock::now());
-    perform(part_->start(RunClock::now()));
+    perform(node_->start(RunClock::now()));
     if (!outcome_) co_await ended_.async_wait(kAwait);
     if (!failure_) co_return co_await end_together();
     // Killed, but there until their end has been seen.
@@ -132,7 +132,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     if (is_first) {
       stop_signal_ = signal;
       // The other nodes learn of it before the workers here end.
-      if (part_) leave(signal);
+      if (node_) leave(signal);
       if (host_) host_->resign();
       if (!host_) search_.interrupt();
       if (attempt_ != nullptr) attempt_->stop(signal, plan_.options.shutdown_timeout);
@@ -168,7 +168,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   /// Finds nothing if a signal comes first. If the rendezvous' name stays unknown, or this node
   /// cannot listen there, that is the outcome; the error of an only node is the caller's.
   asio::awaitable<void> find_host() {
-    auto finding = search_.find(make_join(plan_, instance_, false), follow_office());
+    auto finding = search_.find(make_join(plan_, instance_, false), follow_term());
     try {
       host_ = co_await std::move(finding);
     } catch (const Error& error) {
@@ -186,10 +186,10 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                 " is elsewhere; each other node needs its own, --node_rank=1 and so on"});
   }
 
-  /// Workers beside a coordinator must not outlive its office, even if this process is stopped.
-  etcd::OfficeNotice follow_office() {
+  /// Workers beside a coordinator must not outlive its term, even if this process is stopped.
+  etcd::TermNotice follow_term() {
     return [weak = weak_from_this()](Time end) {
-      if (const auto self = weak.lock()) self->apply(OfficeRenewed{end});
+      if (const auto self = weak.lock()) self->apply(TermRenewed{end});
     };
   }
 
@@ -231,14 +231,14 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   // Decisions and what they lead to.
 
   void take(const NodeEvent& event) {
-    const auto* says = std::get_if<CoordinatorSays>(&event);
+    const auto* says = std::get_if<MessageReceived>(&event);
     if (says != nullptr && host_) host_->observe(says->message);
     apply(event);
   }
 
   void apply(const NodeEvent& event) {
-    if (is_closed_ || failure_ || !part_) return;
-    perform(part_->apply(event, RunClock::now()));
+    if (is_closed_ || failure_ || !node_) return;
+    perform(node_->apply(event, RunClock::now()));
   }
 
   void perform(const std::vector<NodeAction>& actions) {
@@ -250,7 +250,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void plan_wake() {
-    const auto when = part_->next_wake();
+    const auto when = node_->next_wake();
     if (!when) {
       wake_.cancel();
       return;
@@ -263,12 +263,12 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void act(const Connect& connect) {
-    link_->connect(host_->find(connect.not_before), part_->give_up());
+    link_->connect(host_->find(connect.not_before), node_->give_up());
   }
 
   void act(const Disconnect&) { link_->disconnect(); }
 
-  void act(const Say& say) { link_->send(say.message); }
+  void act(const Send& say) { link_->send(say.message); }
 
   void act(const StartWorkers& start) {
     asio::co_spawn(surroundings_.executor, live(shared_from_this(), start.round),
@@ -441,7 +441,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   std::unique_ptr<Host> host_;
   std::optional<StoreUseWatch> store_use_;  ///< of the only node
   std::shared_ptr<CoordinatorLink> link_;   ///< once the host is known
-  std::optional<NodePart> part_;
+  std::optional<NodeStateMachine> node_;
   Attempt* attempt_ = nullptr;
   bool have_workers_started_ = false;
   AttemptEnd last_end_;

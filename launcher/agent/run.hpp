@@ -1,6 +1,7 @@
-// A run as this node's agent executes it: carries out the decisions of membership/node_part.hpp
-// with the node's workers on one side and the coordinator on the other. A single node is a
-// membership of one, whose coordinator is part of this process. Runs on the agent's one thread.
+// A run as this node's agent executes it: carries out the decisions of
+// membership/node_state_machine.hpp with the node's workers on one side and the coordinator on the
+// other. A single node is a membership of one, whose coordinator is part of this process. Runs on
+// the agent's one thread.
 #pragma once
 
 #include "launcher/agent/attempt.hpp"

@@ -170,11 +170,11 @@ void Containment::kill() const noexcept {
   impl_->members.kill();
 }
 
-EndsToCome Containment::ask(std::vector<pid_t>& asked, Deadline deadline) const {
+PendingExits Containment::ask(std::vector<pid_t>& asked, Deadline deadline) const {
   return impl_->members.ask(asked, deadline);
 }
 
-std::optional<EndsToCome> Containment::kill_round(std::vector<pid_t>& met) const {
+std::optional<PendingExits> Containment::kill_round(std::vector<pid_t>& met) const {
   return impl_->members.kill_round(met);
 }
 

@@ -94,7 +94,7 @@ class Containment {
   /// that ignore it are only to be waited for: so do helpers that end by themselves when they have
   /// tidied up after a worker, such as the process in which Python's multiprocessing keeps account
   /// of shared memory. Members that are not found by the deadline are not asked.
-  EndsToCome ask(std::vector<pid_t>& asked, Deadline deadline) const;
+  PendingExits ask(std::vector<pid_t>& asked, Deadline deadline) const;
 
   /// Stops every member, waiting at most 1 s for that, and lets those go on again that freeze() has
   /// stopped.
@@ -104,7 +104,7 @@ class Containment {
   /// Kills the members that there are now and adds their pids if they are not among them; does not
   /// wait. Members may fork meanwhile, so it is to be called until it returns nothing: no member is
   /// left.
-  std::optional<EndsToCome> kill_round(std::vector<pid_t>& met) const;
+  std::optional<PendingExits> kill_round(std::vector<pid_t>& met) const;
 
   /// Takes the exit status of orphans that have become the agent's children; `own` are the
   /// children whose status other code takes.

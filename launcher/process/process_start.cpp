@@ -97,7 +97,7 @@ rlimit lowered(__rlimit_resource resource, std::uint64_t most) {
   return limit;
 }
 
-/// A launcher in the manner of Boost.Process v2: called with a program, its arguments and
+/// A launcher in the mode of Boost.Process v2: called with a program, its arguments and
 /// initialisers. Boost's own launchers do not serve here: they tell Asio of the fork in the child,
 /// which in the vfork form damages the parent's reactor; they call exit() when exec fails, leak
 /// descriptors between two that are kept, and know neither pidfd nor cgroup.

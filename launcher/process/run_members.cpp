@@ -63,7 +63,7 @@ class Urgent {
   bool is_urgent_ = false;
 };
 
-void wait_for(const EndsToCome& ends, Deadline deadline) {
+void wait_for(const PendingExits& ends, Deadline deadline) {
   for (const auto& process : ends.processes) {
     pollfd ready{.fd = process.pidfd.get(), .events = POLLIN, .revents = 0};
     ::poll(&ready, 1, deadline.remaining_poll_milliseconds());
@@ -92,7 +92,7 @@ std::optional<OpenProcess> open_process(pid_t pid) noexcept {
   return OpenProcess{.pid = pid, .pidfd = std::move(pidfd)};
 }
 
-bool EndsToCome::are_all_refusing() const {
+bool PendingExits::are_all_refusing() const {
   return processes.empty() && !cgroup_events && !refusing.empty();
 }
 
@@ -173,10 +173,10 @@ void RunMembers::kill() const noexcept {
                        [](const OpenProcess& member) { member.signal(SIGKILL); });
 }
 
-EndsToCome RunMembers::ask(std::vector<pid_t>& asked, Deadline deadline) const {
+PendingExits RunMembers::ask(std::vector<pid_t>& asked, Deadline deadline) const {
   if (has_none()) return {};
   const Urgent urgent;
-  EndsToCome ends;
+  PendingExits ends;
   const auto ask_one = [&](OpenProcess& member) {
     if (!ignores(member.pid, SIGTERM) && member.signal(SIGTERM)) asked.push_back(member.pid);
     ends.processes.push_back(std::move(member));
@@ -220,14 +220,14 @@ void RunMembers::thaw() {
   frozen_.clear();
 }
 
-std::optional<EndsToCome> RunMembers::kill_round(std::vector<pid_t>& met) const {
+std::optional<PendingExits> RunMembers::kill_round(std::vector<pid_t>& met) const {
   if (has_none()) return std::nullopt;
   const Urgent urgent;
   reap_orphans({});
   const auto add = [&met](pid_t pid) {
     if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);
   };
-  EndsToCome ends;
+  PendingExits ends;
   if (cgroup_ && cgroup_->is_populated()) {
     for (const pid_t pid : cgroup_->members()) add(pid);
     if (!kill_cgroup()) ends.processes = open_in_cgroup();

@@ -34,7 +34,7 @@ struct OpenProcess {
 std::optional<OpenProcess> open_process(pid_t pid) noexcept;
 
 /// What tells that members who have been told to end have done so.
-struct EndsToCome {
+struct PendingExits {
   std::vector<OpenProcess> processes;     ///< each pidfd can be read when its process has ended
   std::optional<UniqueFd> cgroup_events;  ///< tells no Cgroup::kPopulated when all have ended
   std::vector<pid_t> refusing;            ///< those of other users, which have not been signalled
@@ -71,10 +71,10 @@ class RunMembers {
   int cgroup_fd();
   std::vector<pid_t> members() const;
   void kill() const noexcept;
-  EndsToCome ask(std::vector<pid_t>& asked, Deadline deadline) const;
+  PendingExits ask(std::vector<pid_t>& asked, Deadline deadline) const;
   void freeze();
   void thaw();
-  std::optional<EndsToCome> kill_round(std::vector<pid_t>& met) const;
+  std::optional<PendingExits> kill_round(std::vector<pid_t>& met) const;
   void reap_orphans(const std::vector<pid_t>& own) const noexcept;
 
   /// Kills, round after round, until no member is left or the deadline has passed. Blocks.

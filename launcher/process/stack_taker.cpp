@@ -103,12 +103,12 @@ void StackTaker::kill() noexcept {
   tools_.kill();
 }
 
-bool StackTaker::Patient::has_ended() const {
+bool StackTaker::TraceTarget::has_ended() const {
   return worker->has_ended || worker->process.has_ended() || (behind && behind->has_ended());
 }
 
 /// A tool with root's rights could be exploited by the process that it inspects.
-ToolStart StackTaker::Patient::tool_start() const {
+ToolStart StackTaker::TraceTarget::tool_start() const {
   const auto user = user_of(pid);
   // Asked afterwards: then the user was that of this process.
   if (has_ended()) return {.objection = kHasEnded};
@@ -118,7 +118,7 @@ ToolStart StackTaker::Patient::tool_start() const {
   return {.user = user};
 }
 
-StackTaker::Patient StackTaker::patient_of(std::shared_ptr<Worker> worker) {
+StackTaker::TraceTarget StackTaker::patient_of(std::shared_ptr<Worker> worker) {
   const pid_t own = worker->process.pid();
   const pid_t pid = program_behind(own);
   if (pid != own) {
@@ -147,8 +147,8 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
                                               StackMoment moment, Deadline deadline) {
   StacksTaken taken{
       .rank = worker->spec.rank, .pid = worker->process.pid(), .reason = std::move(moment.reason)};
-  const Patient patient = patient_of(worker);
-  const auto facts = facts_of(patient.pid, has_runtime, moment);
+  const TraceTarget target = patient_of(worker);
+  const auto facts = facts_of(target.pid, has_runtime, moment);
   std::string text;
   bool has_enough = false;
   for (const StackMeans means : stack_means_for(facts)) {
@@ -157,7 +157,7 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
         (is_last_resort && !text.empty()))
       break;
     taken.was_ended = means == StackMeans::faulthandler;
-    Found found = co_await find_by(means, patient, deadline);
+    Found found = co_await find_by(means, target, deadline);
     if (is_interrupted_ && found.text.empty()) break;  // its problem is ours
     if (!found.problem.empty()) taken.problems.push_back(to_string(means) + ": " + found.problem);
     if (found.text.empty()) continue;
@@ -176,23 +176,23 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
   co_return taken;
 }
 
-asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, Patient patient,
+asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, TraceTarget target,
                                                        Deadline deadline) {
-  const pid_t pid = patient.pid;
+  const pid_t pid = target.pid;
   const auto tool_deadline = sooner(deadline, plan_.limits.tool);
   switch (means) {
     case StackMeans::runtime:
-      return ask_runtime(std::move(patient), tool_deadline);
+      return ask_runtime(std::move(target), tool_deadline);
     case StackMeans::py_spy:
       return run_tool({plan_.py_spy, "dump", "--pid", std::to_string(pid)}, stacks_in,
-                      std::move(patient), tool_deadline);
+                      std::move(target), tool_deadline);
     case StackMeans::python_by_gdb:
-      return call_python(std::move(patient), tool_deadline);
+      return call_python(std::move(target), tool_deadline);
     case StackMeans::gdb:
-      return run_tool(native_stack_arguments(plan_.gdb, pid), stacks_in, std::move(patient),
+      return run_tool(native_stack_arguments(plan_.gdb, pid), stacks_in, std::move(target),
                       tool_deadline);
     case StackMeans::faulthandler:
-      return end_by_abort(std::move(patient), sooner(deadline, kAbortLimit));
+      return end_by_abort(std::move(target), sooner(deadline, kAbortLimit));
     case StackMeans::kernel:
       break;
   }
@@ -201,11 +201,10 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, Patient
   }(pid);
 }
 
-asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(Patient patient, Deadline deadline) {
-  const pid_t pid = patient.pid;
-  auto asking =
-      ask_runtime_for_stacks(executor_, pid, patient.worker->spec.error_file.parent_path(),
-                             sooner(deadline, kRuntimeLimit));
+asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(TraceTarget target, Deadline deadline) {
+  const pid_t pid = target.pid;
+  auto asking = ask_runtime_for_stacks(executor_, pid, target.worker->spec.error_file.parent_path(),
+                                       sooner(deadline, kRuntimeLimit));
   auto stacks = co_await std::move(asking);
   SymbolRequest request{.stacks = std::move(stacks), .names = {}, .memory_map = {}};
   if (request.stacks.empty()) co_return Found{.text = "", .problem = "no thread answered"};
@@ -216,7 +215,7 @@ asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(Patient patient, Dead
     problem = std::to_string(request.names.size() - request.stacks.size()) + " of " +
               std::to_string(request.names.size()) + " threads did not answer";
   }
-  auto naming = name_functions(std::move(request), std::move(patient), deadline);
+  auto naming = name_functions(std::move(request), std::move(target), deadline);
   Found found = co_await std::move(naming);
   if (!problem.empty())
     found.problem = problem + (found.problem.empty() ? "" : "; " + found.problem);
@@ -224,7 +223,8 @@ asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(Patient patient, Dead
 }
 
 asio::awaitable<StackTaker::Found> StackTaker::name_functions(SymbolRequest request,
-                                                              Patient patient, Deadline deadline) {
+                                                              TraceTarget target,
+                                                              Deadline deadline) {
   const auto& path = plan_.symbol_reader.empty() ? containment_.program() : plan_.symbol_reader;
   const UniqueFd program(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   const UniqueFd input(::memfd_create("stacks", MFD_CLOEXEC));
@@ -234,7 +234,7 @@ asio::awaitable<StackTaker::Found> StackTaker::name_functions(SymbolRequest requ
       ::pwrite(input.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
     problem = std::strerror(errno);
   } else {
-    const auto prepare = [&patient] { return patient.tool_start(); };
+    const auto prepare = [&target] { return target.tool_start(); };
     auto running = tools_.run({.arguments = {symbol_reader_title()},
                                .program_fd = program.get(),
                                .standard_input = input.get(),
@@ -253,44 +253,44 @@ asio::awaitable<StackTaker::Found> StackTaker::name_functions(SymbolRequest requ
 }
 
 asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string> arguments,
-                                                        StacksIn stacks_of, Patient patient,
+                                                        StacksIn stacks_of, TraceTarget target,
                                                         Deadline deadline) {
-  const bool was_stopped = is_stopped(patient.pid);
-  const auto prepare = [&patient] { return patient.tool_start(); };
+  const bool was_stopped = is_stopped(target.pid);
+  const auto prepare = [&target] { return target.tool_start(); };
   auto running = tools_.run({.arguments = std::move(arguments),
                              .output_bytes_max = kStackBytesMax,
                              .data_bytes_max = ToolRunner::kDataBytesMax,
                              .cpu_seconds_max = ToolRunner::kCpuSecondsMax},
                             prepare, deadline);
   const auto output = co_await std::move(running);
-  auto& worker = *patient.worker;
+  auto& worker = *target.worker;
   if (worker.has_ended) co_return Found{};  // meanwhile
   // A debugger that had to be killed may leave it so.
-  if (!was_stopped && is_stopped(patient.pid)) worker.process.signal_group(SIGCONT);
+  if (!was_stopped && is_stopped(target.pid)) worker.process.signal_group(SIGCONT);
   Found found{.text = stacks_of(output.text), .problem = output.problem};
   if (found.text.empty() && found.problem.empty()) found.problem = complaint_in(output.text);
   co_return found;
 }
 
-asio::awaitable<StackTaker::Found> StackTaker::call_python(Patient patient, Deadline deadline) {
-  auto arguments = python_stack_arguments(plan_.gdb, patient.pid, kStackBytesMax,
-                                          parse_mappings(memory_map(patient.pid)));
-  auto running = run_tool(std::move(arguments), python_frames_in, std::move(patient), deadline);
+asio::awaitable<StackTaker::Found> StackTaker::call_python(TraceTarget target, Deadline deadline) {
+  auto arguments = python_stack_arguments(plan_.gdb, target.pid, kStackBytesMax,
+                                          parse_mappings(memory_map(target.pid)));
+  auto running = run_tool(std::move(arguments), python_frames_in, std::move(target), deadline);
   Found found = co_await std::move(running);
   if (!found.text.empty()) found.problem.clear();
   co_return found;
 }
 
-asio::awaitable<StackTaker::Found> StackTaker::end_by_abort(Patient patient, Deadline deadline) {
-  auto& worker = *patient.worker;
-  if (patient.has_ended()) co_return Found{.text = "", .problem = kHasEnded};
+asio::awaitable<StackTaker::Found> StackTaker::end_by_abort(TraceTarget target, Deadline deadline) {
+  auto& worker = *target.worker;
+  if (target.has_ended()) co_return Found{.text = "", .problem = kHasEnded};
   const auto text = std::make_shared<std::string>();
   worker.standard_error->read_now();
   worker.standard_error->copy_to(text, kStackBytesMax);
   worker.was_stopped = !worker.has_recorded_error();
-  prevent_core(patient.pid);
-  ::kill(patient.pid, SIGABRT);
-  auto ending = wait_for_end(executor_, patient.pid, deadline);
+  prevent_core(target.pid);
+  ::kill(target.pid, SIGABRT);
+  auto ending = wait_for_end(executor_, target.pid, deadline);
   co_await std::move(ending);
   worker.standard_error->read_now();
   worker.standard_error->copy_to(nullptr);

@@ -60,7 +60,7 @@ class StackTaker {
   };
 
   /// The process that is inspected: a worker's own, or the one behind a worker that is a wrapper.
-  struct Patient {
+  struct TraceTarget {
     std::shared_ptr<Worker> worker;
     pid_t pid;
     std::shared_ptr<const OpenProcess> behind;  ///< null: the worker's own
@@ -75,17 +75,17 @@ class StackTaker {
   /// Reduces what a tool has printed to the stacks in it.
   using StacksIn = std::string (*)(std::string_view tool_output);
 
-  static Patient patient_of(std::shared_ptr<Worker> worker);
+  static TraceTarget patient_of(std::shared_ptr<Worker> worker);
 
   StackFacts facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const;
-  boost::asio::awaitable<Found> find_by(StackMeans means, Patient patient, Deadline deadline);
-  boost::asio::awaitable<Found> ask_runtime(Patient patient, Deadline deadline);
-  boost::asio::awaitable<Found> name_functions(SymbolRequest request, Patient patient,
+  boost::asio::awaitable<Found> find_by(StackMeans means, TraceTarget target, Deadline deadline);
+  boost::asio::awaitable<Found> ask_runtime(TraceTarget target, Deadline deadline);
+  boost::asio::awaitable<Found> name_functions(SymbolRequest request, TraceTarget target,
                                                Deadline deadline);
   boost::asio::awaitable<Found> run_tool(std::vector<std::string> arguments, StacksIn stacks_of,
-                                         Patient patient, Deadline deadline);
-  boost::asio::awaitable<Found> call_python(Patient patient, Deadline deadline);
-  boost::asio::awaitable<Found> end_by_abort(Patient patient, Deadline deadline);
+                                         TraceTarget target, Deadline deadline);
+  boost::asio::awaitable<Found> call_python(TraceTarget target, Deadline deadline);
+  boost::asio::awaitable<Found> end_by_abort(TraceTarget target, Deadline deadline);
 
   boost::asio::any_io_executor executor_;
   Containment& containment_;

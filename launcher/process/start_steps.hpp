@@ -1,4 +1,4 @@
-// What a child does between fork and exec, as initialisers in the manner of Boost.Process v2: each
+// What a child does between fork and exec, as initialisers in the mode of Boost.Process v2: each
 // has a function on_exec_setup() that the launcher calls in the child, and names its step. Only raw
 // system calls: the child is a copy of a process with threads, so that any lock of the C library
 // may be held for ever. For process_start.cpp alone.

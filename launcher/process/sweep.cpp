@@ -82,7 +82,7 @@ std::string Sweep::report_of(pid_t pid) const {
          describe(kernel_wait(pid));
 }
 
-asio::awaitable<void> Sweep::wait_for(EndsToCome ends) {
+asio::awaitable<void> Sweep::wait_for(PendingExits ends) {
   for (const auto& process : ends.processes) {
     co_await wait_.until_readable(process.pidfd.get());
   }

@@ -45,7 +45,7 @@ class Sweep {
   void hurry();
 
  private:
-  boost::asio::awaitable<void> wait_for(EndsToCome ends);
+  boost::asio::awaitable<void> wait_for(PendingExits ends);
   boost::asio::awaitable<bool> kill_for(Deadline::Duration limit, std::vector<pid_t>& met);
   std::vector<pid_t> members_that_may_end() const;
   std::string report_of(pid_t pid) const;

@@ -2,7 +2,7 @@
 // lines, a vector in tests), which therefore cannot disagree. Words as in docs/architecture.md.
 #pragma once
 
-#include "launcher/report/held_up.hpp"
+#include "launcher/report/stalled_collective.hpp"
 #include "rendezvous/base/preflight_report.hpp"
 #include "rendezvous/membership/messages.hpp"
 
@@ -179,11 +179,11 @@ struct StacksTaken {
 
 /// Some of this node's ranks were in a collective that not all got through, when a worker failed or
 /// somebody asked.
-struct CollectiveHeldUp {
+struct CollectiveStalled {
   int attempt = 0;
-  HeldUp held_up;
+  StalledCollective stalled;
 
-  bool operator==(const CollectiveHeldUp&) const = default;
+  bool operator==(const CollectiveStalled&) const = default;
 };
 
 /// All workers of an attempt have ended and another attempt follows.
@@ -226,8 +226,8 @@ struct RunFinished {
   int attempts = 0;
   std::string reason;
   std::vector<WorkerExited> failures;  ///< of the last attempt, root cause first, then by time
-  std::vector<HeldUp> held_up{};       ///< collectives of the last attempt, when it failed
-  bool is_of_many = false;             ///< of several nodes
+  std::vector<StalledCollective> stalled{};  ///< collectives of the last attempt, when it failed
+  bool is_of_many = false;                   ///< of several nodes
 
   bool operator==(const RunFinished&) const = default;
 };
@@ -235,7 +235,7 @@ struct RunFinished {
 using Event =
     std::variant<PreflightStarted, DeviceExamined, PreflightEnded, RunStarted, RoundJoined,
                  AttemptStarted, WorkerStarted, WorkerNotStarted, WorkerDying, WorkerExited,
-                 WorkersStopping, WorkersKilled, StacksTaken, CollectiveHeldUp, RestartDecided,
+                 WorkersStopping, WorkersKilled, StacksTaken, CollectiveStalled, RestartDecided,
                  SignalReceived, Note, Warning, RunFinished>;
 
 /// Takes events in the order in which they happen, on the agent's thread. Must not throw and must

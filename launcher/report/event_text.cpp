@@ -120,8 +120,8 @@ EventLine line(const StacksTaken& event) {
   return {LogLevel::warn, event.attempt, text};
 }
 
-EventLine line(const CollectiveHeldUp& event) {
-  return {LogLevel::warn, event.attempt, headline(event.held_up)};
+EventLine line(const CollectiveStalled& event) {
+  return {LogLevel::warn, event.attempt, headline(event.stalled)};
 }
 
 EventLine line(const RestartDecided& event) {

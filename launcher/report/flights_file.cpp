@@ -16,7 +16,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 using control::Flight;
 using control::FlightState;
-using control::GroupFlights;
+using control::GroupFlightRecord;
 using control::GroupState;
 
 /// Of the document: keys may be added to it, but mean the same for as long as it stays.
@@ -66,7 +66,7 @@ std::string line_of(const Flight& flight, std::chrono::system_clock::time_point 
 }
 
 /// Without its closing brackets: calls follow, a line each.
-std::string heading_of(const GroupFlights& group) {
+std::string heading_of(const GroupFlightRecord& group) {
   const OrderedJson heading = {
       {"name", group.name},
       {"rank", group.rank},

@@ -2,7 +2,7 @@
 // has, where the report tells of the one that is held up.
 #pragma once
 
-#include "launcher/report/held_up.hpp"
+#include "launcher/report/stalled_collective.hpp"
 #include "rendezvous/base/held_path.hpp"
 
 #include <chrono>

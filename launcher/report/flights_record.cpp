@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using control::Flight;
 using control::FlightState;
-using control::GroupFlights;
+using control::GroupFlightRecord;
 using control::GroupState;
 using std::chrono::nanoseconds;
 
@@ -52,7 +52,7 @@ Flight flight_of(const Json& json) {
           .ended_ago = age_of(json.at(6), entered_ago)};
 }
 
-Json to_json(const GroupFlights& group) {
+Json to_json(const GroupFlightRecord& group) {
   Json flights = Json::array();
   const auto count = std::min(group.flights.size(), kRecordedFlightsMax);
   for (auto flight = group.flights.end() - static_cast<std::ptrdiff_t>(count);
@@ -65,8 +65,8 @@ Json to_json(const GroupFlights& group) {
           {"flights", flights}};
 }
 
-GroupFlights group_of(const Json& json) {
-  GroupFlights group;
+GroupFlightRecord group_of(const Json& json) {
+  GroupFlightRecord group;
   json.at("name").get_to(group.name);
   group.rank = whole_number<int>(json.at("rank"));
   group.size = whole_number<int>(json.at("size"));

@@ -2,7 +2,7 @@
 // nodes, whose report is to tell of all ranks. Pure.
 #pragma once
 
-#include "launcher/report/held_up.hpp"
+#include "launcher/report/stalled_collective.hpp"
 
 #include <cstddef>
 #include <string>

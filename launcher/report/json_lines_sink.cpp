@@ -171,22 +171,22 @@ OrderedJson missing_ranks(const std::vector<MissingRank>& ranks) {
   return list;
 }
 
-OrderedJson fields(const CollectiveHeldUp& event) {
-  const HeldUp& held_up = event.held_up;
+OrderedJson fields(const CollectiveStalled& event) {
+  const StalledCollective& stalled = event.stalled;
   OrderedJson calls = OrderedJson::array();
-  for (const auto& [call, bytes, ranks] : held_up.calls)
+  for (const auto& [call, bytes, ranks] : stalled.calls)
     calls.push_back({{"call", call}, {"bytes", bytes}, {"ranks", ranks}});
-  return {{"event", "collective_held_up"},
+  return {{"event", "collective_stalled"},
           {"attempt", event.attempt},
-          {"group", held_up.group},
-          {"number", held_up.calls.empty() ? OrderedJson() : OrderedJson(held_up.number)},
+          {"group", stalled.group},
+          {"number", stalled.calls.empty() ? OrderedJson() : OrderedJson(stalled.number)},
           {"calls", calls},
-          {"waiting_ranks", held_up.waiting},
-          {"waited_seconds", held_up.waited_seconds},
-          {"through_ranks", held_up.through},
-          {"missing_ranks", missing_ranks(held_up.missing)},
-          {"messaging_ranks", missing_ranks(held_up.messaging)},
-          {"unknown_ranks", held_up.unknown}};
+          {"waiting_ranks", stalled.waiting},
+          {"waited_seconds", stalled.waited_seconds},
+          {"through_ranks", stalled.through},
+          {"missing_ranks", missing_ranks(stalled.missing)},
+          {"messaging_ranks", missing_ranks(stalled.messaging)},
+          {"unknown_ranks", stalled.unknown}};
 }
 
 OrderedJson fields(const RestartDecided& event) {

@@ -52,7 +52,7 @@ struct FlightCall {
   std::int32_t tag = 0;
 };
 
-/// As in GroupFlights.
+/// As in GroupFlightRecord.
 struct FlightGroup {
   std::string name;
   int rank = 0;

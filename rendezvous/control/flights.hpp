@@ -34,7 +34,7 @@ enum class GroupState : std::uint8_t {
 };
 
 /// One process group of one worker.
-struct GroupFlights {
+struct GroupFlightRecord {
   std::string name;
   int rank = 0;  ///< within the group
   int size = 1;
@@ -43,11 +43,11 @@ struct GroupFlights {
   std::uint64_t entered = 0;      ///< collectives
   std::vector<Flight> flights{};  ///< the last ones, oldest first
 
-  bool operator==(const GroupFlights&) const = default;
+  bool operator==(const GroupFlightRecord&) const = default;
 };
 
 struct WorkerFlights {
-  std::vector<GroupFlights> groups{};
+  std::vector<GroupFlightRecord> groups{};
   int unrecorded_groups = 0;  ///< for which there was no room
   /// Describes a value that no recorder writes; `groups` is empty then.
   std::optional<std::string> damage{};

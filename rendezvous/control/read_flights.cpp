@@ -162,14 +162,14 @@ std::vector<Flight> flights_of(const FlightLog& log, const Heading& heading, Nan
 }
 
 /// Contents of a group's log; empty if another group has taken the log meanwhile.
-using LogContents = std::variant<std::monostate, GroupFlights, Damage>;
+using LogContents = std::variant<std::monostate, GroupFlightRecord, Damage>;
 
 LogContents read(const FlightLog& log, Nanoseconds now) {
   const std::uint32_t described = log.described.load(kBefore);
   const std::uint32_t use = log.use.load(kBefore);
   const Heading heading(log);
   const auto damage = heading.damage();
-  GroupFlights group{.entered = log.collectives.load(kBefore)};
+  GroupFlightRecord group{.entered = log.collectives.load(kBefore)};
   if (!damage) group.flights = flights_of(log, heading, now);
   const bool is_one_group = FlightLog::is_readable(use) && log.described.load() == described;
   if (!is_one_group) return {};
@@ -208,11 +208,11 @@ WorkerFlights read_flights(const ControlPage& page, int local_rank,
   for (const auto& [is_over, ended, log] : logs) {
     auto contents = read(*log, now.time_since_epoch());
     if (auto* damage = std::get_if<Damage>(&contents)) return damaged(std::move(damage->what));
-    auto* group = std::get_if<GroupFlights>(&contents);
+    auto* group = std::get_if<GroupFlightRecord>(&contents);
     if (group == nullptr) continue;
     const bool is_known =
         std::any_of(worker.groups.begin(), worker.groups.end(),
-                    [&](const GroupFlights& other) { return other.name == group->name; });
+                    [&](const GroupFlightRecord& other) { return other.name == group->name; });
     if (!is_known) worker.groups.push_back(std::move(*group));
   }
   return worker;

@@ -13,7 +13,7 @@
 namespace ddprun::etcd {
 
 namespace asio = boost::asio;
-using membership::Seat;
+using membership::CoordinatorServer;
 using membership::Settings;
 
 namespace {
@@ -33,7 +33,7 @@ std::string own_name(const EtcdSettings& etcd, const Client& client) {
 }
 
 struct Listening {
-  std::unique_ptr<Seat> seat{};
+  std::unique_ptr<CoordinatorServer> seat{};
   StoreEndpoint endpoint{};
   bool is_at_all_addresses = false;
   std::string problem{};
@@ -54,8 +54,8 @@ asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings e
   const StoreEndpoint bound{membership::bind_address(host, found.addresses), etcd.port};
   listening.is_at_all_addresses = bound.host == membership::kAllAddresses;
   try {
-    listening.seat = std::make_unique<Seat>(client->executor(), bound, candidate.admission,
-                                            candidate.settings.store_port, log);
+    listening.seat = std::make_unique<CoordinatorServer>(
+        client->executor(), bound, candidate.admission, candidate.settings.store_port, log);
     listening.endpoint.port = listening.seat->port();
   } catch (const Error& error) {
     listening.problem = error.what();
@@ -81,8 +81,8 @@ struct Candidacy {
 };
 
 /// The election itself: the first to write the key has won, unless the run has ended.
-asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys keys,
-                                     Candidacy candidacy) {
+asio::awaitable<Result<EtcdSnapshot>> stand(std::shared_ptr<Client> client, RunKeys keys,
+                                            Candidacy candidacy) {
   Transaction election{
       .conditions = {{.key = keys.coordinator()},
                      {.key = keys.outcome(), .modified = candidacy.ignored_outcome}},
@@ -95,38 +95,38 @@ asio::awaitable<Result<Sight>> stand(std::shared_ptr<Client> client, RunKeys key
 }
 
 /// From the vote to the term's beginning.
-asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, RunKeys keys,
-                                             Candidate candidate, Listening listening,
-                                             HeldLease office, Log log) {
+asio::awaitable<CampaignResult> begin_term(std::shared_ptr<Client> client, RunKeys keys,
+                                           Candidate candidate, Listening listening,
+                                           HeldLease leadership, Log log) {
   const auto seal = candidate.trust->seal_of_candidate();
   const auto holder = holder_text(candidate.node.name, listening.endpoint);
   auto standing = stand(client, keys,
                         {.holder = seal(keys.coordinator(), holder),
-                         .lease = office.id(),
+                         .lease = leadership.id(),
                          .ignored_outcome = candidate.ignored_outcome,
                          .trust = candidate.trust});
   const auto outcome = co_await std::move(standing);
   if (const auto* problem = std::get_if<Problem>(&outcome)) {
     co_return CampaignResult{.problem = problem->text};
   }
-  const auto& sight = std::get<Sight>(outcome);
-  if (!sight.holder && sight.is_holder_ignored) {
+  const auto& snapshot = std::get<EtcdSnapshot>(outcome);
+  if (!snapshot.holder && snapshot.is_holder_ignored) {
     co_return CampaignResult{.problem = kForeignHolder};
   }
-  if (!sight.holder || sight.holder->lease != office.id()) co_return CampaignResult{};
+  if (!snapshot.holder || snapshot.holder->lease != leadership.id()) co_return CampaignResult{};
   const auto record = co_await hold_lease(client, lease_of_memory(candidate.settings));
   if (const auto* problem = std::get_if<Problem>(&record)) {
     co_return CampaignResult{.problem = problem->text};
   }
-  if (!office.is_held(Deadline::Clock::now())) {
+  if (!leadership.is_held(Deadline::Clock::now())) {
     co_return CampaignResult{.problem = "etcd took longer to elect this node than its lease lasts"};
   }
   const TermFacts facts{.keys = keys,
                         .node = candidate.node,
-                        .created = sight.holder->created,
-                        .office = office,
+                        .created = snapshot.holder->created,
+                        .leadership = leadership,
                         .record = std::get<HeldLease>(record),
-                        .seal = seal.continuing(sight.lineage),
+                        .seal = seal.continuing(snapshot.lineage),
                         .config = candidate.settings.config_outline};
   if (facts.seal.seal) candidate.settings.run_nonce = facts.seal.lineage.front();
   const auto store_port = listening.seat->store_port();
@@ -135,7 +135,7 @@ asio::awaitable<CampaignResult> enter_office(std::shared_ptr<Client> client, Run
                                        std::move(candidate.on_renewal), log);
   const bool is_open = candidate.admission.secret == nullptr && listening.is_at_all_addresses;
   if (is_open) membership::warn_of_openness(listening.endpoint, log);
-  result.term->begin(std::move(candidate.settings), sight.record);
+  result.term->begin(std::move(candidate.settings), snapshot.record);
   result.address = to_string(listening.endpoint);
   result.note = membership::hosting_note(listening.endpoint, store_port);
   co_return result;
@@ -148,13 +148,12 @@ asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSet
   auto listening = co_await listen(client, etcd, candidate, log);
   if (!listening.problem.empty()) co_return CampaignResult{.problem = listening.problem};
   const RunKeys keys(etcd.prefix, candidate.settings.run_id);
-  const auto office = co_await hold_lease(client, etcd.lease);
-  if (const auto* problem = std::get_if<Problem>(&office)) {
+  const auto leadership = co_await hold_lease(client, etcd.lease);
+  if (const auto* problem = std::get_if<Problem>(&leadership)) {
     co_return CampaignResult{.problem = problem->text};
   }
-  const auto lease = std::get<HeldLease>(office);
-  auto entering =
-      enter_office(client, keys, std::move(candidate), std::move(listening), lease, log);
+  const auto lease = std::get<HeldLease>(leadership);
+  auto entering = begin_term(client, keys, std::move(candidate), std::move(listening), lease, log);
   auto result = co_await std::move(entering);
   if (!result.problem.empty()) {
     // Even without an answer this node may have been elected, and nobody else is until it is not.

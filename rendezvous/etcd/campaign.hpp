@@ -26,7 +26,7 @@ struct Candidate {
   membership::Admission admission;  ///< its secret outlives the term
   std::shared_ptr<RunTrust> trust{};
   Revision ignored_outcome = 0;  ///< as seen before; no other one must be there
-  OfficeNotice on_renewal{};
+  TermNotice on_renewal{};
 };
 
 /// etcd has answered the client before.

@@ -34,7 +34,8 @@ constexpr auto kConnectTimeout = std::chrono::seconds(1);
 /// How long a search that is under way may take to notice that it is not wanted any more.
 constexpr auto kSearchEndTimeout = std::chrono::seconds(2);
 
-/// For which a node that cannot be reached leaves the office to others: they learn of it at once.
+/// For which a node that cannot be reached leaves the leadership to others: they learn of it at
+/// once.
 constexpr int kRestInLeases = 2;
 
 /// A wait that is longer is explained.
@@ -49,7 +50,7 @@ std::shared_ptr<const security::TlsContext> tls_of(const EtcdSettings& etcd) {
 class Election : public std::enable_shared_from_this<Election> {
  public:
   Election(asio::any_io_executor executor, EtcdSettings etcd, HostChoice choice, Join self,
-           OfficeNotice on_renewal, Log log)
+           TermNotice on_renewal, Log log)
       : etcd_(std::move(etcd)),
         choice_(std::move(choice)),
         self_(std::move(self)),
@@ -159,23 +160,23 @@ class Election : public std::enable_shared_from_this<Election> {
     while (!is_leaving_) {
       auto looking = client_->commit(Transaction{.read = keys_.state()}, request_deadline());
       const auto answer = co_await std::move(looking);
-      const auto sight = sight_of(answer);
-      if (const auto* problem = std::get_if<Problem>(&sight)) {
+      const auto snapshot = sight_of(answer);
+      if (const auto* problem = std::get_if<Problem>(&snapshot)) {
         co_return co_await give_up(problem->text, not_before);
       }
-      const bool is_in_office = is_own(tried_);
-      if (is_in_office &&
+      const bool is_in_term = is_own(tried_);
+      if (is_in_term &&
           is_unreachable({elected_, has_nodes(), own_failures_}, Deadline::Clock::now())) {
         co_return co_await make_way(not_before);
       }
-      const auto move =
-          decide_move(std::get<Sight>(sight), self_, tried_, not_before <= Deadline::Clock::now());
+      const auto move = decide_move(std::get<EtcdSnapshot>(snapshot), self_, tried_,
+                                    not_before <= Deadline::Clock::now());
       if (const auto* go = std::get_if<GoTo>(&move)) {
         tried_ = go->created;
         sent_ = Deadline::Clock::now();
         co_return Found{.endpoint = go->endpoint,
-                        .node = std::get<Sight>(sight).holder->node,
-                        .office_end = office_end(go->created),
+                        .node = std::get<EtcdSnapshot>(snapshot).holder->node,
+                        .term_end = term_end(go->created),
                         .connect_timeout = kConnectTimeout,
                         .note = std::exchange(note_, {})};
       }
@@ -192,10 +193,10 @@ class Election : public std::enable_shared_from_this<Election> {
         co_await await_change(removal->first, not_before);
         if (not_before <= Deadline::Clock::now()) co_return Found{.problem = kForeignHolder};
       } else if (Deadline::Clock::now() < rest_end_) {
-        co_await await_change(std::get<Sight>(sight).revision + 1, not_before);
+        co_await await_change(std::get<EtcdSnapshot>(snapshot).revision + 1, not_before);
         if (not_before <= Deadline::Clock::now()) co_return Found{.problem = unreachable_};
       } else {
-        problem = co_await stand(std::get<Sight>(sight).ignored_outcome);
+        problem = co_await stand(std::get<EtcdSnapshot>(snapshot).ignored_outcome);
       }
       if (!problem.empty()) co_return co_await give_up(problem, not_before);
     }
@@ -216,13 +217,13 @@ class Election : public std::enable_shared_from_this<Election> {
     own_failures_ = is_failure ? own_failures_ + 1 : 0;
   }
 
-  /// Gives the office back, and the others time to have one of them elected.
+  /// Resigns the leadership, and the others time to have one of them elected.
   asio::awaitable<Found> make_way(Time not_before) {
     own_failures_ = 0;
     unreachable_ = "this node was elected to host the rendezvous and cannot be reached at " +
                    own_address_ + ", not even from here (--local_addr gives another address)";
     has_told_ = true;
-    write_log(log_, LogLevel::warn, unreachable_ + "; it gives the office back");
+    write_log(log_, LogLevel::warn, unreachable_ + "; it resigns as coordinator");
     const auto term = term_;
     auto returning = Term::give_back(term, false);
     co_await std::move(returning);
@@ -232,8 +233,8 @@ class Election : public std::enable_shared_from_this<Election> {
   }
 
   /// Of the coordinator that was elected then, if that is this node's.
-  Time office_end(Revision created) const {
-    return is_own(created) ? term_->office_end() : Time::max();
+  Time term_end(Revision created) const {
+    return is_own(created) ? term_->term_end() : Time::max();
   }
 
   /// The outline of the run's, to find where this node's differs; empty if it cannot be had.
@@ -248,7 +249,7 @@ class Election : public std::enable_shared_from_this<Election> {
 
   std::string resignation() const { return self_.name + ", which hosts the rendezvous, leaves"; }
 
-  Result<Sight> sight_of(const Result<TransactionAnswer>& answer) {
+  Result<EtcdSnapshot> sight_of(const Result<TransactionAnswer>& answer) {
     if (const auto* problem = std::get_if<Problem>(&answer)) return *problem;
     return trust_->read(std::get<TransactionAnswer>(answer));
   }
@@ -296,7 +297,7 @@ class Election : public std::enable_shared_from_this<Election> {
   const EtcdSettings etcd_;
   const HostChoice choice_;
   const Join self_;
-  const OfficeNotice on_renewal_;
+  const TermNotice on_renewal_;
   const Log log_;
   const RunKeys keys_;
   const std::shared_ptr<RunTrust> trust_;
@@ -309,7 +310,7 @@ class Election : public std::enable_shared_from_this<Election> {
   Time elected_;             ///< at the last time
   std::string own_address_;  ///< where it can be reached then
   int own_failures_ = 0;     ///< to get there, one after the other
-  std::string unreachable_;  ///< why the last office was given back
+  std::string unreachable_;  ///< why this node last resigned
   Time rest_end_;            ///< this node is not elected before
   std::string note_;
   bool has_told_ = false;
@@ -345,7 +346,7 @@ class ElectedHost : public Host {
 }  // namespace
 
 std::unique_ptr<Host> elect_host(asio::any_io_executor executor, EtcdSettings etcd,
-                                 HostChoice choice, Join self, OfficeNotice on_renewal, Log log) {
+                                 HostChoice choice, Join self, TermNotice on_renewal, Log log) {
   return std::make_unique<ElectedHost>(
       std::make_shared<Election>(std::move(executor), std::move(etcd), std::move(choice),
                                  std::move(self), std::move(on_renewal), std::move(log)));

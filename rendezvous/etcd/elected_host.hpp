@@ -3,8 +3,8 @@
 // coordinator itself. Runs on the executor's one thread.
 //
 // Whoever is elected holds a lease in etcd, which it counts a little shorter than etcd does
-// (held_lease.hpp), and gives up its office when it cannot renew that in time; what it writes down
-// it writes only as long as it is the one that was elected. So there are never two.
+// (held_lease.hpp), and gives up its leadership when it cannot renew that in time; what it writes
+// down it writes only as long as it is the one that was elected. So there are never two.
 #pragma once
 
 #include "rendezvous/etcd/settings.hpp"
@@ -17,11 +17,10 @@
 namespace ddprun::etcd {
 
 /// `self` is what this node would say when joining. `choice.endpoint` and `.is_host` do not count.
-/// `on_renewal` is for the offices of this node. Throws Error if TLS is wanted and its files cannot
+/// `on_renewal` is for the terms of this node. Throws Error if TLS is wanted and its files cannot
 /// be used; blocks to read them.
 std::unique_ptr<membership::Host> elect_host(boost::asio::any_io_executor executor,
                                              EtcdSettings etcd, membership::HostChoice choice,
-                                             membership::Join self, OfficeNotice on_renewal,
-                                             Log log);
+                                             membership::Join self, TermNotice on_renewal, Log log);
 
 }  // namespace ddprun::etcd

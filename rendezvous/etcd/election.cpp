@@ -17,17 +17,18 @@ bool is_unreachable(const OwnBeginning& beginning, std::chrono::steady_clock::ti
   return is_late && !beginning.has_nodes && beginning.failures >= kFailuresMin;
 }
 
-Move decide_move(const Sight& sight, const membership::Join& self, Revision tried,
+Move decide_move(const EtcdSnapshot& snapshot, const membership::Join& self, Revision tried,
                  bool may_try_again) {
-  if (sight.outcome) return AcceptOutcome{*sight.outcome};
-  if (sight.holder) {
-    if (sight.holder->created == tried && !may_try_again) return AwaitChange{sight.revision + 1};
-    return GoTo{sight.holder->endpoint, sight.holder->created};
+  if (snapshot.outcome) return AcceptOutcome{*snapshot.outcome};
+  if (snapshot.holder) {
+    if (snapshot.holder->created == tried && !may_try_again)
+      return AwaitChange{snapshot.revision + 1};
+    return GoTo{snapshot.holder->endpoint, snapshot.holder->created};
   }
-  if (sight.is_holder_ignored) return AwaitRemoval{sight.revision + 1};
+  if (snapshot.is_holder_ignored) return AwaitRemoval{snapshot.revision + 1};
   // Who would be refused by the run's nodes must not become the one who refuses them.
-  if (sight.record) {
-    const auto settings = membership::settings_of(*sight.record, self.run_id);
+  if (snapshot.record) {
+    const auto settings = membership::settings_of(*snapshot.record, self.run_id);
     if (const auto reason = membership::objection_to(self, settings); !reason.empty()) {
       const bool has_both = !self.config_hash.empty() && !settings.config_hash.empty();
       return AcceptOutcome{

@@ -43,7 +43,7 @@ using Move = std::variant<GoTo, AwaitChange, AwaitRemoval, Campaign, AcceptOutco
 
 /// `self` is what this node would say when joining. `tried` is the coordinator that it has tried
 /// last (0: none yet), `may_try_again` whether it has waited long enough since.
-Move decide_move(const Sight& sight, const membership::Join& self, Revision tried,
+Move decide_move(const EtcdSnapshot& snapshot, const membership::Join& self, Revision tried,
                  bool may_try_again);
 
 /// How a term of this node's begins, as the node itself sees it.
@@ -54,7 +54,7 @@ struct OwnBeginning {
 };
 
 /// An address that does not lead to this node from itself will hardly do so from others: whether
-/// the office must be given back, for somebody else to be elected.
+/// the node must resign, for somebody else to be elected.
 bool is_unreachable(const OwnBeginning& beginning, std::chrono::steady_clock::time_point now);
 
 }  // namespace ddprun::etcd

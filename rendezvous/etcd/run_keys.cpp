@@ -311,21 +311,22 @@ std::string outcome_text(const RunOutcome& outcome) {
   return text;
 }
 
-Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys, LeaseId own_lease) {
-  Sight sight{.revision = answer.revision};
+Result<EtcdSnapshot> read_snapshot(const TransactionAnswer& answer, const RunKeys& keys,
+                                   LeaseId own_lease) {
+  EtcdSnapshot snapshot{.revision = answer.revision};
   const KeyValue* damaged_record = nullptr;
   for (const auto& key : answer.keys) {
     bool is_good = true;
-    if (key.key == keys.coordinator()) is_good = keep(sight.holder, read_holder(key));
-    if (key.key == keys.outcome()) is_good = keep(sight.outcome, read_outcome(key.value));
+    if (key.key == keys.coordinator()) is_good = keep(snapshot.holder, read_holder(key));
+    if (key.key == keys.outcome()) is_good = keep(snapshot.outcome, read_outcome(key.value));
     if (!is_good) return not_understood(key);
-    if (key.key == keys.record() && !keep(sight.record, read_record(key.value)))
+    if (key.key == keys.record() && !keep(snapshot.record, read_record(key.value)))
       damaged_record = &key;
   }
   const bool is_known_elsewhere =
-      sight.outcome || (sight.holder && sight.holder->lease != own_lease);
+      snapshot.outcome || (snapshot.holder && snapshot.holder->lease != own_lease);
   if (damaged_record != nullptr && !is_known_elsewhere) return not_understood(*damaged_record);
-  return sight;
+  return snapshot;
 }
 
 }  // namespace ddprun::etcd

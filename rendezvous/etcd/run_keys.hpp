@@ -9,8 +9,8 @@
 
 #include "rendezvous/etcd/messages.hpp"
 #include "rendezvous/etcd/value_seal.hpp"
+#include "rendezvous/membership/failover_state.hpp"
 #include "rendezvous/membership/messages.hpp"
-#include "rendezvous/membership/succession.hpp"
 #include <ddprun/store.hpp>
 
 #include <optional>
@@ -45,7 +45,7 @@ struct Holder {
 };
 
 /// What of a run is in etcd at one moment.
-struct Sight {
+struct EtcdSnapshot {
   Revision revision = 0;
   std::optional<Holder> holder{};
   std::optional<membership::RunRecord> record{};
@@ -56,7 +56,7 @@ struct Sight {
   Revision ignored_outcome = 0;    ///< the revision of an outcome that is not accepted; 0: none
   bool is_holder_ignored = false;  ///< there is a coordinator's key that is not accepted
 
-  bool operator==(const Sight&) const = default;
+  bool operator==(const EtcdSnapshot&) const = default;
 };
 
 std::string holder_text(const std::string& node, const StoreEndpoint& endpoint);
@@ -67,7 +67,7 @@ std::string outcome_text(const membership::RunOutcome& outcome);
 /// A record that cannot be read is a problem only where it is needed: if the run has neither a
 /// outcome nor a coordinator, or the coordinator is the caller, whose lease is `own_lease`. Another
 /// coordinator still knows the record and writes it again.
-Result<Sight> read_sight(const TransactionAnswer& answer, const RunKeys& keys,
-                         LeaseId own_lease = 0);
+Result<EtcdSnapshot> read_snapshot(const TransactionAnswer& answer, const RunKeys& keys,
+                                   LeaseId own_lease = 0);
 
 }  // namespace ddprun::etcd

@@ -43,19 +43,19 @@ RunSeal RunTrust::seal_of_candidate() const {
   return {.seal = seal_, .lineage = {nonce_.empty() ? draw_run_nonce() : nonce_}};
 }
 
-Result<Sight> RunTrust::read(const TransactionAnswer& answer, LeaseId own_lease) {
-  if (!seal_) return read_sight(answer, keys_, own_lease);
+Result<EtcdSnapshot> RunTrust::read(const TransactionAnswer& answer, LeaseId own_lease) {
+  if (!seal_) return read_snapshot(answer, keys_, own_lease);
   auto result = read_opened(answer, own_lease);
-  if (auto* sight = std::get_if<Sight>(&result)) {
-    check_record(*sight, answer);
-    check_outcome(*sight);
+  if (auto* snapshot = std::get_if<EtcdSnapshot>(&result)) {
+    check_record(*snapshot, answer);
+    check_outcome(*snapshot);
   }
   return result;
 }
 
-Result<Sight> RunTrust::read_opened(const TransactionAnswer& answer, LeaseId own_lease) {
+Result<EtcdSnapshot> RunTrust::read_opened(const TransactionAnswer& answer, LeaseId own_lease) {
   TransactionAnswer accepted{.has_succeeded = answer.has_succeeded, .revision = answer.revision};
-  Sight facts;
+  EtcdSnapshot facts;
   for (const auto& key : answer.keys) {
     if (!is_own_key(key.key)) continue;
     auto opened = open(key);
@@ -69,11 +69,11 @@ Result<Sight> RunTrust::read_opened(const TransactionAnswer& answer, LeaseId own
       facts.is_holder_ignored = true;
     }
   }
-  auto result = read_sight(accepted, keys_, own_lease);
-  if (auto* sight = std::get_if<Sight>(&result)) {
-    sight->lineage = std::move(facts.lineage);
-    sight->ignored_outcome = facts.ignored_outcome;
-    sight->is_holder_ignored = facts.is_holder_ignored;
+  auto result = read_snapshot(accepted, keys_, own_lease);
+  if (auto* snapshot = std::get_if<EtcdSnapshot>(&result)) {
+    snapshot->lineage = std::move(facts.lineage);
+    snapshot->ignored_outcome = facts.ignored_outcome;
+    snapshot->is_holder_ignored = facts.is_holder_ignored;
   }
   return result;
 }
@@ -112,26 +112,26 @@ bool RunTrust::is_of_this_run(const Lineage& lineage) const {
   return nonce_.empty() || std::find(lineage.begin(), lineage.end(), nonce_) != lineage.end();
 }
 
-void RunTrust::check_record(Sight& sight, const TransactionAnswer& answer) {
-  if (!sight.record) return;
-  if (sight.record->round >= round_ && sight.record->restarts >= restarts_) return;
+void RunTrust::check_record(EtcdSnapshot& snapshot, const TransactionAnswer& answer) {
+  if (!snapshot.record) return;
+  if (snapshot.record->round >= round_ && snapshot.record->restarts >= restarts_) return;
   const auto key = std::find_if(answer.keys.begin(), answer.keys.end(),
                                 [&](const KeyValue& k) { return k.key == keys_.record(); });
   report(*key, "is older than what the coordinator has told (round " +
-                   std::to_string(sight.record->round) + ", not " + std::to_string(round_) +
+                   std::to_string(snapshot.record->round) + ", not " + std::to_string(round_) +
                    "); restrict write access to etcd");
-  sight.record.reset();
-  sight.lineage.clear();
+  snapshot.record.reset();
+  snapshot.lineage.clear();
 }
 
-void RunTrust::check_outcome(Sight& sight) const {
+void RunTrust::check_outcome(EtcdSnapshot& snapshot) const {
   const bool is_success =
-      sight.outcome && sight.outcome->result == membership::RunResult::succeeded;
+      snapshot.outcome && snapshot.outcome->result == membership::RunResult::succeeded;
   if (!is_success || !nonce_.empty()) return;
-  if (sight.holder) {
-    sight.outcome.reset();
+  if (snapshot.holder) {
+    snapshot.outcome.reset();
   } else {
-    sight.outcome = membership::refusal_of(kUnverifiedSuccess);
+    snapshot.outcome = membership::refusal_of(kUnverifiedSuccess);
   }
 }
 

@@ -35,9 +35,9 @@ class RunTrust {
   /// of an earlier run. Empty in an open run.
   RunSeal seal_of_candidate() const;
 
-  /// What is seen, as by read_sight(). If the run succeeded according to an outcome that may be of
-  /// an earlier run, there is a refusal instead, unless a coordinator is there to be asked.
-  Result<Sight> read(const TransactionAnswer& answer, LeaseId own_lease = 0);
+  /// What is seen, as by read_snapshot(). If the run succeeded according to an outcome that may be
+  /// of an earlier run, there is a refusal instead, unless a coordinator is there to be asked.
+  Result<EtcdSnapshot> read(const TransactionAnswer& answer, LeaseId own_lease = 0);
 
   /// The outline of the configuration in an answer, without its seal; empty if there is none, or
   /// if it is ignored.
@@ -46,11 +46,11 @@ class RunTrust {
  private:
   /// Nothing if the value is not accepted, which is reported.
   std::optional<OpenedValue> open(const KeyValue& key);
-  Result<Sight> read_opened(const TransactionAnswer& answer, LeaseId own_lease);
+  Result<EtcdSnapshot> read_opened(const TransactionAnswer& answer, LeaseId own_lease);
   bool is_own_key(const std::string& key) const;
   bool is_of_this_run(const Lineage& lineage) const;
-  void check_record(Sight& sight, const TransactionAnswer& answer);
-  void check_outcome(Sight& sight) const;
+  void check_record(EtcdSnapshot& snapshot, const TransactionAnswer& answer);
+  void check_outcome(EtcdSnapshot& snapshot) const;
   void report(const KeyValue& key, const std::string& problem);
 
   std::shared_ptr<const ValueSeal> seal_;  ///< null: the run is open

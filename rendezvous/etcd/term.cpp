@@ -24,7 +24,8 @@ constexpr auto kRetryPause = std::chrono::milliseconds(100);
 /// For a request that may be sent again when it is not answered: a part of the shortest lease.
 constexpr auto kRenewalTimeout = std::chrono::seconds(1);
 
-/// Before the end of the office, to tell the nodes of an outcome that could not be written down.
+/// Before the end of the leadership, to tell the nodes of an outcome that could not be written
+/// down.
 constexpr auto kTellingTime = std::chrono::milliseconds(100);
 
 Deadline deadline_at(Time time) {
@@ -34,26 +35,26 @@ Deadline deadline_at(Time time) {
 
 }  // namespace
 
-Term::Term(std::shared_ptr<Client> client, TermFacts facts, std::unique_ptr<membership::Seat> seat,
-           OfficeNotice on_renewal, Log log)
+Term::Term(std::shared_ptr<Client> client, TermFacts facts,
+           std::unique_ptr<membership::CoordinatorServer> seat, TermNotice on_renewal, Log log)
     : client_(std::move(client)),
       facts_(std::move(facts)),
-      seat_(std::move(seat)),
+      server_(std::move(seat)),
       on_renewal_(std::move(on_renewal)),
       log_(std::move(log)),
       timer_(client_->executor()) {}
 
 void Term::begin(membership::Settings settings, std::optional<membership::RunRecord> record) {
-  membership::Office office{.record = std::move(record)};
-  office.is_held = [weak = weak_from_this()] {
+  membership::LeadershipTerm leadership{.record = std::move(record)};
+  leadership.is_held = [weak = weak_from_this()] {
     const auto self = weak.lock();
-    return self && !self->has_ended_ && self->facts_.office.is_held(Deadline::Clock::now());
+    return self && !self->has_ended_ && self->facts_.leadership.is_held(Deadline::Clock::now());
   };
-  office.keep = [weak = weak_from_this()](KeepRecord kept) {
+  leadership.keep = [weak = weak_from_this()](KeepRecord kept) {
     return keep_record(weak.lock(), std::move(kept));
   };
-  seat_->begin(std::move(settings), std::move(office));
-  // These run at once until they wait, and may find the office lost already.
+  server_->begin(std::move(settings), std::move(leadership));
+  // These run at once until they wait, and may find the leadership lost already.
   asio::co_spawn(client_->executor(), keep_leases(shared_from_this()), resign_on_failure());
   asio::co_spawn(client_->executor(), watch_coordinator(shared_from_this()), resign_on_failure());
 }
@@ -64,31 +65,31 @@ std::function<void(std::exception_ptr)> Term::resign_on_failure() {
     try {
       if (failure) std::rethrow_exception(failure);
     } catch (const std::exception& error) {
-      self->lose_office(error.what());
+      self->lose_term(error.what());
     }
   };
 }
 
 asio::awaitable<void> Term::watch_coordinator(std::shared_ptr<Term> self) {
   if (self->has_ended_) co_return;
-  auto over = self->seat_->coordinator().wait_until_over();
+  auto over = self->server_->coordinator().wait_until_over();
   co_await std::move(over);
   if (self->has_ended_) co_return;
-  if (const auto failure = self->seat_->coordinator().failure()) std::rethrow_exception(failure);
+  if (const auto failure = self->server_->coordinator().failure()) std::rethrow_exception(failure);
 }
 
 void Term::end() {
   has_ended_ = true;
   timer_.cancel();
   refusals_ = refusals();
-  seat_.reset();
+  server_.reset();
 }
 
 std::vector<std::string> Term::refusals() const {
-  return seat_ ? seat_->coordinator().refusals() : refusals_;
+  return server_ ? server_->coordinator().refusals() : refusals_;
 }
 
-void Term::lose_office(const std::string& reason) {
+void Term::lose_term(const std::string& reason) {
   if (has_ended_) return;
   write_log(log_, LogLevel::warn, "this node no longer hosts the rendezvous: " + reason);
   end();
@@ -100,29 +101,29 @@ asio::awaitable<void> Term::pause(Time until) {
 }
 
 asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
-  auto& office = self->facts_.office;
+  auto& leadership = self->facts_.leadership;
   auto& record = self->facts_.record;
   while (!self->has_ended_) {
-    if (!office.is_held(Deadline::Clock::now())) co_return self->lose_office(self->problem_);
+    if (!leadership.is_held(Deadline::Clock::now())) co_return self->lose_term(self->problem_);
     const auto sent = Deadline::Clock::now();
-    // The office goes first: the record's lease is long, and lasts without it.
-    const bool is_record = sent < office.next_renewal() && record.next_renewal() <= sent;
-    auto& lease = is_record ? record : office;
+    // The leadership goes first: the record's lease is long, and lasts without it.
+    const bool is_record = sent < leadership.next_renewal() && record.next_renewal() <= sent;
+    auto& lease = is_record ? record : leadership;
     if (lease.next_renewal() > sent) {
-      co_await self->pause(std::min(office.next_renewal(), record.next_renewal()));
+      co_await self->pause(std::min(leadership.next_renewal(), record.next_renewal()));
       continue;
     }
-    auto renewing = self->client_->renew(lease.id(), deadline_at(office.end()));
+    auto renewing = self->client_->renew(lease.id(), deadline_at(leadership.end()));
     const auto renewed = co_await std::move(renewing);
-    if (self->has_ended_) co_return;  // nobody holds the office any more
+    if (self->has_ended_) co_return;  // nobody holds the leadership any more
     if (const auto* problem = std::get_if<Problem>(&renewed)) {
       self->problem_ = problem->text;
-      co_await self->pause(std::min(Deadline::Clock::now() + kRetryPause, office.end()));
+      co_await self->pause(std::min(Deadline::Clock::now() + kRetryPause, leadership.end()));
     } else if (const auto time = std::get<std::chrono::seconds>(renewed); time.count() > 0) {
       lease.renew(sent, time);
-      if (!is_record && self->on_renewal_) self->on_renewal_(office.end());
+      if (!is_record && self->on_renewal_) self->on_renewal_(leadership.end());
     } else {
-      co_return self->lose_office("its lease has ended in etcd");
+      co_return self->lose_term("its lease has ended in etcd");
     }
   }
 }
@@ -145,15 +146,15 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
     const auto key = facts.keys.config();
     transaction.puts.push_back({key, facts.seal(key, facts.config), facts.record.id()});
   }
-  // The office as it is now: while renewals succeed and only this does not, its end moves on.
-  const auto limit = facts.office.end() - kTellingTime;
+  // The leadership as it is now: while renewals succeed and only this does not, its end moves on.
+  const auto limit = facts.leadership.end() - kTellingTime;
   std::string problem = "its lease is about to end";
   asio::steady_timer retry(self->client_->executor());
   while (!self->has_ended_ && Deadline::Clock::now() < limit) {
     auto committing = self->client_->commit(transaction, deadline_at(limit));
     const auto answer = co_await std::move(committing);
     if (const auto* done = std::get_if<TransactionAnswer>(&answer)) {
-      if (!done->has_succeeded) self->lose_office("another node has been elected");
+      if (!done->has_succeeded) self->lose_term("another node has been elected");
       self->has_shown_config_ = true;
       if (done->has_succeeded && !kept.outcome) self->record_ = text;
       co_return done->has_succeeded;
@@ -167,7 +168,7 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
   // Without its record there is nothing that it may do. Not at once: the coordinator that asks may
   // be in the middle of its own beginning.
   co_await asio::post(self->client_->executor(), kAwait);
-  self->lose_office("the run's record cannot be written: " + problem);
+  self->lose_term("the run's record cannot be written: " + problem);
   co_return false;
 }
 
@@ -195,7 +196,7 @@ asio::awaitable<void> Term::give_back(std::shared_ptr<Term> self, bool is_abando
     auto rewriting = rewrite_record(self, revocation_deadline());
     co_await std::move(rewriting);
   }
-  auto revoking = self->client_->revoke(self->facts_.office.id(), revocation_deadline());
+  auto revoking = self->client_->revoke(self->facts_.leadership.id(), revocation_deadline());
   co_await std::move(revoking);
   self->end();
 }

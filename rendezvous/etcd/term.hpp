@@ -5,8 +5,8 @@
 #include "rendezvous/etcd/client.hpp"
 #include "rendezvous/etcd/held_lease.hpp"
 #include "rendezvous/etcd/run_keys.hpp"
-#include "rendezvous/membership/seat.hpp"
-#include "rendezvous/membership/succession.hpp"
+#include "rendezvous/membership/coordinator_server.hpp"
+#include "rendezvous/membership/failover_state.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -23,20 +23,20 @@ struct TermFacts {
   RunKeys keys;
   membership::PastNode node;  ///< which was elected
   Revision created = 0;       ///< of the coordinator's key, which is proof of the election
-  HeldLease office;           ///< of that key
+  HeldLease leadership;       ///< of that key
   HeldLease record;           ///< of what outlives the coordinator
   RunSeal seal{};             ///< of all values that it writes
   std::string config{};       ///< what nodes are shown that have another one
 };
 
-/// Gets the end of an office, as its holder must see it, each time that it has been renewed.
-using OfficeNotice = std::function<void(HeldLease::Time end)>;
+/// Gets the end of an leadership, as its holder must see it, each time that it has been renewed.
+using TermNotice = std::function<void(HeldLease::Time end)>;
 
 class Term : public std::enable_shared_from_this<Term> {
  public:
   /// `client` outlives the term's coroutines, hence shared.
-  Term(std::shared_ptr<Client> client, TermFacts facts, std::unique_ptr<membership::Seat> seat,
-       OfficeNotice on_renewal, Log log);
+  Term(std::shared_ptr<Client> client, TermFacts facts,
+       std::unique_ptr<membership::CoordinatorServer> seat, TermNotice on_renewal, Log log);
 
   /// Begins to coordinate, going on from the record if there is one, and to renew the leases. The
   /// term may have ended when this returns.
@@ -50,13 +50,13 @@ class Term : public std::enable_shared_from_this<Term> {
   Revision created() const { return facts_.created; }
 
   /// Until when nobody else can be elected.
-  HeldLease::Time office_end() const { return facts_.office.end(); }
+  HeldLease::Time term_end() const { return facts_.leadership.end(); }
 
   /// Which nodes were refused in it and why, a line each.
   std::vector<std::string> refusals() const;
 
   /// Until the term has ended.
-  membership::Coordinator& coordinator() { return seat_->coordinator(); }
+  membership::Coordinator& coordinator() { return server_->coordinator(); }
 
   /// Steps down before the lease ends, for another to be elected at once. From this call on no
   /// further record is written. The record stays for a while, and is written once more in case it
@@ -73,12 +73,12 @@ class Term : public std::enable_shared_from_this<Term> {
   Transaction transaction_of(std::string record) const;
   std::function<void(std::exception_ptr)> resign_on_failure();
   boost::asio::awaitable<void> pause(HeldLease::Time until);
-  void lose_office(const std::string& reason);
+  void lose_term(const std::string& reason);
 
   std::shared_ptr<Client> client_;
   TermFacts facts_;
-  std::unique_ptr<membership::Seat> seat_;
-  const OfficeNotice on_renewal_;
+  std::unique_ptr<membership::CoordinatorServer> server_;
+  const TermNotice on_renewal_;
   Log log_;
   boost::asio::steady_timer timer_;
   std::string problem_;  ///< of the last renewal

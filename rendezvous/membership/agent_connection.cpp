@@ -15,7 +15,7 @@ AgentConnection::AgentConnection(asio::any_io_executor executor, int fd,
       dialogue_(secret, run_id, random_bytes(security::kDigestBytes)) {}
 
 void AgentConnection::send(const NodeMessage& message) {
-  dialogue_.say(message);
+  dialogue_.send(message);
   channel_.send(dialogue_.take_outgoing());
 }
 

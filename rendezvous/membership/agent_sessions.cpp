@@ -105,7 +105,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
                    });
   }
 
-  void say(NodeId id, const CoordinatorMessage& message) {
+  void send(NodeId id, const CoordinatorMessage& message) {
     const auto session = sessions_.find(id);
     if (session == sessions_.end()) return;
     if (const auto* refused = std::get_if<Refused>(&message)) {
@@ -115,11 +115,11 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
       refusals_.forget(session->second->name);
       if (!welcome->warning.empty()) write_log(log_, LogLevel::warn, welcome->warning);
     }
-    session->second->dialogue.say(message);
+    session->second->dialogue.send(message);
     session->second->send();
   }
 
-  void hang_up(NodeId id) {
+  void close_connection(NodeId id) {
     const auto session = sessions_.find(id);
     if (session == sessions_.end()) return;
     session->second->close();
@@ -166,7 +166,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
         end_if_refused(session);
         return false;
       }
-      hear(id, session, std::move(*message));
+      on_message(id, session, std::move(*message));
       if (!session.channel.is_open()) return false;
     }
     return true;
@@ -183,7 +183,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     }
   }
 
-  void hear(NodeId id, Session& session, NodeMessage message) {
+  void on_message(NodeId id, Session& session, NodeMessage message) {
     const bool is_join = std::holds_alternative<Join>(message);
     if (is_join == session.has_joined) {
       return close_for(session, counts_.malformed,
@@ -197,7 +197,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
       unjoined_.remove(id);
       ++nodes_at_[session.channel.peer_address()];
     }
-    listener_.hear(id, std::move(message));
+    listener_.on_message(id, std::move(message));
   }
 
   /// The next step of the connection must follow within this time, and in one of these places.
@@ -289,12 +289,12 @@ void AgentSessions::admit(int fd, std::string_view bytes) {
   impl_->admit(fd, bytes);
 }
 
-void AgentSessions::say(NodeId node, const CoordinatorMessage& message) {
-  impl_->say(node, message);
+void AgentSessions::send(NodeId node, const CoordinatorMessage& message) {
+  impl_->send(node, message);
 }
 
-void AgentSessions::hang_up(NodeId node) {
-  impl_->hang_up(node);
+void AgentSessions::close_connection(NodeId node) {
+  impl_->close_connection(node);
 }
 
 void AgentSessions::close_all() {

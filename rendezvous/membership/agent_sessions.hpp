@@ -23,8 +23,8 @@ class AgentSessions {
   /// None is called any more after close_all().
   struct Listener {
     /// A message of a node; its first one is Join, and it has no other.
-    std::function<void(NodeId node, NodeMessage message)> hear;
-    /// Its connection has ended, and not by hang_up().
+    std::function<void(NodeId node, NodeMessage message)> on_message;
+    /// Its connection has ended, and not by close_connection().
     std::function<void(NodeId node, const std::string& reason)> lose;
     /// A connection cannot be served for a reason of our own, like a lack of memory.
     std::function<void(const std::exception_ptr& failure)> fail;
@@ -43,10 +43,10 @@ class AgentSessions {
   void admit(int fd, std::string_view bytes);
 
   /// To a node that may have gone.
-  void say(NodeId node, const CoordinatorMessage& message);
+  void send(NodeId node, const CoordinatorMessage& message);
 
   /// Closes the connection once everything said before has been sent.
-  void hang_up(NodeId node);
+  void close_connection(NodeId node);
 
   /// Closes all connections; no others are taken.
   void close_all();

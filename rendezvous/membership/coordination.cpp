@@ -22,7 +22,7 @@ constexpr int kLateParts = 6;
 Coordination::Coordination(Settings settings, Time now)
     : settings_(std::move(settings)),
       now_(now),
-      contenders_(settings_.answer_timeout / kWordsPerAnswer),
+      duplicates_(settings_.answer_timeout / kWordsPerAnswer),
       round_formed_(now),
       round_lease_(settings_.lease),
       gather_end_(now + settings_.join_timeout) {}
@@ -36,7 +36,7 @@ Coordination::Coordination(Settings settings, const RunRecord& record, Time now)
   round_formed_ = now - record.since_round;
   is_of_former_ = true;
   round_lease_ = std::max(settings_.lease, record.lease);
-  succession_ = Succession(record, now + round_lease_);
+  failover_ = FailoverState(record, now + round_lease_);
 }
 
 RunRecord Coordination::record() const {
@@ -61,31 +61,31 @@ std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event
   }
   now_ = now;
   actions_.clear();
-  if (const auto* says = std::get_if<NodeSays>(&event)) {
+  if (const auto* says = std::get_if<NodeMessageReceived>(&event)) {
     if (auto* member = roster_.find(says->node)) member->lease_end = lease_end();
-    std::visit([&](const auto& message) { hear(says->node, message); },
+    std::visit([&](const auto& message) { on_message(says->node, message); },
                within_bounds(says->message));
-  } else if (const auto* gone = std::get_if<NodeGone>(&event)) {
-    contenders_.remove(gone->node);
+  } else if (const auto* gone = std::get_if<NodeDisconnected>(&event)) {
+    duplicates_.remove(gone->node);
     lose(gone->node, gone->reason);
   } else if (const auto* leaves = std::get_if<HostLeaves>(&event)) {
     let_go(*leaves);
   }
   check_time();
-  settle_contenders();
+  resolve_duplicates();
   consider();
   return std::exchange(actions_, {});
 }
 
 std::optional<Time> Coordination::next_wake() const {
   if (is_over()) return std::nullopt;
-  const auto word = contenders_.next_word();
+  const auto word = duplicates_.next_word();
   const auto event = earliest({word, roster_.first_lease_end(), reach_.end()});
   switch (phase_) {
     case Phase::gathering:
       return earliest({event, next_of_gathering()});
     case Phase::running:
-      return earliest({event, barrier_end_, roster_.first_end_of_holding_back(), next_retry_});
+      return earliest({event, barrier_end_, roster_.next_backoff_expiry(), next_retry_});
     case Phase::stopping:
       return event;
     case Phase::finished:
@@ -100,23 +100,23 @@ std::optional<Time> Coordination::next_of_gathering() const {
   const bool is_wait_over = reach_.is_running() || next_retry_;
   const bool are_enough = is_wait_over && roster_.present() >= settings_.nodes_min;
   return earliest({are_enough ? next_retry_ : end_of_wait(), roster_.first_notice(),
-                   succession_.not_before(now_)});
+                   failover_.not_before(now_)});
 }
 
 // What nodes say.
 
-void Coordination::hear(NodeId id, const Heartbeat& heartbeat) {
+void Coordination::on_message(NodeId id, const Heartbeat& heartbeat) {
   if (roster_.find(id) != nullptr) tell(id, HeartbeatAnswer{heartbeat.number});
 }
 
-void Coordination::hear(NodeId id, const Leave& leave) {
+void Coordination::on_message(NodeId id, const Leave& leave) {
   Member* member = roster_.find(id);
   if (member == nullptr || std::exchange(member->is_leaving, true)) return;
   if (member->join.is_host) {
     interrupting_signal_ = leave.signal;
     interruption_ =
         roster_.distinct_name(*member) + ", which hosts the rendezvous, " + leave.reason;
-    if (phase_ == Phase::running) stop_round(interruption_, Manner::orderly);
+    if (phase_ == Phase::running) stop_round(interruption_, StopMode::orderly);
     if (phase_ == Phase::gathering) finish(RunResult::interrupted, interruption_);
     return;
   }
@@ -131,7 +131,7 @@ void Coordination::lose(NodeId id, const std::string& reason) {
   const auto member = roster_.remove(id);
   if (!member) return;
   reach_.forget(id);
-  if (now_ >= no_stays_until_) stays_.note(member->join.name, member->came, now_);
+  if (now_ >= no_stays_until_) flapping_.note(member->join.name, member->came, now_);
   const bool is_missed = member->workers == Workers::running ||
                          (member->workers == Workers::ended && !member->is_leaving);
   if (is_missed) {
@@ -147,16 +147,16 @@ void Coordination::let_go(const HostLeaves& leaves) {
 
 void Coordination::check_time() {
   for (const NodeId id : roster_.silent(now_)) {
-    actions_.emplace_back(HangUp{id});
+    actions_.emplace_back(CloseConnection{id});
     lose(id, "it was silent for " + seconds_text(settings_.lease));
   }
-  for (const auto& [id, why] : contenders_.take_words(now_)) tell(id, Waiting{why});
+  for (const auto& [id, why] : duplicates_.take_words(now_)) tell(id, Waiting{why});
   if (phase_ == Phase::running && barrier_end_ && *barrier_end_ <= now_) release_successful();
   if (phase_ == Phase::running) let_in_held_back();
   if (reach_.conclude(now_)) use_probe();
   if (next_retry_ && *next_retry_ <= now_) retry();
   if (phase_ == Phase::finished && farewell_end_ && *farewell_end_ <= now_) {
-    for (const auto& [id, member] : roster_.all()) actions_.emplace_back(HangUp{id});
+    for (const auto& [id, member] : roster_.all()) actions_.emplace_back(CloseConnection{id});
     roster_.clear();
   }
 }

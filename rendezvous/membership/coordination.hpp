@@ -14,7 +14,9 @@
 // ended, has closed its connection, or has let its lease run out, by which time it has killed them.
 #pragma once
 
-#include "rendezvous/membership/contenders.hpp"
+#include "rendezvous/membership/duplicate_agents.hpp"
+#include "rendezvous/membership/failover_state.hpp"
+#include "rendezvous/membership/flapping_nodes.hpp"
 #include "rendezvous/membership/messages.hpp"
 #include "rendezvous/membership/node_choice.hpp"
 #include "rendezvous/membership/reachability.hpp"
@@ -22,8 +24,6 @@
 #include "rendezvous/membership/roster.hpp"
 #include "rendezvous/membership/round_end.hpp"
 #include "rendezvous/membership/settings.hpp"
-#include "rendezvous/membership/short_stays.hpp"
-#include "rendezvous/membership/succession.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -35,11 +35,11 @@
 namespace ddprun::membership {
 
 // Events.
-struct NodeSays {
+struct NodeMessageReceived {
   NodeId node = 0;
   NodeMessage message;
 };
-struct NodeGone {
+struct NodeDisconnected {
   NodeId node = 0;
   std::string reason;  ///< "its connection was closed"
 };
@@ -49,15 +49,16 @@ struct TimePassed {};
 struct HostLeaves {
   std::string reason;
 };
-using CoordinatorEvent = std::variant<NodeSays, NodeGone, TimePassed, HostLeaves>;
+using CoordinatorEvent =
+    std::variant<NodeMessageReceived, NodeDisconnected, TimePassed, HostLeaves>;
 
 // Actions, to be carried out in their order.
 struct Tell {
   NodeId node = 0;
   CoordinatorMessage message;
 };
-/// Closes the connection once everything told before has been sent. No NodeGone follows.
-struct HangUp {
+/// Closes the connection once everything told before has been sent. No NodeDisconnected follows.
+struct CloseConnection {
   NodeId node = 0;
 };
 /// All connections of workers are closed and all their keys forgotten.
@@ -68,7 +69,7 @@ struct KeepRecord {
   RunRecord record;
   std::optional<RunOutcome> outcome{};
 };
-using CoordinatorAction = std::variant<Tell, HangUp, ClearStore, KeepRecord>;
+using CoordinatorAction = std::variant<Tell, CloseConnection, ClearStore, KeepRecord>;
 
 class Coordination {
  public:
@@ -103,12 +104,12 @@ class Coordination {
   std::optional<Time> next_of_gathering() const;
 
   // Events.
-  void hear(NodeId id, const Join& join);
-  void hear(NodeId id, const Heartbeat& heartbeat);
-  void hear(NodeId id, const WorkersFailing& failing);
-  void hear(NodeId id, const WorkersEnded& ended);
-  void hear(NodeId id, const Leave& leave);
-  void hear(NodeId id, const Probed& probed);
+  void on_message(NodeId id, const Join& join);
+  void on_message(NodeId id, const Heartbeat& heartbeat);
+  void on_message(NodeId id, const WorkersFailing& failing);
+  void on_message(NodeId id, const WorkersEnded& ended);
+  void on_message(NodeId id, const Leave& leave);
+  void on_message(NodeId id, const Probed& probed);
   void lose(NodeId id, const std::string& reason);
   void let_go(const HostLeaves& leaves);
   void check_time();
@@ -118,7 +119,7 @@ class Coordination {
   void learn_age(const Join& join);
   void contend(NodeId id, const Join& join, NodeId holder);
   void refuse(NodeId id, const Join& join, const std::string& reason);
-  void settle_contenders();
+  void resolve_duplicates();
   bool has_room_for_others() const;
   std::string why_held_back(const Join& join) const;
   std::string compare_address(const Join& join) const;
@@ -144,13 +145,13 @@ class Coordination {
   void consider_next();
   void form_largest_round();
   void form_round(const NodeChoice& choice);
-  void stop_round(const std::string& reason, Manner manner = Manner::urgent);
+  void stop_round(const std::string& reason, StopMode mode = StopMode::urgent);
   void change(MembershipChange::Kind kind, const std::string& reason, Time when);
   void release_successful();
   void finish(RunResult result, const std::string& reason);
 
-  bool can_do_without_unable() const;
-  void go_on_without_unable();
+  bool can_continue_without_failed_nodes() const;
+  void continue_without_failed_nodes();
   void gather(const std::string& reason, std::chrono::milliseconds delay = {});
   void notify_waiting();
   std::string describe_waiting_for_nodes() const;
@@ -162,7 +163,7 @@ class Coordination {
   Settings settings_;
   Time now_;
   Roster roster_;
-  Contenders contenders_;
+  DuplicateAgents duplicates_;
   Phase phase_ = Phase::gathering;
   int round_ = -1;  ///< the latest of this coordinator's
   int rounds_formed_ = 0;
@@ -179,7 +180,7 @@ class Coordination {
   std::optional<Time> barrier_end_;
   std::optional<Time> farewell_end_;
 
-  Succession succession_;  ///< until the first round of this coordinator's
+  FailoverState failover_;  ///< until the first round of this coordinator's
   bool is_host_leaving_ = false;
 
   Reachability reach_;
@@ -189,7 +190,7 @@ class Coordination {
 
   // Of the round under way.
   RoundEnd end_;
-  Manner manner_ = Manner::urgent;  ///< of its end
+  StopMode stop_mode_ = StopMode::urgent;  ///< of its end
 
   std::string interruption_;  ///< the host's agent was asked to stop
   int interrupting_signal_ = 0;
@@ -197,7 +198,7 @@ class Coordination {
   std::string first_node_;  ///< that has said what it runs
   std::string first_command_;
 
-  ShortStays stays_;
+  FlappingNodes flapping_;
   Time no_stays_until_{};  ///< nodes that are lost before that are not to blame
 
   std::optional<RunOutcome> outcome_;

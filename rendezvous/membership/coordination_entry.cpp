@@ -17,18 +17,18 @@ std::string taken_rank(const Join& join, const std::string& holder) {
 
 }  // namespace
 
-void Coordination::hear(NodeId id, const Join& join) {
-  if (roster_.find(id) != nullptr || contenders_.contains(id)) return;  // a connection joins once
+void Coordination::on_message(NodeId id, const Join& join) {
+  if (roster_.find(id) != nullptr || duplicates_.contains(id)) return;  // a connection joins once
   if (const auto reason = objection_to(join, settings_); !reason.empty()) {
     return refuse(id, join, reason);
   }
   // Its connection is lost, and it may be here before the news of that; or this is the lost one.
   if (const auto former = roster_.former_of(join)) {
     if (join.connection < roster_.find(*former)->join.connection) {
-      actions_.emplace_back(HangUp{id});
+      actions_.emplace_back(CloseConnection{id});
       return;
     }
-    actions_.emplace_back(HangUp{*former});
+    actions_.emplace_back(CloseConnection{*former});
     lose(*former, "it has come back over another connection");
   }
   admit(id, join);
@@ -45,7 +45,8 @@ void Coordination::admit(NodeId id, const Join& join) {
   highest_round_ = std::max(highest_round_, join.last_round);
   history_.restarts = std::max(history_.restarts, join.restarts_used);
   learn_age(join);
-  const auto hold_back = join.is_host ? std::chrono::milliseconds(0) : stays_.hold_back(join.name);
+  const auto hold_back =
+      join.is_host ? std::chrono::milliseconds(0) : flapping_.hold_back(join.name);
   const bool is_held_back = hold_back.count() > 0;
   auto warning = compare_address(join);
   const auto difference = compare_command(join);
@@ -54,7 +55,7 @@ void Coordination::admit(NodeId id, const Join& join) {
   roster_.add(id,
               {.join = join,
                .lease_end = lease_end(),
-               .node_rank = succession_.claim(join.name, join.instance),
+               .node_rank = failover_.claim(join.name, join.instance),
                .next_notice = first_notice(now_),
                .came = now_,
                .held_back_until = is_held_back ? std::optional(now_ + hold_back) : std::nullopt});
@@ -107,13 +108,13 @@ bool Coordination::has_room_for_others() const {
 
 std::string Coordination::why_held_back(const Join& join) const {
   return "this node has come and gone, or was left out because of a cut, " +
-         std::to_string(stays_.count(join.name)) + " times in a row, each time within " +
+         std::to_string(flapping_.count(join.name)) + " times in a row, each time within " +
          seconds_text(kLongStay) + "; the others go on without it for up to " +
-         seconds_text(stays_.hold_back(join.name)) + " before it may disturb them again";
+         seconds_text(flapping_.hold_back(join.name)) + " before it may disturb them again";
 }
 
 void Coordination::let_in_held_back() {
-  const auto end = roster_.first_end_of_holding_back();
+  const auto end = roster_.next_backoff_expiry();
   if (!end || *end > now_) return;
   const auto before = roster_.held_back();
   roster_.end_holding_back(now_, 0);
@@ -144,17 +145,17 @@ void Coordination::contend(NodeId id, const Join& join, NodeId holder) {
   } else {
     return refuse(id, join, taken_rank(join, other.join.name + " already"));
   }
-  contenders_.add(id, join, holder, why, now_);
+  duplicates_.add(id, join, holder, why, now_);
   tell(id, Waiting{why});
 }
 
 void Coordination::refuse(NodeId id, const Join& join, const std::string& reason) {
   tell(id, Refused{reason, config_to_show(join, settings_)});
-  actions_.emplace_back(HangUp{id});
+  actions_.emplace_back(CloseConnection{id});
 }
 
-void Coordination::settle_contenders() {
-  const auto settled = contenders_.settle(roster_, settings_.lease, now_);
+void Coordination::resolve_duplicates() {
+  const auto settled = duplicates_.settle(roster_, settings_.lease, now_);
   for (const auto& [id, join] : settled.refused) {
     refuse(id, join,
            taken_rank(join, std::string(kNamesake) +
@@ -166,7 +167,7 @@ void Coordination::settle_contenders() {
     if (phase_ == Phase::finished) {
       admit(id, join);
     } else {
-      actions_.emplace_back(HangUp{id});
+      actions_.emplace_back(CloseConnection{id});
     }
   }
 }

@@ -32,7 +32,7 @@ bool is_spare(const Roster::Member& member) {
 
 }  // namespace
 
-void Coordination::hear(NodeId id, const Probed& probed) {
+void Coordination::on_message(NodeId id, const Probed& probed) {
   reach_.note(id, probed);
 }
 
@@ -172,8 +172,8 @@ void Coordination::hold_back_cut_off(const NodeChoice& choice) {
     Member& member = *roster_.find(id);
     const auto came = std::exchange(member.came, now_);
     if (member.node_rank < 0) continue;  // not in the last round
-    stays_.note(member.join.name, came, now_);
-    const auto time = stays_.hold_back(member.join.name);
+    flapping_.note(member.join.name, came, now_);
+    const auto time = flapping_.hold_back(member.join.name);
     if (time.count() > 0) member.held_back_until = now_ + time;
   }
 }

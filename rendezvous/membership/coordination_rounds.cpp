@@ -19,14 +19,14 @@ std::string reason_of(const WorkersEnded& ended, const std::string& node) {
 
 }  // namespace
 
-void Coordination::hear(NodeId id, const WorkersFailing& failing) {
+void Coordination::on_message(NodeId id, const WorkersFailing& failing) {
   if (roster_.find(id) == nullptr || failing.round != round_) return;
   if (phase_ != Phase::running && phase_ != Phase::stopping) return;
   end_.note(id, failing, now_);
   stop_round(failing.reason);
 }
 
-void Coordination::hear(NodeId id, const WorkersEnded& ended) {
+void Coordination::on_message(NodeId id, const WorkersEnded& ended) {
   Member* member = roster_.find(id);
   if (member == nullptr || ended.round != round_ || member->workers != Workers::running) return;
   member->workers = ended.have_succeeded ? Workers::succeeded : Workers::ended;
@@ -55,7 +55,7 @@ void Coordination::consider_round() {
              describe_shortage(roster_.present_names(), names_of_last_round(), settings_));
     return;
   }
-  if (succession_.not_before(now_)) return;
+  if (failover_.not_before(now_)) return;
   // Later rounds are made of those who are there: nobody else is expected.
   const bool is_first = last_nodes_.empty();
   if (count < settings_.nodes_max && is_first) {
@@ -84,7 +84,7 @@ void Coordination::form_round(const NodeChoice& choice) {
   last_call_end_.reset();
   barrier_end_.reset();
   end_ = {};
-  succession_ = {};
+  failover_ = {};
   round_formed_ = now_;
   is_of_former_ = false;
   round_lease_ = settings_.lease;
@@ -103,17 +103,17 @@ void Coordination::form_round(const NodeChoice& choice) {
 }
 
 /// What goes wrong while a round ends in an orderly way ends the order.
-void Coordination::stop_round(const std::string& reason, Manner manner) {
-  const bool is_worse = manner_ == Manner::orderly && manner == Manner::urgent;
+void Coordination::stop_round(const std::string& reason, StopMode mode) {
+  const bool is_worse = stop_mode_ == StopMode::orderly && mode == StopMode::urgent;
   if (phase_ != Phase::running && !(phase_ == Phase::stopping && is_worse)) return;
-  manner_ = manner;
+  stop_mode_ = mode;
   phase_ = Phase::stopping;
   for (const auto& [id, member] : roster_.all()) {
     if (member.workers == Workers::running)
-      tell(id, StopWorkers{round_, reason, manner == Manner::orderly});
+      tell(id, StopWorkers{round_, reason, mode == StopMode::orderly});
   }
   // Workers may have failed because they cannot reach each other.
-  if (manner == Manner::urgent) begin_probe();
+  if (mode == StopMode::urgent) begin_probe();
 }
 
 /// Peers of a node that vanishes fail at once, and it is noticed missing up to two leases later, if
@@ -122,7 +122,7 @@ void Coordination::change(MembershipChange::Kind kind, const std::string& reason
   if (phase_ == Phase::gathering || phase_ == Phase::finished) return;
   const MembershipChange change{.kind = kind, .reason = reason, .when = when};
   end_.note(change, 2 * settings_.lease);
-  stop_round(reason, change.manner());
+  stop_round(reason, change.stop_mode());
 }
 
 void Coordination::consider_success() {
@@ -134,21 +134,21 @@ void Coordination::consider_next() {
   if (roster_.count(Workers::running) > 0) return;
   if (end_.is_success(last_nodes_.size())) return finish(RunResult::succeeded, kAllSucceeded);
   if (!interruption_.empty()) return finish(RunResult::interrupted, interruption_);
-  if (can_do_without_unable()) return go_on_without_unable();
+  if (can_continue_without_failed_nodes()) return continue_without_failed_nodes();
   if (reach_.is_running()) return;
-  const auto sequel = end_.sequel(history_, settings_.restarts, now_);
-  if (sequel.spent) history_ = sequel.spent->history;
-  if (sequel.end) return finish(*sequel.end, sequel.reason);
-  if (sequel.spent) {
+  const auto next_step = end_.next_step(history_, settings_.restarts, now_);
+  if (next_step.spent) history_ = next_step.spent->history;
+  if (next_step.end) return finish(*next_step.end, next_step.reason);
+  if (next_step.spent) {
     actions_.emplace_back(KeepRecord{record()});
-    if (sequel.spent->delay.count() > 0) not_before_ = now_ + sequel.spent->delay;
+    if (next_step.spent->delay.count() > 0) not_before_ = now_ + next_step.spent->delay;
   }
-  gather(sequel.reason, sequel.spent ? sequel.spent->delay : std::chrono::milliseconds(0));
+  gather(next_step.reason, next_step.spent ? next_step.spent->delay : std::chrono::milliseconds(0));
 }
 
 /// In the first round the command is likely to be wrong for all; later it has been right for some.
 /// A host ends with its agent, so nobody can do without that.
-bool Coordination::can_do_without_unable() const {
+bool Coordination::can_continue_without_failed_nodes() const {
   const auto& unable = end_.unable();
   const bool has_host = std::any_of(unable.begin(), unable.end(), [this](const auto& each) {
     const Member* member = roster_.find(each.node);
@@ -158,11 +158,11 @@ bool Coordination::can_do_without_unable() const {
   return static_cast<int>(last_nodes_.size() - unable.size()) >= settings_.nodes_min;
 }
 
-void Coordination::go_on_without_unable() {
+void Coordination::continue_without_failed_nodes() {
   for (const auto& [id, reason] : end_.unable()) {
     if (const auto member = roster_.remove(id)) {
       reach_.forget(id);
-      stays_.note(member->join.name, member->came, now_);
+      flapping_.note(member->join.name, member->came, now_);
       refuse(id, member->join, reason + "; the others go on without it");
     }
   }
@@ -198,7 +198,7 @@ void Coordination::release_successful() {
                 " (exit_barrier_timeout), and may still fail: " + listed(std::move(others))};
   for (const NodeId id : released) {
     tell(id, Finish{outcome});
-    actions_.emplace_back(HangUp{id});
+    actions_.emplace_back(CloseConnection{id});
     roster_.remove(id);
     reach_.forget(id);
   }

@@ -26,11 +26,11 @@ constexpr NodeId kLocalNode = 0;
 class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::any_io_executor executor, Settings settings, const security::Secret* secret,
-       Office office, std::function<void()> clear_store, const Log& log)
+       LeadershipTerm term, std::function<void()> clear_store, const Log& log)
       : executor_(std::move(executor)),
         sessions_(executor_, settings, secret, listener(), log),
-        coordination_(begin(std::move(settings), office.record)),
-        office_(std::move(office)),
+        coordination_(begin(std::move(settings), term.record)),
+        term_(std::move(term)),
         clear_store_(std::move(clear_store)),
         wake_(executor_),
         over_(executor_, Time::max()) {}
@@ -47,10 +47,10 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     local_ = std::make_shared<const LocalListener>(std::move(listener));
   }
 
-  void send_local(const NodeMessage& message) { apply(NodeSays{kLocalNode, message}); }
+  void send_local(const NodeMessage& message) { apply(NodeMessageReceived{kLocalNode, message}); }
 
   void close_local() {
-    if (std::exchange(local_, nullptr)) apply(NodeGone{kLocalNode, "it has left"});
+    if (std::exchange(local_, nullptr)) apply(NodeDisconnected{kLocalNode, "it has left"});
   }
 
   void resign(const std::string& reason) { apply(HostLeaves{reason}); }
@@ -75,13 +75,13 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   AgentSessions::Listener listener() {
-    return {.hear =
+    return {.on_message =
                 [this](NodeId node, NodeMessage message) {
-                  apply(NodeSays{node, std::move(message)});
+                  apply(NodeMessageReceived{node, std::move(message)});
                 },
             .lose =
                 [this](NodeId node, const std::string& reason) {
-                  apply(NodeGone{node, reason});
+                  apply(NodeDisconnected{node, reason});
                 },
             .fail = [this](const std::exception_ptr& failure) { fail(failure); }};
   }
@@ -92,7 +92,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     return Coordination(std::move(settings), now);
   }
 
-  bool is_in_office() const { return !office_.is_held || office_.is_held(); }
+  bool is_in_term() const { return !term_.is_held || term_.is_held(); }
 
   static std::function<void(std::exception_ptr)> fail_with(std::shared_ptr<Impl> self) {
     return [self](const std::exception_ptr& failure) {
@@ -108,7 +108,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void apply(const CoordinatorEvent& event) {
-    if (is_stopped_ || !is_in_office()) return;
+    if (is_stopped_ || !is_in_term()) return;
     try {
       queue_.add(coordination_.apply(event, RunClock::now()));
       perform();
@@ -126,16 +126,16 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void act(const KeepRecord& record) {
-    if (!office_.keep) return queue_.kept();
+    if (!term_.keep) return queue_.kept();
     asio::co_spawn(executor_, keep(shared_from_this(), record), fail_with(shared_from_this()));
   }
 
   static asio::awaitable<void> keep(std::shared_ptr<Impl> self, KeepRecord record) {
-    auto keeping = self->office_.keep(std::move(record));
+    auto keeping = self->term_.keep(std::move(record));
     const bool is_kept = co_await std::move(keeping);
     self->queue_.kept();
     // This process may have been stopped while the answer was on its way.
-    if (!is_kept || !self->is_in_office()) {
+    if (!is_kept || !self->is_in_term()) {
       self->is_stopped_ = true;
       self->queue_.clear();
     }
@@ -145,12 +145,12 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
 
   void act(const Tell& tell) {
     if (tell.node == kLocalNode) return post_local(tell.message);
-    sessions_.say(tell.node, tell.message);
+    sessions_.send(tell.node, tell.message);
   }
 
-  void act(const HangUp& hang_up) {
-    if (hang_up.node == kLocalNode) return post_local(std::nullopt);
-    sessions_.hang_up(hang_up.node);
+  void act(const CloseConnection& close_connection) {
+    if (close_connection.node == kLocalNode) return post_local(std::nullopt);
+    sessions_.close_connection(close_connection.node);
   }
 
   /// Not called directly: the agent may be in the middle of a decision.
@@ -179,7 +179,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<const LocalListener> local_;  ///< null: not connected
   AgentSessions sessions_;
   Coordination coordination_;
-  const Office office_;
+  const LeadershipTerm term_;
   ActionQueue queue_;
   bool is_stopped_ = false;
   std::exception_ptr failure_;
@@ -189,10 +189,10 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
 };
 
 Coordinator::Coordinator(asio::any_io_executor executor, Settings settings,
-                         const security::Secret* secret, Office office,
+                         const security::Secret* secret, LeadershipTerm term,
                          std::function<void()> clear_store, const Log& log)
     : impl_(std::make_shared<Impl>(std::move(executor), std::move(settings), secret,
-                                   std::move(office), std::move(clear_store), log)) {
+                                   std::move(term), std::move(clear_store), log)) {
   impl_->start();
 }
 

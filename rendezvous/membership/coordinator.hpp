@@ -23,7 +23,7 @@ namespace ddprun::membership {
 
 /// By what right one coordinates, where others may take over. As made: for ever, and nothing of
 /// the run outlives the coordinator.
-struct Office {
+struct LeadershipTerm {
   std::optional<RunRecord> record{};  ///< left by the coordinator before
   /// Nothing is decided any more once this is false.
   std::function<bool()> is_held{};
@@ -37,8 +37,8 @@ class Coordinator {
   /// `secret` is null in an open run, else it outlives this. `clear_store` empties the workers'
   /// store before each round. `log` gets what operators should know of peers that misbehave.
   Coordinator(boost::asio::any_io_executor executor, Settings settings,
-              const security::Secret* secret, Office office, std::function<void()> clear_store,
-              const Log& log);
+              const security::Secret* secret, LeadershipTerm term,
+              std::function<void()> clear_store, const Log& log);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
   ~Coordinator();  ///< closes all connections

@@ -38,7 +38,7 @@ AgentDialogue::AgentDialogue(const security::Secret* secret, const std::string& 
   outgoing_ += handshake_->hello();
 }
 
-void AgentDialogue::say(const NodeMessage& message) {
+void AgentDialogue::send(const NodeMessage& message) {
   if (handshake_) {
     unsaid_.push_back(message);
   } else {

@@ -73,7 +73,7 @@ class AgentDialogue {
   AgentDialogue(const security::Secret* secret, const std::string& run_id, std::string_view nonce);
 
   /// Will be sent when the other side has proved itself; in an open run at once.
-  void say(const NodeMessage& message);
+  void send(const NodeMessage& message);
 
   void take(std::string_view bytes);
 
@@ -111,7 +111,7 @@ class CoordinatorDialogue {
   /// As for an agent.
   CoordinatorDialogue(const security::Secret* secret, std::string_view nonce);
 
-  void say(const CoordinatorMessage& message) { outgoing_ += stream_.written(message); }
+  void send(const CoordinatorMessage& message) { outgoing_ += stream_.written(message); }
 
   void take(std::string_view bytes);
 

@@ -3,7 +3,7 @@
 #include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/membership/connect.hpp"
-#include "rendezvous/membership/seat.hpp"
+#include "rendezvous/membership/coordinator_server.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/steady_timer.hpp>
@@ -87,14 +87,15 @@ class FixedHost : public Host {
         found_{.endpoint = choice.endpoint, .connect_timeout = choice.settings.join_timeout} {}
 
   void listen(const HostChoice& choice, const std::string& address, const Log& log) {
-    seat_ = std::make_unique<Seat>(executor_, StoreEndpoint{address, choice.endpoint.port},
-                                   choice.admission, choice.settings.store_port, log);
-    seat_->begin(choice.settings, Office{});
+    server_ =
+        std::make_unique<CoordinatorServer>(executor_, StoreEndpoint{address, choice.endpoint.port},
+                                            choice.admission, choice.settings.store_port, log);
+    server_->begin(choice.settings, LeadershipTerm{});
     if (!choice.admission.other_agents) {
-      found_.local = &seat_->coordinator();
+      found_.local = &server_->coordinator();
       return;
     }
-    note_ = hosting_note(choice.endpoint, seat_->store_port());
+    note_ = hosting_note(choice.endpoint, server_->store_port());
     if (address == kAllAddresses) {
       note_ += ", listening on all of its addresses";
       if (choice.admission.secret == nullptr) warn_of_openness(choice.endpoint, log);
@@ -103,30 +104,30 @@ class FixedHost : public Host {
     }
   }
 
-  bool is_here() const override { return seat_ != nullptr; }
-  const StoreServer* store() const override { return seat_ ? &seat_->store() : nullptr; }
+  bool is_here() const override { return server_ != nullptr; }
+  const StoreServer* store() const override { return server_ ? &server_->store() : nullptr; }
   const std::string& note() const override { return note_; }
   asio::awaitable<Found> find(Time not_before) override {
     return find_at(executor_, found_, not_before);
   }
   void resign() override {}  // the run ends with its host
   asio::awaitable<void> wait_until_over() override {
-    return seat_ ? seat_->coordinator().wait_until_over() : return_at_once();
+    return server_ ? server_->coordinator().wait_until_over() : return_at_once();
   }
 
   std::vector<std::string> last_words() const override {
-    return seat_ ? seat_->coordinator().refusals() : std::vector<std::string>();
+    return server_ ? server_->coordinator().refusals() : std::vector<std::string>();
   }
 
   std::exception_ptr failure() const override {
-    return seat_ ? seat_->coordinator().failure() : nullptr;
+    return server_ ? server_->coordinator().failure() : nullptr;
   }
 
  private:
   asio::any_io_executor executor_;
   Found found_;
   std::string note_;
-  std::unique_ptr<Seat> seat_;
+  std::unique_ptr<CoordinatorServer> server_;
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ struct Found {
   Coordinator* local = nullptr;  ///< to be joined without a connection
   std::optional<StoreEndpoint> endpoint{};
   std::string node{};                    ///< that hosts it, where that is known
-  Time office_end = Time::max();         ///< as in Connected
+  Time term_end = Time::max();           ///< as in Connected
   Deadline::Duration connect_timeout{};  ///< for connecting there
   std::string problem{};                 ///< if it is not known; trying again may help
   std::optional<RunOutcome> outcome{};   ///< the run has ended, or this node cannot take part

@@ -1,5 +1,5 @@
 // What the agents of a run and its coordinator say to each other. Plain values; how they look on
-// the wire is in codec.hpp, what they lead to in coordination.hpp and node_part.hpp.
+// the wire is in codec.hpp, what they lead to in coordination.hpp and node_state_machine.hpp.
 //
 // A connection is a node's membership: it joins once over each, and everything that it says about
 // workers carries the round that it speaks of, so that what is late can be recognised.

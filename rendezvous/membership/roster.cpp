@@ -119,7 +119,7 @@ std::vector<NodeId> Roster::held_back() const {
   return ids;
 }
 
-std::optional<Time> Roster::first_end_of_holding_back() const {
+std::optional<Time> Roster::next_backoff_expiry() const {
   std::optional<Time> first;
   for (const auto& [id, member] : members_) first = earliest({first, member.held_back_until});
   return first;

@@ -80,7 +80,7 @@ class Roster {
 
   /// The present ones that are held back.
   std::vector<NodeId> held_back() const;
-  std::optional<Time> first_end_of_holding_back() const;
+  std::optional<Time> next_backoff_expiry() const;
 
   /// The present ones that are not held back, in the order of the ranks that they would have in a
   /// round of all of them.

@@ -39,8 +39,8 @@ std::string RoundEnd::reason_of_change() const {
   return change_->reason + (is_surprise ? "; meanwhile " + failures_.cause() : std::string());
 }
 
-Sequel RoundEnd::sequel(const RestartHistory& history, const RestartSettings& settings,
-                        Time now) const {
+NextStep RoundEnd::next_step(const RestartHistory& history, const RestartSettings& settings,
+                             Time now) const {
   if (!unable_.empty()) {
     return {.end = RunResult::not_started, .reason = unable_.front().reason};
   }
@@ -50,9 +50,9 @@ Sequel RoundEnd::sequel(const RestartHistory& history, const RestartSettings& se
   }
   if (change_) return {.reason = reason_of_change()};
   auto decision = spend_restart(history, failures_.cause(), failures_.ran(), now, settings);
-  Sequel sequel{.reason = decision.reason, .spent = std::move(decision)};
-  if (!sequel.spent->may_restart) sequel.end = RunResult::failed;
-  return sequel;
+  NextStep next_step{.reason = decision.reason, .spent = std::move(decision)};
+  if (!next_step.spent->may_restart) next_step.end = RunResult::failed;
+  return next_step;
 }
 
 }  // namespace ddprun::membership

@@ -24,7 +24,7 @@
 namespace ddprun::membership {
 
 /// Orderly if nothing is amiss, so that workers can save what they have done.
-enum class Manner : std::uint8_t { urgent, orderly };
+enum class StopMode : std::uint8_t { urgent, orderly };
 
 /// A round that would end for it although no worker has failed.
 struct MembershipChange {
@@ -33,13 +33,13 @@ struct MembershipChange {
   std::string reason;
   Time when;
 
-  Manner manner() const {
-    return kind == Kind::comes || kind == Kind::leaves ? Manner::orderly : Manner::urgent;
+  StopMode stop_mode() const {
+    return kind == Kind::comes || kind == Kind::leaves ? StopMode::orderly : StopMode::urgent;
   }
 };
 
 /// What follows a round.
-struct Sequel {
+struct NextStep {
   std::optional<RunResult> end{};         ///< of the run; nothing: another round
   std::string reason{};                   ///< of either
   std::optional<BudgetDecision> spent{};  ///< if a restart was asked for
@@ -68,7 +68,8 @@ class RoundEnd {
   const std::vector<Unable>& unable() const { return unable_; }
 
   /// Once nobody has workers.
-  Sequel sequel(const RestartHistory& history, const RestartSettings& settings, Time now) const;
+  NextStep next_step(const RestartHistory& history, const RestartSettings& settings,
+                     Time now) const;
 
   /// What went wrong, for those that hear how the run ended.
   void tell(RunOutcome& outcome) const { failures_.tell(outcome); }

@@ -89,7 +89,8 @@ class Server {
     StoreServer store(context.get_executor(), std::move(options));
     const Settings settings{.run_id = "bench", .nodes_min = nodes, .nodes_max = nodes};
     coordinator.emplace(
-        context.get_executor(), settings, &secret(), Office{}, [&] { store.new_attempt(); }, Log());
+        context.get_executor(), settings, &secret(), LeadershipTerm{}, [&] { store.new_attempt(); },
+        Log());
     store.start();
     const auto port = store.endpoint().port;
     if (::write(port_pipe, &port, sizeof port) < 0) std::abort();

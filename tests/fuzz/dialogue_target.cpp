@@ -49,7 +49,7 @@ Reaction react_as_coordinator(std::string_view bytes, std::size_t piece) {
 
 Reaction react_as_agent(std::string_view bytes, std::size_t piece) {
   AgentDialogue dialogue(&secret(), "run", kNonce);
-  dialogue.say(kJoin);
+  dialogue.send(kJoin);
   dialogue.take_outgoing();
   Reaction reaction;
   for (std::size_t at = 0; at < bytes.size() && !reaction.has_problem; at += piece) {
@@ -104,11 +104,11 @@ void tamper(std::string_view changes) {
   });
   const std::vector<NodeMessage> by_agent = {kJoin, Heartbeat{1}};
   const std::vector<CoordinatorMessage> by_coordinator = {Welcome{}, HeartbeatAnswer{1}};
-  for (const auto& message : by_agent) dialogues.agent.say(message);
+  for (const auto& message : by_agent) dialogues.agent.send(message);
   dialogues.run();
   const bool is_introduced = dialogues.coordinator.is_introduced();
   if (is_introduced) {
-    for (const auto& message : by_coordinator) dialogues.coordinator.say(message);
+    for (const auto& message : by_coordinator) dialogues.coordinator.send(message);
   }
   dialogues.run();
   require(is_beginning(dialogues.said_by_agent, by_agent), "the coordinator hears what was said");

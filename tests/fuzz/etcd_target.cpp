@@ -56,24 +56,24 @@ TransactionAnswer answer_of(const std::string& key, const std::string& value) {
 }
 
 /// As it was, whoever reads what was written of it.
-void write_again(const Sight& sight) {
-  if (sight.holder) {
-    const auto text = holder_text(sight.holder->node, sight.holder->endpoint);
-    auto again = value_of(read_sight(answer_of(keys().coordinator(), text), keys()));
+void write_again(const EtcdSnapshot& snapshot) {
+  if (snapshot.holder) {
+    const auto text = holder_text(snapshot.holder->node, snapshot.holder->endpoint);
+    auto again = value_of(read_snapshot(answer_of(keys().coordinator(), text), keys()));
     require(again && again->holder, "a holder that is written can be read");
-    again->holder->created = sight.holder->created;
-    again->holder->lease = sight.holder->lease;
-    require(again->holder == sight.holder, "a holder has one meaning");
+    again->holder->created = snapshot.holder->created;
+    again->holder->lease = snapshot.holder->lease;
+    require(again->holder == snapshot.holder, "a holder has one meaning");
   }
-  if (sight.record) {
-    const auto answer = answer_of(keys().record(), record_text(*sight.record));
-    const auto again = value_of(read_sight(answer, keys()));
-    require(again && again->record == sight.record, "a record has one meaning");
+  if (snapshot.record) {
+    const auto answer = answer_of(keys().record(), record_text(*snapshot.record));
+    const auto again = value_of(read_snapshot(answer, keys()));
+    require(again && again->record == snapshot.record, "a record has one meaning");
   }
-  if (sight.outcome) {
-    const auto answer = answer_of(keys().outcome(), outcome_text(*sight.outcome));
-    const auto again = value_of(read_sight(answer, keys()));
-    require(again && again->outcome == sight.outcome, "an outcome has one meaning");
+  if (snapshot.outcome) {
+    const auto answer = answer_of(keys().outcome(), outcome_text(*snapshot.outcome));
+    const auto again = value_of(read_snapshot(answer, keys()));
+    require(again && again->outcome == snapshot.outcome, "an outcome has one meaning");
   }
 }
 
@@ -84,7 +84,7 @@ void read_transaction(std::string_view text) {
   for (const auto& key : answer->keys) {
     require(from_base64(to_base64(key.value)) == key.value, "base64 gives back what it is given");
   }
-  if (const auto sight = value_of(read_sight(*answer, keys()))) write_again(*sight);
+  if (const auto snapshot = value_of(read_snapshot(*answer, keys()))) write_again(*snapshot);
 }
 
 /// Of any value a seal can be made and opened, and no value opens without one.
@@ -104,8 +104,9 @@ void read_value(std::string_view text) {
   const std::string names[] = {keys().coordinator(), keys().record(), keys().outcome()};
   seal(text);
   const auto& name = names[static_cast<unsigned char>(text[0]) % 3];
-  const auto sight = value_of(read_sight(answer_of(name, std::string(text.substr(1))), keys()));
-  if (sight) write_again(*sight);
+  const auto snapshot =
+      value_of(read_snapshot(answer_of(name, std::string(text.substr(1))), keys()));
+  if (snapshot) write_again(*snapshot);
 }
 
 std::optional<bool> watch(std::string_view text, std::size_t piece) {

@@ -2,7 +2,7 @@
 
 #include "rendezvous/membership/codec.hpp"
 #include "rendezvous/membership/coordination.hpp"
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 #include "tests/fuzz/promise.hpp"
 
 #include <string>
@@ -25,7 +25,7 @@ struct Heard {
 };
 
 template <typename Message>
-Heard<Message> hear(std::string_view bytes, std::size_t piece) {
+Heard<Message> on_message(std::string_view bytes, std::size_t piece) {
   MessageReader<Message> reader;
   Heard<Message> heard;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
@@ -39,8 +39,8 @@ Heard<Message> hear(std::string_view bytes, std::size_t piece) {
 
 template <typename Message>
 std::vector<Message> messages_in(std::string_view bytes) {
-  const auto whole = hear<Message>(bytes, bytes.size() + 1);
-  require(hear<Message>(bytes, 3) == whole, "pieces mean what the whole means");
+  const auto whole = on_message<Message>(bytes, bytes.size() + 1);
+  require(on_message<Message>(bytes, 3) == whole, "pieces mean what the whole means");
   std::string written;
   for (const auto& message : whole.messages) append_message(written, message);
   require(bytes.substr(0, written.size()) == written, "a message has one form");
@@ -73,23 +73,23 @@ void run_coordinator(std::string_view bytes) {
   Coordination coordination(settings(), now);
   NodeId speaker = 1;
   for (const auto& message : messages_in<NodeMessage>(bytes)) {
-    check(coordination.apply(NodeSays{speaker, message}, now));
+    check(coordination.apply(NodeMessageReceived{speaker, message}, now));
     now += kStep;
     check(coordination.apply(TimePassed{}, now));
     speaker = speaker % kSpeakers + 1;
   }
   for (NodeId node = 1; node <= kSpeakers; ++node)
-    check(coordination.apply(NodeGone{node, "it went"}, now));
+    check(coordination.apply(NodeDisconnected{node, "it went"}, now));
 }
 
 void run_agent(std::string_view bytes) {
   Time now = kBegin;
   const Join self{.run_id = "r", .name = "a", .nodes_min = 2, .nodes_max = 3};
-  NodePart part(self, settings(), now);
+  NodeStateMachine part(self, settings(), now);
   part.start(now);
   part.apply(Connected{}, now);
   for (const auto& message : messages_in<CoordinatorMessage>(bytes)) {
-    for (const auto& action : part.apply(CoordinatorSays{message}, now)) {
+    for (const auto& action : part.apply(MessageReceived{message}, now)) {
       if (const auto* start = std::get_if<StartWorkers>(&action)) {
         const auto& nodes = start->round.nodes;
         const auto place = static_cast<std::size_t>(start->round.node_rank);

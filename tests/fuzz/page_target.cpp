@@ -33,7 +33,7 @@ bool is_printable(const std::string& text) {
                       [](unsigned char byte) { return byte < ' ' || byte == 0x7f; });
 }
 
-void check(const GroupFlights& group) {
+void check(const GroupFlightRecord& group) {
   require(group.size >= 1 && group.rank >= 0 && group.rank < group.size,
           "the rank is in the group");
   require(group.members.size() <= kGroupMembersMax, "members are bounded");
@@ -56,8 +56,8 @@ void look(const ControlPage& page) {
     require(!flights.damage || flights.groups.empty(), "nothing is told of a damaged record");
     for (const auto& group : flights.groups) check(group);
   }
-  for (const auto& held_up : find_held_up(ranks))
-    require(!describe(held_up).front().empty(), "there is something to say of it");
+  for (const auto& stalled : find_stalled_collectives(ranks))
+    require(!describe(stalled).front().empty(), "there is something to say of it");
   require(from_flights_record(to_flights_record(ranks)).size() == ranks.size(),
           "a record can be sent to other nodes");
 }

@@ -29,7 +29,7 @@ constexpr std::size_t kBytesTolerated = 64 * 1024;
 class Run {
  public:
   /// Feeds bytes of one client, as the server does.
-  void hear(std::size_t client, std::string_view bytes) {
+  void on_message(std::size_t client, std::string_view bytes) {
     auto& speaker = clients_[client];
     while (auto request = speaker.parser.next(bytes)) {
       require(speaker.parser.held_bytes() == 0, "a whole request holds no memory");
@@ -39,19 +39,19 @@ class Run {
       StoreOutcome outcome =
           table_.apply(speaker.id, std::move(*request), speaker.parser.dialect());
       check(outcome);
-      if (!outcome.refusal.empty()) return hang_up(client);
+      if (!outcome.refusal.empty()) return close_connection(client);
     }
     require(bytes.empty() || speaker.parser.is_malformed(), "the parser takes all it is given");
-    if (speaker.parser.is_malformed()) hang_up(client);
+    if (speaker.parser.is_malformed()) close_connection(client);
   }
 
-  void hang_up(std::size_t client) {
+  void close_connection(std::size_t client) {
     table_.drop(clients_[client].id);
     clients_[client] = {.id = ++last_id_, .parser = {}};
   }
 
   void finish() {
-    for (std::size_t client = 0; client < kClients; ++client) hang_up(client);
+    for (std::size_t client = 0; client < kClients; ++client) close_connection(client);
     require(table_.number_of_waits() == 0, "nobody waits when all are gone");
     table_.clear();
     require(table_.bytes() == 0, "an empty table holds nothing");
@@ -110,9 +110,9 @@ void run_store(std::span<const std::uint8_t> input) {
     const auto message = rest.substr(0, length == kToTheEnd ? rest.size() : length);
     rest.remove_prefix(message.size());
     if (message.empty()) {
-      run.hang_up(client);
+      run.close_connection(client);
     } else {
-      run.hear(client, message);
+      run.on_message(client, message);
     }
   }
   run.finish();

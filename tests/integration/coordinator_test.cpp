@@ -39,7 +39,7 @@ class Rendezvous {
       : work_(context_.get_executor()),
         store_(std::make_unique<StoreServer>(context_.get_executor(), store_options())),
         coordinator_(std::make_unique<Coordinator>(
-            context_.get_executor(), settings, nullptr, Office{}, std::move(clear_store),
+            context_.get_executor(), settings, nullptr, LeadershipTerm{}, std::move(clear_store),
             [this](LogLevel, std::string_view line) { warnings_.emplace_back(line); })) {
     store_->start();
     endpoint_ = store_->endpoint();
@@ -114,7 +114,7 @@ Join join_as(const std::string& name) {
 }
 
 /// The next thing that the coordinator says; nothing if it closes the connection or is silent.
-std::optional<CoordinatorMessage> hear(const RawClient& client) {
+std::optional<CoordinatorMessage> on_message(const RawClient& client) {
   MessageReader<CoordinatorMessage> reader;
   const auto length = client.receive(sizeof(std::uint32_t));
   if (length.size() < sizeof(std::uint32_t)) return std::nullopt;
@@ -130,8 +130,8 @@ std::optional<CoordinatorMessage> hear(const RawClient& client) {
 /// Whoever waits for others is told so, sooner or later.
 template <typename Message>
 bool hears(const RawClient& client) {
-  auto message = hear(client);
-  while (message && std::holds_alternative<Waiting>(*message)) message = hear(client);
+  auto message = on_message(client);
+  while (message && std::holds_alternative<Waiting>(*message)) message = on_message(client);
   return message && std::holds_alternative<Message>(*message);
 }
 
@@ -173,7 +173,7 @@ TEST_SUITE("coordinator") {
       Rendezvous rendezvous;
       const auto client = rendezvous.connect();
       client.send(row.bytes);
-      while (hear(client)) continue;
+      while (on_message(client)) continue;
       CHECK(client.is_closed_by_server());
       const auto warnings = rendezvous.warnings();
       REQUIRE(warnings.size() == 1);
@@ -197,7 +197,7 @@ TEST_SUITE("coordinator") {
     Rendezvous rendezvous;
     const auto client = rendezvous.connect();
     client.send("DDPRUN/17\nwhatever that version says");
-    const auto answer = hear(client);
+    const auto answer = on_message(client);
     REQUIRE(answer);
     REQUIRE(std::holds_alternative<Refused>(*answer));
     CHECK(std::get<Refused>(*answer).reason ==
@@ -249,7 +249,7 @@ TEST_SUITE("coordinator") {
     const auto silent = rendezvous.connect();
     silent.send(kOpening + bytes_of(join_as("silent")));
     CHECK(hears<Welcome>(silent));
-    while (hear(silent)) continue;
+    while (on_message(silent)) continue;
     CHECK(silent.is_closed_by_server());
     form_a_round(rendezvous);
   }
@@ -266,7 +266,7 @@ TEST_SUITE("coordinator") {
     REQUIRE(failure);
     CHECK_THROWS_AS(std::rethrow_exception(failure), std::bad_alloc);
     CHECK(first.is_closed_by_server());
-    while (hear(second)) continue;
+    while (on_message(second)) continue;
     CHECK(second.is_closed_by_server());
     const auto third = rendezvous.connect();
     third.send(greeting());
@@ -281,7 +281,7 @@ TEST_SUITE("coordinator") {
     options.hand_over = [&](int fd, std::string_view bytes) { coordinator->admit(fd, bytes); };
     StoreServer store(context.get_executor(), options);
     coordinator = std::make_unique<Coordinator>(
-        context.get_executor(), settings_of_pair(), nullptr, Office{}, [] {}, Log());
+        context.get_executor(), settings_of_pair(), nullptr, LeadershipTerm{}, [] {}, Log());
     store.start();
     const RawClient flooding(store.endpoint());
     const RawClient modest(store.endpoint());
@@ -291,7 +291,7 @@ TEST_SUITE("coordinator") {
     REQUIRE(modest.send(kOpening + bytes_of(join_as("b"))));
     const auto serve = [&](const RawClient& client) {
       while (client.is_open_and_silent()) context.run_one_for(20s);
-      return hear(client).value();
+      return on_message(client).value();
     };
     for (const auto* client : {&flooding, &modest})
       while (!std::holds_alternative<RoundFormed>(serve(*client))) continue;
@@ -302,7 +302,7 @@ TEST_SUITE("coordinator") {
     store.stop();
     context.run();
     int replies = 0;
-    while (hear(flooding)) ++replies;
+    while (on_message(flooding)) ++replies;
     CHECK(replies < 500);
   }
 

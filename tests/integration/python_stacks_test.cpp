@@ -42,18 +42,18 @@ bool gdb_can_call(const StacksTaken& taken) {
 
 TEST_SUITE("stacks of Python workers") {
   TEST_CASE("Python in a C function shows its frames before it is killed, and leaves no core") {
-    Patient patient({.when = StacksWhen::kill});
-    patient.start_python();
-    patient.bench.group().stop(SIGTERM, 100ms);
-    patient.bench.run_to_end();
-    REQUIRE(patient.bench.history().stacks.size() == 1);
-    const auto& taken = patient.bench.history().stacks[0];
+    TraceTarget target({.when = StacksWhen::kill});
+    target.start_python();
+    target.bench.group().stop(SIGTERM, 100ms);
+    target.bench.run_to_end();
+    REQUIRE(target.bench.history().stacks.size() == 1);
+    const auto& taken = target.bench.history().stacks[0];
     INFO(text_of(taken));
     CHECK(taken.means == std::vector<std::string>{"faulthandler"});
     CHECK(taken.was_ended);
     CHECK(contains(text_of(taken), "in wait_in_c"));
-    CHECK(contains(patient.bench.console(), "in wait_in_c"));
-    const auto& exit = patient.bench.history().exit_of(0);
+    CHECK(contains(target.bench.console(), "in wait_in_c"));
+    const auto& exit = target.bench.history().exit_of(0);
     CHECK(exit.signal == SIGABRT);
     CHECK(exit.was_stopped);
     CHECK_FALSE(exit.core_file);
@@ -63,17 +63,17 @@ TEST_SUITE("stacks of Python workers") {
     if (!fs::exists(kGdb)) return;
     for (const bool by_shell : {false, true}) {
       CAPTURE(by_shell);
-      Patient patient({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
-      by_shell ? patient.start_python_by_shell() : patient.start_python();
-      patient.ask();
+      TraceTarget target({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
+      by_shell ? target.start_python_by_shell() : target.start_python();
+      target.ask();
       const auto descriptors = open_descriptors();
-      const auto taken = patient.ask();
+      const auto taken = target.ask();
       INFO(text_of(taken));
       if (contains(text_of(taken), "not permitted")) return;
       CHECK_FALSE(taken.was_ended);
       CHECK(open_descriptors() == descriptors);
-      CHECK(process_state(patient.pid).letter == 'S');
-      CHECK_FALSE(contains(patient.bench.console(), "woken"));
+      CHECK(process_state(target.pid).letter == 'S');
+      CHECK_FALSE(contains(target.bench.console(), "woken"));
       if (contains(text_of(taken), "too old for the processor")) {
         CHECK(taken.means == std::vector<std::string>{"gdb"});
         CHECK(contains(text_of(taken), "py-spy"));
@@ -84,7 +84,7 @@ TEST_SUITE("stacks of Python workers") {
       CHECK(taken.problems.empty());
       CHECK(contains(text_of(taken), "in wait_in_c"));
       CHECK(contains(text_of(taken), "in wait_in_thread"));
-      CHECK_FALSE(contains(patient.bench.console(), "wait_in_c"));
+      CHECK_FALSE(contains(target.bench.console(), "wait_in_c"));
     }
   }
 
@@ -94,50 +94,49 @@ TEST_SUITE("stacks of Python workers") {
       MESSAGE("only root can start a worker of another user, by setpriv");
       return;
     }
-    Patient patient({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
+    TraceTarget target({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
     // The folder of the run is root's.
-    patient.start(
-        {"/bin/sh", "-c",
-         "umask 0; exec 3>\"$1\"; exec setpriv --reuid=65534 --regid=65533 --clear-groups "
-         "\"$2\" -c \"$3\" /proc/self/fd/3",
-         "sh", patient.ready(), kPython, kPythonScript});
-    const auto taken = patient.ask();
+    target.start({"/bin/sh", "-c",
+                  "umask 0; exec 3>\"$1\"; exec setpriv --reuid=65534 --regid=65533 --clear-groups "
+                  "\"$2\" -c \"$3\" /proc/self/fd/3",
+                  "sh", target.ready(), kPython, kPythonScript});
+    const auto taken = target.ask();
     INFO(text_of(taken));
     if (!gdb_can_call(taken)) return;
     CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
     CHECK(contains(text_of(taken), "in wait_in_thread"));
-    CHECK(process_state(patient.pid).letter == 'S');
+    CHECK(process_state(target.pid).letter == 'S');
   }
 
   TEST_CASE("a Python that exports no function for it prints its frames by its faulthandler") {
     if (!fs::exists(kGdb)) return;
     const TemporaryFolder folder;
-    Patient patient({.when = StacksWhen::kill,
-                     .gdb = make_gdb_of_python_3_13(folder.path()),
-                     .limits = kLongLimits});
-    patient.start_python();
+    TraceTarget target({.when = StacksWhen::kill,
+                        .gdb = make_gdb_of_python_3_13(folder.path()),
+                        .limits = kLongLimits});
+    target.start_python();
     for (int i = 0; i < 2; ++i) {
-      const auto taken = patient.ask();
+      const auto taken = target.ask();
       INFO(text_of(taken));
       if (!gdb_can_call(taken)) return;
       CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
       CHECK(contains(text_of(taken), "in wait_in_c"));
       CHECK(contains(text_of(taken), "in wait_in_thread"));
-      CHECK(process_state(patient.pid).letter == 'S');
-      CHECK_FALSE(contains(patient.bench.console(), "wait_in_c"));
+      CHECK(process_state(target.pid).letter == 'S');
+      CHECK_FALSE(contains(target.bench.console(), "wait_in_c"));
     }
   }
 
   TEST_CASE("a Python that cannot be asked for its frames is said to lack a faulthandler") {
     if (!fs::exists(kGdb)) return;
     const TemporaryFolder folder;
-    Patient patient({.when = StacksWhen::never,
-                     .gdb = make_gdb_of_python_3_13(folder.path()),
-                     .limits = kLongLimits});
-    patient.start({kPython, "-c",
-                   std::string("import faulthandler\nfaulthandler.disable()\n") + kPythonScript,
-                   patient.ready()});
-    const auto taken = patient.ask();
+    TraceTarget target({.when = StacksWhen::never,
+                        .gdb = make_gdb_of_python_3_13(folder.path()),
+                        .limits = kLongLimits});
+    target.start({kPython, "-c",
+                  std::string("import faulthandler\nfaulthandler.disable()\n") + kPythonScript,
+                  target.ready()});
+    const auto taken = target.ask();
     INFO(text_of(taken));
     if (!gdb_can_call(taken)) return;
     REQUIRE_FALSE(taken.problems.empty());
@@ -145,44 +144,44 @@ TEST_SUITE("stacks of Python workers") {
   }
 
   TEST_CASE("who has no Python lines is told how to get them") {
-    Patient patient({.when = StacksWhen::never});
-    patient.start_python();
-    const auto taken = patient.ask();
+    TraceTarget target({.when = StacksWhen::never});
+    target.start_python();
+    const auto taken = target.ask();
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "pip install py-spy"));
   }
 
   TEST_CASE("Python behind a shell is ended rather than the shell") {
-    Patient patient({.when = StacksWhen::kill});
-    patient.start_python_by_shell();
-    patient.bench.group().stop(SIGTERM, 100ms);
-    patient.bench.run_to_end();
-    REQUIRE(patient.bench.history().stacks.size() == 1);
-    CHECK(contains(text_of(patient.bench.history().stacks[0]), "in wait_in_c"));
-    CHECK(patient.bench.history().exit_of(0).was_stopped);
+    TraceTarget target({.when = StacksWhen::kill});
+    target.start_python_by_shell();
+    target.bench.group().stop(SIGTERM, 100ms);
+    target.bench.run_to_end();
+    REQUIRE(target.bench.history().stacks.size() == 1);
+    CHECK(contains(text_of(target.bench.history().stacks[0]), "in wait_in_c"));
+    CHECK(target.bench.history().exit_of(0).was_stopped);
   }
 
   TEST_CASE("Python is not ended when its stack is asked for while it runs") {
-    Patient patient({.when = StacksWhen::kill});
-    patient.start_python();
-    const auto taken = patient.ask();
+    TraceTarget target({.when = StacksWhen::kill});
+    target.start_python();
+    const auto taken = target.ask();
     CHECK(taken.means == std::vector<std::string>{"the kernel"});
-    CHECK(is_alive(patient.pid));
+    CHECK(is_alive(target.pid));
   }
 
   TEST_CASE("Python that a signal would end shows its frames instead") {
-    Patient patient({.when = StacksWhen::stop});
-    patient.start({kPython, "-c",
-                   "import sys, time\n"
-                   "print('up', file=open(sys.argv[1], 'w'), flush=True)\n"
-                   "time.sleep(1000)\n",
-                   patient.ready()});
-    patient.bench.group().stop(SIGTERM, 20s);
-    patient.bench.run_to_end();
-    REQUIRE(patient.bench.history().stacks.size() == 1);
-    CHECK(contains(text_of(patient.bench.history().stacks[0]), "in <module>"));
-    CHECK(patient.bench.history().exit_of(0).was_stopped);
-    CHECK(patient.bench.history().killed.empty());
+    TraceTarget target({.when = StacksWhen::stop});
+    target.start({kPython, "-c",
+                  "import sys, time\n"
+                  "print('up', file=open(sys.argv[1], 'w'), flush=True)\n"
+                  "time.sleep(1000)\n",
+                  target.ready()});
+    target.bench.group().stop(SIGTERM, 20s);
+    target.bench.run_to_end();
+    REQUIRE(target.bench.history().stacks.size() == 1);
+    CHECK(contains(text_of(target.bench.history().stacks[0]), "in <module>"));
+    CHECK(target.bench.history().exit_of(0).was_stopped);
+    CHECK(target.bench.history().killed.empty());
   }
 }
 

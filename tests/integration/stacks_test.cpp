@@ -27,24 +27,24 @@ namespace fs = std::filesystem;
 
 TEST_SUITE("stacks of workers") {
   TEST_CASE("a worker that links the runtime names the functions of all its threads and goes on") {
-    Patient patient({.when = StacksWhen::never});
-    patient.start_stuck("runtime");
-    patient.ask();
+    TraceTarget target({.when = StacksWhen::never});
+    target.start_stuck("runtime");
+    target.ask();
     const auto descriptors = open_descriptors();
-    const auto taken = patient.ask();
+    const auto taken = target.ask();
     INFO(text_of(taken));
     CHECK(taken.means == std::vector<std::string>{"the worker runtime"});
     CHECK(taken.problems.empty());
     CHECK(contains(text_of(taken), "wait_in_first_thread("));
     CHECK(contains(text_of(taken), "wait_in_second_thread("));
     CHECK(taken.reason == "for a test");
-    CHECK(is_alive(patient.pid));
-    CHECK(patient.bench.history().exited.empty());
+    CHECK(is_alive(target.pid));
+    CHECK(target.bench.history().exited.empty());
     CHECK(open_descriptors() == descriptors);
-    CHECK_FALSE(fs::exists(patient.bench.folder() / control::kStackPipe));
+    CHECK_FALSE(fs::exists(target.bench.folder() / control::kStackPipe));
     std::ifstream file(taken.file);
     const std::string kept{std::istreambuf_iterator<char>(file), {}};
-    CHECK(contains(kept, "==== rank 0 (pid " + std::to_string(patient.pid) + ") at "));
+    CHECK(contains(kept, "==== rank 0 (pid " + std::to_string(target.pid) + ") at "));
     CHECK(kept.rfind("wait_in_first_thread(") != kept.find("wait_in_first_thread("));
   }
 
@@ -57,17 +57,17 @@ TEST_SUITE("stacks of workers") {
                    .symbol_reader = make_reader("printf 'Thread limit: %s\\n\\0' $(ulimit -Ht)"),
                    .limits = kLongLimits};
     {
-      Patient patient(plan);
-      patient.start_stuck("runtime");
-      CHECK(contains(text_of(patient.ask()), "Thread limit: 10"));
+      TraceTarget target(plan);
+      target.start_stuck("runtime");
+      CHECK(contains(text_of(target.ask()), "Thread limit: 10"));
     }
     // As on a file system that hangs.
     plan.symbol_reader = make_reader("sleep 1000");
     plan.limits = {.tool = 2s, .together = 50s};
     {
-      Patient patient(plan);
-      patient.start_stuck("runtime");
-      const auto taken = patient.ask();
+      TraceTarget target(plan);
+      target.start_stuck("runtime");
+      const auto taken = target.ask();
       INFO(text_of(taken));
       CHECK(taken.means == std::vector<std::string>{"the worker runtime"});
       REQUIRE(taken.problems.size() == 1);
@@ -76,18 +76,18 @@ TEST_SUITE("stacks of workers") {
       CHECK(contains(text_of(taken), " in stuck_worker\n"));
     }
     plan.symbol_reader = make_reader("echo 'terminate called'");
-    Patient patient(plan);
-    patient.start_stuck("runtime");
-    const auto taken = patient.ask();
+    TraceTarget target(plan);
+    target.start_stuck("runtime");
+    const auto taken = target.ask();
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "no names of functions: the symbol reader failed"));
     CHECK(contains(text_of(taken), " in stuck_worker\n"));
   }
 
   TEST_CASE("of very many threads so many are asked") {
-    Patient patient({.when = StacksWhen::never});
-    patient.start_stuck("runtime", static_cast<int>(kThreadsAskedMax) + 20);
-    const auto taken = patient.ask();
+    TraceTarget target({.when = StacksWhen::never});
+    target.start_stuck("runtime", static_cast<int>(kThreadsAskedMax) + 20);
+    const auto taken = target.ask();
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "threads did not answer"));
     CHECK(contains(taken.lines.back(), "more lines"));
@@ -99,25 +99,25 @@ TEST_SUITE("stacks of workers") {
       return;
     }
     for (const auto mode : {ContainmentMode::automatic, ContainmentMode::marker}) {
-      Patient patient({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits}, mode);
-      patient.start_stuck("plain");
-      const auto taken = patient.ask();
+      TraceTarget target({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits}, mode);
+      target.start_stuck("plain");
+      const auto taken = target.ask();
       INFO(text_of(taken));
       if (contains(text_of(taken), "not permitted")) return;
       CHECK(taken.means == std::vector<std::string>{"gdb"});
       CHECK(contains(text_of(taken), "wait_in_first_thread"));
       CHECK(contains(text_of(taken), "wait_in_second_thread"));
-      CHECK(process_state(patient.pid).letter == 'S');
+      CHECK(process_state(target.pid).letter == 'S');
     }
   }
 
   TEST_CASE("where tracing is refused that is said, and the kernel is asked") {
     if (!fs::exists(kGdb)) return;
-    Patient patient({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
-    patient.start_stuck("plain");
+    TraceTarget target({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
+    target.start_stuck("plain");
     // A process has one tracer at most.
-    if (::ptrace(PTRACE_SEIZE, patient.pid, nullptr, nullptr) != 0) return;
-    const auto taken = patient.ask();
+    if (::ptrace(PTRACE_SEIZE, target.pid, nullptr, nullptr) != 0) return;
+    const auto taken = target.ask();
     INFO(text_of(taken));
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "not permitted"));
@@ -127,50 +127,50 @@ TEST_SUITE("stacks of workers") {
   }
 
   TEST_CASE("a program that took the place of a worker with the runtime gets no signal of ours") {
-    Patient patient({.when = StacksWhen::never});
-    patient.start({DDPRUN_BIN_DIR "/probe_worker", "become-sleep", patient.ready()});
-    patient.bench.run_until([&] { return executable_name(patient.pid) == "sleep"; });
-    const auto taken = patient.ask();
+    TraceTarget target({.when = StacksWhen::never});
+    target.start({DDPRUN_BIN_DIR "/probe_worker", "become-sleep", target.ready()});
+    target.bench.run_until([&] { return executable_name(target.pid) == "sleep"; });
+    const auto taken = target.ask();
     CHECK(taken.means == std::vector<std::string>{"the kernel"});
-    CHECK(is_alive(patient.pid));
+    CHECK(is_alive(target.pid));
   }
 
   TEST_CASE("a worker that ends in time is not looked at") {
-    Patient patient({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
-    patient.start({"/bin/sh", "-c", "echo >" + patient.ready() + "; sleep 1000"});
-    patient.bench.group().stop(SIGTERM, 20s);
-    patient.bench.run_to_end();
-    CHECK(patient.bench.history().stacks.empty());
+    TraceTarget target({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
+    target.start({"/bin/sh", "-c", "echo >" + target.ready() + "; sleep 1000"});
+    target.bench.group().stop(SIGTERM, 20s);
+    target.bench.run_to_end();
+    CHECK(target.bench.history().stacks.empty());
   }
 
   TEST_CASE("killing at once does not wait for a tool that is at work") {
     for (const auto mode : {ContainmentMode::automatic, ContainmentMode::marker}) {
       const TemporaryFolder folder;
-      Patient patient({.when = StacksWhen::kill,
-                       .gdb = make_tool(folder.path(), "touch $0.up; sleep 1000"),
-                       .limits = {.tool = 1000s, .together = 1000s}},
-                      mode);
-      patient.start_stuck("plain");
-      patient.bench.group().stop(SIGTERM, 10ms);
-      patient.bench.run_until([&] { return fs::exists(folder.path() / "tool.up"); });
-      CHECK(patient.bench.history().exited.empty());
-      patient.bench.group().stop(SIGKILL, 0ms);
-      patient.bench.run_to_end();
-      CHECK(patient.bench.history().exit_of(0).signal == SIGKILL);
-      CHECK(patient.bench.history().stacks.empty());
-      patient.bench.sweep();
-      CHECK(patient.bench.containment().members().empty());
+      TraceTarget target({.when = StacksWhen::kill,
+                          .gdb = make_tool(folder.path(), "touch $0.up; sleep 1000"),
+                          .limits = {.tool = 1000s, .together = 1000s}},
+                         mode);
+      target.start_stuck("plain");
+      target.bench.group().stop(SIGTERM, 10ms);
+      target.bench.run_until([&] { return fs::exists(folder.path() / "tool.up"); });
+      CHECK(target.bench.history().exited.empty());
+      target.bench.group().stop(SIGKILL, 0ms);
+      target.bench.run_to_end();
+      CHECK(target.bench.history().exit_of(0).signal == SIGKILL);
+      CHECK(target.bench.history().stacks.empty());
+      target.bench.sweep();
+      CHECK(target.bench.containment().members().empty());
     }
   }
 
   TEST_CASE("a tool that does not end is ended, and what it says is bounded") {
     const TemporaryFolder folder;
-    Patient patient(
+    TraceTarget target(
         {.when = StacksWhen::never,
          .gdb = make_tool(folder.path(), "echo Thread 1; while :; do echo '#0 here'; done"),
          .limits = {.tool = 3s, .together = 4s}});
-    patient.start_stuck("plain");
-    const auto taken = patient.ask();
+    target.start_stuck("plain");
+    const auto taken = target.ask();
     CHECK(taken.means == std::vector<std::string>{"gdb"});
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "not done in time"));
@@ -178,7 +178,7 @@ TEST_SUITE("stacks of workers") {
     const auto bytes = fs::file_size(taken.file);
     CHECK(bytes > (200U << 10));
     CHECK(bytes < (300U << 10));
-    CHECK(is_alive(patient.pid));
+    CHECK(is_alive(target.pid));
   }
 
   TEST_CASE("a tool has the worker's rights, none of the agent's variables, and limits") {
@@ -197,13 +197,13 @@ TEST_SUITE("stacks of workers") {
     ::setenv("DDPRUN_TEST_SECRET", "of root's agent", 1);
     for (const auto& gdb : {tool, std::string(kGdb)}) {
       if (!fs::exists(gdb)) continue;
-      Patient patient({.when = StacksWhen::never, .gdb = gdb, .limits = kLongLimits});
-      patient.start({"/bin/sh", "-c",
-                     "exec 3>\"$1\"; exec setpriv --reuid=65534 --regid=65533 --clear-groups "
-                     "sh -c 'echo up >&3; exec sleep 1000'",
-                     "sh", patient.ready()});
-      patient.bench.run_until([&] { return executable_name(patient.pid) == "sleep"; });
-      const auto text = text_of(patient.ask());
+      TraceTarget target({.when = StacksWhen::never, .gdb = gdb, .limits = kLongLimits});
+      target.start({"/bin/sh", "-c",
+                    "exec 3>\"$1\"; exec setpriv --reuid=65534 --regid=65533 --clear-groups "
+                    "sh -c 'echo up >&3; exec sleep 1000'",
+                    "sh", target.ready()});
+      target.bench.run_until([&] { return executable_name(target.pid) == "sleep"; });
+      const auto text = text_of(target.ask());
       INFO(text);
       if (contains(text, "not permitted")) continue;  // no process may look at others here
       CHECK(contains(text,
@@ -287,26 +287,26 @@ TEST_SUITE("stacks of workers") {
   }
 
   TEST_CASE("without a tool there is what the kernel says") {
-    Patient patient({.when = StacksWhen::kill});
-    patient.start_stuck("plain");
-    patient.bench.group().stop(SIGTERM, 10ms);
-    patient.bench.run_to_end();
-    REQUIRE(patient.bench.history().stacks.size() == 1);
-    CHECK(patient.bench.history().stacks[0].lines.size() == 2);
-    CHECK(patient.bench.history().killed.size() == 1);
+    TraceTarget target({.when = StacksWhen::kill});
+    target.start_stuck("plain");
+    target.bench.group().stop(SIGTERM, 10ms);
+    target.bench.run_to_end();
+    REQUIRE(target.bench.history().stacks.size() == 1);
+    CHECK(target.bench.history().stacks[0].lines.size() == 2);
+    CHECK(target.bench.history().killed.size() == 1);
   }
 
   TEST_CASE("an attempt is not marked as over before the stacks have been taken") {
-    Patient patient({.when = StacksWhen::stop});
-    auto page = control::ControlPage::attach(::dup(patient.bench.control_page_fd()), 0);
-    patient.start_stuck("plain");
-    patient.bench.group().abort(1, "rank 1 is dying");
-    patient.bench.group().stop(SIGTERM, 10ms);
+    TraceTarget target({.when = StacksWhen::stop});
+    auto page = control::ControlPage::attach(::dup(target.bench.control_page_fd()), 0);
+    target.start_stuck("plain");
+    target.bench.group().abort(1, "rank 1 is dying");
+    target.bench.group().stop(SIGTERM, 10ms);
     CHECK_FALSE(page.is_aborted());
-    patient.bench.run_until([&] { return !patient.bench.history().stacks.empty(); });
-    patient.bench.run_to_end();
+    target.bench.run_until([&] { return !target.bench.history().stacks.empty(); });
+    target.bench.run_to_end();
     CHECK(page.is_aborted());
-    CHECK(patient.bench.history().stacks.size() == 2);  // before the signal and before the kill
+    CHECK(target.bench.history().stacks.size() == 2);  // before the signal and before the kill
   }
 }
 

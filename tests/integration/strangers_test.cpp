@@ -40,7 +40,7 @@ class Rendezvous {
   explicit Rendezvous(const Settings& settings)
       : work_(context_.get_executor()),
         coordinator_(std::make_unique<Coordinator>(
-            context_.get_executor(), settings, &kSecret, Office{}, [] {},
+            context_.get_executor(), settings, &kSecret, LeadershipTerm{}, [] {},
             [this](LogLevel, std::string_view line) { warnings_.emplace_back(line); })),
         acceptor_(std::make_unique<Acceptor>(
             context_.get_executor(), StoreEndpoint{"127.0.0.1", 0},
@@ -96,16 +96,16 @@ class Agent {
   }
 
   void join(const std::string& name) {
-    say(Join{.run_id = "run", .name = name, .nodes_min = 2, .nodes_max = 2});
+    send(Join{.run_id = "run", .name = name, .nodes_min = 2, .nodes_max = 2});
   }
 
-  void say(const NodeMessage& message) {
-    dialogue_.say(message);
+  void send(const NodeMessage& message) {
+    dialogue_.send(message);
     client.send(dialogue_.take_outgoing());
   }
 
   /// Nothing if the connection ends first.
-  std::optional<CoordinatorMessage> hear() {
+  std::optional<CoordinatorMessage> on_message() {
     while (true) {
       auto message = dialogue_.next();
       client.send(dialogue_.take_outgoing());
@@ -118,9 +118,9 @@ class Agent {
 
   template <typename Message>
   bool hears() {
-    auto message = hear();
+    auto message = on_message();
     // Whoever waits for others is told so, sooner or later.
-    while (message && std::holds_alternative<Waiting>(*message)) message = hear();
+    while (message && std::holds_alternative<Waiting>(*message)) message = on_message();
     return message && std::holds_alternative<Message>(*message);
   }
 
@@ -160,7 +160,7 @@ TEST_SUITE("strangers") {
     Rendezvous rendezvous(patient_settings());
     Agent stranger(rendezvous, kOther);
     stranger.join("x");
-    const auto answer = stranger.hear();
+    const auto answer = stranger.on_message();
     REQUIRE(answer);
     REQUIRE(std::holds_alternative<Refused>(*answer));
     CHECK(std::get<Refused>(*answer).reason.find("does not know this run's secret") !=

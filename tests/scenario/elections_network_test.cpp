@@ -108,7 +108,7 @@ class Machines {
 }  // namespace
 
 TEST_SUITE("elections on a network") {
-  TEST_CASE("a host that is cut off from etcd alone loses its office, and others train on") {
+  TEST_CASE("a host that is cut off from etcd alone loses its term, and others train on") {
     Machines nodes;
     if (!nodes.is_there() || !nodes.part(1, {kEtcd})) return;
     const auto worker = nodes.worker(0);

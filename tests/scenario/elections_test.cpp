@@ -124,7 +124,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("a host whose agent is stopped loses its office, and is taken in again later") {
+  TEST_CASE("a host whose agent is stopped loses its term, and is taken in again later") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;

@@ -31,7 +31,7 @@ TEST_SUITE("elections' words") {
     auto& lost = run.start(2, {"--local_addr=192.0.2.1"});  // documentation's own: nobody has it
     REQUIRE(lost.read_until_contains(kHosts));
     auto& other = run.start(3);
-    REQUIRE(lost.read_until_contains("it gives the office back"));
+    REQUIRE(lost.read_until_contains("it resigns as coordinator"));
     CHECK(contains(lost.output(),
                    "this node was elected to host the rendezvous and cannot be "
                    "reached at 192.0.2.1:"));

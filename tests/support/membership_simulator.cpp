@@ -36,7 +36,7 @@ class Simulation : public SimulatedCuts {
     choose_settings();
     if (has_skewed_clocks_) skew_clocks();
     boot_coordinator();
-    if (is_elected_) begin_office();
+    if (is_elected_) begin_term();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const int node = static_cast<int>(i);
       const int start = any(0, is_quiet_ ? 500 : 5000);
@@ -205,7 +205,7 @@ class Simulation : public SimulatedCuts {
     after(any(0, static_cast<int>(kNotice.count())), [this, connection] {
       if (!std::exchange(connection->is_open_at_coordinator, false)) return;
       connections_.erase(connection->id);
-      to_coordinator(NodeGone{connection->id, "its connection was reset"});
+      to_coordinator(NodeDisconnected{connection->id, "its connection was reset"});
     });
   }
 

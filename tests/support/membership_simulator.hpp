@@ -43,7 +43,7 @@ SimulationOutcome simulate_standing_cuts(std::uint64_t seed);
 /// coordinator.
 SimulationOutcome simulate_leftovers(std::uint64_t seed);
 
-/// The same with a coordinator that is elected: its node is lost, stopped, loses its office or
+/// The same with a coordinator that is elected: its node is lost, stopped, loses its term or
 /// leaves, and another one goes on from its record, which is written down with delay, or not at
 /// all.
 SimulationOutcome simulate_elections(std::uint64_t seed);

@@ -31,20 +31,20 @@ class Talk {
   }
 
   void join(membership::NodeId node, const std::string& name, int now) {
-    say(node, join_of(name), now);
+    send(node, join_of(name), now);
   }
-  void say(membership::NodeId node, const membership::NodeMessage& message, int now) {
-    apply(membership::NodeSays{node, message}, now);
+  void send(membership::NodeId node, const membership::NodeMessage& message, int now) {
+    apply(membership::NodeMessageReceived{node, message}, now);
   }
   void gone(membership::NodeId node, int now) {
-    apply(membership::NodeGone{node, "its connection was closed"}, now);
+    apply(membership::NodeDisconnected{node, "its connection was closed"}, now);
   }
   void host_leaves(const std::string& reason, int now) {
     apply(membership::HostLeaves{reason}, now);
   }
   /// Heartbeats of these nodes, so that only others are silent.
   void beat(const std::vector<membership::NodeId>& nodes, int now) {
-    for (const auto node : nodes) say(node, membership::Heartbeat{}, now);
+    for (const auto node : nodes) send(node, membership::Heartbeat{}, now);
   }
   void pass(int now) { apply(membership::TimePassed{}, now); }
 

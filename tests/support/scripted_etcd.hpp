@@ -49,13 +49,13 @@ class ScriptedEtcd {
   void accept() {
     acceptor_.async_accept([this](auto error, boost::asio::ip::tcp::socket socket) {
       if (error) return;
-      hear(std::make_shared<Peer>(std::move(socket)));
+      on_message(std::make_shared<Peer>(std::move(socket)));
       accept();
     });
   }
 
   /// Requests are small, and a connection is for one.
-  void hear(const std::shared_ptr<Peer>& peer) {
+  void on_message(const std::shared_ptr<Peer>& peer) {
     const auto into = boost::asio::buffer(peer->request);
     peer->socket.async_read_some(into, [this, peer](auto error, std::size_t size) {
       if (error) return;

@@ -1,4 +1,4 @@
-// A coordinator of a simulated run that is elected. It holds its office for a time that it renews
+// A coordinator of a simulated run that is elected. It holds its term for a time that it renews
 // in an etcd, as long as that can be reached, and is the part of a node: what befalls that befalls
 // it, too.
 #pragma once
@@ -15,39 +15,39 @@ class SimulatedElections : public SimulatedFaults {
 
  protected:
   /// As etcd counts it; the holder gives it up a sixth earlier.
-  static constexpr milliseconds kOffice{3000};
+  static constexpr milliseconds kTerm{3000};
 
   Node& host() { return nodes_[static_cast<std::size_t>(host_)]; }
 
-  void begin_office() {
+  void begin_term() {
     has_lost_etcd_ = false;
-    renew_office(++office_);
+    renew_term(++term_);
   }
 
   /// Beside each other: the renewal, the end as the holder sees it, and that of etcd.
-  void renew_office(int office) {
-    if (office != office_ || !coordination_ || has_lost_etcd_ || is_coordinator_paused_) return;
+  void renew_term(int term) {
+    if (term != term_ || !coordination_ || has_lost_etcd_ || is_coordinator_paused_) return;
     const auto renewal = ++renewal_;
-    office_end_ = host().clock.shows(now_) + kOffice - kOffice / 6;
-    if (host().part) to_node(host_, host().agent, OfficeRenewed{office_end_});
-    after(kOffice / 6, [this, office] { renew_office(office); });
-    at(host().clock.when_it_shows(office_end_), [this, renewal] {
-      if (renewal == renewal_ && !is_coordinator_paused_) lose_office();
+    term_end_ = host().clock.shows(now_) + kTerm - kTerm / 6;
+    if (host().part) to_node(host_, host().agent, TermRenewed{term_end_});
+    after(kTerm / 6, [this, term] { renew_term(term); });
+    at(host().clock.when_it_shows(term_end_), [this, renewal] {
+      if (renewal == renewal_ && !is_coordinator_paused_) lose_term();
     });
-    after(kOffice + milliseconds(any(0, 500)), [this, renewal] {
+    after(kTerm + milliseconds(any(0, 500)), [this, renewal] {
       if (renewal == renewal_) elect();
     });
   }
 
-  bool is_in_office() { return host().clock.shows(now_) < office_end_; }
+  bool is_in_term() { return host().clock.shows(now_) < term_end_; }
 
-  void lose_office() {
-    if (coordination_) drop_coordinator("the host loses its office");
+  void lose_term() {
+    if (coordination_) drop_coordinator("the host loses its term");
   }
 
-  Time office_end_for(const Node& node) const override {
+  Time term_end_for(const Node& node) const override {
     const bool is_host = is_elected_ && &node == &nodes_[static_cast<std::size_t>(host_)];
-    return is_host ? office_end_ : Time::max();
+    return is_host ? term_end_ : Time::max();
   }
 
   /// The answer takes its time, and is waited for while etcd is lost.
@@ -116,17 +116,17 @@ class SimulatedElections : public SimulatedFaults {
     const bool is_late = chance(50);
     if (is_late) resume(index);
     close_stale(index);
-    if (is_host) resume_coordinator_in_office();
+    if (is_host) resume_coordinator_in_term();
     if (!is_late) resume(index);
   }
 
-  void resume_coordinator_in_office() {
+  void resume_coordinator_in_term() {
     is_coordinator_paused_ = false;
-    if (!is_in_office()) return lose_office();
+    if (!is_in_term()) return lose_term();
     for (const auto& event : std::exchange(coordinator_backlog_, {})) to_coordinator(event);
     const auto unheard = std::exchange(unheard_, {});
     if (!unheard.empty() && unheard.back() == incarnation_) hear_of_record();
-    renew_office(office_);
+    renew_term(term_);
   }
 
   /// Once no node has workers.
@@ -162,13 +162,12 @@ class SimulatedElections : public SimulatedFaults {
 
   void close_for_host(const std::shared_ptr<Connection>& connection) {
     if (!std::exchange(connection->is_open_at_node, false)) return;
-    to_node(connection->node, connection->agent, ConnectionLost{"the office has ended"},
-            connection);
+    to_node(connection->node, connection->agent, ConnectionLost{"the term has ended"}, connection);
   }
 
   /// A stopped host keeps its connections until it goes on, whoever has been elected meanwhile.
   void leave_behind_paused_host() {
-    note("the host is stopped, and its office has ended");
+    note("the host is stopped, and its term has ended");
     for (const auto& [id, connection] : connections_) stale_.push_back({host_, connection});
     connections_.clear();
     forget_coordinator();
@@ -207,13 +206,13 @@ class SimulatedElections : public SimulatedFaults {
     note(host().name + " is elected");
     settings_.lease = host().lease;
     boot_coordinator();
-    begin_office();
+    begin_term();
   }
 
   bool has_lost_etcd_ = false;
-  int office_ = 0;            ///< counts the terms
+  int term_ = 0;              ///< counts the terms
   int renewal_ = 0;           ///< counts all
-  Time office_end_;           ///< as the host's clock shows it
+  Time term_end_;             ///< as the host's clock shows it
   std::vector<int> unheard_;  ///< answers to records that a stopped host has not read
   std::vector<std::pair<int, std::shared_ptr<Connection>>> stale_;  ///< of stopped hosts
 };

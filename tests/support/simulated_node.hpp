@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rendezvous/membership/coordination.hpp"
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 
 #include <chrono>
 #include <functional>
@@ -63,7 +63,7 @@ struct Node {
   milliseconds lease{3000};  ///< granted by the coordinator when it is part of this node
   NodeClock clock;
   int agent = 0;  ///< counts the agents that have lived on it
-  std::unique_ptr<NodePart> part;
+  std::unique_ptr<NodeStateMachine> part;
   std::shared_ptr<Connection> connection;
   bool is_paused = false;
   bool is_cut = false;

@@ -48,8 +48,9 @@ class SimulatedRun : protected SimulatedState {
     const int before = coordination_->restarts_used();
     const int round = coordination_->round();
     queue_.add(coordination_->apply(event, now_));
-    const bool has_joined = std::holds_alternative<NodeSays>(event) &&
-                            std::holds_alternative<Join>(std::get<NodeSays>(event).message);
+    const bool has_joined =
+        std::holds_alternative<NodeMessageReceived>(event) &&
+        std::holds_alternative<Join>(std::get<NodeMessageReceived>(event).message);
     check(has_joined || coordination_->restarts_used() <= before + 1,
           "one event costs one restart at most");
     check_budget(before, has_joined);
@@ -69,7 +70,8 @@ class SimulatedRun : protected SimulatedState {
   void perform() {
     while (const auto action = queue_.next()) {
       if (const auto* tell = std::get_if<Tell>(&*action)) send_to_node(tell->node, tell->message);
-      if (const auto* hang_up = std::get_if<HangUp>(&*action)) close_at_coordinator(hang_up->node);
+      if (const auto* close_connection = std::get_if<CloseConnection>(&*action))
+        close_at_coordinator(close_connection->node);
       if (std::holds_alternative<ClearStore>(*action)) check_fences();
       if (const auto* kept = std::get_if<KeepRecord>(&*action)) keep(*kept);
     }
@@ -78,8 +80,8 @@ class SimulatedRun : protected SimulatedState {
   /// Where it outlives the coordinator, if that is possible.
   virtual void keep(const KeepRecord&) { queue_.kept(); }
 
-  /// Until when the coordinator is in office that this node's agent connects to.
-  virtual Time office_end_for(const Node&) const { return Time::max(); }
+  /// Until when the coordinator is in term that this node's agent connects to.
+  virtual Time term_end_for(const Node&) const { return Time::max(); }
 
   /// Port 0: the node takes part without being probed.
   virtual ProbeAddress probe_address_of(int) const { return {}; }
@@ -99,7 +101,7 @@ class SimulatedRun : protected SimulatedState {
     const auto connection = found->second;
     const auto when = std::max(now_ + delay(), connection->last_to_node);
     connection->last_to_node = when;
-    arrive_at_node(connection, CoordinatorSays{message}, when);
+    arrive_at_node(connection, MessageReceived{message}, when);
   }
 
   /// Over a cut nothing arrives until it is healed; the order stays.
@@ -149,7 +151,7 @@ class SimulatedRun : protected SimulatedState {
                     .nodes_max = settings_.nodes_max,
                     .max_restarts = settings_.restarts.max_restarts,
                     .is_host = has_host_ && index == 0};
-    node.part = std::make_unique<NodePart>(join, settings_, node.clock.shows(now_));
+    node.part = std::make_unique<NodeStateMachine>(join, settings_, node.clock.shows(now_));
     carry_out(index, node.part->start(node.clock.shows(now_)));
   }
 
@@ -198,7 +200,7 @@ class SimulatedRun : protected SimulatedState {
                      [=, this] { to_node(index, agent, ConnectionLost{"timed out"}); });
       }
       if (is_elected_ && run_outcome_ && (!coordination_ || coordination_->is_over())) {
-        return after(delay(), [=, this] { to_node(index, agent, TurnedAway{*run_outcome_}); });
+        return after(delay(), [=, this] { to_node(index, agent, JoinRejected{*run_outcome_}); });
       }
       if (!coordination_ || coordination_->is_over()) {
         return after(delay(), [=, this] { to_node(index, agent, ConnectionLost{"refused"}); });
@@ -209,10 +211,9 @@ class SimulatedRun : protected SimulatedState {
       connections_[connection->id] = connection;
       node.connection = connection;
       connection->last_to_node = now_ + delay();
-      arrive_at_node(
-          connection,
-          Connected{.office_end = office_end_for(node), .probe = probe_address_of(index)},
-          connection->last_to_node);
+      arrive_at_node(connection,
+                     Connected{.term_end = term_end_for(node), .probe = probe_address_of(index)},
+                     connection->last_to_node);
     });
   }
 
@@ -227,7 +228,8 @@ class SimulatedRun : protected SimulatedState {
     const auto late = milliseconds(is_faulty_ && is_harsh_ && chance(15) ? any(0, 5000) : 0);
     const auto when = std::max(now_ + late + delay(), connection->last_to_coordinator);
     connection->last_to_coordinator = when;
-    arrive_at_coordinator(connection, NodeGone{connection->id, "its connection was closed"}, when);
+    arrive_at_coordinator(connection, NodeDisconnected{connection->id, "its connection was closed"},
+                          when);
   }
 
   void arrive_at_coordinator(const std::shared_ptr<Connection>& connection,
@@ -239,7 +241,7 @@ class SimulatedRun : protected SimulatedState {
       if (node.is_cut) {
         return node.held.push_back([=, this] { arrive_at_coordinator(connection, event, now_); });
       }
-      if (std::holds_alternative<NodeGone>(event)) {
+      if (std::holds_alternative<NodeDisconnected>(event)) {
         connection->is_open_at_coordinator = false;
         connections_.erase(connection->id);
       }
@@ -247,12 +249,12 @@ class SimulatedRun : protected SimulatedState {
     });
   }
 
-  void act(int index, const Say& say) {
+  void act(int index, const Send& say) {
     const auto connection = nodes_[static_cast<std::size_t>(index)].connection;
     if (!connection) return;
     const auto when = std::max(now_ + delay(), connection->last_to_coordinator);
     connection->last_to_coordinator = when;
-    arrive_at_coordinator(connection, NodeSays{connection->id, say.message}, when);
+    arrive_at_coordinator(connection, NodeMessageReceived{connection->id, say.message}, when);
   }
 
   void act(int index, const Announce& announce) {

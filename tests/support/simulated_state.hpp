@@ -59,7 +59,7 @@ class SimulatedState : protected VirtualTime {
 
   /// Workers that have all done their work do not do it again, whatever else is going on.
   void check_success(const CoordinatorEvent& event, int round) {
-    const auto* says = std::get_if<NodeSays>(&event);
+    const auto* says = std::get_if<NodeMessageReceived>(&event);
     const auto* ended = says == nullptr ? nullptr : std::get_if<WorkersEnded>(&says->message);
     if (ended == nullptr || !ended->have_succeeded || ended->were_asked) return;
     if (!connections_.contains(says->node)) return;  // it is too late

@@ -50,9 +50,9 @@ inline std::ptrdiff_t open_descriptors() {
 }
 
 /// A bench and its one worker.
-class Patient {
+class TraceTarget {
  public:
-  explicit Patient(const StackPlan& plan, ContainmentMode mode = ContainmentMode::automatic)
+  explicit TraceTarget(const StackPlan& plan, ContainmentMode mode = ContainmentMode::automatic)
       : bench(1, mode, plan) {}
 
   /// Returns when the worker has said that it is ready.

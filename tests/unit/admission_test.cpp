@@ -47,10 +47,10 @@ TEST_SUITE("admission of nodes") {
     for (const auto& [change, text] : cases) {
       Join join = talk.join_of("a");
       change(join);
-      talk.say(++id, join, 0);
+      talk.send(++id, join, 0);
       REQUIRE(talk.told<Refused>(id).size() == 1);
       CHECK(talk.told<Refused>(id)[0].reason.find(text) != std::string::npos);
-      CHECK(talk.has<HangUp>());
+      CHECK(talk.has<CloseConnection>());
     }
   }
 
@@ -60,19 +60,19 @@ TEST_SUITE("admission of nodes") {
     with_config.config_outline = "{}";
     Talk talk(with_config);
     Join join = talk.join_of("a");
-    talk.say(1, join, 0);
+    talk.send(1, join, 0);
     CHECK(talk.told<Refused>(1) ==
           std::vector{Refused{
               "the node that joins has no configuration file (--config), the one that hosts "
               "the rendezvous has"}});
     join.config_hash = "wrong";
-    talk.say(2, join, 0);
+    talk.send(2, join, 0);
     CHECK(talk.told<Refused>(2) ==
           std::vector{Refused{"the configuration file (--config) is another one than on the node "
                               "that hosts the rendezvous",
                               "{}"}});
     join.config_hash = "right";
-    talk.say(3, join, 0);
+    talk.send(3, join, 0);
     CHECK(talk.told<Welcome>(3).size() == 1);
   }
 
@@ -106,7 +106,7 @@ TEST_SUITE("admission of nodes") {
       Talk talk(settings(1, 3));
       Join join = talk.join_of("a");
       change(join);
-      talk.say(1, join, 0);
+      talk.send(1, join, 0);
       const auto refused = talk.told<Refused>(1);
       const bool is_welcome = std::string(text).empty();
       CHECK(refused.empty() == is_welcome);
@@ -121,9 +121,9 @@ TEST_SUITE("admission of nodes") {
     Talk talk(settings(3, 3));
     Join join = talk.join_of("a");
     join.node_rank = 1;
-    talk.say(1, join, 0);
+    talk.send(1, join, 0);
     join.name = "b";
-    talk.say(2, join, 0);
+    talk.send(2, join, 0);
     CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=1 is that of a already");
   }
 }

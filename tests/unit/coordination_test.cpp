@@ -80,12 +80,12 @@ TEST_SUITE("coordination") {
 
   TEST_CASE("a failure on one node stops the workers of all at once and costs one restart") {
     auto talk = two_running(settings(2, 2, 1));
-    talk.say(2, WorkersFailing{0, "rank 1 failed"}, 2500);
+    talk.send(2, WorkersFailing{0, "rank 1 failed"}, 2500);
     CHECK(talk.told<StopWorkers>(1).size() == 1);
     talk.beat({1, 2}, 2600);
-    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 5200);
+    talk.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 5200);
     CHECK(talk.told<RoundFormed>(1).empty());
-    talk.say(1, WorkersEnded{.round = 0}, 5300);
+    talk.send(1, WorkersEnded{.round = 0}, 5300);
     REQUIRE(talk.told<RoundFormed>(1).size() == 1);
     CHECK(talk.told<RoundFormed>(1)[0].round == 1);
     CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 1);
@@ -93,11 +93,11 @@ TEST_SUITE("coordination") {
 
   TEST_CASE("without restarts left all nodes get the same outcome, the first cause first") {
     auto talk = two_running(settings(2, 2));
-    talk.say(2, WorkersFailing{0, "rank 1 failed"}, 2500);
-    talk.say(1, WorkersFailing{0, "rank 0 failed"}, 2501);
+    talk.send(2, WorkersFailing{0, "rank 1 failed"}, 2500);
+    talk.send(1, WorkersFailing{0, "rank 0 failed"}, 2501);
     // The node that failed second is the first to have cleaned up.
-    talk.say(1, WorkersEnded{.round = 0, .failures = {failure("node1")}}, 2600);
-    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
+    talk.send(1, WorkersEnded{.round = 0, .failures = {failure("node1")}}, 2600);
+    talk.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
     REQUIRE(talk.told<Finish>(1).size() == 1);
     CHECK(talk.told<Finish>(1) == talk.told<Finish>(2));
     const auto outcome = talk.told<Finish>(1)[0].outcome;
@@ -108,28 +108,28 @@ TEST_SUITE("coordination") {
 
   TEST_CASE("who blames a peer is named after those who do not") {
     auto talk = two_running(settings(2, 2));
-    talk.say(1, WorkersEnded{.round = 0, .failures = {failure("node1", true)}}, 2600);
-    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
+    talk.send(1, WorkersEnded{.round = 0, .failures = {failure("node1", true)}}, 2600);
+    talk.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
     CHECK(talk.told<Finish>(1)[0].outcome.failures[0].node == "node2");
   }
 
   TEST_CASE("what is said about an older round changes nothing") {
     auto talk = two_running(settings(2, 2, 3));
-    talk.say(2, WorkersFailing{0, "x"}, 2100);
-    talk.say(1, WorkersEnded{.round = 0}, 2200);
-    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2300);
+    talk.send(2, WorkersFailing{0, "x"}, 2100);
+    talk.send(1, WorkersEnded{.round = 0}, 2200);
+    talk.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2300);
     REQUIRE(talk.coordination().round() == 1);
-    talk.say(2, WorkersFailing{0, "late"}, 2400);
+    talk.send(2, WorkersFailing{0, "late"}, 2400);
     CHECK(talk.told<StopWorkers>(1).empty());
-    talk.say(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2400);
+    talk.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2400);
     CHECK(talk.told<StopWorkers>(1).empty());
   }
 
   TEST_CASE("the run succeeds when the workers of all nodes have") {
     auto talk = two_running(settings(2, 2));
-    talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2500);
+    talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2500);
     CHECK(talk.told<Finish>(1).empty());
-    talk.say(2, WorkersEnded{.round = 0, .have_succeeded = true}, 2600);
+    talk.send(2, WorkersEnded{.round = 0, .have_succeeded = true}, 2600);
     CHECK(talk.told<Finish>(1)[0].outcome.result == RunResult::succeeded);
     talk.gone(1, 2700);
     CHECK_FALSE(talk.coordination().is_over());
@@ -141,7 +141,7 @@ TEST_SUITE("coordination") {
     auto talk = two_running(settings(1, 2));
     talk.gone(2, 2500);
     CHECK(talk.told<StopWorkers>(1)[0].reason == "node2 is lost: its connection was closed");
-    talk.say(1, WorkersEnded{.round = 0}, 2600);
+    talk.send(1, WorkersEnded{.round = 0}, 2600);
     const auto formed = talk.told<RoundFormed>(1);
     REQUIRE(formed.size() == 1);
     CHECK(formed[0].nodes.size() == 1);
@@ -165,14 +165,14 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<StopWorkers>(1).empty());
     talk.pass(5000);
     CHECK(talk.told<StopWorkers>(1)[0].reason == "node2 is lost: it was silent for 3 s");
-    CHECK(talk.has<HangUp>());
+    CHECK(talk.has<CloseConnection>());
   }
 
   TEST_CASE("workers that fail because their peers' node is lost cost no restart") {
     auto talk = two_running(settings(1, 2));
     talk.beat({1, 2}, 2000);
-    talk.say(1, WorkersFailing{0, "rank 0 failed"}, 2100);
-    talk.say(1, WorkersEnded{.round = 0, .failures = {failure("node1")}}, 2200);
+    talk.send(1, WorkersFailing{0, "rank 0 failed"}, 2100);
+    talk.send(1, WorkersEnded{.round = 0, .failures = {failure("node1")}}, 2200);
     talk.beat({1}, 4000);
     talk.pass(5000);
     REQUIRE(talk.told<RoundFormed>(1).size() == 1);
@@ -182,7 +182,7 @@ TEST_SUITE("coordination") {
   TEST_CASE("survivors that are too few wait for others, and go on with a newcomer") {
     auto talk = two_running(settings(2, 2));
     talk.gone(2, 2500);
-    talk.say(1, WorkersEnded{.round = 0}, 2600);
+    talk.send(1, WorkersEnded{.round = 0}, 2600);
     CHECK(talk.told<RoundFormed>(1).empty());
     talk.join(3, "node3", 2900);
     REQUIRE(talk.told<RoundFormed>(3).size() == 1);
@@ -192,11 +192,11 @@ TEST_SUITE("coordination") {
 
   TEST_CASE("a node that leaves is not missed once its workers have ended") {
     auto talk = two_running(settings(1, 2));
-    talk.say(2, Leave{"was asked to stop by SIGTERM"}, 2500);
+    talk.send(2, Leave{"was asked to stop by SIGTERM"}, 2500);
     CHECK(talk.told<StopWorkers>(1)[0].reason == "node2 has left: it was asked to stop by SIGTERM");
-    talk.say(1, WorkersEnded{.round = 0}, 2600);
+    talk.send(1, WorkersEnded{.round = 0}, 2600);
     CHECK(talk.told<RoundFormed>(1).empty());
-    talk.say(2, WorkersEnded{.round = 0}, 2700);
+    talk.send(2, WorkersEnded{.round = 0}, 2700);
     REQUIRE(talk.told<RoundFormed>(1).size() == 1);
     CHECK(talk.told<RoundFormed>(1)[0].nodes.size() == 1);
     CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 0);
@@ -206,16 +206,16 @@ TEST_SUITE("coordination") {
     auto talk = two_running(settings(1, 3));
     talk.join(3, "node3", 2100);
     CHECK(talk.told<StopWorkers>(1)[0].reason == "node3 has joined");
-    talk.say(1, WorkersEnded{.round = 0}, 2200);
-    talk.say(2, WorkersEnded{.round = 0}, 2200);
+    talk.send(1, WorkersEnded{.round = 0}, 2200);
+    talk.send(2, WorkersEnded{.round = 0}, 2200);
     CHECK(talk.told<RoundFormed>(3)[0].node_rank == 2);
     talk.join(4, "node4", 2300);
     CHECK(talk.told<StopWorkers>(1).empty());
     CHECK(talk.told<Waiting>(4)[0].text ==
           "the round has 3 nodes of at most 3; this one waits to take the place of another");
     talk.gone(1, 2400);
-    talk.say(2, WorkersEnded{.round = 1}, 2500);
-    talk.say(3, WorkersEnded{.round = 1}, 2500);
+    talk.send(2, WorkersEnded{.round = 1}, 2500);
+    talk.send(3, WorkersEnded{.round = 1}, 2500);
     CHECK(talk.told<RoundFormed>(2)[0].node_rank == 0);
     CHECK(talk.told<RoundFormed>(3)[0].node_rank == 1);
     CHECK(talk.told<RoundFormed>(4)[0].node_rank == 2);
@@ -223,7 +223,7 @@ TEST_SUITE("coordination") {
 
   TEST_CASE("a round of which some have succeeded is not begun anew for a newcomer") {
     auto talk = two_running(settings(1, 3));
-    talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2100);
+    talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2100);
     talk.join(3, "node3", 2200);
     CHECK(talk.told<StopWorkers>(2).empty());
   }
@@ -232,7 +232,7 @@ TEST_SUITE("coordination") {
     auto with = settings(2, 2);
     with.exit_barrier_timeout = 10s;
     auto talk = two_running(with);
-    talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2000);
+    talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2000);
     talk.beat({2}, 2000);
     for (int now = 3000; now < 12'000; now += 1000) talk.beat({1, 2}, now);
     CHECK(talk.told<Finish>(1).empty());
@@ -242,7 +242,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<Finish>(1)[0].outcome.reason ==
           "the workers of this node succeeded, and those of others have not ended after 10 s "
           "(exit_barrier_timeout), and may still fail: node2");
-    talk.say(2, WorkersEnded{.round = 0, .have_succeeded = true}, 12'500);
+    talk.send(2, WorkersEnded{.round = 0, .have_succeeded = true}, 12'500);
     CHECK(talk.told<Finish>(2)[0].outcome.scope == OutcomeScope::run);
     CHECK(talk.told<Finish>(2)[0].outcome.result == RunResult::succeeded);
   }
@@ -251,12 +251,12 @@ TEST_SUITE("coordination") {
     Talk talk(settings(1, 2));
     Join host = talk.join_of("node1");
     host.is_host = true;
-    talk.say(1, host, 0);
+    talk.send(1, host, 0);
     talk.join(2, "node2", 0);
-    talk.say(1, Leave{"was asked to stop by SIGINT", 2}, 1000);
+    talk.send(1, Leave{"was asked to stop by SIGINT", 2}, 1000);
     CHECK(talk.told<StopWorkers>(2).size() == 1);
-    talk.say(1, WorkersEnded{.round = 0}, 1100);
-    talk.say(2, WorkersEnded{.round = 0}, 1200);
+    talk.send(1, WorkersEnded{.round = 0}, 1100);
+    talk.send(2, WorkersEnded{.round = 0}, 1200);
     const auto outcome = talk.told<Finish>(2)[0].outcome;
     CHECK(outcome.result == RunResult::interrupted);
     CHECK(outcome.signal == 2);
@@ -265,8 +265,8 @@ TEST_SUITE("coordination") {
 
   TEST_CASE("a worker that cannot be executed ends the run at once, whatever restarts are left") {
     auto talk = two_running(settings(2, 2, 3));
-    talk.say(1, WorkersEnded{.round = 0, .not_started = "node1: no such file"}, 2100);
-    talk.say(2, WorkersEnded{.round = 0}, 2200);
+    talk.send(1, WorkersEnded{.round = 0, .not_started = "node1: no such file"}, 2100);
+    talk.send(2, WorkersEnded{.round = 0}, 2200);
     CHECK(talk.told<Finish>(2)[0].outcome.result == RunResult::not_started);
     CHECK(talk.told<Finish>(2)[0].outcome.reason == "node1: no such file");
   }
@@ -276,7 +276,7 @@ TEST_SUITE("coordination") {
     Join join = talk.join_of("a");
     join.last_round = 6;
     join.restarts_used = 2;
-    talk.say(1, join, 0);
+    talk.send(1, join, 0);
     talk.join(2, "b", 0);
     CHECK(talk.told<RoundFormed>(2)[0].round == 7);
     CHECK(talk.told<RoundFormed>(2)[0].restarts_used == 2);
@@ -284,8 +284,8 @@ TEST_SUITE("coordination") {
 
   TEST_CASE("a node that does not take leave at the end is not waited for longer than allowed") {
     auto talk = two_running(settings(2, 2));
-    talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 100);
-    talk.say(2, WorkersEnded{.round = 0, .have_succeeded = true}, 200);
+    talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 100);
+    talk.send(2, WorkersEnded{.round = 0, .have_succeeded = true}, 200);
     talk.gone(1, 300);
     CHECK(talk.coordination().next_wake() == Talk::at(5200));
     talk.pass(5200);
@@ -298,12 +298,12 @@ TEST_SUITE("coordination") {
     with.restarts.window = 10s;
     Talk talk(with);
     talk.join(1, "a", 0);
-    talk.say(1, WorkersEnded{.round = 0, .failures = {failure("a")}}, 1000);
+    talk.send(1, WorkersEnded{.round = 0, .failures = {failure("a")}}, 1000);
     CHECK(talk.told<RoundFormed>(1).size() == 1);
     for (int now = 2000; now < 11'000; now += 1000) talk.beat({1}, now);
-    talk.say(1, WorkersEnded{.round = 1, .failures = {failure("a")}}, 11'000);
+    talk.send(1, WorkersEnded{.round = 1, .failures = {failure("a")}}, 11'000);
     CHECK(talk.told<RoundFormed>(1).size() == 1);
-    talk.say(1, WorkersEnded{.round = 2, .failures = {failure("a")}}, 12'000);
+    talk.send(1, WorkersEnded{.round = 2, .failures = {failure("a")}}, 12'000);
     CHECK(talk.told<Finish>(1)[0].outcome.reason == "a worker of a failed; no restarts left of 1");
   }
 }

@@ -32,11 +32,11 @@ std::string bytes_of(const CoordinatorMessage& message) {
 
 /// Both say two things.
 void talk(Dialogues& dialogues, std::size_t piece = std::string::npos) {
-  dialogues.agent.say(kJoin);
+  dialogues.agent.send(kJoin);
   dialogues.run(piece);
-  dialogues.agent.say(Heartbeat{1});
-  dialogues.coordinator.say(Welcome{});
-  dialogues.coordinator.say(HeartbeatAnswer{1});
+  dialogues.agent.send(Heartbeat{1});
+  dialogues.coordinator.send(Welcome{});
+  dialogues.coordinator.send(HeartbeatAnswer{1});
   dialogues.run(piece);
 }
 
@@ -60,7 +60,7 @@ TEST_SUITE("dialogue") {
 
   TEST_CASE("two secrets: each side says that the other does not know its own") {
     Dialogues dialogues({&kSecret, &kOther});
-    dialogues.agent.say(kJoin);
+    dialogues.agent.send(kJoin);
     dialogues.run();
     CHECK(dialogues.agent.problem() == kStranger);
     CHECK(dialogues.coordinator.problem() == kStranger);
@@ -81,7 +81,7 @@ TEST_SUITE("dialogue") {
           Row{{nullptr, &kSecret},
               "the run has a secret, the node that joins has none (--secret_file)"}}) {
       Dialogues dialogues(row.sides);
-      dialogues.agent.say(kJoin);
+      dialogues.agent.send(kJoin);
       dialogues.run();
       CHECK(refusal_in(dialogues.said_by_coordinator) == row.text);
       CHECK(dialogues.coordinator.refusal() == row.text);
@@ -93,14 +93,14 @@ TEST_SUITE("dialogue") {
 
   TEST_CASE("nothing but a hello leaves an agent before the other side has proved itself") {
     AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
-    agent.say(kJoin);
+    agent.send(kJoin);
     const auto opening = agent.take_outgoing();
     CHECK(opening.size() == greeting().size() + 1 + security::kHelloBytes);
     CHECK(opening.size() <= 128);
     // Neither the run's name nor anything that its name alone leads to.
     CHECK(AgentDialogue(&kOther, "run", std::string(security::kDigestBytes, 'a')).take_outgoing() !=
           opening);
-    agent.say(Heartbeat{});
+    agent.send(Heartbeat{});
     CHECK(agent.take_outgoing().empty());
   }
 
@@ -126,7 +126,7 @@ TEST_SUITE("dialogue") {
     for (const auto& row : rows) {
       CAPTURE(row.problem);
       AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
-      agent.say(kJoin);
+      agent.send(kJoin);
       agent.take(row.bytes);
       std::size_t messages = 0;
       while (auto message = agent.next()) {
@@ -168,7 +168,7 @@ TEST_SUITE("dialogue") {
 
   TEST_CASE("what comes back from a mirror is no coordinator") {
     AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
-    agent.say(kJoin);
+    agent.send(kJoin);
     agent.take(agent.take_outgoing());
     CHECK_FALSE(agent.next());
     CHECK_FALSE(agent.problem().empty());
@@ -214,7 +214,7 @@ TEST_SUITE("dialogue") {
 
   TEST_CASE("the first message may be short only, also of a node that knows the secret") {
     Dialogues dialogues(kBoth);
-    dialogues.agent.say(Join{.run_id = std::string(5000, 'x')});
+    dialogues.agent.send(Join{.run_id = std::string(5000, 'x')});
     dialogues.run();
     CHECK(dialogues.said_by_agent.empty());
     CHECK(dialogues.coordinator.problem().find("bytes (at most 4096)") != std::string::npos);

@@ -72,7 +72,7 @@ Outcome succeed(const std::string& address, const security::Secret* secret) {
 }  // namespace
 
 TEST_SUITE("a campaign that fails half way") {
-  TEST_CASE("gives back the office that it may have won without knowing") {
+  TEST_CASE("resigns the leadership that it may have won without knowing") {
     boost::asio::io_context context;
     ScriptedEtcd etcd(context, {{"/v3/lease/grant", R"({"ID": "7", "TTL": "3"})"}});
     const auto client =

@@ -60,7 +60,7 @@ TransactionAnswer answer(const std::string& key, const std::string& value) {
 
 struct Row {
   std::string what;
-  Sight sight;
+  EtcdSnapshot snapshot;
   Revision tried;
   bool may_try_again;
   Move move;
@@ -101,7 +101,7 @@ TEST_SUITE("etcd election") {
   TEST_CASE("what an agent does follows from what it sees") {
     for (const auto& row : kRows) {
       CAPTURE(row.what);
-      CHECK((decide_move(row.sight, self(), row.tried, row.may_try_again) == row.move));
+      CHECK((decide_move(row.snapshot, self(), row.tried, row.may_try_again) == row.move));
     }
   }
 
@@ -124,8 +124,8 @@ TEST_SUITE("etcd election") {
   }
 
   TEST_CASE("who differs from the run does not take it over, and is told in what") {
-    const Sight sight{.revision = 9, .record = record()};
-    const auto move = decide_move(sight, self(), 0, true);
+    const EtcdSnapshot snapshot{.revision = 9, .record = record()};
+    const auto move = decide_move(snapshot, self(), 0, true);
     REQUIRE(std::holds_alternative<AcceptOutcome>(move));
     const auto& told = std::get<AcceptOutcome>(move).outcome;
     CHECK(told.result == membership::RunResult::no_rendezvous);
@@ -159,12 +159,12 @@ TEST_SUITE("etcd keys") {
 
   TEST_CASE("values are read as they were written") {
     const auto seen = [](const std::string& key, const std::string& value) {
-      return std::get<Sight>(read_sight(answer(key, value), kKeys));
+      return std::get<EtcdSnapshot>(read_snapshot(answer(key, value), kKeys));
     };
     CHECK(seen(kKeys.coordinator(), holder_text("b", kHolder.endpoint)).holder == kHolder);
     CHECK(seen(kKeys.record(), record_text(record())).record == record());
     CHECK(seen(kKeys.outcome(), outcome_text(outcome())).outcome == outcome());
-    CHECK(seen("/ddprun/run/other", "whatever") == Sight{.revision = 9});
+    CHECK(seen("/ddprun/run/other", "whatever") == EtcdSnapshot{.revision = 9});
   }
 
   TEST_CASE("every result of a run has its word") {
@@ -173,7 +173,8 @@ TEST_SUITE("etcd keys") {
           membership::RunResult::interrupted, membership::RunResult::no_rendezvous}) {
       const RunOutcome ended{.result = result, .signal = 15};
       const auto text = outcome_text(ended);
-      CHECK(std::get<Sight>(read_sight(answer(kKeys.outcome(), text), kKeys)).outcome == ended);
+      CHECK(std::get<EtcdSnapshot>(read_snapshot(answer(kKeys.outcome(), text), kKeys)).outcome ==
+            ended);
     }
   }
 
@@ -181,7 +182,7 @@ TEST_SUITE("etcd keys") {
     const auto kept = [](const RunOutcome& told) {
       const auto text = outcome_text(told);
       CHECK(text.size() <= kOutcomeBytesMax);
-      return *std::get<Sight>(read_sight(answer(kKeys.outcome(), text), kKeys)).outcome;
+      return *std::get<EtcdSnapshot>(read_snapshot(answer(kKeys.outcome(), text), kKeys)).outcome;
     };
     auto ended = outcome();
     const std::string much(kOutcomeBytesMax / 2, 'x');
@@ -241,9 +242,9 @@ TEST_SUITE("etcd keys") {
       const auto& key = row.first;
       const auto& value = row.second;
       CAPTURE(value);
-      const auto sight = read_sight(answer(key, value), kKeys);
-      REQUIRE(std::holds_alternative<Problem>(sight));
-      CHECK(std::get<Problem>(sight).text.find("etcd's key " + key) == 0);
+      const auto snapshot = read_snapshot(answer(key, value), kKeys);
+      REQUIRE(std::holds_alternative<Problem>(snapshot));
+      CHECK(std::get<Problem>(snapshot).text.find("etcd's key " + key) == 0);
     }
   }
 
@@ -262,15 +263,15 @@ TEST_SUITE("etcd keys") {
     for (const auto& row : {Row{{record}, 0, true}, Row{{coordinator, record}, 0, false},
                             Row{{coordinator, record}, 6, false},
                             Row{{coordinator, record}, 7, true}, Row{{record, ended}, 0, false}}) {
-      const auto sight = read_sight({.revision = 9, .keys = row.keys}, kKeys, row.own_lease);
-      CHECK(std::holds_alternative<Problem>(sight) == row.is_problem);
-      if (!row.is_problem) CHECK_FALSE(std::get<Sight>(sight).record);
+      const auto snapshot = read_snapshot({.revision = 9, .keys = row.keys}, kKeys, row.own_lease);
+      CHECK(std::holds_alternative<Problem>(snapshot) == row.is_problem);
+      if (!row.is_problem) CHECK_FALSE(std::get<EtcdSnapshot>(snapshot).record);
     }
   }
 
   TEST_CASE("a value of another version is told from one that is no value at all") {
     const auto problem = [](const std::string& value) {
-      return std::get<Problem>(read_sight(answer(kKeys.record(), value), kKeys)).text;
+      return std::get<Problem>(read_snapshot(answer(kKeys.record(), value), kKeys)).text;
     };
     CHECK(problem(R"({"version":99,"round":{}})") ==
           "etcd's key /ddprun/run/record was written by another version of ddprun, which all nodes "

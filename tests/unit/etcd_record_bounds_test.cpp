@@ -93,7 +93,7 @@ TEST_SUITE("etcd record bounds") {
     CHECK(text.size() <= kOutcomeBytesMax);
     const RunKeys keys("/ddprun", "run");
     const TransactionAnswer answer{.keys = {{.key = keys.outcome(), .value = text}}};
-    const auto read = std::get<Sight>(read_sight(answer, keys)).outcome;
+    const auto read = std::get<EtcdSnapshot>(read_snapshot(answer, keys)).outcome;
     REQUIRE(read);
     CHECK(read->failures.size() > 60);
     CHECK(read->failures.front().rank == 0);

@@ -35,13 +35,13 @@ struct Begun {
     const TermFacts facts{.keys = RunKeys("/ddprun", "run"),
                           .node = {"a", 1},
                           .created = 5,
-                          .office = HeldLease({.id = 7, .time = 2s}, sent),
+                          .leadership = HeldLease({.id = 7, .time = 2s}, sent),
                           .record = HeldLease({.id = 8, .time = 60s}, sent)};
-    auto seat = std::make_unique<membership::Seat>(
+    auto seat = std::make_unique<membership::CoordinatorServer>(
         context.get_executor(), StoreEndpoint{"127.0.0.1", 0}, membership::Admission{}, 0, log);
     const auto client =
         std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
-    const auto on_renewal = [this](HeldLease::Time end) { office_ends.push_back(end); };
+    const auto on_renewal = [this](HeldLease::Time end) { term_ends.push_back(end); };
     term = std::make_shared<Term>(client, facts, std::move(seat), on_renewal, log);
     boost::asio::post(context, [this] { term->begin({.run_id = "run"}, std::nullopt); });
   }
@@ -64,7 +64,7 @@ struct Begun {
   }
 
   std::string said;
-  std::vector<HeldLease::Time> office_ends;  ///< as told
+  std::vector<HeldLease::Time> term_ends;  ///< as told
   boost::asio::io_context context;
   test::ScriptedEtcd etcd;
   std::shared_ptr<Term> term;
@@ -85,10 +85,10 @@ TEST_SUITE("a term whose etcd has no room") {
     while (begun.etcd.count("/v3/lease/keepalive") == 0 && begun.context.run_one_for(20s) > 0) {
     }
     REQUIRE_FALSE(begun.term->has_ended());
-    REQUIRE(begun.office_ends.empty());
+    REQUIRE(begun.term_ends.empty());
     begun.term->end();
     begun.run_until_ended();
-    CHECK(begun.office_ends.empty());
+    CHECK(begun.term_ends.empty());
   }
 
   TEST_CASE("ends while its lease is renewed if its record cannot be written") {
@@ -96,8 +96,8 @@ TEST_SUITE("a term whose etcd has no room") {
     begun.run_until_ended();
     CHECK(begun.term->has_ended());
     CHECK(begun.etcd.count("/v3/lease/keepalive") > 0);
-    REQUIRE_FALSE(begun.office_ends.empty());
-    CHECK(begun.office_ends.back() == begun.term->office_end());
+    REQUIRE_FALSE(begun.term_ends.empty());
+    CHECK(begun.term_ends.back() == begun.term->term_end());
     CHECK(begun.said.find("the run's record cannot be written") != std::string::npos);
     CHECK(begun.said.find("no room") != std::string::npos);
   }

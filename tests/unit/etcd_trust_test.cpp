@@ -59,8 +59,8 @@ struct Agent {
     trust.observe(RoundFormed{.round = round, .restarts_used = restarts});
   }
 
-  Sight sees(std::vector<KeyValue> keys) {
-    return std::get<Sight>(trust.read(answer(std::move(keys))));
+  EtcdSnapshot sees(std::vector<KeyValue> keys) {
+    return std::get<EtcdSnapshot>(trust.read(answer(std::move(keys))));
   }
 };
 
@@ -148,10 +148,10 @@ TEST_SUITE("trust in values from etcd") {
     RunTrust trust(nullptr, kKeys, {});
     CHECK_FALSE(trust.seal_of_candidate().seal);
     CHECK(trust.seal_of_candidate()("k", "v") == "v");
-    const auto sight =
-        std::get<Sight>(trust.read(answer({at(kKeys.outcome(), outcome_of(kSucceeded))})));
-    REQUIRE(sight.outcome);
-    CHECK(sight.outcome->result == kSucceeded);
+    const auto snapshot =
+        std::get<EtcdSnapshot>(trust.read(answer({at(kKeys.outcome(), outcome_of(kSucceeded))})));
+    REQUIRE(snapshot.outcome);
+    CHECK(snapshot.outcome->result == kSucceeded);
     CHECK(trust.config_of(answer({at(kKeys.config(), "text")})) == "text");
     CHECK(trust.config_of(answer({})).empty());
     const auto refused = std::get<Problem>(trust.read(answer({record(0, 0)})));
@@ -170,12 +170,12 @@ TEST_SUITE("trust in values from etcd") {
       for (auto& key : keys) key.modified = modified;
       return agent.sees(std::move(keys));
     };
-    const auto sight = forged(6);
-    CHECK_FALSE(sight.outcome);
-    CHECK_FALSE(sight.record);
-    CHECK_FALSE(sight.holder);
-    CHECK(sight.ignored_outcome == 6);
-    CHECK(sight.is_holder_ignored);
+    const auto snapshot = forged(6);
+    CHECK_FALSE(snapshot.outcome);
+    CHECK_FALSE(snapshot.record);
+    CHECK_FALSE(snapshot.holder);
+    CHECK(snapshot.ignored_outcome == 6);
+    CHECK(snapshot.is_holder_ignored);
     for (const auto& key : {kKeys.outcome(), kKeys.record(), kKeys.coordinator()}) {
       CHECK(agent.reports.find(
                 "etcd's key " + key +
@@ -231,9 +231,9 @@ TEST_SUITE("trust in values from etcd") {
          {Row{3, 2, true}, Row{4, 3, true}, Row{2, 2, false}, Row{3, 1, false}, Row{4, 1, false}}) {
       Agent agent;
       agent.join(kOwn, 3, 2);
-      const auto sight = agent.sees({record(row.round, row.restarts)});
-      CHECK(sight.record.has_value() == row.is_accepted);
-      CHECK(sight.lineage.empty() != row.is_accepted);
+      const auto snapshot = agent.sees({record(row.round, row.restarts)});
+      CHECK(snapshot.record.has_value() == row.is_accepted);
+      CHECK(snapshot.lineage.empty() != row.is_accepted);
       CHECK(agent.reports.empty() == row.is_accepted);
       // Of another run nothing is known.
       agent.join(kOther);

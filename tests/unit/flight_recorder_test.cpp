@@ -65,7 +65,7 @@ TEST_SUITE("flight recorder") {
     CHECK(read_flights(page, 0, Clock::now()) == WorkerFlights{});
     const auto read = read_flights(page, 1, start + 4s);
     REQUIRE(read.groups.size() == 1);
-    const GroupFlights& group = read.groups[0];
+    const GroupFlightRecord& group = read.groups[0];
     CHECK(group.name == "pair");
     CHECK(group.rank == 1);
     CHECK(group.size == 2);

@@ -1,7 +1,7 @@
 // Whatever nodes say, what is told of it fits into a message.
 #include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/codec.hpp"
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 #include "rendezvous/membership/round_failures.hpp"
 #include "tests/support/membership_talk.hpp"
 
@@ -51,14 +51,14 @@ TEST_SUITE("membership bounds") {
           .flights = kEndless})}) {
       CHECK(bytes_of(within_bounds(message)) <= kMessageBytesMax / 2);
     }
-    NodePart part(Join{}, Settings{}, Talk::at(0));
+    NodeStateMachine part(Join{}, Settings{}, Talk::at(0));
     part.start(Talk::at(0));
     part.apply(Connected{}, Talk::at(0));
-    part.apply(CoordinatorSays{Welcome{}}, Talk::at(0));
-    part.apply(CoordinatorSays{RoundFormed{.nodes = {{.role = "default"}}}}, Talk::at(0));
+    part.apply(MessageReceived{Welcome{}}, Talk::at(0));
+    part.apply(MessageReceived{RoundFormed{.nodes = {{.role = "default"}}}}, Talk::at(0));
     const auto actions = part.apply(OwnWorkersEnded{.failures = {endless_failure()}}, Talk::at(1));
     REQUIRE(actions.size() == 1);
-    CHECK(bytes_of(std::get<Say>(actions[0]).message) < 3000);
+    CHECK(bytes_of(std::get<Send>(actions[0]).message) < 3000);
   }
 
   TEST_CASE("what all nodes tell of their collectives is kept up to a bound") {
@@ -97,12 +97,12 @@ TEST_SUITE("membership bounds") {
     Settings settings{.run_id = "run", .nodes_min = kNodes, .nodes_max = kNodes};
     Talk talk(settings);
     for (NodeId node = 1; node <= kNodes; ++node) talk.join(node, std::to_string(node), 0);
-    talk.say(1, WorkersFailing{0, kEndless}, 1);
+    talk.send(1, WorkersFailing{0, kEndless}, 1);
     CHECK(longest_of<StopWorkers>(talk, 2) > 1000);
     CHECK(longest_of<StopWorkers>(talk, 2) <= kMessageBytesMax);
     for (NodeId node = 1; node <= kNodes; ++node) {
       const std::vector failures(5, endless_failure());
-      talk.say(node, WorkersEnded{.round = 0, .failures = failures}, 2);
+      talk.send(node, WorkersEnded{.round = 0, .failures = failures}, 2);
     }
     REQUIRE(talk.told<Finish>(1).size() == 1);
     CHECK(talk.told<Finish>(1)[0].outcome.failures.size() == kFailuresMax);

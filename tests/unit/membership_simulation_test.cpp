@@ -32,7 +32,7 @@ constexpr std::uint64_t kOldSeeds[] = {64, 206, 2799, 9005, 15'486, 60'157, 106'
 constexpr std::uint64_t kOldSeedsWithSkewedClocks[] = {89'821, 196'569};
 
 /// 14'572: what an agent had said over an earlier connection was read after what it said later.
-/// The others: a host that was stopped while it lost its office had workers beside the next round.
+/// The others: a host that was stopped while it lost its term had workers beside the next round.
 constexpr std::uint64_t kOldSeedsOfElections[] = {389, 633, 750, 1901, 14'572};
 
 std::string told(const std::vector<std::string>& history) {

@@ -133,7 +133,7 @@ TEST_SUITE("missing nodes") {
     talk.join(1, "a", 0);
     talk.join(2, "b", 0);
     talk.gone(2, 1000);
-    talk.say(1, WorkersEnded{.round = 0}, 1100);
+    talk.send(1, WorkersEnded{.round = 0}, 1100);
     CHECK(talk.told<NextRound>(1)[0].reason.starts_with("b is lost"));
     talk.pass(1500);
     CHECK(

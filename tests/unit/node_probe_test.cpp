@@ -1,5 +1,5 @@
 // A node that is asked which of its peers it can reach.
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 
 #include <doctest/doctest.h>
 
@@ -23,11 +23,11 @@ class ProbedNode {
 
   void connect() {
     join = std::get<Join>(said(take(Connected{.probe = {"10.0.0.7", 4000}})).at(0));
-    take(CoordinatorSays{Welcome{3s}});
+    take(MessageReceived{Welcome{3s}});
   }
 
   int ask(std::uint32_t number) {
-    for (const auto& action : take(CoordinatorSays{Probe{.number = number}})) {
+    for (const auto& action : take(MessageReceived{Probe{.number = number}})) {
       if (const auto* probing = std::get_if<ProbePeers>(&action)) return probing->serial;
     }
     return 0;
@@ -45,12 +45,12 @@ class ProbedNode {
   static std::vector<NodeMessage> said(const std::vector<NodeAction>& actions) {
     std::vector<NodeMessage> messages;
     for (const auto& action : actions) {
-      if (const auto* say = std::get_if<Say>(&action)) messages.push_back(say->message);
+      if (const auto* say = std::get_if<Send>(&action)) messages.push_back(say->message);
     }
     return messages;
   }
 
-  NodePart part_;
+  NodeStateMachine part_;
 };
 
 }  // namespace

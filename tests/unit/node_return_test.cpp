@@ -28,18 +28,18 @@ TEST_SUITE("node return") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     Join join = talk.join_of("a");
     join.node_rank = 0;
-    talk.say(1, join, 0);
+    talk.send(1, join, 0);
     Join other = talk.join_of("b");
     other.node_rank = 1;
-    talk.say(2, other, 0);
+    talk.send(2, other, 0);
     REQUIRE(talk.told<RoundFormed>(2).size() == 1);
     other.last_round = 0;
-    talk.say(3, other, 2600);
+    talk.send(3, other, 2600);
     CHECK(talk.told<Refused>(3).empty());
-    CHECK(talk.has<HangUp>());
+    CHECK(talk.has<CloseConnection>());
     CHECK(talk.told<StopWorkers>(1)[0].reason ==
           "b is lost: it has come back over another connection");
-    talk.say(1, WorkersEnded{.round = 0}, 2700);
+    talk.send(1, WorkersEnded{.round = 0}, 2700);
     REQUIRE(talk.told<RoundFormed>(3).size() == 1);
     CHECK(talk.told<RoundFormed>(3)[0].node_rank == 1);
   }
@@ -47,30 +47,30 @@ TEST_SUITE("node return") {
   TEST_CASE("an agent that comes back before the first round takes its place over at once") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     const Join join = ranked(talk, "a");
-    talk.say(1, join, 0);
-    talk.say(2, join, 10);
+    talk.send(1, join, 0);
+    talk.send(2, join, 10);
     CHECK(talk.told<Refused>(2).empty());
     CHECK(talk.told<Welcome>(2).size() == 1);
-    CHECK(talk.has<HangUp>());
+    CHECK(talk.has<CloseConnection>());
   }
 
   TEST_CASE("what an agent has said over an earlier connection does not replace a later one") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     auto join = talk.join_of("a");
     join.connection = 2;
-    talk.say(1, join, 0);
+    talk.send(1, join, 0);
     join.connection = 1;
-    talk.say(2, join, 10);
+    talk.send(2, join, 10);
     CHECK(talk.told<Welcome>(2).empty());
-    CHECK(talk.has<HangUp>());
+    CHECK(talk.has<CloseConnection>());
     talk.join(3, "b", 20);
     CHECK(talk.told<RoundFormed>(1).size() == 1);
   }
 
   TEST_CASE("another node does not take a rank over") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
-    talk.say(1, ranked(talk, "a"), 0);
-    talk.say(2, ranked(talk, "b"), 200);
+    talk.send(1, ranked(talk, "a"), 0);
+    talk.send(2, ranked(talk, "b"), 200);
     REQUIRE(talk.told<Refused>(2).size() == 1);
     CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=0 is that of a already");
   }
@@ -79,10 +79,10 @@ TEST_SUITE("node return") {
     for (const bool is_silent : {false, true}) {
       CAPTURE(is_silent);
       Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
-      talk.say(1, ranked(talk, "a"), 0);
+      talk.send(1, ranked(talk, "a"), 0);
       // The last words of the one before may be late.
       const auto join = ranked(talk, "a");
-      talk.say(2, join, 1000);
+      talk.send(2, join, 1000);
       CHECK(talk.told<Waiting>(2).size() == 1);
       talk.beat({1}, 1400);
       CHECK(talk.told<Refused>(2).empty());
@@ -91,8 +91,8 @@ TEST_SUITE("node return") {
       if (is_silent) {
         talk.pass(4400);
         CHECK(talk.told<Welcome>(2).empty());  // it would count its lease from 1000
-        CHECK(talk.has<HangUp>());
-        talk.say(2, join, 4500);
+        CHECK(talk.has<CloseConnection>());
+        talk.send(2, join, 4500);
       }
       CHECK(talk.told<Welcome>(2).size() == 1);
       talk.join(3, "b", 4600);
@@ -104,10 +104,10 @@ TEST_SUITE("node return") {
     for (const auto* name : {"a", "b"}) {
       CAPTURE(name);
       Talk talk({.run_id = "run", .nodes_min = 1, .nodes_max = 1});
-      talk.say(1, ranked(talk, "a"), 0);
-      talk.say(1, Leave{"was asked to stop by SIGTERM", 15}, 100);
+      talk.send(1, ranked(talk, "a"), 0);
+      talk.send(1, Leave{"was asked to stop by SIGTERM", 15}, 100);
       const auto join = ranked(talk, name);
-      talk.say(2, join, 200);
+      talk.send(2, join, 200);
       REQUIRE(talk.told<Waiting>(2).size() == 1);
       CHECK(talk.told<Waiting>(2)[0].text ==
             "--node_rank=0 is that of a, which leaves; this one waits until it has gone");
@@ -115,18 +115,18 @@ TEST_SUITE("node return") {
         talk.beat({1}, now);
         REQUIRE(talk.told<Refused>(2).empty());
       }
-      talk.say(1, WorkersEnded{.round = 0, .were_asked = true}, 29'000);
+      talk.send(1, WorkersEnded{.round = 0, .were_asked = true}, 29'000);
       talk.gone(1, 29'100);
-      CHECK(talk.has<HangUp>());
-      talk.say(3, join, 29'200);
+      CHECK(talk.has<CloseConnection>());
+      talk.send(3, join, 29'200);
       CHECK(talk.told<RoundFormed>(3).size() == 1);
     }
   }
 
   TEST_CASE("with a long lease an agent hears that it waits, and in the end that the other lives") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2, .lease = 30s});
-    talk.say(1, ranked(talk, "a"), 0);
-    talk.say(2, ranked(talk, "a"), 1000);
+    talk.send(1, ranked(talk, "a"), 0);
+    talk.send(2, ranked(talk, "a"), 1000);
     int last_word = 1000;
     bool is_refused = false;
     for (int now = 2000; now <= 30'000 && !is_refused; now += 1000) {
@@ -142,8 +142,8 @@ TEST_SUITE("node return") {
 
   TEST_CASE("an agent that was started twice is told so while the other one lives") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
-    talk.say(1, ranked(talk, "a"), 0);
-    talk.say(2, ranked(talk, "a"), 1000);
+    talk.send(1, ranked(talk, "a"), 0);
+    talk.send(2, ranked(talk, "a"), 1000);
     talk.beat({1}, 1500);
     talk.beat({1}, 2000);
     CHECK(talk.told<Refused>(2).empty());
@@ -152,16 +152,16 @@ TEST_SUITE("node return") {
     CHECK(talk.told<Refused>(2)[0].reason ==
           "--node_rank=0 is that of another agent of that name, which is alive: has ddprun been "
           "started twice there?");
-    CHECK(talk.has<HangUp>());
+    CHECK(talk.has<CloseConnection>());
   }
 
   TEST_CASE("an agent that waits for its place may go, and finds the run ended") {
     Talk talk({.run_id = "run", .nodes_min = 1, .nodes_max = 1});
-    talk.say(1, ranked(talk, "a"), 0);
-    talk.say(2, ranked(talk, "a"), 100);
-    talk.say(3, ranked(talk, "a"), 100);
+    talk.send(1, ranked(talk, "a"), 0);
+    talk.send(2, ranked(talk, "a"), 100);
+    talk.send(3, ranked(talk, "a"), 100);
     talk.gone(2, 200);
-    talk.say(1, WorkersEnded{.round = 0, .have_succeeded = true}, 300);
+    talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 300);
     talk.gone(1, 400);
     CHECK(talk.told<Welcome>(2).empty());
     CHECK(talk.told<Refused>(2).empty());

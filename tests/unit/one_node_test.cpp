@@ -1,6 +1,6 @@
 // A run of one node: both halves of the membership, joined by a queue as in the agent's process.
 #include "rendezvous/membership/coordination.hpp"
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 
 #include <doctest/doctest.h>
 
@@ -33,7 +33,7 @@ class OneNode {
     while (!messages_.empty()) {
       const auto message = messages_.front();
       messages_.pop_front();
-      perform(part_.apply(CoordinatorSays{message}, now_));
+      perform(part_.apply(MessageReceived{message}, now_));
     }
   }
 
@@ -81,14 +81,14 @@ class OneNode {
 
   void perform(const std::vector<NodeAction>& actions) {
     for (const auto& action : actions) {
-      if (const auto* say = std::get_if<Say>(&action)) {
-        tell(coordination_.apply(NodeSays{kNode, say->message}, now_));
+      if (const auto* say = std::get_if<Send>(&action)) {
+        tell(coordination_.apply(NodeMessageReceived{kNode, say->message}, now_));
       } else if (const auto* start = std::get_if<StartWorkers>(&action)) {
         rounds.push_back(start->round.round);
       } else if (const auto* round = std::get_if<AnnounceRound>(&action)) {
         announced.push_back(round->next);
       } else if (std::holds_alternative<Disconnect>(action)) {
-        tell(coordination_.apply(NodeGone{kNode, "it has left"}, now_));
+        tell(coordination_.apply(NodeDisconnected{kNode, "it has left"}, now_));
       } else if (const auto* end = std::get_if<EndRun>(&action)) {
         outcome = end->outcome;
       }
@@ -98,7 +98,7 @@ class OneNode {
 
   Time now_{1h};
   Coordination coordination_;
-  NodePart part_;
+  NodeStateMachine part_;
   std::deque<CoordinatorMessage> messages_;
 };
 

@@ -36,7 +36,7 @@ TEST_SUITE("orderly end") {
       CAPTURE(is_loss);
       auto talk = newcomer_at(2100);
       if (is_loss) talk.gone(3, 2200);
-      if (!is_loss) talk.say(3, WorkersFailing{0, "rank 2 is dying"}, 2200);
+      if (!is_loss) talk.send(3, WorkersFailing{0, "rank 2 is dying"}, 2200);
       REQUIRE(talk.told<StopWorkers>(1).size() == 1);
       CHECK_FALSE(talk.told<StopWorkers>(1)[0].is_orderly);
       talk.gone(2, 2300);
@@ -47,9 +47,9 @@ TEST_SUITE("orderly end") {
   TEST_CASE(
       "what befalls workers that were asked to stop for a newcomer costs nothing, and is told") {
     auto talk = newcomer_at(2100);
-    talk.say(2, WorkersFailing{0, "rank 1 was killed by SIGABRT", true}, 2200);
+    talk.send(2, WorkersFailing{0, "rank 1 was killed by SIGABRT", true}, 2200);
     CHECK_FALSE(talk.told<StopWorkers>(1)[0].is_orderly);
-    for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 0}, 2300);
+    for (const NodeId node : {1, 2, 3}) talk.send(node, WorkersEnded{.round = 0}, 2300);
     REQUIRE(talk.told<RoundFormed>(4).size() == 1);
     CHECK(talk.told<RoundFormed>(4)[0].restarts_used == 0);
     CHECK(talk.told<NextRound>(1)[0].reason ==
@@ -58,27 +58,27 @@ TEST_SUITE("orderly end") {
 
   TEST_CASE("a worker that failed before it was asked to stop for a newcomer costs a restart") {
     auto talk = newcomer_at(2100);
-    talk.say(2, WorkersFailing{0, "rank 1 was killed by SIGABRT", false}, 2101);
+    talk.send(2, WorkersFailing{0, "rank 1 was killed by SIGABRT", false}, 2101);
     const Failure failure{.ran_seconds = 60, .description = "rank 1 was killed by SIGABRT"};
-    talk.say(2, WorkersEnded{.round = 0, .failures = {failure}}, 2200);
-    for (const NodeId node : {1, 3}) talk.say(node, WorkersEnded{.round = 0}, 2300);
+    talk.send(2, WorkersEnded{.round = 0, .failures = {failure}}, 2200);
+    for (const NodeId node : {1, 3}) talk.send(node, WorkersEnded{.round = 0}, 2300);
     CHECK(talk.coordination().restarts_used() == 1);
   }
 
   TEST_CASE("a worker whose peers were asked to stop a little earlier may fail at no cost") {
     auto talk = newcomer_at(2100);
-    talk.say(2, WorkersFailing{0, "rank 1 lost its peers", false}, 2101);
+    talk.send(2, WorkersFailing{0, "rank 1 lost its peers", false}, 2101);
     const Failure failure{.is_victim = true, .description = "rank 1 lost its peers"};
-    talk.say(2, WorkersEnded{.round = 0, .failures = {failure}}, 2200);
-    for (const NodeId node : {1, 3}) talk.say(node, WorkersEnded{.round = 0}, 2300);
+    talk.send(2, WorkersEnded{.round = 0, .failures = {failure}}, 2200);
+    for (const NodeId node : {1, 3}) talk.send(node, WorkersEnded{.round = 0}, 2300);
     CHECK(talk.coordination().restarts_used() == 0);
   }
 
   TEST_CASE("peers of a node that leaves may fail at no cost, asked to stop or not") {
     auto talk = newcomer_at(2100);
-    talk.say(3, Leave{"was asked to stop"}, 2110);
-    talk.say(2, WorkersFailing{0, "rank 1 failed", false}, 2120);
-    for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 0}, 2300);
+    talk.send(3, Leave{"was asked to stop"}, 2110);
+    talk.send(2, WorkersFailing{0, "rank 1 failed", false}, 2120);
+    for (const NodeId node : {1, 2, 3}) talk.send(node, WorkersEnded{.round = 0}, 2300);
     REQUIRE(talk.told<RoundFormed>(4).size() == 1);
     CHECK(talk.told<RoundFormed>(4)[0].restarts_used == 0);
   }
@@ -90,7 +90,7 @@ TEST_SUITE("orderly end") {
       if (is_leave) talk.host_leaves("node1 leaves", 2110);
       for (const NodeId node : {1, 2, 3}) {
         CHECK(talk.told<Finish>(4).empty());
-        talk.say(node, WorkersEnded{.round = 0, .have_succeeded = true}, 2200);
+        talk.send(node, WorkersEnded{.round = 0, .have_succeeded = true}, 2200);
       }
       REQUIRE(talk.told<Finish>(4).size() == 1);
       CHECK(talk.told<Finish>(4) == talk.told<Finish>(1));
@@ -104,11 +104,11 @@ TEST_SUITE("orderly end") {
       CAPTURE(is_lost);
       auto talk = newcomer_at(2100);
       for (const NodeId node : {1, 2}) {
-        talk.say(node, WorkersEnded{.round = 0, .have_succeeded = true}, 2200);
+        talk.send(node, WorkersEnded{.round = 0, .have_succeeded = true}, 2200);
       }
       const WorkersEnded asked{.round = 0, .have_succeeded = true, .were_asked = true};
       if (is_lost) talk.gone(3, 2300);
-      if (!is_lost) talk.say(3, asked, 2300);
+      if (!is_lost) talk.send(3, asked, 2300);
       REQUIRE(talk.told<RoundFormed>(4).size() == 1);
       CHECK(talk.told<RoundFormed>(4)[0].restarts_used == 0);
     }
@@ -116,17 +116,17 @@ TEST_SUITE("orderly end") {
 
   TEST_CASE("a newcomer that cannot execute its workers goes, and the others go on without it") {
     auto talk = newcomer_at(2100);
-    for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 0}, 2200);
+    for (const NodeId node : {1, 2, 3}) talk.send(node, WorkersEnded{.round = 0}, 2200);
     REQUIRE(talk.told<RoundFormed>(4).size() == 1);
     const WorkersEnded unable{.round = 1, .not_started = "node4: /opt/python: no such file"};
-    talk.say(4, unable, 2300);
+    talk.send(4, unable, 2300);
     REQUIRE(talk.told<StopWorkers>(1).size() == 1);
     CHECK(talk.told<StopWorkers>(1)[0].reason == unable.not_started);
-    for (const NodeId node : {1, 2, 3}) talk.say(node, WorkersEnded{.round = 1}, 2400);
+    for (const NodeId node : {1, 2, 3}) talk.send(node, WorkersEnded{.round = 1}, 2400);
     REQUIRE(talk.told<Refused>(4).size() == 1);
     CHECK(talk.told<Refused>(4)[0].reason ==
           "node4: /opt/python: no such file; the others go on without it");
-    CHECK(talk.has<HangUp>());
+    CHECK(talk.has<CloseConnection>());
     REQUIRE(talk.told<RoundFormed>(1).size() == 1);
     CHECK(talk.told<RoundFormed>(1)[0].nodes.size() == 3);
     CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 0);
@@ -138,14 +138,14 @@ TEST_SUITE("orderly end") {
       Talk talk({.run_id = "run", .nodes_min = is_host ? 1 : 2, .nodes_max = 2});
       auto join = talk.join_of("node1");
       join.is_host = is_host;
-      talk.say(1, join, 0);
+      talk.send(1, join, 0);
       talk.join(2, "node2", 0);
       talk.gone(2, 100);
       talk.join(3, "node3", 150);
-      talk.say(1, WorkersEnded{.round = 0}, 200);
+      talk.send(1, WorkersEnded{.round = 0}, 200);
       REQUIRE(talk.told<RoundFormed>(3).size() == 1);
-      talk.say(1, WorkersEnded{.round = 1, .not_started = "no such file"}, 300);
-      talk.say(3, WorkersEnded{.round = 1}, 400);
+      talk.send(1, WorkersEnded{.round = 1, .not_started = "no such file"}, 300);
+      talk.send(3, WorkersEnded{.round = 1}, 400);
       REQUIRE(talk.coordination().outcome());
       CHECK(talk.coordination().outcome()->result == RunResult::not_started);
     }

@@ -39,7 +39,7 @@ class Trio {
     auto join = talk.join_of(name);
     join.is_host = id == 1;
     join.probe = {.host = address, .port = static_cast<std::uint16_t>(5000 + id)};
-    talk.say(id, join, now);
+    talk.send(id, join, now);
     keep_probe(id);
   }
 
@@ -51,12 +51,12 @@ class Trio {
     }
   }
   void answer(NodeId id, std::uint32_t number, const Indices& unreachable) {
-    talk.say(id, Probed{number, unreachable}, now += 10);
+    talk.send(id, Probed{number, unreachable}, now += 10);
     keep_probe(1);
   }
 
-  void say(NodeId id, const NodeMessage& message) {
-    talk.say(id, message, now += 10);
+  void send(NodeId id, const NodeMessage& message) {
+    talk.send(id, message, now += 10);
     keep_probe(1);
   }
 
@@ -128,10 +128,10 @@ TEST_SUITE("partial partition") {
     Talk pair(settings(2, 2));
     auto first = pair.join_of("a");
     first.probe = {.host = "10.0.0.1", .port = 1};
-    pair.say(1, first, 0);
+    pair.send(1, first, 0);
     auto second = pair.join_of("b");
     second.probe = {.host = "10.0.0.2", .port = 1};
-    pair.say(2, second, 0);
+    pair.send(2, second, 0);
     CHECK(pair.told<RoundFormed>(1).size() == 1);
 
     auto unprobed = settings(3, 3);
@@ -267,9 +267,9 @@ TEST_SUITE("partial partition") {
       CAPTURE(least);
       Trio trio(settings(least, 3));
       trio.answer(kAllReached);
-      trio.say(3, WorkersFailing{0, "rank 2 failed"});
+      trio.send(3, WorkersFailing{0, "rank 2 failed"});
       CHECK(trio.is_probed());
-      for (const NodeId id : {1, 2, 3}) trio.say(id, failed(0, "n" + std::to_string(id)));
+      for (const NodeId id : {1, 2, 3}) trio.send(id, failed(0, "n" + std::to_string(id)));
       CHECK(trio.talk.told<Finish>(1).empty());
       CHECK(trio.formed(1).empty());
       trio.answer(kTwoAndThreeCut);
@@ -292,9 +292,9 @@ TEST_SUITE("partial partition") {
   TEST_CASE("workers that fail where all nodes reach each other cost a restart") {
     Trio trio(settings(2, 3, 1));
     trio.answer(kAllReached);
-    trio.say(3, WorkersFailing{0, "rank 2 failed"});
+    trio.send(3, WorkersFailing{0, "rank 2 failed"});
     trio.answer(kAllReached);
-    for (const NodeId id : {1, 2, 3}) trio.say(id, failed(0, "n" + std::to_string(id)));
+    for (const NodeId id : {1, 2, 3}) trio.send(id, failed(0, "n" + std::to_string(id)));
     REQUIRE(trio.formed(1).size() == 1);
     CHECK(trio.formed(1)[0].restarts_used == 1);
     CHECK(trio.formed(1)[0].nodes.size() == 3);
@@ -357,7 +357,7 @@ TEST_SUITE("partial partition") {
     trio.answer({{}, {}, {}, {}});
     REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
     CHECK(trio.talk.told<StopWorkers>(1)[0] == StopWorkers{0, "n4 has joined", true});
-    for (const NodeId id : {1, 2, 3}) trio.say(id, WorkersEnded{.round = 0, .were_asked = true});
+    for (const NodeId id : {1, 2, 3}) trio.send(id, WorkersEnded{.round = 0, .were_asked = true});
     REQUIRE(trio.formed(4).size() == 1);
     CHECK(trio.formed(4)[0].nodes.size() == 4);
   }
@@ -369,7 +369,7 @@ TEST_SUITE("partial partition") {
     trio.pass(1000);
     trio.answer({{}, {}, {}, {}});
     REQUIRE(trio.formed(1).size() == 1);
-    for (const NodeId id : {3, 4}) trio.say(id, WorkersEnded{.round = 0, .have_succeeded = true});
+    for (const NodeId id : {3, 4}) trio.send(id, WorkersEnded{.round = 0, .have_succeeded = true});
     trio.pass(300'000);  // the exit barrier
     REQUIRE(trio.talk.told<Finish>(3).size() == 1);
     trio.join(5, "n5");
@@ -411,10 +411,10 @@ TEST_SUITE("partial partition") {
     trio.pass(1000);
     trio.answer(kAllReached);
     REQUIRE(trio.formed(1).size() == 1);
-    trio.say(2, WorkersFailing{0, "rank 1 failed"});
+    trio.send(2, WorkersFailing{0, "rank 1 failed"});
     trio.answer(kAllReached);
     trio.join(20, "n4");
-    for (const NodeId id : {1, 2, 3}) trio.say(id, failed(0, "n" + std::to_string(id)));
+    for (const NodeId id : {1, 2, 3}) trio.send(id, failed(0, "n" + std::to_string(id)));
     CHECK_FALSE(trio.is_probed());
     REQUIRE(trio.formed(1).size() == 1);
     CHECK(trio.formed(1)[0].nodes.size() == 3);
@@ -426,16 +426,16 @@ TEST_SUITE("partial partition") {
     trio.answer(kAllReached);
     std::vector<int> rounds;  // of two nodes
     for (int round = 0; round < 10; round += 2) {
-      trio.say(3, WorkersFailing{round, "rank 2 failed"});
+      trio.send(3, WorkersFailing{round, "rank 2 failed"});
       trio.answer(kTwoAndThreeCut);
-      for (const NodeId id : {1, 2, 3}) trio.say(id, failed(round, "n" + std::to_string(id)));
+      for (const NodeId id : {1, 2, 3}) trio.send(id, failed(round, "n" + std::to_string(id)));
       REQUIRE(trio.formed(1).size() == 1);
       CHECK(trio.formed(1)[0].nodes.size() == 2);
       rounds.push_back(trio.pass_to_probe() / 1000);
       trio.answer(kAllReached);
       REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
       for (const NodeId id : {1, 2}) {
-        trio.say(id, WorkersEnded{.round = round + 1, .were_asked = true});
+        trio.send(id, WorkersEnded{.round = round + 1, .were_asked = true});
       }
       trio.answer(kAllReached);
     }

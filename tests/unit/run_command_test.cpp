@@ -15,7 +15,7 @@ namespace {
 std::string told(Talk& talk, NodeId id, const std::string& name, const std::string& command) {
   Join join = talk.join_of(name);
   join.command = command;
-  talk.say(id, join, 0);
+  talk.send(id, join, 0);
   const auto welcomes = talk.told<Welcome>(id);
   REQUIRE(welcomes.size() == 1);
   return welcomes[0].warning;
@@ -46,8 +46,8 @@ TEST_SUITE("addresses of nodes") {
       Join second = talk.join_of(row.other_name);
       second.probe.host = row.other_from;
       second.node_rank = 1;
-      talk.say(1, first, 0);
-      talk.say(2, second, 0);
+      talk.send(1, first, 0);
+      talk.send(2, second, 0);
       const auto welcomes = talk.told<Welcome>(2);
       REQUIRE(welcomes.size() == 1);
       CAPTURE(welcomes[0].warning);

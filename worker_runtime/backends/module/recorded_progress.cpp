@@ -11,12 +11,12 @@ namespace ddprun {
 
 namespace {
 
-std::optional<control::GroupFlights> part_of(const control::ControlPage& page, int slot,
-                                             const std::string& group) {
+std::optional<control::GroupFlightRecord> part_of(const control::ControlPage& page, int slot,
+                                                  const std::string& group) {
   const auto worker = control::read_flights(page, slot, control::FlightRecorder::Clock::now());
-  const auto found =
-      std::find_if(worker.groups.begin(), worker.groups.end(),
-                   [&](const control::GroupFlights& flights) { return flights.name == group; });
+  const auto found = std::find_if(
+      worker.groups.begin(), worker.groups.end(),
+      [&](const control::GroupFlightRecord& flights) { return flights.name == group; });
   return found == worker.groups.end() ? std::nullopt : std::optional(*found);
 }
 

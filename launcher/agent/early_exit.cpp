@@ -1,4 +1,4 @@
-#include "launcher/agent/deserter.hpp"
+#include "launcher/agent/early_exit.hpp"
 
 #include "launcher/report/event_text.hpp"
 #include "rendezvous/control/flight_recorder.hpp"
@@ -9,11 +9,11 @@ namespace ddprun {
 
 namespace {
 
-const control::GroupFlights* find_group(const control::WorkerFlights& worker,
-                                        const std::string& name) {
+const control::GroupFlightRecord* find_group(const control::WorkerFlights& worker,
+                                             const std::string& name) {
   const auto found =
       std::find_if(worker.groups.begin(), worker.groups.end(),
-                   [&](const control::GroupFlights& group) { return group.name == name; });
+                   [&](const control::GroupFlightRecord& group) { return group.name == name; });
   return found == worker.groups.end() ? nullptr : &*found;
 }
 
@@ -36,30 +36,30 @@ bool is_known(int rank, const std::string& name, const std::vector<RankFlights>&
   return is_known;
 }
 
-bool is_missing(int rank, const HeldUp& held_up) {
-  return std::any_of(held_up.missing.begin(), held_up.missing.end(),
+bool is_missing(int rank, const StalledCollective& stalled) {
+  return std::any_of(stalled.missing.begin(), stalled.missing.end(),
                      [&](const MissingRank& missing) { return missing.rank == rank; });
 }
 
-std::string before_what(const HeldUp& held_up) {
-  const std::string others = ranks_phrase(held_up.waiting);
-  const char* const verb = held_up.waiting.size() == 1 ? " waits" : " wait";
-  if (held_up.is_meeting)
-    return "before it made " + place_of(held_up) + ", where " + others + verb + " for it";
-  return "before it entered " + place_of(held_up) + ", in which " + others + verb;
+std::string before_what(const StalledCollective& stalled) {
+  const std::string others = ranks_phrase(stalled.waiting);
+  const char* const verb = stalled.waiting.size() == 1 ? " waits" : " wait";
+  if (stalled.is_meeting)
+    return "before it made " + place_of(stalled) + ", where " + others + verb + " for it";
+  return "before it entered " + place_of(stalled) + ", in which " + others + verb;
 }
 
 }  // namespace
 
-std::optional<Deserter> find_deserter(const std::vector<WorkerExited>& exits,
-                                      const std::vector<RankFlights>& flights) {
-  for (const auto& held_up : find_held_up(flights)) {
+std::optional<EarlyExit> find_early_exit(const std::vector<WorkerExited>& exits,
+                                         const std::vector<RankFlights>& flights) {
+  for (const auto& stalled : find_stalled_collectives(flights)) {
     for (std::size_t i = 0; i < exits.size(); ++i) {
       const WorkerExited& exit = exits[i];
-      const bool is_awaited = !held_up.waiting.empty() && is_missing(exit.rank, held_up);
+      const bool is_awaited = !stalled.waiting.empty() && is_missing(exit.rank, stalled);
       if (!exit.failed() && !exit.was_stopped && is_awaited &&
-          is_known(exit.rank, held_up.group, flights))
-        return Deserter{i, before_what(held_up)};
+          is_known(exit.rank, stalled.group, flights))
+        return EarlyExit{i, before_what(stalled)};
     }
   }
   return std::nullopt;

@@ -1,4 +1,4 @@
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 
 #include "rendezvous/membership/outsider.hpp"
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace node_part_test {
+namespace node_state_machine_test {
 
 using namespace ddprun::membership;
 using namespace std::chrono_literals;
@@ -29,25 +29,25 @@ std::vector<Action> of(const std::vector<NodeAction>& actions) {
 
 template <typename Message>
 bool says(const std::vector<NodeAction>& actions) {
-  for (const auto& say : of<Say>(actions)) {
+  for (const auto& say : of<Send>(actions)) {
     if (std::holds_alternative<Message>(say.message)) return true;
   }
   return false;
 }
 
-NodePart joined(bool is_host = false) {
-  NodePart part(Join{.name = "a", .is_host = is_host}, Settings{}, at(0));
+NodeStateMachine joined(bool is_host = false) {
+  NodeStateMachine part(Join{.name = "a", .is_host = is_host}, Settings{}, at(0));
   part.start(at(0));
   part.apply(Connected{}, at(0));
-  part.apply(CoordinatorSays{Welcome{3s}}, at(10));
+  part.apply(MessageReceived{Welcome{3s}}, at(10));
   return part;
 }
 
 const RoundFormed kRound{.round = 0, .nodes = {{.name = "a", .role = "default"}}};
 
-NodePart running(bool is_host = false) {
+NodeStateMachine running(bool is_host = false) {
   auto part = joined(is_host);
-  part.apply(CoordinatorSays{kRound}, at(20));
+  part.apply(MessageReceived{kRound}, at(20));
   return part;
 }
 
@@ -55,12 +55,12 @@ NodePart running(bool is_host = false) {
 
 TEST_SUITE("node part") {
   TEST_CASE("a coordinator that says that the node has to wait is not taken for a silent one") {
-    NodePart part(Join{.name = "a"}, Settings{}, at(0));
+    NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));
     for (int now = 0; now < 60'000; now += 9000) {
       CHECK(part.apply(NodeTimePassed{}, at(now)).empty());
-      const auto actions = part.apply(CoordinatorSays{Waiting{"the place is taken"}}, at(now));
+      const auto actions = part.apply(MessageReceived{Waiting{"the place is taken"}}, at(now));
       CHECK(of<Announce>(actions).size() == (now == 0 ? 1U : 0U));
       CHECK(part.next_wake() == at(now + 10'000));
     }
@@ -68,14 +68,14 @@ TEST_SUITE("node part") {
   }
 
   TEST_CASE("a node that comes again tells how long ago it heard of its latest round") {
-    NodePart part(Join{.name = "a"}, Settings{}, at(0));
+    NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));
-    part.apply(CoordinatorSays{Welcome{3s}}, at(10));
-    part.apply(CoordinatorSays{kRound}, at(20));
+    part.apply(MessageReceived{Welcome{3s}}, at(10));
+    part.apply(MessageReceived{kRound}, at(20));
     part.apply(ConnectionLost{"reset"}, at(500));
     part.apply(OwnWorkersEnded{}, at(600));
-    const auto says = of<Say>(part.apply(Connected{}, at(1020)));
+    const auto says = of<Send>(part.apply(Connected{}, at(1020)));
     REQUIRE(says.size() == 1);
     CHECK(std::get<Join>(says[0].message).since_round == 1s);
   }
@@ -83,7 +83,7 @@ TEST_SUITE("node part") {
   TEST_CASE("a refused connection is tried again until the join timeout, then the node gives up") {
     Settings settings;
     settings.join_timeout = 10s;
-    NodePart part(Join{}, settings, at(0));
+    NodeStateMachine part(Join{}, settings, at(0));
     auto actions = part.start(at(0));
     Time now = at(0);
     int attempts = 0;
@@ -101,7 +101,7 @@ TEST_SUITE("node part") {
   TEST_CASE("what keeps a node from connecting is told after a second, then each 30 s") {
     Settings settings;
     settings.join_timeout = 100s;
-    NodePart part(Join{}, settings, at(0));
+    NodeStateMachine part(Join{}, settings, at(0));
     part.start(at(0));
     std::vector<int> told;
     for (int now = 0; now < 100'000; now += 100) {
@@ -116,9 +116,9 @@ TEST_SUITE("node part") {
   }
 
   TEST_CASE("a run that has succeeded without the node is told of") {
-    NodePart part(Join{.run_id = "r"}, Settings{.rejoin_timeout = 7'500ms}, at(0));
+    NodeStateMachine part(Join{.run_id = "r"}, Settings{.rejoin_timeout = 7'500ms}, at(0));
     part.start(at(0));
-    const auto actions = part.apply(TurnedAway{RunOutcome{}}, at(100));
+    const auto actions = part.apply(JoinRejected{RunOutcome{}}, at(100));
     REQUIRE(of<Announce>(actions).size() == 1);
     const auto told = of<Announce>(actions)[0];
     CHECK(told.is_warning);
@@ -136,9 +136,9 @@ TEST_SUITE("node part") {
     };
     for (const auto& row : {Row{failed, -1, "has ended already, without this node: nothing is run"},
                             Row{failed, 3, nullptr}, Row{refusal_of("no place"), -1, nullptr}}) {
-      NodePart part(Join{.run_id = "r", .last_round = row.last_round}, Settings{}, at(0));
+      NodeStateMachine part(Join{.run_id = "r", .last_round = row.last_round}, Settings{}, at(0));
       part.start(at(0));
-      const auto actions = part.apply(TurnedAway{row.outcome}, at(100));
+      const auto actions = part.apply(JoinRejected{row.outcome}, at(100));
       REQUIRE(of<EndRun>(actions).size() == 1);
       CHECK(of<EndRun>(actions)[0].outcome == row.outcome);
       const auto told = of<Announce>(actions);
@@ -151,12 +151,12 @@ TEST_SUITE("node part") {
     for (const bool is_orderly : {false, true}) {
       auto part = joined();
       const auto is_warning = [&] {
-        const auto actions = part.apply(CoordinatorSays{Waiting{"w"}}, at(20));
+        const auto actions = part.apply(MessageReceived{Waiting{"w"}}, at(20));
         return of<Announce>(actions).at(0).is_warning;
       };
       CHECK_FALSE(is_warning());
-      part.apply(CoordinatorSays{kRound}, at(20));
-      part.apply(CoordinatorSays{StopWorkers{0, "why", is_orderly}}, at(20));
+      part.apply(MessageReceived{kRound}, at(20));
+      part.apply(MessageReceived{StopWorkers{0, "why", is_orderly}}, at(20));
       part.apply(OwnWorkersEnded{}, at(20));
       CHECK(is_warning() != is_orderly);
       CHECK_FALSE(is_warning());
@@ -184,27 +184,27 @@ TEST_SUITE("node part") {
   TEST_CASE("an answer extends the lease from when its question was sent") {
     auto part = running();
     part.apply(NodeTimePassed{}, at(510));
-    part.apply(CoordinatorSays{HeartbeatAnswer{1}}, at(900));
+    part.apply(MessageReceived{HeartbeatAnswer{1}}, at(900));
     for (int now = 1010; now < 3000; now += 500) part.apply(NodeTimePassed{}, at(now));
     CHECK(part.next_wake() == at(3010));
   }
 
   TEST_CASE("the end of the lease is told to whoever guards the workers, until the outcome") {
     auto part = joined();
-    auto actions = part.apply(CoordinatorSays{kRound}, at(20));
+    auto actions = part.apply(MessageReceived{kRound}, at(20));
     CHECK(of<GuardUntil>(actions).empty());  // it was told at the welcome
     part.apply(NodeTimePassed{}, at(510));
-    actions = part.apply(CoordinatorSays{HeartbeatAnswer{1}}, at(900));
+    actions = part.apply(MessageReceived{HeartbeatAnswer{1}}, at(900));
     REQUIRE(of<GuardUntil>(actions).size() == 1);
     CHECK(of<GuardUntil>(actions)[0].end == at(3010));
-    actions = part.apply(CoordinatorSays{Finish{}}, at(1000));
+    actions = part.apply(MessageReceived{Finish{}}, at(1000));
     REQUIRE(of<GuardUntil>(actions).size() == 1);
     CHECK(of<GuardUntil>(actions)[0].end == Time::max());
   }
 
   TEST_CASE("an agent that was stopped too long gives its round up before it hears anything") {
     const std::vector<NodeEvent> firsts = {
-        CoordinatorSays{StopWorkers{0, "another round"}}, CoordinatorSays{HeartbeatAnswer{1}},
+        MessageReceived{StopWorkers{0, "another round"}}, MessageReceived{HeartbeatAnswer{1}},
         OwnWorkersFailing{"rank 0 was killed"},           OwnWorkersEnded{},
         AskedToLeave{"was asked to stop by SIGTERM", 15}, NodeTimePassed{}};
     for (const auto& first : firsts) {
@@ -214,7 +214,7 @@ TEST_SUITE("node part") {
       REQUIRE(of<Disconnect>(actions).size() == 1);
       REQUIRE(of<EndWorkers>(actions).size() == 1);
       CHECK(of<EndWorkers>(actions)[0].at_once);
-      CHECK(of<Say>(actions).empty());
+      CHECK(of<Send>(actions).empty());
       CHECK(of<Connect>(actions).size() ==
             (std::holds_alternative<OwnWorkersEnded>(first) ? 1 : 0));
     }
@@ -234,7 +234,7 @@ TEST_SUITE("node part") {
     CHECK_FALSE(says<WorkersEnded>(actions));
     actions = part.apply(Connected{}, at(200));
     REQUIRE(says<Join>(actions));
-    CHECK(std::get<Join>(of<Say>(actions)[0].message).last_round == 0);
+    CHECK(std::get<Join>(of<Send>(actions)[0].message).last_round == 0);
   }
 
   TEST_CASE("a rendezvous that does not come back ends the run on this node") {
@@ -250,7 +250,7 @@ TEST_SUITE("node part") {
   }
 
   TEST_CASE("who accepts a connection and says nothing is given up") {
-    NodePart part(Join{}, Settings{}, at(0));
+    NodeStateMachine part(Join{}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));
     CHECK(part.next_wake() == at(10'000));
@@ -281,7 +281,7 @@ TEST_SUITE("node part") {
 
   TEST_CASE("what the limit cuts off at once does not hide what was the matter") {
     for (const bool is_connected : {false, true}) {
-      NodePart part(Join{}, Settings{.join_timeout = 1s}, at(0));
+      NodeStateMachine part(Join{}, Settings{.join_timeout = 1s}, at(0));
       part.start(at(0));
       auto actions = part.apply(ConnectionLost{"connection refused"}, at(990));
       CHECK(of<Connect>(actions)[0].not_before == at(1000));
@@ -309,7 +309,7 @@ TEST_SUITE("node part") {
   TEST_CASE("a node that cannot start workers again leaves before it reports their end") {
     auto part = running();
     const auto actions = part.apply(OwnWorkersEnded{.still_running = "process 7"}, at(100));
-    const auto said = of<Say>(actions);
+    const auto said = of<Send>(actions);
     REQUIRE(said.size() == 2);
     CHECK(std::get<Leave>(said[0].message).reason == "cannot start workers again: process 7");
     CHECK(std::get<WorkersEnded>(said[1].message).were_asked);
@@ -327,7 +327,7 @@ TEST_SUITE("node part") {
       CHECK(of<Resign>(actions).empty());
       CHECK(says<WorkersEnded>(actions));
       const RunOutcome success{.result = RunResult::succeeded};
-      const auto end = of<EndRun>(part.apply(CoordinatorSays{Finish{success}}, at(200)));
+      const auto end = of<EndRun>(part.apply(MessageReceived{Finish{success}}, at(200)));
       REQUIRE(end.size() == 1);
       CHECK(end[0].outcome.result == RunResult::succeeded);
     }
@@ -338,9 +338,9 @@ TEST_SUITE("node part") {
     part.apply(OwnWorkersEnded{.have_succeeded = true, .still_running = "process 7"}, at(100));
     auto next = kRound;
     next.round = 1;
-    const auto actions = part.apply(CoordinatorSays{next}, at(200));
+    const auto actions = part.apply(MessageReceived{next}, at(200));
     CHECK(of<StartWorkers>(actions).empty());
-    const auto said = of<Say>(actions);
+    const auto said = of<Send>(actions);
     REQUIRE(said.size() == 2);
     CHECK(std::holds_alternative<Leave>(said[0].message));
     CHECK(std::get<WorkersEnded>(said[1].message) == WorkersEnded{.round = 1, .were_asked = true});
@@ -352,26 +352,26 @@ TEST_SUITE("node part") {
     part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
     part.apply(OwnWorkersEnded{}, at(200));
     CHECK_FALSE(part.has_ended());
-    part.apply(CoordinatorSays{Finish{}}, at(300));
+    part.apply(MessageReceived{Finish{}}, at(300));
     CHECK(part.has_ended());
   }
 
   TEST_CASE("the node beside the coordinator joins before it leaves, or nobody would hear of it") {
     for (const bool is_connected : {false, true}) {
-      NodePart part({.run_id = "r", .name = "a", .is_host = true}, {}, at(0));
+      NodeStateMachine part({.run_id = "r", .name = "a", .is_host = true}, {}, at(0));
       part.start(at(0));
       if (is_connected) part.apply(Connected{}, at(1));
       CHECK(part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(2)).empty());
       if (!is_connected) part.apply(Connected{}, at(3));
-      CHECK(says<Leave>(part.apply(CoordinatorSays{Welcome{.lease = 3s}}, at(4))));
+      CHECK(says<Leave>(part.apply(MessageReceived{Welcome{.lease = 3s}}, at(4))));
       CHECK_FALSE(part.has_ended());
-      part.apply(CoordinatorSays{Finish{}}, at(5));
+      part.apply(MessageReceived{Finish{}}, at(5));
       CHECK(part.has_ended());
     }
   }
 
   TEST_CASE("a node that is asked to leave before it has joined ends at once") {
-    NodePart part({.run_id = "r", .name = "b"}, {}, at(0));
+    NodeStateMachine part({.run_id = "r", .name = "b"}, {}, at(0));
     part.start(at(0));
     part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(1));
     CHECK(part.has_ended());
@@ -379,7 +379,7 @@ TEST_SUITE("node part") {
 
   TEST_CASE("an outcome that comes while workers run takes effect when they have ended") {
     auto part = running();
-    auto actions = part.apply(CoordinatorSays{Finish{{.reason = "over"}}}, at(100));
+    auto actions = part.apply(MessageReceived{Finish{{.reason = "over"}}}, at(100));
     CHECK(of<EndWorkers>(actions).size() == 1);
     CHECK(of<EndRun>(actions).empty());
     actions = part.apply(OwnWorkersEnded{}, at(200));
@@ -388,14 +388,14 @@ TEST_SUITE("node part") {
 
   TEST_CASE("an order that concerns an older round is not obeyed") {
     auto part = running();
-    CHECK(of<EndWorkers>(part.apply(CoordinatorSays{StopWorkers{-1, "late"}}, at(100))).empty());
-    CHECK(of<EndWorkers>(part.apply(CoordinatorSays{StopWorkers{0, "now"}}, at(100))).size() == 1);
+    CHECK(of<EndWorkers>(part.apply(MessageReceived{StopWorkers{-1, "late"}}, at(100))).empty());
+    CHECK(of<EndWorkers>(part.apply(MessageReceived{StopWorkers{0, "now"}}, at(100))).size() == 1);
   }
 
   TEST_CASE("a round that comes out of turn is not taken part in") {
     auto part = running();
     part.apply(OwnWorkersEnded{}, at(100));
-    const auto actions = part.apply(CoordinatorSays{kRound}, at(200));
+    const auto actions = part.apply(MessageReceived{kRound}, at(200));
     CHECK(of<StartWorkers>(actions).empty());
     CHECK(of<Disconnect>(actions).size() == 1);
   }
@@ -412,7 +412,7 @@ TEST_SUITE("node part") {
                               changed([](RoundFormed& r) { r.nodes[0].role = "another"; }),
                               changed([](RoundFormed& r) { r.nodes[0].local_world_size = 2; })}) {
       auto part = joined();
-      const auto actions = part.apply(CoordinatorSays{round}, at(20));
+      const auto actions = part.apply(MessageReceived{round}, at(20));
       CHECK(of<StartWorkers>(actions).empty());
       CHECK(of<Disconnect>(actions).size() == 1);
       CHECK(of<Connect>(actions).size() == 1);
@@ -420,9 +420,9 @@ TEST_SUITE("node part") {
   }
 
   TEST_CASE("a refusal without a proof ends the node only if it is repeated for 30 s") {
-    NodePart part(Join{.name = "a"}, Settings{}, at(0));
+    NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
-    const CoordinatorSays unproven{Refused{"unknown secret"}, false};
+    const MessageReceived unproven{Refused{"unknown secret"}, false};
     for (const int seconds : {0, 1, 29}) {
       CAPTURE(seconds);
       part.apply(Connected{}, at(seconds * 1000));
@@ -447,18 +447,18 @@ TEST_SUITE("node part") {
     }
     SUBCASE("the coordinator takes the port") {
       part.apply(Connected{}, at(30'002));
-      CHECK(of<EndRun>(part.apply(CoordinatorSays{Welcome{3s}}, at(30'003))).empty());
+      CHECK(of<EndRun>(part.apply(MessageReceived{Welcome{3s}}, at(30'003))).empty());
     }
   }
 
   TEST_CASE("a refusal ends the node with its reason") {
-    NodePart part(Join{}, Settings{}, at(0));
+    NodeStateMachine part(Join{}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));
-    const auto actions = part.apply(CoordinatorSays{Refused{"wrong run"}}, at(10));
+    const auto actions = part.apply(MessageReceived{Refused{"wrong run"}}, at(10));
     CHECK(of<EndRun>(actions)[0].outcome.reason == "this node was refused: wrong run");
     CHECK(of<EndRun>(actions)[0].outcome.scope == OutcomeScope::node);
   }
 }
 
-}  // namespace node_part_test
+}  // namespace node_state_machine_test

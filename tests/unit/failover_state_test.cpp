@@ -1,4 +1,4 @@
-#include "rendezvous/membership/succession.hpp"
+#include "rendezvous/membership/failover_state.hpp"
 
 #include "tests/support/membership_talk.hpp"
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace succession_test {
+namespace failover_state_test {
 
 using namespace ddprun::membership;
 using ddprun::test::Talk;
@@ -46,9 +46,9 @@ Join member_of_round(const Talk& talk, const std::string& name, int round) {
 TEST_SUITE("succession") {
   TEST_CASE("the next coordinator goes on with the round, the ranks and the restarts used") {
     Talk talk(three_nodes(), left_by_a());
-    talk.say(1, member_of_round(talk, "b", 4), 100);
+    talk.send(1, member_of_round(talk, "b", 4), 100);
     CHECK(talk.told<RoundFormed>(1).empty());
-    talk.say(2, member_of_round(talk, "c", 4), 200);
+    talk.send(2, member_of_round(talk, "c", 4), 200);
     const auto formed = talk.told<RoundFormed>(1);
     REQUIRE(formed.size() == 1);
     CHECK(formed[0].round == 5);
@@ -60,7 +60,7 @@ TEST_SUITE("succession") {
 
   TEST_CASE("a node that does not come again is waited for until its lease has surely ended") {
     Talk talk(three_nodes(), left_by_a());
-    talk.say(1, member_of_round(talk, "b", 4), 100);
+    talk.send(1, member_of_round(talk, "b", 4), 100);
     talk.beat({1}, 2000);
     CHECK(talk.coordination().next_wake() == Talk::at(3000));
     talk.beat({1}, 2999);
@@ -76,13 +76,13 @@ TEST_SUITE("succession") {
     talk.join(3, "z", 100);
     CHECK(talk.told<RoundFormed>(1).empty());
     talk.beat({1, 2}, 2500);
-    talk.say(3, Heartbeat{}, 3000);
+    talk.send(3, Heartbeat{}, 3000);
     CHECK(talk.told<RoundFormed>(1).size() == 1);
   }
 
   TEST_CASE("two nodes of one name are told apart by their agents") {
     RunRecord record{.round = 0, .nodes = {{"n", 1}, {"n", 2}}, .host = {"elsewhere", 9}};
-    Succession succession(record, Talk::at(1000));
+    FailoverState succession(record, Talk::at(1000));
     CHECK(succession.claim("n", 2) == 1);
     CHECK(succession.not_before(Talk::at(0)) == Talk::at(1000));
     CHECK(succession.claim("n", 3) == -1);
@@ -90,12 +90,12 @@ TEST_SUITE("succession") {
     CHECK(succession.claim("n", 1) == 0);
     CHECK_FALSE(succession.not_before(Talk::at(0)));
     CHECK(succession.claim("n", 1) == 0);
-    CHECK(Succession().claim("n", 1) == -1);
+    CHECK(FailoverState().claim("n", 1) == -1);
   }
 
   TEST_CASE("an agent that was started anew has its node's rank; the one before is waited for") {
     RunRecord record{.round = 0, .nodes = {{"a", 1}, {"b", 2}}, .host = {"a", 1}};
-    Succession succession(record, Talk::at(1000));
+    FailoverState succession(record, Talk::at(1000));
     CHECK(succession.claim("b", 7) == 1);
     CHECK(succession.not_before(Talk::at(0)) == Talk::at(1000));
     CHECK(succession.claim("b", 8) == -1);
@@ -114,7 +114,7 @@ TEST_SUITE("succession") {
                         {{{"b", 2}}, true}};
     for (const auto& row : rows) {
       const RunRecord record{.round = 0, .nodes = row.nodes, .host = {"a", 1}};
-      const Succession succession(record, Talk::at(1000));
+      const FailoverState succession(record, Talk::at(1000));
       CHECK(succession.not_before(Talk::at(0)).has_value() == row.is_waited_for);
     }
   }
@@ -153,12 +153,12 @@ TEST_SUITE("succession") {
       auto join = member_of_round(talk, "b", row.round);
       join.max_restarts = 1;
       join.since_round = row.since_round;
-      talk.say(1, join, 0);
+      talk.send(1, join, 0);
       talk.beat({1}, 2000);
       talk.pass(3000);
       REQUIRE(talk.told<RoundFormed>(1).size() == 1);
       const Failure failure{.ran_seconds = 60, .description = "a worker failed", .node = "b"};
-      talk.say(1, WorkersEnded{.round = 5, .failures = {failure}}, 3100);
+      talk.send(1, WorkersEnded{.round = 5, .failures = {failure}}, 3100);
       CHECK(talk.told<RoundFormed>(1).size() == (row.may_restart ? 1U : 0U));
     }
   }
@@ -172,7 +172,7 @@ TEST_SUITE("succession") {
       auto join = member_of_round(talk, seconds == 100 ? "b" : "c", 4);
       join.since_round = std::chrono::seconds(seconds);
       CHECK(talk.coordination().record().since_round == (seconds == 100 ? 6s : 100s));
-      talk.say(static_cast<NodeId>(seconds), join, 0);
+      talk.send(static_cast<NodeId>(seconds), join, 0);
     }
     REQUIRE(talk.kept().size() == 1);
     CHECK(talk.kept()[0].record.since_round == 0s);
@@ -192,7 +192,7 @@ TEST_SUITE("succession") {
       Talk talk(settings, record);
       CHECK(talk.coordination().record().lease == row.waited);
       const int end = static_cast<int>(row.waited.count());
-      talk.say(1, member_of_round(talk, "b", 4), end - 2000);
+      talk.send(1, member_of_round(talk, "b", 4), end - 2000);
       talk.beat({1}, end - 1);
       CHECK(talk.told<RoundFormed>(1).empty());
       talk.pass(end);
@@ -205,7 +205,7 @@ TEST_SUITE("succession") {
     auto settings = three_nodes();
     settings.join_timeout = 1s;
     Talk talk(settings, left_by_a());
-    talk.say(1, member_of_round(talk, "b", 4), 0);
+    talk.send(1, member_of_round(talk, "b", 4), 0);
     talk.beat({1}, 1500);
     CHECK(talk.coordination().next_wake() == Talk::at(3000));
   }
@@ -221,12 +221,12 @@ TEST_SUITE("succession") {
     CHECK(talk.index_of<KeepRecord>() < talk.index_of<Tell>());
 
     const Failure failure{.ran_seconds = 60, .description = "a worker failed", .node = "a"};
-    talk.say(1, WorkersEnded{.round = 0, .failures = {failure}}, 2100);
+    talk.send(1, WorkersEnded{.round = 0, .failures = {failure}}, 2100);
     REQUIRE(talk.kept().size() == 2);  // the restart, and the round that follows at once
     CHECK(talk.kept()[0].record.restarts == 1);
     CHECK(talk.kept()[1].record.round == 1);
 
-    talk.say(1, WorkersEnded{.round = 1, .have_succeeded = true}, 2200);
+    talk.send(1, WorkersEnded{.round = 1, .have_succeeded = true}, 2200);
     REQUIRE(talk.kept().size() == 1);
     CHECK(talk.kept()[0].outcome->result == RunResult::succeeded);
     CHECK(talk.index_of<KeepRecord>() < talk.index_of<Tell>());
@@ -240,9 +240,9 @@ TEST_SUITE("succession") {
     talk.host_leaves("a, which hosts the rendezvous, leaves", 2100);
     CHECK(talk.told<StopWorkers>(2)[0].reason == "a, which hosts the rendezvous, leaves");
     CHECK_FALSE(talk.coordination().is_over());
-    talk.say(1, WorkersEnded{.round = 0}, 2200);
+    talk.send(1, WorkersEnded{.round = 0}, 2200);
     CHECK_FALSE(talk.coordination().is_over());
-    talk.say(2, WorkersEnded{.round = 0}, 2300);
+    talk.send(2, WorkersEnded{.round = 0}, 2300);
     CHECK(talk.told<RoundFormed>(2).empty());
     CHECK(talk.coordination().is_over());
     CHECK(talk.coordination().record().restarts == 0);
@@ -258,4 +258,4 @@ TEST_SUITE("succession") {
   }
 }
 
-}  // namespace succession_test
+}  // namespace failover_state_test

@@ -1,5 +1,5 @@
 // What is said of the ranks of a group when a run has failed or hangs.
-#include "launcher/report/held_up.hpp"
+#include "launcher/report/stalled_collective.hpp"
 
 #include "launcher/report/final_report.hpp"
 #include "launcher/report/flights_record.hpp"
@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-namespace held_up_test {
+namespace stalled_collective_test {
 
 using namespace ddprun;
 using namespace std::chrono_literals;
 using control::Flight;
 using control::FlightState;
-using control::GroupFlights;
+using control::GroupFlightRecord;
 using control::GroupState;
 
 namespace {
@@ -42,7 +42,7 @@ Flight receiving(const std::string& call, std::chrono::nanoseconds since) {
 /// A rank of one group whose last calls were these.
 RankFlights rank(int number, std::vector<Flight> flights, GroupState state = GroupState::open,
                  const std::string& group = "default") {
-  GroupFlights one{.name = group, .rank = number, .size = 4, .state = state};
+  GroupFlightRecord one{.name = group, .rank = number, .size = 4, .state = state};
   for (const auto& flight : flights) {
     if (!flight.is_message) one.entered = flight.number + 1;
   }
@@ -52,8 +52,8 @@ RankFlights rank(int number, std::vector<Flight> flights, GroupState state = Gro
 
 std::vector<std::string> said(const std::vector<RankFlights>& ranks) {
   std::vector<std::string> lines;
-  for (const auto& held_up : find_held_up(ranks)) {
-    for (const auto& line : describe(held_up)) lines.push_back(line);
+  for (const auto& stalled : find_stalled_collectives(ranks)) {
+    for (const auto& line : describe(stalled)) lines.push_back(line);
   }
   return lines;
 }
@@ -156,8 +156,8 @@ TEST_SUITE("held up") {
           Lines{"rank 0 waits for the others to join group \"default\"",
                 "rank 1 has more groups than are recorded: what became of this one there is "
                 "unknown"});
-    CHECK(find_held_up(from_flights_record(to_flights_record({rank(0, {}), full}))) ==
-          find_held_up({rank(0, {}), full}));
+    CHECK(find_stalled_collectives(from_flights_record(to_flights_record({rank(0, {}), full}))) ==
+          find_stalled_collectives({rank(0, {}), full}));
   }
 
   TEST_CASE("of a large group of some ranks those that are not in it are not accused") {
@@ -200,7 +200,7 @@ TEST_SUITE("held up") {
       group.flights.insert(group.flights.begin(), done(8 - i, "barrier()", 5s));
     const auto read = from_flights_record(to_flights_record(ranks));
     REQUIRE(read.size() == 3);
-    CHECK(find_held_up(read) == find_held_up(ranks));
+    CHECK(find_stalled_collectives(read) == find_stalled_collectives(ranks));
     CHECK(read[0].worker.groups[0].flights.size() == kRecordedFlightsMax);
     CHECK(read[0].worker.groups[0].flights.back() == in(9, "barrier()", 5s));
     CHECK(read[1] == ranks[1]);
@@ -226,7 +226,7 @@ TEST_SUITE("held up") {
   TEST_CASE("the final report shows it after the failures") {
     RunFinished finished{.result = RunResult::failed, .attempts = 1};
     finished.failures.push_back({.rank = 1, .signal = 9});
-    finished.held_up = find_held_up({rank(0, {in(0, "barrier()", 1s)}), rank(1, {})});
+    finished.stalled = find_stalled_collectives({rank(0, {in(0, "barrier()", 1s)}), rank(1, {})});
     const auto report = final_report(finished, {.program = "train"}, 100);
     const auto at = report.find(
         "Where the ranks were in their collectives:\n"
@@ -236,4 +236,4 @@ TEST_SUITE("held up") {
   }
 }
 
-}  // namespace held_up_test
+}  // namespace stalled_collective_test

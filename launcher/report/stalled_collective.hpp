@@ -37,7 +37,7 @@ struct MissingRank {
 };
 
 /// A collective that some ranks of a group have entered and not all have got through.
-struct HeldUp {
+struct StalledCollective {
   std::string group;
   bool is_meeting = false;  ///< the ranks have not met yet: there is no collective
   std::uint64_t number = 0;
@@ -49,22 +49,22 @@ struct HeldUp {
   std::vector<MissingRank> messaging{};  ///< others that wait for a message
   std::vector<int> unknown{};            ///< they had no room to record all of their groups
 
-  bool operator==(const HeldUp&) const = default;
+  bool operator==(const StalledCollective&) const = default;
 };
 
 /// At most one for each group. `ranks` may be a part of all: only those that are there are spoken
 /// of.
-std::vector<HeldUp> find_held_up(const std::vector<RankFlights>& ranks);
+std::vector<StalledCollective> find_stalled_collectives(const std::vector<RankFlights>& ranks);
 
 /// "collective 17 of group "default", all_reduce(...) of 25.0 MiB", or the group where its ranks
 /// have not met yet.
-std::string place_of(const HeldUp& held_up);
+std::string place_of(const StalledCollective& stalled);
 
 /// One line: "rank 2 has not entered collective 17 of group "default", all_reduce(...) of 25.0 MiB;
 /// ranks 0-1 wait in it, for up to 30.0 s".
-std::string headline(const HeldUp& held_up);
+std::string headline(const StalledCollective& stalled);
 
 /// The same with what the missing ranks did last, a line each.
-std::vector<std::string> describe(const HeldUp& held_up);
+std::vector<std::string> describe(const StalledCollective& stalled);
 
 }  // namespace ddprun

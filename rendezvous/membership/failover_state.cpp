@@ -1,4 +1,4 @@
-#include "rendezvous/membership/succession.hpp"
+#include "rendezvous/membership/failover_state.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -33,14 +33,14 @@ Settings settings_of(const RunRecord& record, const std::string& run_id) {
   return settings;
 }
 
-Succession::Succession(const RunRecord& record, Time leases_end) : leases_end_(leases_end) {
+FailoverState::FailoverState(const RunRecord& record, Time leases_end) : leases_end_(leases_end) {
   for (const auto& node : record.nodes) {
     places_.push_back({.node = node, .may_have_workers = node.instance != record.host.instance});
   }
 }
 
-std::vector<Succession::Place>::iterator Succession::place_of(const std::string& name,
-                                                              std::uint64_t instance) {
+std::vector<FailoverState::Place>::iterator FailoverState::place_of(const std::string& name,
+                                                                    std::uint64_t instance) {
   const auto same = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
     return place.node.instance == instance && place.node.name == name;
   });
@@ -50,7 +50,7 @@ std::vector<Succession::Place>::iterator Succession::place_of(const std::string&
   return is_unique ? std::find_if(places_.begin(), places_.end(), has_name) : places_.end();
 }
 
-int Succession::claim(const std::string& name, std::uint64_t instance) {
+int FailoverState::claim(const std::string& name, std::uint64_t instance) {
   const auto place = place_of(name, instance);
   if (place == places_.end()) return -1;
   const bool is_same = place->node.instance == instance;
@@ -59,7 +59,7 @@ int Succession::claim(const std::string& name, std::uint64_t instance) {
   return static_cast<int>(place - places_.begin());
 }
 
-std::optional<Time> Succession::not_before(Time now) const {
+std::optional<Time> FailoverState::not_before(Time now) const {
   const bool is_missing = std::any_of(places_.begin(), places_.end(),
                                       [](const Place& place) { return place.may_have_workers; });
   if (!is_missing || leases_end_ <= now) return std::nullopt;

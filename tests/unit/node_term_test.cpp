@@ -1,6 +1,6 @@
-// A node whose own process holds the coordinator, by an office that ends, or whose agent was
+// A node whose own process holds the coordinator, by a term that ends, or whose agent was
 // stopped.
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace node_office_test {
+namespace node_term_test {
 
 using namespace ddprun::membership;
 using namespace std::chrono_literals;
@@ -39,13 +39,13 @@ bool has(const std::vector<NodeAction>& actions) {
 const RoundFormed kRound{.round = 0, .nodes = {{.name = "a", .role = "default"}}};
 
 /// Joined at 0 with a lease of 3 s, which the node counts as 2.5 s; its workers run.
-NodePart with_workers(Time office_end) {
-  NodePart part(Join{.name = "a"}, Settings{}, at(0));
+NodeStateMachine with_workers(Time term_end) {
+  NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
   part.start(at(0));
-  part.apply(Connected{office_end}, at(0));
-  const auto welcomed = part.apply(CoordinatorSays{Welcome{3s}}, at(0));
-  CHECK(guarded_until(welcomed) == std::min(at(2500), office_end));
-  part.apply(CoordinatorSays{kRound}, at(20));
+  part.apply(Connected{term_end}, at(0));
+  const auto welcomed = part.apply(MessageReceived{Welcome{3s}}, at(0));
+  CHECK(guarded_until(welcomed) == std::min(at(2500), term_end));
+  part.apply(MessageReceived{kRound}, at(20));
   return part;
 }
 
@@ -75,44 +75,44 @@ TEST_SUITE("an agent that did not run") {
 }
 
 TEST_SUITE("node beside an elected coordinator") {
-  TEST_CASE("its workers are guarded until the office ends, if that is before the lease") {
+  TEST_CASE("its workers are guarded until the term ends, if that is before the lease") {
     auto part = with_workers(at(2000));
     CHECK(part.next_wake() == at(500));
     part.apply(NodeTimePassed{}, at(500));
-    const auto answered = part.apply(CoordinatorSays{HeartbeatAnswer{1}}, at(510));
+    const auto answered = part.apply(MessageReceived{HeartbeatAnswer{1}}, at(510));
     CHECK_FALSE(guarded_until(answered));
-    CHECK(guarded_until(part.apply(OfficeRenewed{at(2500)}, at(520))) == at(2500));
-    CHECK(guarded_until(part.apply(OfficeRenewed{at(9000)}, at(530))) == at(3000));
+    CHECK(guarded_until(part.apply(TermRenewed{at(2500)}, at(520))) == at(2500));
+    CHECK(guarded_until(part.apply(TermRenewed{at(9000)}, at(530))) == at(3000));
   }
 
-  TEST_CASE("at the end of the office it kills its workers, however long its lease still is") {
+  TEST_CASE("at the end of the term it kills its workers, however long its lease still is") {
     auto part = with_workers(at(2000));
     part.apply(NodeTimePassed{}, at(1990));
-    part.apply(CoordinatorSays{HeartbeatAnswer{1}}, at(1995));
+    part.apply(MessageReceived{HeartbeatAnswer{1}}, at(1995));
     CHECK(part.next_wake() == at(2000));
     const auto actions = part.apply(NodeTimePassed{}, at(2000));
     CHECK(has<Disconnect>(actions));
     CHECK(has<EndWorkers>(actions));
   }
 
-  TEST_CASE("a renewal that it reads after the end of the office comes too late") {
+  TEST_CASE("a renewal that it reads after the end of the term comes too late") {
     auto part = with_workers(at(2000));
-    CHECK(has<EndWorkers>(part.apply(OfficeRenewed{at(2400)}, at(2100))));
+    CHECK(has<EndWorkers>(part.apply(TermRenewed{at(2400)}, at(2100))));
   }
 
-  TEST_CASE("a round that was formed before the end of the office does not begin after it") {
-    NodePart part(Join{.name = "a"}, Settings{}, at(0));
+  TEST_CASE("a round that was formed before the end of the term does not begin after it") {
+    NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{at(2000)}, at(0));
-    part.apply(CoordinatorSays{Welcome{3s}}, at(0));
-    CHECK_FALSE(has<StartWorkers>(part.apply(CoordinatorSays{kRound}, at(2100))));
+    part.apply(MessageReceived{Welcome{3s}}, at(0));
+    CHECK_FALSE(has<StartWorkers>(part.apply(MessageReceived{kRound}, at(2100))));
   }
 
-  TEST_CASE("an office that it has had before does not count where another coordinates") {
+  TEST_CASE("a term that it has had before does not count where another coordinates") {
     auto part = with_workers(Time::max());
-    CHECK_FALSE(guarded_until(part.apply(OfficeRenewed{at(100)}, at(50))));
+    CHECK_FALSE(guarded_until(part.apply(TermRenewed{at(100)}, at(50))));
     CHECK(part.next_wake() == at(500));
   }
 }
 
-}  // namespace node_office_test
+}  // namespace node_term_test

@@ -1,5 +1,5 @@
 // Who has ended well although others wait for it.
-#include "launcher/agent/deserter.hpp"
+#include "launcher/agent/early_exit.hpp"
 
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_record.hpp"
@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-namespace deserter_test {
+namespace early_exit_test {
 
 using namespace ddprun;
 using control::Flight;
 using control::FlightState;
-using control::GroupFlights;
+using control::GroupFlightRecord;
 using control::GroupState;
 
 namespace {
@@ -29,8 +29,8 @@ WorkerExited exit_of(int rank, int code = 0) {
 }
 
 /// Group "default" of four, after so many barriers; the last one is under way if `waits`.
-GroupFlights after(std::uint64_t entered, GroupState state, bool waits = false) {
-  GroupFlights group{.name = "default", .size = 4, .state = state, .entered = entered};
+GroupFlightRecord after(std::uint64_t entered, GroupState state, bool waits = false) {
+  GroupFlightRecord group{.name = "default", .size = 4, .state = state, .entered = entered};
   for (std::uint64_t number = 0; number < entered; ++number) {
     const bool is_last = number + 1 == entered;
     group.flights.push_back({.number = number,
@@ -40,23 +40,24 @@ GroupFlights after(std::uint64_t entered, GroupState state, bool waits = false) 
   return group;
 }
 
-GroupFlights waiting(std::uint64_t entered) {
+GroupFlightRecord waiting(std::uint64_t entered) {
   return after(entered, GroupState::open, true);
 }
 
-RankFlights rank(int number, std::vector<GroupFlights> groups) {
+RankFlights rank(int number, std::vector<GroupFlightRecord> groups) {
   return {number, {.groups = std::move(groups)}};
 }
 
 std::string before(const std::vector<WorkerExited>& exits,
                    const std::vector<RankFlights>& flights) {
-  const auto deserter = find_deserter(exits, flights);
-  return deserter ? std::to_string(exits[deserter->exit].rank) + " " + deserter->before : "nobody";
+  const auto early_exit = find_early_exit(exits, flights);
+  return early_exit ? std::to_string(exits[early_exit->exit].rank) + " " + early_exit->before
+                    : "nobody";
 }
 
 }  // namespace
 
-TEST_SUITE("deserter") {
+TEST_SUITE("early_exit") {
   TEST_CASE("who has left before a collective in which others wait has ended too early") {
     CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), rank(1, {after(2, GroupState::left)}),
                                 rank(2, {waiting(3)})}) ==
@@ -92,7 +93,7 @@ TEST_SUITE("deserter") {
   }
 
   TEST_CASE("nobody is accused where records are missing") {
-    auto many = rank(1, std::vector<GroupFlights>(control::kFlightGroupsMax));
+    auto many = rank(1, std::vector<GroupFlightRecord>(control::kFlightGroupsMax));
     CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), many}) == "nobody");
     auto full = rank(1, {});
     full.worker.unrecorded_groups = 1;
@@ -114,4 +115,4 @@ TEST_SUITE("deserter") {
   }
 }
 
-}  // namespace deserter_test
+}  // namespace early_exit_test

@@ -59,11 +59,11 @@ Settings settings_of(const RunRecord& record, const std::string& run_id);
 /// The nodes of a round that another coordinator formed. Agents that come again have seen to it
 /// that nothing is left of their workers. The others may be cut off, and have workers until their
 /// lease has ended, which was renewed by the last coordinator while it was one. That one's own node
-/// is not waited for: its workers do not outlive its office.
-class Succession {
+/// is not waited for: its workers do not outlive its term.
+class FailoverState {
  public:
-  Succession() = default;  ///< there was nobody before
-  Succession(const RunRecord& record, Time leases_end);
+  FailoverState() = default;  ///< there was nobody before
+  FailoverState(const RunRecord& record, Time leases_end);
 
   /// A node has come: its rank in that round; -1 if it had none. One whose agent was started anew
   /// has that of its name, if no other had the same; but who knows whether the agent before is

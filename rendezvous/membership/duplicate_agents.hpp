@@ -14,15 +14,15 @@
 
 namespace ddprun::membership {
 
-class Contenders {
+class DuplicateAgents {
  public:
   /// They hear so often that they have not been forgotten.
-  explicit Contenders(std::chrono::milliseconds pause) : pause_(pause) {}
+  explicit DuplicateAgents(std::chrono::milliseconds pause) : pause_(pause) {}
 
   /// `why` it waits, for its operator.
   void add(NodeId id, Join join, NodeId former, const std::string& why, Time now) {
     if (waiting_.empty()) next_word_ = now + pause_;
-    waiting_.insert_or_assign(id, Contender{std::move(join), former, now, why});
+    waiting_.insert_or_assign(id, Duplicate{std::move(join), former, now, why});
   }
   void remove(NodeId id) { waiting_.erase(id); }
   bool contains(NodeId id) const { return waiting_.contains(id); }
@@ -40,7 +40,7 @@ class Contenders {
     return words;
   }
 
-  struct Settled {
+  struct ContentionResult {
     std::vector<std::pair<NodeId, Join>> free{};     ///< nobody is in their place any more
     std::vector<std::pair<NodeId, Join>> late{};     ///< neither, but they have asked long ago
     std::vector<std::pair<NodeId, Join>> refused{};  ///< another one lives there
@@ -48,8 +48,8 @@ class Contenders {
 
   /// Those of whom it is known now; they wait no more. `lease` is that of members, which are heard
   /// of several times in it. One that leaves lives, but not for long.
-  Settled settle(const Roster& roster, std::chrono::milliseconds lease, Time now) {
-    Settled settled;
+  ContentionResult settle(const Roster& roster, std::chrono::milliseconds lease, Time now) {
+    ContentionResult settled;
     for (auto each = waiting_.begin(); each != waiting_.end();) {
       const auto* former = roster.find(each->second.former);
       const bool lives = former != nullptr && !former->is_leaving &&
@@ -67,7 +67,7 @@ class Contenders {
   }
 
  private:
-  struct Contender {
+  struct Duplicate {
     Join join;
     NodeId former = 0;
     Time since;
@@ -76,7 +76,7 @@ class Contenders {
   };
 
   /// Last words that the network has held up come all at once.
-  static bool goes_on(Contender& contender, Time last_heard, std::chrono::milliseconds lease) {
+  static bool goes_on(Duplicate& contender, Time last_heard, std::chrono::milliseconds lease) {
     constexpr int kLeaseParts = 3;
     if (last_heard <= contender.since) return false;
     if (!contender.first_heard) contender.first_heard = last_heard;
@@ -85,7 +85,7 @@ class Contenders {
 
   std::chrono::milliseconds pause_;
   Time next_word_;
-  std::map<NodeId, Contender> waiting_;
+  std::map<NodeId, Duplicate> waiting_;
 };
 
 }  // namespace ddprun::membership

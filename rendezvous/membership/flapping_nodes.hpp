@@ -27,7 +27,7 @@ inline constexpr std::chrono::minutes kLongestHoldBack(5);
 /// Nodes of whose stays is known; beyond that those are forgotten that left first.
 inline constexpr std::size_t kStaysKept = 4096;
 
-class ShortStays {
+class FlappingNodes {
  public:
   /// The node that came at that time has left, is lost, or is left out because of a cut.
   void note(const std::string& name, Time came, Time now);

@@ -1,10 +1,10 @@
-#include "rendezvous/membership/short_stays.hpp"
+#include "rendezvous/membership/flapping_nodes.hpp"
 
 #include <algorithm>
 
 namespace ddprun::membership {
 
-void ShortStays::note(const std::string& name, Time came, Time now) {
+void FlappingNodes::note(const std::string& name, Time came, Time now) {
   if (now - came >= kLongStay) {
     of_.erase(name);
     return;
@@ -15,19 +15,19 @@ void ShortStays::note(const std::string& name, Time came, Time now) {
   stays.left = now;
 }
 
-void ShortStays::make_room() {
+void FlappingNodes::make_room() {
   if (of_.size() < kStaysKept) return;
   of_.erase(std::min_element(of_.begin(), of_.end(), [](const auto& a, const auto& b) {
     return a.second.left < b.second.left;
   }));
 }
 
-int ShortStays::count(const std::string& name) const {
+int FlappingNodes::count(const std::string& name) const {
   const auto found = of_.find(name);
   return found == of_.end() ? 0 : found->second.count;
 }
 
-std::chrono::milliseconds ShortStays::hold_back(const std::string& name) const {
+std::chrono::milliseconds FlappingNodes::hold_back(const std::string& name) const {
   const int stays = count(name);
   if (stays <= kFreeShortStays) return std::chrono::milliseconds(0);
   std::chrono::milliseconds time = kFirstHoldBack;

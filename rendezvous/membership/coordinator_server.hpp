@@ -15,16 +15,16 @@
 
 namespace ddprun::membership {
 
-class Seat {
+class CoordinatorServer {
  public:
   /// Listens; connections wait for begin(). `store_port` counts only in a run with a secret; 0: the
   /// kernel chooses. Throws Error if it cannot, Error{Errc::usage} if only the store cannot.
-  Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address, Admission admission,
-       std::uint16_t store_port, Log log);
-  Seat(const Seat&) = delete;
-  Seat& operator=(const Seat&) = delete;
+  CoordinatorServer(boost::asio::any_io_executor executor, const StoreEndpoint& address,
+                    Admission admission, std::uint16_t store_port, Log log);
+  CoordinatorServer(const CoordinatorServer&) = delete;
+  CoordinatorServer& operator=(const CoordinatorServer&) = delete;
 
-  void begin(Settings settings, Office office);
+  void begin(Settings settings, LeadershipTerm term);
 
   /// Of the coordinator.
   std::uint16_t port() const { return agents_ ? agents_->endpoint().port : store_port(); }

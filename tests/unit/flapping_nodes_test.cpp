@@ -1,5 +1,5 @@
 // Nodes that come and are lost again and again.
-#include "rendezvous/membership/short_stays.hpp"
+#include "rendezvous/membership/flapping_nodes.hpp"
 
 #include "tests/support/membership_talk.hpp"
 
@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace short_stays_test {
+namespace flapping_nodes_test {
 
 using namespace ddprun::membership;
 using ddprun::test::Talk;
@@ -43,7 +43,7 @@ class Visited {
   /// The workers of those that are asked to end do.
   void end_round() {
     for (const NodeId node : {NodeId{1}, NodeId{2}, visitor}) {
-      talk.say(node, WorkersEnded{.round = talk.coordination().round(), .were_asked = true}, now);
+      talk.send(node, WorkersEnded{.round = talk.coordination().round(), .were_asked = true}, now);
     }
   }
 
@@ -57,7 +57,7 @@ class Visited {
 TEST_SUITE("short stays") {
   TEST_CASE("after some in a row the next is held back, each time for longer, up to a bound") {
     const std::chrono::milliseconds expected[] = {0s, 0s, 0s, 10s, 20s, 40s, 80s, 160s, 300s, 300s};
-    ShortStays stays;
+    FlappingNodes stays;
     for (const auto time : expected) {
       CHECK(stays.hold_back("c") == time);
       stays.note("c", Talk::at(0), Talk::at(299'999));
@@ -67,14 +67,14 @@ TEST_SUITE("short stays") {
   }
 
   TEST_CASE("a long stay is the end of the row") {
-    ShortStays stays;
+    FlappingNodes stays;
     for (int i = 0; i < 5; ++i) stays.note("c", Talk::at(0), Talk::at(0));
     stays.note("c", Talk::at(0), Talk::at(300'000));
     CHECK(stays.count("c") == 0);
   }
 
   TEST_CASE("of more nodes than are kept those are forgotten that left first") {
-    ShortStays stays;
+    FlappingNodes stays;
     for (int i = 0; i <= static_cast<int>(kStaysKept); ++i) {
       stays.note("n" + std::to_string(i), Talk::at(i), Talk::at(i));
     }
@@ -117,9 +117,9 @@ TEST_SUITE("short stays") {
           "them again");
     CHECK(run.talk.coordination().next_wake() == Talk::at(run.now + 10'000));
     // A round that begins meanwhile for another reason is not its either.
-    run.talk.say(2, Leave{"was asked to stop by SIGTERM"}, run.now);
-    run.talk.say(1, WorkersEnded{.round = round, .were_asked = true}, run.now);
-    run.talk.say(2, WorkersEnded{.round = round, .were_asked = true}, run.now);
+    run.talk.send(2, Leave{"was asked to stop by SIGTERM"}, run.now);
+    run.talk.send(1, WorkersEnded{.round = round, .were_asked = true}, run.now);
+    run.talk.send(2, WorkersEnded{.round = round, .were_asked = true}, run.now);
     CHECK(run.talk.coordination().round() == round + 1);
   }
 
@@ -132,8 +132,8 @@ TEST_SUITE("short stays") {
     run.talk.pass(run.now);
     REQUIRE(run.talk.told<StopWorkers>(1).size() == 1);
     CHECK(run.talk.told<StopWorkers>(1)[0].reason == "c has joined");
-    run.talk.say(1, WorkersEnded{.round = run.talk.coordination().round()}, run.now);
-    run.talk.say(2, WorkersEnded{.round = run.talk.coordination().round()}, run.now);
+    run.talk.send(1, WorkersEnded{.round = run.talk.coordination().round()}, run.now);
+    run.talk.send(2, WorkersEnded{.round = run.talk.coordination().round()}, run.now);
     CHECK(run.talk.told<RoundFormed>(run.visitor).size() == 1);
   }
 
@@ -145,9 +145,9 @@ TEST_SUITE("short stays") {
       talk.join(c, "c", 1000 * i);
       CHECK(talk.told<RoundFormed>(c).size() == 1);
       talk.gone(c, 1000 * i + 10);
-      talk.say(1, WorkersEnded{.round = i}, 1000 * i + 20);
+      talk.send(1, WorkersEnded{.round = i}, 1000 * i + 20);
     }
   }
 }
 
-}  // namespace short_stays_test
+}  // namespace flapping_nodes_test

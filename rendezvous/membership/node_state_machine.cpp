@@ -1,4 +1,4 @@
-#include "rendezvous/membership/node_part.hpp"
+#include "rendezvous/membership/node_state_machine.hpp"
 
 #include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/outsider.hpp"
@@ -38,7 +38,7 @@ bool has_place_of(const Join& self, const RoundFormed& round) {
 
 }  // namespace
 
-NodePart::NodePart(Join join, const Settings& settings, Time now)
+NodeStateMachine::NodeStateMachine(Join join, const Settings& settings, Time now)
     : join_(std::move(join)),
       is_local_(settings.is_local()),
       rejoin_timeout_(settings.rejoin_timeout),
@@ -51,13 +51,13 @@ NodePart::NodePart(Join join, const Settings& settings, Time now)
       next_announcement_(now + kQuietStart),
       announcement_pause_(settings.waiting_notice) {}
 
-std::vector<NodeAction> NodePart::start(Time now) {
+std::vector<NodeAction> NodeStateMachine::start(Time now) {
   now_ = now;
   link_ = Link::connecting;
   return {Connect{now}};
 }
 
-std::vector<NodeAction> NodePart::apply(const NodeEvent& event, Time now) {
+std::vector<NodeAction> NodeStateMachine::apply(const NodeEvent& event, Time now) {
   const auto due = next_wake();
   absence_ = due && *due < now ? std::chrono::floor<std::chrono::milliseconds>(now - *due)
                                : std::chrono::milliseconds(0);
@@ -70,7 +70,7 @@ std::vector<NodeAction> NodePart::apply(const NodeEvent& event, Time now) {
   return std::exchange(actions_, {});
 }
 
-std::optional<Time> NodePart::next_wake() const {
+std::optional<Time> NodeStateMachine::next_wake() const {
   if (has_ended_) return std::nullopt;
   if (link_ == Link::joining) return answer_end_;
   if (link_ != Link::joined) return std::nullopt;
@@ -80,10 +80,10 @@ std::optional<Time> NodePart::next_wake() const {
 
 // The connection.
 
-void NodePart::take(const Connected& connected) {
+void NodeStateMachine::take(const Connected& connected) {
   if (link_ != Link::connecting) return;
   link_ = Link::joining;
-  office_end_ = connected.office_end;
+  term_end_ = connected.term_end;
   ++join_.connection;
   if (join_.last_round >= 0) {
     join_.since_round = std::chrono::floor<std::chrono::milliseconds>(now_ - round_heard_);
@@ -94,10 +94,10 @@ void NodePart::take(const Connected& connected) {
   answer_end_ = std::min(now_ + answer_timeout_, give_up_);
   // The lease begins when the coordinator reads this, which is later than now.
   unanswered_.assign(1, {0, now_});
-  say(join_);
+  send(join_);
 }
 
-void NodePart::take(const ConnectionLost& lost) {
+void NodeStateMachine::take(const ConnectionLost& lost) {
   first_doubt_.reset();
   if (link_ == Link::connecting) {
     // An attempt that the limit has cut off knows less than those before.
@@ -107,9 +107,9 @@ void NodePart::take(const ConnectionLost& lost) {
   if (link_ != Link::none) lose_connection(lost.reason);
 }
 
-void NodePart::take(const TurnedAway& turned_away) {
+void NodeStateMachine::take(const JoinRejected& rejected) {
   if (link_ != Link::connecting) return;
-  const auto& outcome = turned_away.outcome;
+  const auto& outcome = rejected.outcome;
   if (join_.last_round < 0 && outcome.scope == OutcomeScope::run) {
     const bool is_good = outcome.result == RunResult::succeeded;
     actions_.emplace_back(Announce{
@@ -119,11 +119,11 @@ void NodePart::take(const TurnedAway& turned_away) {
             seconds_text(memory_) + " after the end (twice rejoin_timeout)",
         true});
   }
-  end(turned_away.outcome);
+  end(rejected.outcome);
 }
 
 /// Whoever had workers in a round must see that nothing of them is left before it can come back.
-void NodePart::lose_connection(const std::string& reason) {
+void NodeStateMachine::lose_connection(const std::string& reason) {
   const bool had_joined = link_ == Link::joined;
   link_ = Link::none;
   unanswered_.clear();
@@ -149,21 +149,21 @@ void NodePart::lose_connection(const std::string& reason) {
 }
 
 /// Its agent was stopped, or the machine slept.
-std::string NodePart::absence() const {
+std::string NodeStateMachine::absence() const {
   if (absence_ < kNoticedAbsence) return {};
   const bool are_killed = has_workers_ && lease_end() <= now_;
   return "; this agent has not run for " + seconds_text(absence_) +
          (are_killed ? ", and its guardian has killed the workers when the lease ended" : "");
 }
 
-std::string NodePart::why_given_up() const {
+std::string NodeStateMachine::why_given_up() const {
   const std::string end = "; gave up after " + seconds_text(give_up_after_);
   if (loss_.empty()) return last_problem_ + end + " (join_timeout)";
   return "the rendezvous was lost (" + loss_ + ") and could not be had again: " + last_problem_ +
          end + " (rejoin_timeout)";
 }
 
-void NodePart::try_again() {
+void NodeStateMachine::try_again() {
   if (now_ >= give_up_) {
     return end({.result = RunResult::no_rendezvous,
                 .rounds = join_.last_round + 1,
@@ -181,7 +181,7 @@ void NodePart::try_again() {
   pause_ = std::min(2 * pause_, kLongestPause);
 }
 
-void NodePart::hear(const Welcome& welcome) {
+void NodeStateMachine::on_message(const Welcome& welcome) {
   if (link_ != Link::joining) return;
   link_ = Link::joined;
   first_doubt_.reset();
@@ -194,22 +194,22 @@ void NodePart::hear(const Welcome& welcome) {
   renew_lease(unanswered_.front().second);
   unanswered_.clear();
   plan_heartbeat();
-  if (!leaving_.empty()) say(Leave{leaving_, leaving_signal_});
+  if (!leaving_.empty()) send(Leave{leaving_, leaving_signal_});
 }
 
-void NodePart::hear(const Refused& refused) {
+void NodeStateMachine::on_message(const Refused& refused) {
   end(refusal_of(refused.reason));
 }
 
 /// Any program that holds the port can send a refusal.
-void NodePart::doubt(const Refused& refused) {
+void NodeStateMachine::doubt(const Refused& refused) {
   if (!first_doubt_) first_doubt_ = now_;
-  if (now_ >= *first_doubt_ + kDoubtLimit) return hear(refused);
+  if (now_ >= *first_doubt_ + kDoubtLimit) return on_message(refused);
   actions_.emplace_back(Disconnect{});
   lose_connection(refused.reason);
 }
 
-void NodePart::hear(const HeartbeatAnswer& answer) {
+void NodeStateMachine::on_message(const HeartbeatAnswer& answer) {
   while (!unanswered_.empty() && unanswered_.front().first <= answer.number) {
     renew_lease(unanswered_.front().second);
     unanswered_.pop_front();
@@ -217,40 +217,40 @@ void NodePart::hear(const HeartbeatAnswer& answer) {
 }
 
 /// From when the coordinator was asked for it, which is before it has granted it.
-void NodePart::renew_lease(Time asked) {
+void NodeStateMachine::renew_lease(Time asked) {
   granted_end_ = lease_.count() == 0 ? Time::max() : asked + lease_ - lease_ / kMarginOfLease;
   guard_workers();
 }
 
-void NodePart::plan_heartbeat() {
+void NodeStateMachine::plan_heartbeat() {
   next_heartbeat_ = lease_.count() == 0 ? Time::max() : now_ + lease_ / kHeartbeatsPerLease;
 }
 
-/// Of an office only that counts under which this node has joined.
-void NodePart::take(const OfficeRenewed& renewed) {
+/// Of a term only that counts under which this node has joined.
+void NodeStateMachine::take(const TermRenewed& renewed) {
   if (link_ != Link::joining && link_ != Link::joined) return;
-  if (office_end_ == Time::max() || renewed.end <= office_end_) return;
-  office_end_ = renewed.end;
+  if (term_end_ == Time::max() || renewed.end <= term_end_) return;
+  term_end_ = renewed.end;
   if (link_ == Link::joined) guard_workers();
 }
 
-void NodePart::guard_workers() {
+void NodeStateMachine::guard_workers() {
   if (outcome_ || guarded_until_ == lease_end()) return;
   guarded_until_ = lease_end();
   actions_.emplace_back(GuardUntil{guarded_until_});
 }
 
-void NodePart::check_lease() {
+void NodeStateMachine::check_lease() {
   if (link_ != Link::joined || now_ < lease_end()) return;
   actions_.emplace_back(Disconnect{});
-  lose_connection(office_end_ <= now_ ? "this node no longer hosts it"
-                                      : rendezvous_ + " has not answered for " +
-                                            seconds_text(lease_ - lease_ / kMarginOfLease));
+  lose_connection(term_end_ <= now_ ? "this node no longer hosts it"
+                                    : rendezvous_ + " has not answered for " +
+                                          seconds_text(lease_ - lease_ / kMarginOfLease));
 }
 
 /// Whoever accepts connections and says nothing is a process that hangs, or no rendezvous. What was
 /// connected to at the limit had no time to say anything.
-std::string NodePart::silence() const {
+std::string NodeStateMachine::silence() const {
   using Tenths = std::chrono::duration<std::int64_t, std::deci>;
   const auto waited = std::chrono::round<Tenths>(answer_end_ - answer_begin_);
   if (waited == Tenths(0) && !last_problem_.empty()) return last_problem_;
@@ -258,29 +258,29 @@ std::string NodePart::silence() const {
          ": it hangs, or is something else, such as a torchrun";
 }
 
-void NodePart::take(const NodeTimePassed&) {
+void NodeStateMachine::take(const NodeTimePassed&) {
   if (link_ == Link::joining && now_ >= answer_end_) {
     actions_.emplace_back(Disconnect{});
     return lose_connection(silence());
   }
   if (link_ != Link::joined || now_ < next_heartbeat_) return;
   unanswered_.emplace_back(++last_heartbeat_, now_);
-  say(Heartbeat{last_heartbeat_});
+  send(Heartbeat{last_heartbeat_});
   plan_heartbeat();
 }
 
 // Rounds.
 
-void NodePart::take(const CoordinatorSays& says) {
+void NodeStateMachine::take(const MessageReceived& says) {
   if (link_ != Link::joining && link_ != Link::joined) return;
   const auto* refused = std::get_if<Refused>(&says.message);
   if (refused != nullptr && !says.is_proven) return doubt(*refused);
-  std::visit([&](const auto& message) { hear(message); }, says.message);
+  std::visit([&](const auto& message) { on_message(message); }, says.message);
 }
 
 /// A coordinator that does not know yet whether there is a place for this node says so from time to
 /// time: it is there.
-void NodePart::hear(const Waiting& waiting) {
+void NodeStateMachine::on_message(const Waiting& waiting) {
   if (link_ == Link::joining) {
     answer_begin_ = now_;
     answer_end_ = now_ + answer_timeout_;
@@ -290,12 +290,12 @@ void NodePart::hear(const Waiting& waiting) {
   actions_.emplace_back(Announce{waiting.text, waiting.is_warning || is_after_loss});
 }
 
-void NodePart::hear(const NextRound& next) {
+void NodeStateMachine::on_message(const NextRound& next) {
   const bool is_after_loss = std::exchange(has_lost_round_, false);
   actions_.emplace_back(AnnounceRound{.next = next, .is_planned = !is_after_loss});
 }
 
-void NodePart::hear(const RoundFormed& round) {
+void NodeStateMachine::on_message(const RoundFormed& round) {
   if (!has_place_of(join_, round)) {
     actions_.emplace_back(Disconnect{});
     return lose_connection("it formed a round without a place for this node");
@@ -309,7 +309,7 @@ void NodePart::hear(const RoundFormed& round) {
   join_.restarts_used = round.restarts_used;
   round_heard_ = now_;
   // It was formed while this node's leave was on its way.
-  if (!leaving_.empty()) return say(WorkersEnded{.round = round.round, .were_asked = true});
+  if (!leaving_.empty()) return send(WorkersEnded{.round = round.round, .were_asked = true});
   has_workers_ = true;
   has_lost_round_ = true;
   were_asked_ = false;
@@ -319,7 +319,7 @@ void NodePart::hear(const RoundFormed& round) {
   actions_.emplace_back(StartWorkers{round});
 }
 
-void NodePart::hear(const membership::StopWorkers& stop) {
+void NodeStateMachine::on_message(const membership::StopWorkers& stop) {
   if (has_workers_ && stop.round == join_.last_round) {
     were_asked_ = true;
     has_lost_round_ = !stop.is_orderly;
@@ -328,37 +328,37 @@ void NodePart::hear(const membership::StopWorkers& stop) {
 }
 
 /// Further ones are not answered, as if the answers were lost.
-void NodePart::hear(const Probe& probe) {
+void NodeStateMachine::on_message(const Probe& probe) {
   if (probes_under_way_ == kProbesMax) return;
   ++probes_under_way_;
   probe_number_ = probe.number;
   actions_.emplace_back(ProbePeers{++probe_serial_, probe});
 }
 
-void NodePart::take(const PeersProbed& probed) {
+void NodeStateMachine::take(const PeersProbed& probed) {
   --probes_under_way_;
   if (!probe_number_ || probed.serial != probe_serial_) return;
-  say(Probed{*std::exchange(probe_number_, std::nullopt), probed.unreachable});
+  send(Probed{*std::exchange(probe_number_, std::nullopt), probed.unreachable});
 }
 
-void NodePart::take(const OwnWorkersFailing& failing) {
-  if (is_of_this_connection_) say(WorkersFailing{join_.last_round, failing.reason, were_asked_});
+void NodeStateMachine::take(const OwnWorkersFailing& failing) {
+  if (is_of_this_connection_) send(WorkersFailing{join_.last_round, failing.reason, were_asked_});
 }
 
-void NodePart::take(const OwnWorkersEnded& ended) {
+void NodeStateMachine::take(const OwnWorkersEnded& ended) {
   if (!has_workers_) return;
   still_running_ = ended.still_running;
   // After a success another round follows only if another node fails.
   if (still_running_ && !ended.have_succeeded && !outcome_ && !is_local_) leave_with_workers_left();
   has_workers_ = false;
   if (is_of_this_connection_) {
-    say(WorkersEnded{.round = join_.last_round,
-                     .have_succeeded = ended.have_succeeded,
-                     .not_started = ended.not_started,
-                     .failures = ended.failures,
-                     .flights = ended.flights,
-                     .were_asked = were_asked_,
-                     .no_restart = is_local_ ? ended.no_restart : std::nullopt});
+    send(WorkersEnded{.round = join_.last_round,
+                      .have_succeeded = ended.have_succeeded,
+                      .not_started = ended.not_started,
+                      .failures = ended.failures,
+                      .flights = ended.flights,
+                      .were_asked = were_asked_,
+                      .no_restart = is_local_ ? ended.no_restart : std::nullopt});
   }
   if (outcome_) return end(*outcome_);
   // The agent beside the coordinator stays until that has told everybody.
@@ -370,7 +370,7 @@ void NodePart::take(const OwnWorkersEnded& ended) {
 
 // The end.
 
-void NodePart::hear(const Finish& finish) {
+void NodeStateMachine::on_message(const Finish& finish) {
   outcome_ = finish.outcome;
   if (!has_workers_) return end(*outcome_);
   // No other round follows, so the workers may take their time.
@@ -378,12 +378,12 @@ void NodePart::hear(const Finish& finish) {
   actions_.emplace_back(EndWorkers{finish.outcome.reason});
 }
 
-void NodePart::take(const AskedToLeave& leave) {
+void NodeStateMachine::take(const AskedToLeave& leave) {
   if (!leaving_.empty()) return;
   leaving_ = leave.reason;
   leaving_signal_ = leave.signal;
   were_asked_ = true;
-  if (link_ == Link::joined) say(Leave{leave.reason, leave.signal});
+  if (link_ == Link::joined) send(Leave{leave.reason, leave.signal});
   // The coordinator beside it waits for nodes until it hears of this, so it must be told even if
   // that takes joining first.
   if (has_workers_ || (join_.is_host && link_ != Link::none)) return;
@@ -391,13 +391,13 @@ void NodePart::take(const AskedToLeave& leave) {
 }
 
 /// Before the end of the workers is reported, so that this node has no part in the next round.
-void NodePart::leave_with_workers_left() {
+void NodeStateMachine::leave_with_workers_left() {
   if (!leaving_.empty()) return;
   take(AskedToLeave{"cannot start workers again: " + *still_running_});
   actions_.emplace_back(Resign{});
 }
 
-void NodePart::end_interrupted() {
+void NodeStateMachine::end_interrupted() {
   end({.result = RunResult::interrupted,
        .scope = OutcomeScope::node,
        .rounds = join_.last_round + 1,
@@ -405,11 +405,11 @@ void NodePart::end_interrupted() {
        .signal = leaving_signal_});
 }
 
-void NodePart::say(NodeMessage message) {
-  actions_.emplace_back(Say{within_bounds(std::move(message))});
+void NodeStateMachine::send(NodeMessage message) {
+  actions_.emplace_back(Send{within_bounds(std::move(message))});
 }
 
-void NodePart::end(RunOutcome outcome) {
+void NodeStateMachine::end(RunOutcome outcome) {
   has_ended_ = true;
   if (link_ != Link::none) actions_.emplace_back(Disconnect{});
   actions_.emplace_back(EndRun{std::move(outcome)});

@@ -11,16 +11,16 @@
 
 namespace ddprun {
 
-struct Deserter {
+struct EarlyExit {
   std::size_t exit = 0;  ///< which of the exits is its
   std::string before;    ///< WorkerExited::ended_before
 
-  bool operator==(const Deserter&) const = default;
+  bool operator==(const EarlyExit&) const = default;
 };
 
 /// The first of `exits` that succeeded although others wait for its rank, as far as `flights` tell
 /// for certain.
-std::optional<Deserter> find_deserter(const std::vector<WorkerExited>& exits,
-                                      const std::vector<RankFlights>& flights);
+std::optional<EarlyExit> find_early_exit(const std::vector<WorkerExited>& exits,
+                                         const std::vector<RankFlights>& flights);
 
 }  // namespace ddprun

@@ -5,7 +5,7 @@
 // The node's lease is the coordinator's view of it, kept here a little shorter: it runs from when
 // the last answered heartbeat was sent, and ends early by a margin. So a node that is cut off has
 // killed its workers before the coordinator lets others take their place. Beside a coordinator that
-// holds its office for a time, the lease also ends with that: once another one may be elected, it
+// holds its term for a time, the lease also ends with that: once another one may be elected, it
 // does not wait for this node. An agent that is stopped cannot kill its workers, so somebody else
 // has to know when the lease ends (GuardUntil).
 #pragma once
@@ -25,28 +25,28 @@ namespace ddprun::membership {
 
 // Events.
 struct Connected {
-  /// The coordinator is part of this process and surely in office until then. As made: for ever, or
+  /// The coordinator is part of this process and surely elected until then. As made: for ever, or
   /// it is elsewhere.
-  Time office_end = Time::max();
+  Time term_end = Time::max();
   std::string where{};   ///< "the rendezvous at HOST:PORT", for people; empty: as before
   ProbeAddress probe{};  ///< of this agent from now on
 };
-/// The office of the coordinator in this process has been renewed.
-struct OfficeRenewed {
+/// The term of the coordinator in this process has been renewed.
+struct TermRenewed {
   Time end;
 };
 /// An attempt to connect has failed, or a connection has ended.
 struct ConnectionLost {
   std::string reason;
 };
-struct CoordinatorSays {
+struct MessageReceived {
   CoordinatorMessage message;
   /// False: a Refused of a listener that has not proved that it knows the run's secret.
   bool is_proven = true;
 };
 /// There is nobody to connect to, and will be nobody: the run has ended, or has no place for this
 /// node.
-struct TurnedAway {
+struct JoinRejected {
   RunOutcome outcome;
 };
 /// A worker of this node has failed; the others are being stopped.
@@ -75,7 +75,7 @@ struct PeersProbed {
 };
 struct NodeTimePassed {};
 using NodeEvent =
-    std::variant<Connected, OfficeRenewed, ConnectionLost, CoordinatorSays, TurnedAway,
+    std::variant<Connected, TermRenewed, ConnectionLost, MessageReceived, JoinRejected,
                  OwnWorkersFailing, OwnWorkersEnded, AskedToLeave, PeersProbed, NodeTimePassed>;
 
 // Actions, to be carried out in their order.
@@ -85,7 +85,7 @@ struct Connect {
   Time not_before;
 };
 struct Disconnect {};
-struct Say {
+struct Send {
   NodeMessage message;
 };
 struct StartWorkers {
@@ -123,14 +123,14 @@ struct Resign {};
 struct EndRun {
   RunOutcome outcome;
 };
-using NodeAction = std::variant<Connect, Disconnect, Say, StartWorkers, EndWorkers, ProbePeers,
+using NodeAction = std::variant<Connect, Disconnect, Send, StartWorkers, EndWorkers, ProbePeers,
                                 GuardUntil, Announce, AnnounceRound, Resign, EndRun>;
 
-class NodePart {
+class NodeStateMachine {
  public:
   /// `join` is what this node says of itself. Until its first round the node tries to get in for
   /// settings.join_timeout.
-  NodePart(Join join, const Settings& settings, Time now);
+  NodeStateMachine(Join join, const Settings& settings, Time now);
 
   /// To be called once, before anything happens.
   std::vector<NodeAction> start(Time now);
@@ -146,21 +146,21 @@ class NodePart {
   bool has_ended() const { return has_ended_; }
 
  private:
-  void hear(const Welcome& welcome);
-  void hear(const Refused& refused);
-  void hear(const HeartbeatAnswer& answer);
-  void hear(const Waiting& waiting);
-  void hear(const NextRound& next);
-  void hear(const RoundFormed& round);
-  void hear(const membership::StopWorkers& stop);
-  void hear(const Finish& finish);
-  void hear(const Probe& probe);
+  void on_message(const Welcome& welcome);
+  void on_message(const Refused& refused);
+  void on_message(const HeartbeatAnswer& answer);
+  void on_message(const Waiting& waiting);
+  void on_message(const NextRound& next);
+  void on_message(const RoundFormed& round);
+  void on_message(const membership::StopWorkers& stop);
+  void on_message(const Finish& finish);
+  void on_message(const Probe& probe);
 
   void take(const Connected& connected);
-  void take(const OfficeRenewed& renewed);
+  void take(const TermRenewed& renewed);
   void take(const ConnectionLost& lost);
-  void take(const CoordinatorSays& says);
-  void take(const TurnedAway& turned_away);
+  void take(const MessageReceived& says);
+  void take(const JoinRejected& rejected);
   void take(const OwnWorkersFailing& failing);
   void take(const OwnWorkersEnded& ended);
   void take(const AskedToLeave& leave);
@@ -168,13 +168,13 @@ class NodePart {
   void take(const NodeTimePassed&);
 
   void doubt(const Refused& refused);
-  void say(NodeMessage message);
+  void send(NodeMessage message);
   void renew_lease(Time asked);
   void plan_heartbeat();
   void guard_workers();
   void check_lease();
   std::string silence() const;
-  Time lease_end() const { return std::min(granted_end_, office_end_); }
+  Time lease_end() const { return std::min(granted_end_, term_end_); }
   void lose_connection(const std::string& reason);
   void try_again();
   std::string absence() const;
@@ -209,7 +209,7 @@ class NodePart {
   std::string last_waiting_;  ///< what for, while joining
   std::chrono::milliseconds lease_{0};
   Time granted_end_;                  ///< of the lease that the coordinator has granted
-  Time office_end_ = Time::max();     ///< of the coordinator, if it is part of this process
+  Time term_end_ = Time::max();       ///< of the coordinator, if it is part of this process
   Time guarded_until_ = Time::max();  ///< as told last
   Time next_heartbeat_;
   std::uint64_t last_heartbeat_ = 0;

@@ -1,4 +1,4 @@
-#include "rendezvous/membership/seat.hpp"
+#include "rendezvous/membership/coordinator_server.hpp"
 
 #include "rendezvous/membership/codec.hpp"
 #include "rendezvous/membership/foreign_peer.hpp"
@@ -9,8 +9,9 @@
 
 namespace ddprun::membership {
 
-Seat::Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address, Admission admission,
-           std::uint16_t store_port, Log log)
+CoordinatorServer::CoordinatorServer(boost::asio::any_io_executor executor,
+                                     const StoreEndpoint& address, Admission admission,
+                                     std::uint16_t store_port, Log log)
     : executor_(std::move(executor)), admission_(std::move(admission)), log_(std::move(log)) {
   if (!admission_.other_agents) {
     listen_for_store(address);
@@ -21,7 +22,7 @@ Seat::Seat(boost::asio::any_io_executor executor, const StoreEndpoint& address, 
   }
 }
 
-StoreServerOptions Seat::store_options(const StoreEndpoint& address) {
+StoreServerOptions CoordinatorServer::store_options(const StoreEndpoint& address) {
   return {
       .address = address.host,
       .port = address.port,
@@ -32,14 +33,14 @@ StoreServerOptions Seat::store_options(const StoreEndpoint& address) {
           [](const wire::Request& request) { return is_of_torchrun(request) ? kNoTorchrun : ""; }};
 }
 
-void Seat::listen_for_store(const StoreEndpoint& address) {
+void CoordinatorServer::listen_for_store(const StoreEndpoint& address) {
   auto options = store_options(address);
   if (!admission_.user) options.admits_address = {};
   options.objection_to = {};
   store_ = std::make_unique<StoreServer>(executor_, std::move(options));
 }
 
-void Seat::listen_for_both(const StoreEndpoint& address) {
+void CoordinatorServer::listen_for_both(const StoreEndpoint& address) {
   auto options = store_options(address);
   options.other_greeting = kGreeting;
   options.hand_over = [this](int fd, std::string_view bytes) { coordinator_->admit(fd, bytes); };
@@ -47,7 +48,7 @@ void Seat::listen_for_both(const StoreEndpoint& address) {
 }
 
 /// Somebody else may have the agents' port by right, but nobody the store's.
-void Seat::listen_apart(const StoreEndpoint& address, std::uint16_t store_port) {
+void CoordinatorServer::listen_apart(const StoreEndpoint& address, std::uint16_t store_port) {
   agents_ = std::make_unique<Acceptor>(
       executor_, address, [this](int fd) { coordinator_->admit(fd, {}); },
       [this](const std::string& what) { complain(what); });
@@ -59,17 +60,17 @@ void Seat::listen_apart(const StoreEndpoint& address, std::uint16_t store_port) 
   }
 }
 
-void Seat::begin(Settings settings, Office office) {
+void CoordinatorServer::begin(Settings settings, LeadershipTerm term) {
   settings.store_port = store_port();
   coordinator_ = std::make_unique<Coordinator>(
-      executor_, std::move(settings), admission_.secret, std::move(office),
+      executor_, std::move(settings), admission_.secret, std::move(term),
       [this] { store_->new_attempt(); }, log_);
   store_->start();
   if (agents_) agents_->start();
 }
 
 /// Once for each power of two, so that nobody can fill a disk with it.
-void Seat::complain(const std::string& what) {
+void CoordinatorServer::complain(const std::string& what) {
   if (std::has_single_bit(++complaints_)) write_log(log_, LogLevel::warn, "rendezvous: " + what);
 }
 

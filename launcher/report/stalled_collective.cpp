@@ -1,4 +1,4 @@
-#include "launcher/report/held_up.hpp"
+#include "launcher/report/stalled_collective.hpp"
 
 #include "launcher/report/event_text.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 
 using control::Flight;
 using control::FlightState;
-using control::GroupFlights;
+using control::GroupFlightRecord;
 using control::GroupState;
 
 // A collective error fails a thousand ranks at once.
@@ -22,7 +22,7 @@ constexpr std::size_t kMissingShownMax = 8;
 /// A rank and its part in the group; null if it has none.
 struct Member {
   int rank = 0;
-  const GroupFlights* flights = nullptr;
+  const GroupFlightRecord* flights = nullptr;
 
   bool is_meeting() const { return flights != nullptr && flights->state == GroupState::meeting; }
   std::uint64_t entered() const { return flights == nullptr ? 0 : flights->entered; }
@@ -94,23 +94,25 @@ std::vector<std::string> group_names(const std::vector<RankFlights>& ranks) {
   return names;
 }
 
-const GroupFlights* find_group(const RankFlights& rank, const std::string& name) {
+const GroupFlightRecord* find_group(const RankFlights& rank, const std::string& name) {
   const auto& groups = rank.worker.groups;
-  const auto found = std::find_if(groups.begin(), groups.end(),
-                                  [&](const GroupFlights& group) { return group.name == name; });
+  const auto found =
+      std::find_if(groups.begin(), groups.end(),
+                   [&](const GroupFlightRecord& group) { return group.name == name; });
   return found == groups.end() ? nullptr : &*found;
 }
 
-const GroupFlights& any_of_group(const std::vector<RankFlights>& ranks, const std::string& name) {
+const GroupFlightRecord& any_of_group(const std::vector<RankFlights>& ranks,
+                                      const std::string& name) {
   for (const auto& rank : ranks) {
-    if (const GroupFlights* const flights = find_group(rank, name)) return *flights;
+    if (const GroupFlightRecord* const flights = find_group(rank, name)) return *flights;
   }
-  static const GroupFlights nothing;
+  static const GroupFlightRecord nothing;
   return nothing;
 }
 
 /// Whether a rank that has no record of the group is one of its ranks all the same.
-bool belongs_to(const GroupFlights& group, int rank, std::size_t ranks) {
+bool belongs_to(const GroupFlightRecord& group, int rank, std::size_t ranks) {
   const auto& listed = group.members;
   if (!listed.empty()) return std::find(listed.begin(), listed.end(), rank) != listed.end();
   // Of a large group it is not recorded who is in it.
@@ -119,10 +121,10 @@ bool belongs_to(const GroupFlights& group, int rank, std::size_t ranks) {
 
 /// Those that have made the group, and those that should have.
 Members members_of(const std::vector<RankFlights>& ranks, const std::string& name) {
-  const GroupFlights& any = any_of_group(ranks, name);
+  const GroupFlightRecord& any = any_of_group(ranks, name);
   Members members;
   for (const auto& rank : ranks) {
-    const GroupFlights* const flights = find_group(rank, name);
+    const GroupFlightRecord* const flights = find_group(rank, name);
     if (flights == nullptr && !belongs_to(any, rank.rank, ranks.size())) continue;
     if (flights == nullptr && rank.worker.unrecorded_groups > 0) {
       members.unknown.push_back(rank.rank);
@@ -146,20 +148,20 @@ std::string doing(const Member& member) {
          tenths_text(waited(*last));
 }
 
-std::optional<HeldUp> find_meeting(const std::string& name, const Members& members) {
-  HeldUp held_up{.group = name, .is_meeting = true, .unknown = members.unknown};
+std::optional<StalledCollective> find_meeting(const std::string& name, const Members& members) {
+  StalledCollective stalled{.group = name, .is_meeting = true, .unknown = members.unknown};
   for (const auto& member : members.known) {
     if (member.is_meeting()) {
-      held_up.waiting.push_back(member.rank);
+      stalled.waiting.push_back(member.rank);
     } else if (member.flights == nullptr) {
-      held_up.missing.push_back({member.rank, doing(member)});
+      stalled.missing.push_back({member.rank, doing(member)});
     }
   }
-  return held_up.waiting.empty() ? std::nullopt : std::optional(held_up);
+  return stalled.waiting.empty() ? std::nullopt : std::optional(stalled);
 }
 
-void add_call(HeldUp& held_up, const Flight& flight, int rank) {
-  auto& calls = held_up.calls;
+void add_call(StalledCollective& stalled, const Flight& flight, int rank) {
+  auto& calls = stalled.calls;
   const auto same = std::find_if(calls.begin(), calls.end(), [&](const CallOfRanks& other) {
     return other.call == flight.call;
   });
@@ -181,36 +183,37 @@ std::optional<std::uint64_t> earliest(const Members& members) {
   return number;
 }
 
-void add_message(HeldUp& held_up, const Member& member) {
+void add_message(StalledCollective& stalled, const Member& member) {
   const Flight* const current = member.current();
   if (current == nullptr || !current->is_message) return;
-  held_up.messaging.push_back({member.rank, doing(member)});
-  held_up.waited_seconds = std::max(held_up.waited_seconds, waited(*current));
+  stalled.messaging.push_back({member.rank, doing(member)});
+  stalled.waited_seconds = std::max(stalled.waited_seconds, waited(*current));
 }
 
-std::optional<HeldUp> find_collective(const std::string& name, const Members& members) {
+std::optional<StalledCollective> find_collective(const std::string& name, const Members& members) {
   const auto number = earliest(members);
-  HeldUp held_up{.group = name, .number = number.value_or(0), .unknown = members.unknown};
+  StalledCollective stalled{
+      .group = name, .number = number.value_or(0), .unknown = members.unknown};
   for (const auto& member : members.known) {
     if (!number) {
-      add_message(held_up, member);
+      add_message(stalled, member);
       continue;
     }
     if (member.entered() <= *number) {
-      held_up.missing.push_back({member.rank, doing(member)});
+      stalled.missing.push_back({member.rank, doing(member)});
       continue;
     }
     const Flight* const flight = member.find(*number);
-    if (flight != nullptr) add_call(held_up, *flight, member.rank);
+    if (flight != nullptr) add_call(stalled, *flight, member.rank);
     if (flight == nullptr || flight->state == FlightState::done) {
-      held_up.through.push_back(member.rank);
+      stalled.through.push_back(member.rank);
     } else {
-      held_up.waiting.push_back(member.rank);
-      held_up.waited_seconds = std::max(held_up.waited_seconds, waited(*flight));
+      stalled.waiting.push_back(member.rank);
+      stalled.waited_seconds = std::max(stalled.waited_seconds, waited(*flight));
     }
   }
-  const bool is_any = !held_up.waiting.empty() || !held_up.messaging.empty();
-  return is_any ? std::optional(held_up) : std::nullopt;
+  const bool is_any = !stalled.waiting.empty() || !stalled.messaging.empty();
+  return is_any ? std::optional(stalled) : std::nullopt;
 }
 
 std::vector<int> ranks_of(const std::vector<MissingRank>& missing) {
@@ -223,25 +226,25 @@ std::string plural(const std::vector<int>& ranks, const char* one, const char* m
   return ranks_phrase(ranks) + (ranks.size() == 1 ? one : many);
 }
 
-std::string through_text(const HeldUp& held_up) {
-  if (held_up.through.empty()) return {};
-  return "; " + plural(held_up.through, " is", " are") + " through with it";
+std::string through_text(const StalledCollective& stalled) {
+  if (stalled.through.empty()) return {};
+  return "; " + plural(stalled.through, " is", " are") + " through with it";
 }
 
 /// Nothing of a wait that would be told as 0.0 s.
-std::string duration_text(const HeldUp& held_up) {
+std::string duration_text(const StalledCollective& stalled) {
   constexpr double kLeastTold = 0.05;
-  if (held_up.waited_seconds < kLeastTold) return {};
-  return ", for up to " + tenths_text(held_up.waited_seconds);
+  if (stalled.waited_seconds < kLeastTold) return {};
+  return ", for up to " + tenths_text(stalled.waited_seconds);
 }
 
-std::string wait_text(const HeldUp& held_up) {
-  return plural(held_up.waiting, " waits", " wait") + " in it" + duration_text(held_up);
+std::string wait_text(const StalledCollective& stalled) {
+  return plural(stalled.waiting, " waits", " wait") + " in it" + duration_text(stalled);
 }
 
-std::string disagreement(const HeldUp& held_up) {
+std::string disagreement(const StalledCollective& stalled) {
   std::string text;
-  for (const auto& [call, bytes, ranks] : held_up.calls) {
+  for (const auto& [call, bytes, ranks] : stalled.calls) {
     text +=
         (text.empty() ? "" : " but ") + plural(ranks, " calls ", " call ") + call_text(call, bytes);
   }
@@ -250,52 +253,52 @@ std::string disagreement(const HeldUp& held_up) {
 
 }  // namespace
 
-std::vector<HeldUp> find_held_up(const std::vector<RankFlights>& ranks) {
-  std::vector<HeldUp> found;
+std::vector<StalledCollective> find_stalled_collectives(const std::vector<RankFlights>& ranks) {
+  std::vector<StalledCollective> found;
   for (const auto& name : group_names(ranks)) {
     const Members members = members_of(ranks, name);
-    auto held_up = find_meeting(name, members);
-    if (!held_up) held_up = find_collective(name, members);
-    if (held_up) found.push_back(std::move(*held_up));
+    auto stalled = find_meeting(name, members);
+    if (!stalled) stalled = find_collective(name, members);
+    if (stalled) found.push_back(std::move(*stalled));
   }
   return found;
 }
 
-std::string place_of(const HeldUp& held_up) {
-  const std::string group = "group \"" + held_up.group + "\"";
-  if (held_up.is_meeting) return group;
-  const std::string place = "collective " + std::to_string(held_up.number) + " of " + group;
+std::string place_of(const StalledCollective& stalled) {
+  const std::string group = "group \"" + stalled.group + "\"";
+  if (stalled.is_meeting) return group;
+  const std::string place = "collective " + std::to_string(stalled.number) + " of " + group;
   // Where ranks disagree there is more to say than which call it is.
-  if (held_up.calls.size() != 1) return place;
-  return place + ", " + call_text(held_up.calls[0].call, held_up.calls[0].bytes);
+  if (stalled.calls.size() != 1) return place;
+  return place + ", " + call_text(stalled.calls[0].call, stalled.calls[0].bytes);
 }
 
-std::string headline(const HeldUp& held_up) {
-  const std::string group = "group \"" + held_up.group + "\"";
-  const auto missing = ranks_of(held_up.missing);
-  if (held_up.is_meeting) {
+std::string headline(const StalledCollective& stalled) {
+  const std::string group = "group \"" + stalled.group + "\"";
+  const auto missing = ranks_of(stalled.missing);
+  if (stalled.is_meeting) {
     const auto who =
-        plural(held_up.waiting, " waits", " wait") + " for the others to join " + group;
+        plural(stalled.waiting, " waits", " wait") + " for the others to join " + group;
     return missing.empty() ? who
                            : plural(missing, " has", " have") + " not made " + group + "; " + who;
   }
-  if (held_up.calls.empty()) {
-    const auto senders = ranks_of(held_up.messaging);
+  if (stalled.calls.empty()) {
+    const auto senders = ranks_of(stalled.messaging);
     return plural(senders, " waits", " wait") + " for messages in " + group +
-           duration_text(held_up);
+           duration_text(stalled);
   }
-  const std::string what = place_of(held_up);
-  if (held_up.calls.size() > 1) return "in " + what + " " + disagreement(held_up);
+  const std::string what = place_of(stalled);
+  if (stalled.calls.size() > 1) return "in " + what + " " + disagreement(stalled);
   if (missing.empty()) {
-    return plural(held_up.waiting, " is in ", " are in ") + what + duration_text(held_up) +
-           through_text(held_up);
+    return plural(stalled.waiting, " is in ", " are in ") + what + duration_text(stalled) +
+           through_text(stalled);
   }
-  return plural(missing, " has", " have") + " not entered " + what + "; " + wait_text(held_up) +
-         through_text(held_up);
+  return plural(missing, " has", " have") + " not entered " + what + "; " + wait_text(stalled) +
+         through_text(stalled);
 }
 
-std::vector<std::string> describe(const HeldUp& held_up) {
-  std::vector<std::string> lines = {headline(held_up)};
+std::vector<std::string> describe(const StalledCollective& stalled) {
+  std::vector<std::string> lines = {headline(stalled)};
   const auto add = [&lines](const std::vector<MissingRank>& ranks) {
     const auto shown = std::min(ranks.size(), kMissingShownMax);
     for (std::size_t i = 0; i < shown; ++i)
@@ -303,10 +306,10 @@ std::vector<std::string> describe(const HeldUp& held_up) {
     if (shown < ranks.size())
       lines.push_back("and " + std::to_string(ranks.size() - shown) + " more");
   };
-  if (!held_up.is_meeting) add(held_up.missing);
-  add(held_up.messaging);
-  if (!held_up.unknown.empty()) {
-    lines.push_back(plural(held_up.unknown, " has", " have") +
+  if (!stalled.is_meeting) add(stalled.missing);
+  add(stalled.messaging);
+  if (!stalled.unknown.empty()) {
+    lines.push_back(plural(stalled.unknown, " has", " have") +
                     " more groups than are recorded: what became of this one there is unknown");
   }
   return lines;
