@@ -47,8 +47,7 @@ std::vector<RankFlights> all_flights(const membership::RunOutcome& outcome) {
 membership::Settings membership_settings(const LaunchPlan& plan) {
   if (plan.nodes) return plan.nodes->settings;
   membership::Settings settings;
-  settings.restarts.max_restarts = plan.options.max_restarts;
-  settings.restarts.window = plan.options.restart_window;
+  settings.restarts = restart_settings(plan.options);
   settings.lease = settings.probe_timeout = std::chrono::milliseconds(0);
   return settings;
 }
