@@ -228,8 +228,7 @@ void Sync::await_failure(const Word& stop) const {
 }
 
 void Sync::sleep(const FutexSet& set, Deadline deadline) const {
-  const auto check = std::min(deadline.remaining(), death_check_period_);
-  set.sleep(watches_all() ? deadline : Deadline::after(check));
+  set.sleep(Deadline::after(std::min(deadline.remaining(), death_check_period_)));
   wake_other_watchers();
 }
 

@@ -7,13 +7,13 @@
 // kernel marks it before it tears down the dead process' memory, and wakes one of the threads that
 // sleep on it. Sleeping ranks therefore watch the lives of all ranks, and a rank that wakes, for
 // whatever reason, wakes the others that sleep on the lives of dead ranks: the kernel wakes only
-// one.
+// one. That one may be dying itself, if several ranks are killed; then the others find the death
+// when they check all ranks, every kDeathCheckPeriod.
 //
 // The kernel limits a sleep to 128 words. In a group of more than kRanksWatchedMax ranks a sleeping
 // rank watches the awaited rank and the kNeighboursWatched ranks after its own. So each rank is
 // watched by that many others, and the first of these to find its death fails the group. If none of
-// them sleeps, the death is found by the check of all ranks that each sleeping rank makes every
-// kDeathCheckPeriod.
+// them sleeps, the same check finds the death.
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
