@@ -119,7 +119,9 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
                                        [](const WorkerExited& exit) { return exit.failed(); });
   const auto failures = failures_root_cause_first(end.exits);
   for (auto exit : failures) {
-    if (exit.was_stopped || ended.failures.size() == kFailuresMax) continue;
+    // Stopped workers are failures only where no other node can have the cause.
+    const bool is_elsewhere = exit.was_stopped && plan.nodes;
+    if (is_elsewhere || ended.failures.size() == kFailuresMax) continue;
     exit.node = node;
     ended.failures.push_back(
         {.rank = exit.rank,

@@ -115,6 +115,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
       }
     }
     for (const auto& words : host_->last_words()) tell(Warning{"the rendezvous " + words});
+    store_use_.reset();
     host_.reset();
     co_return make_finished(*outcome_);
   }
@@ -161,6 +162,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     is_closed_ = true;
     wake_.cancel();
     if (link_) link_->close();
+    store_use_.reset();
     host_.reset();
   }
 
@@ -209,17 +211,23 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     RunFinished finished = make_finished(*outcome_);
     if (!failure_) return finished;
     finished.result = RunResult::agent_failed;
+    finished.failures.clear();  // killed because of it
     finished.exit_code = exit_code_of(failure_);
     return finished;
   }
 
   RunFinished make_finished(const RunOutcome& outcome) const {
-    return ddprun::make_finished(outcome, plan_, plan_.nodes ? nullptr : &last_end_, advice_);
+    const bool is_only = !plan_.nodes;
+    auto finished = ddprun::make_finished(outcome, plan_, is_only ? &last_end_ : nullptr, advice_);
+    // A round that has been formed may not have begun.
+    if (is_only) finished.attempts = attempts_;
+    return finished;
   }
 
   RunOutcome interrupted() const {
     return {.result = RunResult::interrupted,
             .scope = plan_.nodes ? OutcomeScope::node : OutcomeScope::run,
+            .rounds = attempts_,
             .reason = "this node was asked to stop by " + signal_name(stop_signal_),
             .signal = stop_signal_};
   }
@@ -238,7 +246,11 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
 
   void apply(const NodeEvent& event) {
     if (is_closed_ || failure_ || !node_) return;
-    perform(node_->apply(event, RunClock::now()));
+    try {
+      perform(node_->apply(event, RunClock::now()));
+    } catch (...) {
+      fail(std::current_exception());
+    }
   }
 
   void perform(const std::vector<NodeAction>& actions) {
@@ -310,7 +322,8 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void act(const AnnounceRound& round) {
-    last_end_ = {};
+    last_end_.exits.clear();
+    advice_.clear();
     tell(RestartDecided{.next_attempt = round.next.round,
                         .reason = round.next.reason,
                         .delay = round.next.delay,
@@ -348,11 +361,13 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
 
   /// Nothing is decided any more; run() waits for the end of the workers.
   void fail(const std::exception_ptr& failure) {
-    if (failure_) return;
+    const bool has_ended = outcome_ && attempt_ == nullptr;
+    if (failure_ || has_ended) return;
     failure_ = failure;
     wake_.cancel();
     link_->close();
-    outcome_ = RunOutcome{.result = RunResult::failed, .reason = failure_text(failure)};
+    outcome_ = RunOutcome{
+        .result = RunResult::failed, .rounds = attempts_, .reason = failure_text(failure)};
     ended_.cancel();
     if (attempt_ != nullptr) attempt_->abort("this node's agent cannot go on", true);
   }
@@ -383,6 +398,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                        .store_port = round.store_port,
                        .run_key = self->key_of_round(round.round)};
     if (self->reserved_port_) facts.worker_store_port = self->reserved_port_->port();
+    ++self->attempts_;
     self->tell_of_round(facts);
     Attempt attempt(self->surroundings_, facts,
                     [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
@@ -443,6 +459,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<CoordinatorLink> link_;   ///< once the host is known
   std::optional<NodeStateMachine> node_;
   Attempt* attempt_ = nullptr;
+  int attempts_ = 0;  ///< made by this node, also if their workers could not be started
   bool have_workers_started_ = false;
   AttemptEnd last_end_;
   std::string advice_;  ///< on the store, to be added to the reason for a failure

@@ -73,7 +73,7 @@ void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
   const control::AbortRecord record{.rank = rank, .reason = reason};
   // It would wake the workers that hang, and their stacks would not show where.
   if (takes_stacks_first() && !is_stopping_ && !has_killed_) {
-    delayed_abort_ = record;
+    if (!delayed_abort_) delayed_abort_ = record;
   } else {
     page_.abort(record);
   }

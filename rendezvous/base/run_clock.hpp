@@ -1,6 +1,6 @@
-// The clock of a run's time limits. It stands still while the run is suspended (Ctrl-Z), so that no
-// limit passes meanwhile. A process takes part in one run, so there is one such clock. Any thread
-// may read it.
+// The clock of the time limits for starting, stopping and restarting workers. It stands still while
+// the run is suspended (Ctrl-Z), so that none of them passes meanwhile. A process takes part in one
+// run, so there is one such clock. Any thread may read it.
 #pragma once
 
 #include <boost/asio/basic_waitable_timer.hpp>

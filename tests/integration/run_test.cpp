@@ -30,10 +30,12 @@ class Events : public EventSink {
   void take(const Event& event, std::chrono::system_clock::time_point) override {
     if (const auto* started = std::get_if<WorkerStarted>(&event)) worker = started->pid;
     if (const auto* exited = std::get_if<WorkerExited>(&event)) signal = exited->signal;
+    if (std::holds_alternative<AttemptStarted>(event)) ++attempts;
   }
 
   std::optional<pid_t> worker;
   std::optional<int> signal;  ///< that ended it
+  int attempts = 0;
 };
 
 /// Of one worker that does not end by itself; this node hosts the rendezvous.
@@ -53,10 +55,19 @@ LaunchPlan host_plan(const FreePort& port, int nodes) {
   return plan;
 }
 
+/// Of one worker that does not end by itself, on the only node.
+LaunchPlan only_node_plan() {
+  LaunchPlan plan;
+  plan.run_id = "only";
+  plan.workers = {{.arguments = {"/bin/sleep", "1000"}}};
+  plan.stacks.when = StacksWhen::never;
+  return plan;
+}
+
 /// A node's agent without its signals.
 class Node {
  public:
-  explicit Node(int nodes) : plan_(host_plan(port_, nodes)) {
+  explicit Node(LaunchPlan plan) : plan_(std::move(plan)) {
     result_ = asio::co_spawn(io_, run_.run([](std::uint16_t) {}), asio::use_future);
   }
 
@@ -82,7 +93,6 @@ class Node {
   const Events& events() const { return events_; }
 
  private:
-  FreePort port_;
   const LaunchPlan plan_;
   asio::io_context io_;
   Events events_;
@@ -103,7 +113,8 @@ TEST_SUITE("run") {
     constexpr int kStepsMax = 40;
     for (int steps = 0; steps < kStepsMax; ++steps) {
       CAPTURE(steps);
-      Node node(2);
+      const FreePort port;
+      Node node(host_plan(port, 2));
       for (int i = 0; i < steps; ++i) node.step();
       node.run().stop(SIGTERM, true);
       const auto finished = node.finish();
@@ -112,9 +123,35 @@ TEST_SUITE("run") {
     }
   }
 
+  TEST_CASE("run: the only node reports the attempts that it began, whenever the signal comes") {
+    constexpr int kStepsMax = 40;
+    for (int steps = 0; steps < kStepsMax; ++steps) {
+      CAPTURE(steps);
+      Node node(only_node_plan());
+      for (int i = 0; i < steps; ++i) node.step();
+      node.run().stop(SIGTERM, true);
+      const auto finished = node.finish();
+      CHECK(finished.result == RunResult::interrupted);
+      CHECK(finished.exit_code == 128 + SIGTERM);
+      CHECK(finished.attempts == node.events().attempts);
+    }
+  }
+
+  TEST_CASE("run: an only node that does not wait for its workers' end reports their attempt") {
+    Node node(only_node_plan());
+    node.run_until([&] { return node.events().worker.has_value(); });
+    node.run().stop(SIGTERM, true);
+    node.run().stop(SIGTERM, false);
+    node.run().stop(SIGTERM, false);
+    const auto finished = node.finish();
+    CHECK(finished.result == RunResult::interrupted);
+    CHECK(finished.attempts == 1);
+  }
+
   TEST_CASE(
       "run: an agent that cannot continue has seen the end of its workers when the run ends") {
-    Node node(1);
+    const FreePort port;
+    Node node(host_plan(port, 1));
     node.run_until([&] { return node.events().worker.has_value(); });
     const pid_t worker = *node.events().worker;
     // A guardian that cannot be told how long to wait, and no means for another one.

@@ -151,6 +151,14 @@ TEST_SUITE("placement") {
     CHECK(make_end(end, {}).failures[0].description == "rank 1 (pid 4711) failed with exit code 3");
   }
 
+  TEST_CASE("placement: workers that were only stopped are failures on the only node") {
+    AttemptEnd end;
+    end.exits = {exit_of_rank(1)};
+    end.exits[0].was_stopped = true;
+    CHECK(make_end(end, {}).failures.size() == 1);
+    CHECK(make_end(end, plan_of("b")).failures.empty());
+  }
+
   TEST_CASE("placement: processes that could not be killed prevent a restart") {
     AttemptEnd end;
     end.exits = {exit_of_rank(1)};
