@@ -21,7 +21,7 @@ const OptionEntry* option_with_key(const std::string& key) {
   return nullptr;
 }
 
-/// Returns the section of the option or key with this name; empty if there is none.
+/// Returns the section of the option or key with this name; empty if it has no section.
 std::string section_name_of(const std::string& key) {
   auto section = ConfigSection::none;
   if (const auto* option = option_with_key(key)) section = option->section;

@@ -74,7 +74,7 @@ std::vector<fs::path> package_folders(const fs::path& interpreter,
   return folders;
 }
 
-/// Returns the value of `__version__` in torch/version.py; empty if there is none.
+/// Returns the value of `__version__` in torch/version.py; empty if the file has none.
 std::string read_version(const fs::path& torch) {
   for (const auto& line : read_lines(torch / "version.py")) {
     if (!line.starts_with("__version__ = '")) continue;

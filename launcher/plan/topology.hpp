@@ -44,7 +44,7 @@ std::vector<CpuFacts> read_cpus(const std::filesystem::path& root, const std::ve
 std::vector<GpuFacts> read_gpus(const std::filesystem::path& root);
 
 /// Returns the CPU quota of this process' cgroups (version 2 or 1) in CPUs: the minimum of its own
-/// limit and those of its parents; 0 if there is none.
+/// limit and those of its parents; 0 without a limit.
 double read_cpu_quota(const std::filesystem::path& root);
 
 }  // namespace ddprun

@@ -240,7 +240,7 @@ void add_later_failures(Page& page, const std::vector<WorkerExited>& failures) {
   if (!others.empty()) page.paragraph("  and " + ranks_phrase(others));
 }
 
-void add_held_up(Page& page, const std::vector<StalledCollective>& all) {
+void add_stalled(Page& page, const std::vector<StalledCollective>& all) {
   if (all.empty()) return;
   page.rule('-');
   page.paragraph("Where the ranks were in their collectives:");
@@ -292,7 +292,7 @@ std::string final_report(const RunFinished& finished, const ReportFacts& facts, 
     add_root_cause(page, finished.failures.front());
     add_later_failures(page, finished.failures);
   }
-  add_held_up(page, finished.stalled);
+  add_stalled(page, finished.stalled);
   if (!facts.stopped.empty()) {
     page.rule('-');
     page.paragraph("Stopped by ddprun after the failure: " + ranks_phrase(facts.stopped));

@@ -54,7 +54,7 @@ struct OwnBeginning {
 };
 
 /// An address that does not lead to this node from itself will hardly do so from others: whether
-/// the node must resign, for somebody else to be elected.
+/// the node must resign so that another one can be elected.
 bool is_unreachable(const OwnBeginning& beginning, std::chrono::steady_clock::time_point now);
 
 }  // namespace ddprun::etcd

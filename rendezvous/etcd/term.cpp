@@ -115,7 +115,7 @@ asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
     }
     auto renewing = self->client_->renew(lease.id(), deadline_at(leadership.end()));
     const auto renewed = co_await std::move(renewing);
-    if (self->has_ended_) co_return;  // nobody holds the leadership any more
+    if (self->has_ended_) co_return;  // the term has ended
     if (const auto* problem = std::get_if<Problem>(&renewed)) {
       self->problem_ = problem->text;
       co_await self->pause(std::min(Deadline::Clock::now() + kRetryPause, leadership.end()));

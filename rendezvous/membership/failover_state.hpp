@@ -62,7 +62,7 @@ Settings settings_of(const RunRecord& record, const std::string& run_id);
 /// is not waited for: its workers do not outlive its term.
 class FailoverState {
  public:
-  FailoverState() = default;  ///< there was nobody before
+  FailoverState() = default;  ///< no coordinator preceded this one
   FailoverState(const RunRecord& record, Time leases_end);
 
   /// A node has come: its rank in that round; -1 if it had none. One whose agent was started anew

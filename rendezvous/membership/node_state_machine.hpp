@@ -1,4 +1,4 @@
-// One node's part in a run of many: when it speaks to the coordinator, when its workers start and
+// One node's part in a run: when it speaks to the coordinator, when its workers start and
 // stop, and when its agent ends. A value that takes events and answers with actions, like the
 // coordinator's half (coordination.hpp).
 //

@@ -52,7 +52,7 @@ std::string before(const std::vector<WorkerExited>& exits,
                    const std::vector<RankFlights>& flights) {
   const auto early_exit = find_early_exit(exits, flights);
   return early_exit ? std::to_string(exits[early_exit->exit].rank) + " " + early_exit->before
-                    : "nobody";
+                    : "none";
 }
 
 }  // namespace
@@ -76,31 +76,31 @@ TEST_SUITE("early_exit") {
 
   TEST_CASE("who was through with all that others do has done its part") {
     CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), rank(1, {after(3, GroupState::left)})}) ==
-          "nobody");
+          "none");
     CHECK(before({exit_of(1)}, {rank(0, {after(5, GroupState::open)}),
-                                rank(1, {after(3, GroupState::left)})}) == "nobody");
-    CHECK(before({exit_of(1)}, {}) == "nobody");
-    CHECK(before({}, {rank(0, {waiting(3)}), rank(1, {after(2, GroupState::open)})}) == "nobody");
+                                rank(1, {after(3, GroupState::left)})}) == "none");
+    CHECK(before({exit_of(1)}, {}) == "none");
+    CHECK(before({}, {rank(0, {waiting(3)}), rank(1, {after(2, GroupState::open)})}) == "none");
   }
 
   TEST_CASE("who failed, or was stopped, is not taken for one that ended well") {
     const std::vector<RankFlights> flights = {rank(0, {waiting(3)}),
                                               rank(1, {after(2, GroupState::left)})};
-    CHECK(before({exit_of(1, 1)}, flights) == "nobody");
+    CHECK(before({exit_of(1, 1)}, flights) == "none");
     auto stopped = exit_of(1);
     stopped.was_stopped = true;
-    CHECK(before({stopped}, flights) == "nobody");
+    CHECK(before({stopped}, flights) == "none");
   }
 
   TEST_CASE("nobody is accused where records are missing") {
     auto many = rank(1, std::vector<GroupFlightRecord>(control::kFlightGroupsMax));
-    CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), many}) == "nobody");
+    CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), many}) == "none");
     auto full = rank(1, {});
     full.worker.unrecorded_groups = 1;
-    CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), full}) == "nobody");
+    CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), full}) == "none");
     auto large = waiting(3);
     large.size = static_cast<int>(control::kGroupMembersMax) + 1;
-    CHECK(before({exit_of(1)}, {rank(0, {large}), rank(1, {})}) == "nobody");
+    CHECK(before({exit_of(1)}, {rank(0, {large}), rank(1, {})}) == "none");
   }
 
   TEST_CASE("it has failed, is told of as such, and comes to other nodes so") {

@@ -37,12 +37,12 @@ struct Begun {
                           .created = 5,
                           .leadership = HeldLease({.id = 7, .time = 2s}, sent),
                           .record = HeldLease({.id = 8, .time = 60s}, sent)};
-    auto seat = std::make_unique<membership::CoordinatorServer>(
+    auto server = std::make_unique<membership::CoordinatorServer>(
         context.get_executor(), StoreEndpoint{"127.0.0.1", 0}, membership::Admission{}, 0, log);
     const auto client =
         std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
     const auto on_renewal = [this](HeldLease::Time end) { term_ends.push_back(end); };
-    term = std::make_shared<Term>(client, facts, std::move(seat), on_renewal, log);
+    term = std::make_shared<Term>(client, facts, std::move(server), on_renewal, log);
     boost::asio::post(context, [this] { term->begin({.run_id = "run"}, std::nullopt); });
   }
 

@@ -189,7 +189,7 @@ TEST_SUITE("node part") {
     CHECK(part.next_wake() == at(3010));
   }
 
-  TEST_CASE("the end of the lease is told to whoever guards the workers, until the outcome") {
+  TEST_CASE("node: the guardian gets each end of the lease until the run has an outcome") {
     auto part = joined();
     auto actions = part.apply(MessageReceived{kRound}, at(20));
     CHECK(of<GuardUntil>(actions).empty());  // it was told at the welcome

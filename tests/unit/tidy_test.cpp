@@ -213,7 +213,7 @@ const std::map<std::string, std::string> kOwners = {
     {"worker.hpp", "worker_runtime/worker/"},
 };
 
-/// The folder that implements a public header of the worker runtime; empty if there is none.
+/// Returns the folder that implements a public header of the worker runtime, or an empty text.
 std::string owner_of(const fs::path& header) {
   const auto owner = kOwners.find(header.filename().string());
   return owner == kOwners.end() ? "" : owner->second;
