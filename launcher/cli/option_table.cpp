@@ -199,8 +199,8 @@ constexpr OptionEntry kNodes[] = {
      [](Options& o, Text v) { return keep(o.nnodes, parse_node_range(v)); },
      "See \"SEVERAL NODES\"."},
     {"standalone", 0, "", OptionGroup::nodes, Section::rendezvous, "PET_STANDALONE", "",
-     "Run on one node, with the store on a free loopback port, whatever the other options of "
-     "this group are.",
+     "Run on one node, with the store on a free loopback port; addresses and ports of the other "
+     "options of this group are ignored.",
      set_flag<&Options::standalone>},
     {"rdzv_backend", 0, "static|c10d|etcd", OptionGroup::nodes, Section::rendezvous,
      "PET_RDZV_BACKEND", "static",
@@ -339,7 +339,8 @@ constexpr OptionEntry kOwn[] = {
     {"dry_run", 0, "", OptionGroup::own, Section::none, "", "",
      "Print what would run, on which nodes and with which environment, and exit.",
      set_flag<&Options::dry_run>,
-     "Problems that would prevent the run are printed too, with exit status 2."},
+     "Problems with options, programs and files that are read are printed too, with exit status 2. "
+     "Addresses, ports and log folders are not tried."},
 };
 
 constexpr OptionEntry kInformation[] = {
@@ -347,7 +348,7 @@ constexpr OptionEntry kInformation[] = {
      no_action},
     {"print_completion", 0, "bash|zsh", OptionGroup::information, Section::none, "", "",
      "Print the completion script for a shell.", no_action,
-     "It completes the name by which ddprun was called."},
+     "It completes the command ddprun or, if ddprun is called by a name of torchrun, that name."},
     {"version", 0, "", OptionGroup::information, Section::none, "", "", "Print the version.",
      no_action},
 };
