@@ -22,8 +22,9 @@ def living_children():
     children = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            # Before the state: a process that ends between the two reads has no command line.
             command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(parent) == os.getpid() and state not in "ZX":
@@ -35,10 +36,12 @@ def end_children(time_limit=0.0):
     """Kills all children that have not ended by themselves in time, and their children; returns
     what they were."""
     deadline = time.monotonic() + time_limit
-    while living_children() and time.monotonic() < deadline:
-        time.sleep(LOOK_AGAIN)
     left = []
     while children := living_children():
+        # One that was adopted during the last look has the same time as the others.
+        if time.monotonic() < deadline:
+            time.sleep(LOOK_AGAIN)
+            continue
         for pid, command in children.items():
             left.append(f"process {pid}: {command}")
             os.kill(pid, signal.SIGKILL)
