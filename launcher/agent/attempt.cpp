@@ -307,7 +307,7 @@ class Attempt::Impl {
   void react_to_failure(int rank, const std::string& message, bool is_victim,
                         const std::string& reason) {
     note_flights();
-    if (names_late_ranks(message)) note_late();
+    if (names_late_ranks(message)) set_late_ranks();
     if (!is_victim) return stop_survivors(rank, reason);
     check_early_exit();
     if (course_ == Course::stopping || std::exchange(awaits_culprit_, true)) return;
@@ -325,7 +325,7 @@ class Attempt::Impl {
   }
 
   /// The stacks of the ranks that others have waited for show why they are late.
-  void note_late() {
+  void set_late_ranks() {
     const auto running = group_->running();
     std::vector<int> late;
     for (const auto& stalled : find_stalled_collectives(end_.flights)) {
@@ -334,7 +334,7 @@ class Attempt::Impl {
           late.push_back(missing.rank);
       }
     }
-    group_->note_late(std::move(late));
+    group_->set_late_ranks(std::move(late));
   }
 
   void record_flights() {

@@ -48,7 +48,6 @@ void StackCaptures::report(const std::exception_ptr& failure) const {
   }
 }
 
-/// Whatever has become of the capture, those who wait for its end go on.
 void StackCaptures::end(const StackCapture& capture) {
   if (capture.then) capture.then();
   if (next_) {

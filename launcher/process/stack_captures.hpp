@@ -1,6 +1,6 @@
-// In which order stacks are taken: one capture of all workers at a time, as two debuggers cannot
-// look at one process, and none that keeps the workers' end waiting longer than its own limit. Does
-// not know how stacks are taken. Runs on the agent's one thread.
+// The order of stack captures: one capture of all workers at a time, because a process can have one
+// debugger only, and within a time limit if the workers are to end afterwards. Runs on the agent's
+// one thread.
 #pragma once
 
 #include "launcher/process/stack_taker.hpp"
@@ -20,30 +20,29 @@ namespace ddprun {
 struct StackCapture {
   StackMoment moment;
   std::function<boost::asio::awaitable<void>(StackMoment, Deadline)> take;
-  std::function<void()> then;  ///< called in any case, also if `take` threw
+  std::function<void()> then;  ///< called also if `take` has thrown
 };
 
 class StackCaptures {
  public:
   struct Hooks {
-    std::function<void()> interrupt;  ///< ends the capture under way soon
-    std::function<void()> on_idle;    ///< called when none is under way and none waits
+    std::function<void()> interrupt;  ///< ends the running capture soon
+    std::function<void()> on_idle;    ///< no capture runs and none waits
   };
 
-  /// Lives as long as anything that a capture's functions hold.
-  /// A capture of all workers may take `limit`.
+  /// A capture of all workers may take `limit`. The functions of a capture keep this object alive.
   StackCaptures(boost::asio::any_io_executor executor, Deadline::Duration limit, Hooks hooks,
                 Log log);
 
-  /// Takes stacks now or after the capture under way. Of several that wait then, the first stands
-  /// for all: they would see the same.
+  /// Takes stacks now or after the running capture. One capture waits at most: later ones would
+  /// show the same.
   void ask(StackCapture capture);
 
-  /// Takes the stacks of workers that are to end: instead of what is under way or waits, and within
-  /// the limit from now on.
+  /// Takes the stacks of workers that are to end, within the limit from now on. Interrupts the
+  /// running capture and replaces the waiting one.
   void take_last(StackCapture capture);
 
-  /// What waits is not begun any more.
+  /// Drops the waiting capture.
   void clear() { next_.reset(); }
 
   /// True until on_idle.
@@ -52,7 +51,7 @@ class StackCaptures {
  private:
   struct Planned {
     StackCapture capture;
-    std::optional<Deadline> deadline;  ///< without one it has all its time from its beginning
+    std::optional<Deadline> deadline;  ///< without one the limit starts with the capture
   };
 
   void begin(Planned planned);

@@ -118,7 +118,7 @@ ToolStart StackTaker::TraceTarget::tool_start() const {
   return {.user = user};
 }
 
-StackTaker::TraceTarget StackTaker::patient_of(std::shared_ptr<Worker> worker) {
+StackTaker::TraceTarget StackTaker::trace_target_of(std::shared_ptr<Worker> worker) {
   const pid_t own = worker->process.pid();
   const pid_t pid = program_behind(own);
   if (pid != own) {
@@ -147,7 +147,7 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
                                               StackMoment moment, Deadline deadline) {
   StacksTaken taken{
       .rank = worker->spec.rank, .pid = worker->process.pid(), .reason = std::move(moment.reason)};
-  const TraceTarget target = patient_of(worker);
+  const TraceTarget target = trace_target_of(worker);
   const auto facts = facts_of(target.pid, has_runtime, moment);
   std::string text;
   bool has_enough = false;

@@ -1,5 +1,5 @@
-// Takes the stacks of one worker by the best means that there are (launcher/stacks/stack_means.hpp
-// decides). Runs on the agent's one thread.
+// Takes the stacks of one worker by the best means available (see launcher/stacks/stack_means.hpp).
+// Runs on the agent's one thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -18,14 +18,7 @@
 
 namespace ddprun {
 
-/// Why stacks are taken, and what comes afterwards.
-struct StackMoment {
-  std::string reason;
-  int next_signal = 0;       ///< what the workers get next; 0: none, they continue
-  std::vector<int> ranks{};  ///< whose stacks are taken; empty: all
-};
-
-/// What a worker's stacks may fill: hundreds of threads' frames.
+/// Maximum size of a worker's stacks: the frames of hundreds of threads.
 inline constexpr std::size_t kStackBytesMax = 256U << 10;
 
 class StackTaker {
@@ -34,26 +27,26 @@ class StackTaker {
   StackTaker(boost::asio::any_io_executor executor, Containment& containment,
              const StackPlan& plan);
 
-  /// Done at the deadline or soon after it (a tool gets a moment to let go of the worker). A worker
-  /// that is to end anyway may end by this, and is then marked was_stopped. `has_runtime`: it has
-  /// announced itself on the control page. Appends to the worker's file of stacks if there is one.
+  /// Returns at the deadline or soon after it (a tool needs a moment to detach). May end a worker
+  /// that is to end anyway, which is then marked was_stopped. `has_runtime`: the worker has
+  /// announced itself on the control page.
   boost::asio::awaitable<StacksTaken> take(std::shared_ptr<Worker> worker, bool has_runtime,
                                            StackMoment moment, Deadline deadline);
 
-  /// A capture begins: what follows is not interrupted.
+  /// Starts a capture: clears an earlier interruption.
   void begin() { is_interrupted_ = false; }
 
-  /// Ends what has begun soon, with what has been found so far.
+  /// Ends the running captures soon, with the stacks found so far.
   void interrupt();
 
-  /// The same at once.
+  /// Ends the running captures at once.
   void kill() noexcept;
 
   /// The tools that run now.
   const ToolRunner& tools() const { return tools_; }
 
  private:
-  /// The stacks, or why there are none.
+  /// The stacks, or the reason for their absence.
   struct Found {
     std::string text;
     std::string problem;
@@ -75,7 +68,7 @@ class StackTaker {
   /// Reduces what a tool has printed to the stacks in it.
   using StacksIn = std::string (*)(std::string_view tool_output);
 
-  static TraceTarget patient_of(std::shared_ptr<Worker> worker);
+  static TraceTarget trace_target_of(std::shared_ptr<Worker> worker);
 
   StackFacts facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const;
   boost::asio::awaitable<Found> find_by(StackMeans means, TraceTarget target, Deadline deadline);

@@ -23,9 +23,9 @@ bool contains(const std::vector<pid_t>& pids, pid_t pid) {
 
 }  // namespace
 
-asio::awaitable<Swept> Sweep::run(std::vector<pid_t> given_up) {
+asio::awaitable<Swept> Sweep::run(std::vector<pid_t> abandoned) {
   Swept swept;
-  given_up_ = std::move(given_up);
+  abandoned_ = std::move(abandoned);
   wait_.begin(kTidyLimit);
   auto asked = containment_.ask(swept.ended, Deadline::after(kTidyLimit));
   is_asking_ = true;
@@ -41,7 +41,7 @@ asio::awaitable<Swept> Sweep::run(std::vector<pid_t> given_up) {
     for (const pid_t pid : members_that_may_end()) {
       write_log(log_, LogLevel::warn, report_of(pid));
     }
-    is_done = co_await kill_for(limits_.given_up_after, swept.ended);
+    is_done = co_await kill_for(limits_.abandoned_after, swept.ended);
   }
   if (is_done) co_return swept;
   swept.left = containment_.members();
@@ -69,7 +69,7 @@ asio::awaitable<bool> Sweep::kill_for(Deadline::Duration limit, std::vector<pid_
 std::vector<pid_t> Sweep::members_that_may_end() const {
   auto members = containment_.members();
   std::erase_if(members,
-                [&](pid_t pid) { return contains(given_up_, pid) || contains(refusing_, pid); });
+                [&](pid_t pid) { return contains(abandoned_, pid) || contains(refusing_, pid); });
   return members;
 }
 

@@ -1,10 +1,10 @@
-// Ends what the workers of an attempt have left running: asks it, then kills it. The agent's way,
-// which lets its thread go on meanwhile; the guardian has one that blocks (run_members.hpp). Runs
-// on the agent's one thread.
+// Ends processes that the workers of an attempt have left running, by SIGTERM, then by SIGKILL.
+// Does not block the agent's one thread; the guardian has a variant that blocks (run_members.hpp).
 #pragma once
 
 #include "launcher/process/containment.hpp"
 #include "launcher/process/limited_wait.hpp"
+#include "launcher/process/stop_sequence.hpp"
 #include <ddprun/log.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -18,18 +18,11 @@
 
 namespace ddprun {
 
-/// How long killed processes may take to end. One that sleeps in the kernel where no signal reaches
-/// it must not keep the run from ending.
-struct KilledLimits {
-  std::chrono::milliseconds warning_after = std::chrono::seconds(5);    ///< much memory, or stuck
-  std::chrono::milliseconds given_up_after = std::chrono::seconds(60);  ///< after the warning
-};
-
-/// What a sweep found.
+/// Result of a sweep.
 struct Swept {
-  std::vector<pid_t> ended;          ///< had to be asked or killed
+  std::vector<pid_t> ended;          ///< by SIGTERM or SIGKILL
   std::vector<pid_t> left;           ///< could not be killed
-  std::vector<std::string> reports;  ///< of each in `left`: which process it is and why
+  std::vector<std::string> reports;  ///< for each in `left`: process and reason
 };
 
 class Sweep {
@@ -38,10 +31,10 @@ class Sweep {
         KilledLimits limits, Log log)
       : containment_(containment), wait_(executor), limits_(limits), log_(std::move(log)) {}
 
-  /// As WorkerGroup::sweep(). Does not wait again for those in `given_up`.
-  boost::asio::awaitable<Swept> run(std::vector<pid_t> given_up);
+  /// As WorkerGroup::sweep(). Does not wait for the processes in `abandoned`.
+  boost::asio::awaitable<Swept> run(std::vector<pid_t> abandoned);
 
-  /// Kills at once what is still being asked.
+  /// Ends the wait after SIGTERM.
   void hurry();
 
  private:
@@ -56,8 +49,8 @@ class Sweep {
   Log log_;
   bool is_asking_ = false;
   std::chrono::steady_clock::time_point killed_at_;  ///< the first round of kills
-  std::vector<pid_t> given_up_;                      ///< killed before and waited for in vain
-  std::vector<pid_t> refusing_;                      ///< in the last round of kills
+  std::vector<pid_t> abandoned_;                     ///< killed before; have not ended
+  std::vector<pid_t> refusing_;                      ///< not ended by the last round of kills
 };
 
 }  // namespace ddprun

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ddprun {
 
@@ -35,5 +36,8 @@ struct Worker {
     return std::chrono::duration<double>(Clock::now() - started).count();
   }
 };
+
+/// Shared with the coroutines that watch them.
+using Workers = std::vector<std::shared_ptr<Worker>>;
 
 }  // namespace ddprun

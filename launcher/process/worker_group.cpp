@@ -1,15 +1,32 @@
 #include "launcher/process/worker_group.hpp"
 
+#include "launcher/process/death_watch.hpp"
 #include "launcher/process/error_file.hpp"
-#include "launcher/process/worker_group_impl.hpp"
+#include "launcher/process/exit_facts.hpp"
+#include "launcher/process/group_stacks.hpp"
+#include "launcher/process/kernel_wait.hpp"
+#include "launcher/process/limit_timer.hpp"
+#include "launcher/process/proc_scan.hpp"
+#include "launcher/process/stop_sequence.hpp"
+#include "launcher/process/sweep.hpp"
+#include "launcher/process/worker.hpp"
+#include "launcher/process/worker_starter.hpp"
 #include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/error.hpp>
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
 #include <csignal>
+#include <deque>
+#include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace ddprun {
@@ -19,13 +36,88 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-// The output of a worker without descendants ends with it; after this long its death is told of
-// without waiting any more.
+// The output of a worker without descendants ends with it; after this time its death is reported
+// although the output has not ended.
 constexpr auto kOutputGrace = 20ms;
-// How long a descendant of a dead worker may go on writing.
+// Maximum time for descendants of a dead worker to write output.
 constexpr auto kOutputLimit = 1s;
+// Maximum time that the destructor waits for killed workers.
+constexpr auto kCloseLimit = 1s;
+
+void add_once(std::vector<int>& signals, int signal) {
+  if (std::find(signals.begin(), signals.end(), signal) == signals.end()) signals.push_back(signal);
+}
 
 }  // namespace
+
+class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::any_io_executor executor, int attempt, Containment& containment, OutputRouter& router,
+       control::ControlPage page, Log log, const StackPlan& stacks, KilledLimits limits);
+
+  asio::awaitable<StartResult> start(std::vector<WorkerSpec> specs, StartRetry& retry);
+  asio::awaitable<WorkerNews> next();
+  void forward(int signal);
+  void stop(int signal, std::chrono::milliseconds grace);
+  std::vector<int> running() const;
+  std::vector<RankFlights> flights();
+  void take_stacks(const std::string& reason);
+  void set_late_ranks(std::vector<int> ranks) { stop_.set_late_ranks(std::move(ranks)); }
+  void abort(int rank, const std::string& reason);
+  asio::awaitable<Swept> sweep();
+
+  /// Kills the workers at once; next() returns nothing any more.
+  void close();
+
+ private:
+  std::optional<FailedWorker> start_death_watch();
+  std::vector<WorkerStarted> finish_start();
+  void watch_all();
+  static asio::awaitable<void> watch(std::shared_ptr<Impl> self, std::shared_ptr<Worker> worker);
+  static asio::awaitable<bool> read_to_end(std::shared_ptr<Worker> worker, Deadline deadline);
+  void end_watch();
+  WorkerExited exit_of(const Worker& worker, const ProcessExit& exit) const;
+  void note_death(Worker& worker, const std::optional<std::string>& damage = {});
+  void kill_damaged(Worker& worker, const std::string& damage);
+  void note_group_change();
+  void reap_orphans();
+  void push(WorkerNews news);
+
+  void carry_out(StopSequence::Steps steps);
+  void carry_out(StopSequence::TakeStacks step);
+  void carry_out(StopSequence::Signal step);
+  void carry_out(StopSequence::Kill step);
+  void carry_out(StopSequence::Warn);
+  void carry_out(StopSequence::Abandon);
+  bool is_exiting(const Worker& worker) const;
+  void continue_if_stopped(Worker& worker);
+  void signal_all(int signal);
+  std::string still_running(const Worker& worker) const;
+
+  asio::any_io_executor executor_;
+  int attempt_;
+  Containment& containment_;
+  control::ControlPage page_;
+  Log log_;
+  OutOfMemoryWatch out_of_memory_;
+  Workers workers_;
+  WorkerStarter starter_;
+  bool is_starting_ = false;
+  std::vector<int> forwarded_;      ///< signals, each once
+  std::vector<int> held_signals_;   ///< to be forwarded when all workers are started, each once
+  int open_watches_ = 0;            ///< workers that are watched, and one if stacks are being taken
+  std::deque<WorkerNews> news_;     ///< three for each worker, two more, and stacks on demand
+  asio::steady_timer news_signal_;  ///< cancelled when there is news
+  GroupStacks stacks_;
+  StopSequence stop_;
+  LimitTimer stop_timer_;
+  std::optional<control::AbortRecord> delayed_abort_;
+  Worker::Clock::time_point killed_at_;  ///< meaningful after the Kill step
+  std::vector<pid_t> abandoned_;         ///< killed workers that have not ended
+  asio::signal_set orphans_;
+  std::optional<DeathWatch> death_watch_;
+  Sweep sweep_;
+};
 
 WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment& containment,
                         OutputRouter& router, control::ControlPage page, Log log,
@@ -33,31 +125,118 @@ WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment
     : executor_(std::move(executor)),
       attempt_(attempt),
       containment_(containment),
-      router_(router),
       page_(std::move(page)),
       log_(std::move(log)),
-      killed_limits_(limits),
-      start_wait_(executor_),
-      stacks_when_(stacks.when),
-      stack_taker_(executor_, containment, stacks),
-      stack_captures_(
-          executor_, stacks.limits.together,
-          {.interrupt = [this] { stack_taker_.interrupt(); }, .on_idle = [this] { end_watch(); }},
-          log_),
+      starter_(executor_, containment, router, page_.fd(), workers_),
       news_signal_(executor_, Worker::Clock::time_point::max()),
-      kill_timer_(executor_),
+      stacks_(executor_, attempt, containment, page_, workers_, stacks,
+              {.on_taken = [this](StacksTaken taken) { push(std::move(taken)); },
+               .on_idle = [this] { end_watch(); }},
+              log_),
+      stop_(stacks.when, limits),
+      stop_timer_(executor_),
       orphans_(executor_),
       sweep_(executor_, containment_, limits, log_) {}
 
+asio::awaitable<WorkerGroup::StartResult> WorkerGroup::Impl::start(std::vector<WorkerSpec> specs,
+                                                                   StartRetry& retry) {
+  using Action = StartDecision::Action;
+  const auto self = shared_from_this();
+  const auto must_end = [this, &retry] { return stop_.has_signalled() || retry.has_ended(); };
+  is_starting_ = true;
+  std::deque<WorkerSpec> missing(std::make_move_iterator(specs.begin()),
+                                 std::make_move_iterator(specs.end()));
+  std::optional<FailedWorker> failed;
+  auto action = Action::retry;
+  do {
+    // Started workers keep running while the others are retried: workers of other nodes may be
+    // connected to them already.
+    auto starting = starter_.start(missing, must_end);
+    failed = co_await std::move(starting);
+    if (!failed) failed = start_death_watch();
+    if (!failed) break;
+    auto deciding = retry.after(failed->failure, failed->rank, failed->message);
+    action = co_await std::move(deciding);
+  } while (action == Action::retry && !must_end());
+  is_starting_ = false;
+  if (failed && action != Action::retry) {
+    auto killing = starter_.kill_all();
+    co_await std::move(killing);
+    close();
+    co_return WorkerNotStarted{.attempt = attempt_,
+                               .rank = failed->rank,
+                               .step = to_string(failed->failure.step),
+                               .message = failed->message,
+                               .ends_the_run = action == Action::end_run};
+  }
+  co_return finish_start();
+}
+
+std::optional<FailedWorker> WorkerGroup::Impl::start_death_watch() {
+  if (workers_.empty()) return std::nullopt;
+  std::vector<pid_t> pids(static_cast<std::size_t>(page_.local_world_size()), 0);
+  for (const auto& worker : workers_)
+    pids.at(static_cast<std::size_t>(worker->spec.local_rank)) = worker->process.pid();
+  const auto on_agents_thread = [weak = weak_from_this(), executor = executor_](auto what) {
+    asio::post(executor, [weak, what] {
+      if (const auto self = weak.lock()) what(*self);
+    });
+  };
+  try {
+    death_watch_.emplace(
+        page_, std::move(pids),
+        [on_agents_thread](int local_rank, const std::optional<std::string>& damage) {
+          on_agents_thread([local_rank, damage](Impl& self) {
+            for (auto& worker : self.workers_) {
+              if (worker->spec.local_rank == local_rank && !worker->has_ended)
+                self.note_death(*worker, damage);
+            }
+          });
+        },
+        [on_agents_thread] { on_agents_thread([](Impl& self) { self.note_group_change(); }); });
+  } catch (const std::system_error& error) {
+    return failed_worker(workers_.front()->spec,
+                         {.step = StartStep::thread, .error_number = error.code().value()});
+  }
+  return std::nullopt;
+}
+
+std::vector<WorkerStarted> WorkerGroup::Impl::finish_start() {
+  // Workers that needed several tries come after the others.
+  std::sort(workers_.begin(), workers_.end(),
+            [](const auto& a, const auto& b) { return a->spec.local_rank < b->spec.local_rank; });
+  watch_all();
+  for (const int signal : std::exchange(held_signals_, {})) signal_all(signal);
+  std::vector<WorkerStarted> started;
+  for (const auto& worker : workers_) {
+    started.push_back(
+        {.attempt = attempt_, .rank = worker->spec.rank, .pid = worker->process.pid()});
+  }
+  return started;
+}
+
+void WorkerGroup::Impl::watch_all() {
+  for (auto& worker : workers_) {
+    ++open_watches_;
+    auto watching = watch(shared_from_this(), worker);
+    // Joined by next(): NothingLeft comes when the last one is done.
+    asio::co_spawn(executor_, std::move(watching), asio::detached);
+  }
+  if (containment_.is_parent_of_orphans() && !workers_.empty()) {
+    orphans_.add(SIGCHLD);
+    reap_orphans();
+  }
+}
+
 /// Static, with everything in its frame by value: it may outlive the group.
-asio::awaitable<void> WorkerGroup::Impl::watch_worker(std::shared_ptr<Impl> self,
-                                                      std::shared_ptr<Worker> worker) {
+asio::awaitable<void> WorkerGroup::Impl::watch(std::shared_ptr<Impl> self,
+                                               std::shared_ptr<Worker> worker) {
   try {
     co_await worker->process.wait_for_end();
   } catch (const Error&) {
     co_return;  // the group has been destroyed
   }
-  if (worker->has_ended) co_return;  // given up
+  if (worker->has_ended) co_return;  // abandoned
   // The attempt is over; a child that holds the output open would only delay the next one. Not
   // SIGKILL: some of the children are there to tidy up after the worker.
   if (!worker->was_stopped) worker->process.end_group_if_killed();
@@ -81,7 +260,7 @@ asio::awaitable<void> WorkerGroup::Impl::watch_worker(std::shared_ptr<Impl> self
       if (exit.signal == SIGKILL) exited.error_message += ", so ddprun killed it";
     }
   }
-  self->tell(std::move(exited));
+  self->push(std::move(exited));
   self->end_watch();
 }
 
@@ -90,6 +269,14 @@ asio::awaitable<bool> WorkerGroup::Impl::read_to_end(std::shared_ptr<Worker> wor
   const bool out = co_await worker->standard_output->wait_for_end(deadline);
   const bool error = co_await worker->standard_error->wait_for_end(deadline);
   co_return out&& error;
+}
+
+void WorkerGroup::Impl::end_watch() {
+  if (--open_watches_ > 0) return;
+  stop_timer_.cancel();
+  orphans_.cancel();
+  death_watch_.reset();
+  news_signal_.cancel();
 }
 
 WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit& exit) const {
@@ -119,27 +306,27 @@ void WorkerGroup::Impl::kill_damaged(Worker& worker, const std::string& damage) 
 void WorkerGroup::Impl::note_death(Worker& worker, const std::optional<std::string>& damage) {
   if (damage) kill_damaged(worker, *damage);
   if (worker.was_stopped || std::exchange(worker.is_death_noticed, true)) return;
-  tell(WorkerDying{.attempt = attempt_,
+  push(WorkerDying{.attempt = attempt_,
                    .rank = worker.spec.rank,
                    .after_start_seconds = worker.seconds_since_start(),
                    .error_message = read_error_report(worker.spec.error_file).message});
 }
 
-/// Told once until it has been taken note of.
-void WorkerGroup::Impl::note_change() {
+/// Pushes no second one while one is pending.
+void WorkerGroup::Impl::note_group_change() {
   const bool has_one_ended =
       std::any_of(workers_.begin(), workers_.end(), [](const auto& one) { return one->has_ended; });
-  const bool is_told = std::any_of(news_.begin(), news_.end(), [](const WorkerNews& news) {
+  const bool is_pending = std::any_of(news_.begin(), news_.end(), [](const WorkerNews& news) {
     return std::holds_alternative<GroupsChanged>(news);
   });
-  if (has_one_ended && !is_told) tell(GroupsChanged{});
+  if (has_one_ended && !is_pending) push(GroupsChanged{});
 }
 
 void WorkerGroup::Impl::reap_orphans() {
   orphans_.async_wait([weak = weak_from_this()](boost::system::error_code error, int) {
     const auto self = weak.lock();
     if (error || !self) return;
-    std::vector<pid_t> own = self->stack_taker_.tools().pids();
+    std::vector<pid_t> own = self->stacks_.tools();
     for (const auto& worker : self->workers_) {
       if (!worker->has_ended) own.push_back(worker->process.pid());
     }
@@ -163,16 +350,8 @@ asio::awaitable<WorkerNews> WorkerGroup::Impl::next() {
   }
 }
 
-void WorkerGroup::Impl::tell(WorkerNews news) {
+void WorkerGroup::Impl::push(WorkerNews news) {
   news_.push_back(std::move(news));
-  news_signal_.cancel();
-}
-
-void WorkerGroup::Impl::end_watch() {
-  if (--open_watches_ > 0) return;
-  kill_timer_.cancel();
-  orphans_.cancel();
-  death_watch_.reset();
   news_signal_.cancel();
 }
 
@@ -197,6 +376,148 @@ std::vector<RankFlights> WorkerGroup::Impl::flights() {
   });
   if (!has_any) ranks.clear();
   return ranks;
+}
+
+void WorkerGroup::Impl::take_stacks(const std::string& reason) {
+  if (is_starting_) return;  // nothing to see before exec
+  if (!stacks_.is_busy()) ++open_watches_;
+  stacks_.take(shared_from_this(), {.reason = reason});
+}
+
+void WorkerGroup::Impl::forward(int signal) {
+  add_once(forwarded_, signal);
+  // Before exec there is no handler for it.
+  if (is_starting_) return add_once(held_signals_, signal);
+  signal_all(signal);
+}
+
+void WorkerGroup::Impl::signal_all(int signal) {
+  for (auto& worker : workers_) {
+    if (!worker->has_ended) worker->process.signal_group(signal);
+  }
+}
+
+bool WorkerGroup::Impl::is_exiting(const Worker& worker) const {
+  return worker.is_death_noticed ||
+         page_.phase(worker.spec.local_rank) == control::WorkerPhase::exiting ||
+         process_state(worker.process.pid()).is_exiting();
+}
+
+/// A worker that is exiting needs no signal, and its last steps show how it ended: only a stopped
+/// one is continued. SIGCONT would also cancel the SIGSTOP by which a debugger or a leak checker
+/// holds a process, which would then wait for ever.
+void WorkerGroup::Impl::continue_if_stopped(Worker& worker) {
+  const pid_t announced = page_.pid(worker.spec.local_rank);
+  for (const pid_t pid : {worker.process.pid(), announced}) {
+    if (pid > 0 && process_state(pid).letter == 'T') return worker.process.signal_group(SIGCONT);
+  }
+}
+
+void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
+  const control::AbortRecord record{.rank = rank, .reason = reason};
+  // It would wake the workers that hang, and their stacks would not show where.
+  if (!stop_.expects_stacks_before_signal()) return page_.abort(record);
+  if (!delayed_abort_) delayed_abort_ = record;
+}
+
+void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
+  sweep_.hurry();
+  carry_out(stop_.request(RunClock::now(), signal, grace));
+}
+
+void WorkerGroup::Impl::carry_out(StopSequence::Steps steps) {
+  if (const auto deadline = stop_.deadline()) {
+    stop_timer_.start(*deadline, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->carry_out(self->stop_.advance(RunClock::now()));
+    });
+  }
+  for (auto& step : steps) {
+    std::visit([this](auto& what) { carry_out(std::move(what)); }, step);
+  }
+}
+
+void WorkerGroup::Impl::carry_out(StopSequence::TakeStacks step) {
+  const auto then = [this] { carry_out(stop_.stacks_taken(RunClock::now())); };
+  if (is_starting_) return then();  // nothing to see before exec
+  if (!stacks_.is_busy()) ++open_watches_;
+  stacks_.take_last(shared_from_this(), std::move(step.moment), then);
+}
+
+void WorkerGroup::Impl::carry_out(StopSequence::Signal step) {
+  if (delayed_abort_) page_.abort(*std::exchange(delayed_abort_, std::nullopt));
+  for (auto& worker : workers_) {
+    if (worker->has_ended) continue;
+    if (is_exiting(*worker)) {
+      continue_if_stopped(*worker);
+      continue;
+    }
+    worker->was_stopped = !worker->damage && !worker->has_recorded_error();
+    worker->process.signal_group(step.signal);
+    // After the signal, so that a stopped worker handles it first.
+    worker->process.signal_group(SIGCONT);
+  }
+}
+
+void WorkerGroup::Impl::carry_out(StopSequence::Kill step) {
+  const auto ranks = running();
+  if (ranks.empty()) return;
+  killed_at_ = Worker::Clock::now();
+  // All at once, so that no worker sees another one die.
+  containment_.kill();
+  stacks_.close();
+  signal_all(SIGKILL);
+  push(WorkersKilled{.attempt = attempt_, .reason = std::move(step.reason), .ranks = ranks});
+}
+
+void WorkerGroup::Impl::carry_out(StopSequence::Warn) {
+  for (const auto& worker : workers_) {
+    if (worker->has_ended) continue;
+    write_log(log_, LogLevel::warn,
+              "rank " + std::to_string(worker->spec.rank) + " (pid " +
+                  std::to_string(worker->process.pid()) + ") is still running " +
+                  still_running(*worker));
+  }
+}
+
+void WorkerGroup::Impl::carry_out(StopSequence::Abandon) {
+  for (auto& worker : workers_) {
+    if (std::exchange(worker->has_ended, true)) continue;
+    abandoned_.push_back(worker->process.pid());
+    auto exited = exit_of(*worker, {.exit_code = kUnknownExitCode});
+    exited.still_running = still_running(*worker);
+    push(std::move(exited));
+    end_watch();
+  }
+}
+
+std::string WorkerGroup::Impl::still_running(const Worker& worker) const {
+  return after_sigkill(Worker::Clock::now() - killed_at_) + ": " +
+         describe(kernel_wait(worker.process.pid()));
+}
+
+asio::awaitable<Swept> WorkerGroup::Impl::sweep() {
+  const auto self = shared_from_this();
+  auto sweeping = sweep_.run(abandoned_);
+  co_return co_await std::move(sweeping);
+}
+
+void WorkerGroup::Impl::close() {
+  death_watch_.reset();
+  stop_timer_.cancel();
+  orphans_.cancel();
+  news_signal_.cancel();
+  stop_.close();
+  starter_.close();
+  stacks_.close();
+  signal_all(SIGKILL);  // all before the first is waited for
+  const auto deadline = Deadline::after(kCloseLimit);
+  for (auto& worker : workers_) {
+    // An abandoned worker has been waited for already.
+    worker->process.close(worker->has_ended ? Deadline::after({}) : deadline);
+    worker->standard_output->close();
+    worker->standard_error->close();
+  }
+  workers_.clear();
 }
 
 WorkerGroup::WorkerGroup(asio::any_io_executor executor, int attempt, Containment& containment,
@@ -235,11 +556,11 @@ std::vector<RankFlights> WorkerGroup::flights() {
 }
 
 void WorkerGroup::take_stacks(const std::string& reason) {
-  impl_->take_stacks(StackMoment{.reason = reason}, {});
+  impl_->take_stacks(reason);
 }
 
-void WorkerGroup::note_late(std::vector<int> ranks) {
-  impl_->note_late(std::move(ranks));
+void WorkerGroup::set_late_ranks(std::vector<int> ranks) {
+  impl_->set_late_ranks(std::move(ranks));
 }
 
 void WorkerGroup::abort(int rank, const std::string& reason) {

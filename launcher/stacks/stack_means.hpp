@@ -28,6 +28,13 @@ struct StackFacts {
   bool has_gdb = false;
 };
 
+/// Why stacks are taken.
+struct StackMoment {
+  std::string reason;
+  int next_signal = 0;       ///< that the workers get afterwards; 0: none, they continue
+  std::vector<int> ranks{};  ///< whose stacks are taken; empty: all
+};
+
 /// The means to try, the best first, until what they say is_enough(). Never empty: `kernel` is last
 /// and always works.
 std::vector<StackMeans> stack_means_for(const StackFacts& facts);

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr ContainmentMode kModes[] = {ContainmentMode::automatic, ContainmentMode::marker};
-constexpr KilledLimits kShortLimits{.warning_after = 50ms, .given_up_after = 50ms};
+constexpr KilledLimits kShortLimits{.warning_after = 50ms, .abandoned_after = 50ms};
 
 /// What ends neither by SIGTERM nor by itself; its pid stands in the file.
 std::string deaf(const fs::path& pid_file) {

@@ -1,0 +1,124 @@
+#include "launcher/process/group_stacks.hpp"
+
+#include "launcher/process/proc_scan.hpp"
+#include "launcher/process/stacks_file.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/deferred.hpp>
+#include <boost/asio/experimental/parallel_group.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+namespace asio = boost::asio;
+
+// Lines of a worker's stacks in an event: a screen of the console.
+constexpr std::size_t kEventLinesMax = 60;
+
+void shorten(std::vector<std::string>& lines) {
+  if (lines.size() <= kEventLinesMax) return;
+  const auto left = lines.size() - kEventLinesMax;
+  lines.resize(kEventLinesMax);
+  lines.push_back("... and " + std::to_string(left) + " more lines");
+}
+
+}  // namespace
+
+GroupStacks::GroupStacks(asio::any_io_executor executor, int attempt, Containment& containment,
+                         const control::ControlPage& page, const Workers& workers,
+                         const StackPlan& plan, Hooks hooks, const Log& log)
+    : executor_(std::move(executor)),
+      attempt_(attempt),
+      page_(page),
+      workers_(workers),
+      hooks_(std::move(hooks)),
+      log_(log),
+      taker_(executor_, containment, plan),
+      captures_(executor_, plan.limits.together,
+                {.interrupt = [this] { taker_.interrupt(); }, .on_idle = hooks_.on_idle}, log) {}
+
+void GroupStacks::take(std::shared_ptr<const void> owner, StackMoment moment) {
+  captures_.ask(capture(std::move(owner), std::move(moment), {}));
+}
+
+void GroupStacks::take_last(std::shared_ptr<const void> owner, StackMoment moment,
+                            std::function<void()> then) {
+  captures_.take_last(capture(std::move(owner), std::move(moment), std::move(then)));
+}
+
+void GroupStacks::close() {
+  is_closed_ = true;
+  captures_.clear();
+  taker_.kill();
+}
+
+StackCapture GroupStacks::capture(std::shared_ptr<const void> owner, StackMoment moment,
+                                  std::function<void()> then) {
+  return {.moment = std::move(moment),
+          .take =
+              [this, owner = std::move(owner)](StackMoment why, Deadline deadline) {
+                taker_.begin();
+                return take_all(this, owner, std::move(why), deadline);
+              },
+          .then = std::move(then)};
+}
+
+/// Static, so that its frame holds `owner`.
+asio::awaitable<void> GroupStacks::take_all(GroupStacks* self,
+                                            [[maybe_unused]] std::shared_ptr<const void> owner,
+                                            StackMoment moment, Deadline deadline) {
+  if (self->is_closed_) co_return;
+  using Taking = decltype(asio::co_spawn(self->executor_, self->take_one(nullptr, moment, deadline),
+                                         asio::deferred));
+  std::vector<Taking> all;
+  const auto is_wanted = [&ranks = moment.ranks](int rank) {
+    return ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  };
+  for (const auto& worker : self->workers_) {
+    if (!is_wanted(worker->spec.rank) || worker->has_ended ||
+        process_state(worker->process.pid()).is_exiting())
+      continue;
+    auto taking = self->take_one(worker, moment, deadline);
+    all.push_back(asio::co_spawn(self->executor_, std::move(taking), asio::deferred));
+  }
+  if (!all.empty()) {
+    auto group = asio::experimental::make_parallel_group(std::move(all));
+    co_await group.async_wait(asio::experimental::wait_for_all(), asio::use_awaitable);
+  }
+}
+
+asio::awaitable<void> GroupStacks::take_one(std::shared_ptr<Worker> worker, StackMoment moment,
+                                            Deadline deadline) {
+  const bool has_runtime = page_.phase(worker->spec.local_rank) != control::WorkerPhase::silent;
+  StacksTaken taken;
+  try {
+    auto taking = taker_.take(worker, has_runtime, std::move(moment), deadline);
+    taken = co_await std::move(taking);
+  } catch (const std::exception& error) {
+    write_log(log_, LogLevel::warn,
+              "no stacks of rank " + std::to_string(worker->spec.rank) + ": " + error.what());
+  }
+  if (taken.lines.empty() && taken.problems.empty()) co_return;
+  taken.attempt = attempt_;
+  const auto& file = worker->spec.stacks_file;
+  if (!file.empty()) {
+    const auto problem = append_stacks(file, taken);
+    if (problem.empty()) {
+      taken.file = file.path();
+    } else {
+      taken.problems.push_back(problem);
+    }
+  }
+  shorten(taken.lines);
+  hooks_.on_taken(std::move(taken));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,89 @@
+#include "launcher/process/stop_sequence.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string still_running_after(std::chrono::duration<double> grace) {
+  std::array<char, 80> text{};
+  std::snprintf(text.data(), text.size(), "still running %.1f s after the request to stop",
+                grace.count());
+  return text.data();
+}
+
+}  // namespace
+
+bool StopSequence::takes_stacks_first() const {
+  return stacks_ == StacksWhen::stop || (stacks_ == StacksWhen::kill && !late_ranks_.empty());
+}
+
+StopSequence::Steps StopSequence::request(Time now, int signal, std::chrono::milliseconds grace) {
+  if (has_killed()) return {};
+  if (grace > 0ms && phase_ == Phase::stacks_before_signal) {
+    grace_ = std::min(grace_, grace);
+    return {};
+  }
+  if (grace <= 0ms || !expects_stacks_before_signal()) return this->signal(now, signal, grace);
+  phase_ = Phase::stacks_before_signal;
+  signal_ = signal;
+  grace_ = grace;
+  return {TakeStacks{{.reason = "before they are asked to stop",
+                      .next_signal = signal,
+                      .ranks = stacks_ == StacksWhen::stop ? std::vector<int>() : late_ranks_}}};
+}
+
+StopSequence::Steps StopSequence::stacks_taken(Time now) {
+  if (phase_ == Phase::stacks_before_signal) return signal(now, signal_, grace_);
+  if (phase_ == Phase::stacks_before_kill) return {kill(now, grace_)};
+  return {};
+}
+
+StopSequence::Steps StopSequence::signal(Time now, int signal, std::chrono::milliseconds grace) {
+  Steps steps{Signal{signal}};
+  if (grace <= 0ms) {
+    steps.emplace_back(kill(now, grace));
+  } else if (!has_signalled() || (phase_ == Phase::grace_period && now + grace < *deadline_)) {
+    phase_ = Phase::grace_period;
+    grace_ = grace;
+    deadline_ = now + grace;
+  }
+  return steps;
+}
+
+StopSequence::Steps StopSequence::advance(Time now) {
+  if (!deadline_ || now < *deadline_) return {};
+  deadline_.reset();
+  if (phase_ == Phase::grace_period) {
+    if (stacks_ == StacksWhen::never) return {kill(now, grace_)};
+    phase_ = Phase::stacks_before_kill;
+    return {TakeStacks{{.reason = still_running_after(grace_), .next_signal = SIGKILL}}};
+  }
+  if (phase_ == Phase::killed) {
+    phase_ = Phase::warned;
+    deadline_ = now + limits_.abandoned_after;
+    return {Warn{}};
+  }
+  phase_ = Phase::abandoned;
+  return {Abandon{}};
+}
+
+StopSequence::Step StopSequence::kill(Time now, std::chrono::milliseconds grace) {
+  phase_ = Phase::killed;
+  deadline_ = now + limits_.warning_after;
+  return Kill{grace <= 0ms ? "at once, without time to stop" : still_running_after(grace)};
+}
+
+void StopSequence::close() {
+  phase_ = Phase::abandoned;
+  deadline_.reset();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,98 @@
+// The order in which the workers of an attempt are stopped: stacks if the plan asks for them, the
+// signal, the grace period, stacks, SIGKILL, a warning, and finally abandonment of workers that the
+// kernel does not end. Pure: the caller carries out the steps and supplies the time.
+#pragma once
+
+#include "launcher/plan/launch_plan.hpp"
+#include "launcher/stacks/stack_means.hpp"
+#include "rendezvous/base/run_clock.hpp"
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+/// Time that killed processes have to end. A process that sleeps in the kernel where no signal
+/// reaches it must not keep the run from ending.
+struct KilledLimits {
+  std::chrono::milliseconds warning_after = std::chrono::seconds(5);
+  std::chrono::milliseconds abandoned_after = std::chrono::seconds(60);  ///< after the warning
+};
+
+class StopSequence {
+ public:
+  using Time = RunClock::time_point;
+
+  /// Take stacks, then call stacks_taken().
+  struct TakeStacks {
+    StackMoment moment;
+  };
+  /// Send `signal` to the workers.
+  struct Signal {
+    int signal = 0;
+  };
+  struct Kill {
+    std::string reason;
+  };
+  /// Report the workers that SIGKILL has not ended yet.
+  struct Warn {};
+  /// Treat the workers that are left as ended.
+  struct Abandon {};
+  using Step = std::variant<TakeStacks, Signal, Kill, Warn, Abandon>;
+  using Steps = std::vector<Step>;  ///< in order; TakeStacks is the last one
+
+  enum class Phase {
+    running,
+    stacks_before_signal,
+    grace_period,
+    stacks_before_kill,
+    killed,
+    warned,
+    abandoned
+  };
+
+  StopSequence(StacksWhen stacks, KilledLimits limits) : stacks_(stacks), limits_(limits) {}
+
+  /// Sets the ranks that kept others waiting until a timeout. Their stacks are taken before the
+  /// signal, unless the plan takes none. Call before request().
+  void set_late_ranks(std::vector<int> ranks) { late_ranks_ = std::move(ranks); }
+
+  /// Requests a stop. A repeated request with a shorter grace period shortens it; without a grace
+  /// period the workers are killed at once and no stacks are taken.
+  [[nodiscard]] Steps request(Time now, int signal, std::chrono::milliseconds grace);
+
+  /// Continues after a TakeStacks step.
+  [[nodiscard]] Steps stacks_taken(Time now);
+
+  /// Continues when deadline() has passed; no steps before.
+  [[nodiscard]] Steps advance(Time now);
+
+  std::optional<Time> deadline() const { return deadline_; }
+  Phase phase() const { return phase_; }
+  bool has_signalled() const { return phase_ >= Phase::grace_period; }
+  bool has_killed() const { return phase_ >= Phase::killed; }
+
+  /// True if stacks are still to be taken before the signal.
+  bool expects_stacks_before_signal() const { return takes_stacks_first() && !has_signalled(); }
+
+  /// Ends the sequence: no further steps.
+  void close();
+
+ private:
+  bool takes_stacks_first() const;
+  Steps signal(Time now, int signal, std::chrono::milliseconds grace);
+  Step kill(Time now, std::chrono::milliseconds grace);
+
+  StacksWhen stacks_;
+  KilledLimits limits_;
+  std::vector<int> late_ranks_;
+  Phase phase_ = Phase::running;
+  int signal_ = 0;                      ///< of the last request
+  std::chrono::milliseconds grace_{0};  ///< the shortest requested
+  std::optional<Time> deadline_;
+};
+
+}  // namespace ddprun

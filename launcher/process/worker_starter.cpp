@@ -1,0 +1,161 @@
+#include "launcher/process/worker_starter.hpp"
+
+#include "launcher/process/exec_failure.hpp"
+#include "launcher/process/worker_environment.hpp"
+#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/base/with_deadline.hpp"
+#include <ddprun/error.hpp>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <memory>
+#include <unistd.h>
+#include <utility>
+#include <variant>
+
+namespace ddprun {
+
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+// Exec reads the program's first page; longer than this is a file system that hangs.
+constexpr auto kExecLimit = 30s;
+// For started workers to end when another one could not be started.
+constexpr auto kKilledLimit = 1s;
+
+/// Returns when the process has ended, or its handle has been closed.
+asio::awaitable<void> end_of(std::shared_ptr<Worker> worker) {
+  try {
+    co_await worker->process.wait_for_end();
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
+
+FailedWorker failed_worker(const WorkerSpec& spec, const StartFailure& failure) {
+  return {.rank = spec.rank,
+          .failure = failure,
+          .message = describe_start_failure(failure, spec.arguments.front(), spec.folder.string())};
+}
+
+WorkerStarter::WorkerStarter(asio::any_io_executor executor, Containment& containment,
+                             OutputRouter& router, int page_fd, Workers& workers)
+    : executor_(std::move(executor)),
+      containment_(containment),
+      router_(router),
+      page_fd_(page_fd),
+      workers_(workers),
+      exec_wait_(executor_) {}
+
+asio::awaitable<std::optional<FailedWorker>> WorkerStarter::start(std::deque<WorkerSpec>& missing,
+                                                                  std::function<bool()> must_end) {
+  auto forking = fork_all(missing, std::move(must_end));
+  auto failed = co_await std::move(forking);
+  auto waiting = wait_for_exec(missing);
+  const auto failed_exec = co_await std::move(waiting);
+  co_return failed ? failed : failed_exec;
+}
+
+asio::awaitable<std::optional<FailedWorker>> WorkerStarter::fork_all(
+    std::deque<WorkerSpec>& missing, std::function<bool()> must_end) {
+  while (!missing.empty() && !must_end()) {
+    const auto failed = fork_worker(missing.front());
+    if (failed) co_return failed;
+    missing.pop_front();
+    // A thousand forks take seconds; signals and output are handled in between.
+    co_await asio::post(executor_, asio::use_awaitable);
+  }
+  co_return std::nullopt;
+}
+
+std::optional<FailedWorker> WorkerStarter::fork_worker(const WorkerSpec& spec) {
+  try {
+    const auto failure = fork_with_streams(spec);
+    return failure ? std::optional(failed_worker(spec, *failure)) : std::nullopt;
+  } catch (const Error& error) {
+    if (error.code() != Errc::system) throw;
+    return FailedWorker{.rank = spec.rank,
+                        .failure = {.step = StartStep::files, .error_number = error.error_number()},
+                        .message = error.what()};
+  }
+}
+
+std::optional<StartFailure> WorkerStarter::fork_with_streams(const WorkerSpec& spec) {
+  auto out = router_.open(spec.standard_output, StreamKind::standard_output);
+  auto error = router_.open(spec.standard_error, StreamKind::standard_error);
+  const auto [marker_name, marker_value] = containment_.marker();
+  const UniqueFd input(spec.inherits_standard_input
+                           ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
+                           : -1);
+  const ProcessRequest request{
+      .arguments = spec.arguments,
+      .environment =
+          worker_environment(spec.environment, spec.removed_variables, marker_name, marker_value),
+      .folder = spec.folder.string(),
+      .cpus = spec.cpus,
+      .memory_node = spec.memory_node,
+      .open_files_max = spec.open_files_max,
+      .standard_input = input.get(),
+      .standard_output = out->worker_end(),
+      .standard_error = error->worker_end(),
+      .kept_descriptor = page_fd_,
+      .cgroup_fd = containment_.cgroup_fd()};
+  auto started = WorkerProcess::start(executor_, request);
+  if (const auto* failure = std::get_if<StartFailure>(&started)) return *failure;
+  out->close_worker_end();
+  error->close_worker_end();
+  out->start();
+  error->start();
+  workers_.push_back(
+      std::make_shared<Worker>(Worker{.spec = spec,
+                                      .process = std::move(std::get<WorkerProcess>(started)),
+                                      .standard_output = std::move(out),
+                                      .standard_error = std::move(error)}));
+  return std::nullopt;
+}
+
+/// Workers that do not get past exec are reaped and put into `missing`. Returns the first failure.
+asio::awaitable<std::optional<FailedWorker>> WorkerStarter::wait_for_exec(
+    std::deque<WorkerSpec>& missing) {
+  exec_wait_.begin(kExecLimit);
+  std::optional<FailedWorker> failed;
+  const auto workers = workers_;  // close() may come in between
+  for (const auto& worker : workers) {
+    const int notice = worker->process.exec_notice();
+    if (notice < 0) continue;  // past exec since an earlier try
+    co_await exec_wait_.until_readable(notice);
+    const auto failure = worker->process.start_failure();
+    if (!failure) continue;
+    // Not retried, and its end is not waited for here: the kernel may hold it.
+    const bool hangs = failure->error_number == ETIMEDOUT;
+    if (!failed || hangs) failed = failed_worker(worker->spec, *failure);
+    if (hangs) continue;
+    worker->process.close(Deadline::after(kKilledLimit));
+    worker->standard_output->close();
+    worker->standard_error->close();
+    missing.push_back(worker->spec);
+    std::erase(workers_, worker);
+  }
+  co_return failed;
+}
+
+asio::awaitable<void> WorkerStarter::kill_all() {
+  for (const auto& worker : workers_) {
+    if (!worker->has_ended) worker->process.signal_group(SIGKILL);
+  }
+  const auto deadline = Deadline::after(kKilledLimit);
+  const auto workers = workers_;  // the group may be closed in between
+  for (const auto& worker : workers) {
+    auto end = end_of(worker);
+    co_await with_deadline(std::move(end), deadline);
+  }
+}
+
+}  // namespace ddprun

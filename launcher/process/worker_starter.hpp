@@ -1,0 +1,62 @@
+// Starts the processes of a group of workers. Runs on the agent's one thread.
+#pragma once
+
+#include "launcher/output/output_router.hpp"
+#include "launcher/process/containment.hpp"
+#include "launcher/process/limited_wait.hpp"
+#include "launcher/process/worker.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace ddprun {
+
+/// A worker that one attempt could not start.
+struct FailedWorker {
+  int rank = 0;
+  StartFailure failure;
+  std::string message;
+};
+
+FailedWorker failed_worker(const WorkerSpec& spec, const StartFailure& failure);
+
+class WorkerStarter {
+ public:
+  /// Workers inherit `page_fd`. The references outlive the starter, and the starter its coroutines.
+  WorkerStarter(boost::asio::any_io_executor executor, Containment& containment,
+                OutputRouter& router, int page_fd, Workers& workers);
+
+  /// Starts the workers of `missing` until `must_end` returns true. Moves those that are past exec
+  /// from `missing` to the group's workers; the others stay for the next call. Returns the first
+  /// failure.
+  boost::asio::awaitable<std::optional<FailedWorker>> start(std::deque<WorkerSpec>& missing,
+                                                            std::function<bool()> must_end);
+
+  /// Kills the group's workers and waits at most 1 s for their end.
+  boost::asio::awaitable<void> kill_all();
+
+  /// Ends the waits.
+  void close() { exec_wait_.end(); }
+
+ private:
+  boost::asio::awaitable<std::optional<FailedWorker>> fork_all(std::deque<WorkerSpec>& missing,
+                                                               std::function<bool()> must_end);
+  std::optional<FailedWorker> fork_worker(const WorkerSpec& spec);
+  std::optional<StartFailure> fork_with_streams(const WorkerSpec& spec);
+  boost::asio::awaitable<std::optional<FailedWorker>> wait_for_exec(
+      std::deque<WorkerSpec>& missing);
+
+  boost::asio::any_io_executor executor_;
+  Containment& containment_;
+  OutputRouter& router_;
+  int page_fd_;
+  Workers& workers_;
+  LimitedWait exec_wait_;
+};
+
+}  // namespace ddprun
