@@ -288,8 +288,7 @@ TEST_SUITE("reducer with uneven inputs") {
                   "GradientReducer: join() after begin_forward(), begin() is missing",
               "join");
       require(what_of([&] { reducer.begin(false); }) ==
-                  "GradientReducer: begin() and begin_forward() were told differently whether to "
-                  "synchronise",
+                  "GradientReducer: begin() and begin_forward() differ in whether to synchronise",
               "differently");
     });
     CHECK(errors == Errors(2));

@@ -18,7 +18,7 @@ BucketLayout::BucketLayout(const TensorWork& work, BucketPlan plan,
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const BucketPlan::Bucket& bucket = plan_.buckets[b];
     const Buffer all = {memory_[b].get(), bucket.elements, bucket.type, work.device()};
-    // Densely, as PyTorch does: a bucket has exactly its parameters' elements.
+    // Dense, as in PyTorch: a bucket contains only the elements of its parameters.
     std::size_t first = 0;
     for (const std::size_t index : bucket.parameters) {
       const std::size_t elements = parameters[index].values.elements;

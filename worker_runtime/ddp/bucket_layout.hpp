@@ -1,5 +1,5 @@
-// Where gradients lie: the memory of each bucket and each gradient's place in it. Knows nothing of
-// steps. One thread at a time; what it returns may be used by any.
+// Memory of a reducer's buckets and position of each gradient in it. One thread at a time; returned
+// memory may be used by any thread.
 #pragma once
 
 #include "worker_runtime/ddp/tensor_work.hpp"
@@ -13,8 +13,8 @@ namespace ddprun {
 
 class BucketLayout {
  public:
-  /// `memory` is zeroed, one for each bucket that has elements. `work` and `parameters`, which have
-  /// shapes, must outlive this object. `number` tells layouts of a reducer apart.
+  /// `memory`: zeroed memory of each bucket with elements. `work` and `parameters`, which must have
+  /// shapes, must outlive this object. `number` identifies the layout within a reducer.
   BucketLayout(const TensorWork& work, BucketPlan plan, std::vector<std::shared_ptr<void>> memory,
                std::span<const Parameter> parameters, ReduceOp op, std::size_t number);
 
@@ -22,16 +22,16 @@ class BucketLayout {
   std::size_t number() const { return number_; }
   std::span<const BucketView> views() const { return views_; }
   const Buffer& gradient(std::size_t parameter) const { return gradients_[parameter]; }
-  /// In which that gradient lies; null if it has no elements.
+  /// Memory that contains the gradient; null if it has no elements.
   const std::shared_ptr<void>& memory(std::size_t parameter) const {
     return memory_[buckets_[parameter]];
   }
-  /// Of each parameter.
+  /// Bucket index of each parameter.
   std::span<const std::size_t> buckets() const { return buckets_; }
 
   void zero(void* stream);
 
-  /// Copies all gradients from where they lie in `other`, which is of the same parameters.
+  /// Copies all gradients from `other`, a layout of the same parameters.
   void copy_from(const BucketLayout& other, void* stream);
 
  private:

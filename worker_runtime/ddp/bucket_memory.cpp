@@ -10,7 +10,7 @@ namespace {
 
 using Memory = std::vector<std::shared_ptr<void>>;
 
-/// Nothing once one is refused.
+/// Allocates all buckets; returns an empty list if one allocation fails.
 template <typename Allocate>
 Memory allocate_each(const BucketPlan& plan, const Allocate& allocate) {
   Memory memory(plan.buckets.size());
@@ -23,14 +23,15 @@ Memory allocate_each(const BucketPlan& plan, const Allocate& allocate) {
   return memory;
 }
 
-/// What memory is registered with is made by the group's first collective on the device.
+/// Runs the group's first collective on the device, which creates the communicator that memory is
+/// registered with.
 void meet_on_device(ProcessGroup& group, const TensorWork& work) {
   const auto memory = work.allocate(sizeof(std::int32_t));
   group.all_reduce({memory.get(), 1, DataType::int32, work.device()}).wait();
 }
 
-/// Whether all ranks say so: NCCL does not find out by itself whose memory is registered, and
-/// hangs if it is that of some.
+/// Returns true if `is_so_here` on all ranks. NCCL does not check this, and hangs if only some
+/// ranks have registered their memory.
 bool is_so_everywhere(ProcessGroup& group, bool is_so_here) {
   std::int32_t is_so = is_so_here ? 1 : 0;
   group.all_reduce(as_buffer(&is_so, 1), ReduceOp::min).wait();
@@ -43,7 +44,7 @@ Memory allocate_buckets(ProcessGroup group, const TensorWork& work, const Bucket
                         CollectiveSequence sequence) {
   const bool has_elements = std::any_of(plan.buckets.begin(), plan.buckets.end(),
                                         [](const auto& bucket) { return bucket.elements > 0; });
-  // PyTorch's sequence leaves no room for what the ranks have to agree on.
+  // PyTorch's sequence has no collective for this agreement.
   if (work.is_on_device() && group.size() > 1 && has_elements &&
       sequence != CollectiveSequence::pytorch) {
     meet_on_device(group, work);

@@ -1,5 +1,5 @@
-// The memory of a reducer's buckets. On devices it is such that collectives need no copies, if all
-// ranks can have it; otherwise any.
+// Allocates the memory of a reducer's buckets: on devices registered memory, which collectives do
+// not copy, if all ranks can allocate it; otherwise unregistered memory.
 #pragma once
 
 #include "worker_runtime/ddp/tensor_work.hpp"
@@ -10,8 +10,9 @@
 
 namespace ddprun {
 
-/// For each bucket of `plan`, zeroed; none for those without elements. All ranks call it with the
-/// same plan and sequence. Blocks, on a device until they have.
+/// Returns zeroed memory for each bucket of `plan`; null for buckets without elements. To be called
+/// on all ranks with the same plan and sequence. Blocks; on a device until all ranks have called
+/// it.
 std::vector<std::shared_ptr<void>> allocate_buckets(ProcessGroup group, const TensorWork& work,
                                                     const BucketPlan& plan,
                                                     CollectiveSequence sequence);

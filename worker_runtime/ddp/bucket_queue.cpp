@@ -1,7 +1,7 @@
 #include "worker_runtime/ddp/bucket_queue.hpp"
 
 #include "worker_runtime/collectives/divide.hpp"
-#include "worker_runtime/ddp/wait_in_any_case.hpp"
+#include "worker_runtime/ddp/wait_ignoring_errors.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-/// What a group is called for in this scope depends on `stream`, if that counts.
+/// Sets the group's stream during its scope if tensors are on a device.
 class OnStream {
  public:
   OnStream(ProcessGroup& group, const TensorWork& tensors, void* stream)
@@ -29,7 +29,7 @@ class OnStream {
   bool counts_;
 };
 
-/// `failure`, which says that the ranks have called different collectives, with the bucket.
+/// Adds the bucket to `failure`, an error about different collectives on the ranks.
 Error with_bucket(const BucketView& bucket, const Error& failure) {
   return Error(failure.code(),
                std::string(failure.what()) + "; this failed bucket " +
@@ -48,7 +48,7 @@ BucketQueue::~BucketQueue() {
   const auto is_done = [](const Work& work) { return work.is_done(); };
   if (std::all_of(other_works_.begin(), other_works_.end(), is_done)) return;
   if (!is_held_) abort("its gradient reducer was destroyed within a step");
-  for (const auto& work : other_works_) wait_in_any_case(work);
+  for (const auto& work : other_works_) wait_ignoring_errors(work);
 }
 
 void BucketQueue::lay_out(std::span<const BucketView> views) {
@@ -90,7 +90,7 @@ void BucketQueue::launch(Bucket& bucket) {
     bucket.work = start(bucket.view);
     bucket.work.keep_end_time();
   } catch (...) {
-    // Here is whichever thread of the backward pass came last, and it may have no use for it.
+    // The calling thread belongs to the backward pass and may not handle exceptions.
     launch_error_ = std::current_exception();
     abort(exchange_.hook ? "its bucket hook " + exchange_.hook->name + " failed"
                          : "it could not start the all-reduce of a bucket");
@@ -113,14 +113,14 @@ void BucketQueue::divide(const Buffer& gradients) const {
   tensors_.scale(gradients, 1.0 / ranks_, group_.stream());
 }
 
-/// What remains to be done when the bucket's work has ended.
+/// Completes a bucket whose work has ended.
 void BucketQueue::end(Bucket& bucket, Deadline deadline) {
   if (group_.size() == 1 || bucket.view.gradients.elements == 0) return;
   if (exchange_.hook && exchange_.hook->complete) {
     try {
       exchange_.hook->complete(bucket.view, deadline);
     } catch (...) {
-      // The others must not wait for what this rank will never call.
+      // This rank will not call the remaining collectives of the hook.
       abort("its bucket hook " + exchange_.hook->name + " failed");
       throw;
     }
@@ -129,7 +129,7 @@ void BucketQueue::end(Bucket& bucket, Deadline deadline) {
   const bool was_divided = exchange_.pre_divide && !exchange_.hook;
   const bool is_over_all = ranks_ == group_.size();
   if (bucket.view.op == ReduceOp::average && !is_over_all && !was_divided) {
-    // It is the average over all ranks until here: a sum might not fit into a half type.
+    // Until here the gradients are averages over all ranks: a sum may exceed a half type.
     tensors_.scale(bucket.view.gradients, static_cast<double>(group_.size()) / ranks_,
                    group_.stream());
   }
@@ -151,9 +151,9 @@ void BucketQueue::end_all(void* stream, Deadline deadline, const Await& await) {
       if (failure.code() == Errc::usage) throw with_bucket(bucket.view, failure);
       if (!launch_error_) throw;
     }
-    // What a launch failed with may be the failure of an earlier bucket.
+    // A failed launch may be the consequence of an earlier bucket's failure.
     if (launch_error_) continue;
-    // Where nobody was called the gradients are those that the backward pass makes.
+    // Without collectives, gradients are ready after the backward pass.
     if (group_.size() == 1) tensors_.order(bucket.stream, stream);
     const auto now = bucket.work.is_done() ? bucket.launched_time : Clock::now();
     bucket.done_time = bucket.work.end_time().value_or(now);

@@ -1,5 +1,5 @@
-// The buckets of a reducer and their way through a step: complete, launched in order, done. Knows
-// no parameters. complete() may be called by any thread, the rest by the reducer's.
+// Runs the collectives of a reducer's buckets in order, each once its bucket and all earlier ones
+// are complete. Any thread may call complete(); the reducer's thread calls the rest.
 #pragma once
 
 #include "worker_runtime/ddp/tensor_work.hpp"
@@ -19,53 +19,54 @@ class BucketQueue {
  public:
   using Clock = Deadline::Clock;
 
-  /// What is done to a complete bucket: `hook`, or an all-reduce.
+  /// Operation on a complete bucket: `hook`, or an all-reduce.
   struct Exchange {
     bool pre_divide = false;
     std::optional<BucketHook> hook = std::nullopt;
   };
 
-  /// A group of one rank is never called. `tensors` outlive this object.
+  /// A group of one rank is not called. `tensors` must outlive this object.
   BucketQueue(ProcessGroup group, const TensorWork& tensors, Exchange exchange);
 
-  /// Aborts the group if works are under way that nobody has waited for, and waits for their end:
-  /// the communication thread and the device must not be left with memory that is about to go.
+  /// Aborts the group if works have not been awaited, and waits for their end, since the
+  /// communication thread and the device use memory that is about to be freed.
   ~BucketQueue();
   BucketQueue(const BucketQueue&) = delete;
   BucketQueue& operator=(const BucketQueue&) = delete;
 
-  /// Between steps. The memory of the views must outlive this object or the next call.
+  /// To be called between steps. The memory of the views must outlive this object or the next call.
   void lay_out(std::span<const BucketView> views);
 
-  /// Averages are over `ranks` ranks, which may be fewer than the group has: then the gradients of
-  /// the others are zero.
+  /// `ranks`: divisor of averages. May be lower than the group's size if the gradients of the other
+  /// ranks are zero.
   void begin(int ranks);
 
-  /// Bucket `index` may be reduced, on a device once `stream` has come here. Launches it if those
-  /// before it have been, and those after it that only waited for it. What fails is thrown by
-  /// wait() and hold().
+  /// Marks bucket `index` as complete, on a device after the current work on `stream`. Launches it
+  /// and later complete buckets if all earlier buckets have been launched. wait() and hold() throw
+  /// failures.
   void complete(std::size_t index, void* stream);
 
-  /// Makes wait() wait for `work` too, and the destructor.
+  /// Makes wait() and the destructor wait for `work`.
   void add(Work work);
 
-  /// Blocks until all is done; what a device still has to do to a bucket then is given to `stream`.
+  /// Blocks until all collectives have ended; remaining device operations on buckets run on
+  /// `stream`.
   void wait(void* stream, Deadline deadline);
 
-  /// What `stream` is given from now on begins when all is done. Blocks for works of the host only.
+  /// Makes later work on `stream` wait for all collectives. Blocks for works of the host only.
   void hold(void* stream, Deadline deadline);
 
-  /// After hold(): blocks until all is done.
+  /// To be called after hold(): blocks until all collectives have ended.
   void await(Deadline deadline);
 
-  /// Ends the group: this rank does not finish its step.
+  /// Aborts the group, since this rank does not complete its step.
   void abort(const std::string& reason);
 
-  /// Of a step that is done.
+  /// Returns the times of the last completed step.
   std::vector<BucketTimeline> timeline() const;
 
   Clock::time_point begin_time() const { return begin_time_; }
-  /// Since then.
+  /// Returns the seconds from begin() to `time`.
   double seconds(Clock::time_point time) const {
     return std::chrono::duration<double>(time - begin_time_).count();
   }
@@ -77,7 +78,7 @@ class BucketQueue {
     Clock::time_point ready_time;
     Clock::time_point launched_time;
     Clock::time_point done_time;
-    void* stream = nullptr;  ///< the gradients are there when it has come to where it was told
+    void* stream = nullptr;  ///< stream whose work at complete() precedes the collective
     Work work;
   };
 
@@ -92,14 +93,14 @@ class BucketQueue {
   ProcessGroup group_;
   const TensorWork& tensors_;
   const Exchange exchange_;
-  int ranks_ = 1;  ///< of this step's averages
+  int ranks_ = 1;  ///< divisor of averages in this step
   Clock::time_point begin_time_;
-  std::mutex mutex_;  // for all below
+  std::mutex mutex_;  // guards the members below
   std::vector<Bucket> buckets_;
-  std::size_t next_ = 0;           ///< launched are those before it
-  std::vector<Work> other_works_;  ///< in memory that is not ours
+  std::size_t next_ = 0;           ///< index of the first bucket that is not launched
+  std::vector<Work> other_works_;  ///< works of add()
   std::exception_ptr launch_error_;
-  bool is_held_ = false;  ///< the device has all, and somebody waits for it there
+  bool is_held_ = false;  ///< the device has all collectives, and a stream waits for them
 };
 
 }  // namespace ddprun

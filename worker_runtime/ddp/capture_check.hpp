@@ -1,4 +1,4 @@
-// Which steps of a reducer can become part of a CUDA graph. Pure.
+// Checks whether a step of a reducer can be captured into a CUDA graph. Pure.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -10,15 +10,15 @@
 
 namespace ddprun {
 
-/// How far a reducer is.
+/// State of a reducer between steps.
 struct ReducerProgress {
-  std::int64_t steps = 0;  ///< synchronised ones that have ended
+  std::int64_t steps = 0;  ///< number of completed synchronised steps
   bool has_rebuilt = false;
-  bool knows_counts = true;  ///< of static_graph
+  bool knows_counts = true;  ///< static_graph: the counts are known
 };
 
-/// Empty if a step can be captured: nothing of it is the hosts' business, and nothing will move
-/// that the graph keeps the place of.
+/// Returns why a step cannot be captured; empty if it can. A captured step must not need the host,
+/// and the memory that the graph refers to must not move.
 std::string why_not_captured(const ReducerOptions& options, std::span<const Buffer> state,
                              const ReducerProgress& progress);
 

@@ -7,7 +7,7 @@ namespace ddprun {
 
 namespace {
 
-// Odd numbers without pattern: the golden ratio and the square root of 5, as fractions of 2^64.
+// Odd numbers without pattern: fractions of the golden ratio and the square root of 5, times 2^64.
 constexpr std::uint64_t kFirst = 0x9e37'79b9'7f4a'7c15;
 constexpr std::uint64_t kSecond = 0x3c6e'f372'fe94'f82b;
 
@@ -19,7 +19,7 @@ std::uint64_t mix(std::uint64_t state, std::uint64_t word) {
 }  // namespace
 
 std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed) {
-  // Four chains, so that multiplications overlap.
+  // Four independent chains, so that multiplications overlap.
   std::array<std::uint64_t, 4> lanes = {seed, seed ^ kFirst, seed ^ kSecond, ~seed};
   std::array<std::uint64_t, 4> words;
   const std::uint64_t size = bytes.size();

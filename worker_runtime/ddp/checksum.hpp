@@ -1,4 +1,4 @@
-// Numbers that tell contents apart. Not for adversaries.
+// A fast non-cryptographic checksum.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-/// Of the bytes and of `seed`, at about the speed of memory.
+/// Returns the checksum of `bytes`, starting from `seed`. Limited by memory bandwidth.
 std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed);
 
 }  // namespace ddprun

@@ -20,7 +20,7 @@ std::uint64_t checksum_of(const BucketPlan& plan) {
   return sum;
 }
 
-/// Of each parameter.
+/// Returns the checksum of each parameter.
 std::vector<std::uint64_t> checksums_of(const TensorWork& tensors,
                                         std::span<const Parameter> parameters) {
   std::vector<std::uint64_t> sums;

@@ -1,5 +1,5 @@
-// Finds out when ranks that should be equal are not: a bit flipped in memory, a step taken by some
-// only, another order of operations. One thread at a time.
+// Detects ranks whose parameters differ, for example after a bit flip, an optimizer step on some
+// ranks only, or a different order of operations. One thread at a time.
 #pragma once
 
 #include "worker_runtime/ddp/tensor_work.hpp"
@@ -13,18 +13,18 @@ namespace ddprun {
 
 class DriftCheck {
  public:
-  /// For every `every`-th step; 0: for none.
+  /// `every`: interval in steps; 0 disables.
   explicit DriftCheck(std::int64_t every) : every_(every) {}
 
   bool is_due(std::int64_t step) const { return every_ > 0 && step % every_ == 0; }
 
-  /// Starts an all-gather of 8 bytes of each rank, into memory that must live until it is done.
-  /// Parameters on a device are read for that, once the group's stream has come here.
+  /// Starts an all-gather of 8 bytes per rank into this object, which must live until it has ended.
+  /// Parameters on a device are read after the current work on the group's stream.
   Work start(ProcessGroup& group, const TensorWork& tensors, const BucketPlan& plan,
              std::span<const Parameter> parameters, std::int64_t step);
 
-  /// When that work is done. Throws Error{Errc::usage} on every rank if the ranks differ, which
-  /// says where; blocks for that alone.
+  /// To be called after that work has ended. Throws Error{Errc::usage} with the first difference on
+  /// every rank if ranks differ, and blocks only in that case.
   void finish(ProcessGroup& group, const TensorWork& tensors, const BucketPlan& plan,
               std::span<const Parameter> parameters, std::int64_t step) const;
 

@@ -1,4 +1,4 @@
-// The type in which the gradient of a parameter is kept and reduced. Pure.
+// Data type in which the gradient of a parameter is stored and reduced. Pure.
 #pragma once
 
 #include <ddprun/reducer_options.hpp>

@@ -1,5 +1,4 @@
-// Who still has input: before every step each rank says whether it takes part. One thread at a
-// time.
+// Agreement of the ranks, before every step, on which of them have input. One thread at a time.
 #pragma once
 
 #include <ddprun/gradient_reducer.hpp>
@@ -11,9 +10,9 @@ namespace ddprun {
 
 /// The ranks that take part in a step.
 struct StepPartners {
-  int active = 0;  ///< how many have input
-  int first = 0;   ///< the lowest of them
-  int last = 0;    ///< the highest of them
+  int active = 0;  ///< number of ranks with input
+  int first = 0;   ///< lowest rank with input
+  int last = 0;    ///< highest rank with input
   bool synchronise = false;
 };
 
@@ -21,12 +20,12 @@ class InputCount {
  public:
   explicit InputCount(UnevenInputs policy) : policy_(policy) {}
 
-  /// Blocks until all ranks have called it; without UnevenInputs nobody is asked and all take part.
-  /// Throws Error{Errc::usage} if those who take part want different things, and with throw_early
-  /// if only some take part.
+  /// Blocks until all ranks have called it; without UnevenInputs, returns at once with all ranks.
+  /// Throws Error{Errc::usage} if participating ranks differ in `synchronise`, and with throw_early
+  /// if only some ranks participate.
   StepPartners announce(ProcessGroup& group, bool takes_part, bool synchronise) const;
 
-  /// By how many ranks an average divides.
+  /// Returns the divisor of averages.
   int divisor(const StepPartners& partners, int ranks) const {
     return policy_ == UnevenInputs::average_over_active ? partners.active : ranks;
   }

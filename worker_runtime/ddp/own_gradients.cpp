@@ -14,7 +14,7 @@ void add_widened(const Buffer& from, const Buffer& to) {
     for (std::size_t i = 0; i < from.elements; ++i) sums[i] += terms[i];
     return;
   }
-  std::array<float, 1024> wide;  // stays in the first cache
+  std::array<float, 1024> wide;  // fits into the L1 cache
   for (std::size_t first = 0; first < from.elements; first += wide.size()) {
     const std::size_t count = std::min(wide.size(), from.elements - first);
     collectives::widen(from.type, ReduceOp::sum, from.slice(first, count).data, wide.data(), count);

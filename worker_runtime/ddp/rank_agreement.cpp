@@ -29,7 +29,7 @@ std::string join_ranks(const std::vector<std::size_t>& ranks) {
   return text;
 }
 
-/// Rank 0 has one fact, some others have another one in its place; either may be missing.
+/// Describes a difference between rank 0 (`expected`) and other ranks; either fact may be missing.
 std::string describe_difference(const Fact* expected, const Fact* other,
                                 const std::vector<std::size_t>& ranks) {
   const std::string they = join_ranks(ranks);
@@ -43,7 +43,7 @@ std::string describe_difference(const Fact* expected, const Fact* other,
          " on rank 0";
 }
 
-/// Things and values one after another, each with a zero byte at its end.
+/// Returns all things and values in order, each with a terminating zero byte.
 std::vector<std::uint8_t> pack(const std::vector<Fact>& list) {
   std::vector<std::uint8_t> bytes;
   for (const auto& fact : list) {
@@ -120,7 +120,7 @@ std::string describe_disagreement(std::span<const std::vector<Fact>> lists) {
   for (const auto& list : lists) longest = std::max(longest, list.size());
   for (std::size_t i = 0; i < longest; ++i) {
     const Fact* const expected = item(lists[0], i);
-    // Those that differ as the first of them does are named with it.
+    // Names all ranks with the same difference as the first one.
     const Fact* other = nullptr;
     std::vector<std::size_t> alike;
     std::vector<std::size_t> further;

@@ -1,5 +1,5 @@
-// Which gradients of a step are complete. mark(), mark_unused() and count_down() may be called by
-// any thread while a step is under way, the rest by the reducer's.
+// Tracks which gradients of a step are complete. Any thread may call mark(), mark_unused() and
+// count_down() during a step; the reducer's thread calls the rest.
 #pragma once
 
 #include <atomic>
@@ -13,49 +13,50 @@ namespace ddprun {
 class Readiness {
  public:
   enum class Mark {
-    early,      ///< more is to come, or nobody knows yet
+    early,      ///< incomplete, or the expected count is unknown
     complete,   ///< the gradient is complete
-    too_often,  ///< it was complete before
+    too_often,  ///< the gradient was already complete
   };
 
-  /// With `count_first` the first step that is counted, rather than the number one, says how often
-  /// each gradient is ready in a step.
+  /// `count_first`: the first counted step determines how often each gradient is ready in a step;
+  /// otherwise once.
   Readiness(std::size_t parameters, bool count_first);
 
-  /// Between steps. The bucket of each parameter.
+  /// To be called between steps. `buckets`: bucket index of each parameter.
   void lay_out(std::span<const std::size_t> buckets, std::size_t bucket_count);
 
-  /// A step that is not synchronised counts nothing; `observe` keeps the order.
+  /// Without `synchronise` the step counts nothing. `observe` records the order.
   void begin(bool synchronise, bool observe);
 
   Mark mark(std::size_t parameter);
 
-  /// There is no gradient in this step: complete, unless something was marked before.
+  /// Marks the gradient as absent in this step: complete unless it was marked before.
   Mark mark_unused(std::size_t parameter);
 
-  /// One gradient of this parameter's bucket less to wait for; true if it was the last one.
+  /// Decrements the number of gradients that the parameter's bucket waits for; returns true at
+  /// zero.
   bool count_down(std::size_t parameter);
 
-  /// In the step that finds out how often each gradient is ready.
+  /// True during the step that determines how often each gradient is ready.
   bool is_counting() const { return is_counting_; }
-  /// That step has been, or is not needed.
+  /// True if the counts are known or not needed.
   bool knows_counts() const { return !counts_first_; }
-  /// Ends that step: what was marked so far is the number from now on, and complete.
+  /// Ends that step: the marks so far become the expected counts, and all gradients are complete.
   void end_count();
 
   bool is_complete(std::size_t parameter) const;
   bool is_marked(std::size_t parameter) const { return slots_[parameter].marks > 0; }
-  /// Found by counting: this rank never uses it.
+  /// True if counting has found that this rank never uses the parameter.
   bool is_never_ready(std::size_t parameter) const { return slots_[parameter].expected == 0; }
   std::uint32_t expected(std::size_t parameter) const { return slots_[parameter].expected; }
 
-  /// Ready in this step or in one without synchronisation since the last forget().
+  /// True if it was ready in this step, or in one without synchronisation since the last forget().
   bool has_contributed(std::size_t parameter) const { return slots_[parameter].has_contributed; }
   void forget();
   void forget(std::size_t parameter) { slots_[parameter].has_contributed = false; }
 
-  /// The order in which gradients were complete in the last step that was observed, the others
-  /// last; empty if none was.
+  /// Returns the order in which gradients became complete in the last observed step, the others
+  /// last; empty if no step was observed.
   std::vector<std::size_t> observed_order() const;
 
  private:
@@ -70,9 +71,11 @@ class Readiness {
   bool is_counting_ = false;
   bool is_observing_ = false;
   std::vector<Slot> slots_;
-  std::vector<std::atomic<std::size_t>> missing_;  ///< gradients, by bucket
+  std::vector<std::atomic<std::size_t>> missing_;  ///< number of incomplete gradients by bucket
   std::vector<std::size_t> bucket_sizes_;
-  std::vector<std::size_t> arrived_;  ///< the first arrivals_, each written by one thread
+  /// parameters in order of arrival; the first arrivals_ entries are valid, each written by one
+  /// thread
+  std::vector<std::size_t> arrived_;
   std::atomic<std::size_t> arrivals_ = 0;
 };
 

@@ -30,7 +30,7 @@ std::string describe(const Buffer& values, std::span<const std::size_t> shape = 
   return std::string(to_string(values.type)) + "[" + dimensions + "]";
 }
 
-/// True if the dimensions, where there are any, make up the elements.
+/// Returns true if the shape is empty or its product is the number of elements.
 bool has_fitting_shape(const Parameter& parameter) {
   if (parameter.shape.empty()) return true;
   std::size_t left = parameter.values.elements;
@@ -120,7 +120,7 @@ std::vector<Fact> facts_of(const ReducerOptions& options) {
   return facts;
 }
 
-/// What has to be equal on all ranks for their collectives to match.
+/// Returns what must be equal on all ranks for their collectives to match.
 std::vector<Fact> facts_of(std::span<const Parameter> parameters, std::span<const Buffer> state,
                            const ReducerOptions& options) {
   std::vector<Fact> facts = facts_of(options);

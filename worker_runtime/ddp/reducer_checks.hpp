@@ -1,5 +1,4 @@
-// What can be wrong with what a reducer is given: on this rank, or between the ranks. Blocks only
-// where it says so.
+// Validation of a reducer's arguments, on this rank and between ranks.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -11,19 +10,19 @@
 
 namespace ddprun {
 
-/// Throws Error{Errc::usage}: "GradientReducer: " and the problem.
+/// Throws Error{Errc::usage} with the prefix "GradientReducer: ".
 [[noreturn]] void refuse_reducer(const std::string& problem);
 
-/// `name` in double quotes.
+/// Returns `name` in double quotes.
 std::string double_quoted(const std::string& name);
 
-/// The parameters with their shapes filled in. `device`: where they may be beside the CPU; null if
-/// nowhere. Throws Error{Errc::usage} naming the argument that cannot work.
+/// Returns the parameters with their shapes filled in. `device`: a permitted device in addition to
+/// the CPU; may be null. Throws Error{Errc::usage} with the name of an invalid argument.
 std::vector<Parameter> checked_parameters(const Device* device, std::vector<Parameter> parameters,
                                           std::span<const Buffer> state,
                                           const ReducerOptions& options);
 
-/// Blocks. Throws Error{Errc::usage} if the ranks want different things of the group.
+/// Throws Error{Errc::usage} if the ranks have different parameters or options. Blocks.
 void verify_ranks(ProcessGroup& group, std::span<const Parameter> parameters,
                   std::span<const Buffer> state, const ReducerOptions& options);
 

@@ -12,13 +12,13 @@ namespace ddprun {
 
 namespace {
 
-/// Names in the error about missing gradients; the rest is counted.
+/// Maximum number of parameter names in the error about missing gradients.
 constexpr std::size_t kNamesMax = 10;
 
-/// In place of an order, where rank 0 took no part in the step that was observed.
+/// Sent in place of an order if rank 0 has not taken part in the observed step.
 constexpr std::int32_t kNotObserved = -1;
 
-/// PyTorch rebuilds whenever it can.
+/// Fills in the options that CollectiveSequence::pytorch implies: PyTorch rebuilds if possible.
 ReducerOptions completed(ReducerOptions options) {
   if (options.sequence == CollectiveSequence::pytorch) {
     options.rebuild_buckets = options.static_graph || !options.find_unused_parameters;
@@ -26,7 +26,7 @@ ReducerOptions completed(ReducerOptions options) {
   return options;
 }
 
-/// PyTorch begins with one bucket for each type if it will rebuild them.
+/// PyTorch starts with one bucket per type if it will rebuild them.
 BucketPlan first_plan(std::span<const Parameter> parameters, ReducerOptions options) {
   if (options.sequence == CollectiveSequence::pytorch && options.rebuild_buckets) {
     options.first_bucket_bytes = std::numeric_limits<std::size_t>::max();
@@ -35,13 +35,13 @@ BucketPlan first_plan(std::span<const Parameter> parameters, ReducerOptions opti
   return plan_buckets(parameters, options);
 }
 
-/// Where parameters may be beside the CPU; null if nowhere.
+/// Returns the device that parameters may be on in addition to the CPU; null if none.
 const Device* device_of(const ProcessGroup& group) {
   const DeviceQueue* const queue = device_queue_of(group);
   return queue == nullptr ? nullptr : &queue->device();
 }
 
-/// The group, once it is sure that all ranks ask the same of it.
+/// Returns the group after checking that all ranks have the same parameters and options.
 ProcessGroup verified(ProcessGroup group, std::span<const Parameter> parameters,
                       std::span<const Buffer> state, const ReducerOptions& options) {
   if (!parameters.empty() &&
@@ -53,7 +53,7 @@ ProcessGroup verified(ProcessGroup group, std::span<const Parameter> parameters,
   return group;
 }
 
-/// Rank 0's order on all ranks.
+/// Broadcasts rank 0's order.
 void share_order(ProcessGroup& group, std::size_t parameters, std::vector<std::size_t>& order) {
   std::vector<std::int32_t> numbers(order.begin(), order.end());
   numbers.resize(parameters, kNotObserved);
@@ -112,7 +112,7 @@ void GradientReducer::Impl::zero_gradients() {
   reduction_.zero();
 }
 
-/// The same on all ranks, whatever they observed.
+/// Equal on all ranks, whatever they have observed.
 bool GradientReducer::Impl::is_rebuild_due() const {
   const std::int64_t observed_step = options_.static_graph ? 2 : 1;
   return options_.rebuild_buckets && !has_rebuilt_ && steps_ >= observed_step;
@@ -131,7 +131,7 @@ void GradientReducer::Impl::rebuild() {
   if (plan != layout().plan()) reduction_.lay_out(std::move(plan));
 }
 
-/// What precedes a step. The ranks call the same collectives, whether they take part or not.
+/// Runs the collectives before a step, which are equal on all ranks, with or without input.
 StepPartners GradientReducer::Impl::prepare(bool takes_part, bool synchronise) {
   const StepPartners partners = inputs_.announce(group_, takes_part, synchronise);
   if (partners.active == 0) return partners;
@@ -141,7 +141,7 @@ StepPartners GradientReducer::Impl::prepare(bool takes_part, bool synchronise) {
   return partners;
 }
 
-/// Before anything is called or given to a stream.
+/// To be called before any call of the group or work on a stream.
 void GradientReducer::Impl::require_capturable() const {
   if (reduction_.tensors().capture_of(group_.stream()) == 0) return;
   const std::string reason =
@@ -171,7 +171,7 @@ void GradientReducer::Impl::begin(bool synchronise) {
     forward_ = prepare(true, synchronise);
   }
   if (forward_->synchronise != synchronise) {
-    refuse_reducer("begin() and begin_forward() were told differently whether to synchronise");
+    refuse_reducer("begin() and begin_forward() differ in whether to synchronise");
   }
   start(*std::exchange(forward_, {}));
 }
@@ -182,7 +182,7 @@ void GradientReducer::Impl::start(const StepPartners& partners) {
   reduction_.begin(partners.synchronise, inputs_.divisor(partners, group_.size()), observes);
   phase_ = partners.synchronise ? Phase::synchronising : Phase::accumulating;
   if (!partners.synchronise) return;
-  // Ranks without input have not taken the last optimizer steps.
+  // Ranks without input have not performed the last optimizer steps.
   checks_drift_ =
       group_.size() > 1 && drift_.is_due(steps_ + 1) && partners.active == group_.size();
   if (checks_drift_) {
@@ -214,7 +214,7 @@ void GradientReducer::Impl::unused(std::size_t index) {
   if (!options_.find_unused_parameters) {
     refuse_parameter(index, "is unused: set find_unused_parameters");
   }
-  // A static graph is found out by itself.
+  // A static graph finds unused parameters by counting.
   if (options_.static_graph) return;
   if (reduction_.unused(index) == Readiness::Mark::too_often) {
     refuse_parameter(index, "is unused, but was ready or unused in this step before");
@@ -300,7 +300,7 @@ DdpLoggingData GradientReducer::Impl::logging_data() const {
   return log_.data(layout(), reduction_.readiness().observed_order(), unused);
 }
 
-/// Takes part in a step of the others.
+/// Takes part in a step of the other ranks with zero gradients.
 void GradientReducer::Impl::shadow(const StepPartners& partners) {
   if (!reduction_.readiness().knows_counts()) {
     refuse_reducer("static_graph needs input for the first step on every rank");

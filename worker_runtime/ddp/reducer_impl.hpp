@@ -1,5 +1,5 @@
-// The course of a reducer's steps: what may be called when, and what all ranks do between the
-// steps. The gradients themselves are StepReduction's.
+// State machine of a gradient reducer: the order of calls, and the collectives between steps.
+// StepReduction handles the gradients.
 #pragma once
 
 #include "worker_runtime/ddp/drift_check.hpp"
@@ -18,14 +18,14 @@
 
 namespace ddprun {
 
-/// What a GradientReducer stands for; its functions are documented there.
+/// Implementation of GradientReducer.
 class GradientReducer::Impl {
  public:
   Impl(ProcessGroup group, std::vector<Parameter> parameters, std::vector<Buffer> state,
        ReducerOptions options);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  /// The other ranks will wait for the buckets of a step that is under way.
+  /// Otherwise the other ranks would wait for the buckets of the current step.
   ~Impl() {
     if (owes_buckets()) {
       reduction_.queue().abort("its gradient reducer was destroyed within a step");
@@ -54,7 +54,7 @@ class GradientReducer::Impl {
   DdpLoggingData logging_data() const;
 
  private:
-  /// A step that failed in `checking` has reduced its buckets.
+  /// In `checking`, the buckets of the failed step have been reduced.
   enum class Phase { idle, accumulating, synchronising, finishing, checking };
 
   bool owes_buckets() const {
@@ -86,17 +86,17 @@ class GradientReducer::Impl {
   const std::vector<Buffer> state_;
   InputCount inputs_;
   DriftCheck drift_;
-  std::optional<StateBroadcast> buffers_;  ///< of every step
-  std::optional<StepPartners> forward_;    ///< of a step whose backward pass has not begun
-  StepPartners partners_;                  ///< of the last step that has begun
+  std::optional<StateBroadcast> buffers_;  ///< broadcast before every step
+  std::optional<StepPartners> forward_;    ///< set from begin_forward() to begin()
+  StepPartners partners_;                  ///< of the last begun step
   bool buffers_are_old_ = true;
   bool checks_drift_ = false;  ///< in this step
   bool has_rebuilt_ = false;
-  std::int64_t steps_ = 0;  ///< synchronised ones that have ended
+  std::int64_t steps_ = 0;  ///< number of completed synchronised steps
   std::atomic<Phase> phase_ = Phase::idle;
   Deadline::Clock::time_point forward_began_;
-  double forward_seconds_ = 0;  ///< of the step under way
-  StepReduction reduction_;     // after those in whose memory its works may be under way
+  double forward_seconds_ = 0;  ///< forward pass of the current step
+  StepReduction reduction_;     // last, since its works may use the memory of the members above
   ReducerLog log_;
 };
 

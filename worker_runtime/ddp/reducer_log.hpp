@@ -1,4 +1,4 @@
-// What a reducer tells of itself, under PyTorch's names. One thread at a time.
+// Logging data of a reducer under PyTorch's names. One thread at a time.
 #pragma once
 
 #include "worker_runtime/ddp/bucket_layout.hpp"
@@ -15,15 +15,15 @@ class ReducerLog {
   ReducerLog(const ProcessGroup& group, std::span<const Parameter> parameters,
              const ReducerOptions& options, const BucketPlan& first_plan);
 
-  /// A step has ended.
+  /// Adds the times of a completed step.
   void add(const StepTimeline& timeline);
 
-  /// `order` is that in which gradients became ready in the last step that was observed.
+  /// `order`: order in which gradients became ready in the last observed step.
   DdpLoggingData data(const BucketLayout& layout, std::span<const std::size_t> order,
                       std::int64_t unused_bytes) const;
 
  private:
-  /// Of one of PyTorch's times.
+  /// One of PyTorch's times.
   struct Time {
     const char* name;
     double last = 0;   ///< seconds

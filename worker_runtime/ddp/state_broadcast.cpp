@@ -10,7 +10,7 @@ namespace ddprun {
 
 StateBroadcast::StateBroadcast(ProcessGroup group, std::span<const Buffer> tensors)
     : group_(std::move(group)) {
-  // The piece of a type that is still filled is the last one of that type.
+  // Only the last piece of a type can have room left.
   for (const Buffer& tensor : tensors) {
     if (tensor.elements == 0) continue;
     const auto open = std::find_if(pieces_.rbegin(), pieces_.rend(), [&](const Piece& piece) {

@@ -1,5 +1,5 @@
-// Gives all ranks one rank's tensors in few collectives: small ones of one type are copied one
-// after another into a staging area. One thread at a time.
+// Broadcasts tensors in few collectives: small ones of one type are copied into a staging area. One
+// thread at a time.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -11,7 +11,7 @@
 
 namespace ddprun {
 
-/// Of one collective, unless a single tensor is larger. PyTorch's.
+/// Maximum size of a collective, unless a single tensor is larger; PyTorch's.
 inline constexpr std::size_t kBroadcastBytesMax = 250 << 20;
 
 class StateBroadcast {
@@ -19,15 +19,15 @@ class StateBroadcast {
   /// The tensors' memory must outlive this object. Not called in a group of one rank.
   StateBroadcast(ProcessGroup group, std::span<const Buffer> tensors);
 
-  /// Blocks. After: every rank's tensors have the values of `root`'s. Where they are on a device,
-  /// that begins and ends on the group's stream, and this does not block for it.
+  /// Copies the values of `root`'s tensors to all ranks. Blocks, except on a device, where it is
+  /// asynchronous on the group's stream.
   void run(int root);
 
  private:
-  /// Tensors of one type and device that travel together.
+  /// Tensors of one type and device that are broadcast together.
   struct Piece {
     std::vector<Buffer> tensors;
-    Buffer flat;  ///< the staging area's beginning; a single tensor travels as it is
+    Buffer flat;  ///< the start of the staging area, or a single tensor itself
   };
 
   void run(const Piece& piece, int root);

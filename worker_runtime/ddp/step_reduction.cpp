@@ -38,7 +38,7 @@ void StepReduction::lay_out(BucketPlan plan) {
 
 void StepReduction::zero() {
   readiness_.forget();
-  // What uses the gradients of the last step may still be on its way.
+  // Work that uses the last step's gradients may not have ended.
   if (held_) tensors_.order(*held_, group_.stream());
   layout_->zero(group_.stream());
   for (const auto& parameter : parameters_) {
@@ -50,15 +50,15 @@ void StepReduction::begin(bool synchronise, int ranks, bool observe) {
   is_synchronising_ = synchronise;
   stream_ = group_.stream();
   capture_ = tensors_.capture_of(stream_);
-  // What uses the gradients of the last step may still be on its way.
+  // Work that uses the last step's gradients may not have ended.
   if (held_) tensors_.order(*held_, stream_);
   readiness_.begin(synchronise, observe);
   queue_.begin(ranks);
 }
 
-/// Puts a gradient that lies elsewhere into the bucket; on a device, where each costs a launch,
-/// when the bucket is complete.
-void StepReduction::take_own(std::size_t parameter, void* stream) {
+/// Copies a gradient in the caller's memory into the bucket; on a device only when the bucket is
+/// complete, since each copy costs a launch.
+void StepReduction::copy_in(std::size_t parameter, void* stream) {
   const Buffer& in_bucket = layout_->gradient(parameter);
   const bool adds = is_added(parameters_[parameter], in_bucket);
   if (!adds && (!is_synchronising_ || !is_copied(parameters_[parameter], in_bucket))) return;
@@ -69,7 +69,7 @@ void StepReduction::take_own(std::size_t parameter, void* stream) {
     (adds ? gathering.sums : gathering.copies).push_back(copy);
   } else if (adds) {
     tensors_.add({&copy, 1}, stream);
-    // The next step may be on another one.
+    // The next step may use another stream.
     tensors_.order(stream, stream_);
   } else {
     tensors_.copy({&copy, 1}, stream);
@@ -96,14 +96,14 @@ void StepReduction::require_same_capture(void* stream) const {
 void StepReduction::count_down(std::size_t parameter, void* stream) {
   note(parameter, stream);
   if (!readiness_.count_down(parameter)) return;
-  // Once for each bucket: a look at each gradient's stream would cost more than it finds.
+  // Checked once per bucket: a check per gradient would cost too much.
   require_same_capture(stream);
   const std::size_t bucket = layout_->buckets()[parameter];
   gather(bucket, stream);
   queue_.complete(bucket, stream);
 }
 
-/// All gradients of the bucket are in it once `stream` has come here.
+/// Copies all gradients of the bucket into it on `stream`.
 void StepReduction::gather(std::size_t bucket, void* stream) {
   if (!tensors_.is_on_device()) return;
   Gathering gathering;
@@ -118,11 +118,11 @@ void StepReduction::gather(std::size_t bucket, void* stream) {
 
 void StepReduction::settle_one(std::size_t parameter) {
   const Buffer& in_bucket = layout_->gradient(parameter);
-  // What a step without synchronisation has left there counts; anything else is an old step's.
+  // Keeps what steps without synchronisation have accumulated, and clears values of older steps.
   if (!readiness_.has_contributed(parameter)) {
     tensors_.zero(in_bucket, stream_);
   } else if (is_copied(parameters_[parameter], in_bucket)) {
-    take_own(parameter, stream_);
+    copy_in(parameter, stream_);
   }
   count_down(parameter, stream_);
 }
@@ -134,7 +134,7 @@ Readiness::Mark StepReduction::ready(std::size_t parameter, void* stream) {
     if (mark == Readiness::Mark::early) note(parameter, stream);
     return mark;
   }
-  take_own(parameter, stream);
+  copy_in(parameter, stream);
   if (is_synchronising_) count_down(parameter, stream);
   return mark;
 }
@@ -156,7 +156,7 @@ std::vector<std::size_t> StepReduction::missing() const {
 void StepReduction::end_accumulation() {
   if (readiness_.knows_counts()) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (readiness_.is_marked(i)) take_own(i, stream_);
+    if (readiness_.is_marked(i)) copy_in(i, stream_);
   }
 }
 
@@ -170,7 +170,7 @@ void StepReduction::end_count() {
   share_used();
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (readiness_.is_marked(i)) {
-      take_own(i, stream_);
+      copy_in(i, stream_);
       count_down(i, stream_);
     } else {
       settle_one(i);
@@ -192,13 +192,13 @@ void StepReduction::shadow(bool shares_used) {
 
 void StepReduction::wait(Deadline deadline) {
   queue_.wait(stream_, deadline);
-  give_own(stream_);
+  copy_out(stream_);
   tensors_.await(stream_, deadline);
 }
 
 void StepReduction::hold(void* stream, Deadline deadline) {
   queue_.hold(stream, deadline);
-  give_own(stream);
+  copy_out(stream);
   held_ = stream;
 }
 
@@ -210,12 +210,12 @@ void StepReduction::synchronise(Deadline deadline) {
                 "GradientReducer: synchronise() within a capture, in which nothing is carried out "
                 "(call it after the graph's launch)");
   }
-  // The graph was launched on that stream, and nobody else knows of its launches.
+  // The graph was launched on that stream; the queue does not know of its launches.
   tensors_.await(stream, deadline);
 }
 
-/// What was reduced, to where the caller wants it.
-void StepReduction::give_own(void* stream) {
+/// Copies results to the caller's memory.
+void StepReduction::copy_out(void* stream) {
   readiness_.forget();
   std::vector<TensorCopy> copies;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

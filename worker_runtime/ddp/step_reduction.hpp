@@ -1,6 +1,6 @@
-// The gradients of a step on their way from ready to reduced: into the buckets, through the queue
-// and back out. Knows what a step is, not when one may begin. ready() and unused() may be called by
-// any thread within a step, the rest by the reducer's.
+// Reduction of a step's gradients: copies them into buckets, runs the queue, and copies results
+// back. Any thread may call ready() and unused() within a step; the reducer's thread calls the
+// rest.
 #pragma once
 
 #include "worker_runtime/ddp/bucket_layout.hpp"
@@ -19,7 +19,7 @@ namespace ddprun {
 
 class StepReduction {
  public:
-  /// `parameters`, all on one device, must outlive this object.
+  /// `parameters` must be on one device and outlive this object.
   StepReduction(ProcessGroup group, std::span<const Parameter> parameters,
                 const ReducerOptions& options, BucketPlan plan);
 
@@ -27,71 +27,74 @@ class StepReduction {
   const Readiness& readiness() const { return readiness_; }
   BucketQueue& queue() { return queue_; }
 
-  /// Between steps. Gradients keep their values and change their places.
+  /// To be called between steps. Gradients keep their values and change their memory.
   void lay_out(BucketPlan plan);
 
-  /// Between steps.
+  /// To be called between steps.
   void zero();
-  /// After hold(): blocks until what was reduced is there.
+  /// To be called after hold(): blocks until the gradients are reduced.
   void synchronise(Deadline deadline);
 
   const TensorWork& tensors() const { return tensors_; }
 
-  /// Of the step under way: by which all goes that nobody has told another stream for.
+  /// Stream of the current step for work without another stream.
   void* stream() const { return stream_; }
 
-  /// What stands for the capture that the step under way is part of; 0: it is part of none.
+  /// Identifier of the capture that contains the current step; 0 if none.
   std::uint64_t capture() const { return capture_; }
-  /// Throws Error{Errc::usage} if `stream` is not part of that, or is part of one where there is
-  /// none.
+  /// Throws Error{Errc::usage} if `stream` is not in the same capture; without a capture, if it is
+  /// in one.
   void require_same_capture(void* stream) const;
 
-  /// An average of a synchronised step is over `ranks` ranks. `observe` keeps the order in which
+  /// `ranks`: divisor of averages in a synchronised step. `observe` records the order in which
   /// gradients become ready.
   void begin(bool synchronise, int ranks, bool observe);
 
-  /// On a device the gradient is there once `stream` has come here.
+  /// On a device, the gradient is complete after the current work on `stream`.
   Readiness::Mark ready(std::size_t parameter, void* stream);
   Readiness::Mark unused(std::size_t parameter);
   void discard(std::size_t parameter) { readiness_.forget(parameter); }
 
-  /// Parameters whose gradients are not complete.
+  /// Returns the parameters with incomplete gradients.
   std::vector<std::size_t> missing() const;
 
   /// Completes a step without synchronisation.
   void end_accumulation();
-  /// Completes the step in which readiness is counted; tells all ranks which parameters are used.
+  /// Completes the step in which readiness is counted; shares with all ranks which parameters are
+  /// used.
   void end_count();
-  /// Gradients that are not complete count as zero, or as what was accumulated; tells all ranks
-  /// which parameters are used.
+  /// Treats incomplete gradients as zero or as accumulated; shares with all ranks which parameters
+  /// are used.
   void settle();
-  /// All gradients of the step are zero.
+  /// Runs the collectives of the step with zero gradients.
   void shadow(bool shares_used);
 
-  /// When all gradients are complete: blocks until they are reduced, and where the caller wants
-  /// them.
+  /// To be called when all gradients are complete. Blocks until they are reduced and in the
+  /// caller's memory.
   void wait(Deadline deadline);
-  /// The same, but what `stream` is given from now on waits for it.
+  /// Like wait(), but makes later work on `stream` wait instead of the caller.
   void hold(void* stream, Deadline deadline);
 
-  /// By any rank in the last step in which that was shared; else true.
+  /// True if any rank used it in the last step in which this was shared, or if it has not been
+  /// shared.
   bool is_used(std::size_t parameter) const { return used_[parameter] != 0; }
 
  private:
-  /// On a device: what has to come before the bucket's collective.
+  /// On a device: work that must precede the bucket's collective.
   struct Gathering {
-    std::vector<void*> streams;      ///< on which gradients of the bucket were made, each once
-    std::vector<TensorCopy> copies;  ///< from the callers' memory
-    std::vector<TensorCopy> sums;    ///< the same, of another type than the bucket's
+    /// streams that produced gradients of the bucket, without duplicates
+    std::vector<void*> streams;
+    std::vector<TensorCopy> copies;  ///< from the caller's memory
+    std::vector<TensorCopy> sums;    ///< from the caller's memory of another type
   };
 
   void note(std::size_t parameter, void* stream);
-  void take_own(std::size_t parameter, void* stream);
+  void copy_in(std::size_t parameter, void* stream);
   void count_down(std::size_t parameter, void* stream);
   void gather(std::size_t bucket, void* stream);
   void settle_one(std::size_t parameter);
   void share_used();
-  void give_own(void* stream);
+  void copy_out(void* stream);
 
   ProcessGroup group_;
   std::span<const Parameter> parameters_;
@@ -102,12 +105,12 @@ class StepReduction {
   Readiness readiness_;
   std::unique_ptr<BucketLayout> layout_;
   std::vector<std::int32_t> used_;
-  void* stream_ = nullptr;             ///< the group's, in the step under way
-  std::uint64_t capture_ = 0;          ///< of that stream
-  std::optional<void*> held_;          ///< the stream of the last step's gradients
-  std::mutex mutex_;                   ///< for what follows
+  void* stream_ = nullptr;             ///< the group's stream in the current step
+  std::uint64_t capture_ = 0;          ///< capture of that stream
+  std::optional<void*> held_;          ///< stream of the last step's gradients
+  std::mutex mutex_;                   ///< guards the members below
   std::vector<Gathering> gatherings_;  ///< by bucket
-  BucketQueue queue_;  // last, because it may still be at work in the others' memory
+  BucketQueue queue_;  // last, since its works may use the memory of the other members
 };
 
 }  // namespace ddprun

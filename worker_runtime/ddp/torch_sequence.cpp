@@ -8,7 +8,7 @@ namespace ddprun {
 
 namespace {
 
-/// Sizes and strides of all parameters one after another, each parameter's sizes first.
+/// Returns the sizes and strides of all parameters in order, each parameter's sizes first.
 std::vector<std::int64_t> sizes_and_strides(std::span<const Parameter> parameters) {
   std::vector<std::int64_t> all;
   for (const auto& parameter : parameters) {
@@ -71,7 +71,7 @@ BucketPlan broadcast_plan_as_torch(ProcessGroup& group, std::span<const Paramete
       bucket.parameters.push_back(static_cast<std::size_t>(*next++));
       bucket.elements += parameters[bucket.parameters.back()].values.elements;
     }
-    // All of a bucket have one type, which every rank knows.
+    // All parameters of a bucket have the same type, which every rank knows.
     const auto first = std::find_if(
         plan.buckets.begin(), plan.buckets.end(), [&](const BucketPlan::Bucket& candidate) {
           const auto& list = candidate.parameters;

@@ -12,7 +12,7 @@ namespace ddprun {
 
 namespace {
 
-/// The wire's copies of buckets, in memory of the group.
+/// Half-type copies of buckets for transfer, in memory of the group.
 class HalfBuckets {
  public:
   HalfBuckets(ProcessGroup group, DataType type) : group_(std::move(group)), type_(type) {}
@@ -47,7 +47,7 @@ class HalfBuckets {
     const TensorCopy there{gradients, wire};
     const TensorWork tensors(group_, wire.device);
     if (tensors.is_on_device()) return tensors.copy({&there, 1}, group_.stream());
-    // Rounds what it is given and nothing else: a sum over one rank is the value itself.
+    // Only rounds: the sum over one rank is the value itself.
     collectives::complete(type_, ReduceOp::sum, 1, gradients, wire.data);
   }
 

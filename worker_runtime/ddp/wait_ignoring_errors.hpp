@@ -1,4 +1,4 @@
-// For works that end because their group was aborted.
+// Waits for works of an aborted group.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -7,11 +7,11 @@
 
 namespace ddprun {
 
-inline void wait_in_any_case(const Work& work) noexcept {
+inline void wait_ignoring_errors(const Work& work) noexcept {
   try {
     work.wait();
   } catch (const std::exception&) {
-    // It has ended, which is all that matters here.
+    // Only the end matters here.
   }
 }
 
