@@ -35,7 +35,7 @@ TEST_SUITE("data parallel refusals") {
     const Net net;
     CHECK(describe_failure([&] {
             DataParallel<Net>(net, replicas(2), [&] { return net; });
-          }).find("two replicas have a parameter or buffer in common") != std::string::npos);
+          }).find("two replicas share a parameter or buffer") != std::string::npos);
   }
 
   TEST_CASE("a copy that shares parameters otherwise is refused") {

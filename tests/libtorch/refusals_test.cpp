@@ -245,7 +245,7 @@ TEST_SUITE("refusals") {
               model.forward(torch::ones({1, 8}));
             }) ==
             "DistributedDataParallel: parameter \"first.weight\" required no gradient when it was "
-            "wrapped: wrap the module anew, after it does");
+            "wrapped: wrap the module again after the change");
     });
   }
 
@@ -258,7 +258,7 @@ TEST_SUITE("refusals") {
               model.forward(torch::ones({1, 8}));
             }) ==
             "DistributedDataParallel: parameter \"second.bias\" required a gradient when it was "
-            "wrapped: wrap the module anew, after it is frozen");
+            "wrapped: wrap the module again after freezing it");
     });
   }
 

@@ -15,12 +15,12 @@ namespace {
 
 using Tensors = std::vector<NamedTensor>;
 
-/// A module's tensor and what LibTorch takes from it when it loads: it puts other memory in its
-/// place, and no longer tells those who wait for its gradient.
+/// A tensor of a module, and state that LibTorch's load() discards: it replaces the memory and the
+/// gradient accumulator.
 struct Place {
   NamedTensor named;
   at::Tensor before;
-  Accumulator accumulator;  ///< of gradients, if there was one
+  Accumulator accumulator;  ///< null if there was none
 };
 
 std::vector<Place> places_of(const ::torch::nn::Module& module) {
@@ -42,7 +42,7 @@ void require_alike(const std::string& section, const NamedTensor& ours, const at
                               describe(ours.tensor));
 }
 
-/// Under all of its names each.
+/// Lists each tensor under all of its names.
 Tensors all_tensors_of(const ::torch::nn::Module& module) {
   Tensors tensors;
   for (const auto& item : module.named_parameters()) tensors.push_back({item.key(), item.value()});
@@ -50,10 +50,10 @@ Tensors all_tensors_of(const ::torch::nn::Module& module) {
   return tensors;
 }
 
-/// What a module writes, by name.
+/// Names that a module writes.
 struct Written {
   Tensors tensors;
-  /// Other things too, as its own save() says: then a section may have more than this.
+  /// A save() of the module may write more; then a section may have more than this.
   bool has_more = false;
 };
 
@@ -78,8 +78,8 @@ bool has_all(const std::vector<NamedValue>& saved, const Tensors& tensors) {
                      [&](const NamedTensor& named) { return names.contains(named.name); });
 }
 
-/// Parts that are not serializable, and a save() of the module's own, show in what it writes only.
-/// That is as large as the module, so it is looked at where it matters.
+/// Modules with parts that are not serializable, or with a save() of their own, must be written to
+/// find their names. This takes as much memory as the module, so it is only done for these.
 Written expected_of(const ::torch::nn::Module& module, const std::vector<NamedValue>& saved) {
   Tensors tensors = all_tensors_of(module);
   if (has_all(saved, tensors)) return {.tensors = std::move(tensors)};
@@ -116,7 +116,7 @@ void require_same_names(const std::string& section, const std::vector<NamedValue
           and_more(static_cast<std::size_t>(count)) + ", which the module has not");
 }
 
-/// Before anything is changed.
+/// To be called before the module is changed.
 void require_fitting(const std::string& section, const std::vector<NamedValue>& saved,
                      const ::torch::nn::Module& module) {
   const Written expected = expected_of(module, saved);
@@ -131,7 +131,7 @@ void require_fitting(const std::string& section, const std::vector<NamedValue>& 
   }
 }
 
-/// `set` takes the weak pointer that goes with Accumulator.
+/// `set` receives the weak pointer to an Accumulator.
 template <typename Weak>
 void give_accumulator(void (*set)(const at::Tensor&, Weak), const Place& place) {
   set(place.named.tensor, Weak(place.accumulator));
@@ -158,7 +158,7 @@ void get_module(const Checkpoint& checkpoint, const std::string& section,
   auto places = places_of(module);
   try {
     in_words(section, kSomethingElse, [&] { module.load(archive); });
-    // What a load() of the module's own has done.
+    // A load() of the module may have replaced tensors.
     for (const auto& [named, before, accumulator] : places)
       require_alike(section, {named.name, before}, named.tensor);
   } catch (...) {

@@ -1,5 +1,5 @@
-// A call for each time that a backward pass has come to a parameter, made as long as the object
-// lives. LibTorch makes it, on the thread of the pass.
+// Calls a function whenever a backward pass has accumulated a gradient of a parameter, during the
+// lifetime of the object. LibTorch calls it on the thread of the backward pass.
 #pragma once
 
 #include <torch/csrc/autograd/variable.h>
@@ -10,26 +10,26 @@
 
 namespace ddprun::torch {
 
-/// To the node that adds to a parameter's gradient: the standard library's shared pointer in old
-/// versions, LibTorch's own in new ones.
+/// Node that accumulates a parameter's gradient: a std::shared_ptr in old versions, LibTorch's own
+/// pointer in new ones.
 using Accumulator =
     decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
 class GradientHook {
  public:
-  /// `call` gets what the pass adds to the gradient, after it has been added; the whole of it is
-  /// where the parameter has its gradient. A parameter that requires none is never told of.
+  /// `call` receives the accumulated gradient of this pass; the sum is the parameter's grad().
+  /// Never called for a parameter that requires no gradient.
   GradientHook(const at::Tensor& parameter, std::function<void(const at::Tensor& added)> call);
   GradientHook(GradientHook&&) = default;
   GradientHook& operator=(GradientHook&&) = delete;
   ~GradientHook();
 
-  /// Whether LibTorch still makes the call: it no longer does once the parameter has been given
-  /// other memory, even if that is its own again.
+  /// Returns true if LibTorch still calls the hook. It does not after set_data() of the parameter,
+  /// even with the same memory.
   bool is_called_for(const at::Tensor& parameter) const;
 
  private:
-  /// Made anew for each graph unless somebody keeps it.
+  /// LibTorch only keeps a weak reference, and creates another one for each graph.
   Accumulator accumulator_;
   std::uintptr_t key_ = 0;
 };

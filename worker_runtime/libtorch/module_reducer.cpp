@@ -18,29 +18,29 @@ namespace ddprun::torch {
 
 namespace {
 
-/// Names in the error about missing gradients; the rest is counted.
+/// Maximum number of parameter names in the error about missing gradients.
 constexpr std::size_t kNamesMax = 10;
 
-/// LibTorch makes names for each look at a module's tensors, 0.1 ms for a ResNet-50. So that is
-/// done before the first forward pass and every so many.
+/// Interval, in forward passes, of checks that the module's tensors are the same. Listing them
+/// takes 0.1 ms for a ResNet-50, since LibTorch builds their names.
 constexpr std::int64_t kPassesPerCheck = 16;
 
 std::string in_quotes(const std::string& name) {
   return "\"" + name + "\"";
 }
 
-/// A buffer, kept so that its memory is there as long as it is in its place.
+/// A buffer of the module; the reference keeps its memory.
 struct Kept {
   NamedTensor buffer;
-  const void* values = nullptr;  ///< where they are as long as nobody moves them
+  const void* values = nullptr;  ///< address at construction, to detect replaced memory
 };
 
-/// A parameter of which LibTorch tells when its gradient is complete.
+/// A parameter with a hook.
 struct Watched {
   NamedTensor parameter;
-  const void* values = nullptr;  ///< where they are as long as nobody moves them
+  const void* values = nullptr;  ///< address at construction, to detect replaced memory
   GradientHook hook;
-  at::Tensor in_bucket = {};  ///< the gradient's place there
+  at::Tensor in_bucket = {};  ///< view of the gradient in its bucket
   bool has_gradient = false;  ///< in this backward pass
 };
 
@@ -52,7 +52,7 @@ std::string named(const Watched& watched) {
   refuse_ddp(what + " has been moved: to(), load() and the like must come before");
 }
 
-/// Of a gradient: whether it lies in its bucket, as it is or as another tensor over it.
+/// Returns true if `gradient` has the memory and strides of `in_bucket`.
 bool is_view_of(const at::Tensor& gradient, const at::Tensor& in_bucket) {
   return gradient.defined() && in_bucket.defined() && gradient.layout() == at::kStrided &&
          gradient.data_ptr() == in_bucket.data_ptr();
@@ -98,7 +98,7 @@ class ModuleReducer::Impl {
   void mark_ready(std::size_t index);
 
   const ::torch::nn::Module& module_;
-  const std::vector<const void*> identities_;  ///< of the module's tensors, which are kept below
+  const std::vector<const void*> identities_;  ///< the module's tensors, kept by the members below
   ProcessGroup group_;
   ReducerOptions options_;
   GradientReducer reducer_;
@@ -108,12 +108,12 @@ class ModuleReducer::Impl {
   std::vector<Kept> buffers_;
   std::size_t layout_ = 0;
   std::int64_t forward_passes_ = 0;
-  bool averages_ = true;  ///< of the forward passes from now on
-  /// Of the forward passes since the last backward pass; nothing if there was none.
+  bool averages_ = true;  ///< for later forward passes
+  /// Whether the forward passes since the last backward pass average; empty if there was none.
   std::optional<bool> prepared_;
-  std::mutex mutex_;  ///< hooks of several devices run at once
+  std::mutex mutex_;  ///< hooks of several devices run concurrently
   Phase phase_ = Phase::idle;
-  bool is_synchronising_ = true;  ///< this backward pass
+  bool is_synchronising_ = true;  ///< in this backward pass
 };
 
 ModuleReducer::Impl::Impl(const ::torch::nn::Module& module, const ModuleTensors& tensors,
@@ -147,7 +147,7 @@ void ModuleReducer::Impl::watch(const NamedTensor& parameter, std::size_t index)
        })});
 }
 
-/// Has the views of the gradients where the reducer has these now.
+/// Creates views of the gradients at their current positions in the reducer.
 void ModuleReducer::Impl::lay_out() {
   layout_ = reducer_.layout();
   for (std::size_t i = 0; i < watched_.size(); ++i) {
@@ -155,7 +155,7 @@ void ModuleReducer::Impl::lay_out() {
     const at::Tensor& tensor = parameter.tensor;
     at::Tensor& gradient = parameter.tensor.mutable_grad();
     const bool was_there = is_view_of(gradient, in_bucket);
-    // Whoever keeps a gradient keeps its bucket.
+    // A reference to the gradient keeps its bucket.
     in_bucket = at::from_blob(
         reducer_.gradient(i).data, tensor.sizes(), tensor.strides(),
         [memory = reducer_.memory(i)](void*) {}, tensor.options().requires_grad(false));
@@ -178,15 +178,16 @@ void ModuleReducer::Impl::require_in_place() const {
     if (!tensor.requires_grad()) {
       refuse_ddp(
           named(watched) +
-          " required a gradient when it was wrapped: wrap the module anew, after it is frozen");
+          " required a gradient when it was wrapped: wrap the module again after freezing it");
     }
   }
   for (const auto& [buffer, values] : buffers_)
     if (buffer.tensor.data_ptr() != values) refuse_moved("buffer " + in_quotes(buffer.name));
   for (const auto& [name, tensor] : frozen_) {
     if (tensor.requires_grad()) {
-      refuse_ddp("parameter " + in_quotes(name) +
-                 " required no gradient when it was wrapped: wrap the module anew, after it does");
+      refuse_ddp(
+          "parameter " + in_quotes(name) +
+          " required no gradient when it was wrapped: wrap the module again after the change");
     }
   }
 }
@@ -253,7 +254,7 @@ void ModuleReducer::Impl::begin_backward() {
   ::torch::autograd::Engine::get_default_engine().queue_callback([this] { end_backward(); });
 }
 
-/// The gradient is wherever LibTorch had to leave it.
+/// LibTorch may have replaced the gradient's memory.
 void ModuleReducer::Impl::put_into_bucket(Watched& watched) const {
   at::Tensor& gradient = watched.parameter.tensor.mutable_grad();
   if (!gradient.defined()) {
@@ -281,8 +282,8 @@ void ModuleReducer::Impl::end_backward() {
   phase_ = Phase::idle;
 }
 
-/// What earlier backward passes have left in a gradient is averaged as well. One that is undefined
-/// counts as zero, and stays undefined if it is so on all ranks.
+/// Includes gradients of earlier backward passes in the average. An undefined gradient counts as
+/// zero, and stays undefined if it is undefined on all ranks.
 void ModuleReducer::Impl::settle_unused() {
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     if (watched_[i].has_gradient) continue;
@@ -290,7 +291,7 @@ void ModuleReducer::Impl::settle_unused() {
       put_into_bucket(watched_[i]);
       mark_ready(i);
     } else {
-      // What was left there before somebody made it undefined.
+      // Discards values from before the gradient became undefined.
       reducer_.discard(i);
       reducer_.unused(i);
     }
@@ -312,7 +313,7 @@ void ModuleReducer::Impl::require_all_gradients() const {
              ": what a forward pass does not use needs find_unused_parameters");
 }
 
-/// Those that only other ranks have used.
+/// Sets gradients that only other ranks have used.
 void ModuleReducer::Impl::give_gradients() {
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     at::Tensor& gradient = watched_[i].parameter.tensor.mutable_grad();

@@ -18,7 +18,7 @@ namespace {
 
 using ::torch::nn::Module;
 
-/// To add up fewer takes no longer than to have several threads do it.
+/// Below this size, one thread is at least as fast as several.
 constexpr std::int64_t kSharedElementsMin = 16384;
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -27,7 +27,7 @@ constexpr std::int64_t kSharedElementsMin = 16384;
 
 using NamedTensors = ::torch::OrderedDict<std::string, at::Tensor>;
 
-/// The same names, shapes and types in the same order.
+/// Returns true if names, shapes and types are equal and in the same order.
 bool is_alike(const NamedTensors& ours, const NamedTensors& theirs) {
   const auto& our_items = ours.items();
   const auto& their_items = theirs.items();
@@ -39,7 +39,7 @@ bool is_alike(const NamedTensors& ours, const NamedTensors& theirs) {
                     });
 }
 
-/// For each parameter, in the order of their definition, the first that is the same.
+/// Returns, for each parameter in the order of definition, the index of the first equal one.
 std::vector<std::size_t> ties_of(const std::vector<at::Tensor>& parameters) {
   std::vector<std::size_t> firsts;
   for (const auto& parameter : parameters) {
@@ -50,7 +50,7 @@ std::vector<std::size_t> ties_of(const std::vector<at::Tensor>& parameters) {
   return firsts;
 }
 
-/// Each once.
+/// Returns each parameter once.
 std::vector<at::Tensor> distinct_parameters(const Module& module) {
   const auto parameters = module.parameters();
   const auto ties = ties_of(parameters);
@@ -79,8 +79,9 @@ void require_apart(const Module& one, const Module& other) {
   const auto theirs = identities_of(other);
   if (std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) != ours.end()) {
     refuse(
-        "two replicas have a parameter or buffer in common: the function that makes a module must "
-        "make all of it anew");
+        "two replicas share a parameter or buffer: the function that makes a module must create "
+        "all "
+        "of its tensors");
   }
 }
 
@@ -98,7 +99,7 @@ at::Tensor part_of(const at::Tensor& whole, const Rows& rows, at::Device device)
       .to(device);
 }
 
-/// Whether they can be added up as two rows of numbers.
+/// Returns true if the tensors have the same memory layout without gaps.
 bool are_alike_in_memory(const at::Tensor& sum, const at::Tensor& other) {
   return sum.layout() == at::kStrided && other.layout() == at::kStrided && sum.is_cpu() &&
          other.is_cpu() && sum.sizes() == other.sizes() && sum.strides() == other.strides() &&
@@ -110,8 +111,8 @@ at::Tensor share_of(const at::Tensor& tensor, const Rows& share) {
       .narrow(0, static_cast<std::int64_t>(share.first), static_cast<std::int64_t>(share.count));
 }
 
-/// Adds this replica's share of the elements. Few, or such as lie in different ways, one thread
-/// adds alone.
+/// Adds this replica's share of the elements. Small tensors, and tensors with different layouts,
+/// are added by one thread.
 void add_share(at::Tensor& sum, const at::Tensor& other, const Replica& replica, bool is_its_turn) {
   if (sum.numel() >= kSharedElementsMin && are_alike_in_memory(sum, other)) {
     const Rows share = replica.rows(static_cast<std::size_t>(sum.numel()));
@@ -121,13 +122,13 @@ void add_share(at::Tensor& sum, const at::Tensor& other, const Replica& replica,
   }
 }
 
-/// A tensor of the module that has been given another type, by to(), gives it to its copies.
+/// Shares the values of the first replica's tensor; also after a change of its type by to().
 void take_values(at::Tensor& own, const at::Tensor& first) {
   if (own.scalar_type() != first.scalar_type()) own.set_data(own.detach().to(first.scalar_type()));
   own.copy_(first);
 }
 
-/// A device that is not there would be told of by LibTorch in dozens of lines.
+/// LibTorch's own message about a missing device has dozens of lines.
 void require_there(at::Device device) {
   if (!device.is_cuda()) return;
   const auto count = static_cast<int>(::torch::cuda::device_count());
@@ -138,8 +139,7 @@ void require_there(at::Device device) {
                      : "has " + std::to_string(count) + " here, counted from 0"));
 }
 
-/// Whether it trains or evaluates, each submodule for itself: parents come first, and train() is
-/// for all below as well.
+/// Copies the mode of each submodule. Parents come first, since train() also sets their children.
 void take_modes(Module& own, const Module& first) {
   const auto theirs = first.modules();
   const auto ours = own.modules();
@@ -184,18 +184,19 @@ class ModuleReplicas::Impl {
   std::vector<std::unique_ptr<ReplicaGradients>> gradients_;
   std::vector<at::Device> devices_;
   at::Device output_device_;
-  std::vector<const void*> identities_;  ///< of the first replica's tensors
+  std::vector<const void*> identities_;  ///< tensors of the first replica
   ReplicaThreads threads_;
 };
 
-/// LibTorch gives each thread what was set last when it first computes, or asks, so each sets its
-/// own after that, and this thread sets what it had.
+/// LibTorch initialises a thread's setting from the latest one when the thread first computes or
+/// reads it. So each thread reads its setting before it sets it, and the calling thread restores
+/// its own.
 void ModuleReplicas::Impl::share_compute_threads(int each) {
   const int all = at::get_num_threads();
   const int share = each > 0 ? each : std::max(1, all / threads_.count());
   threads_.apply([&](Replica& replica) {
     at::get_num_threads();
-    // One after the other: the number is this thread's, but noted for all.
+    // One after the other, since LibTorch also stores each setting globally.
     for (int turn = 0; turn < replica.count; ++turn) {
       if (turn == replica.index) at::set_num_threads(share);
       replica.group.barrier().wait();
@@ -204,7 +205,7 @@ void ModuleReplicas::Impl::share_compute_threads(int each) {
   at::set_num_threads(all);
 }
 
-/// Parameters and buffers as the module has them now. All ranks have them before any goes on.
+/// Copies the module's current parameters and buffers. Returns when all ranks have them.
 void ModuleReplicas::Impl::take_state(Replica& replica) {
   const at::NoGradGuard no_graph;
   const Module& first = *replicas_.front().module;
@@ -234,7 +235,7 @@ at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor
   require_rows(input, target);
   require_same_tensors();
   std::vector<at::Tensor> shares(replicas_.size());
-  const at::ThreadLocalState callers;  // autocast and the like
+  const at::ThreadLocalState callers;  // autocast and other settings
   threads_.apply([&](Replica& replica) {
     const at::ThreadLocalStateGuard as_caller(callers);
     const at::AutoGradMode records_graph(true);
@@ -259,7 +260,7 @@ at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor
   return mean;
 }
 
-/// The other replicas would not have them.
+/// New tensors of the module would be missing in the other replicas.
 void ModuleReplicas::Impl::require_same_tensors() const {
   if (identities_of(*replicas_.front().module) == identities_) return;
   refuse(
@@ -267,7 +268,7 @@ void ModuleReplicas::Impl::require_same_tensors() const {
       "register_module(), replace_module() and the like must come before");
 }
 
-/// In the order of the replicas.
+/// Adds in the order of the replicas.
 void ModuleReplicas::Impl::add_gradients(Replica& replica) {
   const at::NoGradGuard no_graph;
   const auto is_its_turn = [&](std::size_t i) { return i % replicas_.size() == index_of(replica); };
@@ -283,7 +284,7 @@ void ModuleReplicas::Impl::add_gradients(Replica& replica) {
   }
 }
 
-/// What the first replica has no gradient of it takes from the next that has one.
+/// If the first replica has no gradient, uses that of the next replica that has one.
 void ModuleReplicas::Impl::take_first(std::size_t parameter) {
   ReplicaGradients& sums = *gradients_.front();
   for (std::size_t number = 1; number < gradients_.size(); ++number) {

@@ -11,7 +11,7 @@ namespace ddprun::torch {
 
 namespace {
 
-/// Dimensions, those first in which neighbours are farthest apart.
+/// Returns the dimensions by descending stride.
 std::vector<std::int64_t> order_in_memory(const at::Tensor& tensor) {
   std::vector<std::int64_t> dimensions(static_cast<std::size_t>(tensor.dim()));
   std::iota(dimensions.begin(), dimensions.end(), 0);

@@ -21,11 +21,11 @@ using ::torch::optim::Optimizer;
 using ::torch::serialize::InputArchive;
 using ::torch::serialize::OutputArchive;
 
-/// One of LibTorch's own.
+/// A kind of optimizer that LibTorch provides.
 struct Kind {
   const char* name;
   const std::type_info& type;
-  /// State is of all parameters together, one after another, and numbers about them.
+  /// The state is one flat tensor over all parameters, and numbers.
   bool is_flat = false;
 };
 
@@ -38,7 +38,7 @@ const Kind kKinds[] = {
     {"torch::optim::SGD", typeid(::torch::optim::SGD)},
 };
 
-/// Null for others, derived ones included, which may write what they like.
+/// Returns null for other kinds, including derived classes, whose save() is unknown.
 const Kind* kind_of(const Optimizer& optimizer) {
   const auto* const found =
       std::find_if(std::begin(kKinds), std::end(kKinds),
@@ -46,7 +46,7 @@ const Kind* kind_of(const Optimizer& optimizer) {
   return found == std::end(kKinds) ? nullptr : found;
 }
 
-/// LibTorch finds a parameter's state by its address, in old versions in words.
+/// Returns LibTorch's key of a parameter's state: its address, in old versions as text.
 template <typename States>
 auto state_of(const States& states, const at::Tensor& parameter) {
   void* const address = parameter.unsafeGetTensorImpl();
@@ -63,8 +63,8 @@ at::Tensor as_tensor(std::size_t number) {
   return at::scalar_tensor(static_cast<std::int64_t>(number), at::kLong);
 }
 
-/// The form is that of the optimizer's save(), which has addresses for keys: equal states would be
-/// different bytes.
+/// Writes an optimizer in the format of its save(), but with indices as keys in place of addresses,
+/// so that equal states have equal bytes.
 class OptimizerWriter {
  public:
   explicit OptimizerWriter(const Optimizer& optimizer) : optimizer_(optimizer) {}
@@ -126,20 +126,21 @@ InputArchive options_of(const ::torch::optim::OptimizerParamGroup& group) {
   return get_archive(checkpoint, "");
 }
 
-/// False if there is no such option.
+/// Returns false if the option is missing.
 bool is_on(InputArchive& options, const std::string& name) {
   c10::IValue value;
   return options.try_read(name, value) && value.isBool() && value.toBool();
 }
 
-/// As std::to_string() writes it: others may be too large for LibTorch, or be read as one another.
+/// Returns true for output of std::to_string(). LibTorch may fail on other numbers, or confuse
+/// them.
 bool is_number(const std::string& text) {
   std::uint64_t number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && std::to_string(number) == text;
 }
 
-/// Compares a section with the optimizer that is to load it, before anything is changed.
+/// Compares a section with the optimizer before the optimizer is changed.
 class OptimizerCheck {
  public:
   OptimizerCheck(const std::string& section, const Optimizer& optimizer)
@@ -165,14 +166,14 @@ class OptimizerCheck {
       require_fitting_states(group, states, i);
     }
     if (kind_ == nullptr) return;
-    // LibTorch reads those of no parameter as well.
+    // LibTorch also reads states without a parameter.
     for (const auto& key : states.keys()) require_readable(key);
   }
 
  private:
   [[noreturn]] void refuse(const std::string& reason) const { refuse_section(section_, reason); }
 
-  /// Whether it says that it is of this kind.
+  /// Returns true if the section names this kind.
   bool names_kind(InputArchive& archive) const {
     c10::IValue theirs;
     if (kind_ == nullptr || !archive.try_read("kind", theirs) || !theirs.isString()) return false;
@@ -186,7 +187,7 @@ class OptimizerCheck {
            std::to_string(ours));
   }
 
-  /// What there is of a kind where none was written. Another version may have other options.
+  /// For sections without a kind. Other versions of LibTorch may have other options.
   void require_same_options(InputArchive& group,
                             const ::torch::optim::OptimizerParamGroup& own) const {
     InputArchive options;
@@ -198,7 +199,7 @@ class OptimizerCheck {
            ", which has " + ours);
   }
 
-  /// With one of these, parameters have state that is not there without.
+  /// These options require additional state.
   void require_same_state(InputArchive& group,
                           const ::torch::optim::OptimizerParamGroup& own) const {
     InputArchive options;
@@ -234,8 +235,8 @@ class OptimizerCheck {
     }
   }
 
-  /// Keys are addresses. Old versions write them as 0x..., of which new ones read the 0: all states
-  /// would be one.
+  /// Keys are addresses. Old versions write them as 0x..., which new ones read as 0, so that all
+  /// states would be one.
   void require_readable(const std::string& key) const {
     using Key = std::decay_t<decltype(optimizer_.state())>::key_type;
     if (std::is_same_v<Key, std::string> || is_number(key)) return;
@@ -245,7 +246,7 @@ class OptimizerCheck {
         "that LibTorch and this ddprun load and save it");
   }
 
-  /// A shape without memory.
+  /// Returns a tensor with the shape of the flat state, without memory.
   static at::Tensor all_of(const std::vector<at::Tensor>& parameters) {
     std::int64_t elements = 0;
     for (const auto& parameter : parameters) elements += parameter.numel();
@@ -257,7 +258,7 @@ class OptimizerCheck {
   const Kind* kind_;
 };
 
-/// Its load() adds to what there is: state that the section lacks would stay.
+/// Clears the state first, since load() would keep state that the section lacks.
 void load_anew(InputArchive& archive, Optimizer& optimizer) {
   std::decay_t<decltype(optimizer.state())> before;
   std::swap(before, optimizer.state());
@@ -286,7 +287,7 @@ void get_optimizer(const Checkpoint& checkpoint, const std::string& section, Opt
   auto archive = get_archive(checkpoint, section);
   in_words(section, kSomethingElse, [&] {
     OptimizerCheck(section, optimizer).require_fitting(archive);
-    // Of others it is not known where they keep what they know.
+    // The state of other kinds is unknown.
     if (kind_of(optimizer) == nullptr) return optimizer.load(archive);
     load_anew(archive, optimizer);
   });

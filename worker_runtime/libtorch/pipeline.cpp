@@ -51,21 +51,21 @@ class Pipeline::Impl {
   at::Tensor train(const PipelineBatch& batch, const MeanLoss& loss);
   at::Tensor evaluate(const PipelineBatch& batch);
 
-  /// Calls `passes`, and if that throws sees to it that nobody waits for this stage.
+  /// Calls `passes`; if it throws, aborts the groups, so that no rank waits for this stage.
   template <typename Passes>
   at::Tensor attempt(const Passes& passes);
 
  private:
-  /// Neither another stage nor a replica of this one is to wait for it.
+  /// Aborts the groups of the stages and of the replicas.
   void abandon(const std::string& reason) {
     if (reducer_ != nullptr) reducer_->abort(reason);
     link_.abandon(reason);
   }
 
-  /// What a backward pass needs of its forward pass.
+  /// Data of a forward pass that its backward pass needs.
   struct Kept {
     at::Tensor input;
-    at::Tensor result;  ///< the output, on the last stage the loss's share
+    at::Tensor result;  ///< output; on the last stage its share of the loss
   };
 
   bool is_first() const { return link_.stage() == 0; }
@@ -107,7 +107,7 @@ at::Tensor Pipeline::Impl::train(const PipelineBatch& batch, const MeanLoss& los
   const bool averages = reducer_ != nullptr && reducer_->is_averaging();
   std::optional<NoSync> until_the_end;
   if (reducer_ != nullptr) {
-    // For what the first backward pass will be told, too.
+    // Also determines what the first backward pass does.
     until_the_end.emplace(*reducer_, !averages || micro_batches.size() > 1);
     reducer_->begin_forward();
   }
@@ -153,7 +153,7 @@ void Pipeline::Impl::pass_backward(const Kept& kept) {
     kept.result.backward();
   } else {
     const at::Tensor gradient = link_.receive_gradient(kept.result);
-    // A first stage may have nothing to learn.
+    // The first stage may have no parameters to train.
     if (kept.result.requires_grad()) kept.result.backward(gradient);
   }
   if (is_first()) return;

@@ -9,7 +9,8 @@ namespace {
 constexpr std::string_view kName = "DistributedDataParallel";
 constexpr std::string_view kReducer = "GradientReducer";
 
-/// The reducer knows neither names of buffers nor frozen parameters, nor the order of all.
+/// Compares buffers and frozen parameters, which the reducer does not know, and the order of all
+/// tensors.
 void require_same_module(const ::torch::nn::Module& module, ProcessGroup group,
                          const ReducerOptions& options) {
   const bool compares =
@@ -41,7 +42,7 @@ GradientReducer make_reducer(const ::torch::nn::Module& module, const ModuleTens
   return as_ddp([&] {
     GradientReducer reducer(group, reduced_parameters(tensors.parameters),
                             broadcast_buffers(tensors.buffers), options);
-    // Only for what its constructor does: compare and broadcast.
+    // Its constructor compares and broadcasts.
     if (!tensors.frozen.empty()) {
       GradientReducer(group, reduced_parameters(tensors.frozen), {},
                       {.verify_parameters = options.verify_parameters,

@@ -1,4 +1,5 @@
-// The gradient reducer of a module, and its errors in the name of what users write.
+// Creates the gradient reducer of a module, and rewords its errors for users of
+// DistributedDataParallel.
 #pragma once
 
 #include "worker_runtime/libtorch/module_tensors.hpp"
@@ -14,23 +15,24 @@ namespace ddprun::torch {
 /// Throws Error{Errc::usage}.
 [[noreturn]] void refuse_ddp(const std::string& what);
 
-/// Error{code} with what the reducer says, as DistributedDataParallel's if it is the reducer's own.
+/// Throws `error` as an error of DistributedDataParallel if it is the reducer's own; otherwise
+/// unchanged.
 [[noreturn]] void rethrow_as_ddp(const Error& error);
 
-/// What `call` returns.
+/// Returns the result of `call`.
 template <typename Call>
 decltype(auto) as_ddp(const Call& call) {
   try {
     return call();
   } catch (const Error& error) {
-    // Those with more to tell than a message are not the reducer's own.
+    // Derived exceptions are not the reducer's own.
     if (typeid(error) != typeid(Error)) throw;
     rethrow_as_ddp(error);
   }
 }
 
-/// Of `tensors`, which are the module's. Blocks until all ranks have compared theirs, and have rank
-/// 0's values. Throws Error{Errc::usage} naming the first tensor in which they differ.
+/// `tensors`: those of `module`. Blocks until all ranks have compared their tensors and have rank
+/// 0's values. Throws Error{Errc::usage} with the name of the first tensor that differs.
 GradientReducer make_reducer(const ::torch::nn::Module& module, const ModuleTensors& tensors,
                              const ProcessGroup& group, const ReducerOptions& options);
 

@@ -8,7 +8,7 @@ namespace ddprun::torch {
 
 namespace {
 
-/// A program may have taken the gradient away to keep it, or have changed the parameter.
+/// Returns false if the program has kept the gradient or changed the parameter.
 bool can_hold(const at::Tensor& kept, const at::Tensor& gradient) {
   return kept.defined() && kept.use_count() == 1 && kept.storage().use_count() == 1 &&
          kept.sizes() == gradient.sizes() && kept.strides() == gradient.strides() &&
@@ -47,7 +47,7 @@ void ReplicaGradients::keep(std::size_t parameter) {
   if (!is_in_step_ || was_there_[parameter]) return;
   if (!gradient.defined() || gradient.layout() != at::kStrided) return;
   at::Tensor& kept = kept_[parameter];
-  // Another pass of this step has moved it.
+  // An earlier pass of this step has moved it.
   if (gradient.is_same(kept)) return;
   const at::NoGradGuard no_graph;
   if (can_hold(kept, gradient)) {

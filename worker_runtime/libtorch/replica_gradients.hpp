@@ -1,7 +1,7 @@
-// The gradients of one replica's parameters, in memory that is theirs alone and used again in each
-// step. Memory that is new to the process costs a page fault for every 4 KiB, and what threads free
-// the C library gives back to the system sooner than what the first thread frees. LibTorch itself
-// may leave two parameters gradients in one piece of memory.
+// Gradients of one replica's parameters in memory that is reused in each step. New memory would
+// cost a page fault per 4 KiB, and the C library returns memory of threads to the system earlier
+// than memory of the main thread. LibTorch itself may share memory between gradients of two
+// parameters.
 #pragma once
 
 #include "worker_runtime/libtorch/gradient_hook.hpp"
@@ -16,19 +16,20 @@ namespace ddprun::torch {
 
 class ReplicaGradients {
  public:
-  /// Of parameters no two of which are the same.
+  /// `parameters` must be distinct.
   explicit ReplicaGradients(std::vector<at::Tensor> parameters);
   ReplicaGradients(const ReplicaGradients&) = delete;
   ReplicaGradients& operator=(const ReplicaGradients&) = delete;
 
   std::size_t size() const { return parameters_.size(); }
 
-  /// The parameter's own, undefined if no backward pass has come to it.
+  /// The gradient of the parameter; undefined before the first backward pass.
   at::Tensor& operator[](std::size_t parameter) { return parameters_[parameter].mutable_grad(); }
 
   at::Device device_of(std::size_t parameter) const { return parameters_[parameter].device(); }
 
-  /// As long as it lives backward passes are a step's. They add to what is there, or find nothing.
+  /// A step: backward passes during its lifetime accumulate gradients, starting from the existing
+  /// ones or from none.
   class Step {
    public:
     Step(ReplicaGradients& gradients, bool adds);
@@ -41,16 +42,17 @@ class ReplicaGradients {
   };
 
  private:
-  /// Moves a gradient that the step has made into the memory of an earlier one.
+  /// Moves a new gradient into the memory of an earlier one.
   void keep(std::size_t parameter);
 
-  /// For parameters that were moved, or require a gradient only now.
+  /// For parameters that were moved, or that have begun to require a gradient.
   void renew_hooks();
 
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> kept_;
-  std::vector<bool> was_there_;  ///< when the step began: the program's, if it is not kept
-  std::vector<std::unique_ptr<GradientHook>> hooks_;  ///< which refer to this object
+  /// gradients that existed at the start of the step; they belong to the program unless kept
+  std::vector<bool> was_there_;
+  std::vector<std::unique_ptr<GradientHook>> hooks_;  ///< refer to this object
   bool is_in_step_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Sections of checkpoints as LibTorch's archives: trees of values with names.
+// Sections of checkpoints as LibTorch archives: trees of named values.
 #pragma once
 
 #include <ddprun/checkpoint.hpp>
@@ -17,8 +17,8 @@ namespace ddprun::torch {
 /// Throws Error{Errc::usage}.
 [[noreturn]] void refuse_section(const std::string& section, const std::string& reason);
 
-/// What `call` returns. Throws Error{Errc::usage} for what LibTorch throws, or what it calls, such
-/// as std::stoull(): the section, `reason` and its words.
+/// Returns the result of `call`. Converts exceptions of LibTorch and the standard library to
+/// Error{Errc::usage} with the section, `reason` and the message.
 template <typename Call>
 auto in_words(const std::string& section, const std::string& reason, const Call& call) {
   try {
@@ -34,15 +34,15 @@ auto in_words(const std::string& section, const std::string& reason, const Call&
   }
 }
 
-/// What `write` writes into an archive.
+/// Adds a section with the archive that `write` fills.
 void put_archive(Checkpoint& checkpoint, const std::string& section,
                  const std::function<void(::torch::serialize::OutputArchive&)>& write);
 
-/// Throws Error{Errc::usage} if there is none.
+/// Throws Error{Errc::usage} if the section is missing.
 ::torch::serialize::InputArchive get_archive(const Checkpoint& checkpoint,
                                              const std::string& section);
 
-/// The reason for what LibTorch itself does not take.
+/// Reason if LibTorch cannot read the archive.
 inline constexpr const char* kSomethingElse = "is of something else";
 
 struct NamedValue {
@@ -50,7 +50,7 @@ struct NamedValue {
   c10::IValue value;
 };
 
-/// All values, those of nested archives as well, in the order in which they were written.
+/// Returns all values, including those of nested archives, in the order of writing.
 std::vector<NamedValue> values_of(::torch::serialize::InputArchive& archive);
 
 }  // namespace ddprun::torch

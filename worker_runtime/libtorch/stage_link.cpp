@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kDimensionsMax = 16;
 
-/// Goes before an activation: a tensor of numbers, so that it can go as one.
+/// Header of an activation: a tensor of numbers, so that one message is enough.
 class Announcement {
  public:
   Announcement() : tensor_(at::zeros({5 + kDimensionsMax}, at::kLong)) {}
@@ -115,7 +115,7 @@ void StageLink::abandon(const std::string& reason) {
     try {
       work.wait();
     } catch (...) {
-      // Not sent: that is what is to be reached here, and what has led to it is being thrown.
+      // Failures to send are expected here; their cause is already being thrown.
     }
   }
   under_way_.clear();

@@ -1,5 +1,5 @@
-// Tensors on their way between two stages of a pipeline. An activation is told before it comes:
-// which rows of which batch, what shape and type; a gradient has those of its activation.
+// Tensor transfer between two stages of a pipeline. An activation is preceded by a header with
+// batch, rows, shape and type; a gradient has those of its activation.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -34,18 +34,18 @@ class StageLink {
   int stages() const { return group_.size(); }
 
   void send_activation(const at::Tensor& activation, const MicroBatch& micro_batch);
-  /// Blocks. Throws Error{Errc::usage} if the stage before sends other rows.
+  /// Blocks. Throws Error{Errc::usage} if the previous stage sends other rows.
   at::Tensor receive_activation(const MicroBatch& micro_batch);
 
   void send_gradient(const at::Tensor& gradient);
-  /// Of an activation like `activation`. Blocks.
+  /// Receives the gradient of `activation`. Blocks.
   at::Tensor receive_gradient(const at::Tensor& activation);
 
-  /// Blocks until what was sent has been copied; throws what has failed.
+  /// Blocks until all sent tensors have been copied. Throws failures of the sends.
   void finish();
 
-  /// Aborts the group, so that no other stage waits for this one, and blocks until nobody needs
-  /// what was sent.
+  /// Aborts the group, so that no other stage waits for this one, and blocks until sent tensors are
+  /// no longer used.
   void abandon(const std::string& reason);
 
  private:
@@ -53,7 +53,7 @@ class StageLink {
 
   ProcessGroup group_;
   at::Device device_;
-  /// What is sent must stay until it has been copied.
+  /// Sent tensors, which must live until they have been copied.
   std::vector<std::pair<Work, at::Tensor>> under_way_;
 };
 

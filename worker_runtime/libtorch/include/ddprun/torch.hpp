@@ -1,6 +1,5 @@
-// DDP for programs that train with LibTorch: init() where torch.distributed has
-// init_process_group(), DistributedDataParallel around a module, DistributedSampler for its data
-// and checkpoints of what was trained. Everything else is LibTorch's and the programmer's own.
+// Distributed data parallel training for programs with LibTorch: init() corresponds to
+// torch.distributed.init_process_group(); DistributedDataParallel wraps a module.
 #pragma once
 
 #include <ddprun/error.hpp>
@@ -18,15 +17,14 @@
 
 namespace ddprun::torch {
 
-/// Meets the other workers of this run, as the environment names them, and blocks until all are
-/// there. A program that was started alone is a group of one. Where nobody comes for some seconds
-/// it says for whom it waits, on standard error unless `options` have a log. For more about this
-/// worker (local rank, restarts, ...) and for failures in the agent's report see
-/// <ddprun/worker.hpp>.
+/// Connects to the other workers given by the environment. Blocks until all have connected. A
+/// program started without ddprun is a group of one. If workers are missing after some seconds,
+/// logs their ranks to standard error or to the log of `options`. <ddprun/worker.hpp> has more
+/// about this worker (local rank, restarts, ...) and about failures in the agent's report.
 ProcessGroup init(const GroupOptions& options = {});
 
-/// While it lives, backward passes only add up gradients on this rank (PyTorch's no_sync), unless
-/// `only_adds` is false. Their forward passes belong inside, too.
+/// During its lifetime, backward passes accumulate gradients on this rank without averaging
+/// (PyTorch's no_sync), unless `only_adds` is false. Must also enclose their forward passes.
 class NoSync {
  public:
   /// `reducer` must outlive this object.
@@ -43,60 +41,60 @@ class NoSync {
   bool before_;
 };
 
-/// A class derived from torch::nn::Module, rather than a handle of an object.
+/// A class derived from torch::nn::Module, not a handle.
 template <typename Module>
 concept ModuleClass = std::is_base_of_v<::torch::nn::Module, Module>;
 
-/// A module whose gradients are the average over all workers when backward() returns. `Module` is a
-/// class derived from torch::nn::Module, whose object must outlive this one; or a module holder
-/// (TORCH_MODULE) or std::shared_ptr, of which a copy is kept.
+/// A module whose gradients are averages over all workers when backward() returns. `Module` is a
+/// class derived from torch::nn::Module, whose object must outlive this one, or a module holder
+/// (TORCH_MODULE) or std::shared_ptr, which is copied.
 template <typename Module>
 class DistributedDataParallel {
  public:
-  /// See ModuleReducer, whose errors it throws. Blocks until all workers are here.
+  /// See ModuleReducer for behaviour and errors. Blocks until all workers have called it.
   DistributedDataParallel(Module& module, const ProcessGroup& group,
                           const ReducerOptions& options = ddp_defaults()) requires
       ModuleClass<Module> : module_(&module),
                             reducer_(std::make_unique<ModuleReducer>(module, group, options)) {}
-  /// For a module holder or std::shared_ptr. Throws Error{Errc::usage} for an empty one, too.
+  /// For a module holder or std::shared_ptr. Also throws Error{Errc::usage} if it is empty.
   DistributedDataParallel(
       Module module, const ProcessGroup& group,
       const ReducerOptions& options = ddp_defaults()) requires(!ModuleClass<Module>)
       : module_(std::move(not_empty(module))),
         reducer_(std::make_unique<ModuleReducer>(*module_, group, options)) {}
 
-  /// The module's forward().
+  /// Calls the module's forward().
   template <typename... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     reducer_->begin_forward();
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
-  /// The same as forward().
+  /// Like forward().
   template <typename... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  /// The module itself, for what concerns this rank alone.
+  /// Returns the wrapped module.
   auto& module() { return *module_; }
 
-  /// For the optimizer.
+  /// Returns the module's parameters, for the optimizer.
   std::vector<at::Tensor> parameters() const { return module_->parameters(); }
 
-  /// `const auto guard = model.no_sync();`, or, in a loop, `model.no_sync(!is_last)`.
+  /// `const auto guard = model.no_sync();`; in a loop, `model.no_sync(!is_last)`.
   NoSync no_sync(bool only_adds = true) { return NoSync(*reducer_, only_adds); }
 
-  /// Before a checkpoint is written: blocks until the last backward pass' gradients are averaged,
-  /// and throws what that failed with. Where they are on a device, backward() returns before.
+  /// Blocks until the gradients of the last backward pass are averaged, and throws failures. On a
+  /// device, backward() returns before that; call this before writing a checkpoint.
   void synchronise(Deadline deadline = Deadline::never()) { reducer_->synchronise(deadline); }
 
-  /// In place of the optimizer's, and faster: leaves all gradients undefined.
+  /// Sets all gradients to undefined. Use in place of the optimizer's zero_grad(), which is slower.
   void zero_grad() { reducer_->zero_grad(); }
 
-  /// This rank has no more batches; others may have. With UnevenInputs.
+  /// To be called when this rank has no further batches but others may. Requires UnevenInputs.
   void join(const std::function<void()>& after_step = {}) { reducer_->join(after_step); }
 
-  /// Buckets, times, which parameters were used.
+  /// Returns the reducer, for its buckets, times and used parameters.
   const GradientReducer& reducer() const { return reducer_->reducer(); }
 
  private:
@@ -109,7 +107,7 @@ class DistributedDataParallel {
   std::unique_ptr<ModuleReducer> reducer_;
 };
 
-// clang does not tell the two constructors apart by their constraints when it deduces `Module`.
+// clang cannot distinguish the two constructors by their constraints when it deduces `Module`.
 template <typename Module>
 DistributedDataParallel(Module, const ProcessGroup&) -> DistributedDataParallel<Module>;
 template <typename Module>

@@ -1,4 +1,4 @@
-// LibTorch's tensors as the buffers that ddprun's collectives move. Any thread may call.
+// LibTorch tensors as buffers for collectives. Any thread may call.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -9,15 +9,15 @@
 
 namespace ddprun::torch {
 
-/// A tensor's memory, of any shape and memory format as long as its elements lie there without
-/// gaps. Nothing is copied: the tensor must live until the buffer's Work is done. `what` stands in
-/// errors, "parameter \"fc.weight\"". Throws Error{Errc::usage} for a tensor with gaps, one that is
-/// neither on the CPU nor on a CUDA device, and for types of elements that collectives cannot
-/// combine (complex, bool, ...).
+/// Returns a view of a tensor's memory. The tensor may have any shape and memory format without
+/// gaps, and must live until the buffer's Work has ended. `what`: name in errors, such as
+/// "parameter \"fc.weight\"". Throws Error{Errc::usage} for a tensor with gaps, for devices other
+/// than the CPU and CUDA, and for element types that collectives cannot combine (complex, bool,
+/// ...).
 Buffer as_buffer(const at::Tensor& tensor, const std::string& what = "tensor");
 
-/// The same for what is only copied, as broadcast and all-gather do: those other types come as
-/// bytes.
+/// Like as_buffer(), for collectives that only copy, such as broadcast and all-gather: other
+/// element types are viewed as bytes.
 Buffer as_copied_buffer(const at::Tensor& tensor, const std::string& what = "tensor");
 
 }  // namespace ddprun::torch

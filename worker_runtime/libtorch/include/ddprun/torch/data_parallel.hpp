@@ -1,8 +1,8 @@
-// A LibTorch module trained by several threads of this process: each has a copy of the module, a
-// device and its rows of a batch. On the CPU the copies share the module's parameters, so nothing
-// is copied before a step; on other devices they get them anew for each. For CPUs and what a
-// program does with several GPUs by itself; DistributedDataParallel overlaps more and survives
-// more.
+// Training of a LibTorch module by several threads of this process: each has a copy of the module,
+// a device and its rows of a batch. On the CPU the copies share the module's parameters, so nothing
+// is copied before a step; on other devices parameters are copied for each step. For CPUs and for
+// single-process use of several GPUs; DistributedDataParallel overlaps communication and tolerates
+// failures.
 #pragma once
 
 #include <ddprun/data_parallel.hpp>
@@ -19,28 +19,28 @@
 
 namespace ddprun::torch {
 
-/// Where the replicas of a module are, and how they compute.
+/// Devices and threads of the replicas.
 struct DataParallelOptions {
-  /// Of the replicas, the module's own first.
+  /// Devices of the replicas; the first is the module's own.
   std::vector<at::Device> devices;
-  /// Where outputs and losses are; the first replica's if nothing.
+  /// Device of outputs and losses; default: the first replica's.
   std::optional<at::Device> output_device = {};
-  /// Threads with which LibTorch computes for each replica; 0 is an even share of those that it has
-  /// now, at least 1.
+  /// Number of LibTorch's compute threads per replica; 0: an even share of the current number, at
+  /// least 1.
   int compute_threads = 0;
 };
 
-/// What DataParallel does with modules, whatever their type.
+/// Implementation of DataParallel, independent of the module's type.
 class ModuleReplicas {
  public:
   /// One replica.
   struct One {
-    std::shared_ptr<::torch::nn::Module> module;  ///< owner of the parameters
+    std::shared_ptr<::torch::nn::Module> module;  ///< owns the parameters
     StageForward forward;                         ///< calls the module's forward()
   };
 
-  /// `replicas` are alike, in number those of the devices; the first is the module itself. Throws
-  /// Error{Errc::usage}.
+  /// `replicas` must have equal tensors and as many elements as `devices`; the first is the module
+  /// itself. Throws Error{Errc::usage}.
   ModuleReplicas(std::vector<One> replicas, const DataParallelOptions& options);
   ModuleReplicas(const ModuleReplicas&) = delete;
   ModuleReplicas& operator=(const ModuleReplicas&) = delete;
@@ -56,35 +56,36 @@ class ModuleReplicas {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What TORCH_MODULE makes of a class, rather than the class itself.
+/// A class made by TORCH_MODULE.
 template <typename Module>
 concept ModuleHolder = requires {
   typename Module::ContainedType;
 };
 
-/// `Module` is a module holder, whose forward() takes and returns one tensor, rows first in both.
-/// Not for a module that is in a DistributedDataParallel, which would average too early.
+/// `Module` is a module holder whose forward() takes and returns one tensor with rows as the first
+/// dimension. The module must not be wrapped in DistributedDataParallel, which would average too
+/// early.
 template <ModuleHolder Module>
 class DataParallel {
  public:
-  /// Copies are made by clone(), which a module has that derives from torch::nn::Cloneable; or by
-  /// `make`, which returns a module like this one, with any values.
+  /// Copies the module by clone(), which classes derived from torch::nn::Cloneable have, or by
+  /// `make`, which returns an equal module with any values.
   DataParallel(Module module, const DataParallelOptions& options,
                const std::function<Module()>& make = {})
       : module_(module), replicas_(replicas_of(module, options, make), options) {}
 
-  /// Adds to the gradients of the module's parameters those of the mean of `loss` over the rows of
-  /// `input` and `target`. Returns that mean, without a graph. Random numbers (dropout) come from
-  /// LibTorch's one generator for a device, in no fixed order. Throws what a replica threw; after
-  /// that the object can only be destroyed.
+  /// Adds the gradients of the mean of `loss` over the rows of `input` and `target` to the module's
+  /// gradients. Returns that mean, without a graph. Random numbers (dropout) come from LibTorch's
+  /// generator of each device, in no fixed order. Throws exceptions of a replica; afterwards the
+  /// object can only be destroyed.
   at::Tensor train(const at::Tensor& input, const at::Tensor& target, const MeanLoss& loss) {
     return replicas_.train(input, target, loss);
   }
 
-  /// The module's output for all rows of `input`; no gradients.
+  /// Returns the module's output for all rows of `input`, without gradients.
   at::Tensor forward(const at::Tensor& input) { return replicas_.forward(input); }
 
-  /// The module, whose parameters are those of replica 0.
+  /// Returns the module, whose parameters are those of replica 0.
   Module& module() { return module_; }
 
  private:

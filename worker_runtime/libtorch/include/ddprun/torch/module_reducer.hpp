@@ -1,11 +1,9 @@
-// What DistributedDataParallel does with a module, whatever its forward() looks like: averages the
-// gradients of its parameters over the workers while the backward pass goes on. A backward pass
-// begins a step with the first gradient that is complete, and returns when all are averaged; they
-// lie in the reducer's buckets, of which each parameter's grad() is a view. One thread at a time
-// drives it; hooks may be called by LibTorch's own.
-//
-// On CUDA devices all is done on the group's stream (ProcessGroup::set_stream(); at first the
-// default stream, as is LibTorch's), and the host waits for nothing there.
+// Averages the gradients of a module over the workers during the backward pass. Implements
+// DistributedDataParallel, independently of the module's forward(). A backward pass begins a step
+// with the first complete gradient and returns when all are averaged; each parameter's grad() is a
+// view of a bucket of the reducer. One thread at a time; LibTorch's threads may call the hooks. On
+// CUDA devices all work runs on the group's stream (ProcessGroup::set_stream(); by default the
+// default stream, like LibTorch's), and the host does not wait for it.
 #pragma once
 
 #include <ddprun/gradient_reducer.hpp>
@@ -18,52 +16,50 @@
 
 namespace ddprun::torch {
 
-/// The reducer's options as PyTorch's DDP has them: buffers are broadcast before each forward pass.
+/// Returns the defaults of PyTorch's DDP: buffers are broadcast before each forward pass.
 ReducerOptions ddp_defaults();
 
-/// Averages the gradients of a module; DistributedDataParallel is made of it.
+/// Averages the gradients of a module.
 class ModuleReducer {
  public:
-  /// All workers get rank 0's parameters and buffers. Parameters that require no gradient are
-  /// not reduced. Blocks; throws Error{Errc::usage} naming the parameter and the ranks where they
-  /// differ in names, types or dimensions, and for a module in which nothing requires a gradient.
-  /// The module must outlive this object. Its tensors must stay the same and where they are, and
-  /// those that require no gradient now must not later: to(), load(), register_parameter() and the
-  /// like come before.
+  /// Broadcasts rank 0's parameters and buffers. Parameters that require no gradient are not
+  /// reduced. Blocks; throws Error{Errc::usage} with the parameter and the ranks if names, types or
+  /// dimensions differ, and for a module without parameters that require a gradient. The module
+  /// must outlive this object and keep its tensors and their memory, and frozen parameters must
+  /// stay frozen: call to(), load(), register_parameter() and the like before.
   ModuleReducer(const ::torch::nn::Module& module, const ProcessGroup& group,
                 const ReducerOptions& options = ddp_defaults());
   ModuleReducer(const ModuleReducer&) = delete;
   ModuleReducer& operator=(const ModuleReducer&) = delete;
-  /// Gradients are gone afterwards, as their memory is. Within a backward pass, by an exception,
-  /// it aborts the group, so that the other ranks do not wait for this one.
+  /// Frees the memory of gradients, which become undefined. During a backward pass, after an
+  /// exception, also aborts the group, so that the other ranks do not wait for this one.
   ~ModuleReducer();
 
-  /// A forward pass is about to begin. Does nothing where no gradients are recorded
-  /// (torch::NoGradGuard): one rank alone may evaluate. Before a backward pass there may be
-  /// several.
+  /// To be called before a forward pass. Does nothing where no gradients are recorded
+  /// (torch::NoGradGuard), so one rank alone may evaluate. Several forward passes may precede a
+  /// backward pass.
   void begin_forward();
 
-  /// Whether the backward passes of the forward passes from now on average gradients; if not they
-  /// add up on this rank. The next that does averages the sums.
+  /// Sets whether the backward passes of later forward passes average gradients; otherwise they
+  /// accumulate on this rank, and the next averaging pass averages the sums.
   void set_averaging(bool averages);
-  /// What set_averaging() was told last; true at first.
+  /// Returns the value of the last set_averaging(); true initially.
   bool is_averaging() const;
 
-  /// Blocks until the gradients of the last backward pass are averaged. Throws what that failed
-  /// with. Where they are on a device, backward() returns before; so this comes before anything
-  /// that was made of them is kept, as in a checkpoint.
+  /// Blocks until the gradients of the last backward pass are averaged, and throws its failures. On
+  /// a device, backward() returns before that; call this before writing a checkpoint.
   void synchronise(Deadline deadline = Deadline::never());
 
-  /// Ends the calls of the group on all its ranks, which throw with `reason`: for who cannot go on.
+  /// Aborts the group: its calls throw with `reason` on all ranks.
   void abort(const std::string& reason);
 
-  /// Leaves all gradients undefined, which is faster than to fill them with zeros.
+  /// Sets all gradients to undefined, which is faster than filling them with zeros.
   void zero_grad();
 
   /// See GradientReducer::join().
   void join(const std::function<void()>& after_step = {});
 
-  /// The reducer behind it, for its timelines and statistics.
+  /// Returns the reducer, for its timelines and statistics.
   const GradientReducer& reducer() const;
 
  private:
