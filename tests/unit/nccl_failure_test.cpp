@@ -251,12 +251,11 @@ TEST_SUITE("nccl failure") {
     module::Failure failure;
     CHECK(table.memory.create(table.libraries, 0, failure) == nullptr);
     CHECK(begins_with(failure.text,
-                      "CUDA device 0: making CUDA at home there: its driver has not answered "
+                      "CUDA device 0: initialising CUDA: its driver has not answered "
                       "after "));
     CHECK(failure.code == Errc::timeout);
     run_ranks(device_ranks(2, {}, table), [](ProcessGroup& group) {
-      CHECK(
-          begins_with(failure_of_all_reduce(group), "timeout: CUDA device 0: making CUDA at home"));
+      CHECK(begins_with(failure_of_all_reduce(group), "timeout: CUDA device 0: initialising CUDA"));
     });
     cuda_faults().take_back();
     nccl_faults().hangs_in_id = true;

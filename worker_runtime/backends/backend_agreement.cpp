@@ -10,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-// Long enough for a store that answers at all.
+// Enough for a responsive store.
 constexpr auto kForgetTimeout = std::chrono::seconds(1);
 
 constexpr std::size_t kShownBytesMax = 64;

@@ -1,7 +1,6 @@
-// Collectives by Gloo over TCP, the library behind PyTorch's CPU backend: for comparison, and for
-// those who want what PyTorch does. Sums are made by ddprun's kernels, two at a time and in Gloo's
-// order, so the last bits differ from the host backend's, and half types are rounded after each of
-// them.
+// Backend over Gloo (TCP), the library behind PyTorch's CPU backend; for comparison and for
+// identical behaviour. ddprun's kernels combine two buffers at a time in Gloo's order, so the last
+// bits differ from the host backend's, and half types are rounded after each step.
 #include "worker_runtime/backends/backend_agreement.hpp"
 #include "worker_runtime/backends/gloo/gloo_device.hpp"
 #include "worker_runtime/backends/gloo/gloo_messages.hpp"
@@ -43,7 +42,7 @@ void combine_two(collectives::Combine combine, void* out, const void* a, const v
   combine(sources.data(), sources.size(), &out, 1, elements);
 }
 
-/// Gloo only moves bytes, and asks for nothing of an element but its size.
+/// For collectives that only move data, where Gloo needs only the element size.
 template <typename Options>
 void set_output(Options& options, Buffer buffer) {
   options.setOutput(static_cast<std::uint8_t*>(buffer.data), buffer.bytes());
@@ -54,7 +53,7 @@ void set_input(Options& options, Buffer buffer) {
   options.setInput(static_cast<std::uint8_t*>(buffer.data), buffer.bytes());
 }
 
-/// Where elements are combined their size counts.
+/// For collectives that combine elements; Gloo needs their type.
 template <typename Options>
 void set_elements(Options& options, Buffer input, Buffer output) {
   const auto set = [&]<typename T>(T*) {
@@ -73,7 +72,7 @@ void set_elements(Options& options, Buffer input, Buffer output) {
   }
 }
 
-/// As large as `buffer` and apart from it.
+/// Returns a buffer of the same size in `bytes`.
 Buffer in(Bytes& bytes, Buffer buffer) {
   bytes.resize(buffer.bytes());
   return {bytes.data(), buffer.elements, buffer.type};
@@ -103,7 +102,7 @@ class GlooBackend : public Backend {
     GlooStore keys(store, "ddprun/group/" + group_ + "/gloo", deadline);
     connect(keys, keys.own_address(), deadline);
     agreement.end(store, deadline);
-    // The next group of this name must not meet what this one has left.
+    // The next group of this name must not find the keys of this one.
     keys.erase_own_keys();
   }
 
@@ -112,7 +111,7 @@ class GlooBackend : public Backend {
     try {
       if (messages_) messages_->flush(Deadline::after(kFarewell));
     } catch (const std::exception&) {
-      // Who was to receive it has gone, or will say so itself.
+      // The receiver has ended, or reports its failure itself.
     }
   }
 
@@ -123,13 +122,13 @@ class GlooBackend : public Backend {
     } catch (const gloo::Exception& error) {
       const std::lock_guard lock(mutex_);
       if (!abort_reason_.empty()) throw Error(Errc::closed, abort_reason_);
-      // Gloo does not say who; in which call is added by the group.
+      // Gloo does not report the rank; the group adds the call.
       if (is_of_peer(error)) throw PeerFailed(-1, error.what());
       raise(error, describe_in(group_, operation, static_cast<std::size_t>(size_)));
     }
   }
 
-  // Memory is anybody's here, and who is late the runtime's side knows.
+  // Any memory is suitable, and the runtime determines late ranks.
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
   std::string stall_reason() const override { return {}; }
 
@@ -138,13 +137,13 @@ class GlooBackend : public Backend {
     const std::lock_guard lock(mutex_);
     if (abort_reason_.empty()) abort_reason_ = reason;
     if (!context_) return;
-    // The first for the other ranks' calls, the second for this one's.
+    // The first call wakes the other ranks, the second one this rank.
     context_->closeConnections();
     device_->end_waits();
   }
 
  private:
-  // Long enough for what has been sent to be taken by ranks that are still at work.
+  // Time for ranks that are still running to receive sent data.
   static constexpr auto kFarewell = std::chrono::seconds(5);
 
   void connect(gloo::rendezvous::Store& store, const std::string& address, Deadline deadline) {
@@ -154,7 +153,7 @@ class GlooBackend : public Backend {
     try {
       context->setTimeout(gloo_timeout(deadline));
 #ifdef GLOO_SHARED_STORE
-      // Gloo keeps the pointer, but does not use the store once all ranks are connected.
+      // Gloo keeps the pointer, but only uses the store while it connects.
       const std::shared_ptr<gloo::rendezvous::Store> not_owned(std::shared_ptr<void>(), &store);
       context->connectFullMesh(not_owned, any_device);
 #else
@@ -248,7 +247,7 @@ class GlooBackend : public Backend {
     if (operation.op == ReduceOp::average) collectives::divide(output, size_);
   }
 
-  /// Gloo's newer interface has none; PyTorch makes it of an all_reduce as well.
+  /// Gloo's newer interface has no reduce_scatter; PyTorch also uses an all_reduce.
   template <typename Reduce>
   void reduce_scatter(const Operation& operation, const Reduce& reduce, Deadline deadline) {
     const Buffer whole = in(scratch_, operation.input);
@@ -257,7 +256,7 @@ class GlooBackend : public Backend {
     copy(whole.slice(static_cast<std::size_t>(rank_) * elements, elements), operation.output);
   }
 
-  /// Gloo needs room for the result on all ranks, and theirs are to stay as they are.
+  /// Gloo needs a result buffer on all ranks; the input must not change.
   template <typename Reduce>
   void reduce_to_root(const Operation& operation, const Reduce& reduce, Deadline deadline) {
     const Buffer result = in(scratch_, operation.input);
@@ -272,8 +271,8 @@ class GlooBackend : public Backend {
     copy(result, operation.output);
   }
 
-  // Collectives that only move. A rank's part may lie in the whole of it already; Gloo copies it
-  // from elsewhere only.
+  // Collectives that only move data. If a rank's part is within the whole buffer, Gloo needs a
+  // separate copy of it.
 
   void move(const Operation& operation, Deadline deadline) {
     switch (operation.collective) {
@@ -347,7 +346,7 @@ class GlooBackend : public Backend {
   std::shared_ptr<gloo::Context> context_;
   std::optional<GlooMessages> messages_;
   Bytes scratch_;
-  std::mutex mutex_;  ///< of the reason, and of device and context for who aborts
+  std::mutex mutex_;  ///< guards the reason, and device and context against a concurrent abort
   std::string abort_reason_;
 };
 

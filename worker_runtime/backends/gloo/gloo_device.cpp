@@ -16,7 +16,7 @@ namespace ddprun {
 
 namespace transport = gloo::transport;
 
-/// The buffers that are there, and whether waits have ended.
+/// The existing buffers, and whether waits were ended.
 class GlooWaits {
  public:
   void add(transport::UnboundBuffer& buffer) {
@@ -28,8 +28,8 @@ class GlooWaits {
     buffers_.erase(&buffer);
   }
 
-  /// Throws if they have ended. Who has not heard of it here finds its wait aborted, since that
-  /// lasts until there is one.
+  /// Throws if waits were ended. A wait that starts after this check is ended as well, since Gloo
+  /// keeps an abort until a wait consumes it.
   void check() const {
     const std::lock_guard lock(mutex_);
     if (have_ended_) raise();
@@ -56,7 +56,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A buffer of Gloo's with waits that can be ended; it takes one that is aborted for done.
+/// A Gloo buffer whose waits can be ended; Gloo reports an aborted wait as completed.
 class AbortableBuffer : public transport::UnboundBuffer {
  public:
   AbortableBuffer(std::unique_ptr<transport::UnboundBuffer> inner, std::shared_ptr<GlooWaits> waits)
@@ -94,7 +94,7 @@ class AbortableBuffer : public transport::UnboundBuffer {
   const std::shared_ptr<GlooWaits> waits_;
 };
 
-/// Gloo's own with such buffers.
+/// A Gloo context with such buffers.
 class Context : public transport::Context {
  public:
   Context(std::shared_ptr<transport::Context> inner, std::shared_ptr<GlooWaits> waits)
@@ -105,7 +105,7 @@ class Context : public transport::Context {
   std::unique_ptr<transport::Pair>& getPair(int other) override { return inner_->getPair(other); }
 
   std::unique_ptr<transport::Pair>& createPair(int other) override {
-    inner_->setTimeout(getTimeout());  // it is set here, before there are pairs
+    inner_->setTimeout(getTimeout());  // set here, before pairs exist
     return inner_->createPair(other);
   }
 

@@ -1,5 +1,4 @@
-// Gloo's TCP transport, whose waits for messages can be ended: closing its connections wakes nobody
-// on this side.
+// Gloo's TCP transport with waits that can be ended: closing its connections wakes no local thread.
 #pragma once
 
 #include <gloo/transport/tcp/device.h>
@@ -13,17 +12,16 @@ class GlooWaits;
 
 class GlooDevice : public gloo::transport::tcp::Device {
  public:
-  /// Listens and connects at `address`, a name or number of this machine.
+  /// Listens and connects at `address`, a host name or address of this machine.
   explicit GlooDevice(const std::string& address);
 
   std::shared_ptr<gloo::transport::Context> createContext(int rank, int size) override;
 
-  /// Lets all waits in its contexts throw gloo::IoException, those under way and all later ones.
-  /// Any thread.
+  /// Makes all current and later waits in its contexts throw gloo::IoException. Any thread.
   void end_waits() noexcept;
 
  private:
-  std::shared_ptr<GlooWaits> waits_;  ///< of the buffers, too, which may be there for longer
+  std::shared_ptr<GlooWaits> waits_;  ///< shared with the buffers, which may outlive this object
 };
 
 }  // namespace ddprun

@@ -11,10 +11,10 @@ namespace ddprun {
 
 namespace {
 
-// As many as ProcessGroup::send() promises.
+// As promised by ProcessGroup::send().
 constexpr std::size_t kUnderWayMax = 32;
 
-// Gloo's collectives have the prefixes 1 to 8 of the upper byte.
+// Gloo's collectives use the prefixes 1 to 8 in the upper byte.
 constexpr std::uint64_t kMessageSlots = std::uint64_t{0x40} << 56;
 
 std::uint64_t slot_of(int tag) {

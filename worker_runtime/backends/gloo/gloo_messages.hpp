@@ -1,6 +1,6 @@
-// Point-to-point messages over Gloo. Its sends end when the receiver has asked for the message;
-// ProcessGroup's end when it has been copied, so that two ranks may send to each other first. So
-// messages are copied here, and kept until Gloo is done with them.
+// Point-to-point messages over Gloo. A send of Gloo completes when the receiver has requested the
+// message, one of ProcessGroup when it has been copied, so that two ranks may send to each other
+// first. So messages are copied, and kept until Gloo has sent them.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -19,13 +19,13 @@ namespace ddprun {
 
 class GlooMessages {
  public:
-  /// `context` outlives this object.
+  /// `context` must outlive this object.
   GlooMessages(gloo::Context& context, int rank) : context_(context), rank_(rank) {}
 
   void send(Buffer buffer, int to, int tag, Deadline deadline);
   void receive(Buffer buffer, int from, int tag, Deadline deadline);
 
-  /// Waits until all has been sent. Throws what Gloo says if a receiver has gone.
+  /// Waits until all messages have been sent. Throws Gloo's exception if a receiver has ended.
   void flush(Deadline deadline);
 
  private:

@@ -18,10 +18,10 @@ namespace ddprun {
 
 namespace {
 
-// Gloo counts in int milliseconds in places.
+// Gloo stores some timeouts as int milliseconds.
 constexpr auto kTimeoutMax = std::chrono::hours(24 * 7);
 
-/// Asks the routing table: connecting a datagram socket sends nothing.
+/// Queries the routing table: connecting a datagram socket sends nothing.
 std::string address_towards(const StoreEndpoint& endpoint) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;

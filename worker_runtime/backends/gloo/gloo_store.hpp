@@ -1,4 +1,4 @@
-// The store as Gloo wants to see it, for the time in which its ranks meet.
+// Adapter of the store to Gloo's interface, for connecting its ranks.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -12,15 +12,15 @@
 
 namespace ddprun {
 
-/// Gloo's own unit: whole milliseconds, at least one.
+/// Returns the remaining time in Gloo's unit: whole milliseconds, at least one.
 std::chrono::milliseconds gloo_timeout(Deadline deadline);
 
 class GlooStore : public gloo::rendezvous::Store {
  public:
-  /// All keys begin with "`prefix`/". `deadline` holds for everything.
+  /// All keys begin with "`prefix`/". `deadline` applies to all calls.
   GlooStore(ddprun::Store& store, std::string prefix, Deadline deadline);
 
-  /// The address of this machine by which it reaches the store.
+  /// Returns the address of this machine in its connection to the store.
   std::string own_address() const;
 
   void set(const std::string& key, const std::vector<char>& data) override;

@@ -1,6 +1,6 @@
-// Gloo writes to sockets without asking to be spared SIGPIPE, which by default ends a process when
-// the peer has gone. While one of these lives, writes of its thread fail with EPIPE instead;
-// threads that are started meanwhile keep it so.
+// Blocks SIGPIPE in its thread during its lifetime: Gloo does not suppress it, and by default it
+// ends a process that writes to a closed connection. Writes fail with EPIPE instead; threads that
+// are started meanwhile inherit the mask.
 #pragma once
 
 #include <csignal>
@@ -21,7 +21,7 @@ class NoPipeSignal {
   NoPipeSignal(const NoPipeSignal&) = delete;
   NoPipeSignal& operator=(const NoPipeSignal&) = delete;
   ~NoPipeSignal() {
-    // Otherwise it would come as soon as it is let through.
+    // Otherwise a pending signal would be delivered when it is unblocked.
     const timespec at_once{};
     if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);

@@ -92,7 +92,7 @@ Presence decode_presence(const std::string& text, int rank, const Digest& key) {
       presence.message_port;
   const bool has_ports = presence.address.port != 0 && presence.message_port != 0;
   if (!stream || presence.local_world_size < 1 || !has_ports)
-    throw Error(Errc::protocol, "process group: \"" + said + "\" does not say where a worker is");
+    throw Error(Errc::protocol, "process group: \"" + said + "\" has no address of a worker");
   for (std::string address; stream >> address;) presence.address.addresses.push_back(address);
   return presence;
 }

@@ -14,8 +14,8 @@ std::string last_problem() {
   return text == nullptr ? "it has no entry" : text;
 }
 
-/// Beside the program, as in a build folder, and where an installation has its libraries. The
-/// loader looks further, first where the program was linked to look.
+/// Returns the folder of the program, as in a build folder, and that of installed libraries. The
+/// loader then searches its default paths, starting with the program's RPATH.
 std::vector<std::filesystem::path> own_folders() {
   std::error_code ignored;
   const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();

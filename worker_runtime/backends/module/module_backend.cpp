@@ -18,7 +18,7 @@ namespace {
 using module::Failure;
 using module::Table;
 
-constexpr std::size_t kAlignment = 64;  // what ProcessGroup::allocate() promises
+constexpr std::size_t kAlignment = 64;  // as promised by ProcessGroup::allocate()
 
 /// Returns the module's functions, or why they are unavailable.
 std::variant<const Table*, std::string> load(const std::string& name) {

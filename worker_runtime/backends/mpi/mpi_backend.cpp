@@ -1,6 +1,6 @@
-// Collectives by MPI, started by mpirun. MPI combines in an order of its own, so the last bits
-// differ from the host backend's. Half types, which it does not know, are combined by ddprun's
-// kernels two at a time.
+// Backend over MPI, for programs started by mpirun. MPI combines in an order of its own, so the
+// last bits differ from the host backend's. ddprun's kernels combine half types, which MPI lacks,
+// two at a time.
 #include "rendezvous/base/fnv1a.hpp"
 #include "worker_runtime/backends/module/module_entry.hpp"
 #include "worker_runtime/backends/mpi/mpi_messages.hpp"
@@ -25,7 +25,7 @@ namespace ddprun::mpi {
 
 namespace {
 
-constexpr std::size_t kTags = 32768;  // the standard grants so many
+constexpr std::size_t kTags = 32768;  // guaranteed by the standard
 
 bool is_half(DataType type) {
   return type == DataType::float16 || type == DataType::bfloat16;
@@ -71,7 +71,7 @@ int count_of(Buffer buffer) {
                                " elements are more than MPI counts (at most 2147483647)");
 }
 
-/// MPI gives an operator no argument of its own, so each combination has a function.
+/// An MPI operator has no user argument, so each combination has a function.
 template <DataType Type, ReduceOp Op>
 void combine_halves(void* in, void* in_out, int* count, MPI_Datatype*) {
   const std::array<const void*, 2> sources = {in, in_out};
@@ -95,7 +95,7 @@ MPI_User_function* half_function(ReduceOp op) {
   return combine_halves<Type, ReduceOp::sum>;
 }
 
-/// How elements are combined, for one call.
+/// The MPI operator of a call.
 class Operator {
  public:
   Operator(DataType type, ReduceOp op) : op_(native_op(op)), is_own_(is_half(type)) {
@@ -131,7 +131,7 @@ class MpiBackend : public Backend {
     int rank = 0;
     check(MPI_Comm_rank(communicator_, &rank), "MPI_Comm_rank");
     if (rank != member_.rank) {
-      throw Error(Errc::internal, "MPI says that rank " + std::to_string(member_.rank) + " is " +
+      throw Error(Errc::internal, "MPI: rank " + std::to_string(member_.rank) + " has number " +
                                       std::to_string(rank));
     }
     messages_.emplace(communicator_);
@@ -164,7 +164,7 @@ class MpiBackend : public Backend {
     watchdog_->end();
   }
 
-  // Memory is anybody's here, and who is late the runtime's side knows.
+  // Any memory is suitable, and the runtime determines late ranks.
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
   std::string stall_reason() const override { return {}; }
 
@@ -182,7 +182,7 @@ class MpiBackend : public Backend {
     MPI_Group some = MPI_GROUP_NULL;
     check(MPI_Comm_group(MPI_COMM_WORLD, &all), "MPI_Comm_group");
     check(MPI_Group_incl(all, member_.size, workers_.data(), &some), "MPI_Group_incl");
-    // Tells groups of the same ranks apart that several threads make at once.
+    // Distinguishes groups of the same ranks that are created concurrently by several threads.
     const int tag = static_cast<int>(fnv1a(group_) % kTags);
     const int error = MPI_Comm_create_group(MPI_COMM_WORLD, some, tag, &communicator_);
     MPI_Group_free(&some);
@@ -220,7 +220,7 @@ class MpiBackend : public Backend {
       collectives::divide(result, member_.size);
   }
 
-  /// Returns where the result is; nothing where there is none.
+  /// Returns the buffer with the result; empty on ranks without one.
   Buffer combine_with(const Operation& operation, MPI_Op op) {
     const Buffer& input = operation.input;
     const MPI_Datatype type = type_of(input.type);
@@ -231,7 +231,7 @@ class MpiBackend : public Backend {
       return operation.output;
     }
     if (operation.collective == Collective::reduce) {
-      // Not in place: MPICH 4.0 takes its word for that for an address here.
+      // Not in place: MPICH 4.0 takes MPI_IN_PLACE for an address here.
       const Buffer own = scratch(input);
       if (own.bytes() > 0) std::memcpy(own.data, input.data, own.bytes());
       const bool is_root = operation.peer == member_.rank;
@@ -240,7 +240,7 @@ class MpiBackend : public Backend {
             "MPI_Reduce");
       return is_root ? operation.output : Buffer{};
     }
-    // The output may be a part of the input, which is not what MPI calls in place.
+    // The output may be part of the input, which MPI_IN_PLACE does not cover.
     count_of(input);
     const Buffer result = scratch(operation.output);
     check(MPI_Reduce_scatter_block(input.data, result.data, count_of(result), type, op,
@@ -283,12 +283,12 @@ class MpiBackend : public Backend {
     }
   }
 
-  /// Where this rank's part of `whole` is.
+  /// Returns the address of this rank's part of `whole`.
   void* own_part(Buffer whole, Buffer part) const {
     return whole.slice(static_cast<std::size_t>(member_.rank) * part.elements, part.elements).data;
   }
 
-  /// MPI's word for a buffer that lies where it would be copied to.
+  /// Returns MPI_IN_PLACE if the buffer is at the destination.
   static void* in_place(Buffer buffer, const void* place) {
     return buffer.elements > 0 && buffer.data == place ? MPI_IN_PLACE : buffer.data;
   }
@@ -300,7 +300,7 @@ class MpiBackend : public Backend {
 
   module::Member member_;
   const std::string group_;
-  std::vector<int> workers_;  ///< among all; empty: all
+  std::vector<int> workers_;  ///< ranks among all workers; empty: all workers
   MPI_Comm communicator_ = MPI_COMM_NULL;
   std::optional<Messages> messages_;
   std::optional<Watchdog> watchdog_;

@@ -10,7 +10,7 @@ namespace ddprun::mpi {
 
 namespace {
 
-// As many as ProcessGroup::send() promises.
+// As promised by ProcessGroup::send().
 constexpr std::size_t kUnderWayMax = 32;
 
 int byte_count(Buffer buffer) {
@@ -25,7 +25,7 @@ Messages::Messages(MPI_Comm communicator) : communicator_(communicator) {
   int* most = nullptr;
   int is_set = 0;
   check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &is_set), "MPI_Comm_get_attr");
-  tag_max_ = is_set != 0 ? *most : 32767;  // what the standard grants
+  tag_max_ = is_set != 0 ? *most : 32767;  // guaranteed by the standard
 }
 
 void Messages::check_tag(int tag) const {

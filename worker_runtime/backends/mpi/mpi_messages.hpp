@@ -1,5 +1,6 @@
-// Point-to-point messages over MPI. Its sends may wait for the receiver; ProcessGroup's end when
-// the message has been copied. So messages are copied here, and kept until MPI is done with them.
+// Point-to-point messages over MPI. A send of MPI may wait for the receiver, one of ProcessGroup
+// completes when the message has been copied. So messages are copied, and kept until MPI has sent
+// them.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -20,7 +21,7 @@ class Messages {
   void send(Buffer buffer, int to, int tag);
   void receive(Buffer buffer, int from, int tag);
 
-  /// Waits until all has been sent.
+  /// Waits until all messages have been sent.
   void flush();
 
  private:

@@ -22,14 +22,14 @@ namespace {
 
 std::mutex mutex;
 bool is_started = false;
-OwnProcess process;  ///< that started MPI; its exit handlers run in forked children, too
+OwnProcess process;  ///< process that has started MPI; forked children also run its exit handlers
 std::atomic<bool> is_given_up = false;
 
-/// How long mpirun may take to read a rank's last output.
+/// Time limit for mpirun to read a rank's last output.
 constexpr auto kReadLimit = std::chrono::seconds(1);
-constexpr int kPauseMilliseconds = 1;  // no event tells that a pipe has become empty
+constexpr int kPauseMilliseconds = 1;  // there is no event for an empty pipe
 
-/// MPICH 4.2 loses what is in the pipes of standard output and error when a rank aborts.
+/// MPICH 4.2 loses unread output when a rank aborts.
 void wait_until_output_is_read() {
   const auto deadline = Deadline::after(kReadLimit);
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
@@ -41,8 +41,9 @@ void wait_until_output_is_read() {
   }
 }
 
-/// MPI_Finalize needs all ranks, so it is only called if none is known to have failed. Otherwise
-/// MPI_Abort has mpirun end them: if a rank just exits, MPICH 4.2's mpirun sometimes returns 0.
+/// MPI_Finalize needs all ranks, so it is only called if no rank is known to have failed. Otherwise
+/// MPI_Abort makes mpirun end all ranks: after a plain exit, MPICH 4.2's mpirun sometimes returns
+/// 0.
 void finish(int status, void*) {
   if (!process.is_this()) return;
   if (!is_given_up) {

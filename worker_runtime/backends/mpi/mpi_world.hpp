@@ -1,4 +1,4 @@
-// MPI itself: one for the process, from the first group that asks for it until the program ends.
+// The MPI library: initialised once per process, from the first group that needs it until exit.
 #pragma once
 
 #include "worker_runtime/backends/module/module.hpp"
@@ -7,21 +7,22 @@
 
 namespace ddprun::mpi {
 
-/// Starts MPI unless it runs already. Throws Error if MPI cannot be started or has another number
+/// Initialises MPI if necessary. Throws Error if this fails, or if MPI has another number of ranks
+/// than there are workers.
 /// of ranks than there are workers.
 void start(const module::Member& member);
 
-/// The world is not what it was: MPI is not to be ended in order when the program ends.
+/// Marks that a rank has failed: MPI will not be finalised at exit.
 void give_up() noexcept;
 
-/// Has mpirun end all ranks with this exit status. Waits, at most a second, until mpirun has read
-/// what stands in standard error.
+/// Makes mpirun end all ranks with this exit status. Waits at most a second until mpirun has read
+/// standard error.
 [[noreturn]] void end_all(int status);
 
-/// MPI's own text for an error code.
+/// Returns MPI's text for an error code.
 std::string describe(int error);
 
-/// Throws Error{Errc::remote} saying `what` unless it is MPI_SUCCESS.
+/// Throws Error{Errc::remote} that starts with `what` unless `error` is MPI_SUCCESS.
 void check(int error, const char* what);
 
 }  // namespace ddprun::mpi

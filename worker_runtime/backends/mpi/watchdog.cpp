@@ -50,7 +50,7 @@ void Watchdog::watch() {
 }
 
 void Watchdog::end_process(const std::string& reason) const {
-  // Nobody is left to take an exception, and MPI itself says only that it was aborted.
+  // No caller is left to handle an exception, and MPI only reports that it was aborted.
   std::fprintf(stderr, "ddprun: %s over MPI: %s; ending the process\n",
                describe_in(group_, *operation_, ranks_).c_str(), reason.c_str());
   end_all(EXIT_FAILURE);

@@ -1,6 +1,5 @@
-// MPI's calls know no time limit and cannot be interrupted. So a call that must not go on takes the
-// process with it, which is what mpirun makes of a failure anyway: this thread watches the calls of
-// one group and ends the process when one is late or the group is aborted.
+// Ends the process if an MPI call of a group is late or the group is aborted, since MPI calls have
+// no timeout and cannot be interrupted. mpirun then ends all ranks, as after any failure.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -20,12 +19,12 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
 
-  /// `operation` is under way until end(). Costs a lock each, and does not wake the thread as long
-  /// as deadlines become later.
+  /// Marks `operation` as running until end(). Takes a lock; does not wake the thread unless the
+  /// deadline is earlier than the previous one.
   void begin(const Operation& operation, Deadline deadline);
   void end();
 
-  /// Ends the process if an operation is under way.
+  /// Ends the process if an operation is running.
   void abort(const std::string& reason);
 
  private:
@@ -36,7 +35,7 @@ class Watchdog {
   const std::size_t ranks_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  const Operation* operation_ = nullptr;  ///< under way
+  const Operation* operation_ = nullptr;  ///< the running operation
   Deadline deadline_ = Deadline::never();
   Deadline::Clock::time_point sleeps_until_ = Deadline::Clock::time_point::max();
   bool is_closing_ = false;

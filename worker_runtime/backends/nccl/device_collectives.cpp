@@ -51,7 +51,7 @@ Buffer part_of(Buffer whole, int rank, const DevicePlace& place) {
   return whole.slice(static_cast<std::size_t>(rank) * elements, elements);
 }
 
-/// What the rank at `place` sends to `rank`, if anything.
+/// Returns the part that the rank at `place` sends to `rank`, if any.
 std::optional<Buffer> sent_to(int rank, const Operation& operation, const DevicePlace& place) {
   if (operation.collective == Collective::all_to_all) return part_of(operation.input, rank, place);
   if (operation.collective == Collective::gather && rank == operation.peer) return operation.input;
@@ -69,7 +69,7 @@ std::optional<Buffer> got_from(int rank, const Operation& operation, const Devic
   return std::nullopt;
 }
 
-/// What is sent would be overwritten by what comes.
+/// Returns true if received data would overwrite data that has not been sent.
 bool needs_scratch(const Operation& operation) {
   return operation.collective == Collective::all_to_all &&
          operation.input.data == operation.output.data;
@@ -138,7 +138,7 @@ std::uint64_t DeviceCollectives::ended() {
   return ended_;
 }
 
-/// Before anything is given to a stream: after an error in a capture that cannot be used any more.
+/// To be called before any work is launched, since an error would invalidate the capture.
 void DeviceCollectives::require_capturable(const Operation& operation,
                                            std::uint64_t capture) const {
   if (place_.ranks == 1) return;
@@ -194,7 +194,7 @@ void DeviceCollectives::watch() {
   }
 }
 
-/// Whether there is any sense in waiting for the first of those that have not ended.
+/// Throws if the first launched collective cannot end.
 void DeviceCollectives::check_first() {
   Flight& first = flights_.front();
   const auto what = [&] {
@@ -207,8 +207,8 @@ void DeviceCollectives::check_first() {
     throw Error(Errc::timeout, what() + ": not done on the device " + first.deadline->describe());
 }
 
-/// The kernels of a collective that does not end would keep the device for good, and until they
-/// have ended they use the caller's memory.
+/// Ends the kernels of collectives that would otherwise occupy the device forever and access the
+/// caller's memory.
 void DeviceCollectives::give_up() noexcept {
   {
     const std::lock_guard lock(mutex_);
@@ -241,7 +241,7 @@ void DeviceCollectives::await(void* mark, Deadline deadline) {
   if (!nccl::await([&] { return event.has_happened(); }, watch_until(deadline)))
     throw Error(Errc::timeout, "the caller's stream had not come to it " + deadline.describe());
   events_.give_back(event);
-  // It may have come there because what it was to wait for has been ended.
+  // The stream may have been released by an abort.
   const std::lock_guard lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
 }
@@ -261,7 +261,7 @@ Watch DeviceCollectives::watch_until(Deadline deadline) {
 void DeviceCollectives::look() {
   {
     const std::lock_guard lock(mutex_);
-    // What was found here says which rank it was; the abort that it has led to does not.
+    // This failure names the rank; that of the resulting abort does not.
     if (failure_) std::rethrow_exception(failure_);
     if (!abort_reason_.empty()) throw Error(Errc::closed, abort_reason_);
   }
@@ -285,7 +285,7 @@ void DeviceCollectives::drain() noexcept {
     Alarm silence;
     nccl::await([&] { return end.has_happened(); }, {Deadline::after(kEndTimeout), silence, [] {}});
   } catch (const std::exception&) {
-    // The device itself has failed, and runs nothing any more.
+    // The device has failed.
   }
 }
 
@@ -293,7 +293,7 @@ void DeviceCollectives::start(const Operation& operation, cudaStream_t stream,
                               const Watch& watching) {
   const Buffer& input = operation.input;
   const Buffer& output = operation.output;
-  // An average would be a pass over the memory for nothing.
+  // An average would be an additional pass over the memory.
   if (place_.ranks == 1) return copy_on_device(input.data, output.data, output.bytes(), stream);
   const auto turn = communicator_->take_turn();
   const NcclCalls& calls = libraries_.nccl();
@@ -338,12 +338,12 @@ void DeviceCollectives::reduce(const Operation& operation, cudaStream_t stream,
   communicator_->settle(result, to_string(operation.collective), watching);
 }
 
-/// gather, scatter and all_to_all: every part goes from one rank to one other, all at once. What
-/// stays is copied, if it is not in its place.
+/// gather, scatter and all_to_all: transfers all parts between ranks at once, and copies this
+/// rank's own part if it is elsewhere.
 void DeviceCollectives::exchange(Operation operation, cudaStream_t stream, const Watch& watching) {
   const NcclCalls& calls = libraries_.nccl();
   if (needs_scratch(operation)) {
-    // What is under way may use what there is.
+    // Running collectives may use the old memory.
     if (!scratch_.has(operation.input.bytes())) await_flights(watching);
     void* const apart = scratch_.at_least(operation.input.bytes());
     copy_on_device(operation.input.data, apart, operation.input.bytes(), stream);
@@ -355,7 +355,7 @@ void DeviceCollectives::exchange(Operation operation, cudaStream_t stream, const
   communicator_->settle(calls.group_start(), "ncclGroupStart", watching);
   for (int rank = 0; rank < place_.ranks; ++rank) {
     if (rank == place_.rank) continue;
-    // What fails here is told at the end of NCCL's group.
+    // Errors here are reported at the end of NCCL's group.
     if (const auto part = sent_to(rank, operation, place_)) {
       calls.send(part->data, part->elements, type_of(part->type), rank, communicator_->get(),
                  stream);

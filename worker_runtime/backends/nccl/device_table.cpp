@@ -26,7 +26,7 @@ DeviceCollectives& object_of(void* collectives) {
   return *static_cast<DeviceCollectives*>(collectives);
 }
 
-/// `call` of the libraries, which outlive all threads.
+/// Runs `call` with the libraries on a separate thread; they outlive all threads.
 template <typename Call>
 auto ask(const Libraries& libraries, const std::string& what, Call call) {
   return call_by(Deadline::after(libraries.driver_timeout), what, std::move(call));
@@ -70,9 +70,9 @@ ncclUniqueId make_id(const Libraries& libraries) {
   });
 }
 
-/// Makes CUDA's context of the device, which is there for all threads then. The rest is quick.
-void be_at_home(const Libraries& libraries, int device) {
-  const std::string what = "CUDA device " + std::to_string(device) + ": making CUDA at home there";
+/// Creates CUDA's context of the device, for all threads. Later calls are fast.
+void create_context(const Libraries& libraries, int device) {
+  const std::string what = "CUDA device " + std::to_string(device) + ": initialising CUDA";
   ask(libraries, what,
       [&calls = *libraries.cuda, device] { const cuda::Stream any(calls, device); });
 }
@@ -82,7 +82,7 @@ std::unique_ptr<DeviceCollectives> make(const Libraries& libraries, const Device
     Failure failure;
     if (!look(context, failure)) module::raise(failure);
   };
-  be_at_home(libraries, member.device);
+  create_context(libraries, member.device);
   return std::make_unique<DeviceCollectives>(libraries,
                                              DevicePlace{.rank = member.rank,
                                                          .ranks = member.ranks,
@@ -92,7 +92,7 @@ std::unique_ptr<DeviceCollectives> make(const Libraries& libraries, const Device
 }
 
 std::unique_ptr<DeviceMemory> make_memory(const Libraries& libraries, int device) {
-  be_at_home(libraries, device);
+  create_context(libraries, device);
   return std::make_unique<DeviceMemory>(libraries, device);
 }
 

@@ -1,4 +1,4 @@
-// The module's side of the border: DeviceCollectives as the functions of device_module.hpp.
+// The module's side of the interface: DeviceCollectives as the functions of device_module.hpp.
 #pragma once
 
 #include "worker_runtime/backends/nccl/device_collectives.hpp"
@@ -6,7 +6,7 @@
 
 namespace ddprun::nccl {
 
-/// `libraries` outlive all that is made through the table.
+/// `libraries` must outlive all objects created through the table.
 DeviceTable make_device_table(const Libraries& libraries);
 
 }  // namespace ddprun::nccl

@@ -62,16 +62,16 @@ class NcclBackend final : public Backend {
  public:
   struct Place {
     ModuleDevice::Place device;
-    std::optional<control::ControlPage> page = {};  ///< of this rank's agent, if it has one
-    int slot = 0;                                   ///< in it
+    std::optional<control::ControlPage> page = {};  ///< of this rank's agent, if any
+    int slot = 0;                                   ///< this rank's slot in the page
   };
 
-  /// `table` outlives this object.
+  /// `table` must outlive this object.
   NcclBackend(std::unique_ptr<WatchfulBackend> host, const DeviceTable& table, Place place);
 
   void enter(Deadline deadline) override { host_->enter(deadline); }
   void leave() noexcept override;
-  /// Of buffers on the host, and messages.
+  /// For host buffers and messages.
   void run(const Operation& operation, Deadline deadline) override;
   /// On the host.
   std::shared_ptr<void> allocate(std::size_t bytes) override { return host_->allocate(bytes); }
@@ -85,7 +85,7 @@ class NcclBackend final : public Backend {
   const std::unique_ptr<WatchfulBackend> host_;
   const Place place_;
   ModuleDevice device_;
-  std::vector<std::byte> message_;  ///< on its way between device and host
+  std::vector<std::byte> message_;  ///< host copy of a message of a device buffer
 };
 
 }  // namespace nccl

@@ -8,7 +8,7 @@ namespace ddprun::nccl {
 
 namespace {
 
-// 2.14 is the first whose communicators can be made without blocking; 12 the format of this number.
+// First version with non-blocking communicators; 12 is the format of this number.
 constexpr int kOldestVersion = 21400;
 
 NcclCalls calls_of(const LoadedGpuLibrary& library) {

@@ -1,4 +1,4 @@
-// Loads this machine's NCCL.
+// Loads the NCCL library.
 #pragma once
 
 #include "worker_runtime/backends/nccl/nccl_calls.hpp"

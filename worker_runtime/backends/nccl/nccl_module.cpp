@@ -1,4 +1,4 @@
-// What makes the module: the libraries of this machine, and our kernels, behind the table.
+// Entry point of the module: exports CUDA, NCCL and our kernels through the table.
 #include "worker_runtime/backends/module/border.hpp"
 #include "worker_runtime/backends/nccl/device_table.hpp"
 #include "worker_runtime/backends/nccl/nccl_library.hpp"
@@ -8,7 +8,7 @@ namespace ddprun::nccl {
 namespace {
 
 const NcclCalls& nccl() {
-  // Thrown out of its making, a static is made anew by who asks next.
+  // If the constructor throws, the next call tries again.
   static const NcclCalls calls = load_nccl();
   return calls;
 }

@@ -1,5 +1,4 @@
-// Ranks that are threads of one process: the collectives of shared memory over an anonymous
-// mapping.
+// Backend of ranks that are threads of one process: shared memory over an anonymous mapping.
 #pragma once
 
 #include "worker_runtime/backends/host/shared_memory/shared_memory_backend.hpp"
@@ -13,10 +12,11 @@
 
 namespace ddprun {
 
-/// Where the ranks of a group find the memory of groups of some of them. Any thread.
+/// Shared memory of the subgroups of a group of threads. Any thread.
 class InProcessRegions {
  public:
-  /// That of the group with the name in `options`, for whoever asks while another rank has it.
+  /// Returns the region of the group with the name in `options`; creates it unless another rank has
+  /// it.
   std::shared_ptr<const shared_memory::Region> get(int ranks, const GroupOptions& options);
 
  private:
@@ -24,8 +24,7 @@ class InProcessRegions {
   std::map<std::string, std::weak_ptr<const shared_memory::Region>> by_name_;
 };
 
-/// One backend per rank. `reach` is there for tests, which take the ways of separate processes with
-/// it.
+/// Returns one backend per rank. Tests set `reach` to use the data paths of processes.
 std::vector<std::unique_ptr<Backend>> create_in_process_backends(
     int size, const GroupOptions& options,
     shared_memory::Reach reach = shared_memory::Reach::everything);

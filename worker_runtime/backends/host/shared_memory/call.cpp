@@ -40,7 +40,8 @@ CallHeader header_of(const Call& call) {
 std::uint64_t digest_of(const Call& call) {
   const CallHeader header = header_of(call);
   static_assert(kRanksMax <= 1 << 10 && kTinyBytes < 1 << 6);
-  std::uint64_t digest = header.sequence;  // only so many are under way that its lower part tells
+  // the lower part suffices, since few collectives are in progress at a time
+  std::uint64_t digest = header.sequence;
   digest = digest << 10 | static_cast<std::uint64_t>(header.peer);
   digest = digest << 6 | header.elements;
   digest = digest << 4 | static_cast<std::uint64_t>(header.collective);

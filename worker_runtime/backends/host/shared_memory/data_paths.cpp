@@ -21,7 +21,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
 bool SharedMemoryBackend::is_reachable(const Call& call) const {
   const Operation& operation = call.operation;
   if (!call.contributes(rank_)) return true;
-  // In place, this rank would write over what others have not read yet.
+  // In place, this rank would overwrite data that others have not read.
   if (operation.collective == Collective::all_to_all && call.input() == call.output()) return false;
   return reach_ == Reach::everything ||
          region_.in_arenas(operation.input.data, operation.input.bytes());
@@ -100,7 +100,7 @@ void SharedMemoryBackend::consume(const Call& call, Range range, const Source& s
     case Collective::all_gather:
     case Collective::new_group:
     case Collective::all_to_all:
-      // Everybody begins with another rank, so as not to crowd one rank's memory.
+      // Each rank starts with another one, to spread accesses over all ranks' memory.
       for (int i = 0; i < ranks_; ++i) {
         const int rank = (rank_ + i) % ranks_;
         copy_bytes(call.output() + static_cast<std::size_t>(rank) * call.part_bytes() + first,

@@ -13,7 +13,7 @@ namespace ddprun::shared_memory {
 
 namespace {
 
-constexpr std::size_t kArenaBytesMin = 16 << 20;  // on a machine with hardly any memory
+constexpr std::size_t kArenaBytesMin = 16 << 20;  // minimum for machines with little memory
 
 std::size_t soft_limit(int resource) {
   struct rlimit limit {};
@@ -51,7 +51,7 @@ MemoryLimits memory_limits() {
 std::size_t choose_arena_bytes(std::size_t wanted, int ranks, const MemoryLimits& limits) {
   const auto count = static_cast<std::size_t>(ranks);
   if (wanted == 0) {
-    // A process has other groups, too, and heap and stacks of its own.
+    // The process also needs memory for other groups, heap and stacks.
     const std::size_t all = std::min(limits.machine / 2, limits.address_space / 4);
     const std::size_t head = std::min(Layout{ranks, 0}.bytes(), limits.file);
     const std::size_t in_file = (limits.file - head) / count / kArenaAlignment * kArenaAlignment;

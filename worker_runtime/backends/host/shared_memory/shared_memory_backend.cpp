@@ -80,7 +80,7 @@ void SharedMemoryBackend::enter(Deadline deadline) {
       missing =
           ranks_that([&](RankLine& line) { return line.step(round_).value.load() < kPresent; });
     }
-    if (missing.empty()) missing.push_back(*late);  // it has come just now
+    if (missing.empty()) missing.push_back(*late);  // the rank has joined in the meantime
     sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(missing.front()),
                          "process group: rank(s) " + sync_.names().list(missing) +
                              " did not join " + deadline.describe());
@@ -215,11 +215,11 @@ void SharedMemoryBackend::await_all(std::uint64_t step, const Call& call) const 
 
 void SharedMemoryBackend::time_out(int rank, const Call& call) const {
   const std::string missing = not_entered(call.sequence + 1);
-  const std::string who =
-      missing.empty() ? sync_.names().name(rank) + " entered it but did not go on" : missing;
+  const std::string late =
+      missing.empty() ? sync_.names().name(rank) + " entered it but did not continue" : missing;
   sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(rank),
                        describe(whole_.value_or(header_of(call))) + ", collective " +
-                           std::to_string(call.sequence) + " of the group: " + who + " " +
+                           std::to_string(call.sequence) + " of the group: " + late + " " +
                            call.deadline.describe());
 }
 

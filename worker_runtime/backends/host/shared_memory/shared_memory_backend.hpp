@@ -49,7 +49,7 @@ class SharedMemoryBackend final : public WatchfulBackend {
   void abort(const std::string& reason) noexcept override;
   void check() const override { sync_.check_all(); }
 
-  // For a group that is more than those who share this memory, in place of run():
+  // For groups that extend beyond this shared memory, in place of run():
 
   /// Waits until all ranks of this node have begun `whole`, a collective of a group of
   /// `group_ranks`, and checks that their calls are equal. Root and counts are those of the whole

@@ -65,7 +65,7 @@ void Sync::hold_life() {
                                  " is already taken (do two workers have the same RANK?)");
   }
   holds_life_ = true;
-  // Who waits for this rank already watched an empty place.
+  // Waiting threads have recorded the word as unowned.
   futex_wake_all(&region_.line(rank_).life_word());
 }
 
@@ -81,7 +81,7 @@ void Sync::publish_cores() const {
   auto& told = region_.line(rank_).cores;
   cpu_set_t cores;
   static_assert(sizeof cores <= sizeof told);
-  // A machine with more cores than the set has room for has enough for any group here.
+  // Machines with more cores than the set holds have enough cores for any group.
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return told.fill(~std::uint64_t{0});
   std::memcpy(told.data(), &cores, sizeof cores);
 }
@@ -97,8 +97,8 @@ void Sync::read_cores() {
 }
 
 void Sync::publish(Counter& counter, std::uint64_t value) const {
-  // Sequentially consistent, as is a sleeper's announcement: either he sees the value or we see
-  // him.
+  // Sequentially consistent, like the announcement of a sleeper: either the sleeper sees the value
+  // or this thread sees the sleeper.
   counter.value.store(value);
   if (counter.sleepers.load() != 0) futex_wake_all(counter.futex());
 }
@@ -122,7 +122,7 @@ bool Sync::await(const Awaited& awaited, Deadline deadline) const {
   for (int i = 0; i < kYields; ++i) {
     ::sched_yield();
     if (reached()) return true;
-    // Where others want the core, too, a turn may last for milliseconds.
+    // If others need the core, a yield may take milliseconds.
     awaited.check();
   }
   while (!reached()) {
@@ -134,8 +134,9 @@ bool Sync::await(const Awaited& awaited, Deadline deadline) const {
 
 void Sync::fail(FailureKind kind, int rank, const std::string& text) const noexcept {
   Failure& failure = region_.head().failure;
-  std::uint32_t nobody = 0;
-  if (!failure.claim.compare_exchange_strong(nobody, static_cast<std::uint32_t>(rank_) + 1)) return;
+  std::uint32_t unclaimed = 0;
+  if (!failure.claim.compare_exchange_strong(unclaimed, static_cast<std::uint32_t>(rank_) + 1))
+    return;
   failure.rank = rank;
   const std::size_t length = std::min(text.size(), kFailureTextBytes);
   std::memcpy(failure.text.data(), text.data(), length);
@@ -147,7 +148,7 @@ void Sync::fail(FailureKind kind, int rank, const std::string& text) const noexc
 void Sync::fail_and_throw(FailureKind kind, int rank, const std::string& text) const {
   fail(kind, rank, text);
   check();
-  // Somebody else's record is not complete yet.
+  // Another thread's record is incomplete.
   throw_failure({kind, rank, text}, names_.number(rank_));
 }
 
@@ -157,7 +158,7 @@ bool Sync::has_died(int rank) const {
 
 void Sync::check() const {
   const Failure& shared = region_.head().failure;
-  // In this order: an author who has died and left no record will not complete it any more.
+  // In this order: a claimer that has died without completing its record will never complete it.
   const int author = static_cast<int>(shared.claim.load(std::memory_order_acquire)) - 1;
   const bool is_orphan = author >= 0 && has_died(author);
   if (const auto record = failure()) throw_failure(*record, names_.number(rank_));
@@ -187,7 +188,7 @@ void Sync::check_writer(const Counter& counter, std::uint64_t target, int writer
   const bool left = region_.line(writer).left.load(std::memory_order_acquire) != 0;
   const bool died = has_died(writer);
   if (!left && !died) return;
-  // What it did before it ended still counts.
+  // Work before its end still counts.
   if (has_reached(counter, target)) return;
   const int rank = names_.number(writer);
   if (died) fail_and_throw(FailureKind::died, rank, names_.name(writer) + " died");
@@ -253,7 +254,8 @@ void Sync::add_lives(FutexSet& set, int awaited) const {
 void Sync::add_life(FutexSet& set, int rank) const {
   RankLine& line = region_.line(rank);
   const std::uint32_t word = mark_watched(line.life_word());
-  // The word of a rank that has not come yet is watched, too: it may come and die.
+  // The word of a rank that has not joined yet is watched as well, since that rank may join and
+  // die.
   const bool is_over = (word & FUTEX_OWNER_DIED) != 0 || line.left.load() != 0;
   if (!is_over) set.add(&line.life_word(), word);
 }

@@ -170,7 +170,7 @@ void Exchange::time_out(std::vector<int> ranks, bool have_entered, Deadline dead
   failure_.fail(FailureKind::timeout, ranks.front(),
                 describe(frame_.call) + ", collective " + std::to_string(frame_.call.sequence) +
                     " of the group: rank(s) " + failure_.names().list(ranks) +
-                    (have_entered ? " entered it but did not go on " : " had not entered it ") +
+                    (have_entered ? " entered it but did not continue " : " had not entered it ") +
                     deadline.describe());
 }
 
