@@ -23,10 +23,10 @@ namespace ddprun::spawning {
 
 namespace {
 
-// Fits what a socket holds, so that a child never waits for this process to read it.
+// Fits into a socket's buffer, so that a child never waits for its parent to read it.
 constexpr std::size_t kMessageBytesMax = 16 << 10;
 constexpr int kStopSignals[] = {SIGTERM, SIGINT};
-// The first byte of a message.
+// First byte of a message: the exception was PeerFailed.
 constexpr char kVictim = 'v';
 constexpr char kCulprit = 'c';
 
@@ -34,7 +34,7 @@ int open_pidfd(pid_t pid) {
   return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
 }
 
-/// False if the other side has ended.
+/// Returns false if the other side has ended.
 bool read_port(int channel, std::uint16_t& port) {
   ssize_t got = 0;
   do {
@@ -62,14 +62,15 @@ void read_message(int channel, ChildEnd& end) {
   end.message = message.substr(begin);
 }
 
-/// Of a child. Its parent's buffers were empty when it was forked, so what is flushed is its own.
+/// Ends a child. The parent's streams were empty at the fork, so only the child's own output is
+/// flushed.
 [[noreturn]] void leave(int exit_code) {
   std::cout.flush();
   std::fflush(nullptr);
   ::_exit(exit_code);
 }
 
-/// While it lives, signals that stop a process wait.
+/// Blocks signals that stop a process during its lifetime.
 class StopSignalsLater {
  public:
   StopSignalsLater() {
@@ -91,11 +92,11 @@ class StopSignalsLater {
 [[noreturn]] void run_child(pid_t parent, const sigset_t& mask, int channel,
                             const std::function<void(std::uint16_t)>& body) {
   ::setpgid(0, 0);
-  // A handler of the parent's would do the parent's work.
+  // The parent's handlers must not run in the child.
   for (const int number : kStopSignals) std::signal(number, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // It may have died before that.
+  // The parent may have died before that.
   if (::getppid() != parent) ::_exit(1);
   std::uint16_t port = 0;
   if (!read_port(channel, port)) ::_exit(1);
@@ -107,7 +108,7 @@ class StopSignalsLater {
   } catch (...) {
     const auto described = worker::describe(std::current_exception());
     send_message(channel, kCulprit, described.message);
-    // The parent tells the message only.
+    // The message does not contain the backtrace.
     if (!described.backtrace.empty()) std::fprintf(stderr, "%s\n", described.backtrace.c_str());
     leave(1);
   }
@@ -142,7 +143,8 @@ void ChildProcesses::fork(const std::function<void(std::uint16_t)>& body) {
     children_.clear();
     run_child(parent, later.before(), other.get(), body);
   }
-  // Here as well, so that it is done when the first signal is sent, whoever is first.
+  // In the parent as well as in the child, so that the process group exists before the first signal
+  // is sent.
   ::setpgid(child.pid, child.pid);
   child.pidfd = UniqueFd(open_pidfd(child.pid));
   if (child.pidfd.get() < 0) {
@@ -185,7 +187,7 @@ std::optional<ChildEnd> ChildProcesses::wait(Deadline deadline) {
 
 ChildEnd ChildProcesses::reap(std::size_t number) {
   Child& child = children_[number];
-  // Its number is its own until it is reaped, so nobody else is hit.
+  // The child has not been reaped, so its process group ID cannot have been reused.
   ::kill(-child.pid, SIGKILL);
   int status = 0;
   pid_t reaped = 0;
@@ -193,7 +195,8 @@ ChildEnd ChildProcesses::reap(std::size_t number) {
     reaped = ::waitpid(child.pid, &status, 0);
   } while (reaped < 0 && errno == EINTR);
   child.is_running = false;
-  if (reaped < 0) throw_system_error("spawn: somebody else has reaped a worker: waitpid", errno);
+  if (reaped < 0)
+    throw_system_error("spawn: another part of the program has reaped a worker: waitpid", errno);
   ChildEnd end{.number = static_cast<int>(number), .pid = child.pid};
   if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);

@@ -1,6 +1,5 @@
-// Forked copies of this process, each in a process group of its own, that end with it at the
-// latest. The thread that makes them does all the rest, too: a child dies with the thread that
-// forked it.
+// Forked children, each in its own process group, that end when this process ends. All calls must
+// come from the thread that forks, since a child is killed when that thread ends.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -17,13 +16,13 @@ namespace ddprun::spawning {
 
 /// How a child ended.
 struct ChildEnd {
-  int number = -1;  ///< in the order in which they were forked
+  int number = -1;  ///< index in the order of fork()
   pid_t pid = -1;
   int exit_code = 0;
-  int signal = 0;          ///< what ended it, 0 if it exited
-  std::string message;     ///< what the exception said, if it was one
-  bool is_victim = false;  ///< the exception was PeerFailed: another one failed before
-  int peer = -1;           ///< that one's number, -1 if it is not known
+  int signal = 0;          ///< signal that ended it; 0 if it exited
+  std::string message;     ///< message of its exception, if any
+  bool is_victim = false;  ///< the exception was PeerFailed: another child failed before
+  int peer = -1;           ///< index of that child; -1 if unknown
 
   bool is_success() const { return exit_code == 0 && signal == 0; }
 };
@@ -33,30 +32,31 @@ class ChildProcesses {
   ChildProcesses() = default;
   ChildProcesses(const ChildProcesses&) = delete;
   ChildProcesses& operator=(const ChildProcesses&) = delete;
-  /// Kills and reaps those that are left.
+  /// Kills and reaps the remaining children.
   ~ChildProcesses();
 
-  /// The child calls `body` once give_port() has been called, with what it was given, and exits
-  /// with 0; with 1 if it throws. Throws Error{Errc::system} if there can be no process.
+  /// The child waits for give_port(), calls `body` with the port, and exits with 0, or with 1 if
+  /// `body` throws. Throws Error{Errc::system} if no process can be created.
   void fork(const std::function<void(std::uint16_t port)>& body);
 
   void give_port(std::uint16_t port);
 
-  /// Those that have not ended, by their numbers.
+  /// Returns the indices of running children.
   std::vector<int> running() const;
 
-  /// Blocks until one ends, which is reaped then, together with what is left of its process group;
-  /// nothing if the deadline passes first.
+  /// Blocks until a child ends, reaps it and kills the rest of its process group. Returns nothing
+  /// if the deadline passes first.
   std::optional<ChildEnd> wait(Deadline deadline);
 
-  /// To all that run, and their process groups.
+  /// Sends a signal to the process groups of all running children.
   void signal(int number) const noexcept;
 
  private:
   struct Child {
     pid_t pid = -1;
     UniqueFd pidfd = UniqueFd();
-    UniqueFd channel = UniqueFd();  ///< the port goes out, an exception's text comes in
+    /// carries the port to the child and its exception's message back
+    UniqueFd channel = UniqueFd();
     bool is_running = true;
   };
 

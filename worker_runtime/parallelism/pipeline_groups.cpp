@@ -9,7 +9,7 @@ PipelineGroups make_pipeline_groups(ProcessGroup& workers, int stages) {
   const PipelinePlace place = pipeline_place(workers.rank(), workers.size(), stages);
   std::optional<ProcessGroup> pipeline;
   std::optional<ProcessGroup> replicas;
-  // Each rank has to ask for every group, whether it belongs to it or not.
+  // new_group() is a collective of all ranks, including those outside the group.
   for (int replica = 0; replica < place.replicas; ++replica) {
     std::vector<int> ranks;
     for (int stage = 0; stage < stages; ++stage) ranks.push_back(replica * stages + stage);

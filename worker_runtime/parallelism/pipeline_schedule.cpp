@@ -10,7 +10,7 @@ namespace {
 
 using Direction = PipelinePass::Direction;
 
-/// How many forward passes a stage makes before its first backward pass.
+/// Returns the number of forward passes of a stage before its first backward pass.
 int passes_before_turning(PipelineSchedule schedule, int stage, int stages, int micro_batches) {
   if (schedule == PipelineSchedule::fill_drain) return micro_batches;
   return std::min(stages - stage, micro_batches);

@@ -12,7 +12,7 @@ namespace ddprun {
 
 namespace {
 
-// As many as a node may have workers.
+// Maximum number of workers of a node.
 constexpr int kReplicasMax = 1024;
 
 int checked(int count) {
@@ -21,7 +21,7 @@ int checked(int count) {
                                std::to_string(kReplicasMax) + " are possible)");
 }
 
-/// Whether it only tells of another's failure.
+/// Returns true if the failure is PeerFailed, a consequence of another replica's failure.
 bool is_consequence(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -130,7 +130,7 @@ class ReplicaThreads::Impl {
 
   OwnProcess process_;
   std::vector<Replica> replicas_;
-  std::mutex mutex_;  ///< for all that follows
+  std::mutex mutex_;  ///< guards the members below
   std::condition_variable begun_;
   std::condition_variable ended_;
   const std::function<void(Replica&)>* call_ = nullptr;

@@ -30,8 +30,8 @@ std::ptrdiff_t count_threads() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
 }
 
-// Libraries that make threads when they are loaded, as OpenBLAS does, have to expect a fork at any
-// time, and do; sanitizers likewise. They are loaded before this is set.
+// Libraries that create threads when they are loaded, such as OpenBLAS and sanitizers, support fork
+// at any time. They are loaded before this is initialised.
 const std::ptrdiff_t kThreadsAtLoad = count_threads();
 
 void check(int workers, const SpawnOptions& options) {
@@ -44,7 +44,7 @@ void check(int workers, const SpawnOptions& options) {
   const bool is_ignored = (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
   if (is_ignored || (action.sa_flags & SA_NOCLDWAIT) != 0) {
     refuse_spawn(
-        "SIGCHLD is ignored, so nobody would learn how workers end: set it to its default first");
+        "SIGCHLD is ignored, so exits of workers cannot be detected: set it to its default first");
   }
   const auto more = count_threads() - kThreadsAtLoad;
   if (more > 0 && !options.allow_threads) {
@@ -55,7 +55,7 @@ void check(int workers, const SpawnOptions& options) {
   }
 }
 
-/// The variables as well, for libraries that look there.
+/// Also sets the environment variables, for libraries that read them.
 WorkerEnv become_worker(int rank, int workers, std::uint16_t port, int page_fd) {
   WorkerEnv env;
   env.rank = env.local_rank = env.role_rank = env.control_page_slot = rank;
@@ -68,14 +68,14 @@ WorkerEnv become_worker(int rank, int workers, std::uint16_t port, int page_fd) 
 }
 
 std::string describe(const ChildEnd& end) {
-  const std::string who =
+  const std::string worker =
       "rank " + std::to_string(end.number) + " (pid " + std::to_string(end.pid) + ") ";
-  if (end.signal != 0) return who + "was ended by " + signal_name(end.signal);
-  if (!end.message.empty()) return who + "failed: " + end.message;
-  return who + "exited with code " + std::to_string(end.exit_code);
+  if (end.signal != 0) return worker + "was ended by " + signal_name(end.signal);
+  if (!end.message.empty()) return worker + "failed: " + end.message;
+  return worker + "exited with code " + std::to_string(end.exit_code);
 }
 
-/// The workers' end, from the outside: the first failure, or the limit, ends all.
+/// Waits for the workers; ends all of them after the first failure or at the time limit.
 class Supervision {
  public:
   Supervision(ChildProcesses& children, control::ControlPage& page, const SpawnOptions& options)
@@ -99,7 +99,7 @@ class Supervision {
     }
   }
 
-  /// Throws what the workers failed with.
+  /// Throws the workers' failure, if any.
   void check() const {
     if (!late_.empty()) throw Error(Errc::timeout, late_);
     const auto& failure = culprit_ ? culprit_ : victim_;
@@ -121,7 +121,7 @@ class Supervision {
     return text;
   }
 
-  /// A process with much memory takes its time to die: those who notice may end before it.
+  /// A process with much memory takes long to die, so ranks that depend on it may end earlier.
   void note(const ChildEnd& end) {
     const bool is_ours = last_signal_ != 0 && (end.signal == SIGTERM || end.signal == last_signal_);
     if (end.is_success()) ended_well_.insert(end.number);
@@ -148,7 +148,7 @@ class Supervision {
   control::ControlPage& page_;
   const SpawnOptions& options_;
   Deadline deadline_;
-  int last_signal_ = 0;  ///< that was sent to all
+  int last_signal_ = 0;  ///< last signal sent to all workers
   std::string late_;
   std::optional<ChildEnd> culprit_;
   std::optional<ChildEnd> victim_;
@@ -161,7 +161,7 @@ void spawn(const std::function<void(const WorkerEnv&)>& function, int workers,
            const SpawnOptions& options) {
   check(workers, options);
   auto page = control::ControlPage::create(workers);
-  // The store's thread is made when nothing is forked any more, and outlives the workers.
+  // Created after the last fork, since it starts a thread; outlives the workers.
   std::optional<StoreThread> store;
   ChildProcesses children;
   std::cout.flush();
