@@ -16,10 +16,10 @@ namespace ddprun::preflight {
 
 namespace {
 
-// The best of a few: others use the machine, too.
+// Number of measurements, of which the best counts: other processes use the machine as well.
 constexpr int kRepetitions = 3;
 
-/// That this thread has run, in seconds: what it waited for a core says nothing about the core.
+/// Returns the thread's CPU time in seconds, which excludes waits for a core.
 double own_time() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -30,8 +30,7 @@ double seconds_since(double start) {
   return std::max(own_time() - start, 1e-9);
 }
 
-/// Every bit is written as 0 and as 1 in two rounds, and no two words are alike, so that one that
-/// landed elsewhere is seen, too.
+/// Two rounds set every bit to 0 and 1. All words differ, so that a misplaced word is detected.
 std::uint64_t word_at(std::size_t index, std::uint64_t round) {
   const std::uint64_t word = index * 0x9E3779B97F4A7C15ULL;
   return round % 2 == 0 ? word : ~word;
@@ -59,13 +58,13 @@ double examine_memory(std::size_t bytes) {
     const double start = own_time();
     fill(words, round);
     check(words, round);
-    // The first round waits for the kernel to find the pages.
+    // The first round includes page faults.
     if (round > 0) best = std::max(best, 2.0 * static_cast<double>(bytes) / seconds_since(start));
   }
   return best;
 }
 
-/// Row by row, so that the compiler can use the core's vectors.
+/// By rows, so that the compiler can vectorise the loop.
 void multiply(const cuda::Factors& factors, std::vector<float>& product) {
   const std::size_t n = factors.n;
   std::fill(product.begin(), product.end(), 0.0F);

@@ -1,5 +1,5 @@
-// The look at what a worker on CPUs uses: memory keeps what is written, and a matrix product is
-// right, on the cores and the NUMA node that it is bound to.
+// Health check of a CPU worker's resources: memory keeps data and a matrix product is exact, on the
+// cores and the NUMA node that the worker is bound to.
 #pragma once
 
 #include "worker_runtime/preflight/exam.hpp"
@@ -9,9 +9,9 @@
 namespace ddprun::preflight {
 
 struct CpuExamSizes {
-  /// Larger than the caches that a worker has for itself, and little beside what it will use.
+  /// Larger than a worker's share of the caches, and small compared with its memory use.
   std::size_t memory_bytes = std::size_t{64} << 20;
-  std::size_t product_size = 256;  ///< of the matrices: some milliseconds of a core
+  std::size_t product_size = 256;  ///< rows of the matrices; takes some milliseconds
 };
 
 Exam examine_cpu(const CpuExamSizes& sizes, Progress& progress);

@@ -20,7 +20,7 @@ Exam attempt(const Examine& examine, Progress& progress) {
 }  // namespace
 
 LimitedExam examine_by(Deadline deadline, const Examine& examine) {
-  // All that the thread uses is its own: it may outlive everything here.
+  // Shared with the thread, which may outlive this function.
   const auto progress = std::make_shared<Progress>();
   std::packaged_task<Exam()> task([examine, progress] { return attempt(examine, *progress); });
   auto done = task.get_future();

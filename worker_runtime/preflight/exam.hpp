@@ -1,5 +1,5 @@
-// What a look at one device tells, and how others hear of it meanwhile: a device that does not
-// answer holds the thread that asked it for good.
+// Result and progress of a device's health check. A device that does not respond blocks the calling
+// thread forever.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -13,21 +13,21 @@
 namespace ddprun::preflight {
 
 struct Exam {
-  Device device{};        ///< that the worker will use
-  std::string name{};     ///< of it, for people
-  std::string problem{};  ///< empty: it is in order
-  std::string remark{};   ///< worth a look; no reason not to use it
-  /// Why the workers' devices cannot exchange data, on this rank; empty: they can.
+  Device device{};        ///< the worker's device
+  std::string name{};     ///< name for messages
+  std::string problem{};  ///< why the device is faulty; empty if it is not
+  std::string remark{};   ///< a warning; does not exclude the device
+  /// Why this rank's device cannot exchange data with the others; empty if it can.
   std::string no_exchange{};
-  bool is_shared = false;              ///< with other workers: how fast it is tells nothing
+  bool is_shared = false;  ///< used by several workers, so that measurements mean nothing
   double memory_bytes_per_second = 0;  ///< 0: not measured
   double product_flops = 0;
 };
 
-/// How far an exam has come. Any thread.
+/// Current step of a health check. Any thread.
 class Progress {
  public:
-  /// `doing` continues "has not answered within 60 s ...".
+  /// `doing` is appended to "has not answered within 60 s ...".
   void note(std::string device, std::string doing) {
     const std::lock_guard lock(mutex_);
     device_ = std::move(device);
@@ -53,11 +53,11 @@ using Examine = std::function<Exam(Progress& progress)>;
 
 struct LimitedExam {
   Exam exam;
-  bool is_hung = false;  ///< a thread is still at it, and the process cannot end as others do
+  bool is_hung = false;  ///< the thread has not returned, so the process cannot exit normally
 };
 
-/// `examine` on a thread of its own. What it throws, and that it has not come back by then, is the
-/// device's problem.
+/// Runs `examine` on a separate thread. Reports an exception, or that the deadline has passed, as a
+/// problem of the device.
 LimitedExam examine_by(Deadline deadline, const Examine& examine);
 
 }  // namespace ddprun::preflight

@@ -14,7 +14,8 @@ namespace {
 
 using Clock = Deadline::Clock;
 
-// The best of a few: the first connects, and others use the machine, too.
+// Number of measurements, of which the best counts: the first one connects, and other processes use
+// the machine as well.
 constexpr int kExchanges = 5;
 
 /// Small integers, whose sums over all ranks are exact in float32.
@@ -22,7 +23,7 @@ float value_of(std::size_t element, int worker) {
   return static_cast<float>(element % 251 + static_cast<std::size_t>(worker));
 }
 
-/// float32 elements of this rank on its device, and the way there and back.
+/// A float32 buffer of this rank on its device, with copies from and to the host.
 class Numbers {
  public:
   Numbers(ProcessGroup& group, const ExchangeSettings& settings, Deadline deadline)
@@ -43,7 +44,7 @@ class Numbers {
     if (is_on_device()) queue_->copy(memory_.get(), values_.data(), bytes(), deadline_);
   }
 
-  /// Throws if they are not the sums of what the workers have set.
+  /// Throws unless the buffer has the sums of the values of `workers`.
   void check(const std::vector<int>& workers) {
     if (is_on_device()) queue_->copy(values_.data(), memory_.get(), bytes(), deadline_);
     float constant = 0;
@@ -69,7 +70,8 @@ class Numbers {
   std::shared_ptr<void> memory_;
 };
 
-/// Bytes a second of the fastest all-reduce. Throws if one fails or is wrong.
+/// Returns the rate of the fastest all-reduce in bytes per second. Throws if one fails or has a
+/// wrong result.
 double measure(ProcessGroup group, const ExchangeSettings& settings) {
   const auto workers = group.workers();
   const auto deadline = Deadline::after(settings.limit);
@@ -87,7 +89,7 @@ double measure(ProcessGroup group, const ExchangeSettings& settings) {
   return best;
 }
 
-/// Takes the exchange's place if it was a better one; a failure is remembered.
+/// Replaces `exchange` if the new rate is higher; records a failure.
 void try_exchange(Exchange& exchange, ProcessGroup group, const ExchangeSettings& settings) {
   try {
     exchange.bytes_per_second = std::max(exchange.bytes_per_second, measure(group, settings));
@@ -112,7 +114,7 @@ Exchange exchange_in_pairs(ProcessGroup group, const ExchangeSettings& settings)
       auto made = group.new_group({low, high}, {}, options);
       if (made) own = std::move(made);
     }
-    // So that all pairs are under way at the same time.
+    // So that all pairs exchange at the same time.
     group.barrier().wait();
     if (own) try_exchange(exchange, *own, settings);
   }

@@ -1,4 +1,4 @@
-// All-reduces among the workers of a node whose results are known: by pairs, and of all at once.
+// All-reduces with known results among the workers of a node: in pairs, and among all workers.
 #pragma once
 
 #include "rendezvous/base/preflight_limits.hpp"
@@ -13,25 +13,24 @@
 namespace ddprun::preflight {
 
 struct ExchangeSettings {
-  Device device{};  ///< where this rank's buffers lie
-  /// Large enough for the rate to count rather than the way there, small beside any memory.
+  Device device{};  ///< device of this rank's buffers
+  /// Large enough that bandwidth dominates latency, and small compared with any memory.
   std::size_t elements = std::size_t{1} << 20;
-  /// Of each: a connection that does not come about is given up after it, and so are all-reduces
-  /// that are not all over after it.
+  /// Time limit of a connection, and of all all-reduces over it.
   Deadline::Duration limit = kPreflightExchangeLimit;
 };
 
 struct Exchange {
-  double bytes_per_second = 0;  ///< of the fastest that was right; 0: none was
-  std::string problem{};        ///< what the last one that failed has said
-  bool is_own_problem = false;  ///< and it is not that of another rank alone
+  double bytes_per_second = 0;  ///< of the fastest correct all-reduce; 0 if there was none
+  std::string problem{};        ///< message of the last failure
+  bool is_own_problem = false;  ///< the failure is not that of another rank alone
 };
 
-/// With each partner of `pairings`, one after another. Every rank of `group` calls it. Throws what
-/// the group itself fails with.
+/// Exchanges with each partner of `pairings` in turn. To be called on every rank of `group`. Throws
+/// failures of `group` itself.
 Exchange exchange_in_pairs(ProcessGroup group, const ExchangeSettings& settings);
 
-/// Of all ranks of the group, which must not be used any more if there is a problem.
+/// Exchanges among all ranks of the group, which must not be used after a problem.
 Exchange exchange_with_all(ProcessGroup group, const ExchangeSettings& settings);
 
 }  // namespace ddprun::preflight

@@ -1,4 +1,4 @@
-// The look at a worker's GPU, through the module that its collectives would go through.
+// Health check of a worker's GPU through the CUDA module.
 #pragma once
 
 #include "worker_runtime/backends/nccl/nccl_backend.hpp"
@@ -10,16 +10,16 @@
 namespace ddprun::preflight {
 
 struct GpuExamSettings {
-  // 0: what is good for a device.
+  // Examined memory and matrix size; 0: the defaults.
   std::size_t memory_bytes = 0;
   unsigned product_size = 0;
-  std::function<double()> seconds{};  ///< a clock; none: the machine's
+  std::function<double()> seconds{};  ///< clock; empty: the machine's
 };
 
-/// Throws Error with what is amiss.
+/// Throws Error if the GPU is faulty.
 Exam examine_gpu(const CudaDevice& found, const GpuExamSettings& settings, Progress& progress);
 
-/// The worker's GPU or, where it has none, what it uses of the processor.
+/// Examines the worker's GPU, or its CPU resources if it has none.
 Exam examine_own(const WorkerEnv& env, Progress& progress);
 
 }  // namespace ddprun::preflight

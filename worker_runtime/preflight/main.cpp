@@ -1,5 +1,5 @@
-// ddprun-preflight [FILE]: takes part in the look at a node that the agent starts before its
-// workers, and in their place. Writes what it has found into FILE, without one to standard output.
+// ddprun-preflight [FILE]: one rank of the health check of a node. The agent starts one for each
+// worker before the workers. Writes its report to FILE, or to standard output.
 #include "rendezvous/base/held_path.hpp"
 #include "rendezvous/base/preflight_limits.hpp"
 #include "rendezvous/base/preflight_report.hpp"
@@ -22,7 +22,7 @@ namespace ddprun {
 
 namespace {
 
-/// The others may be waiting for their devices, and are to be able to say that these do not answer.
+/// Other ranks may wait for their devices, and must be able to report that these do not respond.
 constexpr auto kShareTimeout = 2 * kPreflightExamLimit;
 
 void write_report(const PreflightReport& report, const char* path) {
@@ -32,8 +32,8 @@ void write_report(const PreflightReport& report, const char* path) {
       throw_system_error("standard output", errno);
     return;
   }
-  // The agent names the file by a path without links. One that exists or is reached through a link
-  // is another's, as the folder of the agent's files may be writable for other users.
+  // The agent passes a path without symbolic links. A file that exists or is reached through a link
+  // belongs to another user with write access to the directory.
   const UniqueFd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   const auto beneath = std::filesystem::absolute(path).lexically_normal().relative_path();
   const auto file = open_beneath(root.get(), beneath, O_WRONLY | O_CREAT | O_EXCL, 0644);
@@ -42,8 +42,7 @@ void write_report(const PreflightReport& report, const char* path) {
   if (written != bytes) throw_system_error(path, written < 0 ? errno : ENOSPC);
 }
 
-/// A group of its own in any case: an exchange that fails ends the group that it was tried in, and
-/// the ranks still have to tell each other.
+/// Creates a separate group: a failed exchange ends its group, and ranks must still share results.
 ProcessGroup connect(const WorkerEnv& env, const preflight::Exam& exam, ProcessGroup host) {
   if (exam.device.kind == Device::Kind::cpu) {
     std::vector<int> all(static_cast<std::size_t>(host.size()));
@@ -58,13 +57,13 @@ ProcessGroup connect(const WorkerEnv& env, const preflight::Exam& exam, ProcessG
   return ProcessGroup::create(env, options);
 }
 
-/// Who ends early may be taken for dead, and then the others would be stopped before they have
-/// reported.
+/// Waits for all ranks, since a rank that ends early may be considered dead, and then the others
+/// would be stopped before they have reported.
 void leave_together(ProcessGroup host) {
   try {
     host.barrier().wait();
   } catch (const Error&) {
-    // Somebody has ended otherwise, which the agent knows.
+    // Another rank has failed, which the agent detects.
   }
 }
 
@@ -81,7 +80,7 @@ int check(const WorkerEnv& env, const char* path) {
   const auto result = preflight::check_node(host, check);
   write_report(result.report, path);
   leave_together(host);
-  // A thread that a driver has not given back would be waited for.
+  // A normal exit would wait for the thread that is blocked in the driver.
   if (result.is_hung) std::_Exit(EXIT_SUCCESS);
   return EXIT_SUCCESS;
 }

@@ -13,7 +13,7 @@ namespace ddprun::preflight {
 
 namespace {
 
-/// One number of each rank, by rank.
+/// Returns a number of each rank, by rank.
 std::vector<double> share(ProcessGroup& host, double own) {
   std::vector<double> all(static_cast<std::size_t>(host.size()));
   host.all_gather(as_buffer(&own, 1), as_buffer(all.data(), all.size())).wait();
@@ -29,8 +29,8 @@ void add(std::string& text, const std::string& more) {
   text += (text.empty() ? "" : "; ") + more;
 }
 
-/// One rank's part. What it says is in `report`, and what all have to know is shared at once, so
-/// that no rank goes on alone.
+/// This rank's part of the check. Writes its findings to `report`, and shares with all ranks what
+/// they depend on, so that all ranks make the same decisions.
 class Check {
  public:
   Check(ProcessGroup host, const NodeCheck& check) : host_(std::move(host)), check_(check) {}
@@ -66,8 +66,8 @@ class Check {
 
   bool has_anybody_problems() { return is_any(share(host_, report().problem.empty() ? 0 : 1)); }
 
-  /// Of processors a slow one is no more than worth a look: its clock may be lower for a reason.
-  /// Nothing is to be concluded from devices that are shared.
+  /// A slow CPU is only a warning, since its clock may be reduced for a reason. Shared devices are
+  /// not compared.
   void compare(const std::string& what, double own, const std::string& unit) {
     const auto all = share(host_, own);
     if (is_any(share(host_, exam_.is_shared ? 1 : 0))) return;
@@ -88,7 +88,7 @@ class Check {
         add(report().problem, "no exchange with another device has succeeded: " + pairs.problem);
       return;
     }
-    // Between processors it is as fast as they get to run, beside whatever else does.
+    // The rate between CPU workers depends on the load of the machine.
     if (exam_.device.kind != Device::Kind::cpu)
       compare("exchanges data with the best of its partners at", pairs.bytes_per_second, "B/s");
     if (!has_anybody_problems()) exchange_with_everybody(group, settings);
@@ -99,7 +99,7 @@ class Check {
     report().all_reduce_bytes_per_second = all.bytes_per_second;
     const bool is_failed = is_any(share(host_, all.bytes_per_second > 0 ? 0 : 1));
     const bool is_known = is_any(share(host_, all.is_own_problem ? 1 : 0));
-    // Where nobody knows whose fault it is, it is everybody's.
+    // Without a known culprit, the problem applies to all ranks.
     if (is_failed && (all.is_own_problem || !is_known))
       add(report().problem, "an all-reduce of all workers of the node has failed: " + all.problem);
   }

@@ -1,5 +1,5 @@
-// The whole look at a node before its workers start, as one of its workers takes part in it: its
-// own device first, then the connections between them. All ranks come to the same judgement.
+// Health check of a node before its workers start, as one of its workers runs it: first its own
+// device, then the connections between devices. All ranks come to the same result.
 #pragma once
 
 #include "rendezvous/base/preflight_limits.hpp"
@@ -18,19 +18,19 @@ struct NodeCheckSettings {
 
 struct NodeCheck {
   Examine examine;
-  /// Makes the group in which the devices exchange data; asked on all ranks, once their devices are
-  /// in order.
+  /// Creates the group in which the devices exchange data; called on all ranks once their devices
+  /// are healthy.
   std::function<ProcessGroup(const Exam& exam)> connect;
   NodeCheckSettings settings{};
 };
 
 struct NodeResult {
   PreflightReport report;
-  bool is_hung = false;  ///< as LimitedExam::is_hung
+  bool is_hung = false;  ///< see LimitedExam::is_hung
 };
 
-/// `host` connects the workers of the node through their processors. Every rank calls it. Throws
-/// what that group fails with.
+/// `host` connects the workers of the node on the CPU. To be called on every rank. Throws failures
+/// of `host`.
 NodeResult check_node(ProcessGroup host, const NodeCheck& check);
 
 }  // namespace ddprun::preflight

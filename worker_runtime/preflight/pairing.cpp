@@ -18,8 +18,9 @@ std::string rate_text(double rate, const std::string& unit) {
 
 }  // namespace
 
-/// The circle method of tournaments: one stays, the others move on by one seat each round, and
-/// those opposite each other meet. Of an odd number, who meets the empty seat rests.
+/// The circle method of round-robin tournaments: one rank stays, the others rotate by one position
+/// each round, and opposite ranks are paired. With an odd number, the rank opposite the dummy
+/// pauses.
 std::vector<Round> pairings(int ranks) {
   std::vector<Round> rounds;
   const int seats = ranks + ranks % 2;

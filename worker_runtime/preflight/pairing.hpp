@@ -1,6 +1,6 @@
-// With whom each rank exchanges data to find out whose connection is bad, and what follows from it.
-// An all-reduce of all is as slow as the slowest and does not say who that is; with several
-// partners one after another, who is slow with all of them is the one. Pure; any thread.
+// Pairs of ranks for finding a bad connection, and its detection from their rates. An all-reduce of
+// all ranks is as slow as the slowest rank and does not identify it; a rank that is slow with
+// several partners in turn is the cause. Pure; any thread.
 #pragma once
 
 #include "rendezvous/base/preflight_limits.hpp"
@@ -12,15 +12,16 @@
 
 namespace ddprun::preflight {
 
-/// One round: pairs that exchange at the same time, each rank in one of them at most.
+/// A round: disjoint pairs that exchange at the same time.
 using Round = std::vector<std::pair<int, int>>;
 
-/// Each pair meets once at most; each rank has as many partners as there are, at most
-/// kPreflightPartnersMax (one less for one of an odd number of ranks).
+/// Each pair occurs at most once. Each rank has all others as partners, at most
+/// kPreflightPartnersMax (some have one fewer with an odd number of ranks).
 std::vector<Round> pairings(int ranks);
 
-/// Of rates ("12.3 GB/s of ..."), one for each rank: what is amiss with each, empty if nothing is.
-/// Amiss is 0, and less than half of the median. With two ranks the median is the better one's.
+/// `rates`: one for each rank ("12.3 GB/s of ..."). Returns what is wrong with each rank; empty if
+/// nothing. A rate of 0 or below half of the median is wrong. With two ranks the median is the
+/// higher rate.
 std::vector<std::string> slow_ranks(std::span<const double> rates, const std::string& what,
                                     const std::string& unit);
 
