@@ -226,7 +226,7 @@ TEST_SUITE("elastic sampler") {
     CHECK(why("ddprun-sampler 1 epoch=1") == "elastic sampler: the saved state has no cursor");
     CHECK(why("ddprun-sampler 1 epoch=x") ==
           "elastic sampler: the saved state has no number as epoch");
-    CHECK(why(good + " more") == "elastic sampler: the saved state goes on with \" more\"");
+    CHECK(why(good + " more") == "elastic sampler: the saved state has unexpected text \" more\"");
     CHECK(why(good + "9") == "elastic sampler: the saved state has no known tail");
     // Every beginning of a good one is a bad one.
     for (std::size_t length = 0; length < good.size(); ++length) {

@@ -33,7 +33,7 @@ BatchRing::Slot* BatchRing::claim() {
   slot->state = Slot::State::loading;
   slot->failure = nullptr;
   try {
-    // Under the lock, so that it is called in order.
+    // Under the lock, so that calls are made in order.
     auto samples = list_();
     if (samples) {
       slot->samples = std::move(*samples);
@@ -67,7 +67,7 @@ void BatchRing::failed(Slot& slot, std::exception_ptr failure) {
   loaded_.notify_all();
 }
 
-/// The place of the batch whose turn it is.
+/// Returns the slot of the next batch in order.
 BatchRing::Slot* BatchRing::find_next() {
   const auto found = std::find_if(slots_.begin(), slots_.end(), [this](const Slot& slot) {
     return slot.number == given_ && slot.state != Slot::State::free &&
@@ -110,7 +110,7 @@ std::optional<LoadedBatch> BatchRing::take(Deadline deadline) {
 
 LoadedBatch BatchRing::give(Slot& slot) {
   slot.state = Slot::State::given;
-  // The pointer's end is the caller's sign that the place is free again.
+  // The deleter frees the slot.
   auto hold = std::shared_ptr<void>(
       slot.hold.get(), [ring = shared_from_this(), &slot, process = OwnProcess()](void*) {
         if (process.is_this()) ring->release(slot);

@@ -23,7 +23,7 @@ constexpr std::string_view kPrefix = "step_";
 constexpr std::string_view kSuffix = ".ckpt";
 constexpr std::string_view kTemporarySuffix = ".tmp";
 
-// Enough zeros that file names sort by step.
+// Padded with zeros, so that file names sort by step.
 std::string file_name(std::int64_t step) {
   char digits[24];
   std::snprintf(digits, sizeof digits, "%012lld", static_cast<long long>(step));
@@ -40,7 +40,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
       return std::nullopt;
     }
   }
-  // Other spellings of the number would be files that no save replaces.
+  // Files with another spelling of the number would never be replaced by a save.
   return name == file_name(step) ? std::optional(step) : std::nullopt;
 }
 
@@ -48,7 +48,7 @@ bool is_temporary(const std::string& name) {
   return name.starts_with(kPrefix) && name.ends_with(kTemporarySuffix);
 }
 
-/// A name that no other save, of this life or another, ever uses.
+/// Returns a name that no other save uses, in this process or another.
 std::string temporary_name(std::int64_t step) {
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   return file_name(step) + "." + std::to_string(::getpid()) + "." + std::to_string(now) +
@@ -82,21 +82,21 @@ class File {
   int fd_;
 };
 
-/// Makes the names in `directory` durable.
+/// Makes the entries of `directory` durable.
 void sync_directory(const fs::path& directory) {
   const File file(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY);
-  // EINVAL: a file system that has no such thing, for which renaming is all there is.
+  // EINVAL: the file system does not support it; renaming must suffice.
   if (!file.is_open() || (::fsync(file.fd()) != 0 && errno != EINVAL)) {
     throw_system_error("flushing directory " + directory.string(), errno);
   }
 }
 
-/// False if it was there, or another process has been faster.
+/// Returns false if the directory exists or another process creates it first.
 bool create_durably(const fs::path& directory) {
   std::error_code error;
   if (directory.empty() || fs::is_directory(directory, error)) return false;
   const bool has_new_parent = create_durably(directory.parent_path());
-  // "run/": that was it.
+  // "run/": the parent was the directory itself.
   if (!directory.has_filename()) return has_new_parent;
   const bool is_new = fs::create_directory(directory, error);
   if (error) throw_system_error("creating directory " + directory.string(), error.value());
@@ -104,7 +104,7 @@ bool create_durably(const fs::path& directory) {
   return is_new;
 }
 
-/// Writes and flushes a new file; none is left behind if that fails.
+/// Writes and flushes a new file; removes it on failure.
 void write_durably(const fs::path& path, const Checkpoint& checkpoint) {
   File file(path, O_WRONLY | O_CREAT | O_EXCL);
   if (!file.is_open()) throw_system_error("creating " + path.string(), errno);
@@ -120,7 +120,7 @@ void write_durably(const fs::path& path, const Checkpoint& checkpoint) {
 }
 
 std::variant<Checkpoint, CheckpointDamage> load(const fs::path& path, std::int64_t step) {
-  // Not blocking, so that a FIFO of that name is refused rather than waited for.
+  // Non-blocking, so that a FIFO is rejected instead of waited for.
   const File file(path, O_RDONLY | O_NONBLOCK);
   if (!file.is_open()) {
     return CheckpointDamage{"opening: " + std::generic_category().message(errno)};
@@ -161,11 +161,11 @@ CheckpointDirectory::CheckpointDirectory(fs::path path, Options options)
     throw Error(Errc::usage, "checkpoints to keep: " + std::to_string(options_.keep) +
                                  ", must be at least 2 so that a damaged one has a predecessor");
   }
-  // What was mistyped begins anew, too.
+  // A mistyped path also starts a new run.
   if (create_durably(path_))
     write_log(options_.log, LogLevel::info, "directory " + path_.string() + " is new");
   const auto names = names_in(path_);
-  // In this order: what is in the list belongs to a writer that holds the lock, or to a dead one.
+  // In this order: the listed files belong to a writer that holds the lock, or to a dead one.
   if (!WriterLock::is_held(path_)) remove_temporaries(names);
 }
 
@@ -181,7 +181,7 @@ void CheckpointDirectory::claim() {
   if (lock_) return;
   lock_ =
       std::make_shared<WriterLock>(path_, Deadline::after(options_.takeover_timeout), options_.log);
-  // A predecessor that has just died may have left some.
+  // A predecessor that has just died may have left files.
   remove_temporaries(names_in(path_));
 }
 
@@ -207,7 +207,8 @@ void CheckpointDirectory::save(const Checkpoint& checkpoint) {
 }
 
 void CheckpointDirectory::remove_older_than(std::int64_t newest) const {
-  // What is beyond `newest` is damaged, or this run would have begun there: it does not count.
+  // Checkpoints after `newest` are damaged, or this run would have resumed from them; they do not
+  // count.
   auto kept = steps();
   std::erase_if(kept, [newest](std::int64_t step) { return step > newest; });
   for (std::size_t i = 0; i + options_.keep < kept.size(); ++i) {
@@ -234,7 +235,7 @@ std::optional<Checkpoint> CheckpointDirectory::load_newest() const {
   if (!problem.empty()) {
     throw Error(Errc::usage, "none of the " + std::to_string(all.size()) + " checkpoints in " +
                                  path_.string() + " can be used: " + problem +
-                                 " (move them away to begin anew)");
+                                 " (move them away to start a new run)");
   }
   write_log(options_.log, LogLevel::info, "no checkpoint in " + path_.string());
   return std::nullopt;

@@ -25,7 +25,7 @@ constexpr std::size_t kSectionHeaderBytes = 12;  // name bytes, content bytes
 constexpr std::size_t kTrailerBytes = 4;         // checksum of all before it
 
 std::uint32_t extend_checksum(std::uint32_t checksum, std::span<const std::byte> bytes) {
-  // zlib takes a null pointer, which an empty span may have, as the wish to start anew.
+  // zlib resets the checksum for a null pointer, which an empty span may have.
   if (bytes.empty()) return checksum;
   return static_cast<std::uint32_t>(
       ::crc32_z(checksum, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
@@ -83,7 +83,7 @@ class Writer {
   std::uint32_t checksum_ = 0;
 };
 
-/// Thrown and caught within this file: bad input is a value outside.
+/// Damaged input, thrown and caught within this file.
 struct Damaged {
   std::string reason;
 };

@@ -1,6 +1,5 @@
-// One checkpoint as bytes of a file; the layout is in docs/checkpoint.md. Reading takes nothing on
-// trust: every length is compared with what is left of the file before anything is allocated.
-// Blocking; any thread.
+// Reads and writes the file format of docs/checkpoint.md. Reading compares every length with the
+// rest of the file before it allocates memory. Blocking; any thread.
 #pragma once
 
 #include <ddprun/checkpoint.hpp>
@@ -11,25 +10,25 @@
 
 namespace ddprun {
 
-/// A state dictionary has tens of sections; more is a mistake or a foreign file.
+/// State dictionaries have tens of sections; more indicate a foreign file.
 inline constexpr std::size_t kCheckpointSectionsMax = 4096;
 
-/// As long as a file name may be.
+/// Maximum length of a file name.
 inline constexpr std::size_t kSectionNameBytesMax = 255;
 
-/// Throws Error{Errc::usage} if the checkpoint breaks one of the bounds or has a negative step.
+/// Throws Error{Errc::usage} if the checkpoint exceeds a limit or has a negative step.
 void check_checkpoint(const Checkpoint& checkpoint);
 
-/// Writes `checkpoint`, which has been checked, from the current position of `fd` on. Throws
-/// Error{Errc::system} saying how far it came.
+/// Writes `checkpoint`, which has been checked, at the current position of `fd`. Throws
+/// Error{Errc::system} with the number of written bytes.
 void write_checkpoint(int fd, const Checkpoint& checkpoint);
 
-/// Why a file is not a checkpoint.
+/// Why a file is not a valid checkpoint.
 struct CheckpointDamage {
   std::string reason;
 };
 
-/// Reads the whole of `fd` from its beginning.
+/// Reads `fd` from its beginning.
 std::variant<Checkpoint, CheckpointDamage> read_checkpoint(int fd);
 
 }  // namespace ddprun

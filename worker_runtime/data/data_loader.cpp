@@ -32,11 +32,11 @@ class DataLoader::Impl {
         batch_bytes_(checked(options).batch_bytes_max),
         ring_(make_for_this_process<BatchRing>(std::move(group), std::move(list), options.prefetch,
                                                batch_bytes_)) {
-    // A list that ends at once needs no more threads than another one: they end at once, too.
+    // If the list ends at once, these threads end at once.
     try {
       for (std::size_t i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
     } catch (...) {
-      end();  // those that did start
+      end();  // joins the threads that have started
       throw;
     }
   }
@@ -74,7 +74,8 @@ class DataLoader::Impl {
   OwnProcess process_;
   Load load_;
   std::size_t batch_bytes_;
-  std::shared_ptr<BatchRing> ring_;  // batches in the caller's hands outlive the loader
+  // shared with batches of the caller, which may outlive the loader
+  std::shared_ptr<BatchRing> ring_;
   std::vector<std::thread> threads_;
 };
 

@@ -10,9 +10,9 @@ namespace ddprun {
 
 namespace {
 
-/// PyTorch adds the two as unbounded integers and refuses a sum outside -2^63 .. 2^64-1; a negative
-/// sum counts as its two's complement. Epochs are not negative in practice, so only the upper end
-/// can be passed.
+/// PyTorch adds the two as unbounded integers, rejects sums outside -2^63 .. 2^64-1, and uses the
+/// two's complement of negative sums. Epochs are not negative in practice, so only the upper limit
+/// can be exceeded.
 std::uint64_t mix(std::uint64_t seed, std::int64_t epoch) {
   const auto sum = seed + static_cast<std::uint64_t>(epoch);
   if (epoch > 0 && sum < seed) {
@@ -31,9 +31,8 @@ std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed)
   }
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
-  // A forward Fisher-Yates shuffle with one 32-bit draw for each position but the last. The modulo
-  // is slightly biased, but it is PyTorch's. So is the seed's lower half: its generator takes 64
-  // bits and uses 32.
+  // A forward Fisher-Yates shuffle with one 32-bit draw for each position but the last. Like
+  // PyTorch, it uses a slightly biased modulo and the lower half of the seed.
   std::mt19937 draw(static_cast<std::uint32_t>(seed));
   for (std::size_t i = 0; i + 1 < order.size(); ++i) {
     std::swap(order[i], order[i + draw() % (order.size() - i)]);
@@ -74,7 +73,7 @@ std::vector<std::int64_t> DistributedSampler::every(std::int64_t stride, std::in
   if (options_.shuffle) order = random_permutation(samples_, mix(options_.seed, epoch));
   std::vector<std::int64_t> chosen(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    // Padding repeats the order from its front, as often as it takes: the same as wrapping round.
+    // Padding repeats the order from its start, which equals wrapping around.
     const std::int64_t position = (first + i * stride) % samples_;
     chosen[static_cast<std::size_t>(i)] =
         options_.shuffle ? order[static_cast<std::size_t>(position)] : position;

@@ -7,7 +7,7 @@ namespace ddprun {
 
 namespace {
 
-/// The sum of a cursor and a window must not overflow, with much to spare.
+/// Limit of counts, so that the sum of a cursor and a window cannot overflow.
 constexpr std::int64_t kCountMax = std::int64_t{1} << 60;
 
 void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -41,7 +41,7 @@ std::string name_of(TailPolicy tail) {
   return "pad";
 }
 
-/// What tells two trainings apart, empty if nothing does.
+/// Returns the differences between two runs; empty if they are equal.
 std::string differences(const ElasticSamplerOptions& then, const ElasticSamplerOptions& now) {
   std::string text;
   const auto compare = [&](const char* name, const std::string& before, const std::string& after) {
@@ -94,7 +94,7 @@ std::int64_t ElasticSampler::sample_at(std::int64_t position) const {
     case SampleOrder::pytorch:
       return order_[static_cast<std::size_t>(position)];
     case SampleOrder::computed:
-      // Not their sum: seed 0 in epoch 5 is not seed 5 in epoch 0.
+      // Not the sum: seed 0 in epoch 5 differs from seed 5 in epoch 0.
       return permuted(position, options_.samples,
                       options_.seed ^ (0x2545'f491'4f6c'dd1d * static_cast<std::uint64_t>(epoch_)));
     case SampleOrder::sequential:
@@ -133,7 +133,7 @@ std::int64_t ElasticSampler::new_samples() const {
 
 std::vector<std::int64_t> ElasticSampler::samples_ahead(std::int64_t steps) const {
   std::vector<std::int64_t> own;
-  // Beyond the end there is nothing, and nothing to overflow.
+  // At the end; also avoids an overflow below.
   if (steps > (options_.samples - cursor_) / options_.global_batch) return own;
   const std::int64_t first = cursor_ + steps * options_.global_batch;
   const std::int64_t size = window_size(first);

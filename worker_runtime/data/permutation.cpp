@@ -1,6 +1,7 @@
-// A permutation that needs no memory: a Feistel network over the smallest even number of bits that
-// holds n values permutes 0..2^bits-1, and whoever lands at n or above walks on along his cycle
-// until he is below (Black and Rogaway, 2002). As 2^bits is at most 4 n, that takes a few steps.
+// A permutation without a table: a Feistel network over the smallest even number of bits that can
+// represent n values permutes 0..2^bits-1; results of n or above are permuted again until they are
+// below n (cycle walking, Black and Rogaway, 2002). Since 2^bits is at most 4 n, this takes a few
+// steps.
 #include <ddprun/elastic_sampler.hpp>
 
 #include <bit>
@@ -9,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-/// Enough rounds for an order that looks random; it does not keep secrets.
+/// Enough for an order that looks random; not cryptographic.
 constexpr int kRounds = 6;
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, 2014).

@@ -1,4 +1,4 @@
-// The state of a sampler as a line of text that people can read in a checkpoint.
+// State of a sampler as a readable line of text.
 #include <ddprun/elastic_sampler.hpp>
 #include <ddprun/error.hpp>
 
@@ -53,7 +53,7 @@ ElasticSampler::State ElasticSampler::State::from_text(const std::string& text) 
   rest.remove_prefix(kHead.size());
   std::array<std::uint64_t, kNames.size()> values = {};
   for (std::size_t i = 0; i < kNames.size(); ++i) values[i] = take_number(rest, kNames[i]);
-  if (!rest.empty()) refuse("goes on with \"" + std::string(rest.substr(0, 20)) + "\"");
+  if (!rest.empty()) refuse("has unexpected text \"" + std::string(rest.substr(0, 20)) + "\"");
   const auto number = [&](std::size_t i) { return static_cast<std::int64_t>(values[i]); };
   if (values[5] > static_cast<std::uint64_t>(SampleOrder::sequential)) refuse("has no known order");
   if (values[6] > static_cast<std::uint64_t>(TailPolicy::pad)) refuse("has no known tail");

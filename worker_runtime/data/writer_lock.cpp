@@ -21,9 +21,9 @@ constexpr const char* kFileName = "writer.lock";
 /// Enough for "PID HOST".
 constexpr std::size_t kOwnerBytesMax = 128;
 
-// Locks of the open file description: unlike flock(2) they can be asked about without being taken,
-// and unlike classic fcntl locks they are not lost when the process closes another descriptor of
-// the file.
+// Open file description locks: unlike flock(2), they can be queried without being acquired; unlike
+// classic fcntl locks, they are not released when the process closes another descriptor of the
+// file.
 struct flock whole_file(short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -50,13 +50,13 @@ bool try_lock_file(int fd, const std::filesystem::path& file) {
   return false;
 }
 
-/// No error where directories cannot be locked: the lock of the file remains.
+/// Ignores errors on file systems that cannot lock directories: the lock of the file remains.
 void lock_directory(int fd) {
   auto lock = whole_file(F_RDLCK);
   ::fcntl(fd, F_OFD_SETLK, &lock);
 }
 
-/// Whether another open file description has a lock.
+/// Returns true if another open file description has a lock.
 bool is_locked(int fd) {
   auto lock = whole_file(F_WRLCK);
   return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
@@ -90,16 +90,16 @@ Owner read_owner(const std::filesystem::path& file) {
   return {pid, host.substr(0, host.find('\n'))};
 }
 
-/// Says who writes here, for the error of a second writer. Nothing depends on it, so that a full
-/// disk is no reason to fail.
+/// Writes this process' identity, for the error of a second writer. Failures are ignored, since the
+/// lock does not depend on it.
 void write_owner(int fd) {
   const std::string text = std::to_string(::getpid()) + " " + host_name() + "\n";
   if (::ftruncate(fd, 0) != 0) return;
   if (::pwrite(fd, text.data(), text.size(), 0) < 0) return;
 }
 
-/// Returns when the process has ended, at once if that cannot be known here, or at the deadline.
-/// Calls `before` if it is going to wait.
+/// Waits until the process has ended; returns at once if that cannot be determined, or at the
+/// deadline. Calls `before` if it has to wait.
 template <typename Before>
 void wait_for_exit(const Owner& owner, Deadline deadline, const Before& before) {
   if (owner.pid == 0 || owner.pid == ::getpid() || owner.host != host_name()) return;
@@ -134,8 +134,8 @@ WriterLock::WriterLock(const std::filesystem::path& directory, Deadline deadline
 }
 
 bool WriterLock::try_lock() {
-  // Before the file is created: the writer that holds the directory creates it again if it was
-  // removed.
+  // Before the file is created: the writer that holds the directory creates the file again if it
+  // was removed.
   if (is_locked(directory_fd_.get())) return false;
   if (fd_.get() < 0) fd_ = open_file(file_);
   if (!try_lock_file(fd_.get(), file_)) return false;
@@ -146,7 +146,7 @@ bool WriterLock::try_lock() {
 void WriterLock::renew() {
   process_.require("checkpoint directory " + file_.parent_path().string() + ": its lock",
                    "save checkpoints there only");
-  // Opened in any case: stat() may answer from the cache of an NFS.
+  // Always opened, since stat() may return cached attributes on NFS.
   UniqueFd fd = open_file(file_);
   if (is_same_file(fd_.get(), fd.get())) return;
   if (!try_lock_file(fd.get(), file_)) {

@@ -1,11 +1,10 @@
-// Who may write into a directory of checkpoints: one process at a time, from its claim or first
-// save until it ends. Held by the kernel, so that a dead writer never holds it. Blocking; one
-// thread at a time.
+// Lock of a checkpoint directory: held by at most one process, from its claim or first save until
+// it ends. The kernel holds it, so a dead writer releases it. Blocking; one thread at a time.
 //
-// A writer locks a file in the directory, and the directory itself: a directory can only be opened
-// for reading, so its lock is a shared one and cannot decide between writers that come at once, but
-// it stays when the file is removed. Between the hosts of an NFS, where locks of directories are
-// local, a removed file is created and locked again at the next save.
+// A writer locks a file in the directory, and the directory itself. A directory can only be opened
+// for reading, so its lock is a shared one and does not exclude concurrent writers, but it remains
+// if the file is removed. NFS locks directories locally; between its hosts, a removed file is
+// created and locked again at the next save.
 #pragma once
 
 #include "rendezvous/base/own_process.hpp"
@@ -19,17 +18,17 @@ namespace ddprun {
 
 class WriterLock {
  public:
-  /// Throws Error{Errc::usage} naming the process if another one holds the lock and does not end
-  /// by `deadline`. `log` is told before it waits.
+  /// Throws Error{Errc::usage} with the owner if another process holds the lock and does not end by
+  /// `deadline`. Logs before it waits.
   WriterLock(const std::filesystem::path& directory, Deadline deadline, const Log& log = {});
 
-  /// To be called before each publish. Creates and locks the file again if it was removed; throws
-  /// Error{Errc::usage} if another process locked it in between, or in a forked child: it shares
-  /// its parent's locks.
+  /// To be called before each rename. Creates and locks the file again if it was removed. Throws
+  /// Error{Errc::usage} if another process has locked it in between, and in a forked child, which
+  /// shares its parent's locks.
   void renew();
 
-  /// Whether some WriterLock of `directory` exists now. Takes nothing itself, so that it never
-  /// stands in a writer's way.
+  /// Returns true if a WriterLock of `directory` exists. Does not acquire a lock, and so never
+  /// blocks a writer.
   static bool is_held(const std::filesystem::path& directory);
 
  private:
@@ -37,8 +36,8 @@ class WriterLock {
 
   OwnProcess process_;
   std::filesystem::path file_;
-  UniqueFd directory_fd_;  ///< with a shared lock, which a removal of the file does not end
-  UniqueFd fd_;            ///< of the file, with an exclusive one
+  UniqueFd directory_fd_;  ///< has a shared lock, which survives removal of the file
+  UniqueFd fd_;            ///< the file, with an exclusive lock
 };
 
 }  // namespace ddprun
