@@ -41,7 +41,7 @@ void divide(Buffer buffer, int divisor) {
     case DataType::int32:
       return divide_as<std::int32_t>(buffer, divisor);
     case DataType::uint8:
-      // The divisor may be larger than a byte.
+      // The divisor may not fit into a byte.
       return for_each<std::uint8_t>(buffer, [divisor](std::uint8_t value) {
         return static_cast<std::uint8_t>(value / divisor);
       });

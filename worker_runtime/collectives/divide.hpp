@@ -1,12 +1,12 @@
-// The second half of an average, for libraries that can only add, and of one over fewer ranks.
+// Division of a sum, for averages with libraries that only add, and over fewer ranks.
 #pragma once
 
 #include <ddprun/buffer.hpp>
 
 namespace ddprun::collectives {
 
-/// Divides each element by `divisor` in place; integers are rounded towards zero, half types
-/// divided in float32. At least 1.
+/// Divides each element by `divisor`, at least 1, in place; integers are rounded towards zero, half
+/// types are divided in float32.
 void divide(Buffer buffer, int divisor);
 
 /// Multiplies each element by `factor` in place, with one rounding; integers are rounded towards

@@ -1,13 +1,12 @@
-// The processor's floating-point settings, which belong to a thread: rounding, and whether denormal
-// numbers count as zero. A trainer may change them for its own threads, and a collective is carried
-// out by whichever thread is at hand, so the kernels run under settings of their own.
+// A thread's floating-point settings: rounding, and flushing of denormals. A trainer may change
+// them in its threads, and any thread may run a collective, so kernels set their own.
 #pragma once
 
 #include <xmmintrin.h>
 
 namespace ddprun::collectives {
 
-/// IEEE 754's settings as long as it lives.
+/// Sets the defaults of IEEE 754 during its lifetime.
 class DefaultFloatEnvironment {
  public:
   DefaultFloatEnvironment() { _mm_setcsr(kDefault); }
@@ -16,7 +15,8 @@ class DefaultFloatEnvironment {
   ~DefaultFloatEnvironment() { _mm_setcsr(saved_); }
 
  private:
-  static constexpr unsigned kDefault = 0x1f80;  // nearest even, denormals count, nothing traps
+  // round to nearest even, denormals enabled, no traps
+  static constexpr unsigned kDefault = 0x1f80;
   unsigned saved_ = _mm_getcsr();
 };
 

@@ -1,7 +1,6 @@
-// Half types to float32 and back, without branches so that loops over them vectorise. Results do
-// not depend on the processor's denormal settings, which trainers like to change. The parameter Isa
-// only gives each translation unit its own copy: they are compiled for different instructions and
-// the linker must not mix them.
+// Conversion between half types and float32, without branches so that loops vectorise. Results do
+// not depend on the thread's denormal settings. The parameter Isa gives each translation unit its
+// own copy: they are compiled for different instruction sets and must not be merged by the linker.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ struct Half {
     return float_of(static_cast<std::uint32_t>(half) << 16);
   }
 
-  /// Rounds to nearest, ties to even; a NaN stays one.
+  /// Rounds to nearest even; NaN stays NaN.
   static std::uint16_t to_bfloat16(float value) {
     const std::uint32_t bits = bits_of(value);
     const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
@@ -36,13 +35,13 @@ struct Half {
     return float_of(sign | (magnitude >= 0x7c00U ? normal + rebias : finite));
   }
 
-  /// Rounds to nearest, ties to even; too large becomes infinite, a NaN stays one.
+  /// Rounds to nearest even; too large values become infinite; NaN stays NaN.
   static std::uint16_t to_float16(float value) {
     const std::uint32_t magnitude = bits_of(value) & 0x7fff'ffffU;
     const std::uint32_t sign = (bits_of(value) >> 16) & 0x8000U;
     const std::uint32_t normal =
         (magnitude + 0xfffU + ((magnitude >> 13) & 1U) - (112U << 23)) >> 13;
-    // Adding 0.5, whose last place is the smallest float16, makes the adder do the rounding.
+    // Adding 0.5, whose unit in the last place is the smallest float16, rounds in the adder.
     const std::uint32_t subnormal = bits_of(float_of(magnitude) + 0.5F) - bits_of(0.5F);
     std::uint32_t result = magnitude < 0x3880'0000U ? subnormal : normal;
     result = magnitude >= 0x477f'f000U ? 0x7c00U : result;

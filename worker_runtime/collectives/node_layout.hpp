@@ -1,5 +1,5 @@
-// Which ranks are on which node. Ranks of a node follow one another and nodes come in the order of
-// their ranks, as launchers number them. A plain value; every rank has the same.
+// Distribution of ranks over nodes. The ranks of a node are contiguous, and nodes are in the order
+// of their ranks, as launchers number them. A plain value, equal on all ranks.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@ namespace ddprun::collectives {
 
 class NodeLayout {
  public:
-  /// Element n is the number of ranks on node n, at least 1.
+  /// Element n: number of ranks on node n, at least 1.
   explicit NodeLayout(const std::vector<int>& ranks_on_nodes);
 
   int nodes() const { return static_cast<int>(first_ranks_.size()) - 1; }
@@ -17,27 +17,27 @@ class NodeLayout {
   int first_rank(int node) const { return first_ranks_[static_cast<std::size_t>(node)]; }
   int ranks_on(int node) const { return first_rank(node + 1) - first_rank(node); }
   int node_of(int rank) const;
-  /// The rank's index on its node.
+  /// Returns the rank's index on its node.
   int local_rank(int rank) const { return rank - first_rank(node_of(rank)); }
 
-  /// So many ranks of each node move data between nodes at the same time: as many as the node with
-  /// the fewest has.
+  /// Number of ranks of each node that move data between nodes concurrently: that of the smallest
+  /// node.
   int lanes() const { return lanes_; }
 
-  /// Whether every node has one rank.
+  /// True if every node has one rank.
   bool is_flat() const { return ranks() == nodes(); }
 
-  /// The rank of `node` that `rank` is in touch with from the beginning.
+  /// Returns the rank of `node` that `rank` connects to initially.
   int partner(int rank, int node) const {
     return first_rank(node) + local_rank(rank) % ranks_on(node);
   }
 
-  /// Ranks of other nodes that are in touch with `rank` from the beginning, in order: its partners
-  /// and those whose partner it is.
+  /// Returns the ranks of other nodes that `rank` connects to initially, in order: its partners,
+  /// and the ranks whose partner it is.
   std::vector<int> neighbours(int rank) const;
 
  private:
-  std::vector<int> first_ranks_;  ///< by node, and the number of ranks
+  std::vector<int> first_ranks_;  ///< first rank of each node, then the number of ranks
   int lanes_ = 0;
 };
 

@@ -1,13 +1,13 @@
-// Who sends which elements to whom when a collective spans nodes. Pure: every rank computes its own
-// transfers from the layout, and both sides of each come to the same range.
+// Transfers of a collective between nodes. Pure: every rank computes its own transfers from the
+// layout, and both sides of a transfer compute the same range.
 //
-// Data go from each node to the rank that needs them in one step, not around a ring: so the
-// contributions of all nodes to an element come together in one place, where they are combined in
-// the order of the nodes whatever the size and the position of the element. The bytes are the same,
-// 2 (n - 1) / n of the message into and out of each of n nodes.
+// Data is sent directly from each node to the rank that needs it, not along a ring: so one rank
+// combines the contributions of all nodes to an element, in node order, regardless of message size
+// and position. The traffic is the same, 2 (n - 1) / n of the message into and out of each of n
+// nodes.
 //
-// A large message is cut into lanes, one for each of the ranks that move data on every node; and a
-// lane into parts, one for each node, whose mover of that lane owns the part.
+// A large message is divided into lanes, one for each mover, a rank of every node that moves data;
+// a lane is divided into parts, one for each node, which the node's mover of the lane owns.
 #pragma once
 
 #include "worker_runtime/collectives/node_layout.hpp"
@@ -18,7 +18,7 @@
 
 namespace ddprun::collectives {
 
-/// Elements that go to `peer`, or come from it.
+/// Elements sent to or received from `peer`.
 struct Transfer {
   int peer = 0;
   Range range;
@@ -26,30 +26,30 @@ struct Transfer {
   bool operator==(const Transfer&) const = default;
 };
 
-/// What one rank does in one step. In the order of the peers.
+/// Transfers of one rank in one step, ordered by peer.
 struct Transfers {
   std::vector<Transfer> sends;
   std::vector<Transfer> receives;
 };
 
-/// A message of `elements` elements as it is cut for the nodes of a layout.
+/// Division of a message of `elements` elements for the nodes of a layout.
 class LanePlan {
  public:
   LanePlan(const NodeLayout& layout, std::size_t elements, std::size_t element_bytes)
       : layout_(layout), elements_(elements), element_bytes_(element_bytes) {}
 
-  /// The elements that lane `lane` moves. The lanes are disjoint and cover everything.
+  /// Returns the elements of lane `lane`. Lanes are disjoint and cover the message.
   Range lane(int lane) const;
-  /// Of these the ones that node `node` owns. Disjoint and covering.
+  /// Returns the elements of the lane that node `node` owns. Parts are disjoint and cover the lane.
   Range part(int lane, int node) const;
 
-  /// The lane that the rank moves; -1 if it moves none.
+  /// Returns the lane that the rank moves; -1 if none.
   int lane_of(int rank) const;
 
-  /// Every rank has a contribution to its whole lane: each part goes to its owner.
+  /// Every mover sends each part of its lane to the owner.
   Transfers to_owners(int rank) const;
-  /// Owners send their part to the movers of the lane on all other nodes but `except`, which needs
-  /// none (-1: there is no such node).
+  /// Owners send their part to the movers of the lane on all other nodes except node `except` (-1:
+  /// none).
   Transfers from_owners(int rank, int except = -1) const;
   /// Owners send their part to the mover on `node`.
   Transfers owners_to(int rank, int node) const;

@@ -1,5 +1,5 @@
-// Combines the same elements of all ranks into one result. Every path of every backend goes through
-// these functions, so that a result has the same bits whichever way it took.
+// Combines the elements of all ranks. All paths of all backends use these functions, so that
+// results are bit for bit equal.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -8,19 +8,19 @@
 
 namespace ddprun::collectives {
 
-/// Combines `elements` elements of each of the `source_count` sources, in their order, and stores
-/// the result to each of the `destination_count` destinations. A destination may be a source itself
-/// but may not overlap one otherwise. Pointers need no more than the alignment of the type.
-/// Integer sums and products wrap around; averages of uint8 and int32 are summed in 64 bits.
+/// Combines `elements` elements of `source_count` sources, in their order, and stores the result to
+/// `destination_count` destinations. A destination may equal a source but must not overlap one
+/// otherwise. Pointers need the alignment of the type. Integer sums and products wrap around;
+/// averages of uint8 and int32 are summed in 64 bits.
 using Combine = void (*)(const void* const* sources, std::size_t source_count,
                          void* const* destinations, std::size_t destination_count,
                          std::size_t elements);
 
-/// The fastest version that this processor can run.
+/// Returns the fastest version that this processor supports.
 Combine combine_function(DataType type, ReduceOp op);
 
-/// The versions there are; `available` says whether this processor has the instructions. All give
-/// the same bits.
+/// A version for an instruction set; `available` returns whether the processor supports it. All
+/// have bit for bit equal results.
 struct KernelSet {
   const char* name;
   bool (*available)();

@@ -1,6 +1,6 @@
-// The kernels themselves, to be compiled once per instruction set: each .cpp that includes this
-// gives its own tag Isa. Nothing from the standard library may be called here, since the linker
-// would merge copies made for different instructions.
+// The kernels, compiled once per instruction set: each .cpp file that includes this one defines its
+// own tag Isa. Nothing from the standard library may be called, since the linker would merge copies
+// compiled for different instruction sets.
 #pragma once
 
 #include "worker_runtime/collectives/half.hpp"
@@ -11,11 +11,10 @@
 
 namespace ddprun::collectives {
 
-// Elements combined at a time: all ranks' pieces and the accumulator stay in the first-level cache.
+// Elements combined at a time: all ranks' pieces and the accumulator fit into the L1 cache.
 inline constexpr std::size_t kBlockElements = 1024;
 
-/// How elements are stored (Stored), loaded into what they are combined in (Value), and stored
-/// back.
+/// Conversion between the stored type (Stored) and the type in which elements are combined (Value).
 template <typename T>
 struct Plain {
   using Stored = T;
@@ -40,7 +39,7 @@ struct Float16 {
   static Stored store(Value value) { return Half<Isa>::to_float16(value); }
 };
 
-/// Signed integers as unsigned ones, for which wrapping around is defined.
+/// Signed integers as unsigned ones, whose overflow is defined.
 template <typename Signed, typename Unsigned>
 struct Wrapping {
   using Stored = Signed;
@@ -76,7 +75,7 @@ struct Average : Sum {
   }
 };
 
-/// The average of wrapping 64-bit sums: the division is a signed one.
+/// Average of wrapping 64-bit sums, by signed division.
 struct WrappedAverage : Sum {
   static std::uint64_t finish(std::uint64_t value, std::size_t count) {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(value) /
@@ -148,8 +147,8 @@ struct Kernel {
     return static_cast<Stored*>(destination) + first;
   }
 
-  /// Two ranks without copies: everything in one pass. A destination is a source or apart from it,
-  /// so no element depends on another.
+  /// Two ranks in a single pass. A destination equals a source or is disjoint from it, so elements
+  /// are independent.
   static void combine_pair(const Stored* a, const Stored* b, Stored* first, Stored* second,
                            std::size_t count) {
 #pragma GCC ivdep
@@ -176,7 +175,7 @@ struct Kernel {
       result[i] = Format::store(Op::finish(sum[i], source_count));
   }
 
-  /// The commonest case without the detour through the accumulator.
+  /// The most common case, without the accumulator.
   static void combine_two(const Stored* a, const Stored* b, std::size_t count,
                           Stored* __restrict result) {
     for (std::size_t i = 0; i < count; ++i) {

@@ -29,7 +29,7 @@ void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   std::size_t done = head;
   for (; done + kLine <= bytes; done += kLine) stream_line(to + done, from + done);
   std::memcpy(to + done, from + done, bytes - done);
-  // Streamed stores are not ordered by the atomic store that publishes them.
+  // Non-temporal stores are not ordered by the atomic store that publishes them.
   _mm_sfence();
 }
 

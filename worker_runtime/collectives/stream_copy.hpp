@@ -1,13 +1,13 @@
-// Copying to memory that another processor has just read.
+// Copying to memory that is in another processor's caches.
 #pragma once
 
 #include <cstddef>
 
 namespace ddprun::collectives {
 
-/// As memcpy, but past this processor's caches: lines that others hold need not be fetched from
-/// them first to be overwritten, which takes several times as long as the copy. Whoever publishes
-/// the data by an atomic store afterwards publishes all of it.
+/// Like memcpy, with non-temporal stores: cache lines held by other processors are not fetched
+/// before they are overwritten, which would take several times as long as the copy. A later atomic
+/// store by the caller publishes all of the data.
 void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes);
 
 }  // namespace ddprun::collectives

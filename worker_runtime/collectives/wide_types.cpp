@@ -11,7 +11,7 @@ namespace ddprun::collectives {
 
 namespace {
 
-struct Plainly {};  // these loops' copy of Half
+struct Plainly {};  // tag of this file's copy of Half
 using Halves = Half<Plainly>;
 
 template <typename From, typename To, typename Convert>

@@ -1,5 +1,4 @@
-// Sums that are made in several steps must not be rounded in between: what the combination of some
-// ranks' values is kept in until the others' are added, and the way there and back.
+// Wider types for partial results, so that reductions in several steps do not round in between.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -8,19 +7,18 @@
 
 namespace ddprun::collectives {
 
-/// The type of a combination that is not complete: float32 for half types, int64 for averages of
-/// small integers, else `type` itself.
+/// Returns the type of a partial result: float32 for half types, int64 for averages of small
+/// integers, else `type`.
 DataType partial_type(DataType type, ReduceOp op);
 
-/// How partial combinations are made and combined: an average is a sum until the end.
+/// Returns the operation on partial results: sum for average, else `op`.
 ReduceOp partial_op(ReduceOp op);
 
-/// `elements` elements of `type` as partial_type(). The two must not overlap.
+/// Converts `elements` elements of `type` to partial_type(). The buffers must not overlap.
 void widen(DataType type, ReduceOp op, const void* from, void* to, std::size_t elements);
 
-/// `partial`, the combination of all `ranks` ranks' values, as elements of `type` at `to`: averages
-/// are divided, half types rounded. Writes over `partial`, which may be at `to` if the types are
-/// the same.
+/// Converts `partial`, the result over all `ranks` ranks, to `type` at `to`: divides averages,
+/// rounds half types. Overwrites `partial`, which may be at `to` if the types are equal.
 void complete(DataType type, ReduceOp op, int ranks, Buffer partial, void* to);
 
 }  // namespace ddprun::collectives
